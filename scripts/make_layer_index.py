@@ -33,7 +33,7 @@ def modules_by_type() -> dict[str, str]:
         return register(layer_type)
 
     registry.register = layers.register = recording
-    registry._index = dict  # the old index may name modules that have been renamed
+    registry._read_index = dict  # the old index may name modules that have been renamed
     for module in pkgutil.walk_packages(data.__path__, f"{data.__name__}."):
         importlib.import_module(module.name)
     layers.layer_types()

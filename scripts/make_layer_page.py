@@ -173,7 +173,7 @@ def row(name: str, t: LayerType) -> str:
 
 def family(t: LayerType) -> str:
     """Return the family of a type, by the file or folder of `layers` that defines it, or the package `data`."""
-    package, subpackage, *_ = registry._index()[t.name].removeprefix("caffejax.").split(".")
+    package, subpackage, *_ = registry._read_index()[t.name].removeprefix("caffejax.").split(".")
     return FAMILIES["data" if package == "data" else subpackage]
 
 

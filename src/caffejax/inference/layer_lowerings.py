@@ -17,7 +17,7 @@ import numpy as np
 from ..kernels.onednn_program import Numbers
 from ..kernels.window import Window
 from ..layers import Context
-from ..layers.convolution import Correlation, convolution_output_size, correlation, depthwise_context
+from ..layers.convolution import Correlation, convolution_output_size, depthwise_context, make_correlation
 from ..layers.helpers import canonical_axis
 from ..layers.indexing import crop_box
 from ..layers.neuron import log_base
@@ -89,17 +89,17 @@ def lowers(*types: str) -> Callable[[Lowering], Lowering]:
 @lowers("Convolution", "DepthwiseConvolution")
 def convolution(call: Call) -> Value | None:
     """Lower a convolution, whose padding at the ends of the axes is adjusted to Caffe's output size."""
-    return _lower_convolution(call, correlation(call.context, (call.like,)))
+    return _lower_convolution(call, make_correlation(call.context, (call.like,)))
 
 
 @lowers("ConvolutionDepthwise")
 def depthwise(call: Call) -> Value | None:
     """Lower the convolution of each channel with a separate kernel."""
-    return _lower_convolution(call, correlation(depthwise_context(call.context, call.like), (call.like,)))
+    return _lower_convolution(call, make_correlation(depthwise_context(call.context, call.like), (call.like,)))
 
 
 def _lower_convolution(call: Call, c: Correlation) -> Value | None:
-    size = c.size(call.like)
+    size = c.spatial_shape(call.like)
     window = c.window.fit_padding(size, convolution_output_size(size, c.window)).drop_negative_padding(size)
     return _add_convolution("convolution", call, c, window)
 
@@ -107,7 +107,7 @@ def _lower_convolution(call: Call, c: Correlation) -> Value | None:
 @lowers("Deconvolution")
 def deconvolution(call: Call) -> Value | None:
     """Lower a transposed convolution."""
-    c = correlation(call.context, (call.like,))
+    c = make_correlation(call.context, (call.like,))
     return _add_convolution("deconvolution", call, c, c.window)
 
 

@@ -27,21 +27,21 @@ def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     axis = canonical_axis(p.axis, scores.shape)
     problem = label_shape_problem(scores.shape, labels.shape, axis)
     require(problem is None, problem or "")
-    classes = scores.shape[axis]
-    require(p.top_k <= classes, f"top_k must be at most the number of classes {classes}, not {p.top_k}")
-    rows = jnp.moveaxis(-scores if p.min_is_better else scores, axis, -1).reshape(-1, classes)
-    index = labels.astype(jnp.int32).reshape(-1)
-    valid = valid_label_mask(p, index)
-    in_range = valid & (index >= 0) & (index < classes)
-    index = jnp.where(in_range, index, 0)
-    label_scores = jnp.take_along_axis(rows, index[:, None], 1, mode="clip")
-    n_better = jnp.sum(rows >= label_scores, axis=1) - 1  # without the class itself
-    correct = (in_range & (n_better < p.top_k)).astype(jnp.float32)
-    overall = _fraction(ctx, correct, valid)
+    num_classes = scores.shape[axis]
+    require(p.top_k <= num_classes, f"top_k must be at most the number of classes {num_classes}, not {p.top_k}")
+    score_rows = jnp.moveaxis(-scores if p.min_is_better else scores, axis, -1).reshape(-1, num_classes)
+    label_index = labels.astype(jnp.int32).reshape(-1)
+    is_valid = valid_label_mask(p, label_index)
+    is_in_range = is_valid & (label_index >= 0) & (label_index < num_classes)
+    label_index = jnp.where(is_in_range, label_index, 0)
+    label_scores = jnp.take_along_axis(score_rows, label_index[:, None], 1, mode="clip")
+    n_better = jnp.sum(score_rows >= label_scores, axis=1) - 1  # without the class itself
+    is_correct = (is_in_range & (n_better < p.top_k)).astype(jnp.float32)
+    overall = _fraction(ctx, is_correct, is_valid)
     if ctx.n_tops < 2:
         return overall
-    is_class = (index[:, None] == jnp.arange(classes)) & in_range[:, None]
-    return overall, _fraction(ctx, correct[:, None] * is_class, is_class)
+    is_class = (label_index[:, None] == jnp.arange(num_classes)) & is_in_range[:, None]
+    return overall, _fraction(ctx, is_correct[:, None] * is_class, is_class)
 
 
 define_layer(

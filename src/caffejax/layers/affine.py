@@ -119,8 +119,8 @@ def _clamp_factor(ctx: Context, factor: Any) -> Any:
     low, high = (getattr(p, f) if p.HasField(f) else None for f in ("min_value", "max_value"))
     if low is None and high is None:
         return factor
-    clamped = array_namespace(factor).clip(factor, low, high)
-    return clamped if isinstance(clamped, np.ndarray) else straight_through(factor, clamped)
+    clamped_factor = array_namespace(factor).clip(factor, low, high)
+    return clamped_factor if isinstance(clamped_factor, np.ndarray) else straight_through(factor, clamped_factor)
 
 
 def _spanned_shape(p: Any, shape: Shape) -> Shape:
@@ -136,7 +136,7 @@ def _spanned_shape(p: Any, shape: Shape) -> Shape:
     return shape[start : start + p.num_axes]
 
 
-def _first_axis(blob: Any, x: Any, axis: int) -> int:
+def _find_first_axis(blob: Any, x: Any, axis: int) -> int:
     """Return the axis of `x` at which the axes of `blob` begin, or 0 for a blob without axes."""
     start = canonical_axis(axis, x.shape) if blob.shape else 0
     require(
@@ -148,7 +148,7 @@ def _first_axis(blob: Any, x: Any, axis: int) -> int:
 
 def _apply_steps(ctx: Context, x: jax.Array, steps: Sequence[tuple[Callable[..., Any], jax.Array]]) -> jax.Array:
     """Apply `steps`, pairs (operation, blob), to `x` in order; return an array with the shape and dtype of `x`."""
-    if ctx.fast and all(b.ndim == 1 and _first_axis(b, x, ctx.param.axis) == 1 for _, b in steps):
+    if ctx.fast and all(b.ndim == 1 and _find_first_axis(b, x, ctx.param.axis) == 1 for _, b in steps):
         operands = dict(steps)
         return channel_affine(x, operands.get(operator.mul), operands.get(operator.add)).astype(x.dtype)
     y = x
@@ -159,12 +159,12 @@ def _apply_steps(ctx: Context, x: jax.Array, steps: Sequence[tuple[Callable[...,
 
 def _broadcast_blob(blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:
     """Append axes of size 1 to `blob`, so that it broadcasts with `x` if its first axis is axis `axis` of `x`."""
-    return blob.reshape(*blob.shape, *(1,) * (x.ndim - _first_axis(blob, x, axis) - blob.ndim))
+    return blob.reshape(*blob.shape, *(1,) * (x.ndim - _find_first_axis(blob, x, axis) - blob.ndim))
 
 
 def _sum_to_blob(d: jax.Array, blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:
     """Sum `d`, which has the shape of `x`, over all axes along which `blob` was broadcast."""
-    start = _first_axis(blob, x, axis)
+    start = _find_first_axis(blob, x, axis)
     return jnp.sum(promote(d), axis=[k for k in range(x.ndim) if not start <= k < start + blob.ndim])
 
 
@@ -173,14 +173,14 @@ def axpy(ctx: Context, a: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
 
     Bottoms: `a` (N, C) or (N, C, 1, 1), x (N, C, ...) and y with the shape of x. The top has the shape of x.
     """
-    return (_factors(a, x, y) * x + y).astype(x.dtype)
+    return (_broadcast_factors(a, x, y) * x + y).astype(x.dtype)
 
 
 def axpy_backward(
     ctx: Context, a: jax.Array, x: jax.Array, addend: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     da = jnp.sum(promote(dy) * x, axis=tuple(range(2, x.ndim)))
-    return da.reshape(a.shape), _factors(a, x, addend) * dy, dy
+    return da.reshape(a.shape), _broadcast_factors(a, x, addend) * dy, dy
 
 
 define_layer(
@@ -192,7 +192,7 @@ define_layer(
 )
 
 
-def _factors(a: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+def _broadcast_factors(a: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
     require(len(x.shape) >= 2, f"bottom 1 needs a channel axis (axis 1), but has shape {x.shape}")
     require(x.shape == y.shape, f"bottoms 1 and 2 must have equal shapes, not {x.shape} and {y.shape}")
     require(
@@ -211,10 +211,10 @@ def channel_scale(ctx: Context, x: jax.Array, scale: jax.Array) -> jax.Array:
 def channel_scale_backward(
     ctx: Context, x: jax.Array, scale: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    return dy * _broadcast_scale(x, scale), _scale_diff(x, scale, dy)
+    return dy * _broadcast_scale(x, scale), _sum_scale_diff(x, scale, dy)
 
 
-def channel_scale_by_settings(
+def configurable_channel_scale(
     ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array, scale: jax.Array
 ) -> tuple[Any, tuple[jax.Array, ...]]:
     """Apply ChannelScale with `global_scale`, or with the product omitted in the forward or the backward pass.
@@ -229,13 +229,13 @@ def channel_scale_by_settings(
     require(ctx.n_tops == 1 or p.global_scale, "must not have a second top without global_scale: true")
     if blobs and ctx.training and p.do_forward:
         mean_magnitude = cross_replica.pmean(ctx, jnp.mean(jnp.abs(promote(scale))))
-        updated = jnp.where(blobs[0] < 0, mean_magnitude, 0.99 * blobs[0] + 0.01 * mean_magnitude)
-        blobs = (jax.lax.stop_gradient(jnp.clip(updated, p.min_global_scale, p.max_global_scale)),)
+        new_scale = jnp.where(blobs[0] < 0, mean_magnitude, 0.99 * blobs[0] + 0.01 * mean_magnitude)
+        blobs = (jax.lax.stop_gradient(jnp.clip(new_scale, p.min_global_scale, p.max_global_scale)),)
     top = (x * (blobs[0][0] if blobs else factors) if p.do_forward else x).astype(x.dtype)
     return (top if ctx.n_tops == 1 else (top, *blobs)), blobs
 
 
-def channel_scale_by_settings_params(ctx: Context, x: Any, scale: Any) -> list[ParamSpec]:
+def configurable_channel_scale_params(ctx: Context, x: Any, scale: Any) -> list[ParamSpec]:
     p = ctx.param
     require(
         p.min_global_scale <= p.max_global_scale,
@@ -244,12 +244,12 @@ def channel_scale_by_settings_params(ctx: Context, x: Any, scale: Any) -> list[P
     return [ParamSpec((1,), learnable=False, value=np.array([-1], np.float32))] if p.global_scale else []
 
 
-def channel_scale_by_settings_backward(
+def configurable_channel_scale_backward(
     ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array, scale: jax.Array, *, y: Any, dy: Any
 ) -> tuple[Any, ...]:
     p, d_top = ctx.param, first_top(dy)
     dx = d_top * _broadcast_scale(x, scale) if p.do_backward_feature else d_top
-    d_scale = _scale_diff(x, scale, d_top) if p.do_backward_scale else jnp.zeros_like(scale)
+    d_scale = _sum_scale_diff(x, scale, d_top) if p.do_backward_scale else jnp.zeros_like(scale)
     return tuple(None for _ in blobs), dx, d_scale
 
 
@@ -276,10 +276,10 @@ register(
                 "by settings": replace(
                     _CHANNEL_SCALE,
                     implementation=Traced(
-                        channel_scale_by_settings, params=channel_scale_by_settings_params, stateful=True
+                        configurable_channel_scale, params=configurable_channel_scale_params, stateful=True
                     ),
                     gradient=Gradient(
-                        channel_scale_by_settings_backward,
+                        configurable_channel_scale_backward,
                         overrides_autodiff=True,
                         not_derivative="Gradients are computed for the product with bottom 1, whatever the top is.",
                     ),
@@ -301,5 +301,5 @@ def _broadcast_scale(x: jax.Array, scale: jax.Array) -> jax.Array:
     return scale.reshape(x.shape[0], *(1,) * (x.ndim > 1), *x.shape[2:])
 
 
-def _scale_diff(x: jax.Array, scale: jax.Array, dy: jax.Array) -> jax.Array:
+def _sum_scale_diff(x: jax.Array, scale: jax.Array, dy: jax.Array) -> jax.Array:
     return jnp.sum(promote(dy) * x, axis=1).reshape(scale.shape)

@@ -35,14 +35,14 @@ class BatchNormSettings:
     Attributes:
         eps: the number added to the variance.
         fraction: moving_average_fraction, the factor of older statistics at each update.
-        uses_stored: whether the layer normalizes by its stored statistics instead of the batch statistics.
+        uses_stored_stats: whether the layer normalizes by its stored statistics instead of the batch statistics.
         stats_batch_size: the number of images from which Intel's fork computes statistics, or 0 for the whole batch.
         has_sums: whether the blobs hold sums, as in Caffe, instead of NVIDIA's moving averages.
     """
 
     eps: float
     fraction: float
-    uses_stored: bool
+    uses_stored_stats: bool
     stats_batch_size: int
     has_sums: bool
 
@@ -50,8 +50,8 @@ class BatchNormSettings:
 def read_batch_norm(ctx: Context) -> BatchNormSettings:
     """Read a BatchNormParameter, where `use_global_stats` defaults to true in TEST and false in TRAIN."""
     p = ctx.param
-    uses_stored = bool(p.use_global_stats) if p.HasField("use_global_stats") else not ctx.training
-    return BatchNormSettings(p.eps, p.moving_average_fraction, uses_stored, p.stats_batch_size, has_sums=True)
+    uses_stored_stats = bool(p.use_global_stats) if p.HasField("use_global_stats") else not ctx.training
+    return BatchNormSettings(p.eps, p.moving_average_fraction, uses_stored_stats, p.stats_batch_size, has_sums=True)
 
 
 def read_scaled_batch_norm(ctx: Context) -> BatchNormSettings:
@@ -59,8 +59,8 @@ def read_scaled_batch_norm(ctx: Context) -> BatchNormSettings:
     settings = read_batch_norm(ctx)
     if any(ctx.param.HasField(field) for field in _INTEL_SETTINGS):
         return settings
-    uses_stored = settings.uses_stored or not ctx.training
-    return replace(settings, eps=max(settings.eps, _MIN_EPS), uses_stored=uses_stored, has_sums=False)
+    uses_stored_stats = settings.uses_stored_stats or not ctx.training
+    return replace(settings, eps=max(settings.eps, _MIN_EPS), uses_stored_stats=uses_stored_stats, has_sums=False)
 
 
 def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
@@ -73,14 +73,16 @@ def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Ar
     Intel's `stats_batch_size`, statistics are computed for each part of that many images, and the parts update the
     blobs in order. Caffe's rule: batch_norm_layer.cpp.
     """
-    if ctx.settings.uses_stored:
+    if ctx.settings.uses_stored_stats:
         mean, variance = stored_statistics(blobs)
-        return ((promote(x) - broadcast_channels(mean, x)) / _deviation(ctx, variance, x)).astype(x.dtype), blobs
+        return ((promote(x) - broadcast_channels(mean, x)) / _broadcast_deviation(ctx, variance, x)).astype(
+            x.dtype
+        ), blobs
     if ctx.fast:
         return batch_norm_fused(ctx, blobs, x, ())
     parts = split_batch(ctx, x)
     mean, variance = batch_statistics(ctx, parts)
-    top = (promote(parts) - broadcast_channels(mean, parts)) / _deviation(ctx, variance, parts)
+    top = (promote(parts) - broadcast_channels(mean, parts)) / _broadcast_deviation(ctx, variance, parts)
     return join_batch(top.astype(x.dtype), x), update_sums(ctx, blobs, mean, variance, parts)
 
 
@@ -88,7 +90,7 @@ def batch_norm_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
     require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
     size, n = ctx.settings.stats_batch_size, x.shape[0]
     require(
-        size == 0 or n <= size or n % size == 0 or ctx.settings.uses_stored,
+        size == 0 or n <= size or n % size == 0 or ctx.settings.uses_stored_stats,
         f"the batch size {n} must be a multiple of stats_batch_size {size} (Intel Caffe)",
     )
     return [ParamSpec(shape, learnable=False) for shape in ((x.shape[1],), (x.shape[1],), (1,))]
@@ -102,17 +104,17 @@ def batch_norm_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[tuple[None, None, None], jax.Array]:
     no_diffs = (None, None, None)
-    if ctx.settings.uses_stored:
-        return no_diffs, promote(dy) / _deviation(ctx, stored_statistics(blobs)[1], x)
+    if ctx.settings.uses_stored_stats:
+        return no_diffs, promote(dy) / _broadcast_deviation(ctx, stored_statistics(blobs)[1], x)
     # y has mean 0 and variance 1 (apart from eps), so the gradient has no component along 1 or along y
     parts = split_batch(ctx, x)
     _, variance = batch_statistics(ctx, parts)
     d_parts = project_out(ctx, promote(split_batch(ctx, dy)), promote(split_batch(ctx, y)))
-    return no_diffs, join_batch(d_parts / _deviation(ctx, variance, parts), x)
+    return no_diffs, join_batch(d_parts / _broadcast_deviation(ctx, variance, parts), x)
 
 
-def is_by_channel(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
-    return ctx.settings.uses_stored and axis == 1 and shapes[0] == (channels,)
+def normalizes_by_channel(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
+    return ctx.settings.uses_stored_stats and axis == 1 and shapes[0] == (channels,)
 
 
 def batch_norm_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
@@ -121,9 +123,9 @@ def batch_norm_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.A
     return factor, -mean * factor
 
 
-def batch_norm_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
+def count_fusible_batch_norm(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
     """Return how many epilogues can be fused: a Scale, then a ReLU, if the layer uses batch statistics."""
-    if ctx.settings.uses_stored:
+    if ctx.settings.uses_stored_stats:
         return 0
     n_scales = int(epilogues[0].is_by_channel(1, x.shape[1]))
     return n_scales + any(f.is_relu for f in epilogues[n_scales : n_scales + 1])
@@ -132,7 +134,10 @@ def batch_norm_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> i
 def batch_norm_fused(
     ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
 ) -> tuple[jax.Array, Arrays]:
-    """Compute BatchNorm by batch statistics, fused with `epilogues`; `batch_norm_fusible` determines their number."""
+    """Compute BatchNorm by batch statistics, fused with `epilogues`.
+
+    `count_fusible_batch_norm` determines their number.
+    """
     relu = bool(epilogues) and epilogues[-1].is_relu
     scales = epilogues[:-1] if relu else epilogues
     mean_estimate = stored_statistics(blobs)[0]
@@ -154,11 +159,13 @@ PLAIN_BATCH_NORM = LayerType(  # registered below, with its variant
         batch_norm,
         params=batch_norm_params,
         stateful=True,
-        fusion=Fusion(batch_norm_fusible, batch_norm_fused),
+        fusion=Fusion(count_fusible_batch_norm, batch_norm_fused),
         top_shapes=batch_norm_top_shapes,
     ),
     Gradient(batch_norm_backward),
-    LayerTraits(dtype_policy="bottoms", spatial_map="same", by_channel=ByChannel(is_by_channel, batch_norm_by_channel)),
+    LayerTraits(
+        dtype_policy="bottoms", spatial_map="same", by_channel=ByChannel(normalizes_by_channel, batch_norm_by_channel)
+    ),
     settings=read_batch_norm,
 )
 
@@ -189,18 +196,18 @@ def join_batch(parts: jax.Array, x: jax.Array) -> jax.Array:
     return parts.reshape(parts.shape[0], -1, *x.shape[1:]).swapaxes(0, 1).reshape(x.shape)
 
 
-def repeat_channels(by_channel: jax.Array, x: jax.Array, parts: jax.Array) -> jax.Array:
-    """Repeat `by_channel`, (C,), once for each of the `parts` of the batch `x`."""
-    return by_channel if parts.shape == x.shape else jnp.tile(by_channel, parts.shape[1] // x.shape[1])
+def repeat_channels(channel_values: jax.Array, x: jax.Array, parts: jax.Array) -> jax.Array:
+    """Repeat `channel_values`, (C,), once for each of the `parts` of the batch `x`."""
+    return channel_values if parts.shape == x.shape else jnp.tile(channel_values, parts.shape[1] // x.shape[1])
 
 
 def update_sums(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array, x: jax.Array) -> Arrays:
     """Return the sums `blobs` after the statistics of the batch `x`, or of its parts in order, were added."""
     fraction = ctx.settings.fraction
-    m = x.size // x.shape[1] * (cross_replica.axis_size(ctx) if ctx.compute_config.sync_bn else 1)
-    unbiased = variance * (m / (m - 1) if m > 1 else 1.0)
+    num_values = x.size // x.shape[1] * (cross_replica.axis_size(ctx) if ctx.compute_config.sync_bn else 1)
+    unbiased_variance = variance * (num_values / (num_values - 1) if num_values > 1 else 1.0)
     sums = tuple(map(promote, blobs))
-    for statistics in zip(*(s.reshape(-1, *blobs[0].shape) for s in (mean, unbiased)), strict=True):
+    for statistics in zip(*(s.reshape(-1, *blobs[0].shape) for s in (mean, unbiased_variance)), strict=True):
         sums = tuple(s * fraction + value for s, value in zip(sums, (*statistics, 1.0), strict=True))
     return tuple(jax.lax.stop_gradient(s).astype(b.dtype) for s, b in zip(sums, blobs, strict=True))
 
@@ -258,7 +265,7 @@ def project_out(ctx: Context, dy: jax.Array, y: jax.Array) -> jax.Array:
     return dy - broadcast_channels(mean, y) - y * broadcast_channels(projection, y)
 
 
-def _deviation(ctx: Context, variance: jax.Array, x: jax.Array) -> jax.Array:
+def _broadcast_deviation(ctx: Context, variance: jax.Array, x: jax.Array) -> jax.Array:
     return broadcast_channels(jnp.sqrt(variance + ctx.settings.eps), x)
 
 
@@ -279,9 +286,9 @@ def scaled_batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Ar
     m/(m-1). Blob 2 is 1 after the first update, and eps is at least 1e-5. In Intel Caffe, the blobs are sums, as in
     BVLC Caffe, and with `bias_term: false` there is no blob 4.
     """
-    if not ctx.settings.uses_stored:
+    if not ctx.settings.uses_stored_stats:
         return scaled_batch_norm_fused(ctx, blobs, x, ())
-    factor, bias = scaled_by_channel(ctx, blobs)
+    factor, bias = scaled_batch_norm_by_channel(ctx, blobs)
     return (promote(x) * broadcast_channels(factor, x) + broadcast_channels(bias, x)).astype(x.dtype), blobs[:3]
 
 
@@ -299,34 +306,37 @@ def scaled_batch_norm_params(ctx: Context, x: Any) -> list[ParamSpec]:
 def scaled_batch_norm_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[tuple[Any, ...], jax.Array]:
-    d_top, stored = promote(dy), ctx.settings.uses_stored
-    parts, d_normalised = (
-        a if stored else split_batch(ctx, a) for a in (x, d_top * broadcast_channels(promote(blobs[3]), x))
+    d_top, uses_stored_stats = promote(dy), ctx.settings.uses_stored_stats
+    parts, d_normalized = (
+        a if uses_stored_stats else split_batch(ctx, a) for a in (x, d_top * broadcast_channels(promote(blobs[3]), x))
     )
-    mean, variance = stored_statistics(blobs[:3]) if stored else batch_statistics(ctx, parts)
+    mean, variance = stored_statistics(blobs[:3]) if uses_stored_stats else batch_statistics(ctx, parts)
     deviation = broadcast_channels(jnp.sqrt(variance + ctx.settings.eps), parts)
-    normalised = (promote(parts) - broadcast_channels(mean, parts)) / deviation
-    if not stored:
-        d_normalised = project_out(ctx, d_normalised, normalised)
-    d_factor, d_bias = ((d_top * factor).sum(other_axes(x)) for factor in (join_batch(normalised, x), 1))
-    return (None, None, None, d_factor, d_bias)[: len(blobs)], join_batch(d_normalised / deviation, x)
+    normalized = (promote(parts) - broadcast_channels(mean, parts)) / deviation
+    if not uses_stored_stats:
+        d_normalized = project_out(ctx, d_normalized, normalized)
+    d_factor, d_bias = ((d_top * factor).sum(other_axes(x)) for factor in (join_batch(normalized, x), 1))
+    return (None, None, None, d_factor, d_bias)[: len(blobs)], join_batch(d_normalized / deviation, x)
 
 
-def scaled_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+def scaled_batch_norm_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     mean, variance = stored_statistics(blobs[:3])
     factor = promote(blobs[3]) * rsqrt(variance + ctx.settings.eps)
     return factor, (promote(blobs[4]) if len(blobs) > 4 else 0) - mean * factor
 
 
-def scaled_batch_norm_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
+def count_fusible_scaled_batch_norm(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
     """Return 1 if a ReLU follows and the layer uses batch statistics, else 0."""
-    return 0 if ctx.settings.uses_stored else int(any(f.is_relu for f in epilogues[:1]))
+    return 0 if ctx.settings.uses_stored_stats else int(any(f.is_relu for f in epilogues[:1]))
 
 
 def scaled_batch_norm_fused(
     ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
 ) -> tuple[jax.Array, Arrays]:
-    """Normalize by batch statistics, fused with `epilogues`; `scaled_batch_norm_fusible` determines their number."""
+    """Normalize by batch statistics, fused with `epilogues`.
+
+    `count_fusible_scaled_batch_norm` determines their number.
+    """
     parts = split_batch(ctx, x)
     mean_estimate = stored_statistics(blobs[:3])[0]
     affine = (*map(promote, blobs[3:]), jnp.zeros_like(mean_estimate))[:2]
@@ -373,10 +383,14 @@ SCALED_BATCH_NORM = LayerType(
         scaled_batch_norm,
         params=scaled_batch_norm_params,
         stateful=True,
-        fusion=Fusion(scaled_batch_norm_fusible, scaled_batch_norm_fused),
+        fusion=Fusion(count_fusible_scaled_batch_norm, scaled_batch_norm_fused),
     ),
     Gradient(scaled_batch_norm_backward),
-    LayerTraits(dtype_policy="bottoms", spatial_map="same", by_channel=ByChannel(is_by_channel, scaled_by_channel)),
+    LayerTraits(
+        dtype_policy="bottoms",
+        spatial_map="same",
+        by_channel=ByChannel(normalizes_by_channel, scaled_batch_norm_by_channel),
+    ),
     docs=LayerDocs(origin="NVIDIA Caffe, Intel Caffe"),
     settings=read_scaled_batch_norm,
 )
@@ -403,8 +417,8 @@ def mvn(ctx: Context, x: jax.Array) -> jax.Array:
     deviation. Caffe's rule: mvn_layer.cpp.
     """
     images = promote(x).reshape(as_nchw(x.shape))
-    centred = images - jnp.mean(images, axis=_mvn_axes(ctx), keepdims=True)
-    return (centred / _mvn_divisor(ctx, x)).astype(x.dtype)
+    centered = images - jnp.mean(images, axis=_mvn_axes(ctx), keepdims=True)
+    return (centered / _mvn_divisor(ctx, x)).astype(x.dtype)
 
 
 def mvn_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:

@@ -166,31 +166,31 @@ def non_max_suppression(
         return _suppress_in_rounds(
             (overlap >= threshold) if suppress_equal else (overlap > threshold), valid, max_selected
         )
-    zero = 0 * jnp.sum(boxes[:0])
-    limit = jnp.asarray(threshold, boxes.dtype) + zero
-    overlap = jnp.full(n, -jnp.inf, boxes.dtype) + zero
+    zero_from_boxes = 0 * jnp.sum(boxes[:0])
+    initial_threshold = jnp.asarray(threshold, boxes.dtype) + zero_from_boxes
+    overlap = jnp.full(n, -jnp.inf, boxes.dtype) + zero_from_boxes
 
     def remaining_boxes(carry: _Carry) -> jax.Array:
-        suppressed = (carry.overlap >= carry.limit) if suppress_equal else (carry.overlap > carry.limit)
-        return valid & ~suppressed & (jnp.arange(n) > carry.last)
+        is_suppressed = (carry.overlap >= carry.limit) if suppress_equal else (carry.overlap > carry.limit)
+        return valid & ~is_suppressed & (jnp.arange(n) > carry.last)
 
     def has_next(carry: _Carry) -> jax.Array:
-        remains = jnp.any(remaining_boxes(carry))
-        return remains if max_selected is None else remains & (jnp.sum(carry.selected) < max_selected)
+        any_remains = jnp.any(remaining_boxes(carry))
+        return any_remains if max_selected is None else any_remains & (jnp.sum(carry.selected) < max_selected)
 
     def select_next(carry: _Carry) -> _Carry:
         i = jnp.argmax(remaining_boxes(carry)).astype(jnp.int32)
         new_overlap = overlaps(boxes[i], boxes, side_offset) if measure is None else measure(boxes[i], boxes)
-        is_lowered = (eta < 1) & (carry.limit > 0.5)
+        lowers_threshold = (eta < 1) & (carry.limit > 0.5)
         return _Carry(
             selected=carry.selected.at[i].set(True),
             last=i,
             overlap=jnp.where(new_overlap > carry.overlap, new_overlap, carry.overlap),  # NaN suppresses nothing
-            limit=jnp.where(is_lowered, carry.limit * eta, carry.limit),
+            limit=jnp.where(lowers_threshold, carry.limit * eta, carry.limit),
         )
 
     return lax.while_loop(
-        has_next, select_next, _Carry(selected, jnp.sum(selected, dtype=jnp.int32) - 1, overlap, limit)
+        has_next, select_next, _Carry(selected, jnp.sum(selected, dtype=jnp.int32) - 1, overlap, initial_threshold)
     ).selected
 
 

@@ -56,7 +56,7 @@ def _sample_in_pieces(draw: Callable[[Any, Shape], jax.Array], key: Any, n: int)
     return values
 
 
-def _bits(key: jax.Array, width: int, shape: Shape) -> jax.Array:
+def _threefry_bits(key: jax.Array, width: int, shape: Shape) -> jax.Array:
     """Return the random bits that Threefry computes for a default key, from an offset on, as uint32 of this shape.
 
     The rounds are unrolled. Compared with JAX's loop over the rounds, this takes a third of the time to compile and a
@@ -79,16 +79,16 @@ def _bits(key: jax.Array, width: int, shape: Shape) -> jax.Array:
     return left ^ right
 
 
-def _unsupported(*_: Any) -> NoReturn:
+def _raise_unsupported(*_: Any) -> NoReturn:
     raise NotImplementedError("this key only supports sampling random bits")
 
 
 _OFFSET_KEY_IMPL = define_prng_impl(
     key_shape=(3,),
-    seed=_unsupported,
-    split=_unsupported,
-    fold_in=_unsupported,
-    random_bits=_bits,
+    seed=_raise_unsupported,
+    split=_raise_unsupported,
+    fold_in=_raise_unsupported,
+    random_bits=_threefry_bits,
     name="caffejax_threefry_from_an_offset",
 )
 
@@ -105,17 +105,17 @@ def _bucket_size(n: int) -> int:
 
 
 @partial(jax.jit, static_argnums=1)
-def _take_first(numbers: jax.Array, shape: Shape) -> jax.Array:
-    return numbers[: math.prod(shape)].reshape(shape)
+def _take_first(values: jax.Array, shape: Shape) -> jax.Array:
+    return values[: math.prod(shape)].reshape(shape)
 
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
 
 
-def threefry(key: np.ndarray, first: Any, second: Any) -> np.ndarray:
+def threefry(key: np.ndarray, first_word: Any, second_word: Any) -> np.ndarray:
     """Encrypt two uint32 words by Threefry with 20 rounds and a key of two words; return them as uint32, (2,)."""
-    words = np.asarray([first, second], np.uint32)
+    words = np.asarray([first_word, second_word], np.uint32)
     keys = (key[0], key[1], key[0] ^ key[1] ^ _PARITY)
     with np.errstate(over="ignore"):
         words += np.asarray(keys[:2], np.uint32)
@@ -128,11 +128,11 @@ def threefry(key: np.ndarray, first: Any, second: Any) -> np.ndarray:
     return words
 
 
-def fold_in_bits(key: jax.Array, number: Any) -> int:
-    """Return `jax.random.bits(jax.random.fold_in(key, number))` as an int, without compilation for default keys."""
+def fold_in_bits(key: jax.Array, data: Any) -> int:
+    """Return `jax.random.bits(jax.random.fold_in(key, data))` as an int, without compilation for default keys."""
     if str(jax.random.key_impl(key)) != "threefry2x32" or not jax.config.values["jax_threefry_partitionable"]:
-        return int(jax.random.bits(jax.random.fold_in(key, number)))
-    high, low = threefry(np.asarray(jax.random.key_data(fold_in(key, number))), 0, 0)
+        return int(jax.random.bits(jax.random.fold_in(key, data)))
+    high, low = threefry(np.asarray(jax.random.key_data(fold_in(key, data))), 0, 0)
     return int(high ^ low)
 
 
@@ -143,9 +143,9 @@ def make_key(seed: int) -> jax.Array:
     return jax.random.wrap_key_data(jax.device_put(np.asarray([0, seed], np.uint32)))
 
 
-def fold_in(key: jax.Array, number: Any) -> jax.Array:
-    """Return `jax.random.fold_in(key, number)`, without compilation if the key is an uncommitted default key of JAX."""
+def fold_in(key: jax.Array, data: Any) -> jax.Array:
+    """Return `jax.random.fold_in(key, data)`, without compilation if the key is an uncommitted default key of JAX."""
     is_concrete = not isinstance(key, jax.core.Tracer) and is_eager() and not key.committed
     if not is_concrete or str(jax.random.key_impl(key)) != "threefry2x32":
-        return jax.random.fold_in(key, number)
-    return jax.random.wrap_key_data(jax.device_put(threefry(np.asarray(jax.random.key_data(key)), 0, number)))
+        return jax.random.fold_in(key, data)
+    return jax.random.wrap_key_data(jax.device_put(threefry(np.asarray(jax.random.key_data(key)), 0, data)))

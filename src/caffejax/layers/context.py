@@ -24,7 +24,7 @@ Phase = Literal["TRAIN", "TEST"]
 Shape = tuple[int, ...]
 
 # properties of a Context that depend only on layer, type and phase
-_DERIVED_PROPERTIES = ("param", "settings", "_definition")
+_DERIVED_PROPERTIES = ("param", "settings", "_serialized_layer")
 # fields of a LayerParameter that connect the layer to its net and do not affect its computation
 _WIRING = ("name", "bottom", "top", "loss_weight", "param", "blobs", "propagate_down", "include", "exclude", "phase")
 
@@ -94,8 +94,8 @@ class Context:
     @functools.cached_property
     def param(self) -> Any:
         """The type's parameter message, where unset fields have their defaults, or None if the type has no message."""
-        field = self.type.signature.param
-        return getattr(self.layer, field) if field else None
+        field_name = self.type.signature.param
+        return getattr(self.layer, field_name) if field_name else None
 
     @functools.cached_property
     def settings(self) -> Any:
@@ -145,28 +145,30 @@ class Context:
 
         `layer`, `type` and `phase` must not be changed, because the settings depend on them.
         """
-        context = replace(self, **changes)
-        context.__dict__.update({name: self.__dict__[name] for name in _DERIVED_PROPERTIES if name in self.__dict__})
-        return context
+        new_context = replace(self, **changes)
+        new_context.__dict__.update(
+            {name: self.__dict__[name] for name in _DERIVED_PROPERTIES if name in self.__dict__}
+        )
+        return new_context
 
     def with_settings(self, settings: Any) -> Context:
         """Return a copy with different settings, with which a type calls the functions of a related type."""
-        context = replace(self)
-        context.__dict__["settings"] = settings
-        return context
+        new_context = replace(self)
+        new_context.__dict__["settings"] = settings
+        return new_context
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Context) and self._computation == other._computation
+        return isinstance(other, Context) and self._comparison_key == other._comparison_key
 
     def __hash__(self) -> int:
-        return hash(self._computation)
+        return hash(self._comparison_key)
 
     @functools.cached_property
-    def _computation(self) -> tuple[Any, ...]:
-        return id(self.type), self._definition, self.phase, self.compute_config.layer_options, self.axis
+    def _comparison_key(self) -> tuple[Any, ...]:
+        return id(self.type), self._serialized_layer, self.phase, self.compute_config.layer_options, self.axis
 
     @functools.cached_property
-    def _definition(self) -> bytes:
+    def _serialized_layer(self) -> bytes:
         definition: bytes = self.layer.SerializeToString(deterministic=True)
         return definition
 
@@ -269,8 +271,8 @@ class Epilogue:
         """Return the factor and the bias, (channels,) each, of a layer for which `is_by_channel` is true."""
         affine = self.ctx.type.traits.by_channel
         assert affine is not None
-        pair: tuple[Any, Any] = affine.factor_and_bias(self.ctx, self.blobs)
-        return pair
+        factor_and_bias: tuple[Any, Any] = affine.factor_and_bias(self.ctx, self.blobs)
+        return factor_and_bias
 
     @property
     def is_relu(self) -> bool:

@@ -168,13 +168,13 @@ def convolution_output_size(size: Shape, window: Window) -> Shape:
         LayerError: if the kernel does not fit the padded input.
     """
     axes = zip(size, window.extent, window.stride, window.padding, strict=True)
-    out = tuple(int((n + low + high - extent) / stride) + 1 for n, extent, stride, (low, high) in axes)
+    output_size = tuple(int((n + low + high - extent) / stride) + 1 for n, extent, stride, (low, high) in axes)
     require(
-        all(n > 0 for n in out),
+        all(n > 0 for n in output_size),
         f"the kernel does not fit: the input has size {size}, the kernel extent is {window.extent}, "
         f"and pad is {window.low}",
     )
-    return out
+    return output_size
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ class Correlation:
     group: int
     fast: bool = False
 
-    def size(self, x: Any) -> Shape:
+    def spatial_shape(self, x: Any) -> Shape:
         """Return the sizes of the spatial axes of `x`."""
         return tuple(x.shape[self.axis + 1 :])
 
@@ -211,9 +211,9 @@ class Correlation:
         Then multiply by `factor` and add `bias`, (outputs,) each, if they are not None. With `relu`, replace negative
         values by 0.
         """
-        size = self.size(x)
+        size = self.spatial_shape(x)
         window = self.window.fit_padding(size, convolution_output_size(size, self.window))
-        y = correlate(self._flat(x), weight, window, bias, factor=factor, relu=relu, fast=self.fast)
+        y = correlate(self._flatten_batch(x), weight, window, bias, factor=factor, relu=relu, fast=self.fast)
         return y.reshape(*x.shape[: self.axis], *y.shape[1:]).astype(x.dtype)
 
     def transpose(self, y: jax.Array, weight: jax.Array, size: Shape) -> jax.Array:
@@ -222,53 +222,53 @@ class Correlation:
         It is computed as a correlation of `y`, dilated by the stride, with the flipped kernel.
         """
         n = len(size)
-        transposed = self.window.fit_padding(size, self.size(y)).transpose()
+        transposed_window = self.window.fit_padding(size, self.spatial_shape(y)).transpose()
 
-        def run(y: jax.Array, weight: jax.Array, groups: int) -> jax.Array:
-            by_group = weight.reshape(groups, -1, *weight.shape[1:]).swapaxes(1, 2)
+        def convolve(y: jax.Array, weight: jax.Array, groups: int) -> jax.Array:
+            grouped_weight = weight.reshape(groups, -1, *weight.shape[1:]).swapaxes(1, 2)
             return lax.conv_general_dilated(
                 y,
-                jnp.flip(by_group.reshape(-1, *by_group.shape[2:]), range(2, 2 + n)),
-                transposed.stride,
-                transposed.padding,
+                jnp.flip(grouped_weight.reshape(-1, *grouped_weight.shape[2:]), range(2, 2 + n)),
+                transposed_window.stride,
+                transposed_window.padding,
                 lhs_dilation=self.window.stride,
-                rhs_dilation=transposed.dilation,
+                rhs_dilation=transposed_window.dilation,
                 dimension_numbers=_caffe_dimension_numbers(n),
                 feature_group_count=groups,
             )
 
-        def run_in_any_groups(y: jax.Array, weight: jax.Array) -> tuple[jax.Array]:
-            return (run_in_groups(run, y, weight, self.group),)
+        def convolve_groups(y: jax.Array, weight: jax.Array) -> tuple[jax.Array]:
+            return (run_in_groups(convolve, y, weight, self.group),)
 
         def forward(y: jax.Array, weight: jax.Array) -> tuple[jax.Array, Arrays]:
-            return run(y, weight, self.group), (y, weight)
+            return convolve(y, weight, self.group), (y, weight)
 
         def backward(residuals: Any, dx: jax.Array, needed: Sequence[bool]) -> list[jax.Array | None]:
             y, weight = residuals
-            flat = replace(self, axis=1)
+            flat_correlation = replace(self, axis=1)
             return [
-                flat(dx, weight) if needed[0] else None,
-                flat.weight_diff(dx, y) if needed[1] else None,
+                flat_correlation(dx, weight) if needed[0] else None,
+                flat_correlation.weight_diff(dx, y) if needed[1] else None,
             ]
 
-        def run_on_gpu(y: jax.Array, weight: jax.Array) -> tuple[jax.Array]:
+        def convolve_on_gpu(y: jax.Array, weight: jax.Array) -> tuple[jax.Array]:
             return (make_differentiable(forward, backward)(y, weight),)
 
         if self.group == 1:
-            (x,) = run_in_any_groups(self._flat(y), weight)
+            (x,) = convolve_groups(self._flatten_batch(y), weight)
         else:  # XLA's compiler for GPUs fails on JAX's own gradient of the weight
-            operation = Operation(run_in_any_groups, cpu=run_in_any_groups, gpu=run_on_gpu)
-            (x,) = operation(self._flat(y), weight)
+            operation = Operation(convolve_groups, cpu=convolve_groups, gpu=convolve_on_gpu)
+            (x,) = operation(self._flatten_batch(y), weight)
         return x.reshape(*y.shape[: self.axis], *x.shape[1:])
 
     def weight_diff(self, x: jax.Array, dy: jax.Array) -> jax.Array:
         """Return the gradient of the weight: the correlation of `x` with `dy`, with batch and channels exchanged."""
-        n = len(self.size(x))
+        n = len(self.spatial_shape(x))
         diff = lax.conv_general_dilated(
-            self._flat(x),
-            self._flat(dy),
+            self._flatten_batch(x),
+            self._flatten_batch(dy),
             self.window.dilation,
-            self.window.fit_padding(self.size(x), self.size(dy)).padding,
+            self.window.fit_padding(self.spatial_shape(x), self.spatial_shape(dy)).padding,
             rhs_dilation=self.window.stride,
             dimension_numbers=lax.ConvDimensionNumbers(*(((1, 0, *range(2, n + 2)),) * 3)),
             batch_group_count=self.group,
@@ -280,17 +280,17 @@ class Correlation:
         """Add `bias`, (outputs,), to the channels of `y`, unless it is None."""
         if bias is None:
             return y
-        return channel_affine(self._flat(y), None, bias, fast=self.fast).reshape(y.shape).astype(y.dtype)
+        return channel_affine(self._flatten_batch(y), None, bias, fast=self.fast).reshape(y.shape).astype(y.dtype)
 
     def bias_diff(self, dy: jax.Array) -> jax.Array:
         """Return the gradient of the bias, (outputs,)."""
-        return promote(self._flat(dy)).sum((0, *range(2, 2 + len(self.size(dy)))))
+        return promote(self._flatten_batch(dy)).sum((0, *range(2, 2 + len(self.spatial_shape(dy)))))
 
-    def _flat(self, x: jax.Array) -> jax.Array:
+    def _flatten_batch(self, x: jax.Array) -> jax.Array:
         return x.reshape(-1, *x.shape[self.axis :])
 
 
-def correlation(ctx: Context, xs: tuple[Any, ...]) -> Correlation:
+def make_correlation(ctx: Context, xs: tuple[Any, ...]) -> Correlation:
     """Return the correlation that a layer's `ConvolutionSettings` define for the bottoms `xs`, which have `.shape`.
 
     Raises:
@@ -327,7 +327,7 @@ def convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
     extent of the kernel is (kernel - 1) * dilation + 1. A kernel that is larger than the padded input by less than a
     stride reads zeros beyond the padding.
     """
-    c = correlation(ctx, xs)
+    c = make_correlation(ctx, xs)
     return tuple(c(x, *blobs) for x in xs)
 
 
@@ -337,8 +337,8 @@ def count_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
     Layers with a factor and bias for each channel are BatchNorm with stored statistics, Scale and Bias.
     """
     axis = canonical_axis(ctx.settings.axis, x.shape)
-    affine = len(list(takewhile(lambda f: f.is_by_channel(axis, ctx.settings.num_output), epilogues)))
-    return affine + any(f.is_relu for f in epilogues[affine : affine + 1])
+    num_affine = len(list(takewhile(lambda f: f.is_by_channel(axis, ctx.settings.num_output), epilogues)))
+    return num_affine + any(f.is_relu for f in epilogues[num_affine : num_affine + 1])
 
 
 def convolution_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]) -> jax.Array:
@@ -350,11 +350,11 @@ def convolution_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequ
         scale, shift = epilogue.factor_and_bias()
         factor = scale if factor is None else factor * scale
         bias = shift if bias is None else bias * scale + shift
-    return correlation(ctx, (x,))(x, weight, bias, factor=factor, relu=relu)
+    return make_correlation(ctx, (x,))(x, weight, bias, factor=factor, relu=relu)
 
 
 def convolution_params(ctx: Context, *xs: Any) -> list[ParamSpec]:
-    c = correlation(ctx, xs)
+    c = make_correlation(ctx, xs)
     return weight_and_bias_specs(
         ctx.settings, (ctx.settings.num_output, xs[0].shape[c.axis] // c.group, *c.window.kernel)
     )
@@ -362,9 +362,9 @@ def convolution_params(ctx: Context, *xs: Any) -> list[ParamSpec]:
 
 def convolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
     weight, *bias = blobs
-    c = correlation(ctx, xs)
+    c = make_correlation(ctx, xs)
     return sum_diffs(
-        (c.transpose(d, weight, c.size(x)), c.weight_diff(x, d), *(c.bias_diff(d) for _ in bias))
+        (c.transpose(d, weight, c.spatial_shape(x)), c.weight_diff(x, d), *(c.bias_diff(d) for _ in bias))
         for x, d in zip(xs, as_tuple(dy), strict=True)
     )
 
@@ -372,14 +372,14 @@ def convolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy
 def convolution_top_shapes(ctx: Context, *xs: Any) -> list[Shape] | None:
     if any(x.shape != xs[0].shape or 0 in x.shape for x in xs):
         return None
-    c = correlation(ctx, xs)
-    size = convolution_output_size(c.size(xs[0]), c.window)
+    c = make_correlation(ctx, xs)
+    size = convolution_output_size(c.spatial_shape(xs[0]), c.window)
     return [(*xs[0].shape[: c.axis], ctx.settings.num_output, *size)] * len(xs)
 
 
 def convolution_window(ctx: Context, x: Any) -> Window:
     """Return the kernel's window over the spatial axes of the bottom `x`."""
-    return correlation(ctx, (x,)).window
+    return make_correlation(ctx, (x,)).window
 
 
 CONVOLUTION_TRAITS = LayerTraits(
@@ -424,12 +424,12 @@ def deconvolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
     group, *kernel), bias (num_output,).
     """
     weight, *bias = blobs
-    c = correlation(ctx, xs)
-    return tuple(c.add_bias(c.transpose(x, weight, _deconvolution_output(c, x)), *bias) for x in xs)
+    c = make_correlation(ctx, xs)
+    return tuple(c.add_bias(c.transpose(x, weight, _deconvolution_output_size(c, x)), *bias) for x in xs)
 
 
 def deconvolution_params(ctx: Context, *xs: Any) -> list[ParamSpec]:
-    c = correlation(ctx, xs)
+    c = make_correlation(ctx, xs)
     return weight_and_bias_specs(
         ctx.settings, (xs[0].shape[c.axis], ctx.settings.num_output // c.group, *c.window.kernel)
     )
@@ -437,7 +437,7 @@ def deconvolution_params(ctx: Context, *xs: Any) -> list[ParamSpec]:
 
 def deconvolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
     weight, *bias = blobs
-    c = correlation(ctx, xs)
+    c = make_correlation(ctx, xs)
     return sum_diffs(
         (c(d, weight), c.weight_diff(d, x), *(c.bias_diff(d) for _ in bias))
         for x, d in zip(xs, as_tuple(dy), strict=True)
@@ -459,15 +459,16 @@ define_layer(
 )
 
 
-def _deconvolution_output(c: Correlation, x: jax.Array) -> Shape:
+def _deconvolution_output_size(c: Correlation, x: jax.Array) -> Shape:
     w = c.window
     size = tuple(
         stride * (n - 1) + extent - low - high
-        for n, stride, extent, (low, high) in zip(c.size(x), w.stride, w.extent, w.padding, strict=True)
+        for n, stride, extent, (low, high) in zip(c.spatial_shape(x), w.stride, w.extent, w.padding, strict=True)
     )
     require(
         all(n > 0 for n in size),
-        f"the top would be empty: the input has size {c.size(x)}, the kernel extent is {w.extent}, and pad is {w.low}",
+        f"the top would be empty: the input has size {c.spatial_shape(x)}, the kernel extent is {w.extent}, "
+        f"and pad is {w.low}",
     )
     return size
 
@@ -510,10 +511,10 @@ def _adapt_to_depthwise(function: Function, bottom: int = 0) -> Function:
     `bottom` is the index of the bottom among the arguments after the context.
     """
 
-    def with_groups(ctx: Context, *arguments: Any, **tops: Any) -> Any:
+    def depthwise_function(ctx: Context, *arguments: Any, **tops: Any) -> Any:
         return function(depthwise_context(ctx, arguments[bottom]), *arguments, **tops)
 
-    return with_groups
+    return depthwise_function
 
 
 define_layer(

@@ -43,15 +43,15 @@ def multinomial_logistic_loss(ctx: Context, prob: jax.Array, labels: jax.Array) 
     / clamped probability: large, not 0, where the probability is 0. A label outside 0 .. classes - 1 makes the loss
     NaN.
     """
-    is_label, clamped = _labels_and_probabilities(prob, labels)
-    return nan_if_unlabelled(is_label, -jnp.sum(jnp.where(is_label, jnp.log(clamped), 0)) / prob.shape[0])
+    is_label, clamped_prob = _mask_labels_and_clamp(prob, labels)
+    return nan_if_unlabelled(is_label, -jnp.sum(jnp.where(is_label, jnp.log(clamped_prob), 0)) / prob.shape[0])
 
 
 def multinomial_logistic_loss_backward(
     ctx: Context, prob: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    is_label, clamped = _labels_and_probabilities(prob, labels)
-    return jnp.where(is_label, -dy / prob.shape[0] / clamped, 0).reshape(prob.shape), None
+    is_label, clamped_prob = _mask_labels_and_clamp(prob, labels)
+    return jnp.where(is_label, -dy / prob.shape[0] / clamped_prob, 0).reshape(prob.shape), None
 
 
 define_layer(
@@ -66,7 +66,7 @@ define_layer(
 )
 
 
-def _labels_and_probabilities(prob: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _mask_labels_and_clamp(prob: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the one-hot mask of the labels, and the probabilities clamped to at least 1e-20, both (batch, classes)."""
     as_nchw(prob.shape)
     require_same_batch_size(prob.shape, labels.shape)
@@ -86,20 +86,20 @@ def sigmoid_cross_entropy_loss(ctx: Context, scores: jax.Array, targets: jax.Arr
     `ignore_label` are ignored; thus an ignore_label of 0 also ignores targets of 0.75. Caffe's rule:
     sigmoid_cross_entropy_loss_layer.cpp.
     """
-    x, t, valid, divisor = _targets(ctx, scores, targets)
+    x, t, valid, divisor = _prepare_operands(ctx, scores, targets)
     return jnp.sum(jnp.where(valid, sigmoid_terms(x, t), 0)) / divisor
 
 
 def sigmoid_terms(x: jax.Array, t: jax.Array) -> jax.Array:
     """Return -t * log p - (1 - t) * log(1 - p) with p = sigmoid(x), without overflow."""
-    positive = x >= 0
-    return x * (positive - t) + jnp.log1p(jnp.exp(jnp.where(positive, -x, x)))
+    is_positive = x >= 0
+    return x * (is_positive - t) + jnp.log1p(jnp.exp(jnp.where(is_positive, -x, x)))
 
 
 def sigmoid_cross_entropy_loss_backward(
     ctx: Context, scores: jax.Array, targets: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    x, t, valid, divisor = _targets(ctx, scores, targets)
+    x, t, valid, divisor = _prepare_operands(ctx, scores, targets)
     return (dy / divisor * jnp.where(valid, jax.nn.sigmoid(x) - t, 0)).reshape(scores.shape), None
 
 
@@ -110,7 +110,7 @@ SIGMOID_CROSS_ENTROPY_LOSS = LayerType(  # registered with its weighted form
 )
 
 
-def _targets(
+def _prepare_operands(
     ctx: Context, scores: jax.Array, targets: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array | float]:
     """Return scores, targets and the mask of valid elements, each (batch, elements), and the divisor."""
@@ -131,18 +131,18 @@ def weighted_sigmoid_loss(ctx: Context, scores: jax.Array, targets: jax.Array, w
     Bottoms: scores (N, ...), targets and weights with the same number of elements. The loss is 0 if the sum of the
     weights is 0. The loss_param is ignored.
     """
-    x, t, w = _sigmoid_rows(scores, targets, weights)
+    x, t, w = _flatten_operands(scores, targets, weights)
     return jnp.sum(w * sigmoid_terms(x, t)) / _sum_weights(ctx, w)
 
 
 def weighted_sigmoid_loss_backward(
     ctx: Context, scores: jax.Array, targets: jax.Array, weights: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None, None]:
-    x, t, w = _sigmoid_rows(scores, targets, weights)
+    x, t, w = _flatten_operands(scores, targets, weights)
     return (dy * w * (jax.nn.sigmoid(x) - t) / _sum_weights(ctx, w)).reshape(scores.shape), None, None
 
 
-def _sigmoid_rows(scores: jax.Array, *targets_and_weights: jax.Array) -> list[jax.Array]:
+def _flatten_operands(scores: jax.Array, *targets_and_weights: jax.Array) -> list[jax.Array]:
     """Return scores, targets and weights as (batch, elements)."""
     for array, name in zip(targets_and_weights, ("targets", "weights"), strict=True):
         require_same_batch_size(scores.shape, array.shape)
@@ -163,7 +163,7 @@ def _sigmoid_loss_variant(layer: Any) -> str:
     return "weighted" if len(layer.bottom) == 3 else "BVLC's"
 
 
-WEIGHTED_SIGMOID = LayerType(
+WEIGHTED_SIGMOID_CROSS_ENTROPY_LOSS = LayerType(
     Signature("SigmoidCrossEntropyLoss", bottoms=3, loss=True),
     Traced(weighted_sigmoid_loss),
     Gradient(weighted_sigmoid_loss_backward, indices=Indices((1, 2)), exempt_from_force_backward=(1, 2)),
@@ -176,7 +176,7 @@ register(
         signature=replace(SIGMOID_CROSS_ENTROPY_LOSS.signature, bottoms=(2, 3)),
         implementation=Variants(
             _sigmoid_loss_variant,
-            {"BVLC's": SIGMOID_CROSS_ENTROPY_LOSS, "weighted": WEIGHTED_SIGMOID},
+            {"BVLC's": SIGMOID_CROSS_ENTROPY_LOSS, "weighted": WEIGHTED_SIGMOID_CROSS_ENTROPY_LOSS},
             selection_doc="The number of bottoms selects the variant.",
         ),
     )
@@ -189,10 +189,10 @@ _MIN_LOG_PROBABILITY = math.log(1e-20)  # smaller logarithms are clamped to it
 def infogain_loss(ctx: Context, scores: jax.Array, labels: jax.Array, *matrix: Any) -> object:
     """Return the loss, and the softmax if the layer has a second top."""
     axis = canonical_axis(ctx.param.axis, scores.shape)
-    _, weights, divisor = _weights(ctx, axis, scores, labels, matrix[0])
+    _, weights, divisor = _select_infogain_rows(ctx, axis, scores, labels, matrix[0])
     log_prob = jax.nn.log_softmax(promote(scores), axis)
-    clamped = straight_through(log_prob, jnp.maximum(log_prob, _MIN_LOG_PROBABILITY))
-    loss = -jnp.sum(weights * clamped) / divisor
+    clamped_log_prob = straight_through(log_prob, jnp.maximum(log_prob, _MIN_LOG_PROBABILITY))
+    loss = -jnp.sum(weights * clamped_log_prob) / divisor
     if ctx.n_tops < 2:
         return loss
     return loss, jax.lax.stop_gradient(jnp.exp(log_prob)).astype(scores.dtype)
@@ -203,8 +203,8 @@ def infogain_loss_backward(
 ) -> tuple[jax.Array | None, ...]:
     d_loss = first_top(dy)
     axis = canonical_axis(ctx.param.axis, scores.shape)
-    total, weights, divisor = _weights(ctx, axis, scores, labels, matrix[0])
-    diff = jax.nn.softmax(promote(scores), axis) * total - weights
+    row_sums, weights, divisor = _select_infogain_rows(ctx, axis, scores, labels, matrix[0])
+    diff = jax.nn.softmax(promote(scores), axis) * row_sums - weights
     return d_loss * diff / divisor, None, *(None for _ in matrix)
 
 
@@ -244,25 +244,28 @@ define_layer(
 )
 
 
-def _weights(
+def _select_infogain_rows(
     ctx: Context, axis: int, scores: jax.Array, labels: jax.Array, matrix: Any
 ) -> tuple[jax.Array, jax.Array, jax.Array | float]:
     """Return the sum of the row of H that each label selects, the rows, and the divisor of the loss.
 
     The rows have the shape of the scores, with the classes along `axis`, and are 0 for ignored labels.
     """
-    loss_param, classes = ctx.layer.loss_param, scores.shape[axis]
+    loss_param, num_classes = ctx.layer.loss_param, scores.shape[axis]
     require(not loss_param.HasField("normalize"), 'normalize is deprecated here; use "normalization"')
     require_same_batch_size(scores.shape, labels.shape)
     problem = label_shape_problem(scores.shape, labels.shape, axis)
     require(problem is None, problem or "")
     h = jax.lax.stop_gradient(promote(jnp.asarray(matrix)))
-    require(h.size == classes**2, f"the infogain matrix must have {classes} x {classes} elements, not shape {h.shape}")
-    h = h.reshape(classes, classes)
+    require(
+        h.size == num_classes**2,
+        f"the infogain matrix must have {num_classes} x {num_classes} elements, not shape {h.shape}",
+    )
+    h = h.reshape(num_classes, num_classes)
     outer, inner = outer_and_inner_num(scores.shape, axis)
     valid = valid_label_mask(loss_param, labels.reshape(outer, inner))
-    index = jnp.where(valid, label_indices(labels, classes).reshape(outer, inner), 0)
-    matrix_rows = jnp.take(h, index, 0, mode="fill", fill_value=jnp.nan)  # (outer, inner, classes)
+    label_index = jnp.where(valid, label_indices(labels, num_classes).reshape(outer, inner), 0)
+    matrix_rows = jnp.take(h, label_index, 0, mode="fill", fill_value=jnp.nan)  # (outer, inner, classes)
     rows = jnp.where(valid[:, :, None], matrix_rows, 0)
     weights = rows.swapaxes(1, 2).reshape(scores.shape)
     return weights.sum(axis, keepdims=True), weights, loss_divisor(ctx, valid, "VALID", valid.shape[0])

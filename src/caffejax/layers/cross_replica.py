@@ -73,32 +73,32 @@ def reduce_scalar_tops(ctx: Context, tops: Sequence[jax.Array]) -> tuple[jax.Arr
 
     Each device divides before the sum over devices, so that XLA can combine this sum with the sum of the gradients.
     """
-    name: Any = ctx.compute_config.axis_name
+    axis_name: Any = ctx.compute_config.axis_name
     return tuple(
-        jax.lax.psum(top / jax.lax.axis_size(name), name) if top.ndim == 0 and _may_differ(ctx, top) else top
+        jax.lax.psum(top / jax.lax.axis_size(axis_name), axis_name) if top.ndim == 0 and _may_differ(ctx, top) else top
         for top in tops
     )
 
 
 def psum_loss(ctx: Context, loss: jax.Array) -> jax.Array:
     """Return the sum of a loss over the devices. A loss that is the same on every device counts only once."""
-    name: Any = ctx.compute_config.axis_name
-    total: jax.Array = jax.lax.psum(loss, name) if _may_differ(ctx, loss) else loss
+    axis_name: Any = ctx.compute_config.axis_name
+    total: jax.Array = jax.lax.psum(loss, axis_name) if _may_differ(ctx, loss) else loss
     return total
 
 
 def _may_differ(ctx: Context, x: jax.Array) -> bool:
     """Return whether x may differ between devices along the mesh axis."""
-    name = ctx.compute_config.axis_name
-    if name is None:
+    axis_name = ctx.compute_config.axis_name
+    if axis_name is None:
         return False
     try:
-        index = jax.lax.axis_index(name)
+        index = jax.lax.axis_index(axis_name)
     except NameError:  # outside of `jax.shard_map`, for example while shapes are evaluated
         return False
     require(
-        name in varying_axes(jax.typeof(index)),
-        f'axis_name "{name}" must be an axis of jax.shard_map with check_vma=True, which records the values '
+        axis_name in varying_axes(jax.typeof(index)),
+        f'axis_name "{axis_name}" must be an axis of jax.shard_map with check_vma=True, which records the values '
         "that devices share",
     )
-    return name in varying_axes(jax.typeof(x))
+    return axis_name in varying_axes(jax.typeof(x))

@@ -56,10 +56,10 @@ class ShardedSource(Source, Protocol):
         """The index of the next batch in the data of all processes, according to the position."""
         ...
 
-    def take(self, number: int) -> tuple[np.ndarray, ...] | None:
-        """Advance by one batch of all processes; return this batch if its number belongs to the shard, else None.
+    def take(self, batch_index: int) -> tuple[np.ndarray, ...] | None:
+        """Advance by one batch of all processes; return this batch if its index belongs to the shard, else None.
 
-        `number` is the index of the batch in this source, or its index among the batches of several sources. It
+        `batch_index` is the index of the batch in this source, or its index among the batches of several sources. It
         increases by 1 with each call.
         """
         ...

@@ -15,7 +15,17 @@ from typing import Any
 
 from ..schema import caffe_pb2
 from ..schema.fork_fields import fork_fields
-from .types import ON_HOST, TRANSFORMS, CallerInput, HostFunction, LayerType, PerLayer, SourceInput, Traced, Variants
+from .types import (
+    RUNS_ON_HOST,
+    TRANSFORMS,
+    CallerInput,
+    HostFunction,
+    LayerType,
+    PerLayer,
+    SourceInput,
+    Traced,
+    Variants,
+)
 
 # messages that several types share; each is described once
 SHARED_MESSAGES = (
@@ -24,7 +34,7 @@ SHARED_MESSAGES = (
     *("NonMaximumSuppressionParameter", "SaveOutputParameter"),
 )
 COMMON_PARAMS = ("transform_param", "loss_param")  # fields of LayerParameter that many types read
-_NOT_EXPANDED = (*SHARED_MESSAGES, "BlobShape", "BlobProto")
+_UNEXPANDED_MESSAGES = (*SHARED_MESSAGES, "BlobShape", "BlobProto")
 _TYPE_NAMES = {1: "float", 2: "float", 3: "int", 4: "int", 5: "int", 8: "bool", 9: "string", 13: "int"}
 
 
@@ -100,9 +110,9 @@ def list_restrictions(t: LayerType) -> list[str]:
     """Return sentences about the restrictions of a type, and about the JAX transformations that it does not support."""
     sentences = [t.docs.restrictions] if t.docs.restrictions else []
     if t.on_host:
-        return [*sentences, f"No transformation but `jax.grad`: {ON_HOST}."]
+        return [*sentences, f"No transformation but `jax.grad`: {RUNS_ON_HOST}."]
     if _has_gradient_per_layer(t):
-        sentences.append(f"For a class with pycaffe's methods: no transformation but `jax.grad`: {ON_HOST}.")
+        sentences.append(f"For a class with pycaffe's methods: no transformation but `jax.grad`: {RUNS_ON_HOST}.")
     return [*sentences, *(f"Cannot {TRANSFORMS[transform]}: {reason}." for transform, reason in t.unsupported.items())]
 
 
@@ -145,7 +155,7 @@ def _iterate_settings(message: Any, prefix: str = "", supported: tuple[str, ...]
         yield Setting(
             name, _format_type(field), _format_default(field), field.is_repeated, meanings.get(field.name, "")
         )
-        if nested is not None and nested.name not in _NOT_EXPANDED:
+        if nested is not None and nested.name not in _UNEXPANDED_MESSAGES:
             yield from _iterate_settings(nested, f"{name}.")
 
 

@@ -30,7 +30,7 @@ def forward(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple
     """
     impl = ctx.type.implementation
     assert isinstance(impl, Traced | HostFunction), f"{ctx.type.name} does not compute"
-    return _tops_and_state(ctx, impl.forward(ctx, *_blob_argument(ctx, blobs), *bottoms))
+    return _split_result(ctx, impl.forward(ctx, *_pack_blobs(ctx, blobs), *bottoms))
 
 
 def run_fused(
@@ -38,7 +38,7 @@ def run_fused(
 ) -> tuple[Arrays, Arrays]:
     """Run a layer fused with `epilogues`, the layers after it; return the last top and the first layer's new state."""
     assert ctx.type.fusion is not None
-    return _tops_and_state(ctx, ctx.type.fusion.run(ctx, tuple(blobs), *bottoms, epilogues))
+    return _split_result(ctx, ctx.type.fusion.run(ctx, tuple(blobs), *bottoms, epilogues))
 
 
 def backward(
@@ -53,14 +53,14 @@ def backward(
     assert rule is not None, f"{ctx.type.name} has no backward rule"
     # a single top is passed as an array, as forward returned it
     y, dy = (s[0] if len(s) == 1 else tuple(s) for s in (tops, top_diffs))
-    diffs = _tuple(rule(ctx, *_blob_argument(ctx, blobs), *bottoms, y=y, dy=dy))
+    diffs = _as_tuple(rule(ctx, *_pack_blobs(ctx, blobs), *bottoms, y=y, dy=dy))
     has_blobs = ctx.type.params is not None
     require(
         len(diffs) == has_blobs + len(bottoms),
         f"the backward rule must return {'a tuple of gradients for the blobs, then ' * has_blobs}a gradient for each "
         f"bottom: {has_blobs + len(bottoms)} in all, not {len(diffs)}",
     )
-    blob_diffs, bottom_diffs = (_tuple(diffs[0]), diffs[1:]) if has_blobs else ((), diffs)
+    blob_diffs, bottom_diffs = (_as_tuple(diffs[0]), diffs[1:]) if has_blobs else ((), diffs)
     return _cast_diffs(blob_diffs, blobs), _cast_diffs(bottom_diffs, bottoms)
 
 
@@ -70,22 +70,23 @@ def call(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array])
 
     Types with `overrides_autodiff` always use their rule.
     """
-    kind = ctx.type
-    if kind.on_host:
+    layer_type = ctx.type
+    if layer_type.on_host:
         return _call_on_host(ctx, blobs, bottoms)
-    if kind.traits.elementwise and ctx.fast and kind.params is None:  # the function below must not close over arrays
-        keyless = ctx.replace(base_key=None)
-        return elementwise(lambda *bottoms: _call_traced(keyless, (), bottoms)[0], *bottoms), ()
+    # the function below must not close over arrays
+    if layer_type.traits.elementwise and ctx.fast and layer_type.params is None:
+        keyless_ctx = ctx.replace(base_key=None)
+        return elementwise(lambda *bottoms: _call_traced(keyless_ctx, (), bottoms)[0], *bottoms), ()
     return _call_traced(ctx, blobs, bottoms)
 
 
 def _call_traced(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
-    kind = ctx.type
-    if kind.gradient.backward is None or not (
-        kind.gradient.overrides_autodiff or ctx.compute_config.backward == "rules"
+    layer_type = ctx.type
+    if layer_type.gradient.backward is None or not (
+        layer_type.gradient.overrides_autodiff or ctx.compute_config.backward == "rules"
     ):
         return forward(ctx, blobs, bottoms)
-    return _with_rule(ctx, blobs, bottoms)
+    return _call_with_custom_backward(ctx, blobs, bottoms)
 
 
 def cached_call(
@@ -151,20 +152,22 @@ def _call_on_host(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[ja
         return forward_on_host(ctx, blobs, bottoms)
 
     def run_forward(blobs: Any, bottoms: Any) -> Any:
-        arrays, perturbed = tuple(b.value for b in blobs), tuple(b.perturbed for b in bottoms)
+        arrays, is_perturbed = tuple(b.value for b in blobs), tuple(b.perturbed for b in bottoms)
         values = tuple(b.value for b in bottoms)
         tops, state = run(arrays, values)
-        return (tops, state), (arrays, values, tops, _NeedsGradient(perturbed))
+        return (tops, state), (arrays, values, tops, _NeedsGradient(is_perturbed))
 
     def run_backward(residuals: Any, diffs: Any) -> Any:
         blobs, bottoms, tops, needs_gradient = residuals
         if ctx.type.gradient.backward is None:
             raise LayerError("has no backward pass, but the gradient of an earlier layer or of an input requires it")
-        required = ctx.propagate_down or (False,) * len(bottoms)
-        context = ctx.replace(propagate_down=tuple(map(operator.or_, required, needs_gradient.bottoms)))
-        zero = jax.custom_derivatives.SymbolicZero
-        top_diffs = [jnp.zeros_like(t) if isinstance(d, zero) else d for d, t in zip(diffs[0], tops, strict=True)]
-        return backward_on_host(context, blobs, bottoms, tops, top_diffs)
+        needed_by_net = ctx.propagate_down or (False,) * len(bottoms)
+        backward_ctx = ctx.replace(propagate_down=tuple(map(operator.or_, needed_by_net, needs_gradient.bottoms)))
+        symbolic_zero = jax.custom_derivatives.SymbolicZero
+        top_diffs = [
+            jnp.zeros_like(t) if isinstance(d, symbolic_zero) else d for d, t in zip(diffs[0], tops, strict=True)
+        ]
+        return backward_on_host(backward_ctx, blobs, bottoms, tops, top_diffs)
 
     run.defvjp(run_forward, run_backward, symbolic_zeros=True)
     result: tuple[Arrays, Arrays] = run(tuple(blobs), tuple(bottoms))
@@ -179,37 +182,39 @@ class _NeedsGradient:
     bottoms: tuple[bool, ...]
 
 
-def _with_rule(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
+def _call_with_custom_backward(
+    ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]
+) -> tuple[Arrays, Arrays]:
     """Run `forward`, with the hand-written rule as its gradient."""
 
     def run(key: Any, blobs: Arrays, bottoms: Arrays) -> Any:
         tops, state = forward(ctx.with_key(key), blobs, bottoms)
         return (tops, state), (key, blobs, bottoms, tops)
 
-    def diffs(residuals: Any, diffs: Any, needed: Any) -> Any:
+    def run_backward(residuals: Any, diffs: Any, needed: Any) -> Any:
         key, blobs, bottoms, tops = residuals
         with matmul_precision(ctx):  # JAX may call this function after the forward pass left the context manager
             return None, *backward(ctx.with_key(key), blobs, bottoms, tops, diffs[0])
 
-    result: tuple[Arrays, Arrays] = make_differentiable(run, diffs)(ctx.base_key, tuple(blobs), tuple(bottoms))
+    result: tuple[Arrays, Arrays] = make_differentiable(run, run_backward)(ctx.base_key, tuple(blobs), tuple(bottoms))
     return result
 
 
-def _blob_argument(ctx: Context, blobs: Sequence[Any]) -> tuple[Any, ...]:
+def _pack_blobs(ctx: Context, blobs: Sequence[Any]) -> tuple[Any, ...]:
     return () if ctx.type.params is None else (tuple(blobs),)
 
 
-def _tops_and_state(ctx: Context, result: Any) -> tuple[Arrays, Arrays]:
+def _split_result(ctx: Context, result: Any) -> tuple[Arrays, Arrays]:
     impl = ctx.type.implementation
     tops, state = result if isinstance(impl, Traced) and impl.stateful else (result, ())
-    arrays = _tuple(tops)
+    arrays = _as_tuple(tops)
     for top in arrays:
         is_array = hasattr(top, "shape")
         require(is_array, f"forward must return an array, or a tuple with an array for each top, not {top!r}")
     return arrays, tuple(state)
 
 
-def _tuple(value: Any) -> Arrays:
+def _as_tuple(value: Any) -> Arrays:
     return tuple(value) if isinstance(value, tuple | list) else (value,)
 
 

@@ -18,7 +18,7 @@ from .loss import nan_if_unlabelled, num_classes_of_rows, one_hot_mask, require_
 from .registry import define_layer
 from .types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 
-_SOFTENING = 1e-4  # Caffe divides by the distance plus this number
+_DISTANCE_EPS = 1e-4  # Caffe divides by the distance plus this number
 
 
 def euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
@@ -27,13 +27,13 @@ def euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
     Bottoms: two arrays (N, ...) with the same number of elements. Bottoms with at most 4 axes may have different shapes
     after axis 0. Bottoms with more axes, as in C3D, must have equal shapes; BVLC Caffe rejects them.
     """
-    return jnp.sum(jnp.square(_difference(a, b))) / (2 * a.shape[0])
+    return jnp.sum(jnp.square(_subtract(a, b))) / (2 * a.shape[0])
 
 
 def euclidean_loss_backward(
     ctx: Context, a: jax.Array, b: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    diff = dy / a.shape[0] * _difference(a, b)
+    diff = dy / a.shape[0] * _subtract(a, b)
     return diff.reshape(a.shape), -diff.reshape(b.shape)
 
 
@@ -45,7 +45,7 @@ define_layer(
 )
 
 
-def _difference(a: jax.Array, b: jax.Array) -> jax.Array:
+def _subtract(a: jax.Array, b: jax.Array) -> jax.Array:
     """Return a - b as (batch, elements)."""
     require(
         a.shape == b.shape or len(a.shape) <= 4,
@@ -77,22 +77,24 @@ def contrastive_loss(
     - Bottom 3 has centroids (labels, C). If they are not all 0, the centroid of the pair's first label replaces a, in
       similar pairs (`centroid_learning: MATCHING`) or in dissimilar pairs (NONMATCHING).
     """
-    _, is_similar, squared, gap = _pairs(ctx, a, b, similar, *centroids)
+    _, is_similar, squared_distance, gap = _compare_pairs(ctx, a, b, similar, *centroids)
     hinge = jnp.maximum(gap, 0)
     hinge = hinge if _is_legacy(ctx.param) else jnp.square(hinge)
     scale = ctx.param.matching_distance_scale
-    loss = jnp.sum(jnp.where(is_similar, scale * squared, hinge)) / (2 * a.shape[0])
+    loss = jnp.sum(jnp.where(is_similar, scale * squared_distance, hinge)) / (2 * a.shape[0])
     if ctx.n_tops == 1:
         return loss
-    is_near = jnp.where(is_similar, ctx.param.margin - _distance(ctx.param, scale * squared), gap) >= 0
+    is_near = (
+        jnp.where(is_similar, ctx.param.margin - _compared_distance(ctx.param, scale * squared_distance), gap) >= 0
+    )
     return loss, lax.stop_gradient((is_near == is_similar).astype(a.dtype)).reshape(-1, 1, 1, 1)
 
 
 def contrastive_loss_backward(
     ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array, *centroids: jax.Array, y: Any, dy: Any
 ) -> tuple[jax.Array | None, ...]:
-    diff, is_similar, squared, gap = _pairs(ctx, a, b, similar, *centroids)
-    slope = 1.0 if _is_legacy(ctx.param) else gap / (jnp.sqrt(squared) + _SOFTENING)
+    diff, is_similar, squared_distance, gap = _compare_pairs(ctx, a, b, similar, *centroids)
+    slope = 1.0 if _is_legacy(ctx.param) else gap / (jnp.sqrt(squared_distance) + _DISTANCE_EPS)
     factor = first_top(dy) / a.shape[0] * jnp.where(is_similar, 1, jnp.where(gap > 0, -slope, 0))
     da = factor[:, None] * diff
     return da.reshape(a.shape), -da.reshape(b.shape), None, *(None for _ in centroids)
@@ -121,12 +123,12 @@ def _is_legacy(p: Any) -> bool:
     return bool(p.legacy_version or p.distance_calculation == "MANHATTAN")
 
 
-def _distance(p: Any, squared: jax.Array) -> jax.Array:
+def _compared_distance(p: Any, squared_distance: jax.Array) -> jax.Array:
     """Return the distances that are compared with the margin, which are squared in the legacy version, (pairs,)."""
-    return squared if _is_legacy(p) else jnp.sqrt(squared)
+    return squared_distance if _is_legacy(p) else jnp.sqrt(squared_distance)
 
 
-def _pairs(
+def _compare_pairs(
     ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array, *centroids: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Return differences (pairs, channels), the mask of similar pairs, squared distances, and margin - distance."""
@@ -145,8 +147,11 @@ def _pairs(
         f"{similar.shape}",
     )
     require(ctx.n_tops == 1 or p.output_matches, "has two tops: set output_matches, or remove the second top")
-    for name, allowed in (("distance_calculation", _DISTANCES), ("centroid_learning", _CENTROIDS)):
-        require(getattr(p, name) in allowed, f"{name} must be one of {', '.join(allowed)}, not {getattr(p, name)}")
+    for name, choices in (
+        ("distance_calculation", _DISTANCE_CALCULATIONS),
+        ("centroid_learning", _CENTROID_LEARNING_MODES),
+    ):
+        require(getattr(p, name) in choices, f"{name} must be one of {', '.join(choices)}, not {getattr(p, name)}")
     labels = promote(similar).reshape(n, n_labels)
     is_similar = (
         labels[:, 0].astype(jnp.int32) != 0 if n_labels == 1 else jnp.all(labels[:, 1:] == labels[:, :1], axis=1)
@@ -162,18 +167,18 @@ def _pairs(
         is_replaced = jnp.any(centroid_rows != 0) & (is_similar if p.centroid_learning == "MATCHING" else ~is_similar)
         rows_a = jnp.where(is_replaced[:, None], centroid_rows[labels[:, 0].astype(jnp.int32)], rows_a)
     diff = rows_a - rows_b
-    squared = jnp.sum(jnp.abs(diff) if p.distance_calculation == "MANHATTAN" else jnp.square(diff), axis=1)
-    return diff, is_similar, squared, p.margin - _distance(p, squared)
+    squared_distance = jnp.sum(jnp.abs(diff) if p.distance_calculation == "MANHATTAN" else jnp.square(diff), axis=1)
+    return diff, is_similar, squared_distance, p.margin - _compared_distance(p, squared_distance)
 
 
-_DISTANCES, _CENTROIDS = ("EUCLIDEAN", "MANHATTAN"), ("NONE", "MATCHING", "NONMATCHING")
+_DISTANCE_CALCULATIONS, _CENTROID_LEARNING_MODES = ("EUCLIDEAN", "MANHATTAN"), ("NONE", "MATCHING", "NONMATCHING")
 
 
 def euclidean_distance(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
     """Return the mean distance between the 3D points of two bottoms (N, 3 * points), as (1, 1, 1, 1)."""
-    difference = _weighted_difference(a, b)
-    columns = difference.shape[1]
-    require(columns % 3 == 0, f"each row must have 3 numbers for each point, but has {columns} numbers")
+    difference = _subtract_rows(a, b)
+    num_columns = difference.shape[1]
+    require(num_columns % 3 == 0, f"each row must have 3 numbers for each point, but has {num_columns} numbers")
     points = difference.reshape(a.shape[0], -1, 3)
     distance = cross_replica.pmean(ctx, jnp.mean(jnp.sqrt(jnp.sum(jnp.square(points), axis=2))))
     return distance.reshape(1, 1, 1, 1).astype(a.dtype)
@@ -193,14 +198,14 @@ def weighted_euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array, weights: j
     Bottoms: a and b, (N, K), and a matrix P for each row, (N, K, K) or (N, K * K). The gradient of a is P d, divided
     by the batch size, as if P were symmetric; the gradient of b is the negative of the gradient of a.
     """
-    difference = _weighted_difference(a, b)
+    difference = _subtract_rows(a, b)
     return jnp.sum(difference * _apply_weights(difference, weights)) / (2 * max(a.shape[0], 1))
 
 
 def weighted_euclidean_loss_backward(
     ctx: Context, a: jax.Array, b: jax.Array, weights: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    difference, d_loss = _weighted_difference(a, b), dy / max(a.shape[0], 1)
+    difference, d_loss = _subtract_rows(a, b), dy / max(a.shape[0], 1)
     diff = d_loss * _apply_weights(difference, weights)
     d_weights = d_loss / 2 * difference[:, :, None] * difference[:, None, :]
     return diff.reshape(a.shape), -diff.reshape(b.shape), d_weights.reshape(weights.shape)
@@ -214,7 +219,7 @@ define_layer(
 )
 
 
-def _weighted_difference(a: jax.Array, b: jax.Array) -> jax.Array:
+def _subtract_rows(a: jax.Array, b: jax.Array) -> jax.Array:
     """Return a - b as (batch, elements)."""
     require_same_batch_size(a.shape, b.shape)
     require(
@@ -225,12 +230,12 @@ def _weighted_difference(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def _apply_weights(difference: jax.Array, weights: jax.Array) -> jax.Array:
-    rows, n = difference.shape
+    num_rows, n = difference.shape
     require(
-        weights.shape[:1] == (rows,) and math.prod(weights.shape[1:]) == n * n,
+        weights.shape[:1] == (num_rows,) and math.prod(weights.shape[1:]) == n * n,
         f"bottom 2 must hold a matrix of {n} x {n} for each row, but has shape {weights.shape}",
     )
-    return jnp.einsum("bij,bj->bi", promote(weights).reshape(rows, n, n), difference)
+    return jnp.einsum("bij,bj->bi", promote(weights).reshape(num_rows, n, n), difference)
 
 
 def hinge_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
@@ -240,7 +245,7 @@ def hinge_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
     terms are squared. Exactly on the margin the gradient is 0. A label outside 0 .. classes - 1 makes the loss NaN.
     Caffe's rule: hinge_loss_layer.cpp.
     """
-    sign, violation = _violations(scores, labels)
+    sign, violation = _compute_violations(scores, labels)
     terms = jnp.where(violation > 0, violation, 0)
     return nan_if_unlabelled(sign < 0, jnp.sum(jnp.square(terms) if _is_squared(ctx) else terms) / scores.shape[0])
 
@@ -248,7 +253,7 @@ def hinge_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
 def hinge_loss_backward(
     ctx: Context, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    sign, violation = _violations(scores, labels)
+    sign, violation = _compute_violations(scores, labels)
     slope = 2 * jnp.maximum(violation, 0) if _is_squared(ctx) else (violation > 0).astype(violation.dtype)
     return (dy / scores.shape[0] * sign * slope).reshape(scores.shape), None
 
@@ -264,7 +269,7 @@ def _is_squared(ctx: Context) -> bool:
     return bool(ctx.param.norm == ctx.param.L2)
 
 
-def _violations(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _compute_violations(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the signs (-1 at each example's label, 1 elsewhere) and 1 + sign * score, both (batch, classes)."""
     as_nchw(scores.shape)
     require_same_batch_size(scores.shape, labels.shape)

@@ -57,8 +57,8 @@ def _dropout_factor(ctx: Context, x: jax.Array) -> jax.Array | float | None:
 def selu(ctx: Context, x: jax.Array) -> jax.Array:
     """Return lambda * x where x > 0, else lambda * alpha * (exp(x) - 1). The top has the shape of the bottom."""
     p = ctx.param
-    negative = jnp.where(x > 0, 0, x)  # the gradient would be NaN if the branch that is not selected overflowed
-    return getattr(p, "lambda") * jnp.where(x > 0, x, p.alpha * jnp.expm1(negative))
+    negative_part = jnp.where(x > 0, 0, x)  # the gradient would be NaN if the branch that is not selected overflowed
+    return getattr(p, "lambda") * jnp.where(x > 0, x, p.alpha * jnp.expm1(negative_part))
 
 
 def selu_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
@@ -82,14 +82,14 @@ def selu_dropout(ctx: Context, x: jax.Array) -> jax.Array:
     """
     if not ctx.training:
         return x
-    p, factor, bias = ctx.param, *_alpha_factor_and_bias(ctx)
+    p, factor, bias = ctx.param, *_compute_factor_and_bias(ctx)
     return (factor * jnp.where(_sample_mask(ctx, x), x, p.alpha) + bias).astype(x.dtype)
 
 
 def selu_dropout_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     if not ctx.training:
         return dy
-    return jnp.where(_sample_mask(ctx, x), dy * _alpha_factor_and_bias(ctx)[0], 0)
+    return jnp.where(_sample_mask(ctx, x), dy * _compute_factor_and_bias(ctx)[0], 0)
 
 
 define_layer(
@@ -101,7 +101,7 @@ define_layer(
 )
 
 
-def _alpha_factor_and_bias(ctx: Context) -> tuple[float, float]:
+def _compute_factor_and_bias(ctx: Context) -> tuple[float, float]:
     ratio, alpha = ctx.param.dropout_ratio, ctx.param.alpha
     keep_rate = 1 - ratio
     factor = 1 / math.sqrt(keep_rate * (1 + ratio * alpha**2))
@@ -146,11 +146,11 @@ def spatial_dropout_layer(ctx: Context, x: jax.Array) -> jax.Array:
     The `phase` in the param_str applies, not the phase of the net. In TEST every channel is divided by 1 - p, as in
     ENet's layer.
     """
-    return (x * _spatial_factor(ctx, x)).astype(x.dtype)
+    return (x * _spatial_dropout_factor(ctx, x)).astype(x.dtype)
 
 
 def spatial_dropout_layer_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return dy * _spatial_factor(ctx, x)
+    return dy * _spatial_dropout_factor(ctx, x)
 
 
 SPATIAL_DROPOUT_LAYER = LayerType(
@@ -162,7 +162,7 @@ SPATIAL_DROPOUT_LAYER = LayerType(
 )
 
 
-def _spatial_factor(ctx: Context, x: jax.Array) -> Any:
+def _spatial_dropout_factor(ctx: Context, x: jax.Array) -> Any:
     options = parse_param_str(ctx.param.param_str, {"phase": "TRAIN", "p": None})
     try:
         p = float(options["p"])

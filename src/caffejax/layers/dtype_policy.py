@@ -26,7 +26,7 @@ import jax.numpy as jnp
 from ..kernels.channel_reductions import promote as promote
 from .context import Context
 
-_PRODUCTS = {"float32": "float32", "tf32": "tensorfloat32", "bfloat16": "float32"}
+_MATMUL_PRECISIONS = {"float32": "float32", "tf32": "tensorfloat32", "bfloat16": "float32"}
 
 
 def matmul_precision(ctx: Context) -> AbstractContextManager[None]:
@@ -34,7 +34,7 @@ def matmul_precision(ctx: Context) -> AbstractContextManager[None]:
 
     Their gradients by autodiff have the same precision, even if the gradients are traced outside of the `with` block.
     """
-    return jax.default_matmul_precision(_PRODUCTS[ctx.compute_config.precision])
+    return jax.default_matmul_precision(_MATMUL_PRECISIONS[ctx.compute_config.precision])
 
 
 def cast_inputs(
@@ -45,7 +45,7 @@ def cast_inputs(
         return tuple(blobs), tuple(bottoms)
     if ctx.type.traits.dtype_policy == "float32":
         return tuple(blobs), tuple(map(to_float32, bottoms))
-    return tuple(_narrow(b) if b.ndim > 1 else b for b in blobs), tuple(map(_narrow, bottoms))
+    return tuple(_to_bfloat16(b) if b.ndim > 1 else b for b in blobs), tuple(map(_to_bfloat16, bottoms))
 
 
 def to_float32(x: jax.Array) -> jax.Array:
@@ -53,5 +53,5 @@ def to_float32(x: jax.Array) -> jax.Array:
     return x.astype(jnp.float32) if x.dtype == jnp.bfloat16 else x
 
 
-def _narrow(x: jax.Array) -> jax.Array:
+def _to_bfloat16(x: jax.Array) -> jax.Array:
     return x.astype(jnp.bfloat16) if jnp.issubdtype(x.dtype, jnp.floating) else x

@@ -47,13 +47,15 @@ def read_eltwise(ctx: Context) -> EltwiseSettings:
         LayerError: if only forks have the operation, if the number of coefficients is neither 0 nor the number of
             bottoms, or if PROD has coefficients.
     """
-    p, bottoms = ctx.param, len(ctx.layer.bottom)
+    p, num_bottoms = ctx.param, len(ctx.layer.bottom)
     operation, coefficients = str(p.EltwiseOp.Name(p.operation)), tuple(p.coeff)
     require(operation in ("PROD", "SUM", "MAX"), f"operation {operation} is not supported; use PROD, SUM or MAX")
     n = len(coefficients)
-    require(n in (0, bottoms), f"coeff must be set once for each bottom, or not at all: {bottoms} times, not {n}")
+    require(
+        n in (0, num_bottoms), f"coeff must be set once for each bottom, or not at all: {num_bottoms} times, not {n}"
+    )
     require(not (n and operation == "PROD"), "takes coeff only with operation SUM, not with PROD")
-    return EltwiseSettings(operation, coefficients or (1.0,) * bottoms, bool(coefficients))
+    return EltwiseSettings(operation, coefficients or (1.0,) * num_bottoms, bool(coefficients))
 
 
 def eltwise(ctx: Context, *xs: jax.Array) -> jax.Array:
@@ -86,10 +88,10 @@ def eltwise_backward(ctx: Context, *xs: jax.Array, y: jax.Array, dy: jax.Array) 
         case "SUM":
             return tuple(c * dy for c in ctx.settings.coefficients)
         case _:
-            order = jnp.stack((xs[1], xs[0], *xs[2:]))
-            max_index = jnp.argmax(order == y, axis=0)
-            zero_and_one_swapped = (1, 0, *range(2, len(xs)))
-            return tuple(jnp.where(max_index == index, dy, 0) for index in zero_and_one_swapped)
+            reordered_xs = jnp.stack((xs[1], xs[0], *xs[2:]))
+            max_index = jnp.argmax(reordered_xs == y, axis=0)
+            stack_indices = (1, 0, *range(2, len(xs)))
+            return tuple(jnp.where(max_index == index, dy, 0) for index in stack_indices)
 
 
 define_layer(
@@ -107,7 +109,7 @@ def reduction(ctx: Context, x: jax.Array) -> jax.Array:
     `operation` selects one of these: SUM, ASUM, SUMSQ or MEAN. The top has the axes of the bottom before `axis`. The
     gradient of |x| at 0 is 0.
     """
-    rows = _flatten_reduced(ctx, x)
+    rows = _flatten_reduced_axes(ctx, x)
     match _reduction_operation(ctx):
         case "SUM":
             y = rows.sum(-1)
@@ -117,18 +119,18 @@ def reduction(ctx: Context, x: jax.Array) -> jax.Array:
             y = jnp.square(rows).sum(-1)
         case _:
             y = rows.mean(-1)
-    return (_coefficient(ctx, x.shape) * y).astype(x.dtype)
+    return (_sum_coefficient(ctx, x.shape) * y).astype(x.dtype)
 
 
 def reduction_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    rows = _flatten_reduced(ctx, x)
+    rows = _flatten_reduced_axes(ctx, x)
     slope = {
         "SUM": jnp.ones_like,
         "ASUM": jnp.sign,
         "SUMSQ": lambda r: 2 * r,
         "MEAN": lambda r: jnp.full_like(r, 1 / r.shape[-1]),
     }[_reduction_operation(ctx)](rows)
-    return (_coefficient(ctx, x.shape) * promote(dy)[..., None] * slope).reshape(x.shape)
+    return (_sum_coefficient(ctx, x.shape) * promote(dy)[..., None] * slope).reshape(x.shape)
 
 
 define_layer(Signature("Reduction", param="reduction_param"), Traced(reduction), Gradient(reduction_backward))
@@ -143,12 +145,12 @@ def _reduction_operation(ctx: Context) -> str:
     return operation
 
 
-def _coefficient(ctx: Context, shape: Shape) -> float:
+def _sum_coefficient(ctx: Context, shape: Shape) -> float:
     """Return the factor by which the sum over the elements on this device is multiplied."""
     sums_over_batch = canonical_axis(ctx.param.axis, shape) == 0 and _reduction_operation(ctx) != "MEAN"
     return float(ctx.param.coeff) * (cross_replica.axis_size(ctx) if sums_over_batch else 1)
 
 
-def _flatten_reduced(ctx: Context, x: jax.Array) -> jax.Array:
+def _flatten_reduced_axes(ctx: Context, x: jax.Array) -> jax.Array:
     axis = canonical_axis(ctx.param.axis, x.shape)
     return promote(x).reshape(*x.shape[:axis], math.prod(x.shape[axis:]))

@@ -63,10 +63,10 @@ def scale_filler(filler: Any, factor: float, shape: Shape) -> Any:
         LayerError: if the type of the filler is not constant, uniform, gaussian, xavier or msra.
     """
     check_filler(filler)
-    scaled = {name: getattr(filler, name) * factor for name in ("value", "min", "max", "mean", "std")}
+    scaled_fields = {name: getattr(filler, name) * factor for name in ("value", "min", "max", "mean", "std")}
     match filler.type:
         case "constant" | "uniform" | "gaussian":
-            return FillerParameter(type=filler.type, sparse=filler.sparse, **scaled)
+            return FillerParameter(type=filler.type, sparse=filler.sparse, **scaled_fields)
         case "xavier":
             bound = _xavier_bound(filler, shape) * factor
             return FillerParameter(type="uniform", min=-bound, max=bound)
@@ -145,8 +145,8 @@ def _bilinear(filler: Any, key: Any, shape: Shape) -> jax.Array:
     require(len(shape) == 4, f"bilinear filler: the blob must have 4 axes, not shape {shape}")
     require(shape[2] == shape[3], f"bilinear filler: the kernel must be square, not {shape[2]}x{shape[3]}")
     half = math.ceil(shape[3] / 2)
-    centre = (shape[3] - 1) / (2 * half)
-    tent = 1 - jnp.abs(jnp.arange(shape[3]) / half - centre)
+    center = (shape[3] - 1) / (2 * half)
+    tent = 1 - jnp.abs(jnp.arange(shape[3]) / half - center)
     return jnp.broadcast_to(tent[:, None] * tent, shape)
 
 
@@ -180,16 +180,16 @@ def _imagexy(filler: Any, key: Any, shape: Shape) -> jax.Array:
 
     The coordinates start one step after -1, and end at 1.
     """
-    n, height, width = filler.channels, filler.height, filler.width
+    num_channels, height, width = filler.channels, filler.height, filler.width
     require(
         filler.xy in _IMAGEXY_COORDINATES,
         f"imagexy filler: xy must be one of {', '.join(_IMAGEXY_COORDINATES)}, not '{filler.xy}'",
     )
     names = _IMAGEXY_COORDINATES[filler.xy]
-    _require_shape("imagexy", shape, (n * len(names), n * height * width))
+    _require_shape("imagexy", shape, (num_channels * len(names), num_channels * height * width))
     grid = np.meshgrid(*(_side_coordinates(n, includes_start=False) for n in (height, width)), indexing="ij")
     rows = np.stack([_coordinate(name, *grid).ravel() for name in names])
-    return jnp.asarray(np.kron(np.eye(n, dtype=np.float32), rows))
+    return jnp.asarray(np.kron(np.eye(num_channels, dtype=np.float32), rows))
 
 
 def _side_coordinates(n: int, *, includes_start: bool) -> np.ndarray:
@@ -197,18 +197,20 @@ def _side_coordinates(n: int, *, includes_start: bool) -> np.ndarray:
 
     They start at -1 if `includes_start` is true, otherwise one step after -1.
     """
-    first = 0 if includes_start else 1
-    steps = n - 1 + first
-    require(steps > 0, f"width and height of the map must be at least {2 - first}, not {n}")
-    return (2 * (np.arange(n) + first) / steps - 1).astype(np.float32)
+    start = 0 if includes_start else 1
+    num_steps = n - 1 + start
+    require(num_steps > 0, f"width and height of the map must be at least {2 - start}, not {n}")
+    return (2 * (np.arange(n) + start) / num_steps - 1).astype(np.float32)
 
 
 def _coordinate(name: str, y: np.ndarray, x: np.ndarray) -> np.ndarray:
     return {"x": x, "y": y, "-x^2": -x * x, "-y^2": -y * y, "1": np.ones_like(x)}[name]
 
 
-def _require_shape(name: str, shape: Shape, needed: Shape) -> None:
-    require(shape == needed, f"{name} filler: the settings require a blob of shape {needed}, not {shape}")
+def _require_shape(name: str, shape: Shape, expected_shape: Shape) -> None:
+    require(
+        shape == expected_shape, f"{name} filler: the settings require a blob of shape {expected_shape}, not {shape}"
+    )
 
 
 _FILLERS: dict[str, _Filler] = {

@@ -71,8 +71,10 @@ def gradient_scaler(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Arra
     The factor after t forward passes in TRAIN is -(lower_bound + (upper_bound - lower_bound) * (2 / (1 + exp(-alpha *
     progress)) - 1)), where progress is min(t / max_iter, 1). The blob, (1,), counts the passes.
     """
-    (count,) = blobs
-    return _with_negative_gradient(x, _factor(ctx, count)), (increment_pass_count(count) if ctx.training else count,)
+    (num_passes,) = blobs
+    return _with_negative_gradient(x, _gradient_factor(ctx, num_passes)), (
+        increment_pass_count(num_passes) if ctx.training else num_passes,
+    )
 
 
 def gradient_scaler_params(ctx: Context, x: Any) -> list[ParamSpec]:
@@ -86,7 +88,7 @@ def gradient_scaler_params(ctx: Context, x: Any) -> list[ParamSpec]:
 
 
 def gradient_scaler_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: Any, dy: jax.Array) -> tuple[Any, ...]:
-    return (None,), (-_factor(ctx, blobs[0]) * dy).astype(x.dtype)
+    return (None,), (-_gradient_factor(ctx, blobs[0]) * dy).astype(x.dtype)
 
 
 define_layer(
@@ -107,14 +109,14 @@ define_layer(
 )
 
 
-def _factor(ctx: Context, count: jax.Array) -> jax.Array:
+def _gradient_factor(ctx: Context, num_passes: jax.Array) -> jax.Array:
     p = ctx.param
-    progress = jnp.minimum(count[0] / p.max_iter, 1)
+    progress = jnp.minimum(num_passes[0] / p.max_iter, 1)
     return p.lower_bound + (p.upper_bound - p.lower_bound) * (2 / (1 + jnp.exp(-p.alpha * progress)) - 1)
 
 
 def _with_negative_gradient(x: jax.Array, factor: jax.Array) -> jax.Array:
     """Return x; its derivative is `-factor`."""
-    finite = jnp.where(jnp.isfinite(x), x, 0)
-    zero = finite - jax.lax.stop_gradient(finite)
+    finite_x = jnp.where(jnp.isfinite(x), x, 0)
+    zero = finite_x - jax.lax.stop_gradient(finite_x)
     return jax.lax.stop_gradient(x) - (jax.lax.stop_gradient(factor) * zero).astype(x.dtype)

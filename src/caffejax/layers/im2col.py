@@ -22,19 +22,19 @@ def im2col(ctx: Context, x: jax.Array) -> jax.Array:
 
     The kernel cells of a channel are in row-major order. Padding cells are 0. Sizes are computed as in Convolution.
     """
-    window, axis, out = _window(ctx, x)
-    cells = gather_windows(x, window, out)
-    return cells.reshape(*x.shape[:axis], x.shape[axis] * math.prod(window.kernel), *out)
+    window, axis, output_size = _resolve_window(ctx, x)
+    cells = gather_windows(x, window, output_size)
+    return cells.reshape(*x.shape[:axis], x.shape[axis] * math.prod(window.kernel), *output_size)
 
 
 def im2col_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    window, axis, out = _window(ctx, x)
-    return scatter_windows(dy.reshape(*x.shape[: axis + 1], *window.kernel, *out), x.shape[axis + 1 :], window)
+    window, axis, output_size = _resolve_window(ctx, x)
+    return scatter_windows(dy.reshape(*x.shape[: axis + 1], *window.kernel, *output_size), x.shape[axis + 1 :], window)
 
 
 def im2col_window(ctx: Context, x: jax.Array) -> Window:
     """Return the window of the convolution over the spatial axes of a bottom."""
-    return _window(ctx, x)[0]
+    return _resolve_window(ctx, x)[0]
 
 
 define_layer(
@@ -52,7 +52,7 @@ define_layer(
 )
 
 
-def _window(ctx: Context, x: jax.Array) -> tuple[Window, int, Shape]:
+def _resolve_window(ctx: Context, x: jax.Array) -> tuple[Window, int, Shape]:
     axis = canonical_axis(ctx.settings.axis, x.shape)
     n = x.ndim - axis - 1
     require(n > 0, f"needs spatial axes after the channel axis {axis}, but the bottom has shape {x.shape}")
@@ -60,36 +60,44 @@ def _window(ctx: Context, x: jax.Array) -> tuple[Window, int, Shape]:
     return window, axis, convolution_output_size(x.shape[axis + 1 :], window)
 
 
-def gather_windows(x: jax.Array, window: Window, out: Shape) -> jax.Array:
-    """Gather the cells under each position of a window over the last axes: (..., *size) to (..., *kernel, *out)."""
-    n = len(out)
+def gather_windows(x: jax.Array, window: Window, output_size: Shape) -> jax.Array:
+    """Gather the cells under each position of a window over the last axes.
+
+    The shape (..., *size) becomes (..., *kernel, *output size).
+    """
+    n = len(output_size)
     n_leading = x.ndim - n
-    low_high = window.fit_padding(x.shape[n_leading:], out).padding
-    cells = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0)] * n_leading + [(low, high, 0) for low, high in low_high])
-    for k in range(n):  # one axis at a time: `size` is replaced with `kernel, out`
-        positions = jnp.arange(window.kernel[k])[:, None] * window.dilation[k] + jnp.arange(out[k]) * window.stride[k]
+    padding = window.fit_padding(x.shape[n_leading:], output_size).padding
+    cells = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0)] * n_leading + [(low, high, 0) for low, high in padding])
+    for k in range(n):  # one axis at a time: `size` is replaced with `kernel, output size`
+        positions = (
+            jnp.arange(window.kernel[k])[:, None] * window.dilation[k] + jnp.arange(output_size[k]) * window.stride[k]
+        )
         cells = jnp.take(cells, positions, axis=n_leading + 2 * k, mode="clip")
-    pairs = range(n_leading, n_leading + 2 * n)
-    return cells.transpose(*range(n_leading), *pairs[::2], *pairs[1::2])
+    axis_pairs = range(n_leading, n_leading + 2 * n)
+    return cells.transpose(*range(n_leading), *axis_pairs[::2], *axis_pairs[1::2])
 
 
 def scatter_windows(cells: jax.Array, size: Shape, window: Window) -> jax.Array:
-    """Apply the transpose of `gather_windows`: add cells (..., *kernel, *out) at their positions in (..., *size)."""
+    """Apply the transpose of `gather_windows`: add cells at their positions.
+
+    The shape (..., *kernel, *output size) becomes (..., *size).
+    """
     n = len(size)
-    n_leading, out = cells.ndim - 2 * n, cells.shape[cells.ndim - n :]
-    low_high = window.fit_padding(size, out).padding
+    n_leading, output_size = cells.ndim - 2 * n, cells.shape[cells.ndim - n :]
+    padding = window.fit_padding(size, output_size).padding
     for k in reversed(range(n)):
         # the shape is now (..., kernels up to k, outs up to k, finished axes)
         kernel_axis, out_axis = n_leading + k, n_leading + 2 * k + 1
-        parts = jnp.moveaxis(cells, kernel_axis, 0)
-        covered_size = (out[k] - 1) * window.stride[k] + window.extent[k]
-        shape = [covered_size if axis == out_axis - 1 else length for axis, length in enumerate(parts.shape[1:])]
+        kernel_cells = jnp.moveaxis(cells, kernel_axis, 0)
+        covered_size = (output_size[k] - 1) * window.stride[k] + window.extent[k]
+        shape = [covered_size if axis == out_axis - 1 else length for axis, length in enumerate(kernel_cells.shape[1:])]
         total = jnp.zeros(shape, cells.dtype)
-        for i, part in enumerate(parts):
+        for i, cell in enumerate(kernel_cells):
             start = i * window.dilation[k]
-            positions = slice(start, start + (out[k] - 1) * window.stride[k] + 1, window.stride[k])
-            total = total.at[(slice(None),) * (out_axis - 1) + (positions,)].add(part)
+            positions = slice(start, start + (output_size[k] - 1) * window.stride[k] + 1, window.stride[k])
+            total = total.at[(slice(None),) * (out_axis - 1) + (positions,)].add(cell)
         cells = total
     return lax.pad(
-        cells, jnp.zeros((), cells.dtype), [(0, 0, 0)] * n_leading + [(-low, -high, 0) for low, high in low_high]
+        cells, jnp.zeros((), cells.dtype), [(0, 0, 0)] * n_leading + [(-low, -high, 0) for low, high in padding]
     )

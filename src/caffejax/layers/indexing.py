@@ -36,8 +36,8 @@ def argmax(ctx: Context, x: jax.Array) -> jax.Array:
     require(1 <= p.top_k <= size, f"top_k must be between 1 and {size}, the number of values, not {p.top_k}")
     # a stable sort keeps equal values in order; -0 must equal 0. XLA's top_k would gather a sharded batch
     positions = lax.broadcasted_iota(jnp.int32, rows.shape, rows.ndim - 1)
-    ascending = lax.sort((jnp.where(rows == 0, 0, rows), positions), num_keys=1, is_stable=True)
-    values, indices = (jnp.flip(array[..., size - p.top_k :], -1) for array in ascending)
+    sorted_rows = lax.sort((jnp.where(rows == 0, 0, rows), positions), num_keys=1, is_stable=True)
+    values, indices = (jnp.flip(array[..., size - p.top_k :], -1) for array in sorted_rows)
     indices = indices.astype(x.dtype)
     if has_axis:
         return lax.stop_gradient(jnp.moveaxis(values if p.out_max_val else indices, -1, axis))
@@ -91,24 +91,24 @@ define_layer(
 
 def _truncate_indices(index: jax.Array, n: int) -> jax.Array:
     """Truncate indices to integers, as Caffe does. Negative indices become n, which is out of range."""
-    truncated = index.astype(jnp.int32)
-    return jnp.where(truncated < 0, n, truncated)
+    truncated_index = index.astype(jnp.int32)
+    return jnp.where(truncated_index < 0, n, truncated_index)
 
 
-def crop(ctx: Context, x: jax.Array, like: jax.Array) -> jax.Array:
+def crop(ctx: Context, x: jax.Array, reference: jax.Array) -> jax.Array:
     """Crop bottom 0 to the size of bottom 1 in `axis` and all later axes (crop_layer.cpp).
 
     The crop starts at `offset`, which has one value for all cropped axes or one for each. The values of bottom 1 are
     not used. The top has the sizes of bottom 0 before `axis`, and the sizes of bottom 1 from `axis` on.
     """
-    starts, sizes = crop_box(ctx, x.shape, like.shape)
+    starts, sizes = crop_box(ctx, x.shape, reference.shape)
     return lax.slice(x, starts, [a + n for a, n in zip(starts, sizes, strict=True)])
 
 
 def crop_backward(
-    ctx: Context, x: jax.Array, like: jax.Array, *, y: jax.Array, dy: jax.Array
+    ctx: Context, x: jax.Array, reference: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    starts, sizes = crop_box(ctx, x.shape, like.shape)
+    starts, sizes = crop_box(ctx, x.shape, reference.shape)
     padding = [(a, n - a - size, 0) for a, n, size in zip(starts, x.shape, sizes, strict=True)]
     return lax.pad(dy, jnp.zeros((), dy.dtype), padding), None
 
@@ -121,7 +121,7 @@ define_layer(
 )
 
 
-def crop_box(ctx: Context, shape: Shape, like: Shape) -> tuple[list[int], list[int]]:
+def crop_box(ctx: Context, shape: Shape, reference_shape: Shape) -> tuple[list[int], list[int]]:
     """Return the starts and the sizes of the crop, a number for each axis of bottom 0."""
     axis, offsets = canonical_axis(ctx.param.axis, shape), list(ctx.param.offset)
     n_cropped = len(shape) - axis
@@ -129,10 +129,13 @@ def crop_box(ctx: Context, shape: Shape, like: Shape) -> tuple[list[int], list[i
         len(offsets) in (0, 1, n_cropped),
         f"offset must have one value, or one for each of the {n_cropped} cropped axes, not {len(offsets)}",
     )
-    require(len(like) >= len(shape), f"bottom 1 needs {len(shape)} axes, like bottom 0, but has shape {like}")
+    require(
+        len(reference_shape) >= len(shape),
+        f"bottom 1 needs {len(shape)} axes, like bottom 0, but has shape {reference_shape}",
+    )
     if len(offsets) != n_cropped:
         offsets = (offsets or [0]) * n_cropped
-    starts, sizes = [0] * axis + offsets, [*shape[:axis], *like[axis : len(shape)]]
+    starts, sizes = [0] * axis + offsets, [*shape[:axis], *reference_shape[axis : len(shape)]]
     for k in range(axis, len(shape)):
         require(
             starts[k] + sizes[k] <= shape[k],
@@ -193,8 +196,8 @@ def filter_(ctx: Context, *bottoms: np.ndarray) -> HostArrays:
     filter_layer.cpp.
     """
     *data, selector = bottoms
-    rows = _selected_indices(selector)
-    return tuple(x[rows] for x in data)
+    row_indices = _find_selected_rows(selector)
+    return tuple(x[row_indices] for x in data)
 
 
 def filter_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
@@ -216,10 +219,10 @@ def filter_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
 
 def filter_backward(ctx: Context, *bottoms: np.ndarray, y: Any, dy: Any) -> tuple[np.ndarray | None, ...]:
     *data, selector = bottoms
-    rows = _selected_indices(selector)
+    row_indices = _find_selected_rows(selector)
     diffs = [np.zeros_like(x) for x in data]
     for diff, d_top in zip(diffs, as_tuple(dy), strict=True):
-        diff[rows] = d_top
+        diff[row_indices] = d_top
     return (*diffs, None)
 
 
@@ -237,8 +240,8 @@ def filter_channels(ctx: Context, blobs: tuple[jax.Array, ...], *bottoms: jax.Ar
     Bottoms: (N, C, ...) each. Tops: (N, num_output, ...). Blob: selector (C,), which is not trained.
     """
     p = ctx.param
-    selected = jnp.flatnonzero(blobs[0], size=p.num_output, fill_value=0)
-    return tuple(jnp.take(x, selected, axis=canonical_axis(p.axis, x.shape)) for x in bottoms)
+    channel_indices = jnp.flatnonzero(blobs[0], size=p.num_output, fill_value=0)
+    return tuple(jnp.take(x, channel_indices, axis=canonical_axis(p.axis, x.shape)) for x in bottoms)
 
 
 def filter_channels_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
@@ -270,5 +273,5 @@ define_layer(
 )
 
 
-def _selected_indices(selector: np.ndarray) -> np.ndarray:
+def _find_selected_rows(selector: np.ndarray) -> np.ndarray:
     return np.flatnonzero(selector.reshape(len(selector)))

@@ -47,7 +47,7 @@ class InnerProductSettings:
     axis: int
     transpose: bool
 
-    def rows_and_inputs(self, shape: Shape) -> tuple[Shape, int]:
+    def split_shape(self, shape: Shape) -> tuple[Shape, int]:
         """Split a bottom's shape into its leading axes, which are rows, and the number of inputs in each row."""
         axis = canonical_axis(self.axis, shape)
         return shape[:axis], math.prod(shape[axis:])
@@ -70,8 +70,8 @@ def inner_product(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
 
 def multiply_by_weight(ctx: Context, x: jax.Array, weight: jax.Array, *bias: jax.Array) -> jax.Array:
     """Multiply the rows of x by a weight, and add a bias if there is one."""
-    (row_shape, inputs), transpose = ctx.settings.rows_and_inputs(x.shape), ctx.settings.transpose
-    y = multiply_rows(x.reshape(*(row_shape or (1,)), inputs), weight, transpose, fast=ctx.fast)
+    (row_shape, num_inputs), transpose = ctx.settings.split_shape(x.shape), ctx.settings.transpose
+    y = multiply_rows(x.reshape(*(row_shape or (1,)), num_inputs), weight, transpose, fast=ctx.fast)
     if bias:
         y = add_bias_to_rows(y, bias[0], fast=ctx.fast).astype(y.dtype)
     return y.reshape(*row_shape, weight.shape[1 if transpose else 0])
@@ -80,12 +80,12 @@ def multiply_by_weight(ctx: Context, x: jax.Array, weight: jax.Array, *bias: jax
 def inner_product_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
     s = ctx.settings
     require(s.num_output > 0, f"num_output must be positive, not {s.num_output}")
-    _, inputs = s.rows_and_inputs(x.shape)
-    return weight_and_bias_specs(s, (inputs, s.num_output) if s.transpose else (s.num_output, inputs))
+    _, num_inputs = s.split_shape(x.shape)
+    return weight_and_bias_specs(s, (num_inputs, s.num_output) if s.transpose else (s.num_output, num_inputs))
 
 
 def inner_product_top_shapes(ctx: Context, x: Any) -> list[Shape] | None:
-    return [(*ctx.settings.rows_and_inputs(x.shape)[0], ctx.settings.num_output)]
+    return [(*ctx.settings.split_shape(x.shape)[0], ctx.settings.num_output)]
 
 
 def inner_product_backward(
@@ -100,8 +100,8 @@ def _product_gradients(
     ctx: Context, x: jax.Array, weight: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the gradients of the weight and of x, and dy as (rows, outputs)."""
-    (row_shape, inputs), transpose = ctx.settings.rows_and_inputs(x.shape), ctx.settings.transpose
-    rows = x.reshape(math.prod(row_shape), inputs)
+    (row_shape, num_inputs), transpose = ctx.settings.split_shape(x.shape), ctx.settings.transpose
+    rows = x.reshape(math.prod(row_shape), num_inputs)
     d_rows = dy.reshape(rows.shape[0], weight.shape[1 if transpose else 0])
     d_weight = jnp.einsum("mn,mk->kn" if transpose else "mn,mk->nk", d_rows, rows)
     dx = jnp.einsum("mn,kn->mk" if transpose else "mn,nk->mk", d_rows, weight)
@@ -130,8 +130,8 @@ def inner_product_of_bottoms(
 
 def inner_product_of_bottoms_params(ctx: Context, x: Any, weight: Any, *bias: Any) -> list[ParamSpec]:
     _check_bottoms(ctx, x, weight, *bias)
-    outputs = _matrix_shape(weight)[1 if ctx.settings.transpose else 0]
-    return [ParamSpec((outputs,), ctx.settings.bias_filler)] if ctx.settings.bias_term and not bias else []
+    num_outputs = _matrix_shape(weight)[1 if ctx.settings.transpose else 0]
+    return [ParamSpec((num_outputs,), ctx.settings.bias_filler)] if ctx.settings.bias_term and not bias else []
 
 
 def inner_product_of_bottoms_backward(
@@ -149,16 +149,17 @@ def _matrix_shape(weight: Any) -> tuple[int, int]:
 
 def _check_bottoms(ctx: Context, x: Any, weight: Any, *bias: Any) -> None:
     require(weight.shape, "bottom 1, the weight, must have at least one axis")
-    _, inputs = ctx.settings.rows_and_inputs(x.shape)
-    outputs, columns = _matrix_shape(weight)[:: -1 if ctx.settings.transpose else 1]
+    _, num_inputs = ctx.settings.split_shape(x.shape)
+    num_outputs, num_columns = _matrix_shape(weight)[:: -1 if ctx.settings.transpose else 1]
     require(
-        columns == inputs,
-        f"bottom 1, the weight, must have {inputs} inputs to match bottom 0, {x.shape}, but has shape {weight.shape}",
+        num_columns == num_inputs,
+        f"bottom 1, the weight, must have {num_inputs} inputs to match bottom 0, {x.shape}, but has shape "
+        f"{weight.shape}",
     )
     if bias:
         shape = tuple(bias[0].shape)
         require(ctx.settings.bias_term, "bottom 2, the bias, requires bias_term: true")
-        require(shape == (outputs,), f"bottom 2, the bias, must have shape {(outputs,)}, not {shape}")
+        require(shape == (num_outputs,), f"bottom 2, the bias, must have shape {(num_outputs,)}, not {shape}")
 
 
 def inner_product_of_unit_rows(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
@@ -166,22 +167,24 @@ def inner_product_of_unit_rows(ctx: Context, blobs: Arrays, x: jax.Array) -> jax
 
     As in the fork, a transposed weight (K, num_output) is read as if it were (num_output, K), and divided row by row.
     """
-    return inner_product(ctx, (_unit_rows(ctx.settings.num_output, blobs[0]), *blobs[1:]), x)
+    return inner_product(ctx, (_normalize_weight_rows(ctx.settings.num_output, blobs[0]), *blobs[1:]), x)
 
 
 def inner_product_of_unit_rows_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
     weight, *bias = inner_product_params(ctx, x)
-    return [replace(weight, rewrite=partial(_unit_rows, ctx.settings.num_output)), *bias]
+    return [replace(weight, rewrite=partial(_normalize_weight_rows, ctx.settings.num_output)), *bias]
 
 
 def inner_product_of_unit_rows_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[Any, ...]:
-    return inner_product_backward(ctx, (_unit_rows(ctx.settings.num_output, blobs[0]), *blobs[1:]), x, y=y, dy=dy)
+    return inner_product_backward(
+        ctx, (_normalize_weight_rows(ctx.settings.num_output, blobs[0]), *blobs[1:]), x, y=y, dy=dy
+    )
 
 
-def _unit_rows(outputs: int, weight: jax.Array) -> jax.Array:
-    return normalize_rows(weight.reshape(outputs, -1), eps=1e-6).reshape(weight.shape)
+def _normalize_weight_rows(num_outputs: int, weight: jax.Array) -> jax.Array:
+    return normalize_rows(weight.reshape(num_outputs, -1), eps=1e-6).reshape(weight.shape)
 
 
 def noisy_inner_product(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
@@ -191,15 +194,15 @@ def noisy_inner_product(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
     same shapes. The noise is uniform in -1 .. 1 and is sampled in each pass, while MyCaffe samples it when its trainer
     requests new noise. TEST computes with the means.
     """
-    return inner_product(ctx, _with_noise(blobs, _noise(ctx, blobs)), x)
+    return inner_product(ctx, _add_noise(blobs, _sample_noise(ctx, blobs)), x)
 
 
 def noisy_inner_product_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
     means, p = inner_product_params(ctx, x), ctx.param
-    fan = means[0].shape[1]
-    deviations = [p.sigma_init / math.sqrt(n) for n in (fan, p.num_output)]
+    fan_in = means[0].shape[1]
+    deviations = [p.sigma_init / math.sqrt(n) for n in (fan_in, p.num_output)]
     return [
-        *(replace(spec, filler=scale_filler(spec.filler, 1 / math.sqrt(fan), spec.shape)) for spec in means),
+        *(replace(spec, filler=scale_filler(spec.filler, 1 / math.sqrt(fan_in), spec.shape)) for spec in means),
         *(
             ParamSpec(spec.shape, FillerParameter(type="constant", value=value))
             for spec, value in zip(means, deviations, strict=False)
@@ -210,13 +213,13 @@ def noisy_inner_product_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
 def noisy_inner_product_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[Any, jax.Array]:
-    noise = _noise(ctx, blobs)
-    diffs, dx = inner_product_backward(ctx, _with_noise(blobs, noise), x, y=y, dy=dy)
+    noise = _sample_noise(ctx, blobs)
+    diffs, dx = inner_product_backward(ctx, _add_noise(blobs, noise), x, y=y, dy=dy)
     deviation_diffs = [d * n for d, n in zip(diffs, noise, strict=True)] if noise else [None] * len(diffs)
     return (*diffs, *deviation_diffs), dx
 
 
-def _noise(ctx: Context, blobs: Arrays) -> list[jax.Array]:
+def _sample_noise(ctx: Context, blobs: Arrays) -> list[jax.Array]:
     """Return the noise of the weight and, if there is one, of the bias; in TEST return an empty list."""
     if not ctx.training:
         return []
@@ -225,12 +228,12 @@ def _noise(ctx: Context, blobs: Arrays) -> list[jax.Array]:
     return [jax.random.uniform(key, b.shape, b.dtype, -1, 1) for key, b in zip(keys, means, strict=True)]
 
 
-def _with_noise(blobs: Arrays, noise: list[jax.Array]) -> Arrays:
+def _add_noise(blobs: Arrays, noise: list[jax.Array]) -> Arrays:
     means, deviations = blobs[: len(blobs) // 2], blobs[len(blobs) // 2 :]
     return tuple(m + s * n for m, s, n in zip(means, deviations, noise, strict=True)) if noise else means
 
 
-def _variant(layer: Any) -> str:
+def _select_variant(layer: Any) -> str:
     if len(layer.bottom) > 1:
         return "of bottoms"
     if layer.inner_product_param.enable_noise:
@@ -238,7 +241,7 @@ def _variant(layer: Any) -> str:
     return "of unit rows" if layer.inner_product_param.normalize else "BVLC's"
 
 
-BOTTOM_WEIGHT = LayerType(
+INNER_PRODUCT_OF_BOTTOMS = LayerType(
     Signature("InnerProduct", bottoms=(1, 3), param="inner_product_param"),
     Traced(inner_product_of_bottoms, params=inner_product_of_bottoms_params),
     Gradient(inner_product_of_bottoms_backward),
@@ -246,7 +249,7 @@ BOTTOM_WEIGHT = LayerType(
     docs=LayerDocs(origin="caffe-windows"),
     settings=read_inner_product,
 )
-UNIT_ROWS = LayerType(
+INNER_PRODUCT_OF_UNIT_ROWS = LayerType(
     Signature("InnerProduct", param="inner_product_param", fork_settings=("normalize",)),
     Traced(inner_product_of_unit_rows, params=inner_product_of_unit_rows_params),
     Gradient(
@@ -258,7 +261,7 @@ UNIT_ROWS = LayerType(
     docs=LayerDocs(origin="caffe-windows"),
     settings=read_inner_product,
 )
-NOISY = LayerType(
+NOISY_INNER_PRODUCT = LayerType(
     Signature("InnerProduct", param="inner_product_param", fork_settings=("enable_noise", "sigma_init")),
     Traced(noisy_inner_product, params=noisy_inner_product_params),
     Gradient(noisy_inner_product_backward),
@@ -274,8 +277,13 @@ register(
             INNER_PRODUCT.signature, bottoms=(1, 3), fork_settings=("normalize", "enable_noise", "sigma_init")
         ),
         implementation=Variants(
-            _variant,
-            {"BVLC's": INNER_PRODUCT, "of bottoms": BOTTOM_WEIGHT, "of unit rows": UNIT_ROWS, "with noise": NOISY},
+            _select_variant,
+            {
+                "BVLC's": INNER_PRODUCT,
+                "of bottoms": INNER_PRODUCT_OF_BOTTOMS,
+                "of unit rows": INNER_PRODUCT_OF_UNIT_ROWS,
+                "with noise": NOISY_INNER_PRODUCT,
+            },
             selection_doc="The number of bottoms, `normalize` and `enable_noise` in inner_product_param select the "
             "variant.",
         ),

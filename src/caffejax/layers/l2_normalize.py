@@ -29,7 +29,7 @@ def normalize(ctx: Context, blobs: tuple[jax.Array], x: jax.Array) -> jax.Array:
     The length is sqrt(sum of squares + eps). Bottom and top: (N, C, H, W). Blob: scale () or, if `channel_shared` is
     false, (C,).
     """
-    y, _ = _normalize(ctx, blobs, x)
+    y, _ = _normalize_with_length(ctx, blobs, x)
     return y.astype(x.dtype)
 
 
@@ -43,11 +43,11 @@ def normalize_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
 def normalize_backward(
     ctx: Context, blobs: tuple[jax.Array], x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[tuple[jax.Array], jax.Array]:
-    _, length = _normalize(ctx, blobs, x)
+    _, length = _normalize_with_length(ctx, blobs, x)
     (scale,) = blobs
-    d_scale = jnp.sum(promote(dy) * promote(x) / length, axis=_other_axes(scale, x))
+    d_scale = jnp.sum(promote(dy) * promote(x) / length, axis=_scale_reduction_axes(scale, x))
     # the fork removes the part along x before scaling, which is not the derivative if the scale differs by channel
-    dx = _broadcast_channels(scale, x) * _unit_diff(promote(x), length, promote(dy), _lengths_axes(ctx, x))
+    dx = _broadcast_channels(scale, x) * _division_diff(promote(x), length, promote(dy), _length_axes(ctx, x))
     return (d_scale,), dx.astype(x.dtype)
 
 
@@ -64,7 +64,7 @@ NORMALIZE_SSD = LayerType(
 )
 
 
-def _normalize(ctx: Context, blobs: tuple[jax.Array], x: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _normalize_with_length(ctx: Context, blobs: tuple[jax.Array], x: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the top, in float32 at least, and the lengths by which x is divided."""
     p = ctx.layer.norm_param
     reject_fields(p, ("bp_norm", "normalize_type"), "it belongs to NormFace's normalize_param")
@@ -72,11 +72,11 @@ def _normalize(ctx: Context, blobs: tuple[jax.Array], x: jax.Array) -> tuple[jax
     require(len(x.shape) >= 2, f"needs a bottom with 2 to 4 axes, not shape {x.shape}")
     require(p.add_eps_before_sqrt, "add_eps_before_sqrt: false is not supported; remove it")
     require(p.eps >= 0, f"eps must not be negative, but is {p.eps}")
-    length = _length(promote(x), _lengths_axes(ctx, x), p.eps)
+    length = _l2_length(promote(x), _length_axes(ctx, x), p.eps)
     return _broadcast_channels(blobs[0], x) * promote(x) / length, length
 
 
-def _lengths_axes(ctx: Context, x: jax.Array) -> tuple[int, ...]:
+def _length_axes(ctx: Context, x: jax.Array) -> tuple[int, ...]:
     return tuple(range(1, x.ndim)) if ctx.layer.norm_param.across_spatial else (1,)
 
 
@@ -84,7 +84,7 @@ def _broadcast_channels(scale: jax.Array, x: jax.Array) -> jax.Array:
     return scale.reshape(-1, *(1,) * (x.ndim - 2)) if scale.ndim else scale
 
 
-def _other_axes(scale: jax.Array, x: jax.Array) -> tuple[int, ...]:
+def _scale_reduction_axes(scale: jax.Array, x: jax.Array) -> tuple[int, ...]:
     return tuple(axis for axis in range(x.ndim) if axis != 1 or not scale.ndim)
 
 
@@ -94,14 +94,14 @@ def normalize_positions(ctx: Context, x: jax.Array) -> object:
     The length is sqrt(sum of squares + 1e-6), or with normalize_type "L1" the sum of absolute values + 1e-6. The
     optional second top holds the lengths, (N, 1, H, W). The gradient of this top is ignored if bp_norm is false.
     """
-    y, length = _normalize_positions(ctx, x)
+    y, length = _normalize_positions_with_length(ctx, x)
     if ctx.n_tops == 1:
         return y.astype(x.dtype)
     return y.astype(x.dtype), (length if ctx.param.bp_norm else jax.lax.stop_gradient(length)).astype(x.dtype)
 
 
 def normalize_positions_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
-    top, length = _normalize_positions(ctx, x)
+    top, length = _normalize_positions_with_length(ctx, x)
     d_top, *d_length = map(promote, as_tuple(dy))
     slope = jnp.sign(top) if ctx.param.normalize_type == "L1" else top  # the derivative of the length
     dx = (d_top - jnp.sum(d_top * top, axis=1, keepdims=True) * slope) / length
@@ -121,39 +121,39 @@ NORMALIZE_NORMFACE = LayerType(
 )
 
 
-def _normalize_positions(ctx: Context, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _normalize_positions_with_length(ctx: Context, x: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the normalized positions (N, C, H, W) and their lengths (N, 1, H, W), in float32 at least."""
     reject_fields(ctx.param, _SSD_SETTINGS, "it belongs to SSD's norm_param")
-    kind, images = ctx.param.normalize_type, promote(x).reshape(as_nchw(x.shape))
-    require(kind in ("L1", "L2"), f'normalize_type must be "L1" or "L2", not "{kind}"')
-    if kind == "L1":
+    norm_type, images = ctx.param.normalize_type, promote(x).reshape(as_nchw(x.shape))
+    require(norm_type in ("L1", "L2"), f'normalize_type must be "L1" or "L2", not "{norm_type}"')
+    if norm_type == "L1":
         # the gradient of jnp.abs is 1 at 0, where the fork has 0
         length = jnp.sum(images * jnp.sign(images), axis=1, keepdims=True) + _NORMFACE_EPS
     else:
-        length = _length(images, (1,), _NORMFACE_EPS)
+        length = _l2_length(images, (1,), _NORMFACE_EPS)
     return images / length, length
 
 
-def _length(x: jax.Array, axes: tuple[int, ...], eps: float) -> jax.Array:
+def _l2_length(x: jax.Array, axes: tuple[int, ...], eps: float) -> jax.Array:
     return jnp.sqrt(jnp.sum(jnp.square(x), axis=axes, keepdims=True) + eps)
 
 
-def _unit_diff(x: jax.Array, length: jax.Array, dy: jax.Array, axes: tuple[int, ...]) -> jax.Array:
+def _division_diff(x: jax.Array, length: jax.Array, dy: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     """Return the gradient of x, given the gradient `dy` of x / length."""
     projection = jnp.sum(dy * x, axis=axes, keepdims=True) / jnp.square(length)
     return (dy - projection * x) / length
 
 
-def select_normalize(layer: Any) -> str:
+def select_normalize_variant(layer: Any) -> str:
     return "SSD" if layer.HasField("norm_param") or layer.blobs or layer.param else "NormFace"
 
 
-def resolve_normalize(layer: Any, context: LayerContext) -> Any:
+def resolve_normalize_variant(layer: Any, context: LayerContext) -> Any:
     """Return the layer, with an empty `norm_param` if it has no settings and its images have several positions.
 
     An empty `norm_param` selects the SSD fork's variant.
     """
-    has_settings = layer.HasField("normalize_param") or select_normalize(layer) == "SSD" or len(layer.top) > 1
+    has_settings = layer.HasField("normalize_param") or select_normalize_variant(layer) == "SSD" or len(layer.top) > 1
     (shape,) = context.shapes
     if not has_settings and shape is not None and math.prod(shape[2:]) > 1:
         layer.norm_param.SetInParent()
@@ -163,11 +163,11 @@ def resolve_normalize(layer: Any, context: LayerContext) -> Any:
 define_layer(
     Signature("Normalize", tops=(1, 2), aliases=("Normalization2",)),
     Variants(
-        select_normalize,
+        select_normalize_variant,
         {"SSD": NORMALIZE_SSD, "NormFace": NORMALIZE_NORMFACE},
         selection_doc="With norm_param, `param` or `blobs` it is the SSD fork's; with normalize_param or two tops "
         "it is NormFace's. Otherwise it is the SSD fork's for maps and NormFace's for features (1 x 1).",
-        resolve=resolve_normalize,
+        resolve=resolve_normalize_variant,
     ),
     docs=LayerDocs(origin="SSD, NormFace"),
 )

@@ -29,14 +29,14 @@ def valid_label_mask(loss_param: Any, labels: jax.Array) -> jax.Array:
     return labels.astype(jnp.int32) != loss_param.ignore_label
 
 
-def label_indices(labels: jax.Array, classes: int) -> jax.Array:
-    """Return labels as integer indices. Negative labels become `classes`, which is out of range.
+def label_indices(labels: jax.Array, num_classes: int) -> jax.Array:
+    """Return labels as integer indices. Negative labels become `num_classes`, which is out of range.
 
     Losses gather values by these indices with NaN as the fill value, so a negative label makes them NaN, as a label
     that is too large does.
     """
     index = labels.astype(jnp.int32)
-    return jnp.where(index < 0, classes, index)
+    return jnp.where(index < 0, num_classes, index)
 
 
 def one_hot_mask(labels: jax.Array, shape: Shape, axis: int = 1) -> jax.Array:
@@ -66,25 +66,25 @@ def normalization_mode(loss_param: Any, default: str) -> str:
     return default
 
 
-def loss_divisor(ctx: Context, valid: jax.Array, default: str, batch: int) -> jax.Array | float:
+def loss_divisor(ctx: Context, valid: jax.Array, default: str, batch_size: int) -> jax.Array | float:
     """Return the divisor of a summed loss, at least 1, over the batches of all devices (see `cross_replica`).
 
     Args:
         ctx: the context of the layer, whose LossParameter determines the mode.
         valid: bool, of any shape, True for labels that are not ignored.
         default: the mode if the LossParameter sets none.
-        batch: the batch size, the divisor of the mode BATCH_SIZE.
+        batch_size: the batch size, the divisor of the mode BATCH_SIZE.
     """
-    loss_param, n = ctx.layer.loss_param, cross_replica.axis_size(ctx)
+    loss_param, num_devices = ctx.layer.loss_param, cross_replica.axis_size(ctx)
     match normalization_mode(loss_param, default):
         case "FULL":
             return _clamp_to_one(math.prod(valid.shape))
         case "BATCH_SIZE":
-            return _clamp_to_one(batch)
+            return _clamp_to_one(batch_size)
         case "NONE":
-            return 1.0 / n
+            return 1.0 / num_devices
         case "PRE_FIXED":
-            return _clamp_to_one(loss_param.pre_fixed_normalizer) / n
+            return _clamp_to_one(loss_param.pre_fixed_normalizer) / num_devices
         case _ if not loss_param.HasField("ignore_label"):
             return _clamp_to_one(math.prod(valid.shape))
         case _:
@@ -107,12 +107,12 @@ def label_shape_problem(scores: Shape, labels: Shape, axis: int) -> str | None:
 
     The arguments are shapes. The classes are along `axis` of the scores.
     """
-    expected = math.prod(scores[:axis] + scores[axis + 1 :])
-    if math.prod(labels) == expected:
+    num_positions = math.prod(scores[:axis] + scores[axis + 1 :])
+    if math.prod(labels) == num_positions:
         return None
     return (
         f"number of labels must match number of predictions: scores {scores} with classes along axis {axis} "
-        f"need {expected} labels, but the label bottom has shape {labels}, {math.prod(labels)} labels"
+        f"need {num_positions} labels, but the label bottom has shape {labels}, {math.prod(labels)} labels"
     )
 
 

@@ -57,9 +57,9 @@ def lrn(ctx: Context, x: jax.Array) -> jax.Array:
     """
     p = ctx.settings
     if ctx.fast and not p.within_channel:
-        _check(x)
+        _check_axes(x)
         return normalize_response(x, p.local_size, p.k, p.alpha / p.local_size, p.beta)
-    scale = _scale(ctx, x)
+    scale = _compute_scale(ctx, x)
     if ctx.fast:
         return elementwise(lambda x, scale: ((x * negative_power(scale, p.beta)).astype(x.dtype),), x, scale)[0]
     return (x * scale**-p.beta).astype(x.dtype)
@@ -69,18 +69,18 @@ def lrn_top_shapes(ctx: Context, x: jax.ShapeDtypeStruct) -> list[Shape] | None:
     """Return the shape of the top, or None for WITHIN_CHANNEL, where forward may raise an error."""
     if ctx.settings.within_channel:
         return None
-    _check(x)
+    _check_axes(x)
     return [x.shape]
 
 
 def lrn_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    p, scale = ctx.settings, _scale(ctx, x)
+    p, scale = ctx.settings, _compute_scale(ctx, x)
     ratio = dy * y / scale
     if p.within_channel:
         # the window sum is linear, and its transpose adds each ratio to the cells of the ratio's window
-        ratio_sums = jax.linear_transpose(lambda squares: _window_mean(p, squares), ratio)(ratio)[0]
+        ratio_sums = jax.linear_transpose(lambda squares: _average_window(p, squares), ratio)(ratio)[0]
         return (dy * scale**-p.beta - 2 * p.alpha * p.beta * x * ratio_sums).astype(x.dtype)
-    ratio_sums = _channel_sum(ratio, p.local_size)
+    ratio_sums = _sum_channels(ratio, p.local_size)
     return (dy * scale**-p.beta - 2 * p.alpha * p.beta / p.local_size * x * ratio_sums).astype(x.dtype)
 
 
@@ -101,35 +101,35 @@ define_layer(
 )
 
 
-def _check(x: jax.Array | jax.ShapeDtypeStruct) -> None:
+def _check_axes(x: jax.Array | jax.ShapeDtypeStruct) -> None:
     require(x.ndim == 4, f"needs a bottom with 4 axes (num, channels, height, width), not shape {x.shape}")
 
 
-def _scale(ctx: Context, x: jax.Array) -> jax.Array:
-    _check(x)
+def _compute_scale(ctx: Context, x: jax.Array) -> jax.Array:
+    _check_axes(x)
     p = ctx.settings
     if p.within_channel and ctx.fast:
         (squares,) = elementwise(lambda x: (jnp.square(promote(x)).astype(x.dtype),), x)
-        return elementwise(lambda mean: (1 + p.alpha * promote(mean),), _window_mean(p, squares, fast=True))[0]
+        return elementwise(lambda mean: (1 + p.alpha * promote(mean),), _average_window(p, squares, fast=True))[0]
     squares = jnp.square(promote(x))
     if p.within_channel:
-        return 1 + p.alpha * _window_mean(p, squares)
-    return p.k + p.alpha / p.local_size * _channel_sum(squares, p.local_size)
+        return 1 + p.alpha * _average_window(p, squares)
+    return p.k + p.alpha / p.local_size * _sum_channels(squares, p.local_size)
 
 
-def _channel_sum(x: jax.Array, size: int) -> jax.Array:
+def _sum_channels(x: jax.Array, size: int) -> jax.Array:
     """Sum over `size` neighboring channels (axis 1); channels beyond the edge are zero."""
-    channels = x.shape[1]
-    half = half_width(size, channels)
+    num_channels = x.shape[1]
+    half = half_width(size, num_channels)
     padded = jnp.pad(x, ((0, 0), (half, half), (0, 0), (0, 0)))
-    return sum((padded[:, i : i + channels] for i in range(2 * half + 1)), start=jnp.zeros_like(x))
+    return sum((padded[:, i : i + num_channels] for i in range(2 * half + 1)), start=jnp.zeros_like(x))
 
 
-def _window_mean(p: LrnSettings, x: jax.Array, fast: bool = False) -> jax.Array:
+def _average_window(p: LrnSettings, x: jax.Array, fast: bool = False) -> jax.Array:
     window = _squares_window(p, x.shape[2:])
     mean = average_windows(x, window, x.shape[2:], fast=fast)
-    cells = math.prod(window.kernel) / p.local_size**2  # the other cells are always beyond an edge
-    return mean if cells == 1 else mean * cells
+    cell_ratio = math.prod(window.kernel) / p.local_size**2  # the other cells are always beyond an edge
+    return mean if cell_ratio == 1 else mean * cell_ratio
 
 
 def _squares_window(p: LrnSettings, plane: Shape) -> Window:

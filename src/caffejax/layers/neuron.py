@@ -65,8 +65,8 @@ def prelu_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[Arrays, jax.Array]:
     slope = blobs[0]
-    per_element = jnp.where(x > 0, 0, promote(dy) * x)
-    d_slope = jnp.sum(per_element, axis=[k for k in range(x.ndim) if k != 1 or slope.ndim == 0])
+    element_diffs = jnp.where(x > 0, 0, promote(dy) * x)
+    d_slope = jnp.sum(element_diffs, axis=[k for k in range(x.ndim) if k != 1 or slope.ndim == 0])
     return (d_slope,), dy * ((x > 0) + _broadcast_channels(slope, x) * (x <= 0))
 
 
@@ -96,8 +96,8 @@ def _define_elementwise(
 
 def elu(ctx: Context, x: jax.Array) -> jax.Array:
     """Return x where x > 0, else alpha * (exp(x) - 1). At 0 the gradient is alpha."""
-    negative = jnp.where(x > 0, 0, x)  # the gradient would be NaN if the branch that is not selected overflowed
-    return jnp.where(x > 0, x, ctx.param.alpha * jnp.expm1(negative))
+    negative_part = jnp.where(x > 0, 0, x)  # the gradient would be NaN if the branch that is not selected overflowed
+    return jnp.where(x > 0, x, ctx.param.alpha * jnp.expm1(negative_part))
 
 
 def elu_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
@@ -173,8 +173,8 @@ def clip(ctx: Context, x: jax.Array) -> jax.Array:
     p = ctx.param
     require(p.HasField("min") and p.HasField("max"), "clip_param must set min and max")
     # the maximum is applied last, so that min wins if min > max
-    clamped = jnp.maximum(jnp.minimum(x, p.max), p.min)
-    return jnp.where(_is_within_bounds(p, x), x, jax.lax.stop_gradient(clamped))
+    clamped_x = jnp.maximum(jnp.minimum(x, p.max), p.min)
+    return jnp.where(_is_within_bounds(p, x), x, jax.lax.stop_gradient(clamped_x))
 
 
 def clip_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
@@ -211,8 +211,8 @@ def power(ctx: Context, x: jax.Array) -> jax.Array:
     p = ctx.param
     if p.power == 0:
         return jnp.ones_like(x)
-    shifted = _scale_and_shift(p, x) if p.scale else jnp.full_like(x, p.shift)
-    return shifted if p.power == 1 else shifted**p.power
+    base = _scale_and_shift(p, x) if p.scale else jnp.full_like(x, p.shift)
+    return base if p.power == 1 else base**p.power
 
 
 def power_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array | None:

@@ -12,7 +12,7 @@ import yaml  # type: ignore[import-untyped]
 from ..errors import LayerError, did_you_mean, require
 
 _UNQUOTED_NAME = re.compile(r"(^|[{,\n])(\s*)([A-Za-z_]\w*)(\s*):")  # a name without quotes, as in YAML
-_WORDS = {"true": "True", "false": "False", "null": "None"}
+_LITERALS = {"true": "True", "false": "False", "null": "None"}
 
 
 def parse_param_str(text: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def parse_param_str(text: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
         LayerError: if the text has a different format, a name is unknown, or the type of a value differs from the
             default's.
     """
-    values = next((v for v in map(_dict_or_none, (_read_python, _read_yaml), (text, text)) if v is not None), None)
+    values = next((v for v in map(_try_read, (_read_python, _read_yaml), (text, text)) if v is not None), None)
     if values is None:
         example = "{'feat_stride': 16}"
         raise LayerError(f"cannot read param_str {text!r}: it must be a dict of names and values, such as {example}")
@@ -42,7 +42,7 @@ def parse_param_str(text: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
     return {**defaults, **values}
 
 
-def _dict_or_none(read: Callable[[str], Any], text: str) -> dict[str, Any] | None:
+def _try_read(read: Callable[[str], Any], text: str) -> dict[str, Any] | None:
     try:
         values = read(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError, yaml.YAMLError):
@@ -55,11 +55,11 @@ def _read_python(text: str) -> Any:
     body = text.strip()
     body = body if body.startswith("{") else "{" + body.replace("\n", ",\n") + "}"
     return ast.literal_eval(
-        re.sub(r"\b(true|false|null)\b", lambda m: _WORDS[m[1]], _UNQUOTED_NAME.sub(r"\1\2'\3'\4:", body))
+        re.sub(r"\b(true|false|null)\b", lambda m: _LITERALS[m[1]], _UNQUOTED_NAME.sub(r"\1\2'\3'\4:", body))
     )
 
 
-class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+class _PlainYamlLoader(yaml.SafeLoader):  # type: ignore[misc]
     """A loader of plain YAML values and of `!!python/tuple`. It rejects aliases, which can make short texts huge."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
@@ -68,11 +68,13 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
         return super().compose_node(parent, index)
 
 
-_Loader.add_constructor("tag:yaml.org,2002:python/tuple", lambda loader, node: tuple(loader.construct_sequence(node)))
+_PlainYamlLoader.add_constructor(
+    "tag:yaml.org,2002:python/tuple", lambda loader, node: tuple(loader.construct_sequence(node))
+)
 
 
 def _read_yaml(text: str) -> Any:
-    return yaml.load(text, _Loader)
+    return yaml.load(text, _PlainYamlLoader)
 
 
 def _has_type_of(value: Any, default: Any) -> bool:

@@ -22,7 +22,7 @@ def permute(ctx: Context, x: jax.Array) -> jax.Array:
 
 
 def permute_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return _inverse_transpose(dy, permuted_axes(ctx, x.shape))
+    return _invert_transpose(dy, permuted_axes(ctx, x.shape))
 
 
 def permutes_within_rows(ctx: Context) -> bool:
@@ -38,7 +38,7 @@ define_layer(
         data_movement="all",
         dtype_policy="bottoms",
         accepts_integers=True,
-        receptive_window=lambda ctx, bottom: _permuted_window(ctx, bottom, permuted_axes),
+        receptive_window=lambda ctx, bottom: _make_permuted_window(ctx, bottom, permuted_axes),
     ),
     docs=LayerDocs(origin="SSD"),
 )
@@ -60,7 +60,7 @@ def transpose(ctx: Context, x: jax.Array) -> jax.Array:
 
 
 def transpose_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return _inverse_transpose(dy, transposed_axes(ctx, x.shape))
+    return _invert_transpose(dy, transposed_axes(ctx, x.shape))
 
 
 def transposes_within_rows(ctx: Context) -> bool:
@@ -76,7 +76,7 @@ define_layer(
         data_movement="all",
         dtype_policy="bottoms",
         accepts_integers=True,
-        receptive_window=lambda ctx, bottom: _permuted_window(ctx, bottom, transposed_axes),
+        receptive_window=lambda ctx, bottom: _make_permuted_window(ctx, bottom, transposed_axes),
     ),
     docs=LayerDocs(origin="CTPN"),
 )
@@ -92,13 +92,15 @@ def transposed_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
     return axes
 
 
-def _permuted_window(ctx: Context, bottom: Any, order: Callable[[Context, Shape], tuple[int, ...]]) -> Window | None:
+def _make_permuted_window(
+    ctx: Context, bottom: Any, permutation: Callable[[Context, Shape], tuple[int, ...]]
+) -> Window | None:
     """Return the window of one pixel if height and width keep their positions among the axes, else None."""
-    axes = order(ctx, bottom.shape)
+    axes = permutation(ctx, bottom.shape)
     return pointwise_window(ctx, bottom) if axes[2:] == tuple(range(2, len(axes))) else None
 
 
-def _inverse_transpose(dy: jax.Array, order: tuple[int, ...]) -> jax.Array:
+def _invert_transpose(dy: jax.Array, order: tuple[int, ...]) -> jax.Array:
     return jnp.transpose(dy, [order.index(axis) for axis in range(len(order))])
 
 
@@ -157,11 +159,11 @@ def flipped_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
 
 def shuffle_channel(ctx: Context, x: jax.Array) -> jax.Array:
     """View the channels of (N, C, ...) as (group, C / group) and transpose them to (C / group, group)."""
-    return _swap_groups(x, *_groups(ctx, x))
+    return _swap_groups(x, *_group_sizes(ctx, x))
 
 
 def shuffle_channel_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    groups, channels = _groups(ctx, x)
+    groups, channels = _group_sizes(ctx, x)
     return _swap_groups(dy, channels, groups)
 
 
@@ -174,7 +176,7 @@ define_layer(
 )
 
 
-def _groups(ctx: Context, x: jax.Array) -> tuple[int, int]:
+def _group_sizes(ctx: Context, x: jax.Array) -> tuple[int, int]:
     require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
     group, channels = ctx.param.group, x.shape[1]
     require(group > 0, f"group must be positive, not {group}")

@@ -83,18 +83,18 @@ def pooling(ctx: Context, x: jax.Array) -> object:
     STOCHASTIC samples a cell of each window with a probability proportional to its value in TRAIN, and computes the
     expectation in TEST.
     """
-    window, out = window_and_output_size(ctx, x)
+    window, output_size = window_and_output_size(ctx, x)
     if ctx.n_tops == 1:
-        return pool(ctx.settings.method, x, window, out, _key(ctx), fast=ctx.fast)
+        return pool(ctx.settings.method, x, window, output_size, _stochastic_key(ctx), fast=ctx.fast)
     require(ctx.settings.method == "MAX", f"only MAX pooling has a second top, but pool is {ctx.settings.method}")
-    top, row, column = max_windows(x, window, out)
+    top, row, column = max_windows(x, window, output_size)
     index = jnp.where(column < 0, -1, row * x.shape[3] + column)
     return top, lax.stop_gradient(index.astype(promote(x).dtype))  # bfloat16 cannot represent 257
 
 
 def pooling_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
     d_top = first_top(dy)
-    return pool_diff(ctx.settings.method, x, d_top, *window_and_output_size(ctx, x), _key(ctx))
+    return pool_diff(ctx.settings.method, x, d_top, *window_and_output_size(ctx, x), _stochastic_key(ctx))
 
 
 def pooling_top_shapes(ctx: Context, x: Any) -> list[Shape] | None:
@@ -119,39 +119,39 @@ define_layer(
 
 
 def pool(
-    method: str, x: jax.Array, window: Window, out: Shape, key: jax.Array | None = None, *, fast: bool = False
+    method: str, x: jax.Array, window: Window, output_size: Shape, key: jax.Array | None = None, *, fast: bool = False
 ) -> jax.Array:
-    """Pool windows of the last two of four axes by MAX, AVE or STOCHASTIC: (N, C, H, W) to (N, C, *out).
+    """Pool windows of the last two of four axes by MAX, AVE or STOCHASTIC: (N, C, H, W) to (N, C, *output size).
 
     STOCHASTIC samples cells if `key` is not None, and otherwise computes the expectation.
     """
     if method == "STOCHASTIC":
-        return stochastic_windows(x, window, out, key)
+        return stochastic_windows(x, window, output_size, key)
     if method == "AVE":
-        return average_windows(x, window, out, fast=fast)
-    return max_pool(x, pad_to_cover(x, window, out)) if fast else max_windows(x, window, out)[0]
+        return average_windows(x, window, output_size, fast=fast)
+    return max_pool(x, pad_to_cover(x, window, output_size)) if fast else max_windows(x, window, output_size)[0]
 
 
 def pool_diff(
-    method: str, x: jax.Array, d_top: jax.Array, window: Window, out: Shape, key: jax.Array | None = None
+    method: str, x: jax.Array, d_top: jax.Array, window: Window, output_size: Shape, key: jax.Array | None = None
 ) -> jax.Array:
     """Return the gradient of `pool` with respect to `x`, given the gradient `d_top` of the result."""
     if method == "STOCHASTIC":
-        return stochastic_diff(x, d_top, window, out, key)
-    (low_h, high_h), (low_w, high_w) = pad_to_cover(x, window, out).padding
+        return stochastic_diff(x, d_top, window, output_size, key)
+    (low_h, high_h), (low_w, high_w) = pad_to_cover(x, window, output_size).padding
     dx = jnp.zeros((*x.shape[:2], x.shape[2] + low_h + high_h, x.shape[3] + low_w + high_w), x.dtype)
     if method == "AVE":
-        per_cell = d_top / constant_window_areas(x.shape[2:], window, out, x.dtype)
+        cell_diff = d_top / constant_window_areas(x.shape[2:], window, output_size, x.dtype)
     else:
-        _, row, column = max_windows(x, window, out)
+        _, row, column = max_windows(x, window, output_size)
     for i in range(window.kernel[0]):
         for j in range(window.kernel[1]):
-            rows, columns = _kernel_slice(i, 0, window, out), _kernel_slice(j, 1, window, out)
+            rows, columns = _kernel_slice(i, 0, window, output_size), _kernel_slice(j, 1, window, output_size)
             if method == "AVE":
-                diff = per_cell
+                diff = cell_diff
             else:
-                is_row = row == np.arange(out[0])[:, None] * window.stride[0] - low_h + i
-                is_column = column == np.arange(out[1]) * window.stride[1] - low_w + j
+                is_row = row == np.arange(output_size[0])[:, None] * window.stride[0] - low_h + i
+                is_column = column == np.arange(output_size[1]) * window.stride[1] - low_w + j
                 diff = jnp.where(is_row & is_column, d_top, 0)
             dx = dx.at[:, :, rows, columns].add(diff)
     return lax.slice(dx, (0, 0, low_h, low_w), (*x.shape[:2], low_h + x.shape[2], low_w + x.shape[3]))
@@ -168,7 +168,7 @@ def pool_method(p: Any) -> str:
     return method
 
 
-def _key(ctx: Context) -> jax.Array | None:
+def _stochastic_key(ctx: Context) -> jax.Array | None:
     return ctx.key if ctx.training and ctx.settings.method == "STOCHASTIC" else None
 
 
@@ -190,18 +190,18 @@ def window_and_output_size(ctx: Context, x: Any) -> tuple[Window, Shape]:
         f"the kernel {kernel} is larger than both the plane {size} and {_MAX_KERNEL}; use global_pooling or a smaller "
         "kernel",
     )
-    out = pooled_size(size, window, s.rounding)
-    check_steps(s.method, window, out)
-    return window, out
+    output_size = pooled_size(size, window, s.rounding)
+    check_steps(s.method, window, output_size)
+    return window, output_size
 
 
-def check_steps(method: str, window: Window, out: Shape) -> None:
+def check_steps(method: str, window: Window, output_size: Shape) -> None:
     """Raise `LayerError` if windows have more than `_MAX_STEPS` cells along an axis.
 
     The computation has a step for each of these cells, except for the average over a single window, such as the whole
     plane.
     """
-    if method != "AVE" or math.prod(out) > 1:
+    if method != "AVE" or math.prod(output_size) > 1:
         require(
             max(window.kernel) <= _MAX_STEPS,
             f"the kernel {window.kernel} is larger than {_MAX_STEPS}, the maximum that can be computed cell by cell; "
@@ -223,110 +223,119 @@ def pooled_size(size: Shape, window: Window, rounding: Callable[[float], int]) -
         LayerError: if the kernel is larger than the padded plane.
     """
     kernel, stride, pad = window.kernel, window.stride, window.low
-    out = [rounding((n + 2 * a - k) / s) + 1 for n, k, s, a in zip(size, kernel, stride, pad, strict=True)]
+    output_size = [rounding((n + 2 * a - k) / s) + 1 for n, k, s, a in zip(size, kernel, stride, pad, strict=True)]
     if any(pad):  # a last window that would start in the padding at the end is dropped
-        out = [o - ((o - 1) * s >= n + a) for o, n, s, a in zip(out, size, stride, pad, strict=True)]
-    require(all(o > 0 for o in out), f"the kernel {kernel} does not fit the plane {size} with pad {pad}")
-    return tuple(out)
+        output_size = [o - ((o - 1) * s >= n + a) for o, n, s, a in zip(output_size, size, stride, pad, strict=True)]
+    require(all(o > 0 for o in output_size), f"the kernel {kernel} does not fit the plane {size} with pad {pad}")
+    return tuple(output_size)
 
 
-def read_height_width(p: Any, both: str, height: str, width: str) -> Shape:
-    """Return the height and width of a setting, which has a field `both`, and the fields `height` and `width`.
+def read_height_width(p: Any, square_field: str, height_field: str, width_field: str) -> Shape:
+    """Return the height and width of a setting, from the fields for both sides, for the height and for the width.
 
-    As in Caffe, if `both` is set, a single one of `height` and `width` is ignored, except for stride and pad.
+    As in Caffe, if `square_field` is set, a single one of the other fields is ignored, except for stride and pad.
 
     Raises:
         LayerError: if the setting is set twice or for one axis only, or is missing and has no default.
     """
-    has_default = both in ("stride", "pad")
-    has_only_one = p.HasField(height) != p.HasField(width)
-    if has_only_one and p.HasField(both) and not has_default:
-        return (getattr(p, both),) * 2
-    has_any = p.HasField(height) or p.HasField(width)
-    require(not (p.HasField(both) and has_any), f"give either {both} or {height} and {width}, not both")
-    if not has_any:
-        require(has_default or p.HasField(both), f"{both} (or {height} and {width}) must be set")
-        return (getattr(p, both),) * 2
-    require(p.HasField(height) and p.HasField(width), f"{height} and {width} must both be set")
-    return (getattr(p, height), getattr(p, width))
+    has_default = square_field in ("stride", "pad")
+    sets_one_side = p.HasField(height_field) != p.HasField(width_field)
+    if sets_one_side and p.HasField(square_field) and not has_default:
+        return (getattr(p, square_field),) * 2
+    sets_any_side = p.HasField(height_field) or p.HasField(width_field)
+    require(
+        not (p.HasField(square_field) and sets_any_side),
+        f"give either {square_field} or {height_field} and {width_field}, not both",
+    )
+    if not sets_any_side:
+        require(
+            has_default or p.HasField(square_field), f"{square_field} (or {height_field} and {width_field}) must be set"
+        )
+        return (getattr(p, square_field),) * 2
+    require(p.HasField(height_field) and p.HasField(width_field), f"{height_field} and {width_field} must both be set")
+    return (getattr(p, height_field), getattr(p, width_field))
 
 
-def max_windows(x: jax.Array, window: Window, out: Shape) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the maxima over windows, and the row and column of each maximum, all (N, C, *out).
+def max_windows(x: jax.Array, window: Window, output_size: Shape) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return the maxima over windows, and the row and column of each maximum, all (N, C, *output size).
 
     Row and column are -1 for a window without input. Maxima are taken along the rows, then along the columns: 2k
     comparisons for a k x k window. Strict comparison selects the first maximum in row-major order, so that autodiff
     passes the gradient to this maximum only.
     """
-    (low_h, high_h), (low_w, high_w) = pad_to_cover(x, window, out).padding
+    (low_h, high_h), (low_w, high_w) = pad_to_cover(x, window, output_size).padding
     lowest = jnp.finfo(x.dtype).min
     column = jnp.broadcast_to(jnp.arange(x.shape[3], dtype=jnp.int32), x.shape)
-    best, (column,) = _first_max(x, (column,), 3, low_w, high_w, window, out, lowest)
+    best, (column,) = _max_along_axis(x, (column,), 3, low_w, high_w, window, output_size, lowest)
     row = jnp.broadcast_to(jnp.arange(x.shape[2], dtype=jnp.int32)[:, None], best.shape)
-    best, (row, column) = _first_max(best, (row, column), 2, low_h, high_h, window, out, lowest)
+    best, (row, column) = _max_along_axis(best, (row, column), 2, low_h, high_h, window, output_size, lowest)
     return best, row, column
 
 
-def _first_max(
+def _max_along_axis(
     x: jax.Array,
     positions: tuple[jax.Array, ...],
     axis: int,
     low: int,
     high: int,
     window: Window,
-    out: Shape,
+    output_size: Shape,
     lowest: Any,
 ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-    kernel, stride, n = window.kernel[axis - 2], window.stride[axis - 2], out[axis - 2]
+    kernel, stride, n = window.kernel[axis - 2], window.stride[axis - 2], output_size[axis - 2]
     best: jax.Array | None = None
     best_positions: tuple[jax.Array, ...] = ()
     values = _kernel_slices(_pad_axis(x, axis, low, high, lowest), axis, kernel, stride, n)
     slices = [_kernel_slices(_pad_axis(p, axis, low, high, -1), axis, kernel, stride, n) for p in positions]
-    for value, *position in zip(values, *slices, strict=True):
+    for value, *value_positions in zip(values, *slices, strict=True):
         if best is None:
-            best, best_positions = jnp.full_like(value, lowest), tuple(jnp.full_like(p, -1) for p in position)
+            best, best_positions = jnp.full_like(value, lowest), tuple(jnp.full_like(p, -1) for p in value_positions)
         is_higher = value > best
         best = jnp.where(is_higher, value, best)
         best_positions = tuple(
-            jnp.where(is_higher, new, old) for new, old in zip(position, best_positions, strict=True)
+            jnp.where(is_higher, new, old) for new, old in zip(value_positions, best_positions, strict=True)
         )
     assert best is not None
     return best, best_positions
 
 
-def average_windows(x: jax.Array, window: Window, out: Shape, *, fast: bool = False) -> jax.Array:
+def average_windows(x: jax.Array, window: Window, output_size: Shape, *, fast: bool = False) -> jax.Array:
     """Average windows of the last two of four axes. Padding counts as zeros; cells beyond the padding do not count."""
-    covering_window, total = pad_to_cover(x, window, out), promote(x)
+    covering_window, total = pad_to_cover(x, window, output_size), promote(x)
     if fast:
-        return average_pool(total, covering_window, partial(window_areas, x.shape[2:], window, out)).astype(x.dtype)
+        return average_pool(total, covering_window, partial(window_areas, x.shape[2:], window, output_size)).astype(
+            x.dtype
+        )
     for axis in (3, 2):
         padded = _pad_axis(total, axis, *covering_window.padding[axis - 2], 0)
         kernel, stride = window.kernel[axis - 2], window.stride[axis - 2]
-        if out[axis - 2] == 1:
+        if output_size[axis - 2] == 1:
             total = lax.slice_in_dim(padded, 0, kernel, axis=axis).sum(axis, keepdims=True)
         else:
-            total = sum(_kernel_slices(padded, axis, kernel, stride, out[axis - 2]))  # type: ignore[assignment]
-    return (total / constant_window_areas(x.shape[2:], window, out, total.dtype)).astype(x.dtype)
+            total = sum(_kernel_slices(padded, axis, kernel, stride, output_size[axis - 2]))  # type: ignore[assignment]
+    return (total / constant_window_areas(x.shape[2:], window, output_size, total.dtype)).astype(x.dtype)
 
 
-def constant_window_areas(size: Shape, window: Window, out: Shape, dtype: Any) -> jax.Array:
-    """Return `window_areas` as a constant array of the traced computation, (*out)."""
-    return host_constant(partial(window_areas, size, window, out), out, dtype)
+def constant_window_areas(size: Shape, window: Window, output_size: Shape, dtype: Any) -> jax.Array:
+    """Return `window_areas` as a constant array of the traced computation, (*output size)."""
+    return host_constant(partial(window_areas, size, window, output_size), output_size, dtype)
 
 
-def window_areas(size: Shape, window: Window, out: Shape) -> np.ndarray:
-    """Return the number of cells of the padded plane that each window covers, (*out)."""
+def window_areas(size: Shape, window: Window, output_size: Shape) -> np.ndarray:
+    """Return the number of cells of the padded plane that each window covers, (*output size)."""
     lengths = []
-    for n, kernel, stride, (low, high), o in zip(size, window.kernel, window.stride, window.padding, out, strict=True):
+    for n, kernel, stride, (low, high), o in zip(
+        size, window.kernel, window.stride, window.padding, output_size, strict=True
+    ):
         start = np.arange(o) * stride - low
         lengths.append(np.minimum(start + kernel, n + high) - start)
     return np.outer(*lengths).astype(np.float32)
 
 
-def pad_to_cover(x: Any, window: Window, out: Shape) -> Window:
-    """Return the window with its padding adjusted so that exactly `out` windows fit the padded plane."""
+def pad_to_cover(x: Any, window: Window, output_size: Shape) -> Window:
+    """Return the window with its padding adjusted so that exactly `output_size` windows fit the padded plane."""
     size = x.shape[2:]
-    return window.fit_padding(size, out).drop_negative_padding(size)
+    return window.fit_padding(size, output_size).drop_negative_padding(size)
 
 
 def _pad_axis(x: jax.Array, axis: int, low: int, high: int, value: Any) -> jax.Array:
@@ -340,16 +349,16 @@ def _kernel_slices(x: jax.Array, axis: int, kernel: int, stride: int, n: int) ->
         yield lax.slice_in_dim(x, i, i + (n - 1) * stride + 1, stride, axis)
 
 
-def _kernel_slice(i: int, axis: int, window: Window, out: Shape) -> slice:
-    return slice(i, i + (out[axis] - 1) * window.stride[axis] + 1, window.stride[axis])
+def _kernel_slice(i: int, axis: int, window: Window, output_size: Shape) -> slice:
+    return slice(i, i + (output_size[axis] - 1) * window.stride[axis] + 1, window.stride[axis])
 
 
-def stochastic_windows(x: jax.Array, window: Window, out: Shape, key: jax.Array | None) -> jax.Array:
+def stochastic_windows(x: jax.Array, window: Window, output_size: Shape, key: jax.Array | None) -> jax.Array:
     """Return a sampled cell of each window or, without a key, the expectation, which is sum(v**2) / sum(v).
 
     A window of zeros gives 0. The gradient goes to the sampled cell.
     """
-    cells = _stochastic_cells(x, window, out)
+    cells = _stochastic_cells(x, window, output_size)
     if key is not None:
         return jnp.take_along_axis(cells, _sample_cells(cells, key), axis=2)[:, :, 0]
     values = promote(cells)
@@ -358,9 +367,11 @@ def stochastic_windows(x: jax.Array, window: Window, out: Shape, key: jax.Array 
     return jnp.where(total > 0, mean, 0).astype(x.dtype)
 
 
-def stochastic_diff(x: jax.Array, dy: jax.Array, window: Window, out: Shape, key: jax.Array | None) -> jax.Array:
+def stochastic_diff(
+    x: jax.Array, dy: jax.Array, window: Window, output_size: Shape, key: jax.Array | None
+) -> jax.Array:
     """Return the gradient of `stochastic_windows` with respect to `x`, given the gradient `dy` of the result."""
-    cells = _stochastic_cells(x, window, out)
+    cells = _stochastic_cells(x, window, output_size)
     if key is not None:
         slope = (jnp.arange(cells.shape[2])[:, None, None] == _sample_cells(cells, key)).astype(jnp.float32)
     else:  # the derivative of sum(v^2) / sum(v) with respect to v is (2 v - mean) / sum(v)
@@ -369,15 +380,17 @@ def stochastic_diff(x: jax.Array, dy: jax.Array, window: Window, out: Shape, key
         divisor = jnp.where(total > 0, total, 1)
         slope = jnp.where(total > 0, (2 * values - jnp.square(values).sum(2, keepdims=True) / divisor) / divisor, 0)
     diffs = slope * promote(dy)[:, :, None]
-    return scatter_windows(diffs.reshape(*x.shape[:2], *window.kernel, *out), x.shape[2:], window).astype(x.dtype)
+    return scatter_windows(diffs.reshape(*x.shape[:2], *window.kernel, *output_size), x.shape[2:], window).astype(
+        x.dtype
+    )
 
 
-def _stochastic_cells(x: jax.Array, window: Window, out: Shape) -> jax.Array:
-    """Return the inputs of each pooling window, (N, C, kernel cells in row-major order, *out).
+def _stochastic_cells(x: jax.Array, window: Window, output_size: Shape) -> jax.Array:
+    """Return the inputs of each pooling window, (N, C, kernel cells in row-major order, *output size).
 
     Cells outside the plane are 0 and are never sampled.
     """
-    return gather_windows(x, window, out).reshape(*x.shape[:2], math.prod(window.kernel), *out)
+    return gather_windows(x, window, output_size).reshape(*x.shape[:2], math.prod(window.kernel), *output_size)
 
 
 def _sample_cells(cells: jax.Array, key: jax.Array) -> jax.Array:
@@ -418,8 +431,8 @@ def spp(ctx: Context, x: jax.Array) -> jax.Array:
     Caffe's rule: spp_layer.cpp.
     """
     tops = [
-        pool(ctx.settings.method, x, window, out, _spp_key(ctx, level))
-        for level, (window, out) in enumerate(_spp_levels(ctx, x))
+        pool(ctx.settings.method, x, window, output_size, _spp_key(ctx, level))
+        for level, (window, output_size) in enumerate(_spp_levels(ctx, x))
     ]
     return tops[0] if len(tops) == 1 else jnp.concatenate([t.reshape(x.shape[0], -1) for t in tops], axis=1)
 
@@ -427,10 +440,10 @@ def spp(ctx: Context, x: jax.Array) -> jax.Array:
 def spp_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     dx, start = jnp.zeros_like(x), 0
     d_rows = dy.reshape(x.shape[0], -1)
-    for level, (window, out) in enumerate(_spp_levels(ctx, x)):
-        end = start + x.shape[1] * math.prod(out)
-        d_top = d_rows[:, start:end].reshape(*x.shape[:2], *out)
-        dx += pool_diff(ctx.settings.method, x, d_top, window, out, _spp_key(ctx, level))
+    for level, (window, output_size) in enumerate(_spp_levels(ctx, x)):
+        end = start + x.shape[1] * math.prod(output_size)
+        d_top = d_rows[:, start:end].reshape(*x.shape[:2], *output_size)
+        dx += pool_diff(ctx.settings.method, x, d_top, window, output_size, _spp_key(ctx, level))
         start = end
     return dx
 
@@ -455,16 +468,18 @@ def _spp_levels(ctx: Context, x: Any) -> list[tuple[Window, Shape]]:
     height = ctx.settings.height
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not shape {x.shape}")
     size = tuple(x.shape[2:])
-    levels = max(size).bit_length()
-    require(height <= levels, f"a plane of size {size} has at most {levels} levels, but pyramid_height is {height}")
-    return [_spp_level(ctx.settings.method, size, 2**level) for level in range(height)]
+    max_levels = max(size).bit_length()
+    require(
+        height <= max_levels, f"a plane of size {size} has at most {max_levels} levels, but pyramid_height is {height}"
+    )
+    return [_spp_window(ctx.settings.method, size, 2**level) for level in range(height)]
 
 
-def _spp_level(method: str, size: Shape, bins: int) -> tuple[Window, Shape]:
-    kernel = tuple(math.ceil(n / bins) for n in size)
-    pad = tuple((k * bins - n + 1) // 2 for k, n in zip(kernel, size, strict=True))
+def _spp_window(method: str, size: Shape, num_bins: int) -> tuple[Window, Shape]:
+    kernel = tuple(math.ceil(n / num_bins) for n in size)
+    pad = tuple((k * num_bins - n + 1) // 2 for k, n in zip(kernel, size, strict=True))
     window = Window.symmetric(kernel, kernel, pad)
     check_window(method, window)
-    out = pooled_size(size, window, math.ceil)
-    check_steps(method, window, out)
-    return window, out
+    output_size = pooled_size(size, window, math.ceil)
+    check_steps(method, window, output_size)
+    return window, output_size

@@ -27,18 +27,18 @@ from .types import Gradient, Indices, LayerDocs, Signature, Traced, Transform
 Arrays = tuple[jax.Array, ...]
 Pair = tuple[jax.Array, jax.Array]
 
-UNSUPPORTED: dict[Transform, str] = {
+UNSUPPORTED_TRANSFORMS: dict[Transform, str] = {
     "symbolic_batch": "the state carried from pass to pass has the batch size of the net"
 }
 
 
-NO_DIFFS_OF_STATES = (
+STATES_WITHOUT_GRADIENT = (
     "With expose_hidden the gradients of the last states are ignored, and the first states have no gradient."
 )
 
 
 @dataclass(frozen=True)
-class Sequence:
+class RecurrentOperands:
     """The bottoms and blobs of a recurrent layer, by their roles.
 
     Attributes:
@@ -97,34 +97,34 @@ class Sequence:
         d_sum = d.sum(0)
         return [*blobs, d_sum.T @ promote(self.static)], dx, d_sum @ promote(static_weight[0])
 
-    def tops(self, top: jax.Array, end: Arrays) -> tuple[Arrays, Arrays]:
-        """Return the tops and the state to carry, given the first top and the state `end` after the last step."""
-        final = [lax.stop_gradient(e)[None] for e in end]
+    def make_tops(self, top: jax.Array, last_state: Arrays) -> tuple[Arrays, Arrays]:
+        """Return the tops and the state to carry, given the first top and the state after the last step."""
+        final_states = [lax.stop_gradient(e)[None] for e in last_state]
         if self.exposes_states:
-            return (top, *(f.astype(top.dtype) for f in final)), ()
-        return (top,), tuple(f.astype(s.dtype) for f, s in zip(final, self.initial_state, strict=True))
+            return (top, *(f.astype(top.dtype) for f in final_states)), ()
+        return (top,), tuple(f.astype(s.dtype) for f, s in zip(final_states, self.initial_state, strict=True))
 
 
-def sequence(ctx: Context, n_states: int, blobs: Arrays, bottoms: Arrays) -> Sequence:
+def read_operands(ctx: Context, n_states: int, blobs: Arrays, bottoms: Arrays) -> RecurrentOperands:
     """Validate the blobs and bottoms of a layer whose state has `n_states` arrays; return them by their roles."""
-    _check(ctx, n_states, bottoms)
-    x, cont, *others = bottoms
+    _check_bottoms(ctx, n_states, bottoms)
+    x, cont, *other_bottoms = bottoms
     exposes_states = ctx.param.expose_hidden
-    static = others.pop(0) if _has_static(ctx, n_states, bottoms) else None
+    static = other_bottoms.pop(0) if _has_static(ctx, n_states, bottoms) else None
     if exposes_states:
-        start = tuple(others)
+        initial_state = tuple(other_bottoms)
     else:
-        blobs, start = blobs[:-n_states], blobs[-n_states:]
+        blobs, initial_state = blobs[:-n_states], blobs[-n_states:]
         require(
-            start[0].shape[1] == cont.shape[1],
-            f"the bottoms have {cont.shape[1]} streams, but the recurrent state has {start[0].shape[1]}",
+            initial_state[0].shape[1] == cont.shape[1],
+            f"the bottoms have {cont.shape[1]} streams, but the recurrent state has {initial_state[0].shape[1]}",
         )
     n_input_blobs = 2 if static is None else 3
-    return Sequence(
+    return RecurrentOperands(
         x=x.reshape(*x.shape[:2], -1),
         cont=lax.stop_gradient(cont)[:, :, None].astype(x.dtype),
         static=None if static is None else static.reshape(len(static), -1),
-        initial_state=tuple(vary_as(lax.stop_gradient(s)[0], *bottoms, *blobs) for s in start),
+        initial_state=tuple(vary_as(lax.stop_gradient(s)[0], *bottoms, *blobs) for s in initial_state),
         input_blobs=blobs[:n_input_blobs],
         state_blobs=blobs[n_input_blobs:],
         exposes_states=exposes_states,
@@ -144,7 +144,7 @@ def declare_params(
         bottoms: the bottoms, or values with their shapes.
         state_specs: the specs of the blobs that are applied to the state.
     """
-    _check(ctx, n_states, bottoms)
+    _check_bottoms(ctx, n_states, bottoms)
     p, x = ctx.param, bottoms[0]
     input_specs = [
         ParamSpec((width, math.prod(x.shape[2:])), p.weight_filler),
@@ -152,20 +152,20 @@ def declare_params(
     ]
     if _has_static(ctx, n_states, bottoms):
         input_specs.append(ParamSpec((width, math.prod(bottoms[2].shape[1:])), p.weight_filler))
-    state = ParamSpec((1, x.shape[1], p.num_output), learnable=False, persistent=False)
-    return [*input_specs, *state_specs, *([] if p.expose_hidden else [state] * n_states)]
+    state_spec = ParamSpec((1, x.shape[1], p.num_output), learnable=False, persistent=False)
+    return [*input_specs, *state_specs, *([] if p.expose_hidden else [state_spec] * n_states)]
 
 
 def _has_static(ctx: Context, n_states: int, bottoms: Any) -> bool:
-    return len(bottoms) == 3 + _n_exposed(ctx, n_states)
+    return len(bottoms) == 3 + _num_exposed_states(ctx, n_states)
 
 
-def _n_exposed(ctx: Context, n_states: int) -> int:
+def _num_exposed_states(ctx: Context, n_states: int) -> int:
     return n_states if ctx.param.expose_hidden else 0
 
 
-def _check(ctx: Context, n_states: int, bottoms: Any) -> None:
-    p, n = ctx.param, _n_exposed(ctx, n_states)
+def _check_bottoms(ctx: Context, n_states: int, bottoms: Any) -> None:
+    p, n = ctx.param, _num_exposed_states(ctx, n_states)
     require(p.num_output > 0, f"num_output must be positive, not {p.num_output}")
     setting = f"expose_hidden is {'true' if p.expose_hidden else 'false'}"
     require(
@@ -173,18 +173,18 @@ def _check(ctx: Context, n_states: int, bottoms: Any) -> None:
         f"needs {2 + n} bottoms, or {3 + n} with x_static, not {len(bottoms)}, because {setting}",
     )
     require(ctx.n_tops == 1 + n, f"needs {format_count(1 + n, 'top')}, not {ctx.n_tops}, because {setting}")
-    x, cont, *others = (tuple(b.shape) for b in bottoms)
+    x, cont, *other_shapes = (tuple(b.shape) for b in bottoms)
     require(len(x) >= 3, f"bottom 0 must have at least 3 axes (time steps, streams, features), not shape {x}")
     require(cont == x[:2], f"bottom 1 must have shape {x[:2]} (time steps, streams), not {cont}")
     if len(bottoms) == 3 + n:
-        static = others.pop(0)
+        static = other_shapes.pop(0)
         require(
             len(static) >= 2 and static[0] == x[1],
             f"bottom 2, x_static, must have shape ({x[1]}, ...) (streams, features), not {static}",
         )
-    for k, shape in enumerate(others, len(bottoms) - n):
-        state = (1, x[1], p.num_output)
-        require(shape == state, f"bottom {k} must have the shape of the state, {state}, not {shape}")
+    for k, shape in enumerate(other_shapes, len(bottoms) - n):
+        state_shape = (1, x[1], p.num_output)
+        require(shape == state_shape, f"bottom {k} must have the shape of the state, {state_shape}, not {shape}")
 
 
 _NONLINEARITIES: dict[str, tuple[Any, Any]] = {
@@ -201,20 +201,22 @@ def rnn(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Array
     (1, N, num_output)]. Blobs: W_xh, b_h, [W_xh_static], W_hh, W_ho, b_o. In cbfinn/caffe, rnn_param can replace tanh:
     `recurrent_nonlinearity` for h, `output_nonlinearity` for o. Caffe's rule: rnn_layer.cpp.
     """
-    s = sequence(ctx, 1, blobs, bottoms)
+    s = read_operands(ctx, 1, blobs, bottoms)
     _, w_out, b_out = s.state_blobs
-    (recurrent, _), (output, _) = _nonlinearities(ctx)
-    h = _hidden_states(s, recurrent)
-    top = output(s.multiply_by_weight(h, w_out) + b_out).astype(s.x.dtype)
-    return s.tops(top, (h[-1],))
+    (activate_state, _), (activate_output, _) = _select_nonlinearities(ctx)
+    h = _compute_hidden_states(s, activate_state)
+    top = activate_output(s.multiply_by_weight(h, w_out) + b_out).astype(s.x.dtype)
+    return s.make_tops(top, (h[-1],))
 
 
 def rnn_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
     p = ctx.param
     n = p.num_output
-    hidden = ctx.layer.rnn_param.num_hidden
-    require(hidden in (0, n), f"rnn_param.num_hidden must equal num_output, {n}, not {hidden}; remove num_hidden")
-    _nonlinearities(ctx)
+    num_hidden = ctx.layer.rnn_param.num_hidden
+    require(
+        num_hidden in (0, n), f"rnn_param.num_hidden must equal num_output, {n}, not {num_hidden}; remove num_hidden"
+    )
+    _select_nonlinearities(ctx)
     state_specs = [
         ParamSpec((n, n), p.weight_filler),
         ParamSpec((n, n), p.weight_filler),
@@ -223,7 +225,7 @@ def rnn_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
     return declare_params(ctx, 1, n, bottoms, state_specs)
 
 
-def _nonlinearities(ctx: Context) -> list[tuple[Any, Any]]:
+def _select_nonlinearities(ctx: Context) -> list[tuple[Any, Any]]:
     """Return `(function, derivative)` for the nonlinearity of the state, and for the nonlinearity of the output.
 
     The derivative takes the result of the function, not its argument; for y = tanh(x) it is 1 - y**2.
@@ -238,7 +240,7 @@ def _nonlinearities(ctx: Context) -> list[tuple[Any, Any]]:
     return [_NONLINEARITIES[name] for name in names]
 
 
-def _hidden_states(s: Sequence, nonlinearity: Any) -> jax.Array:
+def _compute_hidden_states(s: RecurrentOperands, nonlinearity: Any) -> jax.Array:
     """Return the state after every step, (T, N, num_output)."""
     w_h = s.state_blobs[0]
 
@@ -251,12 +253,12 @@ def _hidden_states(s: Sequence, nonlinearity: Any) -> jax.Array:
 
 
 def rnn_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
-    s = sequence(ctx, 1, blobs, bottoms)
+    s = read_operands(ctx, 1, blobs, bottoms)
     top, d_top = (promote(v[0] if s.exposes_states else v) for v in (y, dy))
     w_h, w_out, _ = (promote(b) for b in s.state_blobs)
-    (recurrent, recurrent_slope), (_, output_slope) = _nonlinearities(ctx)
-    h = _hidden_states(s, recurrent)
-    previous = s.cont * jnp.concatenate([s.initial_state[0][None].astype(h.dtype), h[:-1]])
+    (activate_state, recurrent_slope), (_, output_slope) = _select_nonlinearities(ctx)
+    h = _compute_hidden_states(s, activate_state)
+    previous_h = s.cont * jnp.concatenate([s.initial_state[0][None].astype(h.dtype), h[:-1]])
     d_out = d_top * output_slope(top)
 
     def step(dh: jax.Array, inputs: Any) -> Pair:
@@ -267,23 +269,25 @@ def rnn_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: A
     steps = (promote(h), d_out @ w_out, promote(s.cont))
     d = lax.scan(step, jnp.zeros_like(steps[0][0]), steps, reverse=True)[1]
     state_diffs = [
-        jnp.einsum("tng,tnd->gd", d, promote(previous)),
+        jnp.einsum("tng,tnd->gd", d, promote(previous_h)),
         jnp.einsum("tng,tnd->gd", d_out, promote(h)),
         d_out.sum((0, 1)),
     ]
-    return diffs(s, blobs, bottoms, d, state_diffs)
+    return collect_diffs(s, blobs, bottoms, d, state_diffs)
 
 
 define_layer(
     Signature("RNN", bottoms=(2, 4), tops=(1, 2), param="recurrent_param", further_params=("rnn_param",)),
     Traced(rnn, params=rnn_params, stateful=True),
-    Gradient(rnn_backward, indices=Indices((1,)), exempt_from_force_backward=(1,), not_derivative=NO_DIFFS_OF_STATES),
-    docs=LayerDocs(unsupported=UNSUPPORTED),
+    Gradient(
+        rnn_backward, indices=Indices((1,)), exempt_from_force_backward=(1,), not_derivative=STATES_WITHOUT_GRADIENT
+    ),
+    docs=LayerDocs(unsupported=UNSUPPORTED_TRANSFORMS),
 )
 
 
-def diffs(
-    s: Sequence, blobs: Arrays, bottoms: Arrays, d_projection: jax.Array, state_diffs: list[jax.Array]
+def collect_diffs(
+    s: RecurrentOperands, blobs: Arrays, bottoms: Arrays, d_projection: jax.Array, state_diffs: list[jax.Array]
 ) -> tuple[Any, ...]:
     """Return the gradients of the blobs, then of each bottom, as a backward rule does.
 
@@ -312,8 +316,8 @@ def lstm_unit(ctx: Context, c: jax.Array, gates: jax.Array, cont: jax.Array) -> 
     (lstm_unit_layer.cpp), the derivative of f is computed as f (1 - f) after f was multiplied by cont. This is exact if
     cont is 0 or 1.
     """
-    _check_unit(c.shape, gates.shape, cont.shape)
-    new_c, h = _unit(promote(c), promote(gates), promote(cont)[..., None])
+    _check_lstm_unit(c.shape, gates.shape, cont.shape)
+    new_c, h = _run_lstm_unit(promote(c), promote(gates), promote(cont)[..., None])
     return new_c.astype(c.dtype), h.astype(c.dtype)
 
 
@@ -321,7 +325,7 @@ def lstm_unit_backward(
     ctx: Context, c: jax.Array, gates: jax.Array, cont: jax.Array, *, y: Arrays, dy: Arrays
 ) -> tuple[jax.Array, jax.Array, None]:
     dc, dh = (promote(d) for d in dy)
-    dc_prev, d_gates = _unit_diffs(_activate_gates(promote(gates), promote(cont)[..., None]), promote(c), dc, dh)
+    dc_prev, d_gates = _lstm_unit_diffs(_activate_gates(promote(gates), promote(cont)[..., None]), promote(c), dc, dh)
     return dc_prev, d_gates, None
 
 
@@ -332,14 +336,14 @@ define_layer(
 )
 
 
-def _check_unit(c: tuple[int, ...], gates: tuple[int, ...], cont: tuple[int, ...]) -> None:
+def _check_lstm_unit(c: tuple[int, ...], gates: tuple[int, ...], cont: tuple[int, ...]) -> None:
     require(len(c) == 3 and c[0] == 1, f"bottom 0, the cell, must have shape (1, streams, cells), not {c}")
     expected = (1, c[1], 4 * c[2])
     require(gates == expected, f"bottom 1, the gates, must have shape {expected} to match {c}, not {gates}")
     require(cont == (1, c[1]), f"bottom 2, cont, must have shape {(1, c[1])} to match {c}, not {cont}")
 
 
-def _unit(c: jax.Array, gates: jax.Array, cont: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _run_lstm_unit(c: jax.Array, gates: jax.Array, cont: jax.Array) -> tuple[jax.Array, jax.Array]:
     i, f, o, g = jnp.split(gates, 4, axis=-1)
     new_c = _forget_factor(cont, f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
     return new_c, jax.nn.sigmoid(o) * jnp.tanh(new_c)
@@ -361,7 +365,7 @@ def _activate_gates(gates: jax.Array, cont: jax.Array) -> Arrays:
     return jax.nn.sigmoid(i), cont * jax.nn.sigmoid(f), jax.nn.sigmoid(o), jnp.tanh(g)
 
 
-def _unit_diffs(gates: Arrays, c_prev: jax.Array, dc: jax.Array, dh: jax.Array) -> Pair:
+def _lstm_unit_diffs(gates: Arrays, c_prev: jax.Array, dc: jax.Array, dh: jax.Array) -> Pair:
     """Return the gradients of the previous cell and of the gates, given the gradients of the new cell and of h."""
     i, f, o, g = gates
     tanh_c = jnp.tanh(f * c_prev + i * g)
@@ -377,14 +381,14 @@ def lstm(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Arra
     c_0 (1, N, num_output)]. Tops: h, [h_T, c_T (1, N, num_output)]. Blobs: W_xc, b_c, [W_xc_static], W_hc. Caffe's
     rule: lstm_layer.cpp.
     """
-    return run_lstm(sequence(ctx, 2, blobs, bottoms))
+    return run_lstm(read_operands(ctx, 2, blobs, bottoms))
 
 
-def run_lstm(s: Sequence) -> tuple[Arrays, Arrays]:
+def run_lstm(s: RecurrentOperands) -> tuple[Arrays, Arrays]:
     """Run an LSTM over a sequence; return the tops and the state to carry to the next forward pass."""
     (w_h,) = s.state_blobs
     # in bfloat16 the values between gates and state are recomputed in the backward pass to save memory
-    unit = _unit if s.product_dtype is None else jax.checkpoint(_unit, prevent_cse=False)
+    unit = _run_lstm_unit if s.product_dtype is None else jax.checkpoint(_run_lstm_unit, prevent_cse=False)
 
     def step(state: Pair, inputs: Any) -> tuple[Pair, jax.Array]:
         (h, c), (projection, cont) = state, inputs
@@ -393,8 +397,8 @@ def run_lstm(s: Sequence) -> tuple[Arrays, Arrays]:
         return (h, c), h
 
     h_0, c_0 = s.initial_state
-    end, top = lax.scan(step, (h_0.astype(s.x.dtype), promote(c_0)), (s.input_projection, s.cont))
-    return s.tops(top, end)
+    last_state, top = lax.scan(step, (h_0.astype(s.x.dtype), promote(c_0)), (s.input_projection, s.cont))
+    return s.make_tops(top, last_state)
 
 
 def lstm_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
@@ -405,13 +409,15 @@ def lstm_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
 
 
 def lstm_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
-    s = sequence(ctx, 2, blobs, bottoms)
+    s = read_operands(ctx, 2, blobs, bottoms)
     top, d_top = (v[0] if s.exposes_states else v for v in (y, dy))
     d = gate_diffs(s, top, d_top)
-    return diffs(s, blobs, bottoms, d, [jnp.einsum("tng,tnd->gd", d, promote(s.cont * _previous_hidden(s, top)))])
+    return collect_diffs(
+        s, blobs, bottoms, d, [jnp.einsum("tng,tnd->gd", d, promote(s.cont * _previous_hidden(s, top)))]
+    )
 
 
-def gate_diffs(s: Sequence, top: jax.Array, d_top: jax.Array, limit: float = math.inf) -> jax.Array:
+def gate_diffs(s: RecurrentOperands, top: jax.Array, d_top: jax.Array, limit: float = math.inf) -> jax.Array:
     """Return the gradients of the gates before their nonlinearities, (T, N, 4D), each clipped to [-limit, limit].
 
     `top` is the hidden state after every step, (T, N, D), and `d_top` its gradient.
@@ -425,19 +431,19 @@ def gate_diffs(s: Sequence, top: jax.Array, d_top: jax.Array, limit: float = mat
         i, f, _, g = inputs
         return f * c + i * g, c
 
-    c_before = lax.scan(cell, promote(s.initial_state[1]), gates)[1]
+    previous_cells = lax.scan(cell, promote(s.initial_state[1]), gates)[1]
 
     def step(diff: Pair, inputs: Any) -> tuple[Pair, jax.Array]:
         (dh, dc), (gates, c_prev, dh_top, cont) = diff, inputs
-        dc, d_gates = _unit_diffs(gates, c_prev, dc, dh + dh_top)
+        dc, d_gates = _lstm_unit_diffs(gates, c_prev, dc, dh + dh_top)
         d_gates = d_gates if math.isinf(limit) else jnp.clip(d_gates, -limit, limit)
         return (s.state_diff(d_gates, cont, promote(w_h)), dc), d_gates
 
-    zeros = jnp.zeros_like(c_before[0])
-    return lax.scan(step, (zeros, zeros), (gates, c_before, promote(d_top), promote(s.cont)), reverse=True)[1]
+    zeros = jnp.zeros_like(previous_cells[0])
+    return lax.scan(step, (zeros, zeros), (gates, previous_cells, promote(d_top), promote(s.cont)), reverse=True)[1]
 
 
-def _previous_hidden(s: Sequence, top: jax.Array) -> jax.Array:
+def _previous_hidden(s: RecurrentOperands, top: jax.Array) -> jax.Array:
     """Return the hidden state before each step, (T, N, D), given the state `top` after each step."""
     return jnp.concatenate([s.initial_state[0][None].astype(top.dtype), top[:-1]])
 
@@ -445,6 +451,8 @@ def _previous_hidden(s: Sequence, top: jax.Array) -> jax.Array:
 define_layer(
     Signature("LSTM", bottoms=(2, 5), tops=(1, 3), param="recurrent_param"),
     Traced(lstm, params=lstm_params, stateful=True),
-    Gradient(lstm_backward, indices=Indices((1,)), exempt_from_force_backward=(1,), not_derivative=NO_DIFFS_OF_STATES),
-    docs=LayerDocs(unsupported=UNSUPPORTED),
+    Gradient(
+        lstm_backward, indices=Indices((1,)), exempt_from_force_backward=(1,), not_derivative=STATES_WITHOUT_GRADIENT
+    ),
+    docs=LayerDocs(unsupported=UNSUPPORTED_TRANSFORMS),
 )

@@ -24,7 +24,7 @@ from ..schema.caffe_pb2 import LayerParameter
 from .implementation import Function
 from .types import Gradient, Implementation, LayerDocs, LayerTraits, LayerType, Signature, Variants
 
-_INDEX = Path(__file__).with_name("index.json")
+_INDEX_PATH = Path(__file__).with_name("index.json")
 
 _types: dict[str, LayerType] = {}
 _aliases: dict[str, str] = {}  # {alias: name of the type}
@@ -141,11 +141,11 @@ def type_of(layer: LayerParameter) -> LayerType:
     Raises:
         GraphError: if the name of the type is unknown.
     """
-    kind = layer_type(layer.type)
+    named_type = layer_type(layer.type)
     return (
-        kind.implementation.types[kind.implementation.select(layer)]
-        if isinstance(kind.implementation, Variants)
-        else kind
+        named_type.implementation.types[named_type.implementation.select(layer)]
+        if isinstance(named_type.implementation, Variants)
+        else named_type
     )
 
 
@@ -154,13 +154,13 @@ def _variant(name: str, variant: str) -> LayerType:
     return impl.types[variant] if isinstance(impl, Variants) else layer_type(name)
 
 
-def _reduce_type(kind: LayerType) -> tuple[Any, tuple[str, ...]]:
-    impl = _types[kind.name].implementation if kind.name in _types else None
+def _reduce_type(reduced_type: LayerType) -> tuple[Any, tuple[str, ...]]:
+    impl = _types[reduced_type.name].implementation if reduced_type.name in _types else None
     if isinstance(impl, Variants):
         for name, variant in impl.types.items():
-            if variant is kind:
-                return _variant, (kind.name, name)
-    return layer_type, (kind.name,)
+            if variant is reduced_type:
+                return _variant, (reduced_type.name, name)
+    return layer_type, (reduced_type.name,)
 
 
 # a type is pickled as its name, because it may contain functions or objects that cannot be pickled
@@ -168,20 +168,20 @@ copyreg.pickle(LayerType, _reduce_type)
 
 
 @functools.cache
-def _index() -> Mapping[str, str]:
+def _read_index() -> Mapping[str, str]:
     """Return the modules that register types, keyed by the names and aliases of the types."""
-    return json.loads(_INDEX.read_text()) if _INDEX.exists() else {}
+    return json.loads(_INDEX_PATH.read_text()) if _INDEX_PATH.exists() else {}
 
 
 def _import_indexed(name: str) -> None:
-    if name in _index():
-        importlib.import_module(_index()[name])
+    if name in _read_index():
+        importlib.import_module(_read_index()[name])
 
 
 @functools.cache
 def _import_all() -> None:
     """Import all modules that register types, including modules of other packages."""
-    for package in sorted({__package__, *(".".join(module.split(".")[:2]) for module in _index().values())}):
+    for package in sorted({__package__, *(".".join(module.split(".")[:2]) for module in _read_index().values())}):
         paths = importlib.import_module(package).__path__
         for module in pkgutil.walk_packages(paths, f"{package}."):
             importlib.import_module(module.name)

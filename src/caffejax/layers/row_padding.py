@@ -20,17 +20,17 @@ def num_valid_rows(top: Any) -> int:
     return int(np.count_nonzero(first_column >= 0, axis=rows_axis(top)).max(initial=0))
 
 
-def strip_padding(top: Any, rows: int | None = None) -> Any:
-    """Return the first `rows` rows of a padded top, by default all valid rows."""
-    return first_rows(top, num_valid_rows(top) if rows is None else rows, rows_axis(top))
+def strip_padding(top: Any, num_rows: int | None = None) -> Any:
+    """Return the first `num_rows` rows of a padded top, by default all valid rows."""
+    return first_rows(top, num_valid_rows(top) if num_rows is None else num_rows, rows_axis(top))
 
 
-def first_rows(array: Any, rows: int, axis: int) -> Any:
+def first_rows(array: Any, num_rows: int, axis: int) -> Any:
     """Return the first rows of a NumPy or JAX array along an axis.
 
     A JAX array is sliced on the host, since JAX would compile a program for each number of rows.
     """
-    index = (slice(None),) * axis + (slice(rows),)
+    index = (slice(None),) * axis + (slice(num_rows),)
     return jax.device_put(np.asarray(array)[index]) if isinstance(array, jax.Array) else array[index]
 
 
@@ -39,10 +39,10 @@ def rows_axis(top: Any) -> int:
 
     This is the axis before the last, where axes of size 1 at the end are not counted.
     """
-    axes: int = max(top.ndim, 2)
-    while axes > 2 and top.shape[axes - 1] == 1:
-        axes -= 1
-    return axes - 2
+    num_axes: int = max(top.ndim, 2)
+    while num_axes > 2 and top.shape[num_axes - 1] == 1:
+        num_axes -= 1
+    return num_axes - 2
 
 
 def matching_rows_axis(blob: Any, root: Any) -> int | None:

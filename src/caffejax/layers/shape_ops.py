@@ -176,7 +176,7 @@ def reshape(ctx: Context, x: jax.Array) -> jax.Array:
     With num_axes 0, the new axes are inserted; a negative `axis` then counts from the position after the last axis.
     Caffe's rule: reshape_layer.cpp.
     """
-    return x.reshape(_new_shape(ctx, x.shape))
+    return x.reshape(_resolve_shape(ctx, x.shape))
 
 
 def reshape_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
@@ -185,13 +185,13 @@ def reshape_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array)
 
 define_layer(
     Signature("Reshape", param="reshape_param", in_place=False),
-    Traced(reshape, top_shapes=lambda ctx, x: [_new_shape(ctx, x.shape)]),
+    Traced(reshape, top_shapes=lambda ctx, x: [_resolve_shape(ctx, x.shape)]),
     Gradient(reshape_backward),
     LayerTraits(data_movement="all", dtype_policy="bottoms", accepts_integers=True),
 )
 
 
-def _new_shape(ctx: Context, shape: Shape) -> Shape:
+def _resolve_shape(ctx: Context, shape: Shape) -> Shape:
     p, n = ctx.param, len(shape)
     start = p.axis if p.axis >= 0 else n + p.axis + 1
     require(0 <= start <= n, f"axis {p.axis} is out of range for a blob with {n} axes, shape {shape}")
@@ -204,14 +204,17 @@ def _new_shape(ctx: Context, shape: Shape) -> Shape:
     for i, d in enumerate(dims):
         require(d != 0 or start + i < n, f"shape {dims} copies axis {start + i}, but the bottom has shape {shape}")
     new_shape = [*shape[:start], *(d or shape[start + i] for i, d in enumerate(dims)), *shape[end:]]
-    count, product = math.prod(shape), math.prod(d for d in new_shape if d != -1)
+    num_elements, known_product = math.prod(shape), math.prod(d for d in new_shape if d != -1)
     if -1 in new_shape:
         require(
-            product > 0 and count % product == 0,
-            f"the product of the other axes, {product}, must divide {count}, the number of elements of {shape}",
+            known_product > 0 and num_elements % known_product == 0,
+            f"the product of the other axes, {known_product}, must divide {num_elements}, the number of elements of "
+            f"{shape}",
         )
-        new_shape[new_shape.index(-1)] = count // product
-    require(math.prod(new_shape) == count, f"shape {tuple(new_shape)} must have as many elements as bottom {shape}")
+        new_shape[new_shape.index(-1)] = num_elements // known_product
+    require(
+        math.prod(new_shape) == num_elements, f"shape {tuple(new_shape)} must have as many elements as bottom {shape}"
+    )
     return tuple(new_shape)
 
 
@@ -219,8 +222,8 @@ def tile(ctx: Context, x: jax.Array) -> jax.Array:
     """Repeat the bottom `tiles` times along `axis`, whose size is multiplied by `tiles` (tile_layer.cpp)."""
     axis = canonical_axis(ctx.param.axis, x.shape)
     require(ctx.param.tiles > 0, f"tiles must be set and positive, not {ctx.param.tiles}")
-    rows = jnp.broadcast_to(jnp.expand_dims(x, axis), (*x.shape[:axis], ctx.param.tiles, *x.shape[axis:]))
-    return rows.reshape(*x.shape[:axis], ctx.param.tiles * x.shape[axis], *x.shape[axis + 1 :])
+    repeated_x = jnp.broadcast_to(jnp.expand_dims(x, axis), (*x.shape[:axis], ctx.param.tiles, *x.shape[axis:]))
+    return repeated_x.reshape(*x.shape[:axis], ctx.param.tiles * x.shape[axis], *x.shape[axis + 1 :])
 
 
 def tile_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:

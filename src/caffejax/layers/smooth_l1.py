@@ -41,8 +41,8 @@ def smooth_l1_loss_backward(
 ) -> tuple[jax.Array | None, ...]:
     difference, loss_weights, squared_sigma, divisor = _loss_terms(ctx, a, b, weights)
     difference_weights = promote(weights[0]).reshape(a.shape) if len(weights) == 2 else 1.0
-    weight = first_top(dy)
-    diff = weight / divisor * loss_weights * difference_weights * huber_slope(difference, squared_sigma)
+    d_loss = first_top(dy)
+    diff = d_loss / divisor * loss_weights * difference_weights * huber_slope(difference, squared_sigma)
     return diff.astype(a.dtype), -diff.astype(b.dtype).reshape(b.shape), *(None for _ in weights)
 
 
@@ -64,29 +64,34 @@ def _loss_terms(
 ) -> tuple[jax.Array, Any, float, Any]:
     """Return the weighted differences, the weights of the losses, sigma**2, and the divisor of the sum."""
     require(len(a.shape) > 0, "needs bottoms with a batch axis, not single numbers")
-    for i, other in enumerate((b, *weights), start=1):
-        is_equal = other.shape == a.shape or pad_to_four_axes(other.shape) == pad_to_four_axes(a.shape)
-        require(is_equal, f"bottom {i} must have the shape of bottom 0, {a.shape}, not {other.shape}")
+    for i, array in enumerate((b, *weights), start=1):
+        has_equal_shape = array.shape == a.shape or pad_to_four_axes(array.shape) == pad_to_four_axes(a.shape)
+        require(has_equal_shape, f"bottom {i} must have the shape of bottom 0, {a.shape}, not {array.shape}")
     require(ctx.param.sigma > 0, f"sigma must be positive, not {ctx.param.sigma}")
     require(ctx.param.abssum, "abssum: false is not supported; remove it")
     difference = promote(a) - promote(b).reshape(a.shape)
-    fixed_weights = [jax.lax.stop_gradient(promote(w)).reshape(a.shape) for w in weights]
-    if fixed_weights:
-        difference = fixed_weights[0] * difference
+    constant_weights = [jax.lax.stop_gradient(promote(w)).reshape(a.shape) for w in weights]
+    if constant_weights:
+        difference = constant_weights[0] * difference
     divisor: Any = max(a.shape[0], 1)
     if normalization_mode(ctx.layer.loss_param, "BATCH_SIZE") == "PRE_FIXED":
         divisor = loss_divisor(ctx, difference, "PRE_FIXED", divisor)
-    return difference, fixed_weights[1] if len(fixed_weights) == 2 else 1.0, ctx.param.sigma**2, divisor
+    return difference, constant_weights[1] if len(constant_weights) == 2 else 1.0, ctx.param.sigma**2, divisor
 
 
-_UNWEIGHTED = {
+_LOSS_WEIGHT_RESTRICTIONS = {
     False: "The default of loss_weight is 0.",
     True: "loss_weight must be set: its default would be 0, and the SSD fork refuses the layer.",
 }
 
 
-def _variant(
-    origin: str, bottoms: int | tuple[int, int], *, loss: bool, weighted: bool = False, preferred: bool = False
+def _make_variant(
+    origin: str,
+    bottoms: int | tuple[int, int],
+    *,
+    loss: bool,
+    requires_loss_weight: bool = False,
+    overrides_autodiff: bool = False,
 ) -> LayerType:
     return LayerType(
         Signature(
@@ -95,21 +100,21 @@ def _variant(
             tops=(1, 2),
             param="smooth_l1_loss_param",
             loss=loss,
-            requires_loss_weight=weighted,
+            requires_loss_weight=requires_loss_weight,
         ),
         Traced(smooth_l1_loss),
         Gradient(
             smooth_l1_loss_backward,
-            overrides_autodiff=preferred,
+            overrides_autodiff=overrides_autodiff,
             indices=Indices((2, 3), ignores_gradient=True),
             exempt_from_force_backward=(2, 3),
         ),
         LayerTraits(accepts_integers=True),
-        docs=LayerDocs(origin=origin, restrictions="" if loss else _UNWEIGHTED[weighted]),
+        docs=LayerDocs(origin=origin, restrictions="" if loss else _LOSS_WEIGHT_RESTRICTIONS[requires_loss_weight]),
     )
 
 
-def select_smooth_l1_loss(layer: Any) -> str:
+def select_smooth_l1_variant(layer: Any) -> str:
     if len(layer.bottom) == 2 and not layer.HasField("smooth_l1_loss_param"):
         return "SSD"
     return "fast-rcnn" if len(layer.bottom) == 3 else "py-faster-rcnn"
@@ -118,11 +123,11 @@ def select_smooth_l1_loss(layer: Any) -> str:
 define_layer(
     Signature("SmoothL1Loss", bottoms=(2, 4), tops=(1, 2), loss=True),
     Variants(
-        select_smooth_l1_loss,
+        select_smooth_l1_variant,
         {
-            "SSD": _variant("SSD", 2, loss=True),
-            "py-faster-rcnn": _variant("py-faster-rcnn", (2, 4), loss=False),
-            "fast-rcnn": _variant("fast-rcnn", 3, loss=False, weighted=True, preferred=True),
+            "SSD": _make_variant("SSD", 2, loss=True),
+            "py-faster-rcnn": _make_variant("py-faster-rcnn", (2, 4), loss=False),
+            "fast-rcnn": _make_variant("fast-rcnn", 3, loss=False, requires_loss_weight=True, overrides_autodiff=True),
         },
         selection_doc="With two bottoms and no smooth_l1_loss_param it is the SSD fork's, with three bottoms "
         "fast-rcnn's, otherwise py-faster-rcnn's.",

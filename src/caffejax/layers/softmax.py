@@ -48,8 +48,8 @@ def softmax(ctx: Context, x: jax.Array) -> jax.Array:
 
 
 def softmax_top_shapes(ctx: Context, x: Any) -> list[Shape] | None:
-    plain = ctx.param.temperature == 1 and ctx.param.dimension == "channel"
-    return [x.shape] if plain and 0 <= ctx.param.axis < len(x.shape) else None
+    is_plain = ctx.param.temperature == 1 and ctx.param.dimension == "channel"
+    return [x.shape] if is_plain and 0 <= ctx.param.axis < len(x.shape) else None
 
 
 def softmax_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
@@ -73,8 +73,8 @@ def softmax_with_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax
     """
     axis, log_prob, is_label, valid, divisor = softmax_loss_parts(ctx, scores, labels)
     label_log_prob = select_label_log_probs(log_prob, is_label, axis)
-    clamped = straight_through(label_log_prob, jnp.maximum(label_log_prob, LOG_FLT_MIN))
-    return -jnp.sum(jnp.where(valid, clamped, 0)) / divisor
+    clamped_log_prob = straight_through(label_log_prob, jnp.maximum(label_log_prob, LOG_FLT_MIN))
+    return -jnp.sum(jnp.where(valid, clamped_log_prob, 0)) / divisor
 
 
 def select_label_log_probs(log_prob: jax.Array, is_label: jax.Array, axis: int) -> jax.Array:
@@ -133,8 +133,8 @@ def softmax_with_losses(ctx: Context, scores: jax.Array, labels: jax.Array) -> j
         return loss
     axis, log_prob, is_label, valid, _ = softmax_loss_parts(ctx, scores, labels)
     label_log_prob = select_label_log_probs(log_prob, is_label, axis)
-    losses = -jnp.where(valid, jnp.maximum(label_log_prob, LOG_FLT_MIN), 0).reshape(labels.shape)
-    return loss, *map(lax.stop_gradient, (jnp.exp(log_prob), losses)[: ctx.n_tops - 1])
+    label_losses = -jnp.where(valid, jnp.maximum(label_log_prob, LOG_FLT_MIN), 0).reshape(labels.shape)
+    return loss, *map(lax.stop_gradient, (jnp.exp(log_prob), label_losses)[: ctx.n_tops - 1])
 
 
 def softmax_with_losses_backward(
@@ -152,8 +152,8 @@ def weighted_softmax_loss(ctx: Context, scores: jax.Array, labels: jax.Array) ->
     axis, log_prob, is_label, valid, divisor = softmax_loss_parts(ctx, scores, labels)
     weights = _label_weights(ctx, is_label, axis)
     label_log_prob = select_label_log_probs(log_prob, is_label, axis)
-    clamped = straight_through(label_log_prob, jnp.maximum(label_log_prob, LOG_FLT_MIN))
-    return -jnp.sum(jnp.where(valid, clamped * weights, 0)) / divisor
+    clamped_log_prob = straight_through(label_log_prob, jnp.maximum(label_log_prob, LOG_FLT_MIN))
+    return -jnp.sum(jnp.where(valid, clamped_log_prob * weights, 0)) / divisor
 
 
 def weighted_softmax_loss_backward(
@@ -170,22 +170,23 @@ def _label_weights(ctx: Context, is_label: jax.Array, axis: int) -> jax.Array:
 
     Without weighting, the result is the scalar 1.
     """
-    classes, class_weights = is_label.shape[axis], ctx.layer.loss_param.class_weighting
+    num_classes, class_weighting = is_label.shape[axis], ctx.layer.loss_param.class_weighting
     if not ctx.layer.loss_param.weight_by_label_freqs:
         return jnp.ones((), jnp.float32)
     require(
-        len(class_weights) in (0, classes),
-        f"loss_param.class_weighting must have one number for each of the {classes} classes, not {len(class_weights)}",
+        len(class_weighting) in (0, num_classes),
+        f"loss_param.class_weighting must have one number for each of the {num_classes} classes, not "
+        f"{len(class_weighting)}",
     )
     other_axes = tuple(k for k in range(is_label.ndim) if k != axis)
-    if class_weights:
-        by_class = jnp.asarray(list(class_weights), jnp.float32)
+    if class_weighting:
+        class_weights = jnp.asarray(list(class_weighting), jnp.float32)
     else:
-        by_class = 1 / jnp.maximum(_occurrences(ctx, is_label, other_axes), 1)
-    return jnp.sum(is_label * by_class.reshape(-1, *(1,) * (is_label.ndim - axis - 1)), axis)
+        class_weights = 1 / jnp.maximum(_count_labels(ctx, is_label, other_axes), 1)
+    return jnp.sum(is_label * class_weights.reshape(-1, *(1,) * (is_label.ndim - axis - 1)), axis)
 
 
-def _occurrences(ctx: Context, is_label: jax.Array, other_axes: tuple[int, ...]) -> jax.Array:
+def _count_labels(ctx: Context, is_label: jax.Array, other_axes: tuple[int, ...]) -> jax.Array:
     return cross_replica.psum(ctx, jnp.sum(is_label, other_axes))
 
 
@@ -195,37 +196,37 @@ def _softmax_loss_variant(layer: Any) -> str:
     return "of weighted classes" if layer.loss_param.HasField("weight_by_label_freqs") else "BVLC's"
 
 
-_SIGNATURE, _GRADIENT = SOFTMAX_WITH_LOSS.signature, SOFTMAX_WITH_LOSS.gradient
+_BVLC_SIGNATURE, _BVLC_GRADIENT = SOFTMAX_WITH_LOSS.signature, SOFTMAX_WITH_LOSS.gradient
 
-LABEL_LOSSES = LayerType(
-    replace(_SIGNATURE, tops=3),
+SOFTMAX_WITH_LABEL_LOSSES = LayerType(
+    replace(_BVLC_SIGNATURE, tops=3),
     Traced(softmax_with_losses),
     Gradient(
         softmax_with_losses_backward,
         overrides_autodiff=True,
-        indices=_GRADIENT.indices,
+        indices=_BVLC_GRADIENT.indices,
         exempt_from_force_backward=(1,),
         not_derivative="The gradient ignores that probabilities are clamped to FLT_MIN; other tops have no gradient.",
     ),
     docs=LayerDocs(origin="R-FCN"),
 )
-CLASS_WEIGHTED = LayerType(
-    replace(_SIGNATURE, fork_settings=("weight_by_label_freqs", "class_weighting")),
+CLASS_WEIGHTED_SOFTMAX_LOSS = LayerType(
+    replace(_BVLC_SIGNATURE, fork_settings=("weight_by_label_freqs", "class_weighting")),
     Traced(weighted_softmax_loss),
-    replace(_GRADIENT, backward=weighted_softmax_loss_backward),
+    replace(_BVLC_GRADIENT, backward=weighted_softmax_loss_backward),
     docs=LayerDocs(origin="SegNet"),
 )
 
 register(
     replace(
         SOFTMAX_WITH_LOSS,
-        signature=replace(_SIGNATURE, tops=(1, 3), fork_settings=("weight_by_label_freqs", "class_weighting")),
+        signature=replace(_BVLC_SIGNATURE, tops=(1, 3), fork_settings=("weight_by_label_freqs", "class_weighting")),
         implementation=Variants(
             _softmax_loss_variant,
             {
                 "BVLC's": SOFTMAX_WITH_LOSS,
-                "with each label's loss": LABEL_LOSSES,
-                "of weighted classes": CLASS_WEIGHTED,
+                "with each label's loss": SOFTMAX_WITH_LABEL_LOSSES,
+                "of weighted classes": CLASS_WEIGHTED_SOFTMAX_LOSS,
             },
             selection_doc="The number of tops and `weight_by_label_freqs` in the loss_param select the variant.",
         ),

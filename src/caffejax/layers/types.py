@@ -82,7 +82,7 @@ TRANSFORMS: Mapping[Transform, str] = MappingProxyType(
         "symbolic_batch": "be exported for any number of rows",
     }
 )
-ON_HOST = "it runs on the host, between the compiled parts of the net"
+RUNS_ON_HOST = "it runs on the host, between the compiled parts of the net"
 IMAGE_INDICES_PER_DEVICE = "rows hold the index of their image in the batch of the device, and padding comes after them"
 
 
@@ -118,10 +118,10 @@ class Signature:
 
     def iterate_count_problems(self, n_bottoms: int, n_tops: int) -> Iterator[str]:
         """Yield a message if a layer has a wrong number of bottoms, and a message if it has a wrong number of tops."""
-        if not _fits(n_bottoms, self.bottoms):
+        if not _is_in_range(n_bottoms, self.bottoms):
             yield f"takes {_format_count(self.bottoms, 'bottom')}, but has {n_bottoms}"
         tops = n_bottoms if isinstance(self.tops, str) else self.tops
-        if not _fits(n_tops, tops) and not (self.loss and n_tops == 0):
+        if not _is_in_range(n_tops, tops) and not (self.loss and n_tops == 0):
             yield f"produces {_format_count(tops, 'top')}, but has {n_tops}"
 
 
@@ -369,18 +369,18 @@ class LayerType:
         """True if earlier layers get no gradient through layers of this type, for example because tops are padded."""
         return self.gradient.stops_gradient or self.traits.pads_rows
 
-    def takes_gradient(self, bottom: int, n_bottoms: int) -> bool:
-        """Return whether the gradient with respect to a bottom (its position) of a layer can be nonzero."""
+    def takes_gradient(self, bottom_index: int, n_bottoms: int) -> bool:
+        """Return whether the gradient with respect to a bottom (its index) of a layer can be nonzero."""
         indices = self.gradient.indices
-        return not (self.stops_gradients or (indices.ignores_gradient and bottom in indices.positions(n_bottoms)))
+        return not (self.stops_gradients or (indices.ignores_gradient and bottom_index in indices.positions(n_bottoms)))
 
     @property
     def unsupported(self) -> Mapping[Transform, str]:
         """The JAX transformations that the type does not support, with reasons. Host layers support none of them."""
-        return MappingProxyType(dict.fromkeys(TRANSFORMS, ON_HOST)) if self.on_host else self.docs.unsupported
+        return MappingProxyType(dict.fromkeys(TRANSFORMS, RUNS_ON_HOST)) if self.on_host else self.docs.unsupported
 
 
-def _fits(n: int, count: Count) -> bool:
+def _is_in_range(n: int, count: Count) -> bool:
     low, high = (count, count) if isinstance(count, int) else count
     return low <= n and (high is None or n <= high)
 

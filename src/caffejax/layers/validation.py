@@ -51,8 +51,10 @@ def declared_params(ctx: Context, bottoms: Sequence[Any]) -> list[ParamSpec]:
     specs = list(ctx.type.params(ctx, *bottoms)) if ctx.type.params else []
     for spec in specs:
         require(isinstance(spec, ParamSpec), f"params must list ParamSpecs, not {spec!r}")
-    persistent = [spec.persistent for spec in specs]
-    require(persistent == sorted(persistent, reverse=True), "params that are not persistent must be declared last")
+    is_persistent = [spec.persistent for spec in specs]
+    require(
+        is_persistent == sorted(is_persistent, reverse=True), "params that are not persistent must be declared last"
+    )
     return specs
 
 
@@ -70,10 +72,10 @@ def check_param_shapes(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any
     specs = declared_params(ctx, bottoms)
     for i, (blob, spec) in enumerate(zip(blobs, specs, strict=False)):
         if spec.persistent and tuple(blob.shape) != tuple(spec.shape):  # layers report mismatches of other blobs
-            needs = "needs" if len(bottoms) == 1 else "need"
+            verb = "needs" if len(bottoms) == 1 else "need"
             raise LayerError(
                 f"blob {i} has shape {tuple(blob.shape)}, "
-                f"but {format_bottoms(bottoms)} {needs} shape {tuple(spec.shape)}"
+                f"but {format_bottoms(bottoms)} {verb} shape {tuple(spec.shape)}"
             )
     return specs
 
@@ -111,10 +113,10 @@ def wrap_layer_errors(bottoms: Sequence[Any], *, keep_exceptions: bool = False) 
         if keep_exceptions:
             raise
         explanation = _explain(error, bottoms)
-        raise LayerError(f"cannot take {format_bottoms(bottoms)}: {explanation}{_user_frame(error)}") from error
+        raise LayerError(f"cannot take {format_bottoms(bottoms)}: {explanation}{_format_user_frame(error)}") from error
 
 
-def _user_frame(error: Exception) -> str:
+def _format_user_frame(error: Exception) -> str:
     """Return an error's type and the location in user code where it was raised, or "" if it was raised elsewhere."""
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
@@ -146,11 +148,11 @@ def _explain(error: Exception, bottoms: Sequence[Any]) -> str:
     return f"{cause} ({error})" if str(error) else cause
 
 
-def shape_remedy(shape: Sequence[int], needed: Sequence[int]) -> str:
-    """Return advice such as "; transpose it ..." for an array that does not have the shape `needed`, or ""."""
-    if len(shape) != len(needed):
-        return f"; pass an array with {len(needed)} axes, of which only the first may have a different size"
-    if len(shape) == 4 and (shape[3], *shape[1:3]) == tuple(needed[1:]) != tuple(shape[1:]):
+def shape_remedy(shape: Sequence[int], expected_shape: Sequence[int]) -> str:
+    """Return advice such as "; transpose it ..." for an array that does not have the shape `expected_shape`, or ""."""
+    if len(shape) != len(expected_shape):
+        return f"; pass an array with {len(expected_shape)} axes, of which only the first may have a different size"
+    if len(shape) == 4 and (shape[3], *shape[1:3]) == tuple(expected_shape[1:]) != tuple(shape[1:]):
         return "; transpose it by (0, 3, 1, 2) to Caffe's order"
     return ""
 

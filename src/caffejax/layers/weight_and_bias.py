@@ -85,5 +85,5 @@ def fold_scale_bias(ctx: Context, blobs: Any, factor: Any, bias: Any) -> tuple[A
 
 def normalize_rows(weight: jax.Array, *, eps: float = 0.0) -> jax.Array:
     """Divide the rows of a weight (rows, columns) by their lengths, sqrt(sum of squares + eps)."""
-    squares = jnp.sum(jnp.square(promote(weight)), axis=1, keepdims=True)
-    return (weight / jnp.sqrt(squares + eps)).astype(weight.dtype)
+    squared_lengths = jnp.sum(jnp.square(promote(weight)), axis=1, keepdims=True)
+    return (weight / jnp.sqrt(squared_lengths + eps)).astype(weight.dtype)

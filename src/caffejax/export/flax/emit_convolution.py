@@ -12,7 +12,7 @@ from ...kernels.window import Window
 from ...layers import Context
 from ...layers.c3d.c3d_layers import volume_correlation, volume_windows
 from ...layers.c3d.nd_layers import nd_correlation, nd_windows
-from ...layers.convolution import Correlation, convolution_output_size, correlation, depthwise_context
+from ...layers.convolution import Correlation, convolution_output_size, depthwise_context, make_correlation
 from ...layers.helpers import canonical_axis
 from ...layers.pooling import pool_method, read_height_width
 from .emit_context import EmitContext, collapse_equal, register_emitter
@@ -45,7 +45,7 @@ def nd_convolution(e: EmitContext) -> tuple[Value, ...]:
 
 
 def _write_convolution(e: EmitContext, c: Correlation) -> tuple[Value, ...]:
-    size = c.size(e.bottoms[0])
+    size = c.spatial_shape(e.bottoms[0])
     weight, *bias = e.arrays
     options: dict[str, Any] = {
         "strides": collapse_equal(c.window.stride),
@@ -112,7 +112,7 @@ def _write_deconvolution(e: EmitContext, c: Correlation) -> tuple[Value, ...]:
 
 
 def _planar(e: EmitContext, context: Context) -> Correlation:
-    c = correlation(context, e.bottoms)
+    c = make_correlation(context, e.bottoms)
     require(c.axis == 1, f"has its channels along axis {c.axis}; only axis 1 is supported")
     require(len(c.window.kernel) > 0, "has no spatial axes; use InnerProduct")
     return c

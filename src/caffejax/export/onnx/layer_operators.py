@@ -13,7 +13,7 @@ import numpy as np
 from ...kernels.window import Window
 from ...layers import Context
 from ...layers.batch_norm import stored_statistics
-from ...layers.convolution import Correlation, convolution_output_size, correlation, depthwise_context
+from ...layers.convolution import Correlation, convolution_output_size, depthwise_context, make_correlation
 from ...layers.dropout import dropout_is_identity
 from ...layers.helpers import canonical_axis
 from ...layers.pooling import pad_to_cover, pool_method, window_and_output_size, window_areas
@@ -140,20 +140,20 @@ _UNSUPPORTED_CONVOLUTION = "more than 3 spatial axes, or an `axis` other than 1"
 @register_operators("Convolution", "DepthwiseConvolution", operators="Conv", exceptions=_UNSUPPORTED_CONVOLUTION)
 def convolution(call: Call) -> Tops | None:
     """Convert a convolution to one Conv node for each bottom."""
-    return _emit_convolution(call, correlation(call.context, (call.first_bottom_shape,)))
+    return _emit_convolution(call, make_correlation(call.context, (call.first_bottom_shape,)))
 
 
 @register_operators("ConvolutionDepthwise", operators="Conv", exceptions=_UNSUPPORTED_CONVOLUTION)
 def depthwise(call: Call) -> Tops | None:
     """Convert to Conv with as many groups as channels, which convolves each channel separately."""
     context = depthwise_context(call.context, call.first_bottom_shape)
-    return _emit_convolution(call, correlation(context, (call.first_bottom_shape,)))
+    return _emit_convolution(call, make_correlation(context, (call.first_bottom_shape,)))
 
 
 def _emit_convolution(call: Call, c: Correlation) -> Tops | None:
     if not _is_supported(c):
         return None
-    size = c.size(call.first_bottom_shape)
+    size = c.spatial_shape(call.first_bottom_shape)
     window = c.window if c.window.output(size) == convolution_output_size(size, c.window) else None
     window = window or c.window.fit_padding(size, convolution_output_size(size, c.window))
     weights = [call.blob(i) for i in range(len(call.blobs))]
@@ -164,7 +164,7 @@ def _emit_convolution(call: Call, c: Correlation) -> Tops | None:
 @register_operators("Deconvolution", operators="ConvTranspose", exceptions=_UNSUPPORTED_CONVOLUTION)
 def deconvolution(call: Call) -> Tops | None:
     """Convert a deconvolution to one ConvTranspose node for each bottom."""
-    c = correlation(call.context, (call.first_bottom_shape,))
+    c = make_correlation(call.context, (call.first_bottom_shape,))
     if not _is_supported(c):
         return None
     weights = [call.blob(i) for i in range(len(call.blobs))]

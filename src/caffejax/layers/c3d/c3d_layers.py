@@ -124,7 +124,7 @@ def convolution3d_backward(
     weight, *bias = blobs
     c = volume_correlation(ctx, x)
     d_bias = (c.bias_diff(dy).reshape(b.shape) for b in bias)
-    return (c.weight_diff(x, dy), *d_bias), c.transpose(dy, weight, c.size(x))
+    return (c.weight_diff(x, dy), *d_bias), c.transpose(dy, weight, c.spatial_shape(x))
 
 
 def deconvolution3d(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
@@ -210,9 +210,11 @@ def _weight_and_bias_specs(p: Any, shape: Shape, has_bias: bool) -> list[ParamSp
 
 def _transposed_size(c: Correlation, x: jax.Array) -> Shape:
     w = c.window
-    axes = zip(c.size(x), w.stride, w.kernel, w.low, strict=True)
+    axes = zip(c.spatial_shape(x), w.stride, w.kernel, w.low, strict=True)
     size = tuple(stride * (n - 1) + kernel - 2 * pad for n, stride, kernel, pad in axes)
-    require(all(n > 0 for n in size), f"the top would be empty: input {c.size(x)}, kernel {w.kernel}, pad {w.low}")
+    require(
+        all(n > 0 for n in size), f"the top would be empty: input {c.spatial_shape(x)}, kernel {w.kernel}, pad {w.low}"
+    )
     return size
 
 

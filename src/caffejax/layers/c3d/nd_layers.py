@@ -40,7 +40,7 @@ def nd_convolution_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[Arrays, jax.Array]:
     c, (weight, *bias) = nd_correlation(ctx, x), blobs
-    return (c.weight_diff(x, dy), *(c.bias_diff(dy) for _ in bias)), c.transpose(dy, weight, c.size(x))
+    return (c.weight_diff(x, dy), *(c.bias_diff(dy) for _ in bias)), c.transpose(dy, weight, c.spatial_shape(x))
 
 
 define_layer(

@@ -11,7 +11,7 @@ from ..context import Context, LayerDefinition
 from ..registry import define_layer
 from ..types import Gradient, LayerTraits, LayerType, PerLayer, Signature
 from . import host_layers, traced_layers
-from .builtin import builtin_type
+from .builtin import find_builtin_type
 from .user_code import get_dotted, import_user_module
 
 log = logging.getLogger("caffejax.net")
@@ -40,11 +40,11 @@ def make_python(ctx: Context, definition: LayerDefinition) -> LayerType:
         return _builtin_or_raise(ctx, definition, error)
     user_code = find_callable(module, p.layer)
     if not inspect.isclass(user_code):
-        return traced_layers.function_type(ctx.type, definition, user_code, full_name)
+        return traced_layers.make_function_type(ctx.type, definition, user_code, full_name)
     if callable(getattr(user_code, "forward", None)):
-        return host_layers.class_type(ctx.type, definition, user_code, full_name)
+        return host_layers.make_class_type(ctx.type, definition, user_code, full_name)
     if "__call__" in dir(user_code):
-        return traced_layers.class_type(ctx.type, definition, user_code, full_name)
+        return traced_layers.make_class_type(ctx.type, definition, user_code, full_name)
     raise LayerError(
         f"class {full_name} must have forward(self, bottom, top), like Caffe's Python layers, or __call__, like "
         "traced layers"
@@ -61,15 +61,15 @@ PYTHON = define_layer(
 
 def _builtin_or_raise(ctx: Context, definition: LayerDefinition, error: LayerError) -> LayerType:
     """Return the built-in type for the layer's module and class, or raise `error` if the class is not built in."""
-    kind = builtin_type(ctx.param.module, ctx.param.layer)
-    if kind is None:
+    layer_type = find_builtin_type(ctx.param.module, ctx.param.layer)
+    if layer_type is None:
         raise error
-    for problem in kind.signature.iterate_count_problems(len(definition.layer.bottom), len(definition.layer.top)):
+    for problem in layer_type.signature.iterate_count_problems(len(definition.layer.bottom), len(definition.layer.top)):
         raise LayerError(f"{ctx.param.layer}, which is built in, {problem}")
     is_forbidden = definition.data_config.no_python_layers
     reason = "Python layers are forbidden" if is_forbidden else f"there is no module '{ctx.param.module}'"
     log.info("Layer '%s': %s; using the built-in layer", definition.layer.name, reason)
-    return kind
+    return layer_type
 
 
 def find_callable(module: Any, name: str) -> Any:
@@ -84,9 +84,10 @@ def find_callable(module: Any, name: str) -> Any:
         file = getattr(module, "__file__", None)
         location = f" ({file})" if file else ""
         if value is not None:
-            kind = type(value).__name__
+            type_name = type(value).__name__
             raise LayerError(
-                f"'{name}' in module '{module.__name__}'{location} must be a class or function, but is of type {kind}"
+                f"'{name}' in module '{module.__name__}'{location} must be a class or function, but is of type "
+                f"{type_name}"
             )
         raise LayerError(
             f"module '{module.__name__}'{location} has no class or function '{name}'{did_you_mean(name, names)}"
@@ -94,15 +95,15 @@ def find_callable(module: Any, name: str) -> Any:
     return value
 
 
-def name_python_layer(layer: Any, user: Any) -> str:
+def name_python_layer(layer: Any, user_code: Any) -> str:
     """Set the `python_param` of a LayerParameter to a user's class or function; return the name of the layer type.
 
     Raises:
         LayerError: if the class or function cannot be imported by its name, for example because it is defined inside a
             function.
     """
-    module, name = user.__module__, user.__qualname__
-    if get_dotted(import_user_module(module, None), name) is not user:
+    module, name = user_code.__module__, user_code.__qualname__
+    if get_dotted(import_user_module(module, None), name) is not user_code:
         raise LayerError(f"{name} cannot be imported from module '{module}'; define it at the top level of a module")
     layer.python_param.module, layer.python_param.layer = module, name
     return PYTHON.name

@@ -18,7 +18,7 @@ class Blob:
     def __init__(self, *shape: int) -> None:
         self._shape = tuple(shape)
         self._arrays: dict[str, np.ndarray] = {}
-        self._shared: Blob | None = None
+        self._memory_owner: Blob | None = None
 
     def __repr__(self) -> str:
         return f"Blob({', '.join(map(str, self._shape))})"
@@ -76,22 +76,22 @@ class Blob:
 
     def share_memory(self, other: Blob) -> None:
         """Use the memory of another blob of the same shape from now on."""
-        self._shared = other
+        self._memory_owner = other
 
     @property
     def is_shared(self) -> bool:
         """True if the blob uses the memory of another blob, see `share_memory`."""
-        return self._shared is not None
+        return self._memory_owner is not None
 
     def _legacy_size(self, axis: int) -> int:
         if len(self._shape) > 4:
             raise ValueError(f"a blob with {len(self._shape)} axes has no num, channels, height and width; use shape")
         return self._shape[axis] if axis < len(self._shape) else 1
 
-    def _view(self, kind: str) -> np.ndarray:
-        if self._shared is not None:
-            return self._shared._view(kind)
-        array = self._arrays.get(kind)
+    def _view(self, name: str) -> np.ndarray:
+        if self._memory_owner is not None:
+            return self._memory_owner._view(name)
+        array = self._arrays.get(name)
         if array is None or array.size < self.count:
-            array = self._arrays[kind] = np.zeros(self.count, np.float32)
+            array = self._arrays[name] = np.zeros(self.count, np.float32)
         return array[: self.count].reshape(self._shape)

@@ -13,7 +13,7 @@ from ..rcnn.rpn_proposals import MNC_PROPOSAL_LAYER, PROPOSAL_LAYER, SSH_PROPOSA
 from ..types import LayerType
 
 # {(end of the module's name, name of the class): type}
-BUILTIN: dict[tuple[str, str], LayerType] = {
+BUILTIN_TYPES: dict[tuple[str, str], LayerType] = {
     ("rpn.proposal_layer", "ProposalLayer"): PROPOSAL_LAYER,
     ("SSH.layers.proposal_layer", "ProposalLayer"): SSH_PROPOSAL_LAYER,
     ("rpn.anchor_target_layer", "AnchorTargetLayer"): ANCHOR_TARGET_LAYER,
@@ -31,9 +31,9 @@ BUILTIN: dict[tuple[str, str], LayerType] = {
 }
 
 
-def builtin_type(module: str, name: str) -> LayerType | None:
+def find_builtin_type(module: str, name: str) -> LayerType | None:
     """Return the built-in type for the names of a module and a class, or None if the class is not built in."""
-    for (ending, cls), kind in BUILTIN.items():
-        if name == cls and f".{module}".endswith(f".{ending}"):
-            return kind
+    for (ending, class_name), layer_type in BUILTIN_TYPES.items():
+        if name == class_name and f".{module}".endswith(f".{ending}"):
+            return layer_type
     return None

@@ -18,20 +18,20 @@ from ..helpers import as_tuple
 from ..types import HostFunction, LayerType, SourceInput
 from .blob import Blob
 from .layer import BlobVec, Layer
-from .user_code import set_settings, with_error_note
+from .user_code import set_layer_attributes, with_error_note
 
 Arrays = tuple[np.ndarray, ...]
 
 log = logging.getLogger("caffejax.net")
 
 
-def class_type(kind: LayerType, definition: LayerDefinition, cls: type, full_name: str) -> LayerType:
+def make_class_type(python_type: LayerType, definition: LayerDefinition, cls: type, full_name: str) -> LayerType:
     """Return a type for one layer, whose functions call the methods of a new instance of the class `cls`.
 
     A layer without bottoms and blobs becomes a data source, so that the rest of the net can be compiled.
 
     Args:
-        kind: the type `Python`, from which the new type is derived.
+        python_type: the type `Python`, from which the new type is derived.
         definition: the layer's definition and its file.
         cls: the user's class.
         full_name: the name of the class with its module, for error messages.
@@ -40,18 +40,18 @@ def class_type(kind: LayerType, definition: LayerDefinition, cls: type, full_nam
     position = layer if layer.has_position else None
     if not definition.layer.bottom and not layer.params([]):
         source = HostSource(layer)
-        reads = SourceInput(
+        source_input = SourceInput(
             lambda definition: SourceSpec(source.tops),
             lambda definition, tops: source,
-            instance=layer.user,
+            instance=layer.instance,
             position=position,
         )
-        return replace(kind, implementation=reads)
+        return replace(python_type, implementation=source_input)
 
     def forward(ctx: Context, blobs: Arrays, *bottoms: np.ndarray) -> Arrays:
         return layer.forward(blobs, bottoms)
 
-    def rule(ctx: Context, blobs: Arrays, *bottoms: np.ndarray, y: Any, dy: Any) -> tuple[Any, ...]:
+    def backward_rule(ctx: Context, blobs: Arrays, *bottoms: np.ndarray, y: Any, dy: Any) -> tuple[Any, ...]:
         return layer.backward(blobs, bottoms, as_tuple(dy), ctx.propagate_down)
 
     def params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
@@ -62,11 +62,11 @@ def class_type(kind: LayerType, definition: LayerDefinition, cls: type, full_nam
 
     has_rule = callable(getattr(cls, "backward", None))
     return replace(
-        kind,
+        python_type,
         implementation=HostFunction(
-            forward, top_shapes, params, computes_in_float32=True, instance=layer.user, position=position
+            forward, top_shapes, params, computes_in_float32=True, instance=layer.instance, position=position
         ),
-        gradient=replace(kind.gradient, backward=rule if has_rule else None),
+        gradient=replace(python_type.gradient, backward=backward_rule if has_rule else None),
     )
 
 
@@ -74,13 +74,13 @@ class HostLayer:
     """An instance of a user's class with its blobs, which are float32 for every precision of the net, as in Caffe.
 
     Attributes:
-        user: the instance.
+        instance: the instance of the class.
     """
 
     def __init__(self, definition: LayerDefinition, cls: type, full_name: str) -> None:
         self._definition, self._full_name = definition, full_name
-        make = with_error_note(cls, definition, full_name)
-        self.user = make(definition.layer) if issubclass(cls, Layer) else make()
+        construct = with_error_note(cls, definition, full_name)
+        self.instance = construct(definition.layer) if issubclass(cls, Layer) else construct()
         self._bottoms = [Blob() for _ in definition.layer.bottom]
         # a top with the name of its bottom is the same blob, as in Caffe
         self._tops = [
@@ -122,15 +122,18 @@ class HostLayer:
         # the last forward pass may have had different arguments
         if not _have_equal_arrays(self._last_arguments, (blobs, bottoms)):
             self.forward(blobs, bottoms)
-        propagate = [True] * len(bottoms) if propagate_down is None else list(propagate_down)
+        needs_diff = [True] * len(bottoms) if propagate_down is None else list(propagate_down)
         # in pycaffe the diffs share the net's memory, and the backward pass adds to them
         previous_diffs = [blob.diff.copy() for blob in self._blobs]
         for blob in (*self._bottoms, *self._blobs):
             blob.diff[...] = 0
         for top, diff in zip(self._tops, top_diffs, strict=True):
             top.diff[...] = diff
-        self._call("backward", self._tops, propagate, self._bottoms)
-        bottom_diffs = (b.diff.copy() if needed else None for b, needed in zip(self._bottoms, propagate, strict=True))
+        self._call("backward", self._tops, needs_diff, self._bottoms)
+        bottom_diffs = (
+            b.diff.copy() if needs_bottom_diff else None
+            for b, needs_bottom_diff in zip(self._bottoms, needs_diff, strict=True)
+        )
         diffs = [blob.diff.copy() for blob in self._blobs]
         for blob, diff in zip(self._blobs, previous_diffs, strict=True):
             blob.diff[...] = diff
@@ -139,7 +142,7 @@ class HostLayer:
     @property
     def has_position(self) -> bool:
         """True if the instance can save and restore its position in its data."""
-        return all(callable(getattr(self.user, name, None)) for name in ("get_state", "set_state"))
+        return all(callable(getattr(self.instance, name, None)) for name in ("get_state", "set_state"))
 
     def get_state(self) -> Any:
         """Return the position of the instance in its data, as plain values.
@@ -147,7 +150,7 @@ class HostLayer:
         Raises:
             LayerError: if the user's get_state returns values that JSON does not support.
         """
-        state = with_error_note(self.user.get_state, self._definition, f"{self._full_name}.get_state")()
+        state = with_error_note(self.instance.get_state, self._definition, f"{self._full_name}.get_state")()
         try:
             return json.loads(json.dumps(state))
         except (TypeError, ValueError) as error:
@@ -157,18 +160,18 @@ class HostLayer:
 
     def set_state(self, state: Any) -> None:
         """Move the instance to a position that `get_state` returned."""
-        with_error_note(self.user.set_state, self._definition, f"{self._full_name}.set_state")(state)
+        with_error_note(self.instance.set_state, self._definition, f"{self._full_name}.set_state")(state)
 
     @property
     def _blobs(self) -> list[Blob]:
-        return list(self.user.blobs)
+        return list(self.instance.blobs)
 
     def _set_up(self, bottoms: Sequence[Shape]) -> None:
         if self._is_set_up:
             return
-        set_settings(self.user, self._definition)
-        if not isinstance(getattr(self.user, "blobs", None), BlobVec):
-            self.user.blobs = BlobVec()
+        set_layer_attributes(self.instance, self._definition)
+        if not isinstance(getattr(self.instance, "blobs", None), BlobVec):
+            self.instance.blobs = BlobVec()
         for blob, shape in zip(self._bottoms, bottoms, strict=True):
             blob.reshape(*shape)
         self._call("setup", self._bottoms, self._tops)
@@ -176,13 +179,13 @@ class HostLayer:
         self._is_set_up = True
 
     def _call(self, method: str, *args: Any) -> None:
-        function = getattr(self.user, method, None)
+        function = getattr(self.instance, method, None)
         if function is not None:  # the class may lack setup and reshape
             with_error_note(function, self._definition, f"{self._full_name}.{method}")(*args)
 
     def _warn_of_changes(self, blobs: Arrays) -> None:
         if self._has_warned or all(
-            b.is_shared or _equal(b.data, np.float32(value)) for b, value in zip(self._blobs, blobs, strict=True)
+            b.is_shared or _is_equal(b.data, np.float32(value)) for b, value in zip(self._blobs, blobs, strict=True)
         ):
             return
         self._has_warned = True
@@ -230,9 +233,9 @@ def _write_data(blobs: Sequence[Blob], arrays: Arrays) -> None:
 
 def _have_equal_arrays(a: tuple[Arrays, Arrays] | None, b: tuple[Arrays, Arrays]) -> bool:
     return a is not None and all(
-        x is y or _equal(x, y) for xs, ys in zip(a, b, strict=True) for x, y in zip(xs, ys, strict=True)
+        x is y or _is_equal(x, y) for xs, ys in zip(a, b, strict=True) for x, y in zip(xs, ys, strict=True)
     )
 
 
-def _equal(x: Any, y: Any) -> bool:
+def _is_equal(x: Any, y: Any) -> bool:
     return np.array_equal(x, y, equal_nan=True)

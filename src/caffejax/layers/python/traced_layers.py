@@ -13,11 +13,11 @@ import numpy as np
 from ...errors import LayerError
 from ..context import Context, LayerDefinition, ParamSpec
 from ..types import LayerType, Traced
-from .user_code import set_settings, with_error_note
+from .user_code import set_layer_attributes, with_error_note
 
 
-def function_type(
-    kind: LayerType, definition: LayerDefinition, function: Callable[..., Any], full_name: str
+def make_function_type(
+    python_type: LayerType, definition: LayerDefinition, function: Callable[..., Any], full_name: str
 ) -> LayerType:
     """Return a type for a layer computed by `function(*bottoms)`.
 
@@ -27,33 +27,37 @@ def function_type(
     takes_key = _takes_key(function)
 
     def forward(ctx: Context, *bottoms: Any) -> Any:
-        return _check_tops(call(*bottoms, **_key(ctx, takes_key)), full_name)
+        return _check_tops(call(*bottoms, **_key_argument(ctx, takes_key)), full_name)
 
-    return replace(kind, implementation=Traced(forward, instance=function))
+    return replace(python_type, implementation=Traced(forward, instance=function))
 
 
-def class_type(kind: LayerType, definition: LayerDefinition, cls: Callable[[], Any], full_name: str) -> LayerType:
-    """Return a type for a layer computed by an instance of `cls`, which is called like the function of `function_type`.
+def make_class_type(
+    python_type: LayerType, definition: LayerDefinition, cls: Callable[[], Any], full_name: str
+) -> LayerType:
+    """Return a type for a layer computed by an instance of `cls`.
+
+    The instance is called like the function of `make_function_type`.
 
     If the class has a method `blobs(*bottoms)`, which returns a list of `caffejax.ParamSpec`, the layer has these
     learnable blobs, and the instance takes them as a tuple before the bottoms. If it has a method `backward`, a
     backward rule as in `layers.types` but without `ctx`, the layer has a hand-written gradient.
     """
     instance = with_error_note(cls, definition, full_name)()
-    set_settings(instance, definition)
+    set_layer_attributes(instance, definition)
     call = with_error_note(instance, definition, f"{full_name}.__call__")
     takes_key = _takes_key(instance.__call__)
 
     def forward(ctx: Context, *arrays: Any) -> Any:
-        return _check_tops(call(*arrays, **_key(ctx, takes_key)), full_name)
+        return _check_tops(call(*arrays, **_key_argument(ctx, takes_key)), full_name)
 
-    params = _params(instance, definition, full_name) if hasattr(instance, "blobs") else None
-    rule = _rule(instance, definition, full_name) if hasattr(instance, "backward") else None
-    gradient = replace(kind.gradient, backward=rule)
-    return replace(kind, implementation=Traced(forward, params=params, instance=instance), gradient=gradient)
+    params = _make_params(instance, definition, full_name) if hasattr(instance, "blobs") else None
+    backward_rule = _make_backward_rule(instance, definition, full_name) if hasattr(instance, "backward") else None
+    gradient = replace(python_type.gradient, backward=backward_rule)
+    return replace(python_type, implementation=Traced(forward, params=params, instance=instance), gradient=gradient)
 
 
-def _params(instance: Any, definition: LayerDefinition, full_name: str) -> Callable[..., list[ParamSpec]]:
+def _make_params(instance: Any, definition: LayerDefinition, full_name: str) -> Callable[..., list[ParamSpec]]:
     declare = with_error_note(instance.blobs, definition, f"{full_name}.blobs")
 
     def params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
@@ -62,7 +66,7 @@ def _params(instance: Any, definition: LayerDefinition, full_name: str) -> Calla
     return params
 
 
-def _rule(instance: Any, definition: LayerDefinition, full_name: str) -> Callable[..., Sequence[Any]]:
+def _make_backward_rule(instance: Any, definition: LayerDefinition, full_name: str) -> Callable[..., Sequence[Any]]:
     backward = with_error_note(instance.backward, definition, f"{full_name}.backward")
 
     def rule(ctx: Context, *arrays: Any, y: Any, dy: Any) -> Sequence[Any]:
@@ -81,12 +85,12 @@ def _takes_key(function: Callable[..., Any]) -> bool:
 
 def _check_tops(tops: Any, full_name: str) -> Any:
     arrays = tops if isinstance(tops, tuple | list) else [tops]
-    if invalid := [type(top).__name__ for top in arrays if not isinstance(top, jax.Array | np.ndarray)]:
+    if invalid_types := [type(top).__name__ for top in arrays if not isinstance(top, jax.Array | np.ndarray)]:
         raise LayerError(
-            f"{full_name} must return an array, or a tuple with an array for each top, not {', '.join(invalid)}"
+            f"{full_name} must return an array, or a tuple with an array for each top, not {', '.join(invalid_types)}"
         )
     return tops
 
 
-def _key(ctx: Context, takes_key: bool) -> dict[str, Any]:
+def _key_argument(ctx: Context, takes_key: bool) -> dict[str, Any]:
     return {"key": ctx.key if ctx.base_key is not None else None} if takes_key else {}

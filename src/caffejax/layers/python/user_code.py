@@ -39,7 +39,7 @@ def import_user_module(name: str, folder: Path | None) -> ModuleType:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             error.add_note(f"while importing module '{name}' of a Python layer")
             raise
-        raise LayerError(f"there is no Python module '{error.name}'; {_searched_text(folder)}") from None
+        raise LayerError(f"there is no Python module '{error.name}'; {_describe_search(folder)}") from None
     except Exception as error:
         error.add_note(f"while importing module '{name}' of a Python layer")
         raise
@@ -52,7 +52,7 @@ def user_import_path(folder: Path | None) -> Iterator[None]:
     Within it, the working directory and the net's folder are appended to sys.path. The alias `caffe` is not used if the
     real Caffe was imported.
     """
-    folders = _folders(folder)
+    folders = _list_search_folders(folder)
     with temporary_alias("caffe", get_declared_package("caffe")):
         with _lock:
             sys.path.extend(folders)
@@ -77,13 +77,13 @@ def get_dotted(module: ModuleType, name: str) -> Any:
     return value
 
 
-def _folders(folder: Path | None) -> list[str]:
+def _list_search_folders(folder: Path | None) -> list[str]:
     net_folder = [str(folder.resolve())] if folder is not None else []
     return list(dict.fromkeys([os.getcwd(), *net_folder]))
 
 
-def _searched_text(folder: Path | None) -> str:
-    return f"searched sys.path, {' and '.join(_folders(folder))}; add other folders to PYTHONPATH"
+def _describe_search(folder: Path | None) -> str:
+    return f"searched sys.path, {' and '.join(_list_search_folders(folder))}; add other folders to PYTHONPATH"
 
 
 R = TypeVar("R")
@@ -119,7 +119,7 @@ class _Phase(enum.IntEnum):
         return self.name
 
 
-def set_settings(instance: Any, definition: LayerDefinition) -> None:
+def set_layer_attributes(instance: Any, definition: LayerDefinition) -> None:
     """Set the attributes `param_str`, `param_str_` (its earlier name) and `phase` (0 for TRAIN, 1 for TEST)."""
     instance.param_str = instance.param_str_ = definition.layer.python_param.param_str
     instance.phase = _Phase.TRAIN if definition.training else _Phase.TEST

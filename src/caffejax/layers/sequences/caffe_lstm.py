@@ -13,7 +13,7 @@ from ...errors import require
 from ...kernels.vma import vary_as
 from ..context import Context, ParamSpec
 from ..dtype_policy import promote
-from ..recurrent import Arrays, Sequence, gate_diffs, run_lstm
+from ..recurrent import Arrays, RecurrentOperands, gate_diffs, run_lstm
 from ..registry import define_layer, layer_type, register
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
@@ -32,34 +32,38 @@ def lstm(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> tuple[j
     Otherwise, two rules reproduce caffe-lstm's CPU code. The gates of all sequences are computed from the hidden state
     of the first sequence. If the second bottom has shape (rows,), its value at index time + sequence is used.
     """
-    s = _sequence(ctx, blobs, x, *clip)
+    s = _read_operands(ctx, blobs, x, *clip)
     (top,), new_state = run_lstm(s)
     return top if _has_sequence_axis(ctx.param, x) else top.reshape(x.shape[0], -1), new_state if clip else ()
 
 
 def lstm_params(ctx: Context, x: Any, *clip: Any) -> list[ParamSpec]:
     p = ctx.param
-    _check(p, x, *clip)
-    steps, sequences = _time_and_sequences(p, x)
-    features = math.prod(x.shape) // max(steps * sequences, 1)
-    weights = [ParamSpec((4 * p.num_output, n), p.weight_filler) for n in (features, p.num_output)]
-    state = ParamSpec((1, sequences, p.num_output), learnable=False, persistent=False)
-    return [*weights, ParamSpec((4 * p.num_output,), p.bias_filler), *([state] * 2 if clip else [])]
+    _check_bottoms(p, x, *clip)
+    num_steps, num_sequences = _count_steps_and_sequences(p, x)
+    num_features = math.prod(x.shape) // max(num_steps * num_sequences, 1)
+    weight_specs = [ParamSpec((4 * p.num_output, n), p.weight_filler) for n in (num_features, p.num_output)]
+    state_spec = ParamSpec((1, num_sequences, p.num_output), learnable=False, persistent=False)
+    return [*weight_specs, ParamSpec((4 * p.num_output,), p.bias_filler), *([state_spec] * 2 if clip else [])]
 
 
 def lstm_backward(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
-    s = _sequence(ctx, blobs, x, *clip)
-    steps = (*s.x.shape[:2], -1)
-    threshold = ctx.param.clipping_threshold or math.inf
-    h = promote(y.reshape(steps))
-    d = gate_diffs(s, h, dy.reshape(steps), threshold)
-    start = promote(s.initial_state[0])[: None if _has_sequence_axis(ctx.param, x) else 1]
-    d_recurrent = jnp.einsum("tng,tnd->gd", d[1:], h[:-1]) + d[0, : len(start)].T @ start
+    s = _read_operands(ctx, blobs, x, *clip)
+    step_shape = (*s.x.shape[:2], -1)
+    clip_limit = ctx.param.clipping_threshold or math.inf
+    h = promote(y.reshape(step_shape))
+    d = gate_diffs(s, h, dy.reshape(step_shape), clip_limit)
+    initial_h = promote(s.initial_state[0])[: None if _has_sequence_axis(ctx.param, x) else 1]
+    d_recurrent_weight = jnp.einsum("tng,tnd->gd", d[1:], h[:-1]) + d[0, : len(initial_h)].T @ initial_h
     (d_weight, d_bias), dx, _ = s.input_diffs(d)
-    return (d_weight, d_recurrent, d_bias, *(None for _ in blobs[3:])), dx.reshape(x.shape), *(None for _ in clip)
+    return (
+        (d_weight, d_recurrent_weight, d_bias, *(None for _ in blobs[3:])),
+        dx.reshape(x.shape),
+        *(None for _ in clip),
+    )
 
 
-class SharedStateSequence(Sequence):
+class SharedStateOperands(RecurrentOperands):
     """Sequences whose gates are computed from the hidden state of the first sequence, as in caffe-lstm's CPU code."""
 
     def project_state(self, h: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
@@ -71,11 +75,11 @@ class SharedStateSequence(Sequence):
 
         The gradient is 0 for all sequences except the first.
         """
-        first = jnp.sum(cont * (d @ weight), axis=-2, keepdims=True)
-        return jnp.where(jnp.arange(d.shape[-2])[:, None] == 0, first, 0)
+        first_diff = jnp.sum(cont * (d @ weight), axis=-2, keepdims=True)
+        return jnp.where(jnp.arange(d.shape[-2])[:, None] == 0, first_diff, 0)
 
 
-def _type(name: str, param: str, origin: str) -> LayerType:
+def _make_type(name: str, param: str, origin: str) -> LayerType:
     return LayerType(
         Signature(name, bottoms=(1, 2), param=param, in_place=False),
         Traced(lstm, params=lstm_params, stateful=True),
@@ -91,33 +95,33 @@ def _type(name: str, param: str, origin: str) -> LayerType:
     )
 
 
-def select_lstm(layer: Any) -> str:
+def select_lstm_variant(layer: Any) -> str:
     """Return the fork that an Lstm layer belongs to, "MyCaffe" or "caffe-lstm"."""
     return "MyCaffe" if layer.HasField("recurrent_param") and not layer.HasField("lstm_param") else "caffe-lstm"
 
 
-_BVLC = layer_type("LSTM")
+_BVLC_LSTM = layer_type("LSTM")
 
 define_layer(
     Signature("Lstm", bottoms=(1, 5), tops=(1, 3)),
     Variants(
-        select_lstm,
+        select_lstm_variant,
         {
-            "caffe-lstm": _type("Lstm", "lstm_param", "caffe-lstm"),
+            "caffe-lstm": _make_type("Lstm", "lstm_param", "caffe-lstm"),
             "MyCaffe": replace(
-                _BVLC,
-                signature=replace(_BVLC.signature, name="Lstm"),
-                docs=replace(_BVLC.docs, origin="MyCaffe"),
+                _BVLC_LSTM,
+                signature=replace(_BVLC_LSTM.signature, name="Lstm"),
+                docs=replace(_BVLC_LSTM.docs, origin="MyCaffe"),
             ),
         },
         selection_doc="A layer with recurrent_param is MyCaffe's, which is BVLC's LSTM.",
     ),
     docs=LayerDocs(origin="caffe-lstm, MyCaffe"),
 )
-register(_type("LstmSimple", "lstm_simple_param", "MyCaffe"))
+register(_make_type("LstmSimple", "lstm_simple_param", "MyCaffe"))
 
 
-def _check(p: Any, x: Any, *clip: Any) -> None:
+def _check_bottoms(p: Any, x: Any, *clip: Any) -> None:
     require(p.num_output > 0, f"num_output must be positive, not {p.num_output}")
     require(p.batch_size > 0, f"batch_size must be positive, not {p.batch_size}")
     require(p.clipping_threshold >= 0, f"clipping_threshold must not be negative, but is {p.clipping_threshold}")
@@ -125,7 +129,7 @@ def _check(p: Any, x: Any, *clip: Any) -> None:
         len(x.shape) > 1 and x.shape[0] % p.batch_size == 0,
         f"needs a bottom with batch_size {p.batch_size} rows for each time step, not shape {x.shape}",
     )
-    shape = _time_and_sequences(p, x)
+    shape = _count_steps_and_sequences(p, x)
     for indicators in clip:
         require(
             tuple(indicators.shape) in (shape, (math.prod(shape),)),
@@ -138,33 +142,33 @@ def _has_sequence_axis(p: Any, x: Any) -> bool:
     return len(x.shape) == 3 and not p.HasField("batch_size")
 
 
-def _time_and_sequences(p: Any, x: Any) -> tuple[int, int]:
+def _count_steps_and_sequences(p: Any, x: Any) -> tuple[int, int]:
     """Return the numbers of time steps and of sequences."""
     return tuple(x.shape[:2]) if _has_sequence_axis(p, x) else (x.shape[0] // p.batch_size, p.batch_size)
 
 
-def _sequence(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> Sequence:
+def _read_operands(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> RecurrentOperands:
     p = ctx.param
-    _check(p, x, *clip)
-    weight, recurrent, bias, *old_state = blobs
-    steps, sequences = _time_and_sequences(p, x)
-    rows = x.reshape(steps, sequences, -1)
+    _check_bottoms(p, x, *clip)
+    weight, recurrent_weight, bias, *old_state = blobs
+    num_steps, num_sequences = _count_steps_and_sequences(p, x)
+    step_rows = x.reshape(num_steps, num_sequences, -1)
     if clip:
-        cont = jax.lax.stop_gradient(clip[0]).astype(rows.dtype)
+        cont = jax.lax.stop_gradient(clip[0]).astype(step_rows.dtype)
         if cont.ndim == 1:
-            cont = cont[jnp.arange(steps)[:, None] + jnp.arange(sequences)]
+            cont = cont[jnp.arange(num_steps)[:, None] + jnp.arange(num_sequences)]
         cont = cont[:, :, None]
-        start = tuple(jax.lax.stop_gradient(s)[0] for s in old_state)
+        initial_state = tuple(jax.lax.stop_gradient(s)[0] for s in old_state)
     else:
-        cont = jnp.ones((steps, sequences, 1), rows.dtype)
-        start = (jnp.zeros((sequences, p.num_output), bias.dtype),) * 2
-    return (Sequence if _has_sequence_axis(p, x) else SharedStateSequence)(
-        x=rows,
+        cont = jnp.ones((num_steps, num_sequences, 1), step_rows.dtype)
+        initial_state = (jnp.zeros((num_sequences, p.num_output), bias.dtype),) * 2
+    return (RecurrentOperands if _has_sequence_axis(p, x) else SharedStateOperands)(
+        x=step_rows,
         cont=cont,
         static=None,
-        initial_state=tuple(vary_as(s, x, *clip, *blobs) for s in start),
+        initial_state=tuple(vary_as(s, x, *clip, *blobs) for s in initial_state),
         input_blobs=(weight, bias),
-        state_blobs=(recurrent,),
+        state_blobs=(recurrent_weight,),
         exposes_states=False,
         product_dtype=jnp.bfloat16 if ctx.compute_config.precision == "bfloat16" else None,
     )

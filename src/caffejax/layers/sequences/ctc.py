@@ -39,14 +39,14 @@ class Alignment:
 
     Attributes:
         log_prob: (T, N, S), the log-probability of the label of each state at each step.
-        skips: (N, S), whether a state can be reached from the state two positions before it.
-        ends: (N, S), whether an item's alignment can end in a state.
+        can_skip: (N, S), whether a state can be reached from the state two positions before it.
+        is_final: (N, S), whether an item's alignment can end in a state.
         symbols: (N, S), the label of each state.
     """
 
     log_prob: jax.Array
-    skips: jax.Array
-    ends: jax.Array
+    can_skip: jax.Array
+    is_final: jax.Array
     symbols: jax.Array
 
     def forward(self) -> jax.Array:
@@ -54,35 +54,35 @@ class Alignment:
 
         The paths include the label of the step.
         """
-        first = jnp.where(jnp.arange(self.skips.shape[1]) < 2, self.log_prob[0], _LOG_ZERO)
+        first_log_prob = jnp.where(jnp.arange(self.can_skip.shape[1]) < 2, self.log_prob[0], _LOG_ZERO)
 
         def step(previous: jax.Array, label_log_prob: jax.Array) -> tuple[jax.Array, jax.Array]:
-            skip_log_prob = jnp.where(self.skips, _shift_states(previous, 2), _LOG_ZERO)
-            current = _log_sum(previous, _shift_states(previous, 1), skip_log_prob) + label_log_prob
+            skip_log_prob = jnp.where(self.can_skip, _shift_states(previous, 2), _LOG_ZERO)
+            current = _log_sum_exp(previous, _shift_states(previous, 1), skip_log_prob) + label_log_prob
             return current, current
 
-        later = lax.scan(step, vary_as(first, self.skips), self.log_prob[1:])[1]
-        return jnp.concatenate([first[None], later])
+        later_log_probs = lax.scan(step, vary_as(first_log_prob, self.can_skip), self.log_prob[1:])[1]
+        return jnp.concatenate([first_log_prob[None], later_log_probs])
 
     def backward(self) -> jax.Array:
         """Return the log-probability of all paths from each state at each step to an end, (T, N, S).
 
         The paths include only the labels of later steps.
         """
-        last = jnp.where(self.ends, 0, _LOG_ZERO) + 0 * self.log_prob[0]
+        last_log_prob = jnp.where(self.is_final, 0, _LOG_ZERO) + 0 * self.log_prob[0]
 
-        def step(following: jax.Array, later: jax.Array) -> tuple[jax.Array, jax.Array]:
-            next_log_prob = following + later
-            skip_log_prob = _shift_states(jnp.where(self.skips, next_log_prob, _LOG_ZERO), -2)
-            current = _log_sum(next_log_prob, _shift_states(next_log_prob, -1), skip_log_prob)
+        def step(next_state_log_prob: jax.Array, label_log_prob: jax.Array) -> tuple[jax.Array, jax.Array]:
+            next_log_prob = next_state_log_prob + label_log_prob
+            skip_log_prob = _shift_states(jnp.where(self.can_skip, next_log_prob, _LOG_ZERO), -2)
+            current = _log_sum_exp(next_log_prob, _shift_states(next_log_prob, -1), skip_log_prob)
             return current, current
 
-        earlier = lax.scan(step, vary_as(last, self.skips), self.log_prob[1:], reverse=True)[1]
-        return jnp.concatenate([earlier, last[None]])
+        earlier_log_probs = lax.scan(step, vary_as(last_log_prob, self.can_skip), self.log_prob[1:], reverse=True)[1]
+        return jnp.concatenate([earlier_log_probs, last_log_prob[None]])
 
-    def total(self, forward: jax.Array) -> jax.Array:
+    def log_likelihood(self, forward: jax.Array) -> jax.Array:
         """Return the log-probability of the label sequence of each item, (N,), from the result of `forward`."""
-        return jax.nn.logsumexp(jnp.where(self.ends, forward[-1], _LOG_ZERO), axis=1)
+        return jax.nn.logsumexp(jnp.where(self.is_final, forward[-1], _LOG_ZERO), axis=1)
 
 
 def ctc_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
@@ -93,25 +93,25 @@ def ctc_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
     the gradient is the gradient of the sum over items, not of the mean.
     """
     alignment, _ = _align(ctx, scores, labels)
-    total = alignment.total(alignment.forward())
-    return -jnp.sum(jnp.where(total > _LOG_ZERO / 2, total, 0)) / scores.shape[1]
+    log_likelihood = alignment.log_likelihood(alignment.forward())
+    return -jnp.sum(jnp.where(log_likelihood > _LOG_ZERO / 2, log_likelihood, 0)) / scores.shape[1]
 
 
 def ctc_loss_backward(
     ctx: Context, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    alignment, steps = _align(ctx, scores, labels)
+    alignment, num_steps = _align(ctx, scores, labels)
     forward = alignment.forward()
-    total = alignment.total(forward)
-    is_possible = total > _LOG_ZERO / 2
-    posterior = jnp.exp(forward + alignment.backward() - jnp.where(is_possible, total, 0)[:, None])
+    log_likelihood = alignment.log_likelihood(forward)
+    is_possible = log_likelihood > _LOG_ZERO / 2
+    posterior = jnp.exp(forward + alignment.backward() - jnp.where(is_possible, log_likelihood, 0)[:, None])
     is_label = alignment.symbols[:, :, None] == jnp.arange(scores.shape[2])
-    expected = jnp.einsum("tns,nsc->tnc", posterior, is_label.astype(posterior.dtype))
-    diff = jnp.where(is_possible[:, None], jax.nn.softmax(promote(scores[:steps]), axis=2) - expected, 0)
-    return dy * cross_replica.axis_size(ctx) * jnp.pad(diff, ((0, scores.shape[0] - steps), (0, 0), (0, 0))), None
+    label_posterior = jnp.einsum("tns,nsc->tnc", posterior, is_label.astype(posterior.dtype))
+    diff = jnp.where(is_possible[:, None], jax.nn.softmax(promote(scores[:num_steps]), axis=2) - label_posterior, 0)
+    return dy * cross_replica.axis_size(ctx) * jnp.pad(diff, ((0, scores.shape[0] - num_steps), (0, 0), (0, 0))), None
 
 
-def _labels(ctx: Context, scores: Any, labels: Any) -> int:
+def ctc_loss_num_classes(ctx: Context, scores: Any, labels: Any) -> int:
     return int(scores.shape[2])
 
 
@@ -121,7 +121,7 @@ define_layer(
     Gradient(
         ctc_loss_backward,
         overrides_autodiff=True,
-        indices=Indices((1,), _labels),
+        indices=Indices((1,), ctc_loss_num_classes),
         exempt_from_force_backward=(1,),
         not_derivative="The gradient is the gradient of the sum over items; the loss is their mean.",
     ),
@@ -149,34 +149,34 @@ def _align(ctx: Context, scores: jax.Array, labels: jax.Array) -> tuple[Alignmen
     require(0 <= blank < p.alphabet_size, f"blank_label must be from 0 to {p.alphabet_size - 1}, not {blank}")
     label_rows = labels.reshape(labels.shape[0], -1).astype(jnp.int32)
     compact_labels = drop_blanks(label_rows, label_rows != blank)
-    states = 2 * compact_labels.shape[1] + 1
+    num_states = 2 * compact_labels.shape[1] + 1
     symbols = (
-        jnp.full((compact_labels.shape[0], states), blank)
+        jnp.full((compact_labels.shape[0], num_states), blank)
         .at[:, 1::2]
         .set(jnp.where(compact_labels == PADDING, blank, compact_labels))
     )
-    count = jnp.sum(compact_labels != PADDING, axis=1)
-    index = jnp.arange(states)
+    num_labels = jnp.sum(compact_labels != PADDING, axis=1)
+    state_index = jnp.arange(num_states)
     log_prob = jax.nn.log_softmax(promote(scores[: p.time_step]), axis=2)
     return Alignment(
         log_prob=jnp.take_along_axis(log_prob, symbols[None], axis=2),
-        skips=(index % 2 == 1) & (symbols != jnp.roll(symbols, 2, axis=1)),
-        ends=(index == 2 * count[:, None]) | (index == 2 * count[:, None] - 1),
+        can_skip=(state_index % 2 == 1) & (symbols != jnp.roll(symbols, 2, axis=1)),
+        is_final=(state_index == 2 * num_labels[:, None]) | (state_index == 2 * num_labels[:, None] - 1),
         symbols=symbols,
     ), int(p.time_step)
 
 
-def _shift_states(x: jax.Array, by: int) -> jax.Array:
-    """Return log-probabilities of states, (N, S), shifted by `by` along the last axis.
+def _shift_states(x: jax.Array, offset: int) -> jax.Array:
+    """Return log-probabilities of states, (N, S), shifted by `offset` along the last axis.
 
     New states at the edge have probability 0.
     """
-    widths = ((0, 0), (max(by, 0), max(-by, 0)))
+    widths = ((0, 0), (max(offset, 0), max(-offset, 0)))
     padded = jnp.pad(x, widths, constant_values=_LOG_ZERO)
-    return padded[:, : x.shape[1]] if by > 0 else padded[:, -by:]
+    return padded[:, : x.shape[1]] if offset > 0 else padded[:, -offset:]
 
 
-def _log_sum(*logs: jax.Array) -> jax.Array:
+def _log_sum_exp(*logs: jax.Array) -> jax.Array:
     return jax.nn.logsumexp(jnp.stack(logs), axis=0)
 
 
@@ -191,19 +191,19 @@ def ctc_greedy_decoder(ctx: Context, scores: jax.Array, indicators: jax.Array, *
     """
     blank = _blank_index(ctx, scores, indicators, *targets)
     x = promote(scores).transpose(1, 0, 2)
-    best = jnp.argmax(x, axis=2).astype(jnp.int32)
-    valid = _mask_before_end(_rows(indicators, scores) != 0, keep_first=True)
-    mask = valid & (best != blank)
+    best_labels = jnp.argmax(x, axis=2).astype(jnp.int32)
+    is_valid = _mask_before_end(_to_item_rows(indicators, scores) != 0, keep_first=True)
+    keeps_label = is_valid & (best_labels != blank)
     if ctx.param.ctc_merge_repeated:
-        mask &= best != jnp.pad(best, ((0, 0), (1, 0)), constant_values=PADDING)[:, :-1]
-    decoded = drop_blanks(best, mask)
-    tops = [decoded.astype(x.dtype)[:, :, None, None]]
+        keeps_label &= best_labels != jnp.pad(best_labels, ((0, 0), (1, 0)), constant_values=PADDING)[:, :-1]
+    decoded_labels = drop_blanks(best_labels, keeps_label)
+    tops = [decoded_labels.astype(x.dtype)[:, :, None, None]]
     if ctx.n_tops == 3 or (ctx.n_tops == 2 and not targets):
-        tops.append(-jnp.sum(jnp.where(valid, jnp.max(x, axis=2), 0), axis=1).reshape(-1, 1, 1, 1))
+        tops.append(-jnp.sum(jnp.where(is_valid, jnp.max(x, axis=2), 0), axis=1).reshape(-1, 1, 1, 1))
     for target in targets if ctx.n_tops > 1 else ():
-        labels = _rows(target, scores)
-        expected = jnp.where(_mask_before_end(labels >= 0), jnp.floor(labels + 0.5).astype(jnp.int32), PADDING)
-        accuracy = pmean(ctx, jnp.sum(jnp.all(decoded == expected, axis=1)) / max(scores.shape[1], 1))
+        labels = _to_item_rows(target, scores)
+        expected_labels = jnp.where(_mask_before_end(labels >= 0), jnp.floor(labels + 0.5).astype(jnp.int32), PADDING)
+        accuracy = pmean(ctx, jnp.sum(jnp.all(decoded_labels == expected_labels, axis=1)) / max(scores.shape[1], 1))
         tops.append(accuracy.astype(x.dtype).reshape(1, 1, 1, 1))
     return tuple(tops) if len(tops) > 1 else tops[0]
 
@@ -235,20 +235,20 @@ def _blank_index(ctx: Context, scores: Any, *bottoms: Any) -> int:
             shape[:2] == tuple(scores.shape[:2]) and all(n == 1 for n in shape[2:]),
             f"bottom {i} must have a value for each time step and item, {tuple(scores.shape[:2])}, not shape {shape}",
         )
-    labels, blank = scores.shape[2], ctx.param.blank_index
-    require(blank < labels, f"blank_index must be less than the {labels} labels, not {blank}")
-    return blank if blank >= 0 else labels - 1
+    num_labels, blank = scores.shape[2], ctx.param.blank_index
+    require(blank < num_labels, f"blank_index must be less than the {num_labels} labels, not {blank}")
+    return blank if blank >= 0 else num_labels - 1
 
 
-def _rows(x: jax.Array, scores: jax.Array) -> jax.Array:
+def _to_item_rows(x: jax.Array, scores: jax.Array) -> jax.Array:
     return promote(x).reshape(scores.shape[:2]).T
 
 
-def _mask_before_end(continues: jax.Array, keep_first: bool = False) -> jax.Array:
+def _mask_before_end(is_continued: jax.Array, keep_first: bool = False) -> jax.Array:
     """Return the mask of entries before the first False in each row. With `keep_first`, entry 0 counts as True."""
     if keep_first:
-        continues = continues.at[:, 0].set(True)
-    return jnp.cumsum(~continues, axis=1) == 0
+        is_continued = is_continued.at[:, 0].set(True)
+    return jnp.cumsum(~is_continued, axis=1) == 0
 
 
 def labelsequence_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
@@ -263,16 +263,17 @@ def labelsequence_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -
         f"needs labels (items, positions) for {scores.shape[0]} items, not labels of shape {labels.shape}",
     )
     blank = ctx.param.blank_label
-    best = jnp.argmax(scores, axis=2).astype(jnp.int32)
-    previous = jnp.pad(best, ((0, 0), (1, 0)), constant_values=blank)[:, :-1]
-    decoded = drop_blanks(best, (best != previous) & (best != blank))
+    best_labels = jnp.argmax(scores, axis=2).astype(jnp.int32)
+    previous_labels = jnp.pad(best_labels, ((0, 0), (1, 0)), constant_values=blank)[:, :-1]
+    decoded_labels = drop_blanks(best_labels, (best_labels != previous_labels) & (best_labels != blank))
     label_rows = labels.reshape(labels.shape[0], -1).astype(jnp.int32)
-    expected = drop_blanks(label_rows, label_rows != blank)
-    length = max(decoded.shape[1], expected.shape[1])
-    decoded, expected = (
-        jnp.pad(x, ((0, 0), (0, length - x.shape[1])), constant_values=PADDING) for x in (decoded, expected)
+    expected_labels = drop_blanks(label_rows, label_rows != blank)
+    length = max(decoded_labels.shape[1], expected_labels.shape[1])
+    decoded_labels, expected_labels = (
+        jnp.pad(x, ((0, 0), (0, length - x.shape[1])), constant_values=PADDING)
+        for x in (decoded_labels, expected_labels)
     )
-    return jnp.mean(jnp.all(decoded == expected, axis=1).astype(jnp.float32))
+    return jnp.mean(jnp.all(decoded_labels == expected_labels, axis=1).astype(jnp.float32))
 
 
 define_layer(
