@@ -115,7 +115,9 @@ def test_best_boxes_come_first_and_padding_last(seed: int, share: float, size: f
     random = np.random.default_rng(seed)
     boxes, scores = np.float32(some_rois(random, 40, 1, size)[:, 1:]), np.float32(random.permutation(40) / 40)
     valid = random.uniform(size=40) < share
-    result = jax.jit(propose, static_argnums=3)(boxes, scores, valid, ProposalLimits(before=30, after=8, overlap=0.4))
+    result = jax.jit(propose, static_argnums=3)(
+        boxes, scores, valid, ProposalLimits(pre_nms_topn=30, post_nms_topn=8, nms_threshold=0.4)
+    )
     order = np.argsort(np.where(valid, -scores, np.inf), kind="stable")[:30]
     expected = order[suppress_sequentially(boxes[order], valid[order], 0.4, side_offset=1.0, max_selected=8)]
     valid = np.asarray(result.valid)

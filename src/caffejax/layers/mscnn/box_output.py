@@ -40,17 +40,17 @@ Measure = Callable[[jax.Array, jax.Array], jax.Array]
 _DIVISORS: dict[str, Divisor] = {"IOU": "union", "IOMU": "smaller", "IOFU": "first"}
 
 
-def make_overlap_measure(nms_type: str, plus: float) -> Measure:
+def make_overlap_measure(nms_type: str, side_offset: float) -> Measure:
     """Return the function that computes overlaps of boxes for an `nms_type`.
 
     An overlap is the area of the intersection, divided by the area of the union (IOU), by the smaller area (IOMU), or
-    by the area of the first box (IOFU). `plus` is added to x2 - x1 to get the side of a box.
+    by the area of the first box (IOFU). `side_offset` is added to x2 - x1 to get the side of a box.
 
     Raises:
         LayerError: if the forks do not have this type.
     """
     require(nms_type in _DIVISORS, f"nms_type must be one of {', '.join(_DIVISORS)}, not '{nms_type}'")
-    return partial(overlaps, side_offset=plus, must_touch=True, divisor=_DIVISORS[nms_type])
+    return partial(overlaps, side_offset=side_offset, must_touch=True, divisor=_DIVISORS[nms_type])
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,12 @@ class SelectionSettings:
         return jnp.concatenate([boxes, scores[:, None]], axis=1)[indices], selected
 
 
-def read_selection_settings(p: Any, plus: float) -> SelectionSettings:
+def read_selection_settings(p: Any, side_offset: float) -> SelectionSettings:
     """Return the layer's settings of non-maximum suppression.
 
-    `plus` is added to x2 - x1 to get the side of a box.
+    `side_offset` is added to x2 - x1 to get the side of a box.
     """
-    measure = make_overlap_measure(p.nms_type, plus)
+    measure = make_overlap_measure(p.nms_type, side_offset)
     require(p.min_size >= 0, f"min_size must not be below 0, but is {p.min_size}")
     return SelectionSettings(p.iou_thr, measure, p.max_nms_num, p.max_post_nms_num)
 

@@ -45,24 +45,24 @@ def compute_class_accuracies(ctx: Context, is_correct: jax.Array, labels: CellLa
     return jnp.stack(accuracies).reshape(1, 1, 1, 2)
 
 
-def compute_mean_overlap(ctx: Context, boxes: jax.Array, labels: CellLabels, plus: float) -> jax.Array:
+def compute_mean_overlap(ctx: Context, boxes: jax.Array, labels: CellLabels, side_offset: float) -> jax.Array:
     """Return the mean overlap of predicted boxes with ground truth as (1, 1, 1, 1), or -1 if there are no objects.
 
     Args:
         ctx: the layer.
         boxes: (batch, 4, height, width), the predicted boxes: left, top, width and height in pixels.
         labels: ground truth.
-        plus: added to x2 - x1 to get the side of a box.
+        side_offset: added to x2 - x1 to get the side of a box.
     """
     truth = jnp.concatenate([labels.boxes[:, :2] - labels.boxes[:, 2:] / 2, labels.boxes[:, 2:]], axis=1)
-    overlap = overlaps(_to_corners(boxes, plus), _to_corners(truth, plus), plus, must_touch=True)
+    overlap = overlaps(_to_corners(boxes, side_offset), _to_corners(truth, side_offset), side_offset, must_touch=True)
     return _masked_mean(ctx, overlap, (labels.classes != 0) & ~labels.ignored_mask(ctx, labels.classes)).reshape(
         1, 1, 1, 1
     )
 
 
-def _to_corners(boxes: jax.Array, plus: float) -> jax.Array:
-    return jnp.moveaxis(jnp.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:] - plus], axis=1), 1, -1)
+def _to_corners(boxes: jax.Array, side_offset: float) -> jax.Array:
+    return jnp.moveaxis(jnp.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:] - side_offset], axis=1), 1, -1)
 
 
 def _masked_mean(ctx: Context, values: Any, mask: jax.Array) -> jax.Array:

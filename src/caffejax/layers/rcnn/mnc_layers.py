@@ -16,8 +16,8 @@ from ..dtype_policy import promote
 from ..helpers import check_plane_size, no_gradient
 from ..registry import define_layer
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
-from .roi_utils import are_rows_of_five
-from .rpn_proposals import clip_boxes, decode_boxes, require_image
+from .roi_utils import has_rows_of_five
+from .rpn_proposals import clip_boxes, decode_boxes, require_one_image
 
 
 def mask_layer(ctx: Context, masks: jax.Array) -> jax.Array:
@@ -75,12 +75,12 @@ def mask_resize(ctx: Context, x: jax.Array) -> jax.Array:
     A sample more than half a cell beyond the last cell is 0. As in MNC, the gradient of a cell is the sum over only two
     samples along each axis. If the mask is enlarged, this gradient is not the derivative.
     """
-    rows, columns = _weights(ctx, x, backward=False)
+    rows, columns = _make_resize_matrices(ctx, x, is_backward=False)
     return jnp.einsum("ih,nchw,jw->ncij", rows, promote(x), columns).astype(x.dtype)
 
 
 def mask_resize_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    rows, columns = _weights(ctx, x, backward=True)
+    rows, columns = _make_resize_matrices(ctx, x, is_backward=True)
     return jnp.einsum("ih,ncij,jw->nchw", rows, promote(dy), columns).astype(x.dtype)
 
 
@@ -93,29 +93,29 @@ define_layer(
 )
 
 
-def _weights(ctx: Context, x: jax.Array, backward: bool) -> tuple[jax.Array, jax.Array]:
+def _make_resize_matrices(ctx: Context, x: jax.Array, is_backward: bool) -> tuple[jax.Array, jax.Array]:
     require(len(x.shape) == 4, f"the bottom must be N x C x H x W, not {x.shape}")
     sizes = ctx.param.output_height, ctx.param.output_width
     require(min(sizes) > 0, f"output_height and output_width must be > 0, not {sizes}")
     check_plane_size(sizes, x.shape)
     dtype = jnp.promote_types(x.dtype, jnp.float32)
     rows, columns = (
-        host_constant(partial(_resize_matrix, n, m, backward), (m, n), dtype)
+        host_constant(partial(_make_resize_matrix, n, m, is_backward), (m, n), dtype)
         for n, m in zip(x.shape[2:], sizes, strict=True)
     )
     return rows, columns
 
 
-def _resize_matrix(n: int, size: int, backward: bool) -> np.ndarray:
+def _make_resize_matrix(length: int, size: int, is_backward: bool) -> np.ndarray:
     """Return the weight of each of n cells in each of `size` samples along an axis, (size, n).
 
-    If `backward` is true, return the weights of the gradient, in which each cell has weights in only two samples.
+    If `is_backward` is true, return the weights of the gradient, in which each cell has weights in only two samples.
     """
-    cell, sample = np.arange(n), np.arange(size)[:, None]
-    position = sample * n / size
-    weights = np.maximum(0, 1 - np.abs(np.minimum(position, n - 1) - cell)) * (position <= n - 0.5)
-    first = cell * size // n
-    return weights * ((sample == first) | (sample == first + 1)) if backward else weights
+    cell, sample = np.arange(length), np.arange(size)[:, None]
+    position = sample * length / size
+    weights = np.maximum(0, 1 - np.abs(np.minimum(position, length - 1) - cell)) * (position <= length - 0.5)
+    first_sample = cell * size // length
+    return weights * ((sample == first_sample) | (sample == first_sample + 1)) if is_backward else weights
 
 
 def stage_bridge_layer(
@@ -127,26 +127,29 @@ def stage_bridge_layer(
     classes); height and width of the image (1, 2). The top has the shape of the ROIs. This is MNC's StageBridgeLayer in
     TEST.
     """
-    require(are_rows_of_five(rois), f"the ROIs, bottom 0, must have five values in each row, not shape {rois.shape}")
+    require(has_rows_of_five(rois), f"the ROIs, bottom 0, must have five values in each row, not shape {rois.shape}")
     require(
         len(scores.shape) >= 2
         and scores.shape[0] == rois.shape[0]
         and scores.size == scores.shape[0] * scores.shape[1],
         f"the scores, bottom 2, must have a row for each of {rois.shape[0]} ROIs, not shape {scores.shape}",
     )
-    rows, classes = scores.shape[:2]
-    require(classes > 0, "the scores, bottom 2, have no classes")
+    num_rois, num_classes = scores.shape[:2]
+    require(num_classes > 0, "the scores, bottom 2, have no classes")
     require(
-        deltas.shape[:2] == (rows, 4 * classes) and deltas.size == rows * 4 * classes,
-        f"bottom 1 must have 4 deltas for each of {classes} classes, {(rows, 4 * classes)}, not shape {deltas.shape}",
+        deltas.shape[:2] == (num_rois, 4 * num_classes) and deltas.size == num_rois * 4 * num_classes,
+        f"bottom 1 must have 4 deltas for each of {num_classes} classes, {(num_rois, 4 * num_classes)}, "
+        f"not shape {deltas.shape}",
     )
-    require_image(im_info, 2)
-    regions, image = promote(rois).reshape(rows, 5), promote(im_info).reshape(im_info.shape[:2])[0]
-    best = jnp.argmax(scores.reshape(rows, classes), axis=1)
-    best_deltas = jnp.take_along_axis(promote(deltas).reshape(rows, classes, 4), best[:, None, None], axis=1)[:, 0]
-    boxes = clip_boxes(decode_boxes(regions[:, 1:], best_deltas), image[0], image[1])
-    padding = jnp.minimum(regions[:, :1], 0)  # padding rows do not move
-    return jnp.concatenate([padding, jnp.where(padding < 0, regions[:, 1:], boxes)], axis=1).astype(rois.dtype)
+    require_one_image(im_info, 2)
+    regions, image_size = promote(rois).reshape(num_rois, 5), promote(im_info).reshape(im_info.shape[:2])[0]
+    best_class = jnp.argmax(scores.reshape(num_rois, num_classes), axis=1)
+    best_deltas = jnp.take_along_axis(
+        promote(deltas).reshape(num_rois, num_classes, 4), best_class[:, None, None], axis=1
+    )[:, 0]
+    boxes = clip_boxes(decode_boxes(regions[:, 1:], best_deltas), image_size[0], image_size[1])
+    image_index = jnp.minimum(regions[:, :1], 0)  # padding rows do not move
+    return jnp.concatenate([image_index, jnp.where(image_index < 0, regions[:, 1:], boxes)], axis=1).astype(rois.dtype)
 
 
 STAGE_BRIDGE_LAYER = LayerType(

@@ -16,11 +16,11 @@ from ..dtype_policy import promote
 from ..helpers import no_gradient, numpy_rng
 from ..param_str import parse_param_str
 from ..types import Gradient, HostFunction, LayerDocs, LayerType, Signature, Traced
-from .roi_utils import are_rows_of_five
-from .rpn_proposals import ANCHORS, anchors_of, encode_boxes, require_image, shift_anchors
+from .roi_utils import has_rows_of_five
+from .rpn_proposals import ANCHOR_SETTINGS, encode_boxes, make_base_anchors, require_one_image, shift_anchors
 
 _ANCHOR_DEFAULTS: dict[str, Any] = {
-    **ANCHORS,
+    **ANCHOR_SETTINGS,
     "allowed_border": 0,
     "rpn_batchsize": 256,
     "rpn_fg_fraction": 0.5,
@@ -47,7 +47,7 @@ def anchor_target_layer(
     param_str contains pvanet's `ratios`, SSH's `base_size`, and settings of py-faster-rcnn's cfg in lower case.
     """
     s = parse_param_str(ctx.param.param_str, _ANCHOR_DEFAULTS)
-    anchors = anchors_of(s)
+    base_anchors = make_base_anchors(s)
     require(
         len(s["rpn_bbox_inside_weights"]) == 4,
         f"rpn_bbox_inside_weights must be four numbers, not {len(s['rpn_bbox_inside_weights'])}",
@@ -57,21 +57,32 @@ def anchor_target_layer(
         f"bottom 0 must be 1 x C x H x W, for one image, not {scores.shape}",
     )
     require_truth(truth)
-    require_image(im_info, 2)
+    require_one_image(im_info, 2)
     height, width = scores.shape[2:]
-    shifted = shift_anchors(anchors, (height, width), s["feat_stride"])
-    boxes = shifted.reshape(-1, 4)
-    truth, image = (lax.stop_gradient(promote(x)) for x in (truth.reshape(truth.shape[0], 5), im_info[0]))
-    labels, matched = _label_anchors(s, boxes, truth, image)
-    sampled = _sample_labels(labels, s["rpn_batchsize"], s["rpn_fg_fraction"], ctx.key)
-    inside = jnp.where((sampled == 1)[:, None], jnp.asarray(s["rpn_bbox_inside_weights"], jnp.float32), 0.0)
-    targets = jnp.where(_is_inside(boxes, image, s["allowed_border"])[:, None], encode_boxes(boxes, matched), 0.0)
-    outside = jnp.broadcast_to(_outside_weights(sampled, s["rpn_positive_weight"])[:, None], targets.shape)
+    shifted_anchors = shift_anchors(base_anchors, (height, width), s["feat_stride"])
+    boxes = shifted_anchors.reshape(-1, 4)
+    truth, image_size = (lax.stop_gradient(promote(x)) for x in (truth.reshape(truth.shape[0], 5), im_info[0]))
+    labels, matched_boxes = _label_anchors(s, boxes, truth, image_size)
+    sampled_labels = _sample_labels(labels, s["rpn_batchsize"], s["rpn_fg_fraction"], ctx.key)
+    inside_weights = jnp.where(
+        (sampled_labels == 1)[:, None], jnp.asarray(s["rpn_bbox_inside_weights"], jnp.float32), 0.0
+    )
+    targets = jnp.where(
+        _is_inside(boxes, image_size, s["allowed_border"])[:, None], encode_boxes(boxes, matched_boxes), 0.0
+    )
+    outside_weights = jnp.broadcast_to(
+        _compute_outside_weights(sampled_labels, s["rpn_positive_weight"])[:, None], targets.shape
+    )
 
-    def maps(values: jax.Array) -> jax.Array:  # (H * W * A, n) to (1, A * n, H, W)
+    def to_maps(values: jax.Array) -> jax.Array:  # (H * W * A, n) to (1, A * n, H, W)
         return jnp.transpose(values.reshape(height, width, -1), (2, 0, 1))[None]
 
-    return maps(sampled[:, None]).reshape(1, 1, -1, width), maps(targets), maps(inside), maps(outside)
+    return (
+        to_maps(sampled_labels[:, None]).reshape(1, 1, -1, width),
+        to_maps(targets),
+        to_maps(inside_weights),
+        to_maps(outside_weights),
+    )
 
 
 ANCHOR_TARGET_LAYER = LayerType(
@@ -89,18 +100,18 @@ ANCHOR_TARGET_LAYER = LayerType(
 def require_truth(truth: Any) -> None:
     """Raise `LayerError` unless a bottom of ground-truth boxes has one or more rows of five values."""
     require(
-        are_rows_of_five(truth) and truth.shape[0] > 0,
+        has_rows_of_five(truth) and truth.shape[0] > 0,
         f"ground-truth boxes must be one or more rows x1, y1, x2, y2, class, not shape {truth.shape}",
     )
 
 
-def _is_inside(boxes: jax.Array, image: jax.Array, border: int) -> jax.Array:
+def _is_inside(boxes: jax.Array, image_size: jax.Array, border: int) -> jax.Array:
     low_inside = jnp.all(boxes[:, :2] >= -border, axis=1)
-    return low_inside & (boxes[:, 2] < image[1] + border) & (boxes[:, 3] < image[0] + border)
+    return low_inside & (boxes[:, 2] < image_size[1] + border) & (boxes[:, 3] < image_size[0] + border)
 
 
 def _label_anchors(
-    s: dict[str, Any], boxes: jax.Array, truth: jax.Array, image: jax.Array
+    s: dict[str, Any], boxes: jax.Array, truth: jax.Array, image_size: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Return the label of each anchor, and the ground-truth box that it overlaps most.
 
@@ -110,54 +121,54 @@ def _label_anchors(
         s: the settings of param_str.
         boxes: (anchors, 4), the anchors in pixels.
         truth: (M, 5), rows x1, y1, x2, y2, class.
-        image: height and width of the image.
+        image_size: height and width of the image.
     """
-    inside, is_truth = _is_inside(boxes, image, s["allowed_border"]), truth[:, 4] >= 1
+    is_inside, is_truth = _is_inside(boxes, image_size, s["allowed_border"]), truth[:, 4] >= 1
     overlap = overlaps(boxes[:, None], truth[:, :4], 1.0)
-    overlap = jnp.where(inside[:, None] & is_truth, overlap, -1.0)
-    largest, nearest = jnp.max(overlap, axis=1), jnp.argmax(overlap, axis=1)
-    truth_largest = jnp.max(overlap, axis=0)
-    positive = jnp.any((overlap == truth_largest) & (truth_largest > 0), axis=1) | (
-        largest >= s["rpn_positive_overlap"]
+    overlap = jnp.where(is_inside[:, None] & is_truth, overlap, -1.0)
+    largest_overlap, nearest_truth = jnp.max(overlap, axis=1), jnp.argmax(overlap, axis=1)
+    largest_truth_overlap = jnp.max(overlap, axis=0)
+    is_positive = jnp.any((overlap == largest_truth_overlap) & (largest_truth_overlap > 0), axis=1) | (
+        largest_overlap >= s["rpn_positive_overlap"]
     )
-    negative = largest < s["rpn_negative_overlap"]
-    first, second = (negative, positive) if s["rpn_clobber_positives"] else (positive, negative)
-    labels = jnp.where(first, 0.0 if s["rpn_clobber_positives"] else 1.0, -1.0)
-    labels = jnp.where(second & ~first, 1.0 if s["rpn_clobber_positives"] else 0.0, labels)
-    return jnp.where(inside, labels, -1.0), truth[nearest, :4]
+    is_negative = largest_overlap < s["rpn_negative_overlap"]
+    is_preferred, is_fallback = (is_negative, is_positive) if s["rpn_clobber_positives"] else (is_positive, is_negative)
+    labels = jnp.where(is_preferred, 0.0 if s["rpn_clobber_positives"] else 1.0, -1.0)
+    labels = jnp.where(is_fallback & ~is_preferred, 1.0 if s["rpn_clobber_positives"] else 0.0, labels)
+    return jnp.where(is_inside, labels, -1.0), truth[nearest_truth, :4]
 
 
-def _sample_labels(labels: jax.Array, batch: int, fraction: float, key: jax.Array) -> jax.Array:
-    """Return the labels of a random sample of at most `batch` anchors, and -1 for all other anchors, (anchors,).
+def _sample_labels(labels: jax.Array, batch_size: int, fraction: float, key: jax.Array) -> jax.Array:
+    """Return the labels of a random sample of at most `batch_size` anchors, and -1 for all other anchors, (anchors,).
 
     At most fraction * batch of the sampled anchors are positive.
     """
-    random_order = jax.random.uniform(key, (2, *labels.shape))
-    positive = _masked_sample(labels == 1, random_order[0], int(fraction * batch))
-    negative = _masked_sample(labels == 0, random_order[1], batch - jnp.sum(positive))
-    return jnp.where(positive, 1.0, jnp.where(negative, 0.0, -1.0))
+    random_values = jax.random.uniform(key, (2, *labels.shape))
+    is_positive = _masked_sample(labels == 1, random_values[0], int(fraction * batch_size))
+    is_negative = _masked_sample(labels == 0, random_values[1], batch_size - jnp.sum(is_positive))
+    return jnp.where(is_positive, 1.0, jnp.where(is_negative, 0.0, -1.0))
 
 
-def _masked_sample(eligible: jax.Array, order: jax.Array, n: Any) -> jax.Array:
-    rank = jnp.argsort(jnp.argsort(jnp.where(eligible, order, 2.0)))
+def _masked_sample(eligible: jax.Array, random_values: jax.Array, n: Any) -> jax.Array:
+    rank = jnp.argsort(jnp.argsort(jnp.where(eligible, random_values, 2.0)))
     return eligible & (rank < n)
 
 
-def _outside_weights(labels: jax.Array, positive_weight: float) -> jax.Array:
+def _compute_outside_weights(labels: jax.Array, positive_weight: float) -> jax.Array:
     """Return the outside weight of each anchor, (anchors,). Ignored anchors (label -1) get 0.
 
     If positive_weight is negative, all other anchors have equal weights whose sum is 1. Otherwise, the weights of
     positives have the sum positive_weight, and the weights of negatives have the sum 1 - positive_weight.
     """
-    positive, negative = labels == 1, labels == 0
+    is_positive, is_negative = labels == 1, labels == 0
     if positive_weight < 0:
-        return (positive | negative) / jnp.maximum(jnp.sum(positive | negative), 1)
+        return (is_positive | is_negative) / jnp.maximum(jnp.sum(is_positive | is_negative), 1)
     require(0 < positive_weight < 1, f"rpn_positive_weight must be below 1, or negative, not {positive_weight}")
-    shares = (
-        positive_weight / jnp.maximum(jnp.sum(positive), 1),
-        (1 - positive_weight) / jnp.maximum(jnp.sum(negative), 1),
+    class_weights = (
+        positive_weight / jnp.maximum(jnp.sum(is_positive), 1),
+        (1 - positive_weight) / jnp.maximum(jnp.sum(is_negative), 1),
     )
-    return jnp.where(positive, shares[0], jnp.where(negative, shares[1], 0.0))
+    return jnp.where(is_positive, class_weights[0], jnp.where(is_negative, class_weights[1], 0.0))
 
 
 _PROPOSAL_DEFAULTS: dict[str, Any] = {
@@ -185,36 +196,43 @@ def proposal_target_layer(
     x1, y1, x2, y2, class, where rows with class 0 are padding. A third bottom is ignored; in MNC it is the size of the
     image. param_str contains settings of py-faster-rcnn's cfg in lower case.
     """
-    s = _proposal_settings(ctx)
+    s = _read_proposal_settings(ctx)
     rois, truth = (np.asarray(x.reshape(len(x), 5), np.float32) for x in (rois, truth))
-    image = np.rint(rois[:, 0])  # negative in padding rows
+    image_index = np.rint(rois[:, 0])  # negative in padding rows
     require(
-        not np.any(image > 0),
-        f"all ROIs must belong to image 0, because the layer takes one image, not to image {image.max(initial=0):g}",
+        not np.any(image_index > 0),
+        "all ROIs must belong to image 0, because the layer takes one image, "
+        f"not to image {image_index.max(initial=0):g}",
     )
     truth = truth[np.rint(truth[:, 4]) >= 1]
-    boxes = np.concatenate([rois[image == 0, 1:], truth[:, :4]])
+    boxes = np.concatenate([rois[image_index == 0, 1:], truth[:, :4]])
     rois = np.pad(boxes, ((0, 0), (1, 0)))
     overlap = overlaps(boxes[:, None], truth[:, :4], 1.0)
-    largest = overlap.max(axis=1, initial=0.0)
+    largest_overlap = overlap.max(axis=1, initial=0.0)
     rng = numpy_rng(ctx)
-    positive = np.flatnonzero(largest >= s["fg_thresh"])
-    positive = _sample(rng, positive, round(s["fg_fraction"] * s["batch_size"]))
-    negative = np.flatnonzero((largest < s["bg_thresh_hi"]) & (largest >= s["bg_thresh_lo"]))
-    negative = _sample(rng, negative, s["batch_size"] - len(positive))
-    sampled = np.concatenate([positive, negative])
-    nearest = truth[overlap[positive].argmax(axis=1)] if len(positive) else np.zeros((0, 5), np.float32)
-    labels = np.zeros(len(sampled), np.float32)
-    labels[: len(positive)] = nearest[:, 4]
-    return rois[sampled], labels, *_box_targets(s, rois[positive, 1:], nearest, len(sampled))
+    positive_indices = np.flatnonzero(largest_overlap >= s["fg_thresh"])
+    positive_indices = _sample_at_most(rng, positive_indices, round(s["fg_fraction"] * s["batch_size"]))
+    negative_indices = np.flatnonzero((largest_overlap < s["bg_thresh_hi"]) & (largest_overlap >= s["bg_thresh_lo"]))
+    negative_indices = _sample_at_most(rng, negative_indices, s["batch_size"] - len(positive_indices))
+    sampled_indices = np.concatenate([positive_indices, negative_indices])
+    nearest_truth = (
+        truth[overlap[positive_indices].argmax(axis=1)] if len(positive_indices) else np.zeros((0, 5), np.float32)
+    )
+    labels = np.zeros(len(sampled_indices), np.float32)
+    labels[: len(positive_indices)] = nearest_truth[:, 4]
+    return (
+        rois[sampled_indices],
+        labels,
+        *_make_box_targets(s, rois[positive_indices, 1:], nearest_truth, len(sampled_indices)),
+    )
 
 
 def proposal_target_layer_top_shapes(ctx: Context, rois: Any, truth: Any, *_image: Any) -> list[Shape]:
-    require(are_rows_of_five(rois), f"ROIs must be rows image, x1, y1, x2, y2, not shape {rois.shape}")
+    require(has_rows_of_five(rois), f"ROIs must be rows image, x1, y1, x2, y2, not shape {rois.shape}")
     require_truth(truth)
-    s = _proposal_settings(ctx)
-    n, columns = s["batch_size"], 4 * s["num_classes"]
-    return [(n, 5), (n,), (n, columns), (n, columns), (n, columns)]
+    s = _read_proposal_settings(ctx)
+    num_rois, num_columns = s["batch_size"], 4 * s["num_classes"]
+    return [(num_rois, 5), (num_rois,), (num_rois, num_columns), (num_rois, num_columns), (num_rois, num_columns)]
 
 
 PROPOSAL_TARGET_LAYER = LayerType(
@@ -225,7 +243,7 @@ PROPOSAL_TARGET_LAYER = LayerType(
 )
 
 
-def _proposal_settings(ctx: Context) -> dict[str, Any]:
+def _read_proposal_settings(ctx: Context) -> dict[str, Any]:
     s = parse_param_str(
         ctx.param.param_str, _PROPOSAL_DEFAULTS | {"bp_all": 0}
     )  # MNC's setting, which only affects masks
@@ -241,12 +259,12 @@ def _proposal_settings(ctx: Context) -> dict[str, Any]:
     return s
 
 
-def _sample(rng: np.random.Generator, candidates: np.ndarray, n: int) -> np.ndarray:
+def _sample_at_most(rng: np.random.Generator, candidates: np.ndarray, n: int) -> np.ndarray:
     return rng.choice(candidates, n, replace=False) if len(candidates) > n else rng.permutation(candidates)
 
 
-def _box_targets(
-    s: dict[str, Any], boxes: np.ndarray, truth: np.ndarray, rows: int
+def _make_box_targets(
+    s: dict[str, Any], boxes: np.ndarray, truth: np.ndarray, num_rois: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return box targets, inside weights and outside weights for sampled ROIs, (rows, 4 * classes) each.
 
@@ -256,18 +274,18 @@ def _box_targets(
         s: the settings of param_str.
         boxes: (positives, 4), the boxes of the positive ROIs.
         truth: (positives, 5), the ground truth of each: x1, y1, x2, y2, class.
-        rows: the number of sampled ROIs.
+        num_rois: the number of sampled ROIs.
     """
     deltas = encode_boxes(boxes, truth[:, :4], np)
     if s["bbox_normalize_targets_precomputed"]:
         deltas = (deltas - np.float32(s["bbox_normalize_means"])) / np.float32(s["bbox_normalize_stds"])
-    targets, inside = np.zeros((2, rows, s["num_classes"], 4), np.float32)
+    targets, inside_weights = np.zeros((2, num_rois, s["num_classes"], 4), np.float32)
     classes = np.rint(truth[:, 4]).astype(int)
     require(
         not np.any(classes >= s["num_classes"]),
         f"the class of a ground-truth box must be below num_classes {s['num_classes']}, not {classes.max(initial=0)}",
     )
     targets[np.arange(len(boxes)), classes] = deltas
-    inside[np.arange(len(boxes)), classes] = s["bbox_inside_weights"]
-    targets, inside = targets.reshape(rows, -1), inside.reshape(rows, -1)
-    return targets, inside, (inside > 0).astype(np.float32)
+    inside_weights[np.arange(len(boxes)), classes] = s["bbox_inside_weights"]
+    targets, inside_weights = targets.reshape(num_rois, -1), inside_weights.reshape(num_rois, -1)
+    return targets, inside_weights, (inside_weights > 0).astype(np.float32)

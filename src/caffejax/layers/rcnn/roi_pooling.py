@@ -18,33 +18,43 @@ from ..context import Context
 from ..dtype_policy import promote
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
-from .roi_utils import bins, pooled_size, require_maps_and_rois, round_nearest, split_rois, valid_images, widen_boxes
+from .roi_utils import (
+    divide_into_bins,
+    read_pooled_size,
+    replace_missing_images,
+    require_maps_and_rois,
+    round_nearest,
+    split_rois,
+    widen_boxes,
+)
 
 _MAX_TABLE_VALUES = 1 << 24  # the maximum number of values in the tables of one chunk
 
 Cells = tuple[jax.Array, ...]  # the values, and optionally their positions
-Better = Callable[[Cells, Cells], Cells]
+Select = Callable[[Cells, Cells], Cells]
 
 
 class Rectangles(NamedTuple):
     """The bins of R regions. A region has a bin for each pair of ph ranges of rows and pw ranges of columns of a map.
 
     Attributes:
-        image: (R,), the index of the region's map.
-        top, bottom: (R, ph), the first row of each range, and the row after its last row.
-        left, right: (R, pw), the first column of each range, and the column after its last column.
+        image_index: (R,), the index of the region's map.
+        first_row, end_row: (R, ph), the first row of each range, and the row after its last row.
+        first_column, end_column: (R, pw), the first column of each range, and the column after its last column.
     """
 
-    image: jax.Array
-    top: jax.Array
-    bottom: jax.Array
-    left: jax.Array
-    right: jax.Array
+    image_index: jax.Array
+    first_row: jax.Array
+    end_row: jax.Array
+    first_column: jax.Array
+    end_column: jax.Array
 
     @property
     def is_empty(self) -> jax.Array:
         """The mask (R, 1, ph, pw), True for empty rectangles."""
-        return ((self.top >= self.bottom)[:, :, None] | (self.left >= self.right)[:, None, :])[:, None]
+        return ((self.first_row >= self.end_row)[:, :, None] | (self.first_column >= self.end_column)[:, None, :])[
+            :, None
+        ]
 
 
 def rectangle_maxima(x: jax.Array, rectangles: Rectangles) -> jax.Array:
@@ -57,7 +67,7 @@ def rectangle_maxima(x: jax.Array, rectangles: Rectangles) -> jax.Array:
     """
 
     def forward(x: jax.Array, rectangles: Rectangles) -> tuple[jax.Array, tuple[jax.Array, Rectangles]]:
-        values = _map_channel_chunks(lambda maps: _best_in_rectangles((maps,), rectangles, _maximum)[0], x)
+        values = _map_channel_chunks(lambda maps: _select_in_rectangles((maps,), rectangles, _select_maximum)[0], x)
         return jnp.where(rectangles.is_empty, 0, values), (x, rectangles)
 
     def backward(residuals: tuple[jax.Array, Rectangles], dy: jax.Array, _: Any) -> tuple[jax.Array, None]:
@@ -69,7 +79,7 @@ def rectangle_maxima(x: jax.Array, rectangles: Rectangles) -> jax.Array:
 def scatter_maxima_diff(dy: jax.Array, x: jax.Array, rectangles: Rectangles) -> jax.Array:
     """Return the gradient of `rectangle_maxima` with respect to `x`; dy is the gradient of the maxima."""
     nonempty_dy = jnp.where(rectangles.is_empty, 0, promote(dy))
-    return scatter_add(nonempty_dy, argmax_cells(x, rectangles), rectangles.image, x.shape).astype(x.dtype)
+    return scatter_add(nonempty_dy, argmax_cells(x, rectangles), rectangles.image_index, x.shape).astype(x.dtype)
 
 
 def argmax_cells(x: jax.Array, rectangles: Rectangles) -> jax.Array:
@@ -78,66 +88,68 @@ def argmax_cells(x: jax.Array, rectangles: Rectangles) -> jax.Array:
     If several cells have the maximum, it is the position of the first.
     """
     height, width = x.shape[2:]
-    number = jnp.arange(height * width, dtype=jnp.int32).reshape(1, height, width, 1)
+    positions = jnp.arange(height * width, dtype=jnp.int32).reshape(1, height, width, 1)
 
-    def chunk(maps: jax.Array) -> jax.Array:
-        return _best_in_rectangles((maps, jnp.broadcast_to(number, maps.shape)), rectangles, _first_maximum)[1]
+    def argmax_chunk(maps: jax.Array) -> jax.Array:
+        return _select_in_rectangles(
+            (maps, jnp.broadcast_to(positions, maps.shape)), rectangles, _select_first_maximum
+        )[1]
 
-    return _map_channel_chunks(chunk, lax.stop_gradient(x))
+    return _map_channel_chunks(argmax_chunk, lax.stop_gradient(x))
 
 
-def scatter_add(dy: jax.Array, index: jax.Array, image: jax.Array, shape: tuple[Any, ...]) -> jax.Array:
+def scatter_add(dy: jax.Array, index: jax.Array, image_index: jax.Array, shape: tuple[Any, ...]) -> jax.Array:
     """Return maps of zeros with dy added at the positions `index`, (N, C, H, W).
 
     Args:
         dy: (R, C, ph, pw).
         index: (R, C, ph, pw), positions as row * W + column.
-        image: (R,), the index of each region's map.
+        image_index: (R,), the index of each region's map.
         shape: (N, C, H, W).
     """
     n, channels, height, width = shape
 
-    def channel(dy: jax.Array, flat_index: jax.Array) -> jax.Array:
+    def scatter_channel(dy: jax.Array, flat_index: jax.Array) -> jax.Array:
         zeros = vary_as(jnp.zeros(n * height * width, dy.dtype), dy, flat_index)
         return zeros.at[flat_index].add(dy, mode="promise_in_bounds")
 
-    flat_index = image[:, None, None, None] * (height * width) + index
-    return jnp.moveaxis(jax.vmap(channel, 1)(dy, flat_index).reshape(channels, n, height, width), 0, 1)
+    flat_index = image_index[:, None, None, None] * (height * width) + index
+    return jnp.moveaxis(jax.vmap(scatter_channel, 1)(dy, flat_index).reshape(channels, n, height, width), 0, 1)
 
 
-def _maximum(a: Cells, b: Cells) -> Cells:
+def _select_maximum(a: Cells, b: Cells) -> Cells:
     return (jnp.maximum(a[0], b[0]),)
 
 
-def _first_maximum(a: Cells, b: Cells) -> Cells:
-    second = (b[0] > a[0]) | ((b[0] == a[0]) & (b[1] < a[1]))
-    return jnp.where(second, b[0], a[0]), jnp.where(second, b[1], a[1])
+def _select_first_maximum(a: Cells, b: Cells) -> Cells:
+    is_second_better = (b[0] > a[0]) | ((b[0] == a[0]) & (b[1] < a[1]))
+    return jnp.where(is_second_better, b[0], a[0]), jnp.where(is_second_better, b[1], a[1])
 
 
-def _best_in_rectangles(cells: Cells, rectangles: Rectangles, better: Better) -> Cells:
-    """Return the best cell of each rectangle, (R, ph, pw, c), by the comparison `better`.
+def _select_in_rectangles(cells: Cells, rectangles: Rectangles, select: Select) -> Cells:
+    """Return the best cell of each rectangle, (R, ph, pw, c), as `select` compares them.
 
-    `cells` is a tuple of arrays (N, H, W, c), such as values and their positions; so is the result. `better(a, b)`
+    `cells` is a tuple of arrays (N, H, W, c), such as values and their positions; so is the result. `select(a, b)`
     returns the better of two such tuples, cell by cell.
     """
     height, width = cells[0].shape[1:3]
-    row_levels = _doubling_levels(cells, height, 1, better)
-    tables = [_doubling_levels(level, width, 2, better) for level in row_levels]
-    parts = range(len(cells))
-    table = [jnp.stack([jnp.stack([level[i] for level in row]) for row in tables]) for i in parts]
-    row_level, rows = _covering_ranges(rectangles.top, rectangles.bottom, height)
-    column_level, columns = _covering_ranges(rectangles.left, rectangles.right, width)
-    image = rectangles.image[:, None, None]
-    best: Cells | None = None
+    row_levels = _build_levels(cells, height, 1, select)
+    tables = [_build_levels(level, width, 2, select) for level in row_levels]
+    part_indices = range(len(cells))
+    stacked_tables = [jnp.stack([jnp.stack([level[i] for level in row]) for row in tables]) for i in part_indices]
+    row_level, rows = _covering_ranges(rectangles.first_row, rectangles.end_row, height)
+    column_level, columns = _covering_ranges(rectangles.first_column, rectangles.end_column, width)
+    image_index = rectangles.image_index[:, None, None]
+    best_cells: Cells | None = None
     for row, column in itertools.product(rows, columns):
-        index = row_level[:, :, None], column_level[:, None, :], image, row[:, :, None], column[:, None, :]
-        corner = tuple(part.at[index].get(mode="promise_in_bounds") for part in table)
-        best = corner if best is None else better(best, corner)
-    assert best is not None
-    return best
+        index = row_level[:, :, None], column_level[:, None, :], image_index, row[:, :, None], column[:, None, :]
+        corner_cells = tuple(part.at[index].get(mode="promise_in_bounds") for part in stacked_tables)
+        best_cells = corner_cells if best_cells is None else select(best_cells, corner_cells)
+    assert best_cells is not None
+    return best_cells
 
 
-def _doubling_levels(cells: Cells, length: int, axis: int, better: Better) -> list[Cells]:
+def _build_levels(cells: Cells, length: int, axis: int, select: Select) -> list[Cells]:
     """Return the best cells of all ranges of 1, 2, 4, ... cells along an axis, as a list with an entry for each length.
 
     Cell i of an entry contains the best of the range that starts at cell i. Ranges that extend beyond the end wrap
@@ -145,7 +157,7 @@ def _doubling_levels(cells: Cells, length: int, axis: int, better: Better) -> li
     """
     levels = [cells]
     for k in range(length.bit_length() - 1):
-        levels.append(better(levels[-1], tuple(jnp.roll(part, -(1 << k), axis) for part in levels[-1])))
+        levels.append(select(levels[-1], tuple(jnp.roll(part, -(1 << k), axis) for part in levels[-1])))
     return levels
 
 
@@ -167,18 +179,18 @@ def _map_channel_chunks(function: Callable[[jax.Array], jax.Array], x: jax.Array
     The function maps arrays (N, H, W, c) to (R, ph, pw, c).
     """
     n, channels, height, width = x.shape
-    levels = height.bit_length() * width.bit_length()
-    per_channel = levels * height * width * (n if isinstance(n, int) else 1)
-    size = max(8, _MAX_TABLE_VALUES // per_channel)
+    num_levels = height.bit_length() * width.bit_length()
+    values_per_channel = num_levels * height * width * (n if isinstance(n, int) else 1)
+    chunk_size = max(8, _MAX_TABLE_VALUES // values_per_channel)
     channels_last = jnp.moveaxis(x, 1, -1)
-    if size >= channels:
+    if chunk_size >= channels:
         return jnp.moveaxis(function(channels_last), -1, 1)
-    count = math.ceil(channels / size)
-    size = math.ceil(channels / count)
-    padded = jnp.pad(channels_last, ((0, 0), (0, 0), (0, 0), (0, count * size - channels)))
-    chunks = jnp.moveaxis(padded.reshape(n, height, width, count, size), 3, 0)
+    num_chunks = math.ceil(channels / chunk_size)
+    chunk_size = math.ceil(channels / num_chunks)
+    padded = jnp.pad(channels_last, ((0, 0), (0, 0), (0, 0), (0, num_chunks * chunk_size - channels)))
+    chunks = jnp.moveaxis(padded.reshape(n, height, width, num_chunks, chunk_size), 3, 0)
     results = jnp.moveaxis(lax.map(function, chunks), (0, 4), (1, 2))
-    return results.reshape(results.shape[0], count * size, *results.shape[3:])[:, :channels]
+    return results.reshape(results.shape[0], num_chunks * chunk_size, *results.shape[3:])[:, :channels]
 
 
 def roi_pooling(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
@@ -189,14 +201,14 @@ def roi_pooling(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
     rounded to cells. Neighbouring bins may share cells. Empty bins are 0. Values of an image that does not exist are
     NaN.
     """
-    rectangles, nan_offset = _roi_bins(ctx, data, rois)
+    rectangles, nan_offset = _read_roi_bins(ctx, data, rois)
     return rectangle_maxima(data, rectangles) + nan_offset.astype(data.dtype)
 
 
 def roi_pooling_backward(
     ctx: Context, data: jax.Array, rois: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    return scatter_maxima_diff(dy, data, _roi_bins(ctx, data, rois)[0]), None
+    return scatter_maxima_diff(dy, data, _read_roi_bins(ctx, data, rois)[0]), None
 
 
 define_layer(
@@ -211,20 +223,20 @@ define_layer(
 )
 
 
-def _roi_bins(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[Rectangles, jax.Array]:
+def _read_roi_bins(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[Rectangles, jax.Array]:
     """Return the bins of the regions, and an offset that is added to the values of each region, (R, 1, 1, 1).
 
     The offset is 0, or NaN if the region's image does not exist.
     """
     require_maps_and_rois(data, rois)
-    pooled_h, pooled_w = pooled_size(ctx.param)
-    image, boxes = split_rois(rois)
+    pooled_h, pooled_w = read_pooled_size(ctx.param)
+    image_index, boxes = split_rois(rois)
     corners = round_nearest(widen_boxes(boxes, ctx.param.pad_ratio) * ctx.param.spatial_scale)
     sizes = jnp.maximum(corners[:, 2:] - corners[:, :2] + 1, 1)
-    top, bottom = bins(corners[:, 1], sizes[:, 1], pooled_h, data.shape[2])
-    left, right = bins(corners[:, 0], sizes[:, 0], pooled_w, data.shape[3])
-    image, nan_offset = valid_images(image, data.shape)
-    return Rectangles(image, top, bottom, left, right), nan_offset[:, None, None, None]
+    first_row, end_row = divide_into_bins(corners[:, 1], sizes[:, 1], pooled_h, data.shape[2])
+    first_column, end_column = divide_into_bins(corners[:, 0], sizes[:, 0], pooled_w, data.shape[3])
+    image_index, nan_offset = replace_missing_images(image_index, data.shape)
+    return Rectangles(image_index, first_row, end_row, first_column, end_column), nan_offset[:, None, None, None]
 
 
 _MIN_SIDE = 0.1  # cells; the shortest side of a region
@@ -238,29 +250,29 @@ def psroi_pooling(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
     group_size + j of the map. Corners are rounded before they are scaled. Empty bins are 0. Values of an image that
     does not exist are NaN.
     """
-    row_mask, column_mask, area, nan_offset = _psroi_bins(ctx, data, rois)
-    groups = ctx.param.group_size
-    maps = promote(data).reshape(data.shape[0], -1, groups, groups, *data.shape[2:])
+    row_mask, column_mask, area, nan_offset = _read_psroi_bins(ctx, data, rois)
+    group_size = ctx.param.group_size
+    maps = promote(data).reshape(data.shape[0], -1, group_size, group_size, *data.shape[2:])
 
-    def row_of_bins(row: tuple[jax.Array, jax.Array]) -> jax.Array:
+    def pool_row(row: tuple[jax.Array, jax.Array]) -> jax.Array:
         maps, row_mask = row  # (N, C, group, H, W) and (R, N, H); sum along the height, then along the width
         return jnp.einsum("rcjw,rjw->rcj", jnp.einsum("rnh,ncjhw->rcjw", row_mask, maps), column_mask)
 
-    sums = lax.map(row_of_bins, (jnp.moveaxis(maps, 2, 0), jnp.moveaxis(row_mask, 1, 0)))
+    sums = lax.map(pool_row, (jnp.moveaxis(maps, 2, 0), jnp.moveaxis(row_mask, 1, 0)))
     return (jnp.moveaxis(sums, 0, 2) / area + nan_offset).astype(data.dtype)
 
 
 def psroi_pooling_backward(
     ctx: Context, data: jax.Array, rois: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    row_mask, column_mask, area, _ = _psroi_bins(ctx, data, rois)
+    row_mask, column_mask, area, _ = _read_psroi_bins(ctx, data, rois)
 
-    def row_of_bins(row: tuple[jax.Array, jax.Array]) -> jax.Array:
+    def spread_row(row: tuple[jax.Array, jax.Array]) -> jax.Array:
         dy, row_mask = row
         return jnp.einsum("rnh,rcjw->ncjhw", row_mask, jnp.einsum("rcj,rjw->rcjw", dy, column_mask))
 
-    shares = jnp.moveaxis(promote(dy) / area, 2, 0)
-    rows = lax.map(row_of_bins, (shares, jnp.moveaxis(row_mask, 1, 0)))
+    bin_diffs = jnp.moveaxis(promote(dy) / area, 2, 0)
+    rows = lax.map(spread_row, (bin_diffs, jnp.moveaxis(row_mask, 1, 0)))
     return jnp.moveaxis(rows, 0, 2).reshape(data.shape).astype(data.dtype), None
 
 
@@ -276,7 +288,9 @@ define_layer(
 )
 
 
-def _psroi_bins(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+def _read_psroi_bins(
+    ctx: Context, data: jax.Array, rois: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Return masks of the rows and columns of cells in each bin, the areas of the bins, and offsets of the values.
 
     The masks have the shapes (R, group, N, H) and (R, group, W). The areas, (R, 1, group, group), are at least 1. The
@@ -293,17 +307,19 @@ def _psroi_bins(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[jax.Arr
         data.shape[1] == channels,
         f"needs output_dim * group_size**2 = {channels} channels, but bottom 0 has {data.shape[1]}",
     )
-    image, boxes = split_rois(rois)
-    image, nan_offset = valid_images(image, data.shape)
+    image_index, boxes = split_rois(rois)
+    image_index, nan_offset = replace_missing_images(image_index, data.shape)
     start, end = round_nearest(boxes[:, :2]) * p.spatial_scale, (round_nearest(boxes[:, 2:]) + 1) * p.spatial_scale
     size = jnp.maximum(end - start, _MIN_SIDE)
-    top, bottom = bins(start[:, 1], size[:, 1], p.group_size, data.shape[2])
-    left, right = bins(start[:, 0], size[:, 0], p.group_size, data.shape[3])
-    in_image = image[:, None] == jnp.arange(data.shape[0])
+    first_row, end_row = divide_into_bins(start[:, 1], size[:, 1], p.group_size, data.shape[2])
+    first_column, end_column = divide_into_bins(start[:, 0], size[:, 0], p.group_size, data.shape[3])
+    is_in_image = image_index[:, None] == jnp.arange(data.shape[0])
     dtype = jnp.promote_types(data.dtype, jnp.float32)
-    row_mask = (_range_mask(top, bottom, data.shape[2])[:, :, None] & in_image[:, None, :, None]).astype(dtype)
-    column_mask = _range_mask(left, right, data.shape[3]).astype(dtype)
-    area = jnp.maximum(bottom - top, 0)[:, :, None] * jnp.maximum(right - left, 0)[:, None, :]
+    row_mask = (_range_mask(first_row, end_row, data.shape[2])[:, :, None] & is_in_image[:, None, :, None]).astype(
+        dtype
+    )
+    column_mask = _range_mask(first_column, end_column, data.shape[3]).astype(dtype)
+    area = jnp.maximum(end_row - first_row, 0)[:, :, None] * jnp.maximum(end_column - first_column, 0)[:, None, :]
     return row_mask, column_mask, jnp.maximum(area, 1)[:, None].astype(dtype), nan_offset[:, None, None, None]
 
 

@@ -13,7 +13,14 @@ from ..context import Context
 from ..dtype_policy import promote
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
-from .roi_utils import pooled_size, require_maps_and_rois, round_nearest, split_rois, valid_images, widen_boxes
+from .roi_utils import (
+    read_pooled_size,
+    replace_missing_images,
+    require_maps_and_rois,
+    round_nearest,
+    split_rois,
+    widen_boxes,
+)
 
 
 class AxisWeights(NamedTuple):
@@ -43,18 +50,18 @@ def bilinear_weights(position: jax.Array, length: int) -> AxisWeights:
     return AxisWeights((next(clipped_cells), next(clipped_cells)), (next(inside_weights), next(inside_weights)))
 
 
-def sample_bilinear(x: jax.Array, image: jax.Array, rows: AxisWeights, columns: AxisWeights) -> jax.Array:
+def sample_bilinear(x: jax.Array, image_index: jax.Array, rows: AxisWeights, columns: AxisWeights) -> jax.Array:
     """Return bilinear samples of maps at all pairs of a row and a column of each region, (R, C, rows, columns).
 
     Args:
         x: the maps (N, C, H, W).
-        image: (R,), the index of the map of each region.
+        image_index: (R,), the index of the map of each region.
         rows, columns: the weights of the samples along height and width.
     """
     channels_last = jnp.moveaxis(x, 1, -1)
     total: jax.Array | None = None
     for i, j in itertools.product((0, 1), (0, 1)):
-        index = image[:, None, None], rows.cells[i][:, :, None], columns.cells[j][:, None, :]
+        index = image_index[:, None, None], rows.cells[i][:, :, None], columns.cells[j][:, None, :]
         weight = rows.weights[i][:, :, None, None] * columns.weights[j][:, None, :, None]
         product = weight * promote(channels_last.at[index].get(mode="promise_in_bounds"))
         total = product if total is None else total + product
@@ -62,13 +69,17 @@ def sample_bilinear(x: jax.Array, image: jax.Array, rows: AxisWeights, columns: 
     return jnp.moveaxis(total, -1, 1)
 
 
-def scatter_grad(dy: jax.Array, x: jax.Array, image: jax.Array, rows: AxisWeights, columns: AxisWeights) -> jax.Array:
+def scatter_grad(
+    dy: jax.Array, x: jax.Array, image_index: jax.Array, rows: AxisWeights, columns: AxisWeights
+) -> jax.Array:
     """Return the gradient of `sample_bilinear` with respect to the maps, (N, C, H, W).
 
     dy is the gradient of the samples, (R, C, rows, columns).
     """
-    zeros = vary_as(jnp.zeros(x.shape, jnp.promote_types(x.dtype, jnp.float32)), dy, image, rows.weights[0])
-    (dx,) = jax.linear_transpose(lambda x: sample_bilinear(x, image, rows, columns), zeros)(dy.astype(zeros.dtype))
+    zeros = vary_as(jnp.zeros(x.shape, jnp.promote_types(x.dtype, jnp.float32)), dy, image_index, rows.weights[0])
+    (dx,) = jax.linear_transpose(lambda x: sample_bilinear(x, image_index, rows, columns), zeros)(
+        dy.astype(zeros.dtype)
+    )
     return dx.astype(x.dtype)
 
 
@@ -81,15 +92,15 @@ def roi_align(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
     samples of boxes without width or height. Values of an image that does not exist are NaN. No gradient reaches the
     boxes.
     """
-    image, rows, columns, nan_offset = _align_points(ctx, data, rois)
-    return (sample_bilinear(promote(data), image, rows, columns) + nan_offset).astype(data.dtype)
+    image_index, rows, columns, nan_offset = _read_align_weights(ctx, data, rois)
+    return (sample_bilinear(promote(data), image_index, rows, columns) + nan_offset).astype(data.dtype)
 
 
 def roi_align_backward(
     ctx: Context, data: jax.Array, rois: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    image, rows, columns, _ = _align_points(ctx, data, rois)
-    return scatter_grad(dy, data, image, rows, columns), None
+    image_index, rows, columns, _ = _read_align_weights(ctx, data, rois)
+    return scatter_grad(dy, data, image_index, rows, columns), None
 
 
 define_layer(
@@ -103,7 +114,7 @@ define_layer(
 )
 
 
-def _align_points(
+def _read_align_weights(
     ctx: Context, data: jax.Array, rois: jax.Array
 ) -> tuple[jax.Array, AxisWeights, AxisWeights, jax.Array]:
     """Return the map of each region, the weights of its rows and columns of samples, and an offset of its values.
@@ -112,22 +123,22 @@ def _align_points(
     exist.
     """
     require_maps_and_rois(data, rois)
-    pooled_h, pooled_w = pooled_size(ctx.param)
-    image, boxes = split_rois(rois)
-    image, nan_offset = valid_images(image, data.shape)
+    pooled_h, pooled_w = read_pooled_size(ctx.param)
+    image_index, boxes = split_rois(rois)
+    image_index, nan_offset = replace_missing_images(image_index, data.shape)
     x1, y1, x2, y2 = jnp.moveaxis(widen_boxes(boxes, ctx.param.pad_ratio) * ctx.param.spatial_scale, 1, 0)
-    nonempty = (x2 > x1) & (y2 > y1)
-    rows = _align_weights(y1, y2, pooled_h, data.shape[2], nonempty)
-    columns = _align_weights(x1, x2, pooled_w, data.shape[3], nonempty)
-    return image, rows, columns, nan_offset[:, None, None, None]
+    is_nonempty = (x2 > x1) & (y2 > y1)
+    rows = _make_align_weights(y1, y2, pooled_h, data.shape[2], is_nonempty)
+    columns = _make_align_weights(x1, x2, pooled_w, data.shape[3], is_nonempty)
+    return image_index, rows, columns, nan_offset[:, None, None, None]
 
 
-def _align_weights(low: jax.Array, high: jax.Array, n: int, length: int, valid: jax.Array) -> AxisWeights:
-    position = _positions(low, high - low, n, n + 1) - 0.5
-    return _inside_weights(position, _is_near(position, length) & valid[:, None], length)
+def _make_align_weights(low: jax.Array, high: jax.Array, n: int, length: int, valid: jax.Array) -> AxisWeights:
+    position = _sample_positions(low, high - low, n, n + 1) - 0.5
+    return _masked_weights(position, _is_near(position, length) & valid[:, None], length)
 
 
-def _positions(start: jax.Array, size: jax.Array, n: int, count: int) -> jax.Array:
+def _sample_positions(start: jax.Array, size: jax.Array, n: int, count: int) -> jax.Array:
     """Return start + i * size / n for 0 <= i < count, (R, count). `start` and `size` have shape (R,)."""
     # Boxes often end at the border of the map, where rounding decides whether the last sample counts. So each operation
     # must round as in C. XLA would multiply by the reciprocal of a constant divisor, and fuse a product into a sum.
@@ -140,7 +151,7 @@ def _is_near(position: jax.Array, length: int) -> jax.Array:
     return (position >= -0.5) & (position <= length - 0.5)
 
 
-def _inside_weights(position: jax.Array, mask: jax.Array, length: int) -> AxisWeights:
+def _masked_weights(position: jax.Array, mask: jax.Array, length: int) -> AxisWeights:
     """Return the bilinear weights of positions, (R, n), after clipping the positions to the axis.
 
     The weights are 0 where the mask, (R, n), is False.
@@ -162,28 +173,34 @@ def roi_warping(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
     the last row or column. For the gradient, the sides of a region are one cell longer than in the forward pass, and a
     cell gets gradient only from bins of this longer region that are near the cell.
     """
-    image, corners = _round_corners(ctx, data, rois)
-    image, nan_offset = valid_images(image, data.shape)
-    rows, columns = _warp_weights(_bin_starts(ctx, corners), data)
-    return (sample_bilinear(promote(data), image, rows, columns) + nan_offset[:, None, None, None]).astype(data.dtype)
+    image_index, corners = _round_corners(ctx, data, rois)
+    image_index, nan_offset = replace_missing_images(image_index, data.shape)
+    rows, columns = _make_warp_weights(_bin_starts(ctx, corners), data)
+    return (sample_bilinear(promote(data), image_index, rows, columns) + nan_offset[:, None, None, None]).astype(
+        data.dtype
+    )
 
 
 def roi_warping_backward(
     ctx: Context, data: jax.Array, rois: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    image, corners = _round_corners(ctx, data, rois)
-    image, _ = valid_images(image, data.shape)
+    image_index, corners = _round_corners(ctx, data, rois)
+    image_index, _ = replace_missing_images(image_index, data.shape)
     positions = _bin_starts(ctx, corners)
-    rows, columns = _warp_weights(positions, data)
+    rows, columns = _make_warp_weights(positions, data)
     near_weights = [_limit_to_near_bins(a, corners[:, 1 - k], corners[:, 3 - k]) for k, a in enumerate((rows, columns))]
-    dx = scatter_grad(dy, data, image, near_weights[0], near_weights[1])
-    inner_rows, inner_columns = _without_last_cell(rows), _without_last_cell(columns)
-    by_row = sample_bilinear(promote(data), image, _weight_derivatives(rows), inner_columns)
-    by_column = sample_bilinear(promote(data), image, inner_rows, _weight_derivatives(columns))
+    dx = scatter_grad(dy, data, image_index, near_weights[0], near_weights[1])
+    inner_rows, inner_columns = _drop_last_cell(rows), _drop_last_cell(columns)
+    row_slopes = sample_bilinear(promote(data), image_index, _weight_derivatives(rows), inner_columns)
+    column_slopes = sample_bilinear(promote(data), image_index, inner_rows, _weight_derivatives(columns))
     height, width = data.shape[2:]
-    y1, y2 = _corner_diffs(jnp.sum(dy * by_row, axis=(1, 3)), positions[0], height, corners[:, 1], corners[:, 3])
-    x1, x2 = _corner_diffs(jnp.sum(dy * by_column, axis=(1, 2)), positions[1], width, corners[:, 0], corners[:, 2])
-    diffs = jnp.stack([jnp.zeros_like(x1), x1, y1, x2, y2], axis=1) * ctx.param.spatial_scale
+    d_y1, d_y2 = _corner_diffs(
+        jnp.sum(dy * row_slopes, axis=(1, 3)), positions[0], height, corners[:, 1], corners[:, 3]
+    )
+    d_x1, d_x2 = _corner_diffs(
+        jnp.sum(dy * column_slopes, axis=(1, 2)), positions[1], width, corners[:, 0], corners[:, 2]
+    )
+    diffs = jnp.stack([jnp.zeros_like(d_x1), d_x1, d_y1, d_x2, d_y2], axis=1) * ctx.param.spatial_scale
     return dx, diffs.reshape(rois.shape)
 
 
@@ -199,21 +216,21 @@ define_layer(
 def _round_corners(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the image index of each region, (R,), and its rounded corners x1, y1, x2, y2 in cells, (R, 4)."""
     require_maps_and_rois(data, rois)
-    image, boxes = split_rois(rois)
-    return image, round_nearest(boxes * ctx.param.spatial_scale)
+    image_index, boxes = split_rois(rois)
+    return image_index, round_nearest(boxes * ctx.param.spatial_scale)
 
 
 def _bin_starts(ctx: Context, corners: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the rows and the columns at which bins start, (R, pooled_h) and (R, pooled_w), in cells."""
     x1, y1, x2, y2 = (corners[:, i] for i in range(4))
-    pooled_h, pooled_w = pooled_size(ctx.param)
+    pooled_h, pooled_w = read_pooled_size(ctx.param)
     height, width = jnp.maximum(y2 - y1, 0), jnp.maximum(x2 - x1, 0)
-    return _positions(y1, height, pooled_h, pooled_h), _positions(x1, width, pooled_w, pooled_w)
+    return _sample_positions(y1, height, pooled_h, pooled_h), _sample_positions(x1, width, pooled_w, pooled_w)
 
 
-def _warp_weights(positions: tuple[jax.Array, jax.Array], data: jax.Array) -> tuple[AxisWeights, AxisWeights]:
+def _make_warp_weights(positions: tuple[jax.Array, jax.Array], data: jax.Array) -> tuple[AxisWeights, AxisWeights]:
     """Return the weights of the samples along height and width, at the positions that `_bin_starts` returns."""
-    rows, columns = (_inside_weights(p, _is_near(p, n), n) for p, n in zip(positions, data.shape[2:], strict=True))
+    rows, columns = (_masked_weights(p, _is_near(p, n), n) for p, n in zip(positions, data.shape[2:], strict=True))
     return rows, columns
 
 
@@ -232,18 +249,18 @@ def _limit_to_near_bins(axis_weights: AxisWeights, low: jax.Array, high: jax.Arr
     bin_index, size = jnp.arange(n), jnp.maximum(high - low + 1, 1)[:, None]
     bin_size = size / jnp.where(size > 0, n, 1)  # rounded as in C, see `_positions`
 
-    def weight(cell: jax.Array, weight: jax.Array) -> jax.Array:
-        from_start = cell - low[:, None]
-        is_near = (bin_index >= jnp.floor((from_start - 1) / bin_size - 1)) & (
-            bin_index < jnp.ceil((from_start + 1) / bin_size)
+    def limit_weight(cell: jax.Array, weight: jax.Array) -> jax.Array:
+        offset = cell - low[:, None]
+        is_near = (bin_index >= jnp.floor((offset - 1) / bin_size - 1)) & (
+            bin_index < jnp.ceil((offset + 1) / bin_size)
         )
         return jnp.where(is_near & (cell <= high[:, None]), weight, 0)
 
-    first, second = map(weight, axis_weights.cells, axis_weights.weights)
+    first, second = map(limit_weight, axis_weights.cells, axis_weights.weights)
     return AxisWeights(axis_weights.cells, (first, second))
 
 
-def _without_last_cell(axis_weights: AxisWeights) -> AxisWeights:
+def _drop_last_cell(axis_weights: AxisWeights) -> AxisWeights:
     """Return the weights, with 0 for samples in the last cell of the axis, which have no second cell."""
     first, second = (
         jnp.where(axis_weights.cells[0] < axis_weights.cells[1], weight, 0) for weight in axis_weights.weights
@@ -256,9 +273,9 @@ def _weight_derivatives(axis_weights: AxisWeights) -> AxisWeights:
 
     The derivatives are -1 and 1, or 0 for samples in the last cell or outside the map.
     """
-    first, second = _without_last_cell(axis_weights).weights
-    interior = jnp.where(first + second > 0, 1.0, 0.0)
-    return AxisWeights(axis_weights.cells, (-interior, interior))
+    first, second = _drop_last_cell(axis_weights).weights
+    is_interior = jnp.where(first + second > 0, 1.0, 0.0)
+    return AxisWeights(axis_weights.cells, (-is_interior, is_interior))
 
 
 def _corner_diffs(

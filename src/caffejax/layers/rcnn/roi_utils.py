@@ -19,17 +19,17 @@ def require_maps_and_rois(data: Any, rois: Any) -> None:
     """Raise `LayerError` unless the maps have four axes and the ROIs are rows of five values."""
     require(len(data.shape) == 4, f"bottom 0 must be N x C x H x W, not {data.shape}")
     require(
-        are_rows_of_five(rois),
+        has_rows_of_five(rois),
         f"the ROIs, bottom 1, must have five values in each row (image, x1, y1, x2, y2), not shape {rois.shape}",
     )
 
 
-def are_rows_of_five(rows: Any) -> bool:
+def has_rows_of_five(rows: Any) -> bool:
     """Return whether an array has the shape (rows, 5), possibly followed by axes of size 1."""
     return len(rows.shape) >= 2 and rows.shape[1] == 5 and all(n == 1 for n in rows.shape[2:])
 
 
-def pooled_size(p: Any) -> tuple[int, int]:
+def read_pooled_size(p: Any) -> tuple[int, int]:
     """Return `pooled_h` and `pooled_w`, after checking that they are positive."""
     require(p.pooled_h > 0 and p.pooled_w > 0, f"pooled_h and pooled_w must be > 0, not {p.pooled_h} and {p.pooled_w}")
     return p.pooled_h, p.pooled_w
@@ -54,18 +54,18 @@ def round_nearest(x: jax.Array) -> jax.Array:
     return lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO)
 
 
-def floor_divided(x: jax.Array, n: Any) -> jax.Array:
+def floor_divide(x: jax.Array, n: Any) -> jax.Array:
     """Return floor(x / n), which is exact even on devices that do not round divisions correctly."""
-    q = jnp.floor(x / n)
-    return q + (x >= (q + 1) * n) - (x < q * n)
+    quotient = jnp.floor(x / n)
+    return quotient + (x >= (quotient + 1) * n) - (x < quotient * n)
 
 
-def ceil_divided(x: jax.Array, n: Any) -> jax.Array:
+def ceil_divide(x: jax.Array, n: Any) -> jax.Array:
     """Return ceil(x / n), which is exact even on devices that do not round divisions correctly."""
-    return -floor_divided(-x, n)
+    return -floor_divide(-x, n)
 
 
-def bins(start: jax.Array, size: jax.Array, n: int, limit: int) -> tuple[jax.Array, jax.Array]:
+def divide_into_bins(start: jax.Array, size: jax.Array, n: int, axis_length: int) -> tuple[jax.Array, jax.Array]:
     """Divide regions into bins along an axis; return the first cell of each bin, and the cell after its last cell.
 
     Both arrays are int32, (R, n).
@@ -73,16 +73,16 @@ def bins(start: jax.Array, size: jax.Array, n: int, limit: int) -> tuple[jax.Arr
     Args:
         start, size: (R,), the start and the size of the regions in cells.
         n: the number of bins of a region.
-        limit: the length of the axis, to which bins are clipped.
+        axis_length: the length of the axis, to which bins are clipped.
     """
     i = jnp.arange(n, dtype=start.dtype)
-    low = floor_divided(start[:, None] * n + i * size[:, None], n)
-    high = ceil_divided(start[:, None] * n + (i + 1) * size[:, None], n)
-    clipped = (jnp.clip(border, 0, limit).astype(jnp.int32) for border in (low, high))
-    return next(clipped), next(clipped)
+    low = floor_divide(start[:, None] * n + i * size[:, None], n)
+    high = ceil_divide(start[:, None] * n + (i + 1) * size[:, None], n)
+    clipped_borders = (jnp.clip(border, 0, axis_length).astype(jnp.int32) for border in (low, high))
+    return next(clipped_borders), next(clipped_borders)
 
 
-def valid_images(image: jax.Array, data: Shape) -> tuple[jax.Array, jax.Array]:
+def replace_missing_images(image_index: jax.Array, map_shape: Shape) -> tuple[jax.Array, jax.Array]:
     """Replace the indices of images that do not exist, so that results of their regions are NaN.
 
     Returns:
@@ -91,8 +91,8 @@ def valid_images(image: jax.Array, data: Shape) -> tuple[jax.Array, jax.Array]:
         the image is 0 and the offset is 0.
 
     Args:
-        image: (R,), the image index of each region.
-        data: the shape of the maps, (N, C, H, W).
+        image_index: (R,), the image index of each region.
+        map_shape: the shape of the maps, (N, C, H, W).
     """
-    valid = image < data[0]
-    return jnp.where(valid, jnp.maximum(image, 0), 0), jnp.where(valid, 0.0, jnp.nan)
+    exists = image_index < map_shape[0]
+    return jnp.where(exists, jnp.maximum(image_index, 0), 0), jnp.where(exists, 0.0, jnp.nan)

@@ -30,26 +30,28 @@ def round_half_up(x: float) -> float:
     return math.floor(x + 0.5)
 
 
-def make_anchors(base: int, ratios: Sequence[float], scales: Sequence[float], rounding: Rounding = round) -> np.ndarray:
-    """Return boxes around the center of a square of `base` pixels, sorted by ratio, then by scale, float32 (boxes, 4).
+def make_anchors(
+    base_size: int, ratios: Sequence[float], scales: Sequence[float], rounding: Rounding = round
+) -> np.ndarray:
+    """Return boxes around the center of a square, sorted by ratio, then by scale, float32 (boxes, 4).
 
     There is a box for each pair of a ratio and a scale.
 
     Args:
-        base: the side of the square in pixels.
+        base_size: the side of the square in pixels.
         ratios: ratios of height to width. A box has this ratio and the area of the square, before its sides are
             rounded.
         scales: factors by which the rounded sides are multiplied.
         rounding: a function that rounds the sides. The default is Python's `round`, which rounds halves to even
             numbers, like NumPy.
     """
-    middle, boxes = (base - 1) / 2, []
+    center, boxes = (base_size - 1) / 2, []
     for ratio in ratios:
-        width = rounding(math.sqrt(base * base / ratio))
+        width = rounding(math.sqrt(base_size * base_size / ratio))
         height = rounding(width * ratio)
         for scale in scales:
             half_w, half_h = (width * scale - 1) / 2, (height * scale - 1) / 2
-            boxes.append((middle - half_w, middle - half_h, middle + half_w, middle + half_h))
+            boxes.append((center - half_w, center - half_h, center + half_w, center + half_h))
     return np.asarray(boxes, np.float32)
 
 
@@ -62,18 +64,18 @@ def shift_anchors(boxes: np.ndarray, size: tuple[int, ...], stride: int) -> jax.
         stride: the distance between neighbouring cells in pixels.
     """
 
-    def moved_boxes() -> np.ndarray:
+    def compute_shifted_boxes() -> np.ndarray:
         y, x = np.meshgrid(*(np.arange(n) * stride for n in size), indexing="ij")
-        moved_boxes: np.ndarray = boxes + np.stack([x, y, x, y], axis=-1)[:, :, None]
-        return moved_boxes
+        shifted_boxes: np.ndarray = boxes + np.stack([x, y, x, y], axis=-1)[:, :, None]
+        return shifted_boxes
 
-    return host_constant(moved_boxes, (*size, len(boxes), 4), np.float32)
+    return host_constant(compute_shifted_boxes, (*size, len(boxes), 4), np.float32)
 
 
-def split_anchors(channels: jax.Array, n: int) -> jax.Array:
+def split_anchors(maps: jax.Array, n: int) -> jax.Array:
     """Transpose (1, A * n, H, W) to (H, W, A, n), for A anchors with n values each."""
-    _, total, height, width = channels.shape
-    return jnp.transpose(channels.reshape(total // n, n, height, width), (2, 3, 0, 1))
+    _, num_channels, height, width = maps.shape
+    return jnp.transpose(maps.reshape(num_channels // n, n, height, width), (2, 3, 0, 1))
 
 
 def decode_boxes(boxes: Any, deltas: jax.Array) -> jax.Array:
@@ -82,17 +84,17 @@ def decode_boxes(boxes: Any, deltas: jax.Array) -> jax.Array:
     The deltas are the shift of the center divided by the sides, and the logarithms of (new side / side). A side is x2 -
     x1 + 1.
     """
-    size = boxes[..., 2:] - boxes[..., :2] + 1
-    middle = boxes[..., :2] + 0.5 * size + deltas[..., :2] * size
-    half = 0.5 * size * jnp.exp(deltas[..., 2:])
-    return jnp.concatenate([middle - half, middle + half], axis=-1)
+    sides = boxes[..., 2:] - boxes[..., :2] + 1
+    center = boxes[..., :2] + 0.5 * sides + deltas[..., :2] * sides
+    half_sides = 0.5 * sides * jnp.exp(deltas[..., 2:])
+    return jnp.concatenate([center - half_sides, center + half_sides], axis=-1)
 
 
 def encode_boxes(boxes: Any, truth: Any, xp: Any = jnp) -> Any:
     """Return the deltas (..., 4) that move boxes (..., 4) to `truth` (..., 4), the inverse of `decode_boxes`."""
-    size, truth_size = (b[..., 2:] - b[..., :2] + 1 for b in (boxes, truth))
-    shift = (truth[..., :2] + 0.5 * truth_size - boxes[..., :2] - 0.5 * size) / size
-    return xp.concatenate([shift, xp.log(truth_size / size)], axis=-1)
+    sides, truth_sides = (b[..., 2:] - b[..., :2] + 1 for b in (boxes, truth))
+    shift = (truth[..., :2] + 0.5 * truth_sides - boxes[..., :2] - 0.5 * sides) / sides
+    return xp.concatenate([shift, xp.log(truth_sides / sides)], axis=-1)
 
 
 def clip_boxes(boxes: jax.Array, height: jax.Array, width: jax.Array) -> jax.Array:
@@ -100,7 +102,7 @@ def clip_boxes(boxes: jax.Array, height: jax.Array, width: jax.Array) -> jax.Arr
     return jnp.clip(boxes, 0, jnp.stack([width, height, width, height]) - 1)
 
 
-class _Parts(NamedTuple):
+class _QuicksortState(NamedTuple):
     """The state of the quicksort, which has split the scores into parts. All arrays have shape (N,).
 
     Attributes:
@@ -123,51 +125,57 @@ def quicksort_order(scores: jax.Array) -> jax.Array:
     depends on the other scores. Here all parts are partitioned at once, and a round costs one pass over all scores. If
     all scores differ, an ordinary sort gives the order.
     """
-    sort = jnp.argsort(-scores, stable=True)
-    best = scores[sort]
-    return lax.cond(jnp.any(best[1:] == best[:-1]), _quicksort, lambda _: sort, scores)
+    order = jnp.argsort(-scores, stable=True)
+    sorted_scores = scores[order]
+    return lax.cond(jnp.any(sorted_scores[1:] == sorted_scores[:-1]), _quicksort, lambda _: order, scores)
 
 
 def _quicksort(scores: jax.Array) -> jax.Array:
     n = scores.shape[0]
     indices = vary_as(jnp.arange(n), scores)
-    parts = _Parts(scores, indices, jnp.zeros_like(indices), jnp.full_like(indices, n - 1))
-    return lax.while_loop(_has_unsorted, _partition, parts).order
+    state = _QuicksortState(scores, indices, jnp.zeros_like(indices), jnp.full_like(indices, n - 1))
+    return lax.while_loop(_has_unsorted_part, _partition, state).order
 
 
-def _has_unsorted(parts: _Parts) -> jax.Array:
+def _has_unsorted_part(state: _QuicksortState) -> jax.Array:
     """Return whether any part is unsorted, as a bool scalar. A part is unsorted if its scores are not all equal."""
-    pivot = parts.scores[parts.start]
-    return jnp.any((parts.scores < pivot) | (parts.scores > pivot))
+    pivot = state.scores[state.start]
+    return jnp.any((state.scores < pivot) | (state.scores > pivot))
 
 
-def _partition(parts: _Parts) -> _Parts:
-    indices, pivot = jnp.arange(parts.scores.shape[0]), parts.scores[parts.start]
-    smaller, larger = parts.scores < pivot, parts.scores > pivot
-    from_left = jnp.cumsum(smaller) - smaller - _count_before(smaller, parts.start)
-    from_right = _count_before(larger, parts.end + 1) - jnp.cumsum(larger)
+def _partition(state: _QuicksortState) -> _QuicksortState:
+    indices, pivot = jnp.arange(state.scores.shape[0]), state.scores[state.start]
+    is_smaller, is_larger = state.scores < pivot, state.scores > pivot
+    left_rank = jnp.cumsum(is_smaller) - is_smaller - _count_before(is_smaller, state.start)
+    right_rank = _count_before(is_larger, state.end + 1) - jnp.cumsum(is_larger)
     # swap the k-th smaller score from the left with the k-th larger one from the right if the smaller is further left
-    swapped = jnp.where(
-        smaller,
-        from_left < _count_before(larger, parts.end + 1) - jnp.cumsum(larger),
-        larger & (from_right < jnp.cumsum(smaller) - _count_before(smaller, parts.start)),
+    is_swapped = jnp.where(
+        is_smaller,
+        left_rank < _count_before(is_larger, state.end + 1) - jnp.cumsum(is_larger),
+        is_larger & (right_rank < jnp.cumsum(is_smaller) - _count_before(is_smaller, state.start)),
     )
-    left, right = (
+    left_positions, right_positions = (
         jnp.zeros_like(indices)
-        .at[jnp.where(swapped & side, parts.start + rank, indices.size)]
+        .at[jnp.where(is_swapped & is_member, state.start + rank, indices.size)]
         .set(indices, mode="drop")
-        for side, rank in ((smaller, from_left), (larger, from_right))
+        for is_member, rank in ((is_smaller, left_rank), (is_larger, right_rank))
     )
-    origin = jnp.where(
-        swapped, jnp.where(smaller, right[parts.start + from_left], left[parts.start + from_right]), indices
+    source_index = jnp.where(
+        is_swapped,
+        jnp.where(is_smaller, right_positions[state.start + left_rank], left_positions[state.start + right_rank]),
+        indices,
     )
-    scores = parts.scores[origin]
+    scores = state.scores[source_index]
     # the pivot is swapped with the last larger score
-    middle = parts.start.at[parts.start].max(jnp.where(scores > pivot, indices, parts.start))[parts.start]
-    origin = jnp.where(indices == parts.start, origin[middle], jnp.where(indices == middle, parts.start, origin))
-    start = jnp.where(indices == middle, middle, jnp.where(indices > middle, middle + 1, parts.start))
-    end = jnp.where(indices == middle, middle, jnp.where(indices < middle, middle - 1, parts.end))
-    return _Parts(parts.scores[origin], parts.order[origin], start, end)
+    pivot_index = state.start.at[state.start].max(jnp.where(scores > pivot, indices, state.start))[state.start]
+    source_index = jnp.where(
+        indices == state.start, source_index[pivot_index], jnp.where(indices == pivot_index, state.start, source_index)
+    )
+    start = jnp.where(
+        indices == pivot_index, pivot_index, jnp.where(indices > pivot_index, pivot_index + 1, state.start)
+    )
+    end = jnp.where(indices == pivot_index, pivot_index, jnp.where(indices < pivot_index, pivot_index - 1, state.end))
+    return _QuicksortState(state.scores[source_index], state.order[source_index], start, end)
 
 
 def _count_before(mask: jax.Array, index: jax.Array) -> jax.Array:
@@ -179,14 +187,14 @@ class ProposalLimits(NamedTuple):
     """Limits of non-maximum suppression.
 
     Attributes:
-        before: the number of best boxes that suppression considers; the others are dropped.
-        after: the maximum number of boxes that remain after suppression.
-        overlap: a box is suppressed if its overlap with a better box exceeds this. If None, no box is suppressed.
+        pre_nms_topn: the number of best boxes that suppression considers; the others are dropped.
+        post_nms_topn: the maximum number of boxes that remain after suppression.
+        nms_threshold: a box is suppressed if its overlap with a better box exceeds this. If None, no box is suppressed.
     """
 
-    before: int
-    after: int
-    overlap: float | None
+    pre_nms_topn: int
+    post_nms_topn: int
+    nms_threshold: float | None
 
 
 class Proposals(NamedTuple):
@@ -203,8 +211,8 @@ class Proposals(NamedTuple):
     valid: jax.Array
 
 
-def propose_by_image(
-    find: Callable[[jax.Array, jax.Array, jax.Array], Proposals],
+def propose_for_images(
+    find_proposals: Callable[[jax.Array, jax.Array, jax.Array], Proposals],
     scores: jax.Array,
     deltas: jax.Array,
     im_info: jax.Array,
@@ -214,8 +222,8 @@ def propose_by_image(
     Padding rows come last and are -1, 0, 0, 0, 0, with score -1. No gradient passes.
 
     Args:
-        find: a function that returns the K proposals of an image from its scores (2A, H, W), its deltas (4A, H, W) and
-            its row of im_info.
+        find_proposals: a function that returns the K proposals of an image from its scores (2A, H, W), its deltas
+            (4A, H, W) and its row of im_info.
         scores, deltas, im_info: the bottoms of all N images, as `require_maps` accepts them.
     """
     dtype, n = scores.dtype, scores.shape[0]
@@ -223,19 +231,19 @@ def propose_by_image(
         lax.stop_gradient(promote(x)) for x in (scores, deltas, im_info.reshape(len(im_info), -1))
     )
     if n == 1:
-        proposals = find(scores[0], deltas[0], im_info[0])
+        proposals = find_proposals(scores[0], deltas[0], im_info[0])
     else:
-        rows = jnp.broadcast_to(im_info, (n, im_info.shape[1]))
+        info_rows = jnp.broadcast_to(im_info, (n, im_info.shape[1]))
         proposals = Proposals(
-            *(x.reshape(-1, *x.shape[2:]) for x in lax.map(lambda x: find(*x), (scores, deltas, rows)))
+            *(x.reshape(-1, *x.shape[2:]) for x in lax.map(lambda x: find_proposals(*x), (scores, deltas, info_rows)))
         )
-    boxes, best, valid = proposals
-    image = jnp.repeat(jnp.arange(n, dtype=boxes.dtype), boxes.shape[0] // n)
-    rois = jnp.concatenate([image[:, None], boxes], axis=1)
+    boxes, roi_scores, valid = proposals
+    image_index = jnp.repeat(jnp.arange(n, dtype=boxes.dtype), boxes.shape[0] // n)
+    rois = jnp.concatenate([image_index[:, None], boxes], axis=1)
     order = jnp.argsort(~valid, stable=True) if n > 1 else jnp.arange(boxes.shape[0])
-    padding = jnp.asarray([-1, 0, 0, 0, 0], boxes.dtype)
-    rois, best = jnp.where(valid[:, None], rois, padding)[order], jnp.where(valid, best, -1)[order]
-    return rois.astype(dtype), best.astype(dtype)
+    padding_row = jnp.asarray([-1, 0, 0, 0, 0], boxes.dtype)
+    rois, roi_scores = jnp.where(valid[:, None], rois, padding_row)[order], jnp.where(valid, roi_scores, -1)[order]
+    return rois.astype(dtype), roi_scores.astype(dtype)
 
 
 def require_maps(scores: Any, deltas: Any, im_info: Any, n_anchors: int) -> None:
@@ -251,22 +259,22 @@ def require_maps(scores: Any, deltas: Any, im_info: Any, n_anchors: int) -> None
             len(x.shape) == 4 and x.shape[1] == n,
             f"bottom {i} must have {n} channels for {n_anchors} anchors, not shape {x.shape}",
         )
-    maps = ((x.shape[0], *x.shape[2:]) for x in (scores, deltas))
-    require(len(set(maps)) == 1, f"bottoms 0 and 1 differ in size: {scores.shape} and {deltas.shape}")
-    images, shape = scores.shape[0], im_info.shape
+    map_shapes = ((x.shape[0], *x.shape[2:]) for x in (scores, deltas))
+    require(len(set(map_shapes)) == 1, f"bottoms 0 and 1 differ in size: {scores.shape} and {deltas.shape}")
+    num_images, shape = scores.shape[0], im_info.shape
     require(
-        len(shape) >= 2 and shape[0] in (1, images) and math.prod(shape[1:]) >= 3,
-        f"im_info must have a row of 3 values (height, width, scale ...) for each of the {images} images, or one row "
-        f"for all, not shape {shape}",
+        len(shape) >= 2 and shape[0] in (1, num_images) and math.prod(shape[1:]) >= 3,
+        f"im_info must have a row of 3 values (height, width, scale ...) for each of the {num_images} images, "
+        f"or one row for all, not shape {shape}",
     )
 
 
-def require_image(im_info: Any, n_values: int) -> None:
-    """Raise `LayerError` unless im_info has one row of at least `n_values` values."""
+def require_one_image(im_info: Any, num_values: int) -> None:
+    """Raise `LayerError` unless im_info has one row of at least `num_values` values."""
     shape = im_info.shape
     require(
-        len(shape) >= 2 and shape[0] == 1 and shape[1] >= n_values,
-        f"im_info must be a row of {n_values} values (height, width, scale ...) for one image, not shape {shape}",
+        len(shape) >= 2 and shape[0] == 1 and shape[1] >= num_values,
+        f"im_info must be a row of {num_values} values (height, width, scale ...) for one image, not shape {shape}",
     )
 
 
@@ -284,17 +292,25 @@ def propose(
             falling score, with the first of equal scores first.
     """
     require(
-        limits.before > 0 and limits.after > 0,
-        f"the numbers of boxes before and after suppression must be 1 or more, not {limits.before} and {limits.after}",
+        limits.pre_nms_topn > 0 and limits.post_nms_topn > 0,
+        "the numbers of boxes before and after suppression must be 1 or more, "
+        f"not {limits.pre_nms_topn} and {limits.post_nms_topn}",
     )
-    n = min(limits.before, boxes.shape[0])
+    num_candidates = min(limits.pre_nms_topn, boxes.shape[0])
     if order is None:
-        _, order = lax.top_k(jnp.where(valid, scores, -jnp.inf), n)
-    if limits.overlap is None:
-        indices = order[: min(n, limits.after)]
+        _, order = lax.top_k(jnp.where(valid, scores, -jnp.inf), num_candidates)
+    if limits.nms_threshold is None:
+        indices = order[: min(num_candidates, limits.post_nms_topn)]
         return Proposals(boxes[indices], scores[indices], valid[indices])
     indices, selected = select_best(
-        boxes, scores, valid, limits.overlap, n_candidates=n, max_selected=limits.after, order=order, side_offset=1.0
+        boxes,
+        scores,
+        valid,
+        limits.nms_threshold,
+        n_candidates=num_candidates,
+        max_selected=limits.post_nms_topn,
+        order=order,
+        side_offset=1.0,
     )
     return Proposals(boxes[indices], scores[indices], selected)
 
@@ -326,32 +342,32 @@ def proposal(
         bool(p.ratio) and bool(p.scale),
         f"needs at least one ratio and one scale, not {len(p.ratio)} and {len(p.scale)}",
     )
-    base = make_anchors(p.base_size, p.ratio, p.scale, round_half_up)
-    require_maps(scores, deltas, im_info, len(base))
+    base_anchors = make_anchors(p.base_size, p.ratio, p.scale, round_half_up)
+    require_maps(scores, deltas, im_info, len(base_anchors))
     limits = ProposalLimits(p.pre_nms_topn, p.post_nms_topn, p.nms_thresh)
 
-    def find(scores: jax.Array, deltas: jax.Array, image: jax.Array) -> Proposals:
-        boxes = _decode(base, p.feat_stride, deltas, image)
-        scale = jnp.stack([image[min(3, len(image) - 1)], image[2]])
-        large = jnp.all(boxes[:, 2:] - boxes[:, :2] + 1 >= p.min_size * scale, axis=1)
-        score = jnp.where(large, split_anchors(scores[None, len(base) :], 1).ravel(), 0)
-        return propose(boxes, score, jnp.ones_like(large), limits, quicksort_order(score))
+    def find_proposals(scores: jax.Array, deltas: jax.Array, info_row: jax.Array) -> Proposals:
+        boxes = _decode_anchors(base_anchors, p.feat_stride, deltas, info_row)
+        scale = jnp.stack([info_row[min(3, len(info_row) - 1)], info_row[2]])
+        is_large = jnp.all(boxes[:, 2:] - boxes[:, :2] + 1 >= p.min_size * scale, axis=1)
+        score = jnp.where(is_large, split_anchors(scores[None, len(base_anchors) :], 1).ravel(), 0)
+        return propose(boxes, score, jnp.ones_like(is_large), limits, quicksort_order(score))
 
-    rois, best = propose_by_image(find, scores, deltas, im_info)
-    return rois if ctx.n_tops == 1 else (rois, best)
+    rois, roi_scores = propose_for_images(find_proposals, scores, deltas, im_info)
+    return rois if ctx.n_tops == 1 else (rois, roi_scores)
 
 
-def _decode(base: np.ndarray, stride: int, deltas: jax.Array, image: jax.Array) -> jax.Array:
+def _decode_anchors(base_anchors: np.ndarray, stride: int, deltas: jax.Array, info_row: jax.Array) -> jax.Array:
     """Return the anchors of all cells, moved by the deltas and clipped to the image, (cells * A, 4).
 
     Args:
-        base: (A, 4), the anchors of the first cell.
+        base_anchors: (A, 4), the anchors of the first cell.
         stride: the distance between neighbouring cells in pixels.
         deltas: (4A, H, W).
-        image: a row of im_info, which begins with height and width of the image.
+        info_row: a row of im_info, which begins with height and width of the image.
     """
-    anchors = shift_anchors(base, deltas.shape[1:], stride)
-    return clip_boxes(decode_boxes(anchors, split_anchors(deltas[None], 4)), image[0], image[1]).reshape(-1, 4)
+    anchors = shift_anchors(base_anchors, deltas.shape[1:], stride)
+    return clip_boxes(decode_boxes(anchors, split_anchors(deltas[None], 4)), info_row[0], info_row[1]).reshape(-1, 4)
 
 
 define_layer(
@@ -371,10 +387,10 @@ define_layer(
 
 
 # settings of the anchors: py-faster-rcnn has feat_stride and scales, pvanet adds ratios, and SSH adds base_size
-ANCHORS: dict[str, Any] = {"feat_stride": 16, "scales": (8, 16, 32), "ratios": (0.5, 1, 2), "base_size": 16}
-_DEFAULTS: dict[str, Any] = ANCHORS | {"rpn_nms_thresh": 0.7, "rpn_min_size": 16.0}
-_TRAIN = {"rpn_pre_nms_top_n": 12000, "rpn_post_nms_top_n": 2000}
-_TEST = {"rpn_pre_nms_top_n": 6000, "rpn_post_nms_top_n": 300}
+ANCHOR_SETTINGS: dict[str, Any] = {"feat_stride": 16, "scales": (8, 16, 32), "ratios": (0.5, 1, 2), "base_size": 16}
+_PROPOSAL_DEFAULTS: dict[str, Any] = ANCHOR_SETTINGS | {"rpn_nms_thresh": 0.7, "rpn_min_size": 16.0}
+_TRAIN_DEFAULTS = {"rpn_pre_nms_top_n": 12000, "rpn_post_nms_top_n": 2000}
+_TEST_DEFAULTS = {"rpn_pre_nms_top_n": 6000, "rpn_post_nms_top_n": 300}
 
 
 def proposal_layer(
@@ -390,7 +406,9 @@ def proposal_layer(
     param_str contains pvanet's `ratios`, SSH's `base_size`, and settings of py-faster-rcnn's cfg in lower case. The
     defaults depend on the phase.
     """
-    return _propose_from_maps(ctx, parse_param_str(ctx.param.param_str, _defaults(ctx)), scores, deltas, im_info)
+    return _propose_from_maps(
+        ctx, parse_param_str(ctx.param.param_str, _default_settings(ctx)), scores, deltas, im_info
+    )
 
 
 def mnc_proposal_layer(ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array) -> Any:
@@ -400,7 +418,7 @@ def mnc_proposal_layer(ctx: Context, scores: jax.Array, deltas: jax.Array, im_in
     """
     gradient_settings = {"gradient_scale": 1.0, "use_clip": 0, "clip_base": 64.0}  # they only affect gradients
     return _propose_from_maps(
-        ctx, parse_param_str(ctx.param.param_str, _defaults(ctx) | gradient_settings), scores, deltas, im_info
+        ctx, parse_param_str(ctx.param.param_str, _default_settings(ctx) | gradient_settings), scores, deltas, im_info
     )
 
 
@@ -409,15 +427,15 @@ def ssh_proposal_layer(ctx: Context, scores: jax.Array, deltas: jax.Array, im_in
 
     SSH's default_config.yml determines the defaults.
     """
-    train = {"rpn_pre_nms_top_n": 1000, "rpn_post_nms_top_n": 300, "rpn_nms_thresh": 0.3, "rpn_min_size": 4.0}
-    test = {"rpn_pre_nms_top_n": 1000, "rpn_post_nms_top_n": 1000, "rpn_min_size": 0.0}
-    s = parse_param_str(ctx.param.param_str, ANCHORS | (train if ctx.training else test))
+    train_defaults = {"rpn_pre_nms_top_n": 1000, "rpn_post_nms_top_n": 300, "rpn_nms_thresh": 0.3, "rpn_min_size": 4.0}
+    test_defaults = {"rpn_pre_nms_top_n": 1000, "rpn_post_nms_top_n": 1000, "rpn_min_size": 0.0}
+    s = parse_param_str(ctx.param.param_str, ANCHOR_SETTINGS | (train_defaults if ctx.training else test_defaults))
     return _propose_from_maps(ctx, {"rpn_nms_thresh": None} | s, scores, deltas, im_info)
 
 
-def _proposal_type(forward: Any, origin: str, most_tops: int, restrictions: str) -> LayerType:
+def _make_proposal_type(forward: Any, origin: str, max_tops: int, restrictions: str) -> LayerType:
     return LayerType(
-        Signature("Python", bottoms=3, tops=(1, most_tops), param="python_param", in_place=False),
+        Signature("Python", bottoms=3, tops=(1, max_tops), param="python_param", in_place=False),
         Traced(forward),
         Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
         LayerTraits(pads_rows=True),
@@ -425,16 +443,16 @@ def _proposal_type(forward: Any, origin: str, most_tops: int, restrictions: str)
     )
 
 
-PROPOSAL_LAYER = _proposal_type(proposal_layer, "py-faster-rcnn", 2, "")
-MNC_PROPOSAL_LAYER = _proposal_type(mnc_proposal_layer, "MNC", 1, "No gradient reaches the deltas.")
-SSH_PROPOSAL_LAYER = _proposal_type(ssh_proposal_layer, "SSH", 2, "")
+PROPOSAL_LAYER = _make_proposal_type(proposal_layer, "py-faster-rcnn", 2, "")
+MNC_PROPOSAL_LAYER = _make_proposal_type(mnc_proposal_layer, "MNC", 1, "No gradient reaches the deltas.")
+SSH_PROPOSAL_LAYER = _make_proposal_type(ssh_proposal_layer, "SSH", 2, "")
 
 
-def _defaults(ctx: Context) -> dict[str, Any]:
-    return _DEFAULTS | (_TRAIN if ctx.training else _TEST)
+def _default_settings(ctx: Context) -> dict[str, Any]:
+    return _PROPOSAL_DEFAULTS | (_TRAIN_DEFAULTS if ctx.training else _TEST_DEFAULTS)
 
 
-def anchors_of(s: dict[str, Any]) -> np.ndarray:
+def make_base_anchors(s: dict[str, Any]) -> np.ndarray:
     """Return the anchors of the first cell, (A, 4), that the settings of a param_str define.
 
     Raises:
@@ -455,14 +473,14 @@ def anchors_of(s: dict[str, Any]) -> np.ndarray:
 def _propose_from_maps(
     ctx: Context, s: dict[str, Any], scores: jax.Array, deltas: jax.Array, im_info: jax.Array
 ) -> Any:
-    base = anchors_of(s)
-    require_maps(scores, deltas, im_info, len(base))
+    base_anchors = make_base_anchors(s)
+    require_maps(scores, deltas, im_info, len(base_anchors))
     limits = ProposalLimits(s["rpn_pre_nms_top_n"], s["rpn_post_nms_top_n"], s["rpn_nms_thresh"])
 
-    def find(scores: jax.Array, deltas: jax.Array, image: jax.Array) -> Proposals:
-        boxes = _decode(base, s["feat_stride"], deltas, image)
-        large = jnp.all(boxes[:, 2:] - boxes[:, :2] + 1 >= s["rpn_min_size"] * image[2], axis=1)
-        return propose(boxes, split_anchors(scores[None, len(base) :], 1).ravel(), large, limits)
+    def find_proposals(scores: jax.Array, deltas: jax.Array, info_row: jax.Array) -> Proposals:
+        boxes = _decode_anchors(base_anchors, s["feat_stride"], deltas, info_row)
+        is_large = jnp.all(boxes[:, 2:] - boxes[:, :2] + 1 >= s["rpn_min_size"] * info_row[2], axis=1)
+        return propose(boxes, split_anchors(scores[None, len(base_anchors) :], 1).ravel(), is_large, limits)
 
-    rois, best = propose_by_image(find, scores, deltas, im_info)
-    return rois if ctx.n_tops == 1 else (rois, best[:, None])
+    rois, roi_scores = propose_for_images(find_proposals, scores, deltas, im_info)
+    return rois if ctx.n_tops == 1 else (rois, roi_scores[:, None])
