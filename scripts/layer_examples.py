@@ -97,9 +97,9 @@ def _rename_blobs(net: NetParameter) -> NetParameter:
     """Give a case's blobs the names that people give them."""
     layer = net.layer[-1]
     t = type_of(layer)
-    classes = t.gradient.indices
+    indices = t.gradient.indices
     labels = (
-        classes.positions(len(layer.bottom)) if classes.classes is not None and not classes.gathers else frozenset()
+        indices.positions(len(layer.bottom)) if indices.num_classes is not None and not indices.gathers else frozenset()
     )
     data = [b for i, b in enumerate(layer.bottom) if i not in labels]
     names = dict(_number_blobs("x", data))
