@@ -34,10 +34,10 @@ import numpy as np
 from training_competitor import CONFIGS, make_training_step, random_inputs, variables_of
 
 from caffejax import tune_process
-from caffejax.debugging import memory_report
+from caffejax.debugging import report_memory
 from caffejax.net import Net
 from caffejax.planning.hardware import CHIPS
-from caffejax.planning.hlo import compiled_stats
+from caffejax.planning.hlo import get_compiled_stats
 from caffejax.training.train_step import TrainState
 
 # chips that devices of such kinds are; their data sheets are in caffejax.planning
@@ -80,7 +80,7 @@ def build_caffejax(net: Net, batch: int, steps: int) -> Trainer:
             state, report = compiled(state, batches, 0.001)
         jax.block_until_ready((state.params, report.loss))
 
-    return Trainer(run, lambda: compiled_stats(compiled).memory)
+    return Trainer(run, lambda: get_compiled_stats(compiled).memory)
 
 
 def build_torch(net: Net, batch: int, steps: int, precision: str) -> Trainer:
@@ -132,7 +132,7 @@ def build_flax(name: str, batch: int, steps: int, precision: str) -> Trainer:
             state, loss = compiled(state, images, labels)
         jax.block_until_ready((state, loss))
 
-    return Trainer(run, lambda: compiled_stats(compiled).memory)
+    return Trainer(run, lambda: get_compiled_stats(compiled).memory)
 
 
 def time_run(run: Run) -> float:
@@ -183,7 +183,7 @@ def compare(name: str, batch: int, precision: str, kernels: str, options: argpar
         print(f"  {name}, batch {batch}, {precision}: {library}", file=sys.stderr, flush=True)
         measured[library] = measure(make, options.rounds, folder and folder / library)
     peak = peak_tflops(precision, options.peak_tflops)
-    operations = 2 * 3 * (memory_report(net, 1).total["multiply_adds"] or 0) * 1e-12  # of one image
+    operations = 2 * 3 * (report_memory(net, 1).total["multiply_adds"] or 0) * 1e-12  # of one image
     cells = []
     rates = dict.fromkeys(LIBRARIES, 0.0)
     for library in LIBRARIES:
@@ -228,7 +228,7 @@ def time_lenet_training(precision: str, kernels: str, iterations: int, rounds: i
             state, losses = compiled(state, data)
             jax.block_until_ready((state.params, losses))
 
-        return Trainer(run, lambda: compiled_stats(compiled).memory)
+        return Trainer(run, lambda: get_compiled_stats(compiled).memory)
 
     return measure(make, rounds)
 

@@ -58,7 +58,7 @@ def plan_flax(name: str, target: str, precision: str, batch: int) -> dict[str, A
     import numpy as np
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-    from caffejax.planning import compiled_stats, parse_target
+    from caffejax.planning import get_compiled_stats, parse_target
     from caffejax.planning.hardware import get_devices
 
     wanted = parse_target(target)
@@ -78,7 +78,7 @@ def plan_flax(name: str, target: str, precision: str, batch: int) -> dict[str, A
         lowered = jax.jit(step, donate_argnums=0).lower(*arguments)
     began = time.perf_counter()
     compiled = lowered.compile()
-    return collect_figures(compiled_stats(compiled), time.perf_counter() - began, time.process_time() - busy)
+    return collect_figures(get_compiled_stats(compiled), time.perf_counter() - began, time.process_time() - busy)
 
 
 def collect_figures(program: Any, seconds: float, busy: float) -> dict[str, Any]:

@@ -3,7 +3,7 @@
     python benchmarks/roofline.py --threads 2
     python benchmarks/roofline.py --nets resnet50 --rounds 3 --json roofline.json
 
-A part is all layers of a family (`summary.family_of`), forward or backward. Its limit is the larger of two times: its
+A part is all layers of a family (`summary.get_family`), forward or backward. Its limit is the larger of two times: its
 operations at the rate of the best convolution here, and its bytes at the rate of the best copy; both rates are measured
 in the same run. Bytes are those of bottoms, tops and params, each read or written once. Layers are timed one by one, as
 `caffejax time` does. The rows "whole step" and "frozen" are of the net as one program, which fuses layers: below them
@@ -35,7 +35,7 @@ from caffejax.graph import Layer
 from caffejax.kernels import onednn
 from caffejax.kernels.window import Window
 from caffejax.net import Net
-from caffejax.summary.net_summary import layer_summary
+from caffejax.summary.net_summary import summarize_layer
 
 NETS = ("lenet", "cifar10_full", "caffenet", "googlenet", "squeezenet", "resnet50", "mobilenet")
 FLOAT = 4  # bytes
@@ -92,7 +92,7 @@ def time_best_run(run: Callable[[], Any], rounds: int) -> float:
 
 def list_passes(layer: Layer, net: Net) -> Iterator[tuple[str, float, float]]:
     """Yield the direction, the operations and the bytes of a layer's forward and backward pass."""
-    summary, blobs = layer_summary(layer, net.graph), net.graph.blobs
+    summary, blobs = summarize_layer(layer, net.graph), net.graph.blobs
     bottoms, tops = (FLOAT * sum(math.prod(blobs[n].shape) for n in names) for names in (layer.bottoms, layer.tops))
     params = FLOAT * sum(math.prod(shape) for shape in summary.param_shapes)
     operations = 2.0 * (summary.multiply_adds or 0)
@@ -117,7 +117,7 @@ def measure_net(name: str, peak: Peak, rounds: int) -> Iterator[Row]:
         for direction, operations, moved in list_passes(layer, net) if layer else ():
             ms = median(getattr(t, direction) for t in times)
             if ms > 0:
-                key = layer_summary(layer, net.graph).family, direction
+                key = summarize_layer(layer, net.graph).family, direction
                 values = ms, operations, moved, peak.limit(operations, moved)
                 sums[key] = [a + b for a, b in zip(sums[key], values, strict=True)]
     order = sorted(sums, key=lambda key: sums[key][3] - sums[key][0])  # the most time above the limit first

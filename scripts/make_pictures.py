@@ -36,7 +36,7 @@ from caffejax.checkpoints.caffemodel import write_caffemodel
 from caffejax.cli import main as caffejax_command
 from caffejax.cli.demo_pictures import OBJECTS, draw_pictures
 from caffejax.data.loader import Loader
-from caffejax.debugging import features, memory_report
+from caffejax.debugging import extract_features, report_memory
 from caffejax.metrics import JsonLines
 from caffejax.schema import read_net, read_solver
 from caffejax.view import write_page
@@ -121,7 +121,7 @@ def confusion() -> None:
     loader = Loader(net.graph)
     counts = np.zeros((10, 10), int)
     batches = -(-(loader.num_examples or 0) // net.graph.blobs["data"].shape[0])
-    blobs = features(net, net.load(train_digits()[1]), ["ip2", "label"], loader)
+    blobs = extract_features(net, net.load(train_digits()[1]), ["ip2", "label"], loader)
     for _, batch in zip(range(batches), blobs, strict=False):
         np.add.at(counts, (np.asarray(batch["label"], int), np.asarray(batch["ip2"]).argmax(1)), 1)
     loader.close()
@@ -179,7 +179,7 @@ def memory() -> None:
     """Draw the memory of training ResNet-50: by layer, and with layers recomputed."""
     batch, limits = 32, (None, 3, 2, 1.5)
     reports = [
-        memory_report(
+        report_memory(
             caffejax.Net(RESNET, "TRAIN", remat="auto" if gib else "none", memory_limit=gib and int(gib * 2**30)), batch
         )
         for gib in limits

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from caffejax.checking.check_report import Finding, PhaseReport, Report, WeightsReport
-from caffejax.checking.html_report import html_report, next_command
+from caffejax.checking.html_report import render_html_report, suggest_command
 from caffejax.cli import main
 from caffejax.cli.parser import Parser
 
@@ -41,7 +41,7 @@ def test_names_are_escaped() -> None:
     finding = Finding("shape", HOSTILE, (HOSTILE,))
     weights = WeightsReport(HOSTILE, 1, (finding,), (HOSTILE,))
     phase = PhaseReport(HOSTILE, "fails", (finding,), (HOSTILE,), 1, (HOSTILE,), weights=(weights,))
-    page = html_report([Report(HOSTILE, "net", (finding,), (phase,), (HOSTILE,))], HOSTILE, {HOSTILE: HOSTILE})
+    page = render_html_report([Report(HOSTILE, "net", (finding,), (phase,), (HOSTILE,))], HOSTILE, {HOSTILE: HOSTILE})
     assert "<script" not in page
     assert page.count("&lt;script&gt;") > 8
 
@@ -62,7 +62,7 @@ def test_names_are_escaped() -> None:
 def test_the_next_command_exists(report: Report, command: str) -> None:
     from caffejax import cli
 
-    assert next_command(report) == command
+    assert suggest_command(report) == command
     program, name, *_ = shlex.split(command)
     parser: Parser = cli._make_parser()
     assert program == "caffejax"
@@ -72,13 +72,15 @@ def test_the_next_command_exists(report: Report, command: str) -> None:
 
 def test_a_file_that_is_no_model_has_no_next_command() -> None:
     report = Report("page.prototxt", "unreadable", (Finding("text", "this is an HTML page"),))
-    assert next_command(report) is None
-    assert "Next:" not in html_report([report], "")
-    assert next_command(Report("labels.prototxt", "other")) is None
+    assert suggest_command(report) is None
+    assert "Next:" not in render_html_report([report], "")
+    assert suggest_command(Report("labels.prototxt", "other")) is None
 
 
 def test_a_file_that_ended_a_worker_process_is_not_read_again(tmp_path: Path) -> None:
     (tmp_path / "net.prototxt").write_text(NET)
     file = str(tmp_path / "net.prototxt")
-    assert "<rect" in html_report([Report(file, "net")], "1 of 1 net loads")
-    assert "<rect" not in html_report([Report(file, "net", (Finding("crash", "it crashed"),))], "0 of 1 net loads")
+    assert "<rect" in render_html_report([Report(file, "net")], "1 of 1 net loads")
+    assert "<rect" not in render_html_report(
+        [Report(file, "net", (Finding("crash", "it crashed"),))], "0 of 1 net loads"
+    )

@@ -10,7 +10,7 @@ import pytest
 
 from caffejax import Net
 from caffejax.checking.check_report import Finding, PhaseReport, Report, WeightsReport, format_outcome
-from caffejax.checking.html_report import html_report
+from caffejax.checking.html_report import render_html_report
 from caffejax.cli import main
 from caffejax.layers import layer_types, registry
 
@@ -83,7 +83,7 @@ def test_names_are_shortened_only_in_a_terminal(
 )
 def test_the_outcome_names_what_loads_and_what_fails(report: Report, outcome: str) -> None:
     assert format_outcome(report, 12) == outcome
-    assert f"<span>{'loads' if report.loads else outcome}</span>" in html_report([report], "")
+    assert f"<span>{'loads' if report.loads else outcome}</span>" in render_html_report([report], "")
 
 
 def test_absent_weights_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

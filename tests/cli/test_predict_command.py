@@ -13,8 +13,8 @@ import pytest
 from caffejax import Net, save_weights
 from caffejax.cli import main
 from caffejax.net import Variables
-from caffejax.prediction.preprocessing import PUBLISHED, find_preprocessing
-from caffejax.prediction.results import palette, read_names
+from caffejax.prediction.preprocessing import PUBLISHED_PREPROCESSING, find_preprocessing
+from caffejax.prediction.results import make_palette, read_names
 from caffejax.schema.caffe_pb2 import LayerParameter, NetParameter
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -245,7 +245,7 @@ def test_detections_are_listed_and_drawn(capsys: pytest.CaptureFixture[str]) -> 
     picture_with_boxes = cv2.imread("drawn/0.png")
     enlargement = len(picture_with_boxes) // 40
     assert (
-        picture_with_boxes[enlargement * 15, enlargement * 40].tolist() == palette()[2].tolist()
+        picture_with_boxes[enlargement * 15, enlargement * 40].tolist() == make_palette()[2].tolist()
     )  # on the left edge of the red box
     assert picture_with_boxes[enlargement * 10, enlargement * 20].tolist() == [0, 0, 0]
 
@@ -305,7 +305,7 @@ def test_nan_is_no_result(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_colors_are_those_of_pascal_voc() -> None:
-    assert palette()[[0, 1, 2, 15, 20], ::-1].tolist() == [
+    assert make_palette()[[0, 1, 2, 15, 20], ::-1].tolist() == [
         *([0, 0, 0], [128, 0, 0], [0, 128, 0], [192, 128, 128], [0, 64, 128])
     ]
 
@@ -376,7 +376,7 @@ def test_the_page_of_configs_says_what_predict_uses() -> None:
     assert len(rows) > 20
     for folder, net, size, channels, mean, scale, _ in rows:
         model = Net(CONFIGS / folder.strip("`") / "train_val.prototxt")
-        published = PUBLISHED[model.graph.name]
+        published = PUBLISHED_PREPROCESSING[model.graph.name]
         assert net.startswith(model.graph.name)
         shape = model.graph.blobs[model.input_names[0]].shape
         assert size == f"{shape[2]} x {shape[3]}"

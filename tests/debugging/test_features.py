@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from caffejax import GraphError, LayerError, Net
-from caffejax.debugging import features
+from caffejax.debugging import extract_features
 
 NET = """
 layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }
@@ -34,7 +34,7 @@ layer { name: "pick" type: "BatchReindex" bottom: "x" bottom: "i" top: "y" }
 
 
 def compute_features(net: Net, blobs: Any, batches: Any) -> Iterator[Any]:
-    return features(net, net.init(jax.random.key(0)), blobs, batches)
+    return extract_features(net, net.init(jax.random.key(0)), blobs, batches)
 
 
 def test_each_batch_is_a_forward_pass() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from caffejax import GraphError, Net
 from caffejax.cli import main
-from caffejax.debugging import compiled_memory, memory_report
-from caffejax.summary import multiply_adds
+from caffejax.debugging import report_compiled_memory, report_memory
+from caffejax.summary import count_multiply_adds
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 DIGITS = CONFIGS / "digits" / "lenet_train_test.prototxt"
@@ -29,14 +29,14 @@ layer { name: "f" type: "Filter" bottom: "x" bottom: "s" top: "y" }"""
     ],
 )
 def test_totals_of_published_nets_are_known(name: str, parameters: int, products: int) -> None:
-    total = memory_report(Net(CONFIGS / name / "train_val.prototxt", "TEST"), batch=1).total
+    total = report_memory(Net(CONFIGS / name / "train_val.prototxt", "TEST"), batch=1).total
     assert (total["parameters"], total["multiply_adds"]) == (parameters, products)
     assert total["parameter_bytes"] == 4 * parameters
 
 
 def test_layers_have_the_counted_sizes() -> None:
     layers = {
-        layer.name: layer for layer in memory_report(Net(CONFIGS / "lenet" / "train_val.prototxt", "TRAIN")).layers
+        layer.name: layer for layer in report_memory(Net(CONFIGS / "lenet" / "train_val.prototxt", "TRAIN")).layers
     }
     conv2 = layers["conv2"]
     assert (conv2.type, conv2.top_shapes) == ("Convolution", ((64, 50, 8, 8),))
@@ -58,29 +58,31 @@ def test_layers_have_the_counted_sizes() -> None:
 def test_products_of_layers_are_counted(layer: str, products: int) -> None:
     net = f"""layer {{ name: "in" type: "Input" top: "x" input_param {{ shape {{ dim: 2 dim: 6 dim: 5 dim: 5 }} }} }}
     layer {{ name: "l" bottom: "x" top: "y" {layer} }}"""
-    assert memory_report(Net(net)).layers[1].multiply_adds == products
+    assert report_memory(Net(net)).layers[1].multiply_adds == products
 
 
 def test_products_in_loops_and_branches() -> None:
     x = jnp.ones((3, 3))
-    assert multiply_adds(lambda x: jax.lax.scan(lambda c, _: (c @ x, None), x, None, length=5)[0], x) == 5 * 27
-    assert multiply_adds(lambda x: jax.lax.cond(x[0, 0] > 0, lambda x: x @ x @ x, lambda x: x @ x, x), x) == 2 * 27
-    assert multiply_adds(jax.jit(lambda x: x @ x[:, 0]), x) == 9
+    assert count_multiply_adds(lambda x: jax.lax.scan(lambda c, _: (c @ x, None), x, None, length=5)[0], x) == 5 * 27
+    assert (
+        count_multiply_adds(lambda x: jax.lax.cond(x[0, 0] > 0, lambda x: x @ x @ x, lambda x: x @ x, x), x) == 2 * 27
+    )
+    assert count_multiply_adds(jax.jit(lambda x: x @ x[:, 0]), x) == 9
 
 
 def test_recurrent_layers_count_every_step() -> None:
     net = """layer { name: "in" type: "Input" top: "x" top: "cont"
       input_param { shape { dim: 5 dim: 2 dim: 3 } shape { dim: 5 dim: 2 } } }
     layer { name: "l" type: "LSTM" bottom: "x" bottom: "cont" top: "y" recurrent_param { num_output: 4 } }"""
-    assert memory_report(Net(net)).layers[1].multiply_adds == 5 * 2 * (3 * 16 + 4 * 16)
+    assert report_memory(Net(net)).layers[1].multiply_adds == 5 * 2 * (3 * 16 + 4 * 16)
 
 
 def test_host_layers_are_not_traced_for_state() -> None:
-    result = memory_report(Net(FILTER, "TRAIN"))
+    result = report_memory(Net(FILTER, "TRAIN"))
     assert result.layers[1].multiply_adds is None
     assert result.training is None
     with pytest.raises(GraphError, match=r"run on the host, so it is not compiled as one program \(compiled: "):
-        compiled_memory(Net(FILTER, "TRAIN"))
+        report_compiled_memory(Net(FILTER, "TRAIN"))
 
 
 def test_the_command_prints_layers_and_totals(capsys: pytest.CaptureFixture[str]) -> None:

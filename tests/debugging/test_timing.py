@@ -9,7 +9,7 @@ import pytest
 
 from caffejax import Net
 from caffejax.cli import main
-from caffejax.debugging import LayerTime, Timer, mean_times
+from caffejax.debugging import LayerTime, Timer, average_times
 
 DIGITS = Path(__file__).parents[2] / "configs" / "digits" / "lenet_train_test.prototxt"
 NET_WITH_INPUTS = """
@@ -54,7 +54,7 @@ def test_a_net_without_loss_has_backward_times_too():
 
 def test_mean_times_average_the_passes():
     passes = [[LayerTime("a", 1, 4), LayerTime("b", 2, 0)], [LayerTime("a", 3, 0), LayerTime("b", 4, 2)]]
-    assert list(mean_times(passes)) == [LayerTime("a", 2, 2), LayerTime("b", 3, 1)]
+    assert list(average_times(passes)) == [LayerTime("a", 2, 2), LayerTime("b", 3, 1)]
 
 
 @pytest.mark.slow

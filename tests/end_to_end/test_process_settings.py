@@ -41,7 +41,7 @@ def seen():
 jax.devices()  # JAX itself and its backend have started
 before = seen()
 import caffejax
-from caffejax.process_settings import keeps_freed_memory
+from caffejax.process_settings import is_freed_memory_kept
 from caffejax.kernels.compilation import Jitted
 
 def use():
@@ -79,7 +79,7 @@ def test_a_net_leaves_the_process_as_it_was(tmp_path: Path) -> None:
     script = """
 use()
 assert changed() == [], changed()
-assert not keeps_freed_memory() and Jitted.allows_gc
+assert not is_freed_memory_kept() and Jitted.allows_gc
 """
     run_script(script, tmp_path)
 
@@ -107,7 +107,7 @@ names = [name for name, value in before["jax"].items() if seen()["jax"][name] !=
 print(*names)
 assert Path(jax.config.jax_compilation_cache_dir).is_relative_to(Path.home() / ".cache" / "caffejax")
 assert not Jitted.allows_gc
-assert keeps_freed_memory() == (sys.platform == "linux")
+assert is_freed_memory_kept() == (sys.platform == "linux")
 """
     expected = {"jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs"}
     assert set(run_script(script, tmp_path).split()) == expected
@@ -119,7 +119,7 @@ def test_each_setting_may_be_switched_off(tmp_path: Path) -> None:
 caffejax.tune_process()
 use()
 assert changed() == [], changed()
-assert not keeps_freed_memory()
+assert not is_freed_memory_kept()
 """
     run_script(script, tmp_path, CAFFEJAX_CACHE="off", CAFFEJAX_BLOCKS="off")
 
@@ -152,7 +152,7 @@ import caffejax.cli, caffejax.pycaffe as caffe
 caffe.Net({str(LENET)!r}, caffe.TEST)
 caffejax.cli.main(["parse_log", "absent", "absent"])
 assert changed() == [], changed()
-assert Jitted.allows_gc and not keeps_freed_memory()
+assert Jitted.allows_gc and not is_freed_memory_kept()
 assert caffejax.cli.main(["summary", "--memory", {str(LENET)!r}]) == 0
 assert not Jitted.allows_gc
 """

@@ -11,7 +11,7 @@ import pytest
 
 from caffejax import Net, Variables
 from caffejax.data.loader import Loader
-from caffejax.debugging import features
+from caffejax.debugging import extract_features
 from caffejax.inference import frozen_pass_cache as module
 from caffejax.inference.frozen_pass_cache import FrozenPasses, freeze_passes, scored_blobs
 from caffejax.training import Evaluator
@@ -90,9 +90,9 @@ def test_features_are_the_same_frozen_and_not(blobs: list[str], monkeypatch: pyt
     result = []
     for freeze in (True, False):
         if not freeze:
-            monkeypatch.setitem(features.__globals__, "freeze_passes", lambda *_: None)
+            monkeypatch.setitem(extract_features.__globals__, "freeze_passes", lambda *_: None)
         loader = Loader(net.graph)
-        result.append(list(features(net, variables, blobs, islice(loader, 2))))
+        result.append(list(extract_features(net, variables, blobs, islice(loader, 2))))
         loader.close()
     for frozen_batch, batch in zip(*result, strict=True):
         assert set(frozen_batch) == set(batch) == set(blobs)

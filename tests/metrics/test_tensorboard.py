@@ -17,7 +17,7 @@ from small_run import EventRecorder, small_solver, train
 from caffejax.debugging.visualize import enlarge, filters_to_maps, make_grid
 from caffejax.errors import CaffejaxError
 from caffejax.metrics import TensorBoard, tensorboard
-from caffejax.metrics.tensorboard import graph_def
+from caffejax.metrics.tensorboard import make_graph_def
 from caffejax.net import Net
 
 pytest.importorskip("tensorboardX")
@@ -126,7 +126,7 @@ def test_the_graph_has_the_layers_with_their_shapes(run: tuple[list[Any], EventR
 @pytest.mark.parametrize("config", ["googlenet", "resnet50", "faster_rcnn_toy", "ssd300"])
 def test_graphs_of_larger_nets_hang_together(config: str) -> None:
     (path,) = (p for p in (CONFIGS / config).glob("train*.prototxt") if "solver" not in p.name)
-    nodes = graph_def(Net(path, "TRAIN").graph).node
+    nodes = make_graph_def(Net(path, "TRAIN").graph).node
     names = [node.name for node in nodes]
     assert len(set(names)) == len(names)
     for i, node in enumerate(nodes):

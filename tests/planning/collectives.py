@@ -83,7 +83,7 @@ def main() -> None:
             function, arguments, jit_options = job.function(8)
             votes = (Requests(job.mesh).encode(0),) if way == "asked" else ()
             compiled = jax.jit(function, **jit_options).lower(*arguments, *votes).compile()
-            program_collectives = planner.compiled_stats(compiled).collectives
+            program_collectives = planner.get_compiled_stats(compiled).collectives
             result[f"{name} {way}"] = {
                 "found": find_collectives(compiled.as_text()),
                 "counted": [[c.kind, c.bytes, c.group_size] for c in program_collectives for _ in range(c.count)],

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax.planning import compiled_stats
+from caffejax.planning import get_compiled_stats
 from caffejax.planning.hlo import Collective, parse_stats
 from compile_flags import cpu_devices_environment
 
@@ -19,7 +19,7 @@ X = jax.ShapeDtypeStruct((N,), jnp.float32)
 
 
 def program(function: Any, *arguments: Any) -> Any:
-    return compiled_stats(jax.jit(function).lower(*arguments).compile())
+    return get_compiled_stats(jax.jit(function).lower(*arguments).compile())
 
 
 def test_an_operation_reads_its_operands_and_writes_its_result() -> None:
@@ -50,10 +50,10 @@ def test_collectives_are_counted_by_size() -> None:
     code = """
 import jax, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from caffejax.planning import compiled_stats
+from caffejax.planning import get_compiled_stats
 rows = NamedSharding(Mesh(np.array(jax.devices()), ("data",)), PartitionSpec("data"))
 x = jax.ShapeDtypeStruct((64, 1000), "float32", sharding=rows)
-found = compiled_stats(jax.jit(lambda x: x.sum(0)).lower(x).compile())
+found = get_compiled_stats(jax.jit(lambda x: x.sum(0)).lower(x).compile())
 print(found.num_collectives, found.collectives[0])
 """
     environment = os.environ | cpu_devices_environment(8)

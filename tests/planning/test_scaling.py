@@ -8,7 +8,7 @@ import pytest
 from caffejax.planning import Plan, parse_target
 from caffejax.planning.hardware import CHIPS
 from caffejax.planning.hlo import Collective, ProgramStats
-from caffejax.planning.planner import link_seconds, scale_step
+from caffejax.planning.planner import estimate_link_seconds, estimate_scaling
 
 # easy numbers: a byte takes a second on links, and four on the network
 CHIP = replace(CHIPS["cuda:h100"], link=1.0, network=0.25, joined=8)
@@ -46,11 +46,11 @@ def make_collectives(kind: str, size: int, group_size: int, group_stride: int = 
     ],
 )
 def test_seconds_of_collectives(collectives: Any, rows: int, model: int, links: float, network: float) -> None:
-    assert link_seconds(collectives, CHIP, rows, model) == pytest.approx((links, network))
+    assert estimate_link_seconds(collectives, CHIP, rows, model) == pytest.approx((links, network))
 
 
 def test_collectives_overlap_the_backward_pass_or_follow_it() -> None:
-    short, long = (scale_step(300.0, make_collectives("all-reduce", size, 8), CHIP, 8) for size in (80, 800))
+    short, long = (estimate_scaling(300.0, make_collectives("all-reduce", size, 8), CHIP, 8) for size in (80, 800))
     assert (short.best, short.worst) == (300, 440)
     assert short.efficiency == pytest.approx((300 / 440, 1))
     assert (long.best, long.worst) == (1500, 1700)  # 200 of the backward pass are beside it

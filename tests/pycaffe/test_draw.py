@@ -19,7 +19,7 @@ from caffejax.layers import LayerType, Signature, Traced, register_temporarily
 from caffejax.pycaffe import draw
 from caffejax.schema import caffe_pb2, parse_text, read_net
 from caffejax.view import svg_drawing
-from caffejax.view.draw_style import STYLES, DrawStyle
+from caffejax.view.draw_style import DRAW_STYLES, DrawStyle
 
 REPOSITORY = Path(__file__).parents[2]
 CORPUS = REPOSITORY.parent / "shared" / "corpus"
@@ -96,7 +96,7 @@ def test_own_types_may_have_a_style(monkeypatch: pytest.MonkeyPatch) -> None:
         "#123456", lambda layer: "large", lambda layer: ["width: 3"], lambda layer: f"to {layer.top[0]}", lr_mult=True
     )
     mine = LayerType(Signature("Mine"), Traced(lambda ctx, x: x))
-    monkeypatch.setitem(STYLES, "Mine", style)
+    monkeypatch.setitem(DRAW_STYLES, "Mine", style)
     described = layer('name: "m" type: "Mine" top: "y" param { lr_mult: 3 }')
     with register_temporarily(mine):
         assert draw.get_layer_label(described, "TB", display_lrm=True) == "m (Mine large) width: 3 lr mult: 3.0, 1.0"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from caffejax import Net, Solver
-from caffejax.debugging import memory_report
+from caffejax.debugging import report_memory
 from caffejax.errors import SolverError
 from caffejax.host_memory import get_free_memory
 from caffejax.human_readable import parse_bytes
@@ -37,7 +37,7 @@ def solver(batch: int = BATCH, net: str = NET, **options: Any) -> Solver:
 
 
 def estimate(batch: int = BATCH, **options: Any) -> int:
-    result = memory_report(Net(NET % batch, "TRAIN", **options)).training
+    result = report_memory(Net(NET % batch, "TRAIN", **options)).training
     assert result is not None
     return result.peak_without_remat
 
@@ -102,5 +102,5 @@ def test_fitting_nets_and_unknown_memory_are_not_refused(monkeypatch: pytest.Mon
 
 def test_small_nets_are_not_traced_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that it costs nothing: their numbers of params and activations say enough."""
-    monkeypatch.setattr(build_trainer, "training_memory", lambda *args: pytest.fail("traced"))
+    monkeypatch.setattr(build_trainer, "estimate_training_memory", lambda *args: pytest.fail("traced"))
     solver().close()

@@ -12,7 +12,7 @@ from caffejax.graph import build_graph, make_net_state
 from caffejax.schema import caffe_pb2, parse_text, read_net
 from caffejax.summary import summarize
 from caffejax.view import load_view
-from caffejax.view.net_view import all_problems, format_layer, to_json
+from caffejax.view.net_view import collect_problems, format_layer, to_json
 
 
 def view_text(folder: Path, text: str) -> Any:
@@ -75,7 +75,7 @@ def test_a_partly_readable_net_is_drawn_as_far_as_possible(
 ) -> None:
     view = view_text(tmp_path, text)
     assert len(view.phases["TRAIN"].layers) == layers
-    problems = [str(problem) for problem, _ in all_problems(view)]
+    problems = [str(problem) for problem, _ in collect_problems(view)]
     assert any(message in problem for problem in problems) or not message
     to_json(view)
 
@@ -99,7 +99,7 @@ def test_missing_sources_and_phases_without_data_are_noted(tmp_path: Path) -> No
     assert train.summaries[1].top_shapes == ((3, 8, 9, 9),)
     assert "is absent and was not opened" in train.notes[0]
     assert "no data layer" in test.notes[0]
-    assert all_problems(view) == []
+    assert collect_problems(view) == []
 
 
 def test_stages_choose_layers(tmp_path: Path) -> None:

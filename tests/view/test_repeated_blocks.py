@@ -10,11 +10,11 @@ from viewed_nets import CONFIGS, DATA, config, conv, inception, irregular_net
 from caffejax.graph import make_net_state
 from caffejax.graph.resolve import is_included
 from caffejax.schema import read_net
-from caffejax.view.layer_graph import WiredLayer, connect_layers
+from caffejax.view.layer_graph import DrawnLayer, connect_layers
 from caffejax.view.repeated_blocks import Block, Box, find_blocks, make_boxes
 
 
-def layers_of(net: Path | str) -> tuple[WiredLayer, ...]:
+def layers_of(net: Path | str) -> tuple[DrawnLayer, ...]:
     message = read_net(net)
     state = make_net_state(message, "TRAIN")
     return connect_layers([layer for layer in message.layer if is_included(layer, state)])

@@ -24,7 +24,7 @@ from ..checkpoints.load_save import open_blobs
 from ..checkpoints.match_by_name import match_blobs, mismatch_problems, no_match_problem
 from ..config import DataConfig
 from ..data.placeholder_sources import MissingSourceError, build_assumed_graphs
-from ..debugging.memory_report import net_sizes
+from ..debugging.memory_report import count_elements
 from ..errors import CaffejaxError, Problem, SchemaError, WeightsError
 from ..glog import collect_warnings
 from ..graph import Graph
@@ -152,7 +152,7 @@ def _loaded_report(name: str, graph: Graph, assumed: tuple[str, ...], weights: S
     on_host = tuple(f"{x.name} ({x.type.name})" for x in graph.layers if x.type.on_host)
     n_inputs = sum(x.type.is_input for x in graph.layers)
     n_splits = sum(x.inserted_split for x in graph.layers)
-    parameters, activations = net_sizes(graph)
+    parameters, activations = count_elements(graph)
     training = graph.phase == "TRAIN" and any(graph.loss_weights)
     numbers = (
         parameters * _COPIES_OF_PARAMETERS + activations * _COPIES_OF_ACTIVATIONS

@@ -44,7 +44,9 @@ _CELL, _MAX_LAYERS = 9, 1500
 _MAX_STATES = 40  # characters
 
 
-def html_report(reports: Sequence[Report], headline: str, skipped: Mapping[str, str] = MappingProxyType({})) -> str:
+def render_html_report(
+    reports: Sequence[Report], headline: str, skipped: Mapping[str, str] = MappingProxyType({})
+) -> str:
     """Return a page with a section for each model: phases, problems, weights, a drawing and the command to run next.
 
     Args:
@@ -72,7 +74,7 @@ def _section(report: Report) -> str:
     numbers = [format_number(parameters) + " params" if parameters else "", format_bytes(memory) if memory else ""]
     cells = "".join(f'<span class="number">{text}</span>' for text in numbers)
     state = "loads" if report.loads else format_outcome(report, _MAX_STATES)
-    command = next_command(report)
+    command = suggest_command(report)
     lines = [
         '<details class="loads">' if report.loads else '<details class="fails" open="">',
         f'<summary><span class="file">{escape(report.file)}</span><span>{state}</span>{cells}</summary>',
@@ -116,7 +118,7 @@ def _items(items: Sequence[str]) -> Iterator[str]:
         yield f"<ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"
 
 
-def next_command(report: Report) -> str | None:
+def suggest_command(report: Report) -> str | None:
     """Return the next command for a user, which runs or trains a model that loads, or helps to repair other models.
 
     Return None if the file is neither a net nor a solver, such as an HTML page.

@@ -86,9 +86,9 @@ def run(options: argparse.Namespace) -> None:
         if not weights:
             _print_absent_weights(models, options.paths)
     if options.html:
-        from ..checking.html_report import html_report
+        from ..checking.html_report import render_html_report
 
-        page = html_report(models, _count_loading(models), skipped)
+        page = render_html_report(models, _count_loading(models), skipped)
         with replace_file(options.html) as file:
             file.write(page.encode())
     if failed:

@@ -143,7 +143,7 @@ def _draw_blob(options: argparse.Namespace) -> None:
     import numpy as np
 
     from ..data.loader import Loader
-    from ..debugging import features
+    from ..debugging import extract_features
     from ..debugging.visualize import feature_maps
     from ..execution.validation import check_blob_names
 
@@ -162,7 +162,7 @@ def _draw_blob(options: argparse.Namespace) -> None:
             if loader.num_examples is not None and options.example >= loader.num_examples:
                 message = f"the net's data has examples 0 to {loader.num_examples - 1}"
                 raise DataError(Problem(f"--example={options.example}: {message}", options.model))
-        computed = features(net, variables, [options.blob], batches)
+        computed = extract_features(net, variables, [options.blob], batches)
         values = np.atleast_1d(np.asarray(next(islice(computed, number, None))[options.blob], np.float32))
     if row >= len(values):
         raise DataError(Problem(f"blob '{options.blob}' of shape {values.shape} has no row {row}", options.model))

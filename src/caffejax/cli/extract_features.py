@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> None:
     import numpy as np
 
     from ..data.loader import Loader
-    from ..debugging import features
+    from ..debugging import extract_features
     from ..net import Net
     from ..paths import check_exist
 
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> None:
     log.info("Extracting Features")
     with ExitStack() as stack, counter(options.batches, "batches") as advance:
         stack.callback(loader.close)
-        extracted = features(net, variables, names, batches)
+        extracted = extract_features(net, variables, names, batches)
         writer = _npz_writer if options.db_type == "npz" else partial(_database_writer, options.db_type)
         writers = [stack.enter_context(writer(target, name)) for name, target in zip(names, targets, strict=True)]
         for values in extracted:

@@ -48,9 +48,9 @@ def add_json(parser: Flags, help: str = "print JSON") -> None:
 
 def print_json(values: Any) -> None:
     """Print values as JSON. Non-finite floats become strings: "NaN", "Infinity" or "-Infinity"."""
-    from ..logs import json_values
+    from ..logs import to_json_values
 
-    print(json.dumps(json_values(values), indent=1, allow_nan=False))
+    print(json.dumps(to_json_values(values), indent=1, allow_nan=False))
 
 
 def parse_count(text: str) -> int:

@@ -48,12 +48,12 @@ def _parse_chart(text: str) -> str:
 def run(options: argparse.Namespace) -> None:
     """Plot the logs."""
     from ..errors import CaffejaxError
-    from ..logs import new_figure, write_figure
+    from ..logs import make_figure, write_figure
 
     image_flags.check_figure_path(options.output)
     quantity, _, axis = options.chart_type.partition("_vs_")
     problems: list[Problem] = []
-    figure = new_figure()
+    figure = make_figure()
     axes = figure.add_subplot()
     for log in options.logs:
         try:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..net import Net
     from ..prediction.preprocessing import Preprocessing
-    from ..prediction.results import Names, Result
+    from ..prediction.results import ClassNames, Result
     from ..schema.caffe_pb2 import NetParameter
 
 HELP = "classify pictures, detect objects in them or label their pixels"
@@ -81,11 +81,11 @@ def run(options: argparse.Namespace) -> None:
     from ..prediction.preprocessing import find_preprocessing
     from ..prediction.results import (
         check_outputs,
-        draw,
+        draw_results,
         find_main_outputs,
+        find_names_problem,
         format_result,
         make_results,
-        names_problem,
         read_names,
     )
     from ..schema import read_net
@@ -106,7 +106,7 @@ def run(options: argparse.Namespace) -> None:
             )
             net = full_net.for_inference(main)
         check_outputs(net.graph)
-        if labels and (problem := names_problem(net.graph, names)):
+        if labels and (problem := find_names_problem(net.graph, names)):
             log.warning("%s: %s", labels, problem)
         blob, shape = _image_input(net, options)
         prepare = find_preprocessing(
@@ -130,7 +130,7 @@ def run(options: argparse.Namespace) -> None:
             sizes = [picture.shape[:2] for picture in batch]
             results += make_results(net.graph, outputs, sizes, top=options.top, threshold=options.threshold)
     for path, picture, image_results in zip(files, pictures, results, strict=False):
-        _write_picture(path, draw(picture, image_results, names, path))
+        _write_picture(path, draw_results(picture, image_results, names, path))
     if options.json:
         flags.print_json(_summarise_results(options, prepare, shape[1:], results, names))
         return
@@ -273,7 +273,7 @@ def _summarise_results(
     prepare: Preprocessing,
     size: tuple[int, int],
     results: list[list[Result]],
-    names: Names,
+    names: ClassNames,
 ) -> dict[str, object]:
     mean = prepare.mean.mean(axis=(1, 2)).tolist()
     preprocessing = {"size": size, "channels": prepare.channels, "mean": mean, "scale": prepare.scale}

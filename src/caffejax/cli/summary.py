@@ -50,11 +50,11 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _print_memory(options: argparse.Namespace) -> None:
-    from ..debugging import compiled_memory, memory_report
+    from ..debugging import report_compiled_memory, report_memory
 
     net = net_flags.build_net(options)
-    report = memory_report(net, options.batch)
-    compiled = compiled_memory(net, options.batch) if options.compiled else None
+    report = report_memory(net, options.batch)
+    compiled = report_compiled_memory(net, options.batch) if options.compiled else None
     if options.json:
         flags.print_json(_as_json(report, compiled))
         return

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> None:
     import jax
 
     from ..graph.caffe_log import log_creation
-    from ..metrics import plain_outputs
+    from ..metrics import convert_outputs
     from ..training import Evaluator, Scores
     from ..training.reporting import score_lines
 
@@ -56,5 +56,5 @@ def run(options: argparse.Namespace) -> None:
         log.info(line)
     if options.json:
         flags.print_json(
-            {"iterations": options.iterations, "loss": scores.loss, "outputs": plain_outputs(scores.outputs)}
+            {"iterations": options.iterations, "loss": scores.loss, "outputs": convert_outputs(scores.outputs)}
         )

@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _time_passes(timer: Timer, iterations: int, plan: str) -> dict[str, Any]:
     """Time the forward and backward passes, log the times, and return JSON values with the means in ms."""
-    from ..debugging import mean_times
+    from ..debugging import average_times
 
     log.info("Compiling.")
     timer.layers()
@@ -66,7 +66,7 @@ def _time_passes(timer: Timer, iterations: int, plan: str) -> dict[str, Any]:
         total = sum(layer.forward + layer.backward for layer in passes[-1])
         log.info("Iteration: %d forward-backward time: %.3g ms.", i + 1, total)
     totals = [timer.time_net() for _ in range(iterations)]
-    layers = list(mean_times(passes))
+    layers = list(average_times(passes))
     _log_layers(layers, iterations)
     log.info("Compiled as one program, which training and testing run:")
     for line in plan.splitlines():

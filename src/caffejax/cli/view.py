@@ -70,9 +70,9 @@ def _print_report(view: NetView, out: Path) -> None:
         CaffejaxError: if the net has problems; the error lists all of them.
     """
     from ..errors import CaffejaxError
-    from ..view.net_view import all_problems
+    from ..view.net_view import collect_problems
 
     print(f"Wrote {out}")
-    if problems := all_problems(view):
+    if problems := collect_problems(view):
         print(f"The page shows {format_count(len(problems), 'problem')}", file=sys.stderr)
         raise CaffejaxError(f"{'/'.join(phases)}{': ' if phases else ''}{problem}" for problem, phases in problems)

@@ -3,9 +3,9 @@
 from .debug_info import DebugInfo
 from .find_nonfinite import NonFinite, find_nonfinite, find_nonfinite_variable
 from .index_check import IndexCheck, check_indices
-from .intermediates import features
-from .memory_report import CompiledMemory, MemoryReport, compiled_memory, memory_report, net_sizes
-from .timing import LayerTime, Timer, mean_times
+from .intermediates import extract_features
+from .memory_report import CompiledMemory, MemoryReport, count_elements, report_compiled_memory, report_memory
+from .timing import LayerTime, Timer, average_times
 
 __all__ = [
     "CompiledMemory",
@@ -15,12 +15,12 @@ __all__ = [
     "MemoryReport",
     "NonFinite",
     "Timer",
+    "average_times",
     "check_indices",
-    "compiled_memory",
-    "features",
+    "count_elements",
+    "extract_features",
     "find_nonfinite",
     "find_nonfinite_variable",
-    "mean_times",
-    "memory_report",
-    "net_sizes",
+    "report_compiled_memory",
+    "report_memory",
 ]

@@ -20,7 +20,7 @@ from .index_check import IndexCheck
 Tops = dict[str, list[jax.Array]]  # by layer key: the value of each top immediately after the layer
 
 
-def features(
+def extract_features(
     net: Net,
     variables: Variables,
     blobs: Iterable[str],

@@ -17,7 +17,7 @@ from ..graph.reshape import with_batch
 from ..human_readable import format_bytes, format_count
 from ..kernels import compilation
 from ..net import Net
-from ..summary import LayerSummary, layer_sizes, layer_summary
+from ..summary import LayerSummary, count_layer_elements, summarize_layer
 from ..text_table import align_columns
 
 SUMMED = ("parameters", "parameter_bytes", "activations", "activation_bytes", "multiply_adds")
@@ -85,7 +85,7 @@ def _format_sizes(sizes: Mapping[str, int | None]) -> tuple[str, ...]:
     return tuple("?" if n is None else f"{n:,}" for n in numbers)
 
 
-def memory_report(net: Net, batch: int | None = None) -> MemoryReport:
+def report_memory(net: Net, batch: int | None = None) -> MemoryReport:
     """Report a net's parameters, activations, bytes and multiply-adds by layer.
 
     Args:
@@ -104,10 +104,10 @@ def memory_report(net: Net, batch: int | None = None) -> MemoryReport:
             if net.rematerializer
             else choose_remat_groups(net.layer_schedule, inputs, sys.maxsize)
         )
-    return MemoryReport(tuple(layer_summary(layer, graph) for layer in graph.layers), training)
+    return MemoryReport(tuple(summarize_layer(layer, graph) for layer in graph.layers), training)
 
 
-def training_memory(net: Net, batch: int | None = None, limit: int = sys.maxsize) -> RematGroups:
+def estimate_training_memory(net: Net, batch: int | None = None, limit: int = sys.maxsize) -> RematGroups:
     """Estimate the memory of training, and choose layers to rematerialize if the memory exceeds a limit.
 
     Args:
@@ -128,7 +128,7 @@ def _pass_inputs(net: Net, graph: Graph) -> PassInputs:
     return PassInputs(params, state, inputs, _KEY, {})
 
 
-def compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory:
+def report_compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory:
     """Compile the net's loss and gradients, and return the memory that the program uses.
 
     Args:
@@ -153,7 +153,7 @@ def compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory:
     return CompiledMemory(*map(int, sizes))
 
 
-def net_sizes(graph: Graph) -> tuple[int, int]:
+def count_elements(graph: Graph) -> tuple[int, int]:
     """Return the number of elements of a net's parameters and the number of elements of its activations."""
-    sizes = [layer_sizes(layer, graph) for layer in graph.layers]
+    sizes = [count_layer_elements(layer, graph) for layer in graph.layers]
     return sum(parameters for parameters, *_ in sizes), sum(activations for _, activations, _ in sizes)

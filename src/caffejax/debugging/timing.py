@@ -164,7 +164,7 @@ class _CompiledLayer:
         return LayerTime(self._layer.name, forward, backward), result
 
 
-def mean_times(passes: Sequence[Sequence[LayerTime]]) -> Iterator[LayerTime]:
+def average_times(passes: Sequence[Sequence[LayerTime]]) -> Iterator[LayerTime]:
     """Yield the mean times of each layer over several passes."""
     for times in zip(*passes, strict=True):
         yield LayerTime(

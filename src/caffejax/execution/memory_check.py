@@ -11,7 +11,7 @@ from ..errors import GraphError, Problem
 from ..graph import Graph
 from ..host_memory import find_memory_problem, get_device_memory, get_total_memory
 from ..human_readable import format_bytes
-from ..summary import layer_sizes
+from ..summary import count_layer_elements
 
 
 def check_layers_fit(graph: Graph, shardings: Any = None) -> None:
@@ -32,7 +32,7 @@ def check_layers_fit(graph: Graph, shardings: Any = None) -> None:
 
 def _problems(graph: Graph, available: int) -> Iterator[Problem]:
     for layer in graph.layers:
-        parameters, _, activation_bytes = layer_sizes(layer, graph)
+        parameters, _, activation_bytes = count_layer_elements(layer, graph)
         parameter_bytes = 4 * parameters  # float32
         if parameter_bytes + activation_bytes <= available:
             continue

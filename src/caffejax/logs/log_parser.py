@@ -18,7 +18,7 @@ from ..errors import DataError, Problem
 
 Row = dict[str, float]
 
-FIXED = ("NumIters", "Seconds", "LearningRate")  # columns that every row has, before the outputs
+COMMON_COLUMNS = ("NumIters", "Seconds", "LearningRate")  # columns that every row has, before the outputs
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Log:
     rate: list[Row] = field(default_factory=list)
 
 
-def new_column(name: str, row: Row) -> str:
+def make_column_name(name: str, row: Row) -> str:
     """Return the first of the names `name`, `name[1]`, `name[2]`, ... that is not yet a column of the row."""
     key, index = name, 0
     while key in row:
@@ -111,7 +111,7 @@ def read_caffe_log(lines: Iterable[str], year: int) -> Log:
             if not rows or rows[-1]["NumIters"] != iteration or number <= last_output[match[1]]:
                 rows.append(row)
             last_output[match[1]] = number
-            rows[-1][new_column(match[3], rows[-1])] = _parse_c_number(match[4])
+            rows[-1][make_column_name(match[3], rows[-1])] = _parse_c_number(match[4])
     return log
 
 
@@ -159,7 +159,7 @@ def _parse_times(lines: Iterable[str], year: int) -> Iterator[tuple[float, str]]
 
 def format_event(event: Mapping[str, Any]) -> bytes:
     """Return an event as a line of JSON. Non-finite floats become strings; see docs/watching.md."""
-    return json.dumps(json_values(event), separators=(", ", ": "), allow_nan=False).encode() + b"\n"
+    return json.dumps(to_json_values(event), separators=(", ", ": "), allow_nan=False).encode() + b"\n"
 
 
 def parse_event(line: str) -> dict[str, Any] | None:
@@ -210,7 +210,7 @@ def read_json_lines(lines: Iterable[str]) -> Log:
     return log
 
 
-def json_values(value: Any) -> Any:
+def to_json_values(value: Any) -> Any:
     """Convert nested values to types that JSON supports.
 
     Keys and non-finite floats become strings, and sequences become lists.
@@ -218,9 +218,9 @@ def json_values(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, Mapping):
-        return {str(key): json_values(item) for key, item in value.items()}
+        return {str(key): to_json_values(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [json_values(item) for item in value]
+        return [to_json_values(item) for item in value]
     return value
 
 
@@ -244,7 +244,7 @@ def _add_outputs(row: Row, outputs: Any) -> Row:
     for name, value in outputs.items() if isinstance(outputs, dict) else ():
         for item in value if isinstance(value, list) else [value]:
             if (number := _json_number(item)) is not None:
-                extended[new_column(name, extended)] = number
+                extended[make_column_name(name, extended)] = number
     return extended
 
 

@@ -14,10 +14,10 @@ from typing import Any, Literal
 from ..atomic_write import replace_file
 from ..errors import CaffejaxError
 from ..text_table import escape_unprintable
-from .log_parser import FIXED, Log, Row
+from .log_parser import COMMON_COLUMNS, Log, Row
 
 
-def new_figure(**settings: Any) -> Any:
+def make_figure(**settings: Any) -> Any:
     """Return an empty matplotlib Figure.
 
     Raises:
@@ -127,7 +127,7 @@ def _mean(values: Sequence[float]) -> float:
 
 def _outputs(rows: Sequence[Row]) -> Mapping[str, list[str]]:
     """Return the columns of each output by name. For example, `prob` has the columns `prob`, `prob[1]` and so on."""
-    columns = dict.fromkeys(column for row in rows for column in row if column not in FIXED)
+    columns = dict.fromkeys(column for row in rows for column in row if column not in COMMON_COLUMNS)
     outputs: dict[str, list[str]] = {}
     for column in columns:
         name = column.rpartition("[")[0] if column.endswith("]") else column
@@ -182,7 +182,7 @@ def draw_runs(logs: Mapping[str, Log], *, axis: Axis = "iterations", smooth: int
     colours = [_run_colour(run, len(logs)) for run in range(len(logs))]
     n_columns = min(len(panels), 3 if len(panels) != 4 else 2)
     n_rows = -(-len(panels) // n_columns)
-    figure = new_figure(figsize=(4.6 * n_columns, 3.3 * n_rows + 0.5), dpi=110, layout="constrained")
+    figure = make_figure(figsize=(4.6 * n_columns, 3.3 * n_rows + 0.5), dpi=110, layout="constrained")
     for number, panel in enumerate(panels, 1):
         axes = figure.add_subplot(n_rows, n_columns, number)
         _draw(axes, panel, _COLUMNS[axis], smooth if panel.smooth else 1, colours)

@@ -1,6 +1,6 @@
 """Callbacks that record training as JSON lines or for TensorBoard."""
 
-from .json_lines import JsonLines, plain_outputs
+from .json_lines import JsonLines, convert_outputs
 from .tensorboard import TensorBoard
 
-__all__ = ["JsonLines", "TensorBoard", "plain_outputs"]
+__all__ = ["JsonLines", "TensorBoard", "convert_outputs"]

@@ -57,7 +57,7 @@ class JsonLines(Callback):
     def on_display(self, solver: Solver, display: Display) -> None:
         """Write the displayed values."""
         loss, rate = _shortest_decimal(display.loss), _shortest_decimal(display.rate)
-        fields = {"loss": loss, "lr": rate, "outputs": plain_outputs(display.outputs)}
+        fields = {"loss": loss, "lr": rate, "outputs": convert_outputs(display.outputs)}
         if display.pace is not None:
             fields |= {
                 name: _shortest_decimal(value) for name, value in display.pace._asdict().items() if name != "seconds"
@@ -68,7 +68,7 @@ class JsonLines(Callback):
         """Write one line with the scores for each test net."""
         for number, scores in enumerate(results):
             fields = {"net": number, "loss": _shortest_decimal(scores.loss), "lr": _shortest_decimal(solver.rate)}
-            self._write(solver, "test", {**fields, "outputs": plain_outputs(scores.outputs)})
+            self._write(solver, "test", {**fields, "outputs": convert_outputs(scores.outputs)})
 
     def on_snapshot(self, solver: Solver, checkpoint: str) -> None:
         """Write the path of the snapshot."""
@@ -157,7 +157,7 @@ _START = b'{"event": "start"'
 _REMEDY = "choose a different file for the metrics (--metrics=FILE), or turn them off (--metrics=off)"
 
 
-def plain_outputs(outputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def convert_outputs(outputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Return outputs with one value as numbers, and other outputs as flat lists."""
     lists = {name: [_shortest_decimal(value) for value in np.ravel(values)] for name, values in outputs.items()}
     return {name: values[0] if len(values) == 1 else values for name, values in lists.items()}

@@ -20,7 +20,7 @@ from ..training import Callback, Display, Scores, Solver
 from ..training.reporting import log
 
 
-def graph_def(graph: Graph) -> Any:
+def make_graph_def(graph: Graph) -> Any:
     """Return a tensorboardX GraphDef with a node for each layer, which has the shapes of its tops and params.
 
     Inserted splits are omitted. The layers that read a split blob are connected to the layer that computes the blob.
@@ -102,7 +102,7 @@ class TensorBoard(Callback):
         except OSError as error:
             raise SolverError(make_write_problem(self.folder, error)) from error
         self._write_event(solver.iteration, session_log=SessionLog(status=SessionLog.START))
-        self._write_event(solver.iteration, graph_def=graph_def(solver.net.graph).SerializeToString())
+        self._write_event(solver.iteration, graph_def=make_graph_def(solver.net.graph).SerializeToString())
         self._flush()
 
     def on_display(self, solver: Solver, display: Display) -> None:

@@ -109,7 +109,7 @@ class ProgramStats:
         return sum(c.count for c in self.collectives)
 
 
-def compiled_stats(compiled: Any) -> ProgramStats:
+def get_compiled_stats(compiled: Any) -> ProgramStats:
     """Return the statistics of a compiled function (`jax.stages.Compiled`)."""
     stats, memory = parse_stats(compiled.as_text()), compiled.memory_analysis()
     bytes_accessed = (compiled.cost_analysis() or {}).get("bytes accessed")

@@ -18,14 +18,14 @@ from ..human_readable import format_count
 from ..net import Net
 from ..parallel import DATA, make_mesh, replicated_sharding
 from ..schema.caffe_pb2 import SolverParameter
-from ..summary import multiply_adds
+from ..summary import count_multiply_adds
 from ..training.build_trainer import config_for_mesh, make_optimizer
 from ..training.placement import MeshPlacement
 from ..training.train_step import TrainState, init_train_state, make_step
 from .hardware import Chip, Target, get_devices
-from .hlo import Collective, ProgramStats, compiled_stats
+from .hlo import Collective, ProgramStats, get_compiled_stats
 
-FORWARD = 1 / 3  # fraction of a step without collectives: a backward pass takes as long as two forward passes
+FORWARD_FRACTION = 1 / 3  # fraction of a step without collectives: a backward pass takes as long as two forward passes
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class ScalingEstimate:
     @property
     def best(self) -> float:
         """The estimated duration of a step in seconds, if collectives fully overlap the backward pass."""
-        return max(self.compute_seconds, FORWARD * self.compute_seconds + self.collective_seconds)
+        return max(self.compute_seconds, FORWARD_FRACTION * self.compute_seconds + self.collective_seconds)
 
     @property
     def worst(self) -> float:
@@ -58,14 +58,16 @@ class ScalingEstimate:
         return self.compute_seconds / self.worst, self.compute_seconds / self.best
 
 
-def scale_step(
+def estimate_scaling(
     compute_seconds: float, collectives: Iterable[Collective], chip: Chip, rows: int, model: int = 1
 ) -> ScalingEstimate:
     """Estimate a step on `rows` rows of `model` devices each. Each device computes for `compute_seconds` seconds."""
-    return ScalingEstimate(rows * model, compute_seconds, sum(link_seconds(collectives, chip, rows, model)))
+    return ScalingEstimate(rows * model, compute_seconds, sum(estimate_link_seconds(collectives, chip, rows, model)))
 
 
-def link_seconds(collectives: Iterable[Collective], chip: Chip, rows: int, model: int = 1) -> tuple[float, float]:
+def estimate_link_seconds(
+    collectives: Iterable[Collective], chip: Chip, rows: int, model: int = 1
+) -> tuple[float, float]:
     """Return the minimum time that collectives take on links and on the network, for rows of `model` devices.
 
     The collectives are from a compiled program, which may have been compiled for a different number of rows. In a ring
@@ -94,7 +96,7 @@ def link_seconds(collectives: Iterable[Collective], chip: Chip, rows: int, model
     return links, network
 
 
-USABLE = 0.95  # fraction of a device's memory; the runtime needs the remainder
+USABLE_FRACTION = 0.95  # fraction of a device's memory; the runtime needs the remainder
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ class Plan:
     @property
     def usable_bytes(self) -> int:
         """The memory of a device that a program may use, in bytes: 95 % of its memory."""
-        return int(self.target.chip.memory * USABLE)
+        return int(self.target.chip.memory * USABLE_FRACTION)
 
     @property
     def fits(self) -> bool:
@@ -151,7 +153,7 @@ class Plan:
         seconds = {"arithmetic": self.operations / self.target.chip.peak(self.precision)}
         if self.program is not None:
             seconds["memory"] = self.program.traffic / self.target.chip.bandwidth
-            links, network = link_seconds(self.program.collectives, self.target.chip, self.rows, self.model)
+            links, network = estimate_link_seconds(self.program.collectives, self.target.chip, self.rows, self.model)
             seconds |= {"links": links} | ({"network": network} if network else {})
         return seconds
 
@@ -166,7 +168,7 @@ class Plan:
         compute_seconds = max(self.seconds["arithmetic"], self.seconds["memory"])
         chip, valid_devices = self.target.chip, [n for n in devices if n % self.model == 0]
         return [
-            scale_step(compute_seconds, self.program.collectives, chip, n // self.model, self.model)
+            estimate_scaling(compute_seconds, self.program.collectives, chip, n // self.model, self.model)
             for n in valid_devices
         ]
 
@@ -284,7 +286,7 @@ class CompileJob:
         function, arguments, options = self.function(batch)
         # the function of a training step is the work of one device, or of one row of devices
         sharing = self.parallel.model if self.training else self.target.devices
-        operations = 2 * multiply_adds(function, *arguments, padding=False) // sharing
+        operations = 2 * count_multiply_adds(function, *arguments, padding=False) // sharing
         began = time.perf_counter()
         program, needed = self._compile(jax.jit(function, **options).lower(*arguments))
         seconds = round(time.perf_counter() - began, 1)
@@ -327,7 +329,7 @@ class CompileJob:
 
     def _compile(self, lowered: jax.stages.Lowered) -> tuple[ProgramStats | None, int]:
         try:
-            program = compiled_stats(lowered.compile())
+            program = get_compiled_stats(lowered.compile())
         except jax.errors.JaxRuntimeError as error:
             needed = parse_needed_bytes(str(error))
             if needed is None:
@@ -375,7 +377,7 @@ def parse_needed_bytes(message: str) -> int | None:
     return None if match is None else int(float(match["n"]) * 1024 ** " KMGT".index(match["unit"] or " "))
 
 
-Search = Literal["none", "estimate", "check"]
+SearchMode = Literal["none", "estimate", "check"]
 
 _MAX_COMPILATIONS = 4
 # the default solver of plans for training
@@ -390,7 +392,7 @@ def plan(
     parallel: Parallel = Parallel(),
     batch: int | None = None,
     batch_axis: int = 0,
-    largest: Search = "none",
+    largest: SearchMode = "none",
     progress: Callable[[str], None] = lambda line: None,
 ) -> Plan:
     """Compile a net for a target, as a training step in phase TRAIN or as a forward pass in phase TEST.

@@ -18,7 +18,7 @@ from ..schema.blob_proto import read_blob_proto
 from ..schema.caffe_pb2 import TRAIN, LayerParameter, NetParameter, TransformationParameter
 
 
-class PublishedNet(NamedTuple):
+class PublishedPreprocessing(NamedTuple):
     """The preprocessing of a published net, for pixels from 0 to 255.
 
     Attributes:
@@ -36,30 +36,30 @@ class PublishedNet(NamedTuple):
 
 
 _IMAGENET, _VGG, _RESNET = (
-    PublishedNet((104, 117, 123)),
-    PublishedNet((103.939, 116.779, 123.68)),
+    PublishedPreprocessing((104, 117, 123)),
+    PublishedPreprocessing((103.939, 116.779, 123.68)),
     (103.06, 115.9, 123.15),
 )
-_SHICAI = PublishedNet((103.94, 116.78, 123.68), 0.017)
+_SHICAI = PublishedPreprocessing((103.94, 116.78, 123.68), 0.017)
 
 _SE = ("SE-BN-Inception", "SE-ResNet-50", "SE-ResNet-101", "SE-ResNet-152", "SENet")
 _SE_NEXT = tuple(f"SE-ResNeXt-{layers} (32 x 4d)" for layers in (50, 101))
 
 # By net name; configs/README.md lists the authors of most nets. The first entry whose name or layer matches is used.
-PUBLISHED: Mapping[str, PublishedNet] = {
-    "LeNet": PublishedNet((0,), 1 / 256, "gray"),
-    "CIFAR10_full": PublishedNet((125.3, 123, 113.9), 1, "RGB"),
+PUBLISHED_PREPROCESSING: Mapping[str, PublishedPreprocessing] = {
+    "LeNet": PublishedPreprocessing((0,), 1 / 256, "gray"),
+    "CIFAR10_full": PublishedPreprocessing((125.3, 123, 113.9), 1, "RGB"),
     **dict.fromkeys(("AlexNet", "CaffeNet", "GoogleNet", *_SE, *_SE_NEXT), _IMAGENET),
     **dict.fromkeys(("VGG_ILSVRC_16_layers", "VGG_ILSVRC_19_layers"), _VGG),
     "SqueezeNet_v1.1": _IMAGENET._replace(layer="fire2/squeeze1x1"),
-    **dict.fromkeys(("ResNet-50", "ResNet-101", "ResNet-152"), PublishedNet(_RESNET)),
+    **dict.fromkeys(("ResNet-50", "ResNet-101", "ResNet-152"), PublishedPreprocessing(_RESNET)),
     **dict.fromkeys(("MOBILENET", "MOBILENET_V2", *(f"DENSENET_{n}" for n in (121, 161, 169, 201))), _SHICAI),
-    "OpenPose_COCO": PublishedNet((128, 128, 128), 1 / 256, layer="Mconv7_stage6_L2"),
-    "FCN-8s": PublishedNet((104.007, 116.669, 122.679), layer="score_pool3c"),
-    "SegNet": PublishedNet((0, 0, 0), layer="conv1_1_D"),
+    "OpenPose_COCO": PublishedPreprocessing((128, 128, 128), 1 / 256, layer="Mconv7_stage6_L2"),
+    "FCN-8s": PublishedPreprocessing((104.007, 116.669, 122.679), layer="score_pool3c"),
+    "SegNet": PublishedPreprocessing((0, 0, 0), layer="conv1_1_D"),
     "PSPNet-50": _VGG._replace(layer="conv5_3_pool1_conv"),
-    **dict.fromkeys(("MobileNet-SSD", "MobileNetv2-SSDLite"), PublishedNet((127.5, 127.5, 127.5), 0.007843)),
-    "res10_300x300_ssd": PublishedNet((104, 177, 123), layer="layer_64_1_conv1_h"),
+    **dict.fromkeys(("MobileNet-SSD", "MobileNetv2-SSDLite"), PublishedPreprocessing((127.5, 127.5, 127.5), 0.007843)),
+    "res10_300x300_ssd": PublishedPreprocessing((104, 177, 123), layer="layer_64_1_conv1_h"),
     "VGG_VOC0712_SSD_300x300": _IMAGENET._replace(layer="conv4_3_norm_mbox_loc"),  # also with other sizes and datasets
 }
 
@@ -112,7 +112,7 @@ def find_preprocessing(
     """Return the preprocessing settings of a net.
 
     They come from the arguments, otherwise from the transform_param of a data layer of the net or of a train net in its
-    folder, otherwise from `PUBLISHED`, and otherwise from Caffe's defaults: no mean, scale 1, and B, G, R.
+    folder, otherwise from `PUBLISHED_PREPROCESSING`, otherwise from Caffe's defaults: no mean, scale 1, and B, G, R.
 
     Args:
         net: the net.
@@ -150,9 +150,9 @@ def find_preprocessing(
     )
 
 
-def _find_published(net: NetParameter) -> tuple[str, PublishedNet] | None:
+def _find_published(net: NetParameter) -> tuple[str, PublishedPreprocessing] | None:
     layers = {layer.name for layer in net.layer}
-    for name, entry in PUBLISHED.items():
+    for name, entry in PUBLISHED_PREPROCESSING.items():
         if net.name == name or net.name.startswith(f"{name}_") or (entry.layer and entry.layer in layers):
             return name, entry
     return None

@@ -18,11 +18,11 @@ from ..schema.caffe_pb2 import LabelMap
 from ..schema.text import parse_text
 from ..text_table import align_columns
 
-Names = Mapping[int, str]
+ClassNames = Mapping[int, str]
 _FONT_HEIGHT = 22  # approximate height of OpenCV's simplex font at scale 1, in pixels
 
 
-def read_names(file: str) -> Names:
+def read_names(file: str) -> ClassNames:
     """Read class names by label, from a text file with one name on each line, or from SSD's labelmap .prototxt.
 
     Raises:
@@ -38,7 +38,7 @@ def read_names(file: str) -> Names:
     return dict(enumerate(line.strip() for line in text.rstrip().splitlines()))
 
 
-def names_problem(graph: Graph, names: Names) -> str | None:
+def find_names_problem(graph: Graph, names: ClassNames) -> str | None:
     """Return a message if an output has a different number of classes than there are names, otherwise None."""
     for output in graph.outputs:
         if _kind(graph, output) in ("classes", "pixels") and names:
@@ -70,7 +70,7 @@ def find_main_outputs(graph: Graph, outputs: Sequence[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Classes:
+class ClassResult:
     """The best classes of a picture.
 
     Attributes:
@@ -83,18 +83,18 @@ class Classes:
     best: tuple[tuple[int, float], ...]
     score: str
 
-    def rows(self, names: Names) -> list[dict[str, Any]]:
+    def rows(self, names: ClassNames) -> list[dict[str, Any]]:
         """Return a dict for each class, for tables and JSON."""
         return [{self.score: value, "label": label, "name": names.get(label, "")} for label, value in self.best]
 
-    def draw(self, picture: np.ndarray, names: Names, factor: int) -> None:
+    def draw(self, picture: np.ndarray, names: ClassNames, factor: int) -> None:
         """Write the classes on a picture (H, W, 3), which was enlarged by `factor`."""
         for line, (label, value) in enumerate(self.best):
             _write_text(picture, f"{value:.3g} {names.get(label) or label}", (4, 4 + line * _line_height(picture)))
 
 
 @dataclass(frozen=True)
-class Boxes:
+class BoxResult:
     """The objects that were detected in a picture.
 
     Attributes:
@@ -106,20 +106,20 @@ class Boxes:
     blob: str
     detections: tuple[tuple[int, float, tuple[int, ...]], ...]
 
-    def rows(self, names: Names) -> list[dict[str, Any]]:
+    def rows(self, names: ClassNames) -> list[dict[str, Any]]:
         """Return a dict for each box, for tables and JSON."""
         return [
             {"score": score, "label": label, "name": names.get(label, ""), "box": list(box)}
             for label, score, box in self.detections
         ]
 
-    def draw(self, picture: np.ndarray, names: Names, factor: int) -> None:
+    def draw(self, picture: np.ndarray, names: ClassNames, factor: int) -> None:
         """Draw the boxes on a picture (H, W, 3), which was enlarged by `factor`."""
         import cv2
 
         for label, score, corners in reversed(self.detections):
             box = [factor * coordinate for coordinate in corners]
-            color = palette()[label % 256].tolist()
+            color = make_palette()[label % 256].tolist()
             cv2.rectangle(picture, box[:2], box[2:], color, max(1, _line_height(picture) // 8))
             _write_text(
                 picture, f"{names.get(label) or label} {score:.2f}", (box[0], box[1] - _line_height(picture)), color
@@ -127,7 +127,7 @@ class Boxes:
 
 
 @dataclass(frozen=True, eq=False)
-class Pixels:
+class PixelResult:
     """The labels of the pixels of a picture.
 
     Attributes:
@@ -138,27 +138,27 @@ class Pixels:
     blob: str
     labels: np.ndarray
 
-    def rows(self, names: Names) -> list[dict[str, Any]]:
+    def rows(self, names: ClassNames) -> list[dict[str, Any]]:
         """Return a dict for each label with its share of the picture, for tables and JSON."""
         labels, counts = np.unique(self.labels, return_counts=True)
         order = np.argsort(-counts, kind="stable")
         shares = zip(labels[order].tolist(), (counts[order] / counts.sum()).tolist(), strict=True)
         return [{"share": share, "label": label, "name": names.get(label, "")} for label, share in shares]
 
-    def draw(self, picture: np.ndarray, names: Names, factor: int) -> None:
+    def draw(self, picture: np.ndarray, names: ClassNames, factor: int) -> None:
         """Color the pixels of a picture (H, W, 3) by their labels, except label 0, the background in most nets."""
         import cv2
 
         size = picture.shape[1::-1]
         labels = cv2.resize(self.labels.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST)
-        colored = picture // 2 + palette()[labels] // 2
+        colored = picture // 2 + make_palette()[labels] // 2
         picture[labels > 0] = colored[labels > 0]
         for line, row in enumerate(row for row in self.rows(names)[:8] if row["label"]):
-            color = palette()[row["label"] % 256].tolist()
+            color = make_palette()[row["label"] % 256].tolist()
             _write_text(picture, row["name"] or str(row["label"]), (4, 4 + line * _line_height(picture)), color)
 
 
-Result = Classes | Boxes | Pixels
+Result = ClassResult | BoxResult | PixelResult
 
 
 def check_outputs(graph: Graph) -> None:
@@ -213,20 +213,22 @@ def make_results(
                 rows = rows[np.argsort(-rows[:, 2], kind="stable")]
                 corners = np.rint(rows[:, 3:].clip(0, 1) * ([width, height] * 2)).astype(int).tolist()
                 pairs = zip(rows[:, 1:3].tolist(), corners, strict=True)
-                results[i].append(Boxes(name, tuple((int(label), score, tuple(box)) for (label, score), box in pairs)))
+                results[i].append(
+                    BoxResult(name, tuple((int(label), score, tuple(box)) for (label, score), box in pairs))
+                )
             elif kind in ("pixels", "labels"):
                 labels = array[i].argmax(axis=0) if kind == "pixels" else array[i, 0]
-                results[i].append(Pixels(name, np.asarray(labels, np.int64)))
+                results[i].append(PixelResult(name, np.asarray(labels, np.int64)))
             elif kind == "classes":
                 scores = array[i].ravel()
                 best = np.argsort(-scores, kind="stable")[:top]
                 pairs = zip(best.tolist(), scores[best].tolist(), strict=True)
                 sums_to_one = bool((scores >= 0).all() and abs(scores.sum() - 1) < 1e-3)
-                results[i].append(Classes(name, tuple(pairs), "probability" if sums_to_one else "score"))
+                results[i].append(ClassResult(name, tuple(pairs), "probability" if sums_to_one else "score"))
     return results
 
 
-def format_result(result: Result, names: Names) -> str:
+def format_result(result: Result, names: ClassNames) -> str:
     """Return a result as a text table for a terminal."""
     rows = result.rows(names)
     if not rows:
@@ -242,14 +244,14 @@ def _format(value: Any) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
-def palette() -> np.ndarray:
+def make_palette() -> np.ndarray:
     """Return the colors of labels 0 to 255 as in PASCAL VOC, uint8 (256, 3) with channels B, G, R."""
     labels = np.arange(256)
     channels = [sum(((labels >> (3 * bit + channel)) & 1) << (7 - bit) for bit in range(3)) for channel in (2, 1, 0)]
     return np.stack(channels, axis=1).astype(np.uint8)
 
 
-def draw(picture: np.ndarray, results: Sequence[Result], names: Names, file: Path) -> bytes:
+def draw_results(picture: np.ndarray, results: Sequence[Result], names: ClassNames, file: Path) -> bytes:
     """Return the bytes of an image file with a picture, uint8 (H, W, 3) or (H, W), and the results drawn on it.
 
     Raises:

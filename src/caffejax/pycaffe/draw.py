@@ -15,7 +15,7 @@ from ..atomic_write import replace_file
 from ..errors import CaffejaxError
 from ..schema import caffe_pb2
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, PoolingParameter
-from ..view.draw_style import draw_style
+from ..view.draw_style import get_draw_style
 from ..view.layer_graph import connect_layers
 from ..view.svg_drawing import Drawing, can_draw_svg, to_svg
 
@@ -33,7 +33,7 @@ def get_pooling_types_dict() -> dict[int, str]:
 
 def get_edge_label(layer: LayerParameter) -> str:
     """Return the label of the edges to a layer's tops: the batch size or the number of outputs, or "" for none."""
-    style = draw_style(layer.type)
+    style = get_draw_style(layer.type)
     return style.edge(layer) if style.edge else ""
 
 
@@ -48,7 +48,7 @@ def get_layer_lr_mult(layer: LayerParameter) -> tuple[float, float]:
         ValueError: for layers other than convolutions and inner products.
         DrawingError: for more than two multipliers.
     """
-    if not draw_style(layer.type).lr_mult:
+    if not get_draw_style(layer.type).lr_mult:
         raise ValueError(f"{layer.type} layers do not have a learning rate multiplier")
     if len(layer.param) > 2:
         raise DrawingError(
@@ -67,7 +67,7 @@ def get_layer_label(layer: LayerParameter, rankdir: str, display_lrm: bool = Fal
     rate multipliers.
     """
     separator = " " if rankdir in ("TB", "BT") else "\n"
-    style = draw_style(layer.type)
+    style = get_draw_style(layer.type)
     kind = f"{layer.type} {style.kind(layer)}" if style.kind else layer.type
     parts = [layer.name, f"({kind})"]
     if style.window:
@@ -79,7 +79,7 @@ def get_layer_label(layer: LayerParameter, rankdir: str, display_lrm: bool = Fal
 
 def choose_color_by_layertype(layertype: str) -> str:
     """Return the colour of a layer's box, in the form "#RRGGBB"."""
-    return draw_style(layertype).colour or LAYER_STYLE_DEFAULT["fillcolor"]
+    return get_draw_style(layertype).colour or LAYER_STYLE_DEFAULT["fillcolor"]
 
 
 def drawing(

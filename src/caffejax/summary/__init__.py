@@ -1,16 +1,25 @@
 """Summaries of nets: shapes, parameters, multiply-adds and receptive field of each layer. The net is not run."""
 
-from .multiply_adds import multiply_adds
-from .net_summary import FAMILIES, Family, LayerSummary, Summary, family_of, layer_sizes, layer_summary, summarize
+from .multiply_adds import count_multiply_adds
+from .net_summary import (
+    FAMILIES,
+    Family,
+    LayerSummary,
+    Summary,
+    count_layer_elements,
+    get_family,
+    summarize,
+    summarize_layer,
+)
 
 __all__ = [
     "FAMILIES",
     "Family",
     "LayerSummary",
     "Summary",
-    "family_of",
-    "layer_sizes",
-    "layer_summary",
-    "multiply_adds",
+    "count_layer_elements",
+    "count_multiply_adds",
+    "get_family",
     "summarize",
+    "summarize_layer",
 ]

@@ -11,7 +11,7 @@ import numpy as np
 from jax.extend.core import jaxprs_in_params
 
 
-def multiply_adds(function: Callable[..., Any], *arguments: Any, padding: bool = True) -> int:
+def count_multiply_adds(function: Callable[..., Any], *arguments: Any, padding: bool = True) -> int:
     """Count the multiply-adds of one call of a function.
 
     A conditional counts as its most expensive branch. The body of a `scan` is counted once for each iteration, and the

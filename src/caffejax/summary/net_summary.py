@@ -20,7 +20,7 @@ from ..kernels.window import Window
 from ..layers import Context
 from ..layers.dispatch import forward
 from ..text_table import align_columns, escape_unprintable
-from .multiply_adds import multiply_adds
+from .multiply_adds import count_multiply_adds
 
 Family = Literal[
     "data", "convolution", "product", "normalisation", "activation", "pooling", "merge", "shape", "loss", "other"
@@ -33,7 +33,7 @@ _FAMILY_OF: dict[str, Family] = {
 }  # their traits do not determine the family
 
 
-def family_of(layer: Layer) -> Family:
+def get_family(layer: Layer) -> Family:
     """Return a layer's family, derived from the traits of its type.
 
     A "product" layer has weights and no window, such as InnerProduct and LSTM. A "merge" layer combines several blobs
@@ -65,7 +65,7 @@ _FIRST_SPATIAL_AXIS = 2  # after the batch and the channels
 
 
 @dataclass(frozen=True)
-class Field:
+class ReceptiveField:
     """The receptive field of a blob's elements, with one entry for each spatial axis.
 
     Attributes:
@@ -77,28 +77,28 @@ class Field:
     size: tuple[int, ...]
     stride: tuple[Fraction, ...]
 
-    def apply_window(self, window: Window) -> Field:
+    def apply_window(self, window: Window) -> ReceptiveField:
         """Return the receptive field of the output of a window, such as the kernel of a Convolution."""
         pairs = zip(self.size, self.stride, window.extent, strict=True)
         size = tuple(n + math.ceil((extent - 1) * stride) for n, stride, extent in pairs)
-        return Field(size, tuple(a * b for a, b in zip(self.stride, window.stride, strict=True)))
+        return ReceptiveField(size, tuple(a * b for a, b in zip(self.stride, window.stride, strict=True)))
 
-    def apply_transposed_window(self, window: Window) -> Field:
+    def apply_transposed_window(self, window: Window) -> ReceptiveField:
         """Return the receptive field of the output of a transposed window, such as the kernel of a Deconvolution."""
         cells = (math.ceil(extent / stride) for extent, stride in zip(window.extent, window.stride, strict=True))
         size = tuple(
             n + math.ceil((k - 1) * stride) for n, stride, k in zip(self.size, self.stride, cells, strict=True)
         )
-        return Field(size, tuple(a / b for a, b in zip(self.stride, window.stride, strict=True)))
+        return ReceptiveField(size, tuple(a / b for a, b in zip(self.stride, window.stride, strict=True)))
 
 
-def fields_of(graph: Graph) -> dict[str, Field | None]:
+def find_receptive_fields(graph: Graph) -> dict[str, ReceptiveField | None]:
     """Return the receptive field of each layer's first top by the layer's key.
 
     The value is None if the field is unknown or covers all inputs.
     """
-    fields: dict[str, Field | None] = {}
-    blobs: dict[str, Field | None] = {}
+    fields: dict[str, ReceptiveField | None] = {}
+    blobs: dict[str, ReceptiveField | None] = {}
     for layer in graph.layers:
         field = _field_after(layer, graph, [blobs[name] for name in layer.bottoms])
         fields[layer.key] = field
@@ -106,13 +106,13 @@ def fields_of(graph: Graph) -> dict[str, Field | None]:
     return fields
 
 
-def _field_after(layer: Layer, graph: Graph, bottoms: Sequence[Field | None]) -> Field | None:
+def _field_after(layer: Layer, graph: Graph, bottoms: Sequence[ReceptiveField | None]) -> ReceptiveField | None:
     traits, tops = layer.type.traits, [graph.blobs[top] for top in layer.tops]
     if not tops:
         return None
     if not layer.bottoms:
         n = len(_space(tops[0]))
-        return Field((1,) * n, (Fraction(1),) * n) if n else None
+        return ReceptiveField((1,) * n, (Fraction(1),) * n) if n else None
     first = graph.blobs[layer.bottoms[0]]
     if traits.window is not None:
         window, field = traits.window(layer.context, first), bottoms[0]
@@ -139,7 +139,7 @@ def _field_after(layer: Layer, graph: Graph, bottoms: Sequence[Field | None]) ->
         zip(*(b.size for b in fields), strict=True),
         zip(*(b.stride for b in fields), strict=True),
     )
-    field = Field(tuple(map(max, sizes)), tuple(map(max, strides)))
+    field = ReceptiveField(tuple(map(max, sizes)), tuple(map(max, strides)))
     return field if window is None else field.apply_window(window)
 
 
@@ -158,7 +158,7 @@ class LayerSummary:
     Attributes:
         key: the layer's key in the graph, which is its name, with a number if the net repeats the name.
         name, type: the layer's name and type in Caffe.
-        family: the layer's family; see `family_of`.
+        family: the layer's family; see `get_family`.
         bottoms, tops: the names of the blobs.
         top_shapes: the shapes of the tops.
         param_shapes: the shapes of the params, including running statistics and shared params.
@@ -183,7 +183,7 @@ class LayerSummary:
     activations: int
     activation_bytes: int
     multiply_adds: int | None
-    field: Field | None = None
+    field: ReceptiveField | None = None
 
     @property
     def parameter_bytes(self) -> int:
@@ -201,7 +201,7 @@ class LayerSummary:
         return None if self.field is None else tuple(map(float, self.field.stride))
 
 
-def layer_sizes(layer: Layer, graph: Graph) -> tuple[int, int, int]:
+def count_layer_elements(layer: Layer, graph: Graph) -> tuple[int, int, int]:
     """Return the sizes of a layer.
 
     Returns:
@@ -215,15 +215,15 @@ def layer_sizes(layer: Layer, graph: Graph) -> tuple[int, int, int]:
     return sum(math.prod(p.spec.shape) for p in layer.params if p.is_owner), sum(counts), size
 
 
-def layer_summary(layer: Layer, graph: Graph, *, field: Field | None = None) -> LayerSummary:
+def summarize_layer(layer: Layer, graph: Graph, *, field: ReceptiveField | None = None) -> LayerSummary:
     """Return the summary of a layer. `field` is the receptive field of its first top, if it is known."""
     tops = [graph.blobs[top] for top in layer.tops]
-    parameters, activations, activation_bytes = layer_sizes(layer, graph)
+    parameters, activations, activation_bytes = count_layer_elements(layer, graph)
     return LayerSummary(
         key=layer.key,
         name=layer.name,
         type=layer.type.name,
-        family=family_of(layer),
+        family=get_family(layer),
         bottoms=tuple(graph.split_roots.get(bottom, bottom) for bottom in layer.bottoms),  # the names in the prototxt
         tops=layer.tops,
         top_shapes=tuple(x.shape for x in tops),
@@ -231,28 +231,28 @@ def layer_summary(layer: Layer, graph: Graph, *, field: Field | None = None) -> 
         parameters=parameters,
         activations=activations,
         activation_bytes=activation_bytes,
-        multiply_adds=_multiply_adds(layer, graph),
+        multiply_adds=_count_layer_multiply_adds(layer, graph),
         field=field,
     )
 
 
-def _multiply_adds(layer: Layer, graph: Graph) -> int | None:
+def _count_layer_multiply_adds(layer: Layer, graph: Graph) -> int | None:
     if layer.type.is_input:
         return 0
     if layer.type.on_host:
         return None
     shapes = tuple(p.spec.shape for p in layer.all_params)
     bottoms = tuple((graph.blobs[bottom].shape, graph.blobs[bottom].dtype) for bottom in layer.bottoms)
-    return _count_multiply_adds(layer.context.plain(), shapes, bottoms)
+    return _count_cached_multiply_adds(layer.context.plain(), shapes, bottoms)
 
 
 @functools.lru_cache(maxsize=4096)
-def _count_multiply_adds(
+def _count_cached_multiply_adds(
     context: Context, blobs: Sequence[tuple[int, ...]], bottoms: Sequence[tuple[tuple[int, ...], str]]
 ) -> int:
     arrays = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in blobs]
     inputs = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in bottoms]
-    return multiply_adds(lambda key, *arrays: forward(context.with_key((key, 0)), *arrays), _KEY, arrays, inputs)
+    return count_multiply_adds(lambda key, *arrays: forward(context.with_key((key, 0)), *arrays), _KEY, arrays, inputs)
 
 
 _TITLES = ("layer", "type", "tops", "parameters", "multiply-adds", "activations", "field", "stride")
@@ -338,9 +338,9 @@ class Summary:
 
 def summarize(graph: Graph) -> Summary:
     """Return the summary of a net. The net is not run."""
-    fields = fields_of(graph)
+    fields = find_receptive_fields(graph)
     layers = [x for x in graph.layers if not x.inserted_split]
-    return Summary(graph.name, graph.phase, tuple(layer_summary(x, graph, field=fields[x.key]) for x in layers))
+    return Summary(graph.name, graph.phase, tuple(summarize_layer(x, graph, field=fields[x.key]) for x in layers))
 
 
 def _plain(layer: LayerSummary) -> dict[str, Any]:

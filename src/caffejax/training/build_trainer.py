@@ -22,7 +22,7 @@ from ..config import ComputeConfig, DataConfig, DataShard, TrainConfig
 from ..data.loader import Loader
 from ..data.split_batch_size import split_batch_sizes
 from ..data.user_data import UserData, format_inputs
-from ..debugging.memory_report import net_sizes, training_memory
+from ..debugging.memory_report import count_elements, estimate_training_memory
 from ..errors import GraphError, Problem, SolverError, locate_errors
 from ..graph import Graph
 from ..graph.caffe_log import log_creation
@@ -74,7 +74,7 @@ def check_memory(
     capacity = get_device_memory(device) or get_free_memory()
     if memory_limit is not None:
         capacity = max(capacity, memory_limit) if compute_config.remat == "auto" else memory_limit
-    if _UPPER_BOUND * sum(net_sizes(graph)) < capacity:
+    if _UPPER_BOUND * sum(count_elements(graph)) < capacity:
         return
     limit = compute_config.memory_limit if compute_config.remat == "auto" else None
     required = _estimate_memory(net, limit)
@@ -94,7 +94,7 @@ def check_memory(
 
 
 def _estimate_memory(net: Net, limit: int | None, batch: int | None = None) -> int:
-    memory = training_memory(net, batch) if limit is None else training_memory(net, batch, limit)
+    memory = estimate_training_memory(net, batch) if limit is None else estimate_training_memory(net, batch, limit)
     return memory.peak_without_remat if limit is None else memory.peak
 
 

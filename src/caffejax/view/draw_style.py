@@ -28,9 +28,9 @@ class DrawStyle:
     lr_mult: bool = False
 
 
-def draw_style(type_name: str) -> DrawStyle:
-    """Return the style of a layer type, or the default style if the type has no entry in `STYLES`."""
-    return STYLES.get(type_name, _DEFAULT)
+def get_draw_style(type_name: str) -> DrawStyle:
+    """Return the style of a layer type, or the default style if the type has no entry in `DRAW_STYLES`."""
+    return DRAW_STYLES.get(type_name, _DEFAULT)
 
 
 def _window_lines(param: Any, is_global: bool = False) -> list[str]:
@@ -57,7 +57,7 @@ _CONVOLUTION = DrawStyle(
     edge=lambda layer: str(layer.convolution_param.num_output),
     lr_mult=True,
 )
-STYLES: dict[str, DrawStyle] = {  # by type name; users may add their layer types
+DRAW_STYLES: dict[str, DrawStyle] = {  # by type name; users may add their layer types
     "AnnotatedData": DrawStyle(edge=lambda layer: f"Batch {layer.data_param.batch_size}"),
     "Convolution": _CONVOLUTION,
     "ConvolutionDepthwise": _CONVOLUTION,

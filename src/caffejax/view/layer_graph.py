@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from ..graph.resolve import find_sources
 from ..schema.caffe_pb2 import LayerParameter
-from .draw_style import DrawStyle, draw_style
+from .draw_style import DrawStyle, get_draw_style
 
 
 @dataclass(frozen=True)
-class WiredLayer:
+class DrawnLayer:
     """A layer in a drawing, with its connections.
 
     Attributes:
@@ -41,7 +41,7 @@ class WiredLayer:
     @property
     def style(self) -> DrawStyle:
         """The style of the layer's type."""
-        return draw_style(self.layer.type)
+        return get_draw_style(self.layer.type)
 
 
 def is_in_place(layer: LayerParameter) -> bool:
@@ -49,7 +49,7 @@ def is_in_place(layer: LayerParameter) -> bool:
     return len(layer.bottom) == 1 and list(layer.top) == list(layer.bottom)
 
 
-def connect_layers(layers: Sequence[LayerParameter]) -> tuple[WiredLayer, ...]:
+def connect_layers(layers: Sequence[LayerParameter]) -> tuple[DrawnLayer, ...]:
     """Return the layers with their connections, in the order of execution."""
     sources, _ = find_sources(layers)
     readers = Counter(sources.values())
@@ -65,5 +65,5 @@ def connect_layers(layers: Sequence[LayerParameter]) -> tuple[WiredLayer, ...]:
         if key in keys:
             key += f"_{i}"  # names may repeat, usually in layers of different phases
         keys.add(key)
-        result.append(WiredLayer(i, key, layer, tuple(None if s is None else s[0] for s in producers), heads[i]))
+        result.append(DrawnLayer(i, key, layer, tuple(None if s is None else s[0] for s in producers), heads[i]))
     return tuple(result)

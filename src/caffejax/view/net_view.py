@@ -21,7 +21,7 @@ from ..schema import format_text, read_valid_part
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from ..summary import LayerSummary, summarize
 from .html_page import render_page
-from .layer_graph import WiredLayer, connect_layers
+from .layer_graph import DrawnLayer, connect_layers
 from .repeated_blocks import Block, Box, find_blocks, make_boxes
 
 PHASES: tuple[Phase, ...] = ("TRAIN", "TEST")
@@ -41,7 +41,7 @@ class PhaseView:
         notes: assumptions and ignored settings.
     """
 
-    layers: tuple[WiredLayer, ...]
+    layers: tuple[DrawnLayer, ...]
     definitions: tuple[int, ...]
     boxes: tuple[Box, ...]
     blocks: tuple[Block, ...]
@@ -165,7 +165,7 @@ def _valid_layers(layers: Sequence[LayerParameter], problems: Sequence[Problem])
     return [i for i in range(len(layers)) if i not in invalid]
 
 
-def all_problems(view: NetView) -> list[tuple[Problem, tuple[Phase, ...]]]:
+def collect_problems(view: NetView) -> list[tuple[Problem, tuple[Phase, ...]]]:
     """Return each distinct problem of a net with its phases. Problems of the prototxt text have no phases."""
     phases_of: dict[Problem, tuple[Phase, ...]] = dict.fromkeys(view.problems, ())
     for phase, phase_view in view.phases.items():
@@ -186,7 +186,7 @@ def to_json(view: NetView) -> dict[str, Any]:
     """
     layer_summaries = [summary for phase_view in view.phases.values() for summary in phase_view.summaries if summary]
     families = {summary.type: summary.family for summary in layer_summaries}  # families of layers that cannot be built
-    problems = [{**_problem(p), "phases": phases} for p, phases in all_problems(view)]
+    problems = [{**_problem(p), "phases": phases} for p, phases in collect_problems(view)]
     return {
         "name": view.net.name,
         "file": str(view.file),
@@ -237,7 +237,7 @@ def _phase(view: PhaseView, families: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _detail(layer: WiredLayer) -> str:
+def _detail(layer: DrawnLayer) -> str:
     """Return the kind, kernel and stride of a layer as text, such as "MAX 3x3 /2"; "" for a layer without a kernel."""
     if layer.style.window is None:
         return ""

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from .layer_graph import WiredLayer
+from .layer_graph import DrawnLayer
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,13 @@ class Box:
         sources: indices of the boxes that the box reads from, without duplicates.
     """
 
-    layers: tuple[WiredLayer, ...]
+    layers: tuple[DrawnLayer, ...]
     sources: tuple[int, ...]
 
 
-def make_boxes(layers: Sequence[WiredLayer]) -> tuple[Box, ...]:
+def make_boxes(layers: Sequence[DrawnLayer]) -> tuple[Box, ...]:
     """Return the boxes of a drawing, in the order of their first layers."""
-    members: dict[int, list[WiredLayer]] = {}
+    members: dict[int, list[DrawnLayer]] = {}
     for layer in layers:
         members.setdefault(layer.head, []).append(layer)
     index = {head: i for i, head in enumerate(members)}
@@ -75,7 +75,7 @@ class Signatures:
         return self._kinds[start:stop].tobytes() + distances.tobytes()
 
 
-def _kernel(layer: WiredLayer) -> str:
+def _kernel(layer: DrawnLayer) -> str:
     window = layer.style.window
     return window(layer.layer)[0] if window else ""
 

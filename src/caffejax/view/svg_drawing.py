@@ -53,14 +53,14 @@ class Drawing:
         return "\n".join([*lines, "}\n"])
 
 
-def printable(text: str) -> str:
+def strip_control_characters(text: str) -> str:
     """Return text without control characters and lone surrogates, which are invalid in drawings."""
     return _INVISIBLE.sub("", text)
 
 
 def _quote(text: str, record: bool = False) -> str:
     """Return text as a quoted string of the DOT language, with additional escapes for labels of records."""
-    text = printable(text)
+    text = strip_control_characters(text)
     for character in '\\"' + ("{}|<>" if record else ""):
         text = text.replace(character, f"\\{character}")
     return '"' + text.replace("\n", "\\n") + '"'
@@ -179,8 +179,8 @@ def to_svg(drawing: Drawing) -> str:
         CaffejaxError: if the layout library cannot run.
     """
     index = {node: i for i, node in enumerate(drawing.nodes)}
-    labels = [printable(label) for label, _ in drawing.nodes.values()]
-    edge_labels = [printable(label) for _, _, label in drawing.edges]
+    labels = [strip_control_characters(label) for label, _ in drawing.nodes.values()]
+    edge_labels = [strip_control_characters(label) for _, _, label in drawing.edges]
     sizes = [_size(label, 18, 12) for label in labels]
     layout = lay_out(
         sizes,
@@ -196,7 +196,7 @@ def to_svg(drawing: Drawing) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="{-_MARGIN} {-_MARGIN} {width} {height}" '
         'font-family="monospace" font-size="12" text-anchor="middle">\n'
-        f"<title>{escape(printable(drawing.name))}</title>\n"
+        f"<title>{escape(strip_control_characters(drawing.name))}</title>\n"
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" '
         'orient="auto"><path d="M0,0 L8,4 L0,8 z"/></marker></defs>\n'
         f'<path d="M{-_MARGIN},{-_MARGIN}h{width}v{height}h{-width}z" fill="white"/>\n'
