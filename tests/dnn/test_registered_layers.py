@@ -130,6 +130,11 @@ def test_mistakes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         run(net)
 
 
+def test_unknown_types_lead_to_registration() -> None:
+    with pytest.raises(CaffejaxError, match=r"'two'.*'Shift'(.|\n)*registerLayer"):
+        dnn.readNetFromCaffe(TEXT.encode())
+
+
 SCRIPT = """
 import cv2, sys
 import numpy as np

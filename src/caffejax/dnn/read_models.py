@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import CaffejaxError, Problem, WeightsError, shorten_list
+from ..errors import UNKNOWN_TYPE, CaffejaxError, GraphError, Problem, WeightsError, shorten_list
 from ..human_readable import format_count
 from .custom_layers import is_custom, replace_custom_layers
 from .net import Net
@@ -35,7 +35,8 @@ def readNetFromCaffe(
         bufferProto, bufferModel: the contents of the prototxt and the .caffemodel, instead of the first two arguments.
 
     Raises:
-        CaffejaxError: if a file cannot be read, the net cannot be built, or no layer takes weights from the model.
+        CaffejaxError: if a file cannot be read, the net cannot be built (an unknown type must be registered first, by
+            `registerLayer`), or no layer takes weights from the model.
     """
     from ..net import Net as CaffeNet
     from ..schema import read_net
@@ -63,7 +64,15 @@ def readNetFromCaffe(
     name = "bufferModel" if is_buffer(model) else os.fspath(model)
     stored = _read_blobs(model, name) if name else {}
     custom_objects = replace_custom_layers(message, stored)
-    net = CaffeNet(message, "TEST", file=file)
+    try:
+        net = CaffeNet(message, "TEST", file=file)
+    except GraphError as error:
+        if not any(problem.message.startswith(UNKNOWN_TYPE) for problem in error.problems):
+            raise
+        advice = (
+            "cv2.dnn_registerLayer, after caffejax.dnn.install(), or caffejax.dnn.registerLayer adds a type in Python"
+        )
+        raise GraphError([*error.problems, advice]) from None
     arrays = _match_blobs(net.graph, stored, name) if name else {}
     result = Net()
     result._set_net(net, *_fill_with_zeros(net.graph, arrays), custom_objects)
