@@ -1,6 +1,6 @@
 """Export to flax source code in the style of handwritten code, which runs and trains without caffejax."""
 
 from .emit_context import channels_last_shape
-from .flax_files import check_folder, write_flax
+from .save_flax import check_folder, write_flax
 
 __all__ = ["channels_last_shape", "check_folder", "write_flax"]

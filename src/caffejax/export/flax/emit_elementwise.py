@@ -1,4 +1,4 @@
-"""Emitters for activation layers, Dropout, element-wise arithmetic and reductions."""
+"""Emitters for activation layers, Softmax, Dropout, element-wise arithmetic and reductions."""
 
 from __future__ import annotations
 
@@ -94,6 +94,17 @@ def clip(e: EmitContext) -> Value:
 def threshold(e: EmitContext) -> Value:
     """Emit 1 where x is above the threshold, 0 elsewhere."""
     return e.add_elementwise_step(f"jnp.where({{0}} > {shorten_float32(e.param.threshold)}, 1.0, 0.0)", *e.bottoms)
+
+
+@register_emitter("Softmax")
+def softmax(e: EmitContext) -> Value:
+    """Emit a softmax along an axis."""
+    (x,) = e.bottoms
+    operand = "{0}" if e.param.temperature == 1 else f"{{0}} / {e.param.temperature:.8g}"
+    axis = canonical_axis(e.param.axis, x.shape)
+    position = x.axis(axis)
+    text = f"nnx.softmax({operand})" if position == -1 else f"nnx.softmax({operand}, axis={position})"
+    return e.add_elementwise_step(text, x if axis == 1 else e.reorder(x, x.order))
 
 
 @register_emitter("Dropout")

@@ -1,4 +1,4 @@
-"""Emitters for layers that only move values (reshape, concat, slice, crop, upsampling), Softmax and Parameter."""
+"""Emitters for layers that only move values: reshape, concat, slice, crop, upsampling."""
 
 from __future__ import annotations
 
@@ -190,32 +190,6 @@ def _flip_axes(e: EmitContext, axes: Sequence[int]) -> Value:
     positions = [x.order.index(axis) for axis in axes]
     text = str(positions[0]) if len(positions) == 1 else f"({', '.join(map(str, positions))})"
     return e.add_step(f"jnp.flip({{0}}, axis={text})", x)
-
-
-@register_emitter("Softmax")
-def softmax(e: EmitContext) -> Value:
-    """Emit a softmax along an axis."""
-    (x,) = e.bottoms
-    operand = "{0}" if e.param.temperature == 1 else f"{{0}} / {e.param.temperature:.8g}"
-    axis = canonical_axis(e.param.axis, x.shape)
-    position = x.axis(axis)
-    text = f"nnx.softmax({operand})" if position == -1 else f"nnx.softmax({operand}, axis={position})"
-    return e.add_elementwise_step(text, x if axis == 1 else e.reorder(x, x.order))
-
-
-@register_emitter("Parameter")
-def parameter(e: EmitContext) -> Value:
-    """Emit a learned array, which is the layer's top."""
-    (array,) = e.arrays
-    module = e.make_module("nnx.Param", "param", {"": array}, positional=1, needs_rngs=False, value=Zeros(array.shape))
-    return e.add_step("{module}[...]", module=module, shape=e.tops[0], order=caffe_order(len(e.tops[0])))
-
-
-class Zeros(tuple[int, ...]):
-    """The shape of an array of zeros. If a module argument is a `Zeros`, the source contains `jnp.zeros(shape)`."""
-
-    def __repr__(self) -> str:
-        return f"jnp.zeros({tuple(self)})"
 
 
 @register_emitter("Crop")
