@@ -114,7 +114,7 @@ def number_of(text: str) -> Any:
 
 def mutate_numbers(program: Program, draw: random.Random) -> Program:
     """A program with some of its numbers replaced, removed or repeated."""
-    numbers = program.numbers.tolist()
+    numbers = program.code.tolist()
     for _ in range(draw.choice([1, 1, 2, 5])):
         index = draw.randrange(len(numbers))
         match draw.randrange(3):
@@ -124,7 +124,7 @@ def mutate_numbers(program: Program, draw: random.Random) -> Program:
                 del numbers[index]
             case _:
                 numbers.insert(index, numbers[draw.randrange(len(numbers))])
-    return replace(program, numbers=np.array(numbers, np.float64))
+    return replace(program, code=np.array(numbers, np.float64))
 
 
 def mutate_text(text: str, draw: random.Random) -> str:
@@ -165,7 +165,7 @@ def main(count: int) -> None:
             program = parse(text)
             if i % 4 == 0:
                 program = mutate_numbers(program, draw)
-                print(program.numbers.tolist(), file=sys.stderr, flush=True)
+                print(program.code.tolist(), file=sys.stderr, flush=True)
             onednn_program.Executable(program)
             n_valid += 1
         except ValueError:

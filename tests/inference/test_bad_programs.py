@@ -97,7 +97,9 @@ def test_a_program_refuses_arguments_and_weights_of_wrong_shapes() -> None:
     ):
         packed_weights = PackedWeights(weights_given, packed.layouts_hash)
         with pytest.raises((jax.errors.JaxRuntimeError, ValueError)):
-            jax.block_until_ready(onednn_program.run(replace(program, results=results), packed_weights, arguments))
+            jax.block_until_ready(
+                onednn_program.run(replace(program, result_shapes=results), packed_weights, arguments)
+            )
     for wrong in ([weights[0]], [*weights, weights[1]], weights[::-1], [weights[0][:8], weights[1]]):
         with pytest.raises(ValueError, match="weight"):
             executable.pack(wrong)

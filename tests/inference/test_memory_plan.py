@@ -86,7 +86,7 @@ def test_inner_blobs_can_be_outputs(outputs: tuple[str, ...]) -> None:
 def test_images_are_computed_one_by_one_in_large_nets(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition, "_IMAGE_BY_IMAGE_BYTES", 0)
     frozen_net = assert_frozen_is_the_same(net_text((3, *SHAPE[1:]), *NETS[case]))
-    rows = [lowered.executable.program.results[0][0] for lowered in frozen_net.compile().programs.values()]
+    rows = [lowered.executable.program.result_shapes[0][0] for lowered in frozen_net.compile().programs.values()]
     assert 1 in rows
 
 

@@ -66,7 +66,7 @@ def test_strides_are_hoisted_until_a_value_is_read_in_full() -> None:
         convolution(3, 1, 2, 5),
     ]
     hoisted, value_numbers = hoist_strides(operations, [(1, 16, 9, 9)], WEIGHTS, [4])
-    assert [(o.name, o.out[2], tuple(o.fields["stride"])) for o in hoisted] == [  # type: ignore[arg-type]
+    assert [(o.name, o.out_shape[2], tuple(o.fields["stride"])) for o in hoisted] == [  # type: ignore[arg-type]
         ("convolution", 9, (1, 1)),
         ("convolution", 5, (2, 2)),
         ("mean", 5, (2, 2)),

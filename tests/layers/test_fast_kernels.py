@@ -271,7 +271,7 @@ def test_options_are_for_what_runs_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -
     square = compilation.jit(lambda x, y: x * y, "fast")
 
     def takes_options(*args: Any, **kwargs: Any) -> bool:
-        return square._select(args, kwargs) is square._outer
+        return square._select(args, kwargs) is square._jit_with_options
 
     assert not takes_options(anywhere, 3)
     assert takes_options(anywhere, here)
@@ -279,7 +279,7 @@ def test_options_are_for_what_runs_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -
     with jax.default_device(cpu):
         assert takes_options(anywhere, 3)
     plain = compilation.jit(lambda x: x, "reference")
-    assert plain._select((here,), {}) is plain._inner
+    assert plain._select((here,), {}) is plain._plain_jit
 
 
 def test_options_that_a_compiler_does_not_know_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,10 +137,10 @@ def test_other_surroundings_are_another_program(
     folder: Path, traces: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train()
-    monkeypatch.setattr(program_cache, "_environment", lambda: "another version")
+    monkeypatch.setattr(program_cache, "_describe_environment", lambda: "another version")
     train()
     assert len(traces) == 2
-    monkeypatch.setattr(program_cache, "_environment", lambda: None)
+    monkeypatch.setattr(program_cache, "_describe_environment", lambda: None)
     train()
     assert len(traces) == 3
     assert len(list(folder.iterdir())) == 2
@@ -149,21 +149,21 @@ def test_other_surroundings_are_another_program(
 def test_surroundings_change_with_sources_versions_and_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.py").write_text("a = 1")
     monkeypatch.setattr(program_cache, "_PACKAGE", tmp_path)
-    monkeypatch.setattr(program_cache, "_IMPORTED", (tmp_path / "a.py").stat().st_mtime_ns)
-    ask = program_cache._environment.__wrapped__
+    monkeypatch.setattr(program_cache, "_IMPORT_TIME", (tmp_path / "a.py").stat().st_mtime_ns)
+    ask = program_cache._describe_environment.__wrapped__
     result = [ask()]
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
     result.append(ask())
-    monkeypatch.setattr(program_cache, "_version", lambda package: "another")
+    monkeypatch.setattr(program_cache, "_find_version", lambda package: "another")
     result.append(ask())
     monkeypatch.setattr(program_cache, "describe_processor", lambda: "another")
     result.append(ask())
     (tmp_path / "a.py").write_text("a = 2")
-    monkeypatch.setattr(program_cache, "_IMPORTED", (tmp_path / "a.py").stat().st_mtime_ns)
+    monkeypatch.setattr(program_cache, "_IMPORT_TIME", (tmp_path / "a.py").stat().st_mtime_ns)
     result.append(ask())
     assert None not in result
     assert len(set(result)) == 5
-    monkeypatch.setattr(program_cache, "_IMPORTED", (tmp_path / "a.py").stat().st_mtime_ns - 1)
+    monkeypatch.setattr(program_cache, "_IMPORT_TIME", (tmp_path / "a.py").stat().st_mtime_ns - 1)
     assert ask() is None  # what runs is not what stands there
 
 

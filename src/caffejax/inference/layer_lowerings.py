@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..kernels.onednn_program import Numbers
+from ..kernels.onednn_program import FieldValue
 from ..kernels.window import Window
 from ..layers import Context
 from ..layers.convolution import Correlation, convolution_output_size, depthwise_context, make_correlation
@@ -136,7 +136,7 @@ def inner_product(call: Call) -> Value | None:
     return call.builder.add("dense", [x], call.out, **_blobs(call))
 
 
-def _blobs(call: Call) -> dict[str, Numbers]:
+def _blobs(call: Call) -> dict[str, FieldValue]:
     """Add the layer's weight and bias to the program, and return `{"weight": number, "bias": number}`."""
     return dict(zip(("weight", "bias"), map(call.weight, range(len(call.blobs))), strict=False))
 
@@ -305,7 +305,7 @@ def normalize(call: Call) -> Value | None:
     w.mark_shared(call.x)  # x has two readers
     weight = w.add_weight(np.ones((1, shape[1], 1, 1), np.float32))
     unit, zero = (1, 1), (0, 0)
-    steps: dict[str, Numbers] = {"stride": unit, "dilation": unit, "low": zero, "high": zero, "groups": 1}
+    steps: dict[str, FieldValue] = {"stride": unit, "dilation": unit, "low": zero, "high": zero, "groups": 1}
     total = w.add("convolution", [w.apply(call.x, "square")], (shape[0], 1, *shape[2:]), weight=weight, **steps)
     inverse_norm = w.apply(w.apply(total, "linear", 1, p.eps), "power", 1, -0.5)
     scale = np.broadcast_to(np.asarray(call.blobs[0], np.float32), shape[1])

@@ -19,7 +19,7 @@ from ..config import ComputeConfig, quote
 from ..errors import CaffejaxError
 from ..glog import log
 from ..kernels import compilation, onednn, onednn_program
-from ..kernels.onednn_program import Numbers, Operation, Shape
+from ..kernels.onednn_program import FieldValue, Operation, Shape
 
 Ranges = Mapping[str, tuple[float, float]]  # the minimum and maximum of each blob
 _TINY = 1e-30  # used as the maximum of a blob of zeros, so that its step is not 0
@@ -283,19 +283,19 @@ class _Conversion:
         if source_form == form:
             return number
         if (number, form) not in self._converted:
-            fields: dict[str, Numbers] = {"in": [number], **self._type_fields(form)}
+            fields: dict[str, FieldValue] = {"in": [number], **self._type_fields(form)}
             if source_form.step:
                 fields["scales"] = self._step(source_form.step)
             operation = number - len(self._arguments)
-            shape = self._arguments[number] if operation < 0 else self._result[operation].out
+            shape = self._arguments[number] if operation < 0 else self._result[operation].out_shape
             self._converted[number, form] = self._add(Operation("convert", fields, shape), form)
         return self._converted[number, form]
 
-    def _type_fields(self, form: _Form) -> dict[str, Numbers]:
-        fields: dict[str, Numbers] = {"type": _TYPES[form.type]} if form.type != "float32" else {}
+    def _type_fields(self, form: _Form) -> dict[str, FieldValue]:
+        fields: dict[str, FieldValue] = {"type": _TYPES[form.type]} if form.type != "float32" else {}
         return fields | ({"scale": self._step(form.step)} if form.step else {})
 
-    def _epilogue_fields(self, fields: dict[str, Numbers]) -> dict[str, Numbers]:
+    def _epilogue_fields(self, fields: dict[str, FieldValue]) -> dict[str, FieldValue]:
         if not isinstance(value := fields.get("value"), int):
             return fields
         number = self._numbers[value]

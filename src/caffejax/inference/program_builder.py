@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.onednn_program import Numbers, Operation, Program, Shape, encode
+from ..kernels.onednn_program import FieldValue, Operation, Program, Shape, encode
 from .low_precision import LowPrecision, lower_precision
 
 Strides = tuple[int, ...]
@@ -61,13 +61,13 @@ class ProgramBuilder:
         self.weights.append(array)
         return len(self.weights) - 1
 
-    def add(self, name: str, values: Sequence[Value], out: Iterable[int], **fields: Numbers) -> Value:
+    def add(self, name: str, values: Sequence[Value], out: Iterable[int], **fields: FieldValue) -> Value:
         """Add an operation to the program, and return its result.
 
         Args:
             name: the name of the operation, such as "convolution".
             values: the values that the operation reads.
-            out: the shape of the result.
+            out_shape: the shape of the result.
             fields: the settings of the operation, by name, such as `stride`.
         """
         shape = tuple(out)
@@ -111,7 +111,7 @@ class ProgramBuilder:
         index = x.number - len(self.arguments)
         return index >= 0 and self._operations[index].name in _FUSIBLE and x.number not in self._shared
 
-    def _append_to_epilogue(self, x: Value, name: str, fields: dict[str, Numbers]) -> Value:
+    def _append_to_epilogue(self, x: Value, name: str, fields: dict[str, FieldValue]) -> Value:
         if not self._can_fuse_into(x):
             x = self.add("apply", [x], x.shape)
         self._operations[x.number - len(self.arguments)].epilogue.append((name, fields))
@@ -175,12 +175,12 @@ def hoist_strides(
         if o.name != "convolution" or number in results or steps is None:
             continue
         addends = [n for n in o.epilogue_inputs if _shape(n, hoisted, arguments)[2:] != (1,) * len(steps)]
-        if any(_shape(n, hoisted, arguments) != o.out for n in addends):
+        if any(_shape(n, hoisted, arguments) != o.out_shape for n in addends):
             continue
         for r in readers:
             r.fields["stride"] = (1,) * len(steps)
         o.fields["stride"] = tuple(a * b for a, b in zip(o.values("stride"), steps, strict=True))
-        o.out = _subsampled_shape(o.out, steps)
+        o.out_shape = _subsampled_shape(o.out_shape, steps)
         subsampled_inputs[i] = dict.fromkeys(addends, steps)
     return _with_subsampling(hoisted, subsampled_inputs, arguments)
 
@@ -194,7 +194,7 @@ def _with_subsampling(
         replacements = {}
         for value, steps in inputs.items():
             zeros, ones = (0,) * len(steps), (1,) * len(steps)
-            fields: dict[str, Numbers] = {
+            fields: dict[str, FieldValue] = {
                 "in": [numbers[value]],
                 "stride": steps,
                 "kernel": ones,
@@ -237,7 +237,7 @@ def _is_pointwise_reader(reader: Operation, number: int, weights: Sequence[Shape
 
 
 def _shape(number: int, operations: Sequence[Operation], arguments: Sequence[Shape]) -> Shape:
-    return arguments[number] if number < len(arguments) else operations[number - len(arguments)].out
+    return arguments[number] if number < len(arguments) else operations[number - len(arguments)].out_shape
 
 
 def _subsampled_shape(shape: Shape, steps: Strides) -> Shape:

@@ -27,7 +27,7 @@ def channel_affine(
     """
     static_options: Any = {"has_factor": factor is not None, "relu": relu}
     arrays = (x, *(b for b in (factor, bias) if b is not None))
-    plain, cpu = partial(_plain, **static_options), partial(_on_cpu, **static_options)
+    plain, cpu = partial(_apply, **static_options), partial(_apply_on_cpu, **static_options)
     return (Operation(plain, cpu) if fast else plain)(*arrays)[0]
 
 
@@ -56,18 +56,22 @@ def apply_along_channels(
     return maximum_with_0(x) if relu else x
 
 
-def _plain(x: jax.Array, *factor_and_bias: jax.Array, has_factor: bool, relu: bool) -> tuple[jax.Array]:
-    return (apply_along_channels(CHANNELS_FIRST, x, *_unpack(factor_and_bias, has_factor), relu),)
+def _apply(x: jax.Array, *factor_and_bias: jax.Array, has_factor: bool, relu: bool) -> tuple[jax.Array]:
+    return (apply_along_channels(CHANNELS_FIRST, x, *_split_factor_and_bias(factor_and_bias, has_factor), relu),)
 
 
-def _on_cpu(x: jax.Array, *factor_and_bias: jax.Array, has_factor: bool, relu: bool) -> tuple[jax.Array]:
+def _apply_on_cpu(x: jax.Array, *factor_and_bias: jax.Array, has_factor: bool, relu: bool) -> tuple[jax.Array]:
     return (
         channels_first(
-            apply_along_channels(CHANNELS_LAST, channels_last(x), *_unpack(factor_and_bias, has_factor), relu)
+            apply_along_channels(
+                CHANNELS_LAST, channels_last(x), *_split_factor_and_bias(factor_and_bias, has_factor), relu
+            )
         ),
     )
 
 
-def _unpack(factor_and_bias: tuple[jax.Array, ...], has_factor: bool) -> tuple[jax.Array | None, jax.Array | None]:
+def _split_factor_and_bias(
+    factor_and_bias: tuple[jax.Array, ...], has_factor: bool
+) -> tuple[jax.Array | None, jax.Array | None]:
     factor, *bias = factor_and_bias if has_factor else (None, *factor_and_bias)
     return factor, bias[0] if bias else None

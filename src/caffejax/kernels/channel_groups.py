@@ -38,15 +38,15 @@ def run_in_groups(run: Convolve, x: jax.Array, weight: jax.Array, groups: int) -
     def run_grouped(x: jax.Array, weight: jax.Array) -> tuple[jax.Array]:
         return (run(x, weight, groups),)
 
-    def one_by_one(x: jax.Array, weight: jax.Array) -> tuple[jax.Array]:
-        return (group_by_group(lambda x, weight: run(x, weight, 1), x, weight, groups),)
+    def run_separately(x: jax.Array, weight: jax.Array) -> tuple[jax.Array]:
+        return (run_group_by_group(lambda x, weight: run(x, weight, 1), x, weight, groups),)
 
-    return Operation(run_grouped, cpu=one_by_one, tpu=one_by_one, partitioned=one_by_one)(x, weight)[0]
+    return Operation(run_grouped, cpu=run_separately, tpu=run_separately, partitioned=run_separately)(x, weight)[0]
 
 
-def group_by_group(
+def run_group_by_group(
     run: Callable[[jax.Array, jax.Array], jax.Array], x: jax.Array, weight: jax.Array, groups: int
 ) -> jax.Array:
     """Call `run` on each group of channels of `x` and rows of `weight`, and concatenate the results on axis 1."""
-    parts = zip(jnp.split(x, groups, 1), jnp.split(weight, groups), strict=True)
-    return jnp.concatenate([run(xs, ws) for xs, ws in parts], 1)
+    group_operands = zip(jnp.split(x, groups, 1), jnp.split(weight, groups), strict=True)
+    return jnp.concatenate([run(xs, ws) for xs, ws in group_operands], 1)

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 from . import onednn
 from .platform_dispatch import Operation
 
-_PARTS = 8  # XLA does not fuse a sum of more than 8 parts
-_EXACT = jax.lax.Precision.HIGHEST  # these products compute sums, which must not be rounded to TF32
+_MAX_PARTS = 8  # XLA does not fuse a sum of more than 8 parts
+_EXACT_PRECISION = jax.lax.Precision.HIGHEST  # these products compute sums, which must not be rounded to TF32
 
 
 @dataclass(frozen=True)
@@ -27,25 +27,25 @@ class Channels:
     """The channel axis of arrays, with the reductions and broadcasts that depend on it.
 
     Attributes:
-        last: whether arrays are (batch, *space, channels), for CPUs, instead of (batch, channels, *space).
+        is_last: whether arrays are (batch, *space, channels), for CPUs, instead of (batch, channels, *space).
     """
 
-    last: bool
+    is_last: bool
 
     def sums(self, x: jax.Array) -> jax.Array:
         """Return the sum of each channel, (channels,)."""
-        return row_sums(x) if self.last else jnp.sum(x, (0, *range(2, x.ndim)))
+        return row_sums(x) if self.is_last else jnp.sum(x, (0, *range(2, x.ndim)))
 
     def means(self, x: jax.Array) -> jax.Array:
         """Return the mean of each channel, (channels,)."""
-        return row_means(x) if self.last else jnp.mean(x, (0, *range(2, x.ndim)))
+        return row_means(x) if self.is_last else jnp.mean(x, (0, *range(2, x.ndim)))
 
     def broadcast(self, b: jax.Array, x: jax.Array) -> jax.Array:
         """Return `b`, (channels,), in a shape that broadcasts against `x` along the channel axis."""
-        return broadcast_channels(b, x.shape) if self.last else b.reshape(-1, *(1,) * (x.ndim - 2))
+        return broadcast_channels(b, x.shape) if self.is_last else b.reshape(-1, *(1,) * (x.ndim - 2))
 
 
-CHANNELS_FIRST, CHANNELS_LAST = Channels(last=False), Channels(last=True)
+CHANNELS_FIRST, CHANNELS_LAST = Channels(is_last=False), Channels(is_last=True)
 
 
 def promote(x: jax.Array) -> jax.Array:
@@ -65,32 +65,34 @@ def row_means(x: jax.Array) -> jax.Array:
 
 def cell_sums(x: jax.Array) -> jax.Array:
     """Return the sums over the cells of (batch, cells, channels), as (batch, 1, channels), in a form for CPUs."""
-    return jnp.matmul(jnp.ones((1, x.shape[1]), x.dtype), x, precision=_EXACT)
+    return jnp.matmul(jnp.ones((1, x.shape[1]), x.dtype), x, precision=_EXACT_PRECISION)
 
 
 def broadcast_channels(b: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """Broadcast `b`, (channels,), to `shape`, (batch, *space, channels), in a form that is fast on CPUs."""
-    n, rows, channels = _shape(shape)
-    part = jnp.matmul(jnp.ones((rows, 1), b.dtype), b[None], precision=_EXACT)
+    n, rows, channels = _split_rows(shape)
+    part = jnp.matmul(jnp.ones((rows, 1), b.dtype), b[None], precision=_EXACT_PRECISION)
     return jnp.broadcast_to(part, (n, rows, channels)).reshape(shape)
 
 
 def _weighted_sums(x: jax.Array, weight: float) -> jax.Array:
-    n, rows, channels = _shape(x.shape)
-    add = Operation(partial(_add_by_product, weight=weight), partial(_add_on_cpu, weight=weight), differentiable=False)
-    return add(x.reshape(n, rows, channels).sum(0))[0]
+    n, rows, channels = _split_rows(x.shape)
+    operation = Operation(
+        partial(_sum_by_product, weight=weight), partial(_sum_on_cpu, weight=weight), differentiable=False
+    )
+    return operation(x.reshape(n, rows, channels).sum(0))[0]
 
 
-def _add_by_product(x: jax.Array, *, weight: float) -> tuple[jax.Array, ...]:
-    return (jnp.matmul(jnp.full((1, len(x)), weight, x.dtype), x, precision=_EXACT)[0],)
+def _sum_by_product(x: jax.Array, *, weight: float) -> tuple[jax.Array, ...]:
+    return (jnp.matmul(jnp.full((1, len(x)), weight, x.dtype), x, precision=_EXACT_PRECISION)[0],)
 
 
-def _add_on_cpu(x: jax.Array, *, weight: float) -> tuple[jax.Array, ...]:
-    return (onednn.row_sums(x, weight),) if onednn.supports(x) else _add_by_product(x, weight=weight)
+def _sum_on_cpu(x: jax.Array, *, weight: float) -> tuple[jax.Array, ...]:
+    return (onednn.row_sums(x, weight),) if onednn.supports(x) else _sum_by_product(x, weight=weight)
 
 
-def _shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
+def _split_rows(shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Return a shape `(parts, rows in each part, channels)` to which an array (*rows, channels) can be reshaped."""
     rows = math.prod(shape[:-1])
-    n = max(k for k in range(1, _PARTS + 1) if rows % k == 0)
+    n = max(k for k in range(1, _MAX_PARTS + 1) if rows % k == 0)
     return n, rows // n, shape[-1]

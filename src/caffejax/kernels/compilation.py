@@ -23,10 +23,10 @@ from .program_cache import CachedPrograms, ProgramCacheConfig, compile_uncached,
 _CPU_OPTIONS = ({"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT"},)
 
 # JAX's settings in this thread that a trace depends on; read before each call, by the function that JAX uses
-_SETTINGS: Callable[[], Any] = getattr(sys.modules.get("jax._src.config"), "trace_context", describe_settings)
+_read_settings: Callable[[], Any] = getattr(sys.modules.get("jax._src.config"), "trace_context", describe_settings)
 
 with jax.ensure_compile_time_eval():  # this module may be imported while a function is traced
-    _NOTHING_TRACED = get_opaque_trace_state()
+    _EAGER_TRACE_STATE = get_opaque_trace_state()
 
 
 def jit(function: Callable[..., Any], kernels: Kernels, *, cache_key: bytes | None = None, **options: Any) -> Jitted:
@@ -60,10 +60,10 @@ class Jitted:
     ) -> None:
         functools.update_wrapper(self, function, updated=())
         self._function, self._options = function, options
-        self._inner = jax.jit(function, **options)
-        self._tuned = kernels == "fast"
+        self._plain_jit = jax.jit(function, **options)
+        self._uses_compiler_options = kernels == "fast"
         self._cache_key, self._programs = cache_key, dict[str, Any]()
-        self._last: tuple[Any, Any] | None = None
+        self._last_program: tuple[Any, Any] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, compiled for arguments of these types, and return its result."""
@@ -74,11 +74,11 @@ class Jitted:
 
     def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         if self._cache_key is not None and not kwargs and is_eager():
-            if self._last is not None and self._last[0] == _SETTINGS():
+            if self._last_program is not None and self._last_program[0] == _read_settings():
                 with contextlib.suppress(
                     TypeError, ValueError
                 ):  # raised before the program runs, if the arguments have other types
-                    return self._last[1](*args)
+                    return self._last_program[1](*args)
             if (program := self._find_or_compile(args)) is not None:
                 return program(*args)
         return self._select(args, kwargs)(*args, **kwargs)
@@ -93,7 +93,7 @@ class Jitted:
         if self._cache_key is None:
             return None
         # which of the options are accepted depends on the jaxlib, whose version is a part of the key
-        options = _CPU_OPTIONS if self._tuned and has_only_cpus() else ()
+        options = _CPU_OPTIONS if self._uses_compiler_options and has_only_cpus() else ()
         return CachedPrograms(self._cache_key, self._options | {"compiler": options})
 
     def _find_or_compile(self, args: tuple[Any, ...]) -> Any:
@@ -111,12 +111,14 @@ class Jitted:
             program = self._cache.find(args)
             if program is None:
                 jitted = self._select(args, {})
-                program = compile_uncached(jitted.lower(*args), compiler_options() if jitted is self._outer else {})
+                program = compile_uncached(
+                    jitted.lower(*args), compiler_options() if jitted is self._jit_with_options else {}
+                )
                 if program is None:
                     return None
                 self._cache.store(args, program)
             self._programs[key] = program
-        self._last = _SETTINGS(), self._programs[key]
+        self._last_program = _read_settings(), self._programs[key]
         return self._programs[key]
 
     def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
@@ -129,30 +131,30 @@ class Jitted:
 
     def _select(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Return the jitted function, with compiler options if a call runs on CPUs and is not traced, else without."""
-        if self._tuned and is_eager() and runs_on_cpu(args, kwargs):
-            return self._outer
-        return self._inner
+        if self._uses_compiler_options and is_eager() and runs_on_cpu(args, kwargs):
+            return self._jit_with_options
+        return self._plain_jit
 
     @functools.cached_property
-    def _outer(self) -> Any:
+    def _jit_with_options(self) -> Any:
         options = compiler_options()
-        return jax.jit(self._function, compiler_options=options, **self._options) if options else self._inner
+        return jax.jit(self._function, compiler_options=options, **self._options) if options else self._plain_jit
 
 
 @contextlib.contextmanager
 def _pause_collector() -> Iterator[None]:
-    on = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if on:
+        if was_enabled:
             gc.enable()
 
 
 def is_eager() -> bool:
     """Return whether JAX traces no function in this thread, so that operations run immediately."""
-    return get_opaque_trace_state() == _NOTHING_TRACED
+    return get_opaque_trace_state() == _EAGER_TRACE_STATE
 
 
 def runs_on_cpu(*arguments: Any) -> bool:
@@ -165,8 +167,8 @@ def runs_on_cpu(*arguments: Any) -> bool:
     for leaf in jax.tree.leaves(arguments):
         if isinstance(leaf, jax.Array) and leaf.committed:
             return next(iter(leaf.devices())).platform == "cpu"
-    default = jax.config.values["jax_default_device"] or jax.default_backend()  # a device, or a platform
-    return getattr(default, "platform", default) == "cpu"
+    default_device = jax.config.values["jax_default_device"] or jax.default_backend()  # a device, or a platform
+    return getattr(default_device, "platform", default_device) == "cpu"
 
 
 def find_cpu(*arguments: Any) -> jax.Device | None:
@@ -176,8 +178,8 @@ def find_cpu(*arguments: Any) -> jax.Device | None:
     for leaf in jax.tree.leaves(arguments):
         if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer) and leaf.committed:
             return next(iter(leaf.devices()))
-    default = jax.config.values["jax_default_device"]
-    return default if isinstance(default, jax.Device) else jax.local_devices(backend="cpu")[0]
+    default_device = jax.config.values["jax_default_device"]
+    return default_device if isinstance(default_device, jax.Device) else jax.local_devices(backend="cpu")[0]
 
 
 def as_jax(array: np.ndarray, device: jax.Device | None, *, committed: bool = False) -> jax.Array:
@@ -193,8 +195,8 @@ def as_jax(array: np.ndarray, device: jax.Device | None, *, committed: bool = Fa
     if _batched_device_put is None or device is None:
         return jax.device_put(array, device if committed else None)
     array = np.asarray(array, jax.dtypes.canonicalize_dtype(array.dtype))
-    sharding, abstract = _single_device(device), _abstract(array.shape, array.dtype)
-    result: jax.Array = _batched_device_put(abstract, sharding, [array], [device], committed=committed)
+    sharding, aval = _make_sharding(device), _make_aval(array.shape, array.dtype)
+    result: jax.Array = _batched_device_put(aval, sharding, [array], [device], committed=committed)
     return result
 
 
@@ -205,8 +207,8 @@ try:  # the function behind jax.device_put, which has no public name
 except (ImportError, AttributeError):
     _batched_device_put = None
 
-_single_device = functools.cache(jax.sharding.SingleDeviceSharding)
-_abstract = functools.lru_cache(1024)(jax.core.ShapedArray)
+_make_sharding = functools.cache(jax.sharding.SingleDeviceSharding)
+_make_aval = functools.lru_cache(1024)(jax.core.ShapedArray)
 
 
 @functools.cache
@@ -247,7 +249,7 @@ def full(shape: tuple[int, ...], value: float, dtype: Any = jnp.float32, device:
 
 def zeros_like(array: Any) -> jax.Array:
     """Return zeros with the shape, the dtype and, for an array on a single CPU, the device of `array`."""
-    concrete = isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer)
-    if not (concrete and is_eager() and len(array.sharding.device_set) == 1 and runs_on_cpu(array)):
+    is_concrete = isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer)
+    if not (is_concrete and is_eager() and len(array.sharding.device_set) == 1 and runs_on_cpu(array)):
         return jnp.zeros_like(array)
     return as_jax(np.zeros(array.shape, array.dtype), next(iter(array.devices())), committed=array.committed)

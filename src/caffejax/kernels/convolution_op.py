@@ -58,27 +58,28 @@ def correlate(
         (batch, outputs, *output size), of the dtype of `x`.
     """
     window = window.drop_negative_padding(x.shape[2:])
-    size = x.shape[0] * weight.shape[0] * math.prod(window.output(x.shape[2:]))
-    if factor is not None and isinstance(size, int) and size < weight.size:  # scaling the output is cheaper
+    num_results = x.shape[0] * weight.shape[0] * math.prod(window.output(x.shape[2:]))
+    # scaling the output is cheaper
+    if factor is not None and isinstance(num_results, int) and num_results < weight.size:
         y = correlate(x, weight, window, fast=fast)
         return channel_affine(y, factor, bias, relu=relu, fast=fast)
     if factor is not None:
         weight = (weight * factor.reshape(-1, *(1,) * (weight.ndim - 1))).astype(x.dtype)
     arrays = (x, weight) if bias is None else (x, weight, bias)
-    return _differentiable(window, relu)(*arrays) if fast else _plain(*arrays, window=window, relu=relu)[0]
+    return _make_correlation(window, relu)(*arrays) if fast else _correlate(*arrays, window=window, relu=relu)[0]
 
 
-def _differentiable(window: Window, relu: bool) -> Any:
+def _make_correlation(window: Window, relu: bool) -> Any:
     def forward(*arrays: jax.Array) -> tuple[jax.Array, Any]:
-        (y,) = _correlation(window, relu)(*arrays)
+        (y,) = _correlation_operation(window, relu)(*arrays)
         return y, (arrays, y if relu else None)
 
     def backward(residuals: Any, dy: jax.Array, needed: Sequence[bool]) -> list[jax.Array | None]:
         (x, weight, *_), y = residuals
         needs_x, needs_weight, *needs_bias = needed
         needed_diffs = onednn.NeededDiffs(needs_x, needs_weight)
-        operation = _correlation_diffs(window, needed_diffs, any(needs_bias), y is not None)
-        diffs = iter(operation(x, dy, weight, *(() if y is None else (y,))))
+        diffs_operation = _diffs_operation(window, needed_diffs, any(needs_bias), y is not None)
+        diffs = iter(diffs_operation(x, dy, weight, *(() if y is None else (y,))))
         return [
             next(diffs).astype(a.dtype) if is_needed else None
             for a, is_needed in zip(residuals[0], needed, strict=True)
@@ -87,17 +88,17 @@ def _differentiable(window: Window, relu: bool) -> Any:
     return make_differentiable(forward, backward)
 
 
-def _correlation(window: Window, relu: bool) -> Operation:
+def _correlation_operation(window: Window, relu: bool) -> Operation:
     return Operation(
-        plain=partial(_plain, window=window, relu=relu),
-        cpu=partial(_on_cpu, window=window, relu=relu),
-        gpu=partial(_on_gpu, window=window, relu=relu),
+        plain=partial(_correlate, window=window, relu=relu),
+        cpu=partial(_correlate_on_cpu, window=window, relu=relu),
+        gpu=partial(_correlate_on_gpu, window=window, relu=relu),
         differentiable=False,
         batch_rule=partial(_map_correlation, window=window, relu=relu),
     )
 
 
-def _plain(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, window: Window, relu: bool) -> Arrays:
+def _correlate(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, window: Window, relu: bool) -> Arrays:
     y = run_in_groups(partial(_convolve, window), x, weight, groups_of(x.shape[1], weight))
     return (channel_affine(y, None, bias, relu=relu, fast=False).astype(x.dtype),)
 
@@ -114,39 +115,43 @@ def _convolve(window: Window, x: jax.Array, weight: jax.Array, groups: int) -> j
     )
 
 
-def _on_cpu(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, window: Window, relu: bool) -> Arrays:
+def _correlate_on_cpu(
+    x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, window: Window, relu: bool
+) -> Arrays:
     return (convolution_cpu.correlate(x, weight, bias, window, relu).astype(x.dtype),)
 
 
-def _on_gpu(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, window: Window, relu: bool) -> Arrays:
+def _correlate_on_gpu(
+    x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, window: Window, relu: bool
+) -> Arrays:
     """Convolve with equal padding at both ends, which cuDNN supports; for unequal padding XLA copies the input."""
-    return _plain(x, weight, bias, window=window.equalize_padding(x.shape[2:]), relu=relu)
+    return _correlate(x, weight, bias, window=window.equalize_padding(x.shape[2:]), relu=relu)
 
 
 def _map_correlation(arrays: Sequence[jax.Array], axes: Axes, *, window: Window, relu: bool) -> Arrays:
     size = mapped_size(arrays, axes)
     x, *weight_and_bias = arrays
     if not any(a is not None for a in axes[1:]):
-        (y,) = _correlation(window, relu)(merge_into_rows(move_to_front(x, axes[0], size)), *weight_and_bias)
+        (y,) = _correlation_operation(window, relu)(merge_into_rows(move_to_front(x, axes[0], size)), *weight_and_bias)
         return (split_from_rows(y, size),)
     x, *weight_and_bias = (move_to_front(a, axis, size) for a, axis in zip(arrays, axes, strict=True))
-    (y,) = _correlation(window, relu)(merge_into_channels(x), *map(merge_into_rows, weight_and_bias))
+    (y,) = _correlation_operation(window, relu)(merge_into_channels(x), *map(merge_into_rows, weight_and_bias))
     return (split_from_channels(y, size),)
 
 
-def _correlation_diffs(window: Window, needed: onednn.NeededDiffs, bias: bool, relu: bool) -> Operation:
+def _diffs_operation(window: Window, needed: onednn.NeededDiffs, needs_bias: bool, relu: bool) -> Operation:
     """Return the operation that maps `(x, dy, weight)`, or `(x, dy, weight, y)` with a ReLU, to the needed diffs."""
-    options: Any = {"window": window, "needed": needed, "bias": bias}
+    options: Any = {"window": window, "needed": needed, "needs_bias": needs_bias}
     return Operation(
-        plain=partial(_needed_diffs, _plain_diffs, **options),
-        cpu=partial(_needed_diffs, convolution_cpu.correlate_diffs, **options),
-        tpu=partial(_needed_diffs_on_tpu, **options),
+        plain=partial(_compute_needed_diffs, _compute_diffs, **options),
+        cpu=partial(_compute_needed_diffs, convolution_cpu.correlate_diffs, **options),
+        tpu=partial(_compute_needed_diffs_on_tpu, **options),
         differentiable=False,
         batch_rule=partial(_map_diffs, **options, relu=relu),
     )
 
 
-def _needed_diffs(
+def _compute_needed_diffs(
     run: Any,
     x: jax.Array,
     dy: jax.Array,
@@ -155,14 +160,14 @@ def _needed_diffs(
     *,
     window: Window,
     needed: onednn.NeededDiffs,
-    bias: bool,
+    needs_bias: bool,
 ) -> Arrays:
     dy = dy if y is None else jnp.where(y > 0, dy, 0)
-    diffs = run(x, dy, weight, window=window, needed=needed, bias=bias)
-    return tuple(d for d, is_needed in zip(diffs, (needed.x, needed.weight, bias), strict=True) if is_needed)
+    diffs = run(x, dy, weight, window=window, needed=needed, needs_bias=needs_bias)
+    return tuple(d for d, is_needed in zip(diffs, (needed.x, needed.weight, needs_bias), strict=True) if is_needed)
 
 
-def _needed_diffs_on_tpu(
+def _compute_needed_diffs_on_tpu(
     x: jax.Array,
     dy: jax.Array,
     weight: jax.Array,
@@ -178,29 +183,29 @@ def _needed_diffs_on_tpu(
     """
     if y is not None and not needed.x and y.dtype == jnp.float32:
         y = lax.optimization_barrier(y)
-    return _needed_diffs(_diffs_on_tpu, x, dy, weight, y, needed=needed, **options)
+    return _compute_needed_diffs(_compute_diffs_on_tpu, x, dy, weight, y, needed=needed, **options)
 
 
-def _plain_diffs(
-    x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, needed: onednn.NeededDiffs, bias: bool
+def _compute_diffs(
+    x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, needed: onednn.NeededDiffs, needs_bias: bool
 ) -> tuple[jax.Array | None, ...]:
-    run, dy = partial(_plain, window=window, relu=False), dy.astype(x.dtype)
+    run, dy = partial(_correlate, window=window, relu=False), dy.astype(x.dtype)
     dx = jax.linear_transpose(lambda x: run(x, weight)[0], x)(dy)[0] if needed.x else None
     d_weight = jax.linear_transpose(lambda weight: run(x, weight)[0], weight)(dy)[0] if needed.weight else None
-    return dx, d_weight, jnp.sum(promote(dy), (0, *range(2, dy.ndim))) if bias else None
+    return dx, d_weight, jnp.sum(promote(dy), (0, *range(2, dy.ndim))) if needs_bias else None
 
 
-def _diffs_on_tpu(
-    x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, needed: onednn.NeededDiffs, bias: bool
+def _compute_diffs_on_tpu(
+    x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, needed: onednn.NeededDiffs, needs_bias: bool
 ) -> tuple[jax.Array | None, ...]:
     """Return the diffs on a TPU. For a float32 input of one channel, the weight's diff is computed from patches.
 
     The TPU compiler takes minutes or longer for a convolution that computes this diff in full precision.
     """
     if not (needed.weight and x.shape[1] == 1 and x.dtype == jnp.float32):
-        return _plain_diffs(x, dy, weight, window=window, needed=needed, bias=bias)
+        return _compute_diffs(x, dy, weight, window=window, needed=needed, needs_bias=needs_bias)
     needed_without_weight = onednn.NeededDiffs(needed.x, weight=False)
-    dx, _, d_bias = _plain_diffs(x, dy, weight, window=window, needed=needed_without_weight, bias=bias)
+    dx, _, d_bias = _compute_diffs(x, dy, weight, window=window, needed=needed_without_weight, needs_bias=needs_bias)
     padded = jnp.pad(x[:, 0], [(0, 0), *((max(low, 0), max(high, 0)) for low, high in window.padding)])
     patches = jnp.stack([padded[(slice(None), *cells)] for cells in window.cells(dy.shape[2:])], 1)
     summed_axes = (0, *range(2, dy.ndim))
@@ -208,19 +213,24 @@ def _diffs_on_tpu(
 
 
 def _map_diffs(
-    arrays: Sequence[jax.Array], axes: Axes, *, window: Window, needed: onednn.NeededDiffs, bias: bool, relu: bool
+    arrays: Sequence[jax.Array], axes: Axes, *, window: Window, needed: onednn.NeededDiffs, needs_bias: bool, relu: bool
 ) -> Arrays:
     size = mapped_size(arrays, axes)
     x, dy, weight, *y = (move_to_front(a, axis, size) for a, axis in zip(arrays, axes, strict=True))
-    if axes[2] is None and not (needed.weight or bias):
+    if axes[2] is None and not (needed.weight or needs_bias):
         rows = map(merge_into_rows, (x, dy))
-        (dx,) = _correlation_diffs(window, needed, bias, relu)(*rows, arrays[2], *map(merge_into_rows, y))
+        (dx,) = _diffs_operation(window, needed, needs_bias, relu)(*rows, arrays[2], *map(merge_into_rows, y))
         return (split_from_rows(dx, size),)
-    channels = [merge_into_channels(x), merge_into_channels(dy), merge_into_rows(weight), *map(merge_into_channels, y)]
-    diffs = iter(_correlation_diffs(window, needed, bias, relu)(*channels))
+    merged_arrays = [
+        merge_into_channels(x),
+        merge_into_channels(dy),
+        merge_into_rows(weight),
+        *map(merge_into_channels, y),
+    ]
+    diffs = iter(_diffs_operation(window, needed, needs_bias, relu)(*merged_arrays))
     split_functions = (split_from_channels, split_from_rows, split_from_rows)
     return tuple(
         f(next(diffs), size)
-        for f, is_needed in zip(split_functions, (needed.x, needed.weight, bias), strict=True)
+        for f, is_needed in zip(split_functions, (needed.x, needed.weight, needs_bias), strict=True)
         if is_needed
     )

@@ -54,9 +54,11 @@ def make_differentiable(
         flat_tangents = jax.tree.leaves(tangents)
         is_zero = [isinstance(t, jax.custom_derivatives.SymbolicZero) for t in flat_tangents]
         needed = _flatten(primals)[1].unflatten(not z for z in is_zero)
-        rule = _Rule(backward, residuals_tree, result_tree, tuple(map(has_tangent, tops)), tuple(needed), precision)
+        rule = _BackwardRule(
+            backward, residuals_tree, result_tree, tuple(map(has_tangent, tops)), tuple(needed), precision
+        )
         results = iter(
-            _tangents(rule, residuals, [t for t, z in zip(flat_tangents, is_zero, strict=True) if not z], tops)
+            _compute_tangents(rule, residuals, [t for t, z in zip(flat_tangents, is_zero, strict=True) if not z], tops)
         )
         return result, result_tree.unflatten(
             next(results) if has_tangent(top) else np.zeros(top.shape, jax.dtypes.float0) for top in tops
@@ -67,7 +69,7 @@ def make_differentiable(
 
 
 @dataclass(frozen=True, eq=False)
-class _Rule:
+class _BackwardRule:
     """The function `backward` of `make_differentiable`, on flat lists of arrays instead of pytrees.
 
     A call maps the residuals and the diffs of floating-point results to the needed diffs of the arguments.
@@ -93,12 +95,12 @@ class _Rule:
         return tuple(flat)
 
 
-_tangent = Primitive("caffejax_tangent")
-_tangent.multiple_results = True
+_tangent_p = Primitive("caffejax_tangent")
+_tangent_p.multiple_results = True
 
 
-def _tangents(
-    rule: _Rule, residuals: Sequence[jax.Array], tangents: Sequence[jax.Array], tops: Sequence[jax.Array]
+def _compute_tangents(
+    rule: _BackwardRule, residuals: Sequence[jax.Array], tangents: Sequence[jax.Array], tops: Sequence[jax.Array]
 ) -> Sequence[jax.Array]:
     """Return the tangents of the floating-point tops, from the tangents of the arguments.
 
@@ -108,7 +110,7 @@ def _tangents(
     types = tuple(jax.typeof(top) for top in tops if has_tangent(top))
     axes = frozenset[str]().union(*map(varying_axes, types))
     arrays = [vary(a, axes) for a in (*residuals, *tangents)]
-    results: Sequence[jax.Array] = _tangent.bind(*arrays, rule=rule, types=types, n_residuals=len(residuals))
+    results: Sequence[jax.Array] = _tangent_p.bind(*arrays, rule=rule, types=types, n_residuals=len(residuals))
     return results
 
 
@@ -126,27 +128,28 @@ def _evaluate(
     return results
 
 
-_tangent.def_impl(_evaluate)
-_tangent.def_abstract_eval(lambda *_, types, **__: types)
-mlir.register_lowering(_tangent, mlir.lower_fun(_evaluate, multiple_results=True))
+_tangent_p.def_impl(_evaluate)
+_tangent_p.def_abstract_eval(lambda *_, types, **__: types)
+mlir.register_lowering(_tangent_p, mlir.lower_fun(_evaluate, multiple_results=True))
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, n_residuals: int, **params: Any) -> Any:
-    run = partial(_tangent.bind, n_residuals=n_residuals, **params)
+    run = partial(_tangent_p.bind, n_residuals=n_residuals, **params)
     tops = run(*primals)
     is_zero = [type(t) is ad.Zero for t in tangents]
     if all(is_zero[:n_residuals]):  # the operation is linear in the other arguments
         return tops, run(*primals[:n_residuals], *map(ad.instantiate_zeros, tangents[n_residuals:]))
-    active = [i for i, z in enumerate(is_zero) if not z]
+    active_indices = [i for i, z in enumerate(is_zero) if not z]
 
     def evaluate_active(*active_primals: jax.Array) -> Sequence[jax.Array]:
-        arguments = dict(enumerate(primals)) | dict(zip(active, active_primals, strict=True))
+        arguments = dict(enumerate(primals)) | dict(zip(active_indices, active_primals, strict=True))
         return _evaluate(*arguments.values(), n_residuals=n_residuals, **params)
 
-    return tops, jax.jvp(evaluate_active, [primals[i] for i in active], [tangents[i] for i in active])[1]
+    active_tangents = [tangents[i] for i in active_indices]
+    return tops, jax.jvp(evaluate_active, [primals[i] for i in active_indices], active_tangents)[1]
 
 
-ad.primitive_jvps[_tangent] = _jvp
+ad.primitive_jvps[_tangent_p] = _jvp
 
 
 def _transpose(cotangents: Sequence[Any], *arrays: Any, rule: Callable[..., Any], n_residuals: int, **_: Any) -> Any:
@@ -156,7 +159,7 @@ def _transpose(cotangents: Sequence[Any], *arrays: Any, rule: Callable[..., Any]
     return [*(None,) * n_residuals, *diffs]
 
 
-ad.primitive_transposes[_tangent] = _transpose
+ad.primitive_transposes[_tangent_p] = _transpose
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,15 +186,15 @@ def _batch(
         jnp.broadcast_to(t, (size, *t.shape)) if axis is None else jnp.moveaxis(t, axis, 0)
         for t, axis in zip(arrays[n_residuals:], axes[n_residuals:], strict=True)
     ]
-    batched = jax.make_jaxpr(lambda *tops: [jnp.broadcast_to(t, (size, *t.shape)) for t in tops])(*types).out_avals
-    mapped = _BatchedRule(rule, tuple(axes[:n_residuals]))
-    results = _tangent.bind(
-        *arrays[:n_residuals], *tangents, rule=mapped, types=tuple(batched), n_residuals=n_residuals
+    out_avals = jax.make_jaxpr(lambda *tops: [jnp.broadcast_to(t, (size, *t.shape)) for t in tops])(*types).out_avals
+    batched_rule = _BatchedRule(rule, tuple(axes[:n_residuals]))
+    results = _tangent_p.bind(
+        *arrays[:n_residuals], *tangents, rule=batched_rule, types=tuple(out_avals), n_residuals=n_residuals
     )
     return results, (0,) * len(results)
 
 
-batching.primitive_batchers[_tangent] = _batch
+batching.primitive_batchers[_tangent_p] = _batch
 
 
 def _flatten(tree: Tree) -> tuple[list[Any], Any]:

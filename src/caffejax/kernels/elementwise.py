@@ -20,11 +20,11 @@ def elementwise(function: Callable[..., Arrays], *arrays: jax.Array) -> Arrays:
 
     On CPUs the function is called with the channels last, the order in memory, so that XLA need not transpose.
     """
-    return Operation(function, _ChannelsLast(function))(*arrays)
+    return Operation(function, _ChannelsLastFunction(function))(*arrays)
 
 
 @dataclass(frozen=True)
-class _ChannelsLast:
+class _ChannelsLastFunction:
     function: Callable[..., Arrays]
 
     def __call__(self, *arrays: jax.Array) -> Arrays:

@@ -19,7 +19,7 @@ from jax.interpreters import mlir
 from ..errors import LayerError
 from ..host_memory import find_memory_problem
 
-_table = Primitive("caffejax_table")
+_host_constant_p = Primitive("caffejax_host_constant")
 
 
 def host_constant(make: Callable[[], np.ndarray], shape: Sequence[int], dtype: Any) -> jax.Array:
@@ -39,16 +39,16 @@ def host_constant(make: Callable[[], np.ndarray], shape: Sequence[int], dtype: A
         size, f"a table of shape {shape}", "check the sizes of the layer and its bottoms"
     ):
         raise LayerError(problem)
-    result: jax.Array = _table.bind(make=make, shape=shape, dtype=dtype)
+    result: jax.Array = _host_constant_p.bind(make=make, shape=shape, dtype=dtype)
     return result
 
 
-def _compute(make: Callable[[], np.ndarray], shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+def _compute_values(make: Callable[[], np.ndarray], shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
     result = np.asarray(make(), dtype)
     assert result.shape == shape, f"a table has shape {result.shape}, but was declared with shape {shape}"
     return result
 
 
-_table.def_impl(lambda **params: jax.device_put(_compute(**params)))
-_table.def_abstract_eval(lambda *, make, shape, dtype: jax.core.ShapedArray(shape, dtype))
-mlir.register_lowering(_table, lambda ctx, **params: [mlir.ir_constant(_compute(**params))])
+_host_constant_p.def_impl(lambda **params: jax.device_put(_compute_values(**params)))
+_host_constant_p.def_abstract_eval(lambda *, make, shape, dtype: jax.core.ShapedArray(shape, dtype))
+mlir.register_lowering(_host_constant_p, lambda ctx, **params: [mlir.ir_constant(_compute_values(**params))])

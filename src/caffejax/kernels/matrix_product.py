@@ -32,37 +32,37 @@ def multiply_rows(rows: jax.Array, weight: jax.Array, transpose: bool = False, f
         transpose: whether the weight's first axis is the inputs.
         fast: whether CPUs run the implementation that is tuned for them.
     """
-    return _differentiable(transpose)(rows, weight) if fast else _plain(rows, weight, transpose=transpose)[0]
+    return _make_product(transpose)(rows, weight) if fast else _multiply(rows, weight, transpose=transpose)[0]
 
 
-def _differentiable(transpose: bool) -> Any:
+def _make_product(transpose: bool) -> Any:
     def forward(rows: jax.Array, weight: jax.Array) -> tuple[jax.Array, Any]:
-        return _product(transpose)(rows, weight)[0], (rows, weight)
+        return _product_operation(transpose)(rows, weight)[0], (rows, weight)
 
     def backward(residuals: Any, dy: jax.Array, needed: Sequence[bool]) -> list[jax.Array | None]:
         rows, weight = residuals
-        diffs = iter(_product_diffs(transpose, onednn.NeededDiffs(*needed))(rows, dy, weight))
+        diffs = iter(_diffs_operation(transpose, onednn.NeededDiffs(*needed))(rows, dy, weight))
         return [next(diffs) if is_needed else None for is_needed in needed]
 
     return make_differentiable(forward, backward)
 
 
-def _product(transpose: bool) -> Operation:
+def _product_operation(transpose: bool) -> Operation:
     options: Any = {"transpose": transpose}
     return Operation(
-        partial(_plain, **options),
-        partial(_on_cpu, **options),
+        partial(_multiply, **options),
+        partial(_multiply_on_cpu, **options),
         differentiable=False,
         batch_rule=partial(_map_product, **options),
     )
 
 
-def _plain(rows: jax.Array, weight: jax.Array, *, transpose: bool) -> Arrays:
+def _multiply(rows: jax.Array, weight: jax.Array, *, transpose: bool) -> Arrays:
     return (rows @ (weight if transpose else weight.T),)
 
 
-def _on_cpu(x: jax.Array, weight: jax.Array, *, transpose: bool) -> Arrays:
-    y = _rows_on_cpu(_merge_rows(x), weight, transpose)
+def _multiply_on_cpu(x: jax.Array, weight: jax.Array, *, transpose: bool) -> Arrays:
+    y = _multiply_merged_rows_on_cpu(_merge_rows(x), weight, transpose)
     return (y.reshape(*x.shape[:-1], y.shape[-1]),)
 
 
@@ -70,12 +70,12 @@ def _merge_rows(x: jax.Array) -> jax.Array:
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])  # -1 fails for 0 rows
 
 
-def _rows_on_cpu(rows: jax.Array, weight: jax.Array, transpose: bool) -> jax.Array:
+def _multiply_merged_rows_on_cpu(rows: jax.Array, weight: jax.Array, transpose: bool) -> jax.Array:
     if len(rows) == 1:  # a matrix-vector product reads the weight in place; a matrix-matrix product would pack it first
         return (rows[0] @ weight if transpose else weight @ rows[0])[None]
     if onednn.supports(rows, weight):
         return onednn.matmul(rows, weight, transpose_b=not transpose)
-    return _plain(rows, weight, transpose=transpose)[0]
+    return _multiply(rows, weight, transpose=transpose)[0]
 
 
 def _map_product(arrays: Sequence[jax.Array], axes: Axes, *, transpose: bool) -> Arrays | None:
@@ -83,34 +83,38 @@ def _map_product(arrays: Sequence[jax.Array], axes: Axes, *, transpose: bool) ->
     if axis is None or weight_axis is not None:
         return None  # XLA computes a batch of matrix products
     size = rows.shape[axis]
-    return (split_from_rows(_product(transpose)(merge_into_rows(move_to_front(rows, axis, size)), weight)[0], size),)
+    return (
+        split_from_rows(
+            _product_operation(transpose)(merge_into_rows(move_to_front(rows, axis, size)), weight)[0], size
+        ),
+    )
 
 
-def _product_diffs(transpose: bool, needed: onednn.NeededDiffs) -> Operation:
+def _diffs_operation(transpose: bool, needed: onednn.NeededDiffs) -> Operation:
     """Return the operation that maps `(rows, dy, weight)` to the needed diffs of rows and weight."""
     options: Any = {"transpose": transpose, "needed": needed}
     return Operation(
-        partial(_plain_diffs, **options),
-        partial(_diffs_on_cpu, **options),
+        partial(_compute_diffs, **options),
+        partial(_compute_diffs_on_cpu, **options),
         differentiable=False,
         batch_rule=partial(_map_diffs, **options),
     )
 
 
-def _plain_diffs(
+def _compute_diffs(
     rows: jax.Array, dy: jax.Array, weight: jax.Array, *, transpose: bool, needed: onednn.NeededDiffs
 ) -> Arrays:
-    return _transpose_diffs(_plain, rows, dy, weight, transpose, needed)
+    return _transpose_diffs(_multiply, rows, dy, weight, transpose, needed)
 
 
-def _diffs_on_cpu(
+def _compute_diffs_on_cpu(
     x: jax.Array, dy: jax.Array, weight: jax.Array, *, transpose: bool, needed: onednn.NeededDiffs
 ) -> Arrays:
     rows, d_rows = _merge_rows(x), _merge_rows(dy)
     if len(rows) > 1 and onednn.supports(rows, d_rows, weight):
         dx, d_weight = onednn.matmul_diffs(rows, d_rows, weight, needed, transpose=transpose)
         return tuple(d for d in (None if dx is None else dx.reshape(x.shape), d_weight) if d is not None)
-    return _transpose_diffs(_on_cpu, x, dy, weight, transpose, needed)
+    return _transpose_diffs(_multiply_on_cpu, x, dy, weight, transpose, needed)
 
 
 def _transpose_diffs(
@@ -132,4 +136,4 @@ def _map_diffs(
         return None
     size = dy.shape[dy_axis]
     rows, dy = (merge_into_rows(move_to_front(a, axis, size)) for a, axis in zip((rows, dy), axes[:2], strict=True))
-    return tuple(split_from_rows(d, size) for d in _product_diffs(transpose, needed)(rows, dy, weight))
+    return tuple(split_from_rows(d, size) for d in _diffs_operation(transpose, needed)(rows, dy, weight))

@@ -19,7 +19,7 @@ from .vma import vary, varying_axes
 from .window import half_width
 
 Arrays = tuple[jax.Array, ...]
-WindowSums = Callable[[jax.Array, int, int], jax.Array]
+SumWindows = Callable[[jax.Array, int, int], jax.Array]
 
 
 @partial(jax.jit, static_argnames=("eps", "relu", "axis_name"))
@@ -53,13 +53,17 @@ def normalize_channels(
     options: Any = {"eps": eps, "relu": relu}
     run: Any = Operation(partial(_normalize, CHANNELS_FIRST, **options), partial(_normalize_on_cpu, **options))
     diffs: Any = Operation(
-        partial(_normalized_diffs, CHANNELS_FIRST, **options), partial(_normalized_diffs_on_cpu, **options)
+        partial(_compute_normalization_diffs, CHANNELS_FIRST, **options),
+        partial(_compute_normalization_diffs_on_cpu, **options),
     )
     if axis_name is not None:
         if axis_name in varying_axes(jax.typeof(mean_estimate)):
             mean_estimate = jax.lax.pmean(mean_estimate, axis_name)  # all devices need the same value
-        options |= {"add_up": partial(_sum_over_devices, axis_name), "num_devices": jax.lax.axis_size(axis_name)}
-        run, diffs = (partial(f, CHANNELS_FIRST, **options) for f in (_normalize, _normalized_diffs))
+        options |= {
+            "sum_over_devices": partial(_sum_over_devices, axis_name),
+            "num_devices": jax.lax.axis_size(axis_name),
+        }
+        run, diffs = (partial(f, CHANNELS_FIRST, **options) for f in (_normalize, _compute_normalization_diffs))
 
     def forward(x: jax.Array, factor: jax.Array, bias: jax.Array, mean_estimate: jax.Array) -> tuple[Arrays, Arrays]:
         y, mean, variance = run(x, factor, bias, mean_estimate)
@@ -73,7 +77,7 @@ def normalize_channels(
     return y, jax.lax.stop_gradient(mean), jax.lax.stop_gradient(variance)
 
 
-def _identity(*sums: jax.Array) -> Arrays:
+def _no_sum(*sums: jax.Array) -> Arrays:
     return sums
 
 
@@ -104,33 +108,33 @@ def _normalize(
     *,
     eps: float,
     relu: bool,
-    add_up: Callable[..., Arrays] = _identity,
+    sum_over_devices: Callable[..., Arrays] = _no_sum,
     num_devices: int = 1,
 ) -> Arrays:
     floats = promote(x)
-    if c.last:
+    if c.is_last:
         mean = c.means(floats)
         variance = c.means(jnp.square(floats - c.broadcast(mean, x)))
     else:
         mean_estimate = mean_estimate.astype(floats.dtype)
         offsets = floats - c.broadcast(mean_estimate, x)
-        m = num_devices * math.prod((x.shape[0], *x.shape[2:]))
-        mean_offset, square_mean = (s / m for s in add_up(c.sums(offsets), c.sums(jnp.square(offsets))))
+        count = num_devices * math.prod((x.shape[0], *x.shape[2:]))
+        mean_offset, square_mean = (s / count for s in sum_over_devices(c.sums(offsets), c.sums(jnp.square(offsets))))
         mean, variance = mean_estimate + mean_offset, jnp.maximum(square_mean - jnp.square(mean_offset), 0)
-    y = _normal(c, floats, mean, variance, eps) * c.broadcast(factor, x) + c.broadcast(bias, x)
+    y = _standardize(c, floats, mean, variance, eps) * c.broadcast(factor, x) + c.broadcast(bias, x)
     return (jnp.maximum(y, 0) if relu else y).astype(x.dtype), mean, variance
 
 
-def _normalize_on_cpu(x: jax.Array, *by_channel: jax.Array, **options: Any) -> Arrays:
-    y, mean, variance = _normalize(CHANNELS_LAST, channels_last(x), *by_channel, **options)
+def _normalize_on_cpu(x: jax.Array, *channel_params: jax.Array, **options: Any) -> Arrays:
+    y, mean, variance = _normalize(CHANNELS_LAST, channels_last(x), *channel_params, **options)
     return channels_first(y), mean, variance
 
 
-def _normal(c: Channels, x: jax.Array, mean: jax.Array, variance: jax.Array, eps: float) -> jax.Array:
+def _standardize(c: Channels, x: jax.Array, mean: jax.Array, variance: jax.Array, eps: float) -> jax.Array:
     return (x - c.broadcast(mean, x)) * c.broadcast(jax.lax.rsqrt(variance + eps), x)
 
 
-def _normalized_diffs(
+def _compute_normalization_diffs(
     c: Channels,
     x: jax.Array,
     factor: jax.Array,
@@ -141,25 +145,25 @@ def _normalized_diffs(
     *,
     eps: float,
     relu: bool,
-    add_up: Callable[..., Arrays] = _identity,
+    sum_over_devices: Callable[..., Arrays] = _no_sum,
     num_devices: int = 1,
 ) -> Arrays:
-    normal = _normal(c, promote(x), mean, variance, eps)
+    x_hat = _standardize(c, promote(x), mean, variance, eps)
     if relu:  # recomputing the mask is cheaper than reading the output
-        dy = jnp.where(normal * c.broadcast(factor, x) + c.broadcast(bias, x) > 0, dy, 0)
+        dy = jnp.where(x_hat * c.broadcast(factor, x) + c.broadcast(bias, x) > 0, dy, 0)
     dy = promote(dy)
-    d_bias, d_factor = c.sums(dy), c.sums(dy * normal)
-    # `normal` has mean 0 and variance 1 (except for eps), so the diff loses its components along 1 and `normal`
-    m = num_devices * (x.size // mean.size)
-    mean_d_bias, mean_d_factor = (d / m for d in add_up(d_bias, d_factor))
-    dx = dy - c.broadcast(mean_d_bias, x) - normal * c.broadcast(mean_d_factor, x)
+    d_bias, d_factor = c.sums(dy), c.sums(dy * x_hat)
+    # `x_hat` has mean 0 and variance 1 (except for eps), so the diff loses its components along 1 and `x_hat`
+    count = num_devices * (x.size // mean.size)
+    mean_d_bias, mean_d_factor = (d / count for d in sum_over_devices(d_bias, d_factor))
+    dx = dy - c.broadcast(mean_d_bias, x) - x_hat * c.broadcast(mean_d_factor, x)
     return (dx * c.broadcast(factor * jax.lax.rsqrt(variance + eps), x)).astype(x.dtype), d_factor, d_bias
 
 
-def _normalized_diffs_on_cpu(x: jax.Array, *by_channel_and_dy: jax.Array, **options: Any) -> Arrays:
-    *by_channel, dy = by_channel_and_dy
-    arrays = (channels_last(x), *by_channel, materialise(channels_last(dy)))
-    dx, d_factor, d_bias = _normalized_diffs(CHANNELS_LAST, *arrays, **options)
+def _compute_normalization_diffs_on_cpu(x: jax.Array, *channel_params_and_dy: jax.Array, **options: Any) -> Arrays:
+    *channel_params, dy = channel_params_and_dy
+    arrays = (channels_last(x), *channel_params, materialise(channels_last(dy)))
+    dx, d_factor, d_bias = _compute_normalization_diffs(CHANNELS_LAST, *arrays, **options)
     return channels_first(dx), d_factor, d_bias
 
 
@@ -170,8 +174,12 @@ def normalize_response(x: jax.Array, size: int, k: float, alpha: float, beta: fl
     The result is computed in at least float32. `x` is (batch, channels, *space).
     """
     options: Any = {"size": size, "alpha": alpha, "beta": beta}
-    run = Operation(partial(_response, _window_sums, 1, k=k, **options), partial(_response_on_cpu, k=k, **options))
-    diffs = Operation(partial(_response_diff, _window_sums, 1, **options), partial(_response_diff_on_cpu, **options))
+    run = Operation(
+        partial(_compute_response, _sum_windows, 1, k=k, **options), partial(_compute_response_on_cpu, k=k, **options)
+    )
+    diffs = Operation(
+        partial(_compute_response_diff, _sum_windows, 1, **options), partial(_compute_response_diff_on_cpu, **options)
+    )
 
     def forward(x: jax.Array) -> tuple[jax.Array, Arrays]:
         y, scale = run(x)
@@ -184,19 +192,21 @@ def normalize_response(x: jax.Array, size: int, k: float, alpha: float, beta: fl
     return y
 
 
-def _response(sums: WindowSums, axis: int, x: jax.Array, *, size: int, k: float, alpha: float, beta: float) -> Arrays:
+def _compute_response(
+    sum_windows: SumWindows, axis: int, x: jax.Array, *, size: int, k: float, alpha: float, beta: float
+) -> Arrays:
     floats = promote(x)
-    scale = k + alpha * promote(sums(jnp.square(floats).astype(x.dtype), size, axis))
+    scale = k + alpha * promote(sum_windows(jnp.square(floats).astype(x.dtype), size, axis))
     return (floats * negative_power(scale, beta)).astype(x.dtype), scale.astype(x.dtype)
 
 
-def _response_on_cpu(x: jax.Array, **options: Any) -> Arrays:
-    y, scale = _response(_slice_sums, x.ndim - 1, channels_last(x), **options)
+def _compute_response_on_cpu(x: jax.Array, **options: Any) -> Arrays:
+    y, scale = _compute_response(_sum_slices, x.ndim - 1, channels_last(x), **options)
     return channels_first(y), channels_first(scale)
 
 
-def _response_diff(
-    sums: WindowSums,
+def _compute_response_diff(
+    sum_windows: SumWindows,
     axis: int,
     x: jax.Array,
     scale: jax.Array,
@@ -208,17 +218,17 @@ def _response_diff(
 ) -> Arrays:
     values, scale, diff = map(promote, (x, scale, dy))
     factor = negative_power(scale, beta)
-    window_sums = promote(sums((diff * values * factor / scale).astype(x.dtype), size, axis))
+    window_sums = promote(sum_windows((diff * values * factor / scale).astype(x.dtype), size, axis))
     return ((diff * factor - (2 * alpha * beta) * values * window_sums).astype(x.dtype),)
 
 
-def _response_diff_on_cpu(x: jax.Array, scale: jax.Array, dy: jax.Array, **options: Any) -> Arrays:
+def _compute_response_diff_on_cpu(x: jax.Array, scale: jax.Array, dy: jax.Array, **options: Any) -> Arrays:
     arrays = map(channels_last, (x, scale, dy))
-    (dx,) = _response_diff(_materialised_sums, x.ndim - 1, *arrays, **options)
+    (dx,) = _compute_response_diff(_sum_materialised, x.ndim - 1, *arrays, **options)
     return (channels_first(dx),)
 
 
-def _window_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
+def _sum_windows(x: jax.Array, size: int, axis: int) -> jax.Array:
     """Return the sum over `size` neighbours centred at each element along an axis; beyond the ends `x` counts as 0."""
     half, is_summed = half_width(size, x.shape[axis]), [k == axis for k in range(x.ndim)]
     kernel, padding = (2 * half + 1 if a else 1 for a in is_summed), [(half, half) if a else (0, 0) for a in is_summed]
@@ -228,17 +238,17 @@ def _window_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
     return total
 
 
-def _slice_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
-    """Return the same sums as `_window_sums`, computed from shifted slices, which is faster on CPUs."""
+def _sum_slices(x: jax.Array, size: int, axis: int) -> jax.Array:
+    """Return the same sums as `_sum_windows`, computed from shifted slices, which is faster on CPUs."""
     n = x.shape[axis]
     half = half_width(size, n)
     padded = jnp.pad(x, [(half, half) if k == axis else (0, 0) for k in range(x.ndim)])
-    parts = (jax.lax.slice_in_dim(padded, i, i + n, axis=axis) for i in range(2 * half + 1))
-    return sum(parts, start=jnp.zeros((), x.dtype))
+    slices = (jax.lax.slice_in_dim(padded, i, i + n, axis=axis) for i in range(2 * half + 1))
+    return sum(slices, start=jnp.zeros((), x.dtype))
 
 
-def _materialised_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
-    return _slice_sums(materialise(x) if axis > 1 else x, size, axis)
+def _sum_materialised(x: jax.Array, size: int, axis: int) -> jax.Array:
+    return _sum_slices(materialise(x) if axis > 1 else x, size, axis)
 
 
 def negative_power(scale: jax.Array, beta: float) -> jax.Array:

@@ -23,7 +23,7 @@ from .channel_groups import groups_of
 from .window import Window
 
 PACKAGE = "onednn-cpu-gomp"
-_INSTRUCTIONS = {"bfloat16": (0xE7,), "int8": (0x67, 0x0F)}  # dnnl_cpu_isa_t: avx512_core_bf16; _vnni, avx2_vnni
+_INSTRUCTION_SETS = {"bfloat16": (0xE7,), "int8": (0x67, 0x0F)}  # dnnl_cpu_isa_t: avx512_core_bf16; _vnni, avx2_vnni
 _FUNCTIONS = (
     "convolution",
     "input_diff",
@@ -80,15 +80,15 @@ def unavailable_reason() -> str | None:
     return None
 
 
-def has_instructions(precision: str) -> bool:
+def has_instructions(number_type: str) -> bool:
     """Return whether oneDNN is available and this processor can multiply numbers of type "bfloat16" or "int8".
 
     int8 needs AVX512-VNNI or AVX-VNNI, bfloat16 needs AVX512-BF16. `ONEDNN_MAX_CPU_ISA` in the environment limits both.
     """
     if not is_available():
         return False
-    instruction_sets = int(ctypes.CDLL("libdnnl.so.3").dnnl_get_effective_cpu_isa())
-    return any(instruction_sets & required == required for required in _INSTRUCTIONS[precision])
+    available_sets = int(ctypes.CDLL("libdnnl.so.3").dnnl_get_effective_cpu_isa())
+    return any(available_sets & required == required for required in _INSTRUCTION_SETS[number_type])
 
 
 @functools.cache
@@ -131,14 +131,14 @@ def convolution(
         (batch, *output space, outputs).
     """
     groups = groups_of(x.shape[-1], weight)
-    _require_fit(x.shape[-1], weight.shape[1] * groups, len(weight), bias)
+    _check_shapes(x.shape[-1], weight.shape[1] * groups, len(weight), bias)
     shape = (x.shape[0], *window.output(x.shape[1:-1]), len(weight))
     arrays = [x, weight] if bias is None else [x, weight, bias]
-    return _call("convolution", arrays, [shape], relu=relu, **_attributes(window, groups))[0]
+    return _call("convolution", arrays, [shape], relu=relu, **_window_attributes(window, groups))[0]
 
 
 def convolution_diffs(
-    x: jax.Array, dy: jax.Array, weight: jax.Array, window: Window, needed: NeededDiffs, *, bias: bool
+    x: jax.Array, dy: jax.Array, weight: jax.Array, window: Window, needed: NeededDiffs, *, needs_bias: bool
 ) -> tuple[jax.Array | None, jax.Array | None, jax.Array | None]:
     """Return the diffs of a convolution's input, weight and bias, with None for diffs that are not needed.
 
@@ -148,19 +148,19 @@ def convolution_diffs(
         weight: (outputs, inputs / groups, *kernel).
         window: the window over the spatial axes.
         needed: the diffs of input and weight that are needed.
-        bias: whether the diff of the bias is needed.
+        needs_bias: whether the diff of the bias is needed.
     """
-    bias_shape, attributes = [weight.shape[:1]] * bias, _attributes(window, groups_of(x.shape[-1], weight))
+    bias_shape, attributes = [weight.shape[:1]] * needs_bias, _window_attributes(window, groups_of(x.shape[-1], weight))
     if not needed.weight:
         dx = _call("input_diff", [dy, weight], [x.shape], **attributes)[0] if needed.x else None
-        return dx, None, row_sums(dy.reshape(-1, dy.shape[-1])) if bias else None
+        return dx, None, row_sums(dy.reshape(-1, dy.shape[-1])) if needs_bias else None
     if not needed.x:
         d_weight, *d_bias = _call("weight_diff", [x, dy], [weight.shape, *bias_shape], **attributes)
-        return None, d_weight, d_bias[0] if bias else None
+        return None, d_weight, d_bias[0] if needs_bias else None
     dx, d_weight, *d_bias = _call(
         "convolution_diffs", [x, dy, weight], [x.shape, weight.shape, *bias_shape], **attributes
     )
-    return dx, d_weight, d_bias[0] if bias else None
+    return dx, d_weight, d_bias[0] if needs_bias else None
 
 
 def matmul(
@@ -178,7 +178,7 @@ def matmul(
     set to 0.
     """
     shape = (a.shape[1 if transpose_a else 0], b.shape[0 if transpose_b else 1])
-    _require_fit(a.shape[0 if transpose_a else 1], b.shape[1 if transpose_b else 0], shape[1], bias)
+    _check_shapes(a.shape[0 if transpose_a else 1], b.shape[1 if transpose_b else 0], shape[1], bias)
     arrays = [a, b] if bias is None else [a, b, bias]
     return _call("matmul", arrays, [shape], transpose_a=transpose_a, transpose_b=transpose_b, relu=relu)[0]
 
@@ -248,7 +248,7 @@ def max_pool_diff(indices: jax.Array, dy: jax.Array, size: tuple[int, int], wind
 
 def _pooling_attributes(window: Window) -> dict[str, Any]:
     low, high = zip(*window.padding, strict=True)
-    return _lists(kernel=window.kernel, stride=window.stride, low=low, high=high)
+    return _int64_arrays(kernel=window.kernel, stride=window.stride, low=low, high=high)
 
 
 def momentum_update(
@@ -273,8 +273,8 @@ def momentum_update(
     """
     settings = {name: np.float32(x) for name, x in (("lr_mult", lr_mult), ("decay", decay), ("momentum", momentum))}
     results = [jax.ShapeDtypeStruct(grad.shape, np.float32)] * 2
-    new, new_slot = _ffi_call("momentum_update", results, [grad, weight, slot, rate], {1: 0, 2: 1}, **settings)
-    return new, new_slot
+    new_weight, new_slot = _ffi_call("momentum_update", results, [grad, weight, slot, rate], {1: 0, 2: 1}, **settings)
+    return new_weight, new_slot
 
 
 def row_sums(x: jax.Array, factor: float = 1) -> jax.Array:
@@ -288,7 +288,7 @@ def row_sums(x: jax.Array, factor: float = 1) -> jax.Array:
     return _ffi_call("row_sums", [result], [x], factor=np.float32(factor))[0]
 
 
-def _require_fit(inputs: int, weight_inputs: int, outputs: int, bias: jax.Array | None) -> None:
+def _check_shapes(inputs: int, weight_inputs: int, outputs: int, bias: jax.Array | None) -> None:
     """Raise `ValueError` if the shapes of inputs, weight and bias do not match.
 
     oneDNN receives only sizes and addresses, and would read beyond the end of an array.
@@ -299,13 +299,13 @@ def _require_fit(inputs: int, weight_inputs: int, outputs: int, bias: jax.Array 
         raise ValueError(f"the bias has shape {bias.shape}, but must have shape ({outputs},)")
 
 
-def _attributes(window: Window, groups: int) -> dict[str, Any]:
+def _window_attributes(window: Window, groups: int) -> dict[str, Any]:
     low, high = zip(*window.padding, strict=True)
-    lists = _lists(stride=window.stride, dilation=window.dilation, low=low, high=high)
+    lists = _int64_arrays(stride=window.stride, dilation=window.dilation, low=low, high=high)
     return lists | {"groups": np.int64(groups)}
 
 
-def _lists(**lists: Sequence[int]) -> dict[str, Any]:
+def _int64_arrays(**lists: Sequence[int]) -> dict[str, Any]:
     return {name: np.array(numbers, np.int64) for name, numbers in lists.items()}
 
 
@@ -321,9 +321,9 @@ def _ffi_call(
     name: str,
     results: Sequence[Any],
     arrays: Sequence[jax.Array],
-    in_place: dict[int, int] | None = None,
+    aliases: dict[int, int] | None = None,
     **attributes: Any,
 ) -> list[jax.Array]:
-    """Call a foreign function. `in_place` maps the index of an operand to the result that may reuse its memory."""
-    call = jax.ffi.ffi_call(f"caffejax_{name}", results, vmap_method="sequential", input_output_aliases=in_place)
+    """Call a foreign function. `aliases` maps the index of an operand to the result that may reuse its memory."""
+    call = jax.ffi.ffi_call(f"caffejax_{name}", results, vmap_method="sequential", input_output_aliases=aliases)
     return list(call(*arrays, **attributes))

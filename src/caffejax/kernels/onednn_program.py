@@ -23,7 +23,7 @@ from . import onednn
 from .packed_weights import Layout, PackedWeights, StoredWeight, address, aligned_empty, raise_if_error
 
 Shape = tuple[int, ...]
-Numbers = int | float | tuple[int, ...] | list[int]
+FieldValue = int | float | tuple[int, ...] | list[int]
 
 
 class _ProgramInfo(ctypes.Structure):
@@ -44,14 +44,14 @@ class Operation:
     Attributes:
         name: the operation's name.
         fields: the operation's settings by name. "in" lists the numbers of the values that the operation reads.
-        out: the shape of the result.
+        out_shape: the shape of the result.
         epilogue: the names and fields of functions that are applied to the result, in order.
     """
 
     name: str
-    fields: dict[str, Numbers]
-    out: Shape
-    epilogue: list[tuple[str, dict[str, Numbers]]] = field(default_factory=list)
+    fields: dict[str, FieldValue]
+    out_shape: Shape
+    epilogue: list[tuple[str, dict[str, FieldValue]]] = field(default_factory=list)
 
     def values(self, name: str) -> tuple[int, ...]:
         """Return the values of a field as integers."""
@@ -69,55 +69,60 @@ class Program:
     """An encoded program, in the format of program.h.
 
     Attributes:
-        numbers: the program, (n,) of float64.
-        arguments: the shapes of the arguments.
-        weights: the shapes of the weights.
-        results: the shapes of the results.
+        code: the program, (n,) of float64.
+        argument_shapes: the shapes of the arguments.
+        weight_shapes: the shapes of the weights.
+        result_shapes: the shapes of the results.
     """
 
-    numbers: np.ndarray
-    arguments: tuple[Shape, ...]
-    weights: tuple[Shape, ...]
-    results: tuple[Shape, ...]
+    code: np.ndarray
+    argument_shapes: tuple[Shape, ...]
+    weight_shapes: tuple[Shape, ...]
+    result_shapes: tuple[Shape, ...]
 
 
 def encode(
-    arguments: Sequence[Shape], weights: Sequence[Shape], operations: Sequence[Operation], results: Sequence[int]
+    argument_shapes: Sequence[Shape],
+    weight_shapes: Sequence[Shape],
+    operations: Sequence[Operation],
+    result_numbers: Sequence[int],
 ) -> Program:
     """Encode a program as an array of numbers.
 
     Args:
-        arguments: the shapes of the arguments.
-        weights: the shapes of the weights.
+        argument_shapes: the shapes of the arguments.
+        weight_shapes: the shapes of the weights.
         operations: the operations, in the order in which they run.
-        results: the numbers of the values to return.
+        result_numbers: the numbers of the values to return.
 
     Raises:
         ValueError: if the name of an operation or field is unknown.
     """
-    name_numbers, field_numbers = _numbers_of_names()
+    opcodes, field_codes = _opcode_tables()
 
-    def statement(name: str, fields: dict[str, Numbers]) -> Iterator[float]:
-        yield name_numbers[name]
+    def encode_statement(name: str, fields: dict[str, FieldValue]) -> Iterator[float]:
+        yield opcodes[name]
         yield len(fields)
         for field_name, field_values in fields.items():
             values = field_values if isinstance(field_values, tuple | list) else [field_values]
-            yield from [field_numbers[field_name], len(values), *values]
+            yield from [field_codes[field_name], len(values), *values]
 
-    numbers: list[float] = [len(arguments), len(weights), len(operations), len(results)]
+    code: list[float] = [len(argument_shapes), len(weight_shapes), len(operations), len(result_numbers)]
     try:
-        for shape in (*arguments, *weights):
-            numbers += [len(shape), *shape]
+        for shape in (*argument_shapes, *weight_shapes):
+            code += [len(shape), *shape]
         for operation in operations:
-            numbers += statement(operation.name, {**operation.fields, "out": operation.out})
-            numbers.append(len(operation.epilogue))
+            code += encode_statement(operation.name, {**operation.fields, "out": operation.out_shape})
+            code.append(len(operation.epilogue))
             for name, fields in operation.epilogue:
-                numbers += statement(name, fields)
+                code += encode_statement(name, fields)
     except KeyError as error:
         raise ValueError(f"oneDNN programs have no operation or field {error.args[0]!r}") from None
-    shapes = [*arguments, *(operation.out for operation in operations)]
-    result_shapes = tuple(shapes[number] if 0 <= number < len(shapes) else () for number in results)
-    return Program(np.array([*numbers, *results], np.float64), tuple(arguments), tuple(weights), result_shapes)
+    value_shapes = [*argument_shapes, *(operation.out_shape for operation in operations)]
+    result_shapes = tuple(value_shapes[number] if 0 <= number < len(value_shapes) else () for number in result_numbers)
+    return Program(
+        np.array([*code, *result_numbers], np.float64), tuple(argument_shapes), tuple(weight_shapes), result_shapes
+    )
 
 
 def is_available() -> bool:
@@ -148,11 +153,11 @@ class Executable:
         if library is None:
             raise ValueError("programs need oneDNN, which cannot be loaded")
         info = _ProgramInfo()
-        numbers = program.numbers
-        handle = library.caffejax_program_open(address(numbers), len(numbers), ctypes.byref(info))
-        steps = info.steps.decode()
+        code = program.code
+        handle = library.caffejax_program_open(address(code), len(code), ctypes.byref(info))
+        steps_or_error = info.steps.decode()
         if not handle:
-            raise ValueError(steps)
+            raise ValueError(steps_or_error)
         # not at exit, because threads may still run it then
         weakref.finalize(self, library.caffejax_program_close, handle).atexit = False
         self.program, self._library, self._handle = program, library, handle
@@ -160,9 +165,12 @@ class Executable:
             Layout(library, handle, i, line) for i, line in enumerate(info.packing.decode().splitlines())
         )
         self.packed_bytes = sum(layout.nbytes for layout in self.layouts)
-        self.steps, self.workspace_bytes = tuple(steps.split("\n")[:-1]), int(info.workspace)
+        self.steps, self.workspace_bytes = tuple(steps_or_error.split("\n")[:-1]), int(info.workspace)
         self.layouts_hash = int(info.layouts_hash)
-        self._pointers = ctypes.c_void_p * len(program.arguments), ctypes.c_void_p * len(program.results)
+        self._pointer_types = (
+            ctypes.c_void_p * len(program.argument_shapes),
+            ctypes.c_void_p * len(program.result_shapes),
+        )
 
     def pack(self, weights: Sequence[Any]) -> PackedWeights:
         """Return the weights packed in the layouts of the primitives.
@@ -171,14 +179,17 @@ class Executable:
         packed first, so that later weights fit into the memory that is then free.
 
         Args:
-            weights: arrays of the shapes `program.weights`, or `StoredWeight`s, which are packed once for all programs.
+            weights: arrays of the shapes `program.weight_shapes`, or `StoredWeight`s, which are packed once for all
+                programs.
 
         Raises:
             ValueError: if the number or the shapes of the weights differ from the program's.
         """
-        shapes = self.program.weights
-        if [tuple(weight.shape) for weight in weights] != list(shapes):
-            raise ValueError(f"the weights must have shapes {list(shapes)}, not {[tuple(w.shape) for w in weights]}")
+        expected_shapes = self.program.weight_shapes
+        if [tuple(weight.shape) for weight in weights] != list(expected_shapes):
+            raise ValueError(
+                f"the weights must have shapes {list(expected_shapes)}, not {[tuple(w.shape) for w in weights]}"
+            )
         stored = [weight if isinstance(weight, StoredWeight) else StoredWeight(weight) for weight in weights]
         largest_first = sorted(self.layouts, key=lambda layout: -layout.nbytes)
         packed = {layout: stored[layout.weight].pack(layout) for layout in largest_first}
@@ -189,27 +200,29 @@ class Executable:
 
         Args:
             packed: the packed weights, from `pack`.
-            arguments: float32 arrays of the shapes `program.arguments`. If their first axes are n times as long, the
-                program runs n times.
+            arguments: float32 arrays of the shapes `program.argument_shapes`. If their first axes are n times as long,
+                the program runs n times.
 
         Returns:
-            Float32 arrays of the shapes `program.results`, whose first axes are then also n times as long.
+            Float32 arrays of the shapes `program.result_shapes`, whose first axes are then also n times as long.
 
         Raises:
             ValueError: if the arrays have other shapes or dtypes.
         """
         program = self.program
-        times = arguments[0].shape[0] // program.arguments[0][0] if arguments and arguments[0].ndim else 0
-        arrays = _contiguous(arguments, program.arguments, times, "argument")
+        num_repeats = arguments[0].shape[0] // program.argument_shapes[0][0] if arguments and arguments[0].ndim else 0
+        arrays = _check_and_copy(arguments, program.argument_shapes, num_repeats, "argument")
         if packed.layouts_hash != self.layouts_hash or len(packed.arrays) != len(self.layouts):
             raise ValueError(f"the packed weights ({packed.nbytes} bytes) belong to a different program")
-        results = [aligned_empty((times * shape[0], *shape[1:]), np.float32) for shape in program.results]
-        sources, targets = self._pointers[0](*map(address, arrays)), self._pointers[1](*map(address, results))
-        raise_if_error(self._library.caffejax_program_call(self._handle, sources, targets, packed.pointers, times))
+        results = [aligned_empty((num_repeats * shape[0], *shape[1:]), np.float32) for shape in program.result_shapes]
+        sources, targets = self._pointer_types[0](*map(address, arrays)), self._pointer_types[1](*map(address, results))
+        raise_if_error(
+            self._library.caffejax_program_call(self._handle, sources, targets, packed.pointers, num_repeats)
+        )
         return results
 
 
-def suppress(boxes: np.ndarray, threshold: float, eta: float) -> np.ndarray:
+def non_max_suppression(boxes: np.ndarray, threshold: float, eta: float) -> np.ndarray:
     """Return the indices of the boxes that remain after non-maximum suppression, as int64.
 
     The function `non_max_suppression` in `layers.boxes` gives the same result.
@@ -227,18 +240,21 @@ def suppress(boxes: np.ndarray, threshold: float, eta: float) -> np.ndarray:
     return selected[:count]
 
 
-def _contiguous(arrays: Sequence[np.ndarray], shapes: Sequence[Shape], times: int, label: str) -> list[np.ndarray]:
+def _check_and_copy(
+    arrays: Sequence[np.ndarray], shapes: Sequence[Shape], num_repeats: int, role: str
+) -> list[np.ndarray]:
     """Return the arrays in C order; raise `ValueError` if they are not float32 of the program's shapes.
 
-    The first axis of each array must be `times` as long as in `shapes`. `label` names the arrays in error messages.
+    The first axis of each array must be `num_repeats` times as long as in `shapes`. `role` names the arrays in error
+    messages.
     """
-    if len(arrays) != len(shapes) or times < 1:
-        raise ValueError(f"the program takes {len(shapes)} {label}s, not {len(arrays)}")
+    if len(arrays) != len(shapes) or num_repeats < 1:
+        raise ValueError(f"the program takes {len(shapes)} {role}s, not {len(arrays)}")
     for i, (array, shape) in enumerate(zip(arrays, shapes, strict=True)):
-        expected = shape if times == 1 else (times * shape[0], *shape[1:])
+        expected = shape if num_repeats == 1 else (num_repeats * shape[0], *shape[1:])
         if array.dtype != np.float32 or array.shape != expected:
             raise ValueError(
-                f"{label} {i} must be float32 of shape {expected}, but is {array.dtype} of shape {array.shape}"
+                f"{role} {i} must be float32 of shape {expected}, but is {array.dtype} of shape {array.shape}"
             )
     return [array if array.flags.c_contiguous else np.ascontiguousarray(array) for array in arrays]
 
@@ -249,14 +265,14 @@ def run(program: Program, packed: PackedWeights, arguments: Sequence[jax.Array])
     Args:
         program: the program.
         packed: the packed weights, as JAX arrays.
-        arguments: float32 arrays of the shapes `program.arguments`. If their first axes are n times as long, the
+        arguments: float32 arrays of the shapes `program.argument_shapes`. If their first axes are n times as long, the
             program runs n times.
     """
-    times = arguments[0].shape[0] // program.arguments[0][0]
-    shapes = [jax.ShapeDtypeStruct((times * s[0], *s[1:]), np.float32) for s in program.results]
-    call = jax.ffi.ffi_call("caffejax_program_run", shapes, vmap_method="sequential")
+    num_repeats = arguments[0].shape[0] // program.argument_shapes[0][0]
+    result_structs = [jax.ShapeDtypeStruct((num_repeats * s[0], *s[1:]), np.float32) for s in program.result_shapes]
+    call = jax.ffi.ffi_call("caffejax_program_run", result_structs, vmap_method="sequential")
     arrays = [jnp.asarray(a, np.float32) for a in arguments]
-    attributes = {"program": program.numbers, "mark": np.int64(packed.layouts_hash), "times": np.int64(times)}
+    attributes = {"program": program.code, "mark": np.int64(packed.layouts_hash), "times": np.int64(num_repeats)}
     return list(call(*packed.arrays, *arrays, **attributes))
 
 
@@ -271,21 +287,23 @@ def _library() -> ctypes.CDLL | None:
         return None
     try:
         library = ctypes.CDLL(spec.origin)
-        _declare(library)
+        _declare_signatures(library)
         jax.local_devices(backend="cpu")  # XLA needs types before functions; JAX delays functions only
-        kind = {name: _capsule(getattr(library, f"caffejax_program_{name}")()) for name in ("type_id", "type_info")}
-        jax.ffi.register_ffi_type("caffejax_program", kind, platform="cpu")  # type: ignore[arg-type]
-        make = jax.ffi.pycapsule(library.caffejax_program_make)
-        stages = {"instantiate": make, "execute": jax.ffi.pycapsule(library.caffejax_program_run)}
-        jax.ffi.register_ffi_target("caffejax_program_run", stages, platform="cpu")
+        type_functions = {
+            name: _make_capsule(getattr(library, f"caffejax_program_{name}")()) for name in ("type_id", "type_info")
+        }
+        jax.ffi.register_ffi_type("caffejax_program", type_functions, platform="cpu")  # type: ignore[arg-type]
+        instantiate = jax.ffi.pycapsule(library.caffejax_program_make)
+        handlers = {"instantiate": instantiate, "execute": jax.ffi.pycapsule(library.caffejax_program_run)}
+        jax.ffi.register_ffi_target("caffejax_program_run", handlers, platform="cpu")
     except Exception:  # from the dynamic loader, or from a jaxlib with a different interface
         return None
     return library
 
 
-def _declare(library: ctypes.CDLL) -> None:
+def _declare_signatures(library: ctypes.CDLL) -> None:
     """Declare the result and argument types of the library's functions to ctypes."""
-    pointer, text, integer, real = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_float
+    pointer, text, integer, floating = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_float
     for name, result, *arguments in (
         ("open", pointer, pointer, integer, ctypes.POINTER(_ProgramInfo)),
         ("close", None, pointer),
@@ -297,14 +315,14 @@ def _declare(library: ctypes.CDLL) -> None:
         ("names", text),
         ("type_id", pointer),
         ("type_info", pointer),
-        ("suppress", integer, pointer, integer, real, real, pointer),
+        ("suppress", integer, pointer, integer, floating, floating, pointer),
     ):
         function = getattr(library, f"caffejax_program_{name}")
         function.restype, function.argtypes = result, arguments
 
 
 @functools.cache
-def _numbers_of_names() -> tuple[dict[str, int], dict[str, int]]:
+def _opcode_tables() -> tuple[dict[str, int], dict[str, int]]:
     """Return the numbers that encode operation names and field names, as two dicts by name."""
     library = _library()
     lines = library.caffejax_program_names().decode().split("\n") if library else ["", ""]
@@ -312,7 +330,7 @@ def _numbers_of_names() -> tuple[dict[str, int], dict[str, int]]:
     return operations, fields
 
 
-def _capsule(address: int) -> object:
-    new = ctypes.pythonapi.PyCapsule_New
-    new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-    return new(address, None, None)
+def _make_capsule(address: int) -> object:
+    new_capsule = ctypes.pythonapi.PyCapsule_New
+    new_capsule.restype, new_capsule.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    return new_capsule(address, None, None)

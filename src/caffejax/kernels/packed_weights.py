@@ -37,8 +37,8 @@ class Layout:
         name: the name of the layout. Layouts with equal names pack a weight in the same way.
     """
 
-    def __init__(self, library: ctypes.CDLL, program: int, index: int, line: str) -> None:
-        weight, nbytes, self.kind, name = line.split(" ", 3)
+    def __init__(self, library: ctypes.CDLL, program: int, index: int, description: str) -> None:
+        weight, nbytes, self.kind, name = description.split(" ", 3)
         self.weight, self.nbytes = int(weight), int(nbytes)
         self.name = self.kind if self.kind == "plain" else f"{self.kind} {name}"
         self._library, self._program, self._index = library, program, index
@@ -101,13 +101,13 @@ class StoredWeight:
         packed = self._packed.get(layout.name)
         if packed is None:
             array = np.asarray(self, np.float32, order="C")
-            packed = self._plain(array) if layout.kind == "plain" else layout.pack(array)
+            packed = self._align(array) if layout.kind == "plain" else layout.pack(array)
             self._packed[layout.name] = packed
             if self.dtype == np.float32 and layout.kind != "transformed" and not isinstance(self.source, tuple):
                 self.source = layout, packed
         return packed
 
-    def _plain(self, array: np.ndarray) -> np.ndarray:
+    def _align(self, array: np.ndarray) -> np.ndarray:
         """Return an aligned array with the numbers of `array`, which is copied only if necessary.
 
         The result must not be written to.

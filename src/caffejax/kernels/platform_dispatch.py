@@ -66,7 +66,7 @@ class Operation:
         """Call the operation with JAX's current default precision of matrix products, even if it is lowered later."""
         gpu, tpu, partitioned = map(_fix_precision, (self.gpu, self.tpu, self.partitioned))
         operation = replace(self, gpu=gpu, tpu=tpu, partitioned=partitioned)
-        return tuple(_operation.bind(*arrays, operation=operation, plain=jax.make_jaxpr(self.plain)(*arrays)))
+        return tuple(_operation_p.bind(*arrays, operation=operation, plain=jax.make_jaxpr(self.plain)(*arrays)))
 
     def map_implementations(self, transform: Callable[[Function], Function], plain: ClosedJaxpr) -> Function:
         """Return the operation with `transform` applied to each implementation.
@@ -103,8 +103,8 @@ def _fix_precision(function: Function | None) -> Function | None:
     return function and _FixedPrecision(function, jax.config.values["jax_default_matmul_precision"])
 
 
-_operation = Primitive("caffejax_operation")
-_operation.multiple_results = True
+_operation_p = Primitive("caffejax_operation")
+_operation_p.multiple_results = True
 
 
 def select_implementation(
@@ -133,31 +133,33 @@ def _evaluate(*arrays: jax.Array, operation: Operation, plain: ClosedJaxpr) -> S
     return list(select_implementation(operation, plain, platform, single_device=len(devices) == 1)(*arrays))
 
 
-_operation.def_impl(_evaluate)
-_operation.def_abstract_eval(lambda *_, plain, **__: plain.out_avals)
+_operation_p.def_impl(_evaluate)
+_operation_p.def_abstract_eval(lambda *_, plain, **__: plain.out_avals)
 
 
 def _lower(ctx: mlir.LoweringRuleContext, *values: Any, operation: Operation, plain: ClosedJaxpr) -> Any:
     module = ctx.module_context
-    one_platform = len(module.platforms) == 1 and not module.lowering_parameters.for_export
+    has_one_platform = len(module.platforms) == 1 and not module.lowering_parameters.for_export
     run = select_implementation(
-        operation, plain, module.platforms[0] if one_platform else None, single_device=_is_single_device(module)
+        operation, plain, module.platforms[0] if has_one_platform else None, single_device=_is_single_device(module)
     )
     return mlir.lower_fun(run, multiple_results=True)(ctx, *values)
 
 
-mlir.register_lowering(_operation, _lower)
+mlir.register_lowering(_operation_p, _lower)
 
 
 def _is_single_device(module: Any) -> bool:
     """Return whether a program is for one device: it has one device, or all mesh axes are manual (`jax.shard_map`)."""
     axes = module.axis_context
-    manual = getattr(axes, "manual_axes", None)
-    return getattr(axes, "num_devices", 0) == 1 if manual is None else manual == frozenset(axes.mesh.axis_names)
+    manual_axes = getattr(axes, "manual_axes", None)
+    return (
+        getattr(axes, "num_devices", 0) == 1 if manual_axes is None else manual_axes == frozenset(axes.mesh.axis_names)
+    )
 
 
 @dataclass(frozen=True)
-class _Tangent:
+class _TangentFunction:
     """The forward derivative (Jacobian-vector product) of a function.
 
     A call takes the function's arguments, followed by the tangents of the arguments with the given indices. It
@@ -170,20 +172,20 @@ class _Tangent:
     def __call__(self, *arrays: jax.Array) -> Arrays:
         operands, tangents = list(arrays[: -len(self.indices)]), arrays[-len(self.indices) :]
 
-        def function_of_selected(*selected: jax.Array) -> Arrays:
-            for i, array in zip(self.indices, selected, strict=True):
+        def call_with_selected(*selected_arrays: jax.Array) -> Arrays:
+            for i, array in zip(self.indices, selected_arrays, strict=True):
                 operands[i] = array
             return self.function(*operands)
 
-        tops, results = jax.jvp(function_of_selected, tuple(operands[i] for i in self.indices), tangents)
+        tops, results = jax.jvp(call_with_selected, tuple(operands[i] for i in self.indices), tangents)
         return tuple(t for top, t in zip(tops, results, strict=True) if has_tangent(top))
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, operation: Operation, plain: ClosedJaxpr) -> Any:
-    tops = _operation.bind(*primals, operation=operation, plain=plain)
+    tops = _operation_p.bind(*primals, operation=operation, plain=plain)
     indices = tuple(i for i, t in enumerate(tangents) if type(t) is not ad.Zero)
-    tangent = operation.map_implementations(partial(_Tangent, indices=indices), plain)
-    results = iter(tangent(*primals, *(tangents[i] for i in indices)))
+    tangent_function = operation.map_implementations(partial(_TangentFunction, indices=indices), plain)
+    results = iter(tangent_function(*primals, *(tangents[i] for i in indices)))
     return tops, [next(results) if has_tangent(top) else ad.Zero(jax.typeof(top).to_tangent_aval()) for top in tops]
 
 
@@ -192,11 +194,11 @@ def has_tangent(x: Any) -> bool:
     return jnp.issubdtype(x.dtype, jnp.inexact)
 
 
-ad.primitive_jvps[_operation] = _jvp
+ad.primitive_jvps[_operation_p] = _jvp
 
 
 @dataclass(frozen=True)
-class _Transposed:
+class _TransposedFunction:
     """The transpose of a function with respect to the arguments in which it is linear.
 
     A call takes the other arguments, followed by the cotangents of the results. It returns the cotangents of the linear
@@ -204,43 +206,45 @@ class _Transposed:
 
     Attributes:
         function: the function.
-        types: the index and abstract value of each linear argument.
+        linear_arguments: the index and abstract value of each linear argument.
         num_residuals: the number of other arguments.
     """
 
     function: Function
-    types: tuple[tuple[int, Any], ...]
+    linear_arguments: tuple[tuple[int, Any], ...]
     num_residuals: int
 
     def __call__(self, *arrays: jax.Array) -> Arrays:
         residuals, cotangents = arrays[: self.num_residuals], arrays[self.num_residuals :]
 
-        def function_of_selected(*selected: jax.Array) -> Arrays:
-            operands = dict(zip((i for i, _ in self.types), selected, strict=True))
+        def call_with_selected(*selected_arrays: jax.Array) -> Arrays:
+            operands = dict(zip((i for i, _ in self.linear_arguments), selected_arrays, strict=True))
             remaining = iter(residuals)
             arguments = (
-                operands[i] if i in operands else next(remaining) for i in range(len(selected) + len(residuals))
+                operands[i] if i in operands else next(remaining) for i in range(len(selected_arrays) + len(residuals))
             )
             return tuple(self.function(*arguments))
 
-        results: Arrays = jax.linear_transpose(function_of_selected, *(t for _, t in self.types))(cotangents)
+        results: Arrays = jax.linear_transpose(call_with_selected, *(t for _, t in self.linear_arguments))(cotangents)
         return results
 
 
 def _transpose(cotangents: Sequence[Any], *arrays: Any, operation: Operation, plain: ClosedJaxpr) -> Any:
-    types = tuple((i, a.aval) for i, a in enumerate(arrays) if ad.is_undefined_primal(a))
+    linear_arguments = tuple((i, a.aval) for i, a in enumerate(arrays) if ad.is_undefined_primal(a))
     residuals = [a for a in arrays if not ad.is_undefined_primal(a)]
-    transposed = operation.map_implementations(partial(_Transposed, types=types, num_residuals=len(residuals)), plain)
-    results = transposed(*residuals, *map(ad.instantiate_zeros, cotangents))
-    diffs = dict(zip((i for i, _ in types), results, strict=True))
+    transposed_function = operation.map_implementations(
+        partial(_TransposedFunction, linear_arguments=linear_arguments, num_residuals=len(residuals)), plain
+    )
+    results = transposed_function(*residuals, *map(ad.instantiate_zeros, cotangents))
+    diffs = dict(zip((i for i, _ in linear_arguments), results, strict=True))
     return [diffs.get(i) for i in range(len(arrays))]
 
 
-ad.primitive_transposes[_operation] = _transpose
+ad.primitive_transposes[_operation_p] = _transpose
 
 
 @dataclass(frozen=True)
-class _Mapped:
+class _MappedFunction:
     """A function under `jax.vmap`, mapped over `axes` of its arguments (None for an argument that is not mapped)."""
 
     function: Function
@@ -254,8 +258,8 @@ class _Mapped:
 def _batch(arrays: Sequence[Any], axes: Sequence[int | None], *, operation: Operation, plain: ClosedJaxpr) -> Any:
     results = operation.batch_rule(arrays, axes) if operation.batch_rule else None
     if results is None:
-        results = operation.map_implementations(partial(_Mapped, axes=tuple(axes)), plain)(*arrays)
+        results = operation.map_implementations(partial(_MappedFunction, axes=tuple(axes)), plain)(*arrays)
     return results, (0,) * len(results)
 
 
-batching.primitive_batchers[_operation] = _batch
+batching.primitive_batchers[_operation_p] = _batch

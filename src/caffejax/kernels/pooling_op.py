@@ -30,7 +30,7 @@ from .platform_dispatch import Operation
 from .window import Window
 
 Arrays = tuple[jax.Array, ...]
-LayOut = Callable[[jax.Array], jax.Array]
+SetLayout = Callable[[jax.Array], jax.Array]
 
 
 def index_dtype(window: Window) -> Any:
@@ -38,19 +38,19 @@ def index_dtype(window: Window) -> Any:
     return jnp.int8 if math.prod(window.kernel) < 128 else jnp.int32
 
 
-def _sliced_maxima(x: jax.Array, window: Window) -> Arrays:
+def _compute_maxima_by_slices(x: jax.Array, window: Window) -> Arrays:
     """Return the maximum of each window, (batch, channels, *out)."""
     lowest = float(jnp.finfo(x.dtype).min)
     x = _pad(materialise(channels_last(x)), window, lowest)
     for axis in (2, 1):  # first along each row, then over the rows: 2k comparisons for a k x k window
-        first, *later_cells = _cells(x, window, axis)
-        x = jnp.where(first > lowest, first, lowest)
+        first_cells, *later_cells = _cells(x, window, axis)
+        x = jnp.where(first_cells > lowest, first_cells, lowest)
         for cells in later_cells:
             x = jnp.where(cells > x, cells, x)
     return (channels_first(x),)
 
 
-def _sliced_maxima_and_indices(x: jax.Array, window: Window, lay_out: LayOut = materialise) -> Arrays:
+def _compute_maxima_and_indices_by_slices(x: jax.Array, window: Window, set_layout: SetLayout = materialise) -> Arrays:
     """Return the maximum of each window and the index of its cell in the window, both (batch, channels, *out).
 
     The cells of a window are numbered in row-major order. A window that covers only padding has the index -1.
@@ -63,28 +63,28 @@ def _sliced_maxima_and_indices(x: jax.Array, window: Window, lay_out: LayOut = m
     lowest = float(jnp.finfo(x.dtype).min)
     dtype = index_dtype(window)
     best, best_index = jnp.asarray(lowest, x.dtype), jnp.asarray(-1, dtype)
-    for index, cells in enumerate(_all_cells(_pad(lay_out(channels_last(x)), window, lowest), window)):
+    for index, cells in enumerate(_all_cells(_pad(set_layout(channels_last(x)), window, lowest), window)):
         best, best_index = jnp.where(cells > best, cells, best), jnp.where(cells > best, dtype(index), best_index)
     return channels_first(best), channels_first(best_index)
 
 
-def _sliced_maxima_diff(
-    x: jax.Array, indices: jax.Array, dy: jax.Array, window: Window, lay_out: LayOut = materialise
+def _compute_maxima_diff_by_slices(
+    x: jax.Array, indices: jax.Array, dy: jax.Array, window: Window, set_layout: SetLayout = materialise
 ) -> Arrays:
     """Return the diff of the input of maximum pooling.
 
     Args:
         x: the input, of which only the shape is used.
-        indices: the cell indices, from `_sliced_maxima_and_indices`.
+        indices: the cell indices, from `_compute_maxima_and_indices_by_slices`.
         dy: the diff of the output, (batch, channels, *out).
         window: the window over height and width.
         lay_out: a function that sets the memory layout of an array with the channels last.
     """
-    dx = _gather_diffs(window, x.shape[2:], lay_out(channels_last(dy)), lay_out(channels_last(indices)))
-    return (channels_first(lay_out(dx)),)  # otherwise each operation that reads it would recompute the sums
+    dx = _gather_diffs(window, x.shape[2:], set_layout(channels_last(dy)), set_layout(channels_last(indices)))
+    return (channels_first(set_layout(dx)),)  # otherwise each operation that reads it would recompute the sums
 
 
-def _sliced_means(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
+def _compute_means_by_slices(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
     """Return the sum of each window, divided by the window's entry in the array that `areas` returns.
 
     The result is (batch, channels, *out).
@@ -99,14 +99,16 @@ def _sliced_means(x: jax.Array, window: Window, areas: Callable[[], np.ndarray])
     return (channels_first(total / host_constant(areas, total.shape[1:3], x.dtype)[..., None]),)
 
 
-def _sliced_means_diff(x: jax.Array, dy: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
+def _compute_means_diff_by_slices(
+    x: jax.Array, dy: jax.Array, window: Window, areas: Callable[[], np.ndarray]
+) -> Arrays:
     """Return the diff of the input `x` of average pooling. Only the shape of `x` is used."""
     size = x.shape[2:]
-    per_cell = channels_last(dy) / host_constant(areas, dy.shape[2:], dy.dtype)[..., None]
+    cell_diffs = channels_last(dy) / host_constant(areas, dy.shape[2:], dy.dtype)[..., None]
     if _is_global(window, size):
-        dx = jnp.broadcast_to(per_cell, (dy.shape[0], *size, per_cell.shape[-1]))
+        dx = jnp.broadcast_to(cell_diffs, (dy.shape[0], *size, cell_diffs.shape[-1]))
         return (channels_first(dx),)
-    return (channels_first(_gather_diffs(window, size, materialise(per_cell))),)
+    return (channels_first(_gather_diffs(window, size, materialise(cell_diffs))),)
 
 
 def _is_global(window: Window, size: tuple[int, ...]) -> bool:
@@ -132,18 +134,20 @@ def _gather_diffs(window: Window, size: tuple[int, ...], dy: jax.Array, indices:
     kernel, out = window.kernel, dy.shape[1:3]
     # a single window is one block
     stride = [k if o == 1 else s for k, s, o in zip(kernel, window.stride, out, strict=True)]
-    reach = [-(-k // s) for k, s in zip(kernel, stride, strict=True)]
+    num_windows = [-(-k // s) for k, s in zip(kernel, stride, strict=True)]
     blocks = [-(-(n + low) // s) for n, s, low in zip(size, stride, window.low, strict=True)]
-    padding = [(0, 0, 0), *((r - 1, b - o, 0) for r, b, o in zip(reach, blocks, out, strict=True)), (0, 0, 0)]
+    padding = [(0, 0, 0), *((r - 1, b - o, 0) for r, b, o in zip(num_windows, blocks, out, strict=True)), (0, 0, 0)]
     dy = lax.pad(dy, jnp.zeros((), dy.dtype), padding)
     indices = None if indices is None else lax.pad(indices, jnp.asarray(-1, indices.dtype), padding)
     total = jnp.zeros((), dy.dtype)
-    for block_offset in np.ndindex(*reach):
+    for block_offset in np.ndindex(*num_windows):
         rows, columns = (np.arange(s) + s * b for s, b in zip(stride, block_offset, strict=True))
         in_window = (rows[:, None] < kernel[0]) & (columns < kernel[1])
         cell_index = np.where(in_window, rows[:, None] * kernel[1] + columns, -2)[:, None, :, None]
-        shift = [slice(r - 1 - b, r - 1 - b + n) for r, b, n in zip(reach, block_offset, blocks, strict=True)]
-        windows = np.s_[:, shift[0], None, shift[1], None]
+        block_slices = [
+            slice(r - 1 - b, r - 1 - b + n) for r, b, n in zip(num_windows, block_offset, blocks, strict=True)
+        ]
+        windows = np.s_[:, block_slices[0], None, block_slices[1], None]
         mask = in_window[:, None, :, None] if indices is None else indices[windows] == cell_index.astype(indices.dtype)
         total = total + jnp.where(mask, dy[windows], 0)
     dx = total.reshape(dy.shape[0], blocks[0] * stride[0], blocks[1] * stride[1], -1)
@@ -159,9 +163,9 @@ def _pad(x: jax.Array, window: Window, value: float) -> jax.Array:
 def _cells(x: jax.Array, window: Window, axis: int) -> Iterator[jax.Array]:
     """Yield a slice of the padded `x` for each kernel position along `axis`: the cell there in every window."""
     kernel, stride = window.kernel[axis - 1], window.stride[axis - 1]
-    out = (x.shape[axis] - kernel) // stride + 1
+    num_windows = (x.shape[axis] - kernel) // stride + 1
     for i in range(kernel):
-        yield lax.slice_in_dim(x, i, i + (out - 1) * stride + 1, stride, axis)
+        yield lax.slice_in_dim(x, i, i + (num_windows - 1) * stride + 1, stride, axis)
 
 
 def _all_cells(x: jax.Array, window: Window) -> Iterator[jax.Array]:
@@ -179,7 +183,9 @@ def max_pool(x: jax.Array, window: Window) -> jax.Array:
     The maximum of a window that covers only padding is the lowest finite number, -FLT_MAX for float32. The gradient
     goes to the first maximum in row-major order.
     """
-    forward_only = Operation(partial(_maxima, window=window), partial(_sliced_maxima, window=window))
+    maxima_operation = Operation(
+        partial(_compute_maxima, window=window), partial(_compute_maxima_by_slices, window=window)
+    )
 
     def forward(x: jax.Array) -> tuple[jax.Array, Arrays]:
         y, indices = _pooling_operation(window)(x)
@@ -188,16 +194,16 @@ def max_pool(x: jax.Array, window: Window) -> jax.Array:
     def backward(residuals: Arrays, dy: jax.Array, needed: Sequence[bool]) -> Arrays:
         return _diff_operation(window)(*residuals, dy)
 
-    y: jax.Array = make_differentiable(forward, backward, primal=lambda x: forward_only(x)[0])(x)
+    y: jax.Array = make_differentiable(forward, backward, primal=lambda x: maxima_operation(x)[0])(x)
     return y
 
 
 def _pooling_operation(window: Window) -> Operation:
     """Return the operation that maps `x` to the maxima of the windows and their indices."""
     return Operation(
-        partial(_maxima_and_indices, window=window),
-        partial(_maxima_and_indices_on_cpu, window=window),
-        gpu=partial(_sliced_maxima_and_indices, window=window, lay_out=leave_layout),
+        partial(_compute_maxima_and_indices, window=window),
+        partial(_compute_maxima_and_indices_on_cpu, window=window),
+        gpu=partial(_compute_maxima_and_indices_by_slices, window=window, set_layout=leave_layout),
         differentiable=False,
         batch_rule=partial(_map_rows, _pooling_operation, window),
     )
@@ -206,49 +212,52 @@ def _pooling_operation(window: Window) -> Operation:
 def _diff_operation(window: Window) -> Operation:
     """Return the operation that maps `(x, indices, dy)` to the diff of `x`."""
     return Operation(
-        partial(_maxima_diff, window=window),
-        partial(_maxima_diff_on_cpu, window=window),
-        gpu=partial(_sliced_maxima_diff, window=window, lay_out=leave_layout),
+        partial(_compute_maxima_diff, window=window),
+        partial(_compute_maxima_diff_on_cpu, window=window),
+        gpu=partial(_compute_maxima_diff_by_slices, window=window, set_layout=leave_layout),
         differentiable=False,
         batch_rule=partial(_map_rows, _diff_operation, window),
     )
 
 
 def _map_rows(
-    operation: Callable[[Window], Operation], window: Window, arrays: Sequence[jax.Array], axes: Sequence[int | None]
+    make_operation: Callable[[Window], Operation],
+    window: Window,
+    arrays: Sequence[jax.Array],
+    axes: Sequence[int | None],
 ) -> Arrays:
     """Merge the mapped axis of each array into the batch, apply an operation, and split the axis off again."""
     size = mapped_size(arrays, axes)
     rows = (merge_into_rows(move_to_front(a, axis, size)) for a, axis in zip(arrays, axes, strict=True))
-    return tuple(split_from_rows(result, size) for result in operation(window)(*rows))
+    return tuple(split_from_rows(result, size) for result in make_operation(window)(*rows))
 
 
-def _maxima_and_indices_on_cpu(x: jax.Array, window: Window) -> Arrays:
+def _compute_maxima_and_indices_on_cpu(x: jax.Array, window: Window) -> Arrays:
     if not onednn.supports_max_pooling(x, window):
-        return _sliced_maxima_and_indices(x, window)
+        return _compute_maxima_and_indices_by_slices(x, window)
     y, indices = onednn.max_pool(materialise(channels_last(x)), window)
     return channels_first(materialise(y)), channels_first(materialise(indices))
 
 
-def _maxima_diff_on_cpu(x: jax.Array, indices: jax.Array, dy: jax.Array, window: Window) -> Arrays:
+def _compute_maxima_diff_on_cpu(x: jax.Array, indices: jax.Array, dy: jax.Array, window: Window) -> Arrays:
     if not onednn.supports_max_pooling(x, window):
-        return _sliced_maxima_diff(x, indices, dy, window)
+        return _compute_maxima_diff_by_slices(x, indices, dy, window)
     indices, dy = materialise(channels_last(indices)), materialise(channels_last(dy))
     return (channels_first(materialise(onednn.max_pool_diff(indices, dy, (x.shape[2], x.shape[3]), window))),)
 
 
-def _maxima(x: jax.Array, window: Window) -> Arrays:
-    best = _reduce_windows(lax.max, -np.inf, x, window)
-    return (jnp.maximum(best, jnp.finfo(x.dtype).min),)
+def _compute_maxima(x: jax.Array, window: Window) -> Arrays:
+    maxima = _reduce_windows(lax.max, -np.inf, x, window)
+    return (jnp.maximum(maxima, jnp.finfo(x.dtype).min),)
 
 
-def _maxima_and_indices(x: jax.Array, window: Window) -> Arrays:
+def _compute_maxima_and_indices(x: jax.Array, window: Window) -> Arrays:
     """Return the maxima, and zeros as their indices, because XLA's gradient does not read the indices."""
-    (best,) = _maxima(x, window)
-    return best, jnp.zeros(best.shape, index_dtype(window))
+    (maxima,) = _compute_maxima(x, window)
+    return maxima, jnp.zeros(maxima.shape, index_dtype(window))
 
 
-def _maxima_diff(x: jax.Array, indices: jax.Array, dy: jax.Array, window: Window) -> Arrays:
+def _compute_maxima_diff(x: jax.Array, indices: jax.Array, dy: jax.Array, window: Window) -> Arrays:
     _, pullback = jax.vjp(partial(_reduce_windows, lax.max, -np.inf, window=window), x)
     diffs: Arrays = pullback(dy)
     return diffs
@@ -263,8 +272,8 @@ def average_pool(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) 
         areas: a function that returns the number by which the sum of each window is divided, (*out).
     """
     options: Any = {"window": window, "areas": areas}
-    run = Operation(partial(_means, **options), partial(_sliced_means, **options))
-    diff = Operation(partial(_means_diff, **options), partial(_sliced_means_diff, **options))
+    run = Operation(partial(_compute_means, **options), partial(_compute_means_by_slices, **options))
+    diff = Operation(partial(_compute_means_diff, **options), partial(_compute_means_diff_by_slices, **options))
 
     def forward(x: jax.Array) -> tuple[jax.Array, jax.Array]:
         return run(x)[0], x
@@ -276,13 +285,13 @@ def average_pool(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) 
     return y
 
 
-def _means(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
+def _compute_means(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
     total = _reduce_windows(lax.add, 0, x, window)
     return (total / host_constant(areas, total.shape[2:], x.dtype),)
 
 
-def _means_diff(x: jax.Array, dy: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
-    _, pullback = jax.vjp(partial(_means, window=window, areas=areas), x)
+def _compute_means_diff(x: jax.Array, dy: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
+    _, pullback = jax.vjp(partial(_compute_means, window=window, areas=areas), x)
     diffs: Arrays = pullback((dy,))
     return diffs
 

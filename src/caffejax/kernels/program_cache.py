@@ -42,12 +42,18 @@ log = logging.getLogger("caffejax.compiling")
 Program = Callable[..., Any]
 
 _MAGIC = b"caffejax program 1\n"
-_IMPORTED = time.time_ns()
+_IMPORT_TIME = time.time_ns()
 _PACKAGE = Path(__file__).parents[1]
 _PACKAGES = ("jax", "jaxlib", "numpy", "optax", "flax", onednn.PACKAGE)
-_VARIABLES = ("XLA_", "JAX_", "TF_", "ONEDNN_", "DNNL_", "NPROC", "PJRT_")  # prefixes of environment variables
+_VARIABLE_PREFIXES = ("XLA_", "JAX_", "TF_", "ONEDNN_", "DNNL_", "NPROC", "PJRT_")  # prefixes of environment variables
 # prefixes of the names of JAX's settings that do not change compiled programs
-_IRRELEVANT = ("jax_compilation_cache", "jax_persistent_cache", "jax_enable_compilation_cache", "jax_log", "jax_dump")
+_IRRELEVANT_PREFIXES = (
+    "jax_compilation_cache",
+    "jax_persistent_cache",
+    "jax_enable_compilation_cache",
+    "jax_log",
+    "jax_dump",
+)
 
 
 class ProgramCacheConfig:
@@ -81,48 +87,52 @@ class CachedPrograms:
         prefix, types = self._prefix(), describe_types(args)
         if prefix is None or types is None:
             return None
-        prefetch, path = _PREFETCHES.pop(prefix, None), _path(prefix, types)
+        prefetch, path = _PREFETCHES.pop(prefix, None), _program_path(prefix, types)
         if prefetch is not None and (program := prefetch.result(path)) is not None:
             return program
-        return _read(path)
+        return _read_program(path)
 
     def store(self, args: tuple[Any, ...], compiled: jax.stages.Compiled) -> None:
         """Store the compiled program for arguments of these types. Failures are logged, not raised."""
         prefix, types = self._prefix(), describe_types(args)
         if prefix is not None and types is not None:
-            _write(_path(prefix, types), compiled)
+            _write_program(_program_path(prefix, types), compiled)
 
     def _prefix(self) -> Path | None:
         """Return the prefix of the paths of the function's programs, or None if programs cannot be stored."""
-        if ProgramCacheConfig.folder is None or (environment := _environment()) is None:
+        if ProgramCacheConfig.folder is None or (environment := _describe_environment()) is None:
             return None
-        return ProgramCacheConfig.folder / _digest(*self._key_parts, environment, describe_settings())
+        return ProgramCacheConfig.folder / _hash(*self._key_parts, environment, describe_settings())
 
 
 class _Prefetch:
     """A thread that loads the newest program whose path starts with `prefix`."""
 
     def __init__(self, prefix: Path) -> None:
-        self._loaded: tuple[Path, Program] | None = None
+        self._path_and_program: tuple[Path, Program] | None = None
         self._thread = threading.Thread(target=self._load, args=(prefix,), daemon=True)
         self._thread.start()
 
     def result(self, path: Path) -> Program | None:
         """Wait for the thread, and return the program if it was loaded from `path`, else None."""
         self._thread.join()
-        return self._loaded[1] if self._loaded is not None and self._loaded[0] == path else None
+        return (
+            self._path_and_program[1]
+            if self._path_and_program is not None and self._path_and_program[0] == path
+            else None
+        )
 
     def _load(self, prefix: Path) -> None:
         with contextlib.suppress(OSError):
             paths = sorted(prefix.parent.glob(f"{prefix.name}-*"), key=lambda p: p.stat().st_mtime_ns)
-            if paths and (program := _read(paths[-1])) is not None:
-                self._loaded = paths[-1], program
+            if paths and (program := _read_program(paths[-1])) is not None:
+                self._path_and_program = paths[-1], program
 
 
 _PREFETCHES: dict[Path, _Prefetch] = {}
 
 
-_COMPILING = threading.Lock()
+_COMPILE_LOCK = threading.Lock()
 
 
 def compile_uncached(lowered: jax.stages.Lowered, options: Mapping[str, Any]) -> jax.stages.Compiled | None:
@@ -139,7 +149,7 @@ def compile_uncached(lowered: jax.stages.Lowered, options: Mapping[str, Any]) ->
     """
     unique_option: dict[str, Any] = {"xla_gpu_redzone_padding_bytes": secrets.randbits(62)}  # has no effect on a CPU
     setting = "jax_persistent_cache_min_compile_time_secs"
-    with _COMPILING:
+    with _COMPILE_LOCK:
         previous_value = jax.config.values[setting]
         jax.config.update(setting, math.inf)  # JAX's cache must not store the program either
         try:
@@ -154,7 +164,7 @@ def compile_uncached(lowered: jax.stages.Lowered, options: Mapping[str, Any]) ->
 def describe_settings() -> str:
     """Return the JAX settings of the current thread that a compiled program depends on, as text."""
     values: Mapping[str, Any] = jax.config.values
-    return repr(sorted((k, repr(v)) for k, v in values.items() if not k.startswith(_IRRELEVANT)))
+    return repr(sorted((k, repr(v)) for k, v in values.items() if not k.startswith(_IRRELEVANT_PREFIXES)))
 
 
 def describe_types(args: tuple[Any, ...]) -> str | None:
@@ -164,8 +174,8 @@ def describe_types(args: tuple[Any, ...]) -> str | None:
     the first CPU, or if there are several processes.
     """
     leaves, tree = jax.tree.flatten(args)
-    cpu, default = _first_cpu(), jax.config.values["jax_default_device"]
-    if not _concrete(leaves) or default not in (None, cpu) or jax.process_count() > 1:
+    cpu, default_device = _first_cpu(), jax.config.values["jax_default_device"]
+    if not _are_concrete(leaves) or default_device not in (None, cpu) or jax.process_count() > 1:
         return None
     if any(x.devices() != {cpu} for x in leaves if isinstance(x, jax.Array)):
         return None
@@ -181,13 +191,13 @@ def _first_cpu() -> jax.Device:
     return jax.local_devices(backend="cpu")[0]
 
 
-def _concrete(leaves: list[Any]) -> bool:
+def _are_concrete(leaves: list[Any]) -> bool:
     types = jax.Array | np.ndarray | np.generic | int | float
     return all(isinstance(x, types) and not isinstance(x, jax.core.Tracer) for x in leaves)
 
 
 @functools.cache
-def _environment() -> str | None:
+def _describe_environment() -> str | None:
     """Return a description of caffejax's sources, the package versions and the processor, as text.
 
     The result is None if a source file is newer than the import of this module, because the file may differ from the
@@ -195,14 +205,14 @@ def _environment() -> str | None:
     """
     sources = hashlib.sha256()
     for path in sorted(p for p in _PACKAGE.rglob("*") if p.suffix in (".py", ".so")):
-        if path.stat().st_mtime_ns > _IMPORTED:
+        if path.stat().st_mtime_ns > _IMPORT_TIME:
             return None
         sources.update(f"{path.relative_to(_PACKAGE)} {path.stat().st_size}\n".encode())
         sources.update(path.read_bytes())
-    versions = [(name, _version(name)) for name in _PACKAGES]
+    versions = [(name, _find_version(name)) for name in _PACKAGES]
     devices = [(str(d), d.device_kind) for d in jax.devices("cpu")]
     cores = os.cpu_count(), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
-    variables = sorted((k, v) for k, v in os.environ.items() if k.startswith(_VARIABLES))
+    variables = sorted((k, v) for k, v in os.environ.items() if k.startswith(_VARIABLE_PREFIXES))
     return repr(
         (
             sources.hexdigest(),
@@ -217,7 +227,7 @@ def _environment() -> str | None:
     )
 
 
-def _version(package: str) -> str:
+def _find_version(package: str) -> str:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -235,7 +245,7 @@ def describe_processor() -> str:
     return f"{platform.machine()}-{hashlib.sha256(chr(10).join(features).encode()).hexdigest()[:8]}"
 
 
-def _digest(*parts: bytes | str) -> str:
+def _hash(*parts: bytes | str) -> str:
     digest = hashlib.sha256(f"{onednn.is_available()}\n".encode())  # evaluated in each call, because it loads oneDNN
     for part in parts:
         data = part if isinstance(part, bytes) else part.encode()
@@ -243,17 +253,17 @@ def _digest(*parts: bytes | str) -> str:
     return digest.hexdigest()[:32]
 
 
-def _path(prefix: Path, types: str) -> Path:
-    return prefix.with_name(f"{prefix.name}-{_digest(types)}")
+def _program_path(prefix: Path, types: str) -> Path:
+    return prefix.with_name(f"{prefix.name}-{_hash(types)}")
 
 
-def _write(path: Path, compiled: jax.stages.Compiled) -> None:
+def _write_program(path: Path, compiled: jax.stages.Compiled) -> None:
     try:
         if _has_callbacks(compiled):
             return
-        program, _, out_tree = serialize_executable.serialize(compiled)
-        arguments = jax.tree.structure(compiled.args_info)
-        body = pickle.dumps((path.name, program, arguments, out_tree))
+        serialized_program, _, out_tree = serialize_executable.serialize(compiled)
+        in_tree = jax.tree.structure(compiled.args_info)
+        body = pickle.dumps((path.name, serialized_program, in_tree, out_tree))
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not _is_trusted(path.parent):
             return
@@ -269,12 +279,12 @@ def _write(path: Path, compiled: jax.stages.Compiled) -> None:
 
 def _has_callbacks(compiled: Any) -> bool:
     """Return whether a program calls back into Python functions of this process, and so cannot be stored."""
-    unloaded = getattr(getattr(compiled, "_executable", None), "_unloaded_executable", None)
-    kinds = "host_callbacks", "keepalive", "ordered_effects", "unordered_effects"
-    return any(getattr(unloaded, kind, True) for kind in kinds)
+    unloaded_executable = getattr(getattr(compiled, "_executable", None), "_unloaded_executable", None)
+    attributes = "host_callbacks", "keepalive", "ordered_effects", "unordered_effects"
+    return any(getattr(unloaded_executable, attribute, True) for attribute in attributes)
 
 
-def _read(path: Path) -> Program | None:
+def _read_program(path: Path) -> Program | None:
     """Return the program in a file.
 
     The result is None if the file is missing, damaged, not trusted, or was written for a different path.
@@ -286,10 +296,12 @@ def _read(path: Path) -> Program | None:
         body = data[len(_MAGIC) + 32 :]
         if not data.startswith(_MAGIC) or hashlib.sha256(body).digest() != data[len(_MAGIC) : len(_MAGIC) + 32]:
             return None
-        name, program, arguments, out_tree = pickle.loads(body)
+        name, serialized_program, in_tree, out_tree = pickle.loads(body)
         if name != path.name:
             return None
-        return serialize_executable.deserialize_and_load(program, arguments, out_tree, execution_devices=[_first_cpu()])
+        return serialize_executable.deserialize_and_load(
+            serialized_program, in_tree, out_tree, execution_devices=[_first_cpu()]
+        )
     except FileNotFoundError:
         return None
     except Exception as error:  # damaged files raise errors of many types

@@ -7,9 +7,9 @@ from typing import Any
 import jax
 
 
-def varying_axes(kind: Any) -> frozenset[str]:
-    """Return the names of the mesh axes along which values of the type `kind` vary, such as `jax.typeof(x)`."""
-    axes: frozenset[str] = kind.vma if hasattr(kind, "vma") else kind.mat.varying
+def varying_axes(aval: Any) -> frozenset[str]:
+    """Return the names of the mesh axes along which values of the type `aval` vary, such as `jax.typeof(x)`."""
+    axes: frozenset[str] = aval.vma if hasattr(aval, "vma") else aval.mat.varying
     return axes
 
 

@@ -122,7 +122,7 @@ def detect_on_host(ctx: Context, loc: np.ndarray, conf: np.ndarray, prior: np.nd
             label_scores = scores[image, :, label]
             best = _top_indices(label_scores, np.flatnonzero(label_scores > min_score), top_k)
             label_boxes = boxes[image, best, 0 if p.share_location else label]
-            selected = onednn_program.suppress(label_boxes, p.nms_param.nms_threshold, p.nms_param.eta)
+            selected = onednn_program.non_max_suppression(label_boxes, p.nms_param.nms_threshold, p.nms_param.eta)
             image_and_label = np.broadcast_to(np.asarray([image, label], top.dtype), (len(selected), 2))
             parts.append(
                 np.concatenate([image_and_label, label_scores[best[selected], None], label_boxes[selected]], axis=1)

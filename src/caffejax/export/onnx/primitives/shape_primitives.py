@@ -203,7 +203,7 @@ def iota(eqn: Equation) -> OnnxValue:
     return OnnxValue(eqn.shape, eqn.dtype, b.reshape(indices, stored_shape), stored_shape)
 
 
-@register_converter("caffejax_table")
+@register_converter("caffejax_host_constant")
 def table(eqn: Equation) -> OnnxValue:
     """Return the constant array that the primitive's parameter `make` computes."""
     return constant_value(np.asarray(eqn.params["make"](), eqn.dtype))
