@@ -90,7 +90,7 @@ def no_onednn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     from caffejax.kernels import onednn
 
-    monkeypatch.setattr(onednn, "available", lambda: False)
+    monkeypatch.setattr(onednn, "is_available", lambda: False)
     jax.clear_caches()
     yield
     jax.clear_caches()
