@@ -33,32 +33,32 @@ def fold(graph: Graph, variables: VariableTrees) -> tuple[Graph, VariableTrees]:
         by its factors when NumPy converts it to an array.
     """
     graph = _remove_identities(graph)
-    folding = _Folding(graph, variables)
+    builder = _FoldedGraphBuilder(graph, variables)
     for layer in graph.layers:
-        folding.add(layer)
-    return folding.result()
+        builder.add(layer)
+    return builder.build()
 
 
 def materialize(variables: VariableTrees) -> VariableTrees:
     """Return the parameters and state of a folded graph as JAX arrays. A `StoredWeight` is unpacked."""
 
-    def array(weight: Any) -> jax.Array:
+    def to_array(weight: Any) -> jax.Array:
         source = weight.source if isinstance(weight, StoredWeight) else weight
         return source if isinstance(source, jax.Array) else jax.device_put(np.asarray(weight))
 
-    arrays: VariableTrees = jax.tree.map(array, tuple(variables))
+    arrays: VariableTrees = jax.tree.map(to_array, tuple(variables))
     return arrays
 
 
 def _remove_identities(graph: Graph) -> Graph:
     """Return the graph without the layers that only copy their bottoms, except those that compute an output."""
-    names: dict[str, str] = {}
+    source_names: dict[str, str] = {}
     layers = []
     for layer in graph.layers:
-        layer = replace(layer, bottoms=tuple(names.get(b, b) for b in layer.bottoms))
+        layer = replace(layer, bottoms=tuple(source_names.get(b, b) for b in layer.bottoms))
         if _is_identity(layer) and not any(top in graph.outputs for top in layer.tops):
             bottoms = layer.bottoms if len(layer.tops) == len(layer.bottoms) else layer.bottoms * len(layer.tops)
-            names.update(zip(layer.tops, bottoms, strict=True))
+            source_names.update(zip(layer.tops, bottoms, strict=True))
         else:
             layers.append(layer)
     return replace(graph, layers=tuple(layers))
@@ -69,12 +69,12 @@ def _is_identity(layer: Layer) -> bool:
     return traits.is_copy or (traits.is_identity is not None and traits.is_identity(layer.context))
 
 
-class _Folding:
+class _FoldedGraphBuilder:
     """The folded graph under construction. Layers are added in order, and folded into earlier layers if possible."""
 
     def __init__(self, graph: Graph, variables: VariableTrees) -> None:
         self._graph, self._variables = graph, variables
-        self._readers = Counter([*(b for layer in graph.layers for b in layer.bottoms), *graph.outputs])
+        self._reader_counts = Counter([*(b for layer in graph.layers for b in layer.bottoms), *graph.outputs])
         self._layers: dict[str, Layer] = {}  # by key
         self._arrays: dict[str, Arrays] = {}
         self._producers: dict[str, str] = {}  # the key of the producer of each blob
@@ -86,7 +86,7 @@ class _Folding:
             n = len(layer.params)
             self._store(replace(layer, params=tuple(params[:n]), recurrent_state=tuple(params[n:])), arrays)
 
-    def result(self) -> tuple[Graph, VariableTrees]:
+    def build(self) -> tuple[Graph, VariableTrees]:
         layers = tuple(self._layers.values())
         blobs = {top: self._graph.blobs[top] for layer in layers for top in layer.tops}
         trees: tuple[dict[str, Any], dict[str, Any]] = {}, {}
@@ -111,8 +111,8 @@ class _Folding:
         Returns:
             Whether the layer was folded.
         """
-        by_channel = layer.type.traits.by_channel
-        if by_channel is None or len(layer.bottoms) != 1 or any(layer.loss_weights):
+        channel_affine = layer.type.traits.by_channel
+        if channel_affine is None or len(layer.bottoms) != 1 or any(layer.loss_weights):
             return False
         (bottom,) = layer.bottoms
         producer = self._layers.get(self._producers.get(bottom, ""))
@@ -120,19 +120,19 @@ class _Folding:
             producer is None
             or producer.type.traits.fold_scale_bias is None
             or len(producer.tops) != 1
-            or self._readers[bottom] != 1
+            or self._reader_counts[bottom] != 1
         ):
             return False
         shape = self._graph.blobs[bottom].shape
-        if not by_channel.applies(
+        if not channel_affine.applies(
             layer.context, [tuple(a.shape) for a in arrays], 1, shape[1] if len(shape) > 1 else 0
         ):
             return False
-        factors = by_channel.factor_and_bias(layer.context, tuple(map(np.asarray, arrays)))
-        folded = producer.type.traits.fold_scale_bias(producer.context, self._arrays[producer.key], *factors)
-        if folded is None:
+        factors = channel_affine.factor_and_bias(layer.context, tuple(map(np.asarray, arrays)))
+        folded_layer = producer.type.traits.fold_scale_bias(producer.context, self._arrays[producer.key], *factors)
+        if folded_layer is None:
             return False
-        message, blobs = folded
+        message, blobs = folded_layer
         slots = [Slot(producer.key, i) for i in range(len(blobs))]
         specs = [ParamSpec(tuple(b.shape)) for b in blobs]
         params = tuple(Param(s, s, spec, "", 1, 1, False) for s, spec in zip(slots, specs, strict=True))
@@ -151,7 +151,7 @@ def remove_constants(graph: Graph, variables: VariableTrees) -> tuple[Graph, Con
     constants: Constants = {}
     layers = []
     for layer in graph.layers:
-        tops = _constant_tops(graph, layer, variables, constants)
+        tops = _compute_constant_tops(graph, layer, variables, constants)
         if tops is None:
             layers.append(layer)
         else:
@@ -159,7 +159,7 @@ def remove_constants(graph: Graph, variables: VariableTrees) -> tuple[Graph, Con
     return replace(graph, layers=tuple(layers)), constants
 
 
-def _constant_tops(
+def _compute_constant_tops(
     graph: Graph, layer: Layer, variables: VariableTrees, constants: Mapping[str, Any]
 ) -> Constants | None:
     """Return a layer's tops by name if they do not depend on the values of the net's inputs, else None."""

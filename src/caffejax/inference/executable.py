@@ -39,13 +39,13 @@ from ..kernels.packed_weights import PackedWeights
 from ..kernels.platform_dispatch import Operation
 from .constant_folding import host_function, materialize, remove_constants
 from .low_precision import LowPrecision
-from .partition import LoweredPart, partition
+from .partition import OnednnPart, partition
 
 Arrays = tuple[jax.Array, ...]
 Step = Callable[[dict[str, Any], "jax.Array | None"], None]  # step(blobs by name, key) adds its results to the blobs
 
 
-class CompiledShapes:
+class CompiledNet:
     """A net compiled for inputs of certain shapes.
 
     Args:
@@ -66,7 +66,7 @@ class CompiledShapes:
         self,
         graph: Graph,
         variables: VariableTrees,
-        options: ComputeConfig,
+        compute_config: ComputeConfig,
         *,
         device: jax.Device | None,
         low_precision: LowPrecision | None = None,
@@ -74,21 +74,28 @@ class CompiledShapes:
         self._variables, self._device = variables, device
         self.graph, self._constants = remove_constants(graph, variables)
         self.layer_schedule: LayerSchedule
-        self.programs: dict[Any, LoweredPart]
-        if device and onednn_program.is_available() and options.kernels == "fast" and options.precision == "float32":
+        self.programs: dict[Any, OnednnPart]
+        if (
+            device
+            and onednn_program.is_available()
+            and compute_config.kernels == "fast"
+            and compute_config.precision == "float32"
+        ):
             self.layer_schedule, self.programs = partition(self.graph, graph, variables, low_precision)
         else:
             self.layer_schedule, self.programs = schedule_layers(self.graph), {}
-        self._packed = {key: lowered.executable.pack(lowered.weights) for key, lowered in self.programs.items()}
-        self.programs = {key: replace(lowered, weights=()) for key, lowered in self.programs.items()}
-        self._runner = CompiledParts(options.kernels) if graph.has_host_layers else compute_part_with_remat
-        self._compiled = CompiledParts(options.kernels)
-        self.compiles = not self.programs
+        self._packed_weights = {
+            key: onednn_part.executable.pack(onednn_part.weights) for key, onednn_part in self.programs.items()
+        }
+        self.programs = {key: replace(onednn_part, weights=()) for key, onednn_part in self.programs.items()}
+        self._run_part = CompiledParts(compute_config.kernels) if graph.has_host_layers else compute_part_with_remat
+        self._compiled_parts = CompiledParts(compute_config.kernels)
+        self.has_compiled_parts = not self.programs
         if self.programs:
-            self._steps = tuple(self._host_steps())
+            self._steps = tuple(self._make_steps())
         else:
             function = partial(self._run, self._call_program)
-            self._run_unfused = function if graph.has_host_layers else compilation.jit(function, options.kernels)
+            self._run_unfused = function if graph.has_host_layers else compilation.jit(function, compute_config.kernels)
 
     @property
     def packed_bytes(self) -> int:
@@ -103,10 +110,10 @@ class CompiledShapes:
     def __str__(self) -> str:
         inputs = ", ".join(f"{name} {self.graph.blobs[name].shape}" for name in self.graph.input_names)
         layers = [layer for layer in self.graph.layers if not layer.type.is_input]
-        lowered = sum(len(p.part.layers) for p in self.programs.values())
+        num_program_layers = sum(len(p.part.layers) for p in self.programs.values())
         packed, workspace = format_bytes(self.packed_bytes), format_bytes(self.workspace_bytes)
         return (
-            f"{inputs}: {lowered} of {len(layers)} layers in {format_count(len(self.programs), 'program')}, "
+            f"{inputs}: {num_program_layers} of {len(layers)} layers in {format_count(len(self.programs), 'program')}, "
             f"packed weights {packed}, workspace {workspace}"
         )
 
@@ -137,30 +144,30 @@ class CompiledShapes:
             array = np.array(array)
         return compilation.as_jax(array, self._device, committed=not compilation.has_only_cpus())
 
-    def _host_steps(self) -> Iterator[Step]:
+    def _make_steps(self) -> Iterator[Step]:
         """Yield the steps of a call. A step runs a oneDNN program, a layer in NumPy, or layers that XLA compiles."""
         for part in self.layer_schedule.parts:
             if part.key in self.programs:
-                yield _program_step(self.programs[part.key], self._packed[part.key])
+                yield _make_program_step(self.programs[part.key], self._packed_weights[part.key])
                 continue
-            steps = [_host_step(layer) if part.mode == "traced" else None for layer in part.layers]
+            steps = [_make_host_step(layer) if part.mode == "traced" else None for layer in part.layers]
             if not any(steps):
-                yield self._compiled_step(part)
+                yield self._make_compiled_step(part)
                 continue
             for has_step, group in groupby(zip(part.layers, steps, strict=True), key=lambda pair: pair[1] is not None):
                 layers, group_steps = zip(*group, strict=True)
-                yield from group_steps if has_step else [self._compiled_step(make_part(layers))]
+                yield from group_steps if has_step else [self._make_compiled_step(make_part(layers))]
 
-    def _compiled_step(self, part: Part) -> Step:
+    def _make_compiled_step(self, part: Part) -> Step:
         params, state = materialize(_select_variables([part], self._variables))
-        self.compiles = True
+        self.has_compiled_parts = True
 
         def step(values: dict[str, Any], key: jax.Array | None) -> None:
             inputs, earlier_blobs = (
                 {name: self._as_jax(values[name], name) for name in names if name in values}
                 for names in (part.writes, part.reads)
             )
-            values.update(self._compiled(part, PassInputs(params, state, inputs, key, {}), earlier_blobs).values)
+            values.update(self._compiled_parts(part, PassInputs(params, state, inputs, key, {}), earlier_blobs).values)
 
         return step
 
@@ -174,10 +181,10 @@ class CompiledShapes:
         """True if a layer may draw random numbers, so that a call needs a key."""
         if self.graph.has_host_layers:
             return True
-        if not self.compiles:  # oneDNN programs, and layers that NumPy computes, draw no random numbers
+        if not self.has_compiled_parts:  # oneDNN programs, and layers that NumPy computes, draw no random numbers
             return False
         inputs = {name: self.graph.blobs[name] for name in self.graph.input_names}
-        arrays = {key: packed.arrays for key, packed in self._packed.items()}, self._variables
+        arrays = {key: packed.arrays for key, packed in self._packed_weights.items()}, self._variables
         packed, variables = jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype), arrays)
         try:
             jax.eval_shape(partial(self._run, self._call_program), packed, variables, inputs, None)
@@ -189,7 +196,7 @@ class CompiledShapes:
     def _traced_weights(self) -> dict[Any, Arrays]:
         """The packed weights of each program as JAX arrays, by part key."""
         with jax.ensure_compile_time_eval():  # the results are arrays instead of tracers, even during tracing
-            return {key: tuple(map(self._as_jax, packed.arrays)) for key, packed in self._packed.items()}
+            return {key: tuple(map(self._as_jax, packed.arrays)) for key, packed in self._packed_weights.items()}
 
     def trace(self, inputs: Mapping[str, Any], key: jax.Array | None) -> Values:
         """Return the outputs by name, for inputs that are tracers. All platforms and differentiation are supported."""
@@ -206,11 +213,13 @@ class CompiledShapes:
         def runner(
             part: Part, pass_inputs: PassInputs, earlier_blobs: Values, needed: frozenset[str] | None
         ) -> PassOutputs:
-            lowered = self.programs.get(part.key)
-            if lowered is None:
-                return self._runner(part, pass_inputs, earlier_blobs, needed)
-            tops = run_program(lowered, packed[part.key], pass_inputs, [earlier_blobs[name] for name in lowered.reads])
-            return PassOutputs(dict(zip(lowered.writes, tops, strict=True)), {}, jnp.zeros(()))
+            onednn_part = self.programs.get(part.key)
+            if onednn_part is None:
+                return self._run_part(part, pass_inputs, earlier_blobs, needed)
+            tops = run_program(
+                onednn_part, packed[part.key], pass_inputs, [earlier_blobs[name] for name in onednn_part.reads]
+            )
+            return PassOutputs(dict(zip(onednn_part.writes, tops, strict=True)), {}, jnp.zeros(()))
 
         pass_inputs = PassInputs(*variables, inputs, key, {})
         earlier_blobs = self._constants
@@ -224,12 +233,12 @@ class CompiledShapes:
         return {name: values[name] for name in self.graph.outputs}
 
     def _call_program(
-        self, lowered: LoweredPart, packed: Arrays, _: PassInputs, bottoms: Sequence[jax.Array]
+        self, onednn_part: OnednnPart, packed: Arrays, _: PassInputs, bottoms: Sequence[jax.Array]
     ) -> Sequence[Any]:
-        return _run_program(lowered, packed, bottoms)
+        return _run_program(onednn_part, packed, bottoms)
 
     def _call_operation(
-        self, lowered: LoweredPart, packed: Arrays, pass_inputs: PassInputs, bottoms: Sequence[jax.Array]
+        self, onednn_part: OnednnPart, packed: Arrays, pass_inputs: PassInputs, bottoms: Sequence[jax.Array]
     ) -> Arrays:
         """Return the results of a oneDNN program, computed by a traced operation.
 
@@ -237,42 +246,44 @@ class CompiledShapes:
         the program.
 
         Args:
-            lowered: the part that runs as a program.
+            onednn_part: the part that runs as a program.
             packed: the packed weights of the program.
             pass_inputs: the parameters and state.
             bottoms: the arguments of the program.
         """
         leaves, tree = jax.tree.flatten((pass_inputs.params, pass_inputs.state))
-        first = len(packed) + len(leaves)  # the index of the first bottom
+        first_bottom = len(packed) + len(leaves)  # the index of the first bottom
 
-        def plain(*arrays: jax.Array) -> Arrays:
-            params, state = jax.tree.unflatten(tree, arrays[len(packed) : first])
-            earlier_blobs = dict(zip(lowered.reads, arrays[first:], strict=True))
-            values = compute_part(lowered.part, PassInputs(params, state, {}, None, {}), earlier_blobs).values
-            return tuple(values[name] for name in lowered.writes)
+        def run_plain(*arrays: jax.Array) -> Arrays:
+            params, state = jax.tree.unflatten(tree, arrays[len(packed) : first_bottom])
+            earlier_blobs = dict(zip(onednn_part.reads, arrays[first_bottom:], strict=True))
+            values = compute_part(onednn_part.part, PassInputs(params, state, {}, None, {}), earlier_blobs).values
+            return tuple(values[name] for name in onednn_part.writes)
 
-        def program(*arrays: jax.Array) -> Arrays:
-            return tuple(_run_program(lowered, arrays[: len(packed)], arrays[first:]))
+        def run_program(*arrays: jax.Array) -> Arrays:
+            return tuple(_run_program(onednn_part, arrays[: len(packed)], arrays[first_bottom:]))
 
         def run_batched(arrays: Sequence[jax.Array], axes: Sequence[int | None]) -> Arrays | None:
-            if any(axis is not None for axis in axes[:first]) or None in axes[first:]:
+            if any(axis is not None for axis in axes[:first_bottom]) or None in axes[first_bottom:]:
                 return None
             bottoms = [
                 jnp.moveaxis(a, axis, 0)
-                for a, axis in zip(arrays[first:], axes[first:], strict=True)
+                for a, axis in zip(arrays[first_bottom:], axes[first_bottom:], strict=True)
                 if axis is not None
             ]
             merged = [b.reshape(-1, *b.shape[2:]) for b in bottoms]
             n = bottoms[0].shape[0]
             return tuple(
-                top.reshape(n, -1, *top.shape[1:]) for top in _run_program(lowered, arrays[: len(packed)], merged)
+                top.reshape(n, -1, *top.shape[1:]) for top in _run_program(onednn_part, arrays[: len(packed)], merged)
             )
 
-        return Operation(plain, program, differentiable=False, batch_rule=run_batched)(*packed, *leaves, *bottoms)
+        return Operation(run_plain, run_program, differentiable=False, batch_rule=run_batched)(
+            *packed, *leaves, *bottoms
+        )
 
 
-def _program_step(lowered: LoweredPart, packed: PackedWeights) -> Step:
-    run_program, reads, writes = lowered.executable, lowered.reads, lowered.writes
+def _make_program_step(onednn_part: OnednnPart, packed: PackedWeights) -> Step:
+    run_program, reads, writes = onednn_part.executable, onednn_part.reads, onednn_part.writes
 
     def step(values: dict[str, Any], key: jax.Array | None) -> None:
         tops = run_program(packed, [np.asarray(values[name], np.float32) for name in reads])
@@ -281,7 +292,7 @@ def _program_step(lowered: LoweredPart, packed: PackedWeights) -> Step:
     return step
 
 
-def _host_step(layer: Layer) -> Step | None:
+def _make_host_step(layer: Layer) -> Step | None:
     """Return a step that computes a layer with NumPy, or None if the layer has no NumPy implementation."""
     if layer.type.is_input and layer.device_transform is None:
         return _skip_input
@@ -303,10 +314,10 @@ def _check_finite(values: Mapping[str, Any]) -> None:
     """
     checks = ("nan", jax.debug_nans.value, np.isnan), ("inf", jax.debug_infs.value, np.isinf)
     for name, value in values.items():
-        for kind, is_on, is_invalid in checks:
+        for value_name, is_on, is_invalid in checks:
             if is_on and np.any(is_invalid(np.asarray(value, np.float32))):
                 raise FloatingPointError(
-                    f"invalid value ({kind}) in blob {name!r} of a frozen net; jax_debug_{kind}s is on"
+                    f"invalid value ({value_name}) in blob {name!r} of a frozen net; jax_debug_{value_name}s is on"
                 )
 
 
@@ -319,6 +330,6 @@ def _select_variables(parts: Sequence[Part], variables: VariableTrees) -> Variab
     return params, state
 
 
-def _run_program(lowered: LoweredPart, packed: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> list[jax.Array]:
-    executable = lowered.executable
+def _run_program(onednn_part: OnednnPart, packed: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> list[jax.Array]:
+    executable = onednn_part.executable
     return onednn_program.run(executable.program, PackedWeights(packed, executable.layouts_hash), bottoms)

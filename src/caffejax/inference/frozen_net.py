@@ -24,7 +24,7 @@ from ..kernels.compilation import find_cpu, has_only_cpus
 from ..kernels.packed_weights import StoredWeight
 from ..variables import Blobs, Variables
 from .constant_folding import fold, materialize
-from .executable import CompiledShapes
+from .executable import CompiledNet
 from .low_precision import LowPrecision, measure_ranges
 
 _MAX_SHAPES = 16  # the number of shape combinations that stay compiled
@@ -60,13 +60,13 @@ class Frozen:
         self,
         graph: Graph,
         variables: Variables,
-        options: ComputeConfig,
+        compute_config: ComputeConfig,
         precision: Literal["bfloat16", "int8"] | None = None,
         calibration: Iterable[Mapping[str, Any]] | None = None,
     ) -> None:
         variables = check_variables(graph, *variables)
-        graph, folded = fold(graph, variables)
-        self._set(graph, folded, options, None)
+        graph, folded_variables = fold(graph, variables)
+        self._initialize(graph, folded_variables, compute_config, None)
         if precision is not None:
             ranges = self._measure(calibration or ()) if precision == "int8" else {}
             self._low_precision: LowPrecision | None = LowPrecision(precision, ranges)
@@ -74,12 +74,12 @@ class Frozen:
     def _measure(self, batches: Iterable[Mapping[str, Any]]) -> dict[str, tuple[float, float]]:
         """Return the minimum and maximum of each blob over batches of inputs; see `measure_ranges`."""
         names = tuple(dict.fromkeys(top for layer in self.graph.layers for top in layer.tops))
-        with_all = self._with_graph(replace(self.graph, outputs=names))
+        full_net = self._with_graph(replace(self.graph, outputs=names))
 
         def blobs() -> Iterator[Mapping[str, Any]]:
             for i, batch in enumerate(batches):
                 try:
-                    values = with_all(batch, jax.random.key(0))
+                    values = full_net(batch, jax.random.key(0))
                 except CaffejaxError as error:
                     raise CaffejaxError(f"batch {i} of calibration does not fit the net: {error}") from error
                 yield values
@@ -92,18 +92,18 @@ class Frozen:
             )
         return ranges
 
-    def _set(
-        self, graph: Graph, variables: VariableTrees, options: ComputeConfig, low_precision: LowPrecision | None
+    def _initialize(
+        self, graph: Graph, variables: VariableTrees, compute_config: ComputeConfig, low_precision: LowPrecision | None
     ) -> None:
         self._low_precision = low_precision
-        self.graph, self._options = graph, options
-        self._folded: VariableTrees = jax.tree.map(StoredWeight, tuple(variables))
+        self.graph, self._compute_config = graph, compute_config
+        self._folded_variables: VariableTrees = jax.tree.map(StoredWeight, tuple(variables))
         self._input_names = graph.input_names
         self._reset_cache()
 
     def __reduce__(self) -> Any:
         # the folded graph is pickled; compiled shapes are not, because they belong to this process
-        return _restore, (type(self), self.graph, self.variables, self._options, self._low_precision)
+        return _restore, (type(self), self.graph, self.variables, self._compute_config, self._low_precision)
 
     def __copy__(self) -> Frozen:
         return self._with_graph(self.graph)
@@ -116,9 +116,9 @@ class Frozen:
         return frozen
 
     def _reset_cache(self) -> None:
-        self._compiled: OrderedDict[Any, CompiledShapes] = OrderedDict()
+        self._compiled_nets: OrderedDict[Any, CompiledNet] = OrderedDict()
         # compiled nets by the shapes of the inputs, which are found faster than in `_compiled`
-        self._direct: dict[Any, Callable[[Mapping[str, Any]], Blobs]] = {}
+        self._direct_calls: dict[Any, Callable[[Mapping[str, Any]], Blobs]] = {}
         self._lock = threading.Lock()
 
     def __call__(self, inputs: Mapping[str, Any], key: jax.Array | None = None) -> Blobs:
@@ -135,14 +135,14 @@ class Frozen:
         try:
             arrays = {name: inputs[name] for name in self._input_names}
             shapes = _shapes(arrays.values()) if key is None else None
-            if shapes is not None and (direct := self._direct.get(shapes)) is not None:
-                return direct(arrays)
-            compiled = self._compiled_for(arrays)
+            if shapes is not None and (call_compiled := self._direct_calls.get(shapes)) is not None:
+                return call_compiled(arrays)
+            compiled_net = self._get_compiled(arrays)
             if any(isinstance(leaf, jax.core.Tracer) for leaf in (*arrays.values(), key)):
-                return compiled.trace(arrays, key)
-            if shapes is not None and compiled.programs and has_only_cpus():
-                self._direct[shapes] = compiled
-            return compiled(arrays, key)
+                return compiled_net.trace(arrays, key)
+            if shapes is not None and compiled_net.programs and has_only_cpus():
+                self._direct_calls[shapes] = compiled_net
+            return compiled_net(arrays, key)
         except (KeyError, TypeError, IndexError, ValueError):
             check_inputs(self.graph, self.graph.input_names, inputs)
             raise
@@ -150,7 +150,7 @@ class Frozen:
     @property
     def variables(self) -> Variables:
         """The parameters and state after folding. Each access creates new arrays; calls use the packed weights."""
-        return Variables(*map(dict, materialize(self._folded)))
+        return Variables(*map(dict, materialize(self._folded_variables)))
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -176,44 +176,46 @@ class Frozen:
         frozen.compile()
         return frozen
 
-    def compile(self) -> CompiledShapes:
+    def compile(self) -> CompiledNet:
         """Compile the net for the input shapes of its graph, on the default device, and return the compiled net."""
-        return self._compiled_for({name: self.graph.blobs[name] for name in self.input_names})
+        return self._get_compiled({name: self.graph.blobs[name] for name in self.input_names})
 
     def may_draw(self, inputs: Mapping[str, Any]) -> bool:
         """Return whether a call with inputs of these shapes may draw random numbers, so that it needs a key."""
-        return self._compiled_for({name: inputs[name] for name in self._input_names}).may_draw
+        return self._get_compiled({name: inputs[name] for name in self._input_names}).may_draw
 
     def __repr__(self) -> str:
-        kind = f" in {self._low_precision.kind}" if self._low_precision else ""
-        lines = [f"Frozen net '{self.graph.name}'{kind}: {', '.join(self.input_names)} -> {', '.join(self.outputs)}"]
-        return "\n".join([*lines, *(f"  {compiled}" for compiled in self._compiled.values())])
+        suffix = f" in {self._low_precision.kind}" if self._low_precision else ""
+        lines = [f"Frozen net '{self.graph.name}'{suffix}: {', '.join(self.input_names)} -> {', '.join(self.outputs)}"]
+        return "\n".join([*lines, *(f"  {compiled}" for compiled in self._compiled_nets.values())])
 
     def strip_padding(self, blobs: Blobs) -> Blobs:
         """Return blobs without their padding rows; see `Net.strip_padding`."""
         return strip_blob_padding(self.graph, blobs)
 
-    def _compiled_for(self, inputs: Mapping[str, Any]) -> CompiledShapes:
+    def _get_compiled(self, inputs: Mapping[str, Any]) -> CompiledNet:
         device = find_cpu(*inputs.values())
         key = device, *map(np.shape, inputs.values())
-        compiled = self._compiled.get(key)
-        if compiled is None:
+        compiled_net = self._compiled_nets.get(key)
+        if compiled_net is None:
             with self._lock:  # one thread compiles, the others wait
-                compiled = self._compiled.get(key)
-                if compiled is None:
-                    compiled = self._compiled[key] = self._compile_shapes(inputs, device)
-                    while len(self._compiled) > _MAX_SHAPES:
-                        self._compiled.popitem(last=False)
-                        self._direct.clear()
-        return compiled
+                compiled_net = self._compiled_nets.get(key)
+                if compiled_net is None:
+                    compiled_net = self._compiled_nets[key] = self._compile_shapes(inputs, device)
+                    while len(self._compiled_nets) > _MAX_SHAPES:
+                        self._compiled_nets.popitem(last=False)
+                        self._direct_calls.clear()
+        return compiled_net
 
-    def _compile_shapes(self, inputs: Mapping[str, Any], device: jax.Device | None) -> CompiledShapes:
+    def _compile_shapes(self, inputs: Mapping[str, Any], device: jax.Device | None) -> CompiledNet:
         check_inputs(self.graph, self.input_names, inputs)
         with add_shape_hints(self.graph, inputs):
             graph = reshape_graph(self.graph, {name: tuple(np.shape(v)) for name, v in inputs.items()})
         check_layers_fit(graph)
         with jax.ensure_compile_time_eval():  # packed weights are arrays instead of tracers, even during tracing
-            return CompiledShapes(graph, self._folded, self._options, device=device, low_precision=self._low_precision)
+            return CompiledNet(
+                graph, self._folded_variables, self._compute_config, device=device, low_precision=self._low_precision
+            )
 
 
 def _shapes(arrays: Iterable[Any]) -> tuple[Any, ...] | None:
@@ -225,8 +227,12 @@ def _shapes(arrays: Iterable[Any]) -> tuple[Any, ...] | None:
 
 
 def _restore(
-    kind: type[Frozen], graph: Graph, variables: Variables, options: ComputeConfig, low_precision: LowPrecision | None
+    cls: type[Frozen],
+    graph: Graph,
+    variables: Variables,
+    compute_config: ComputeConfig,
+    low_precision: LowPrecision | None,
 ) -> Frozen:
-    frozen = object.__new__(kind)
-    frozen._set(graph, variables, options, low_precision)
+    frozen = object.__new__(cls)
+    frozen._initialize(graph, variables, compute_config, low_precision)
     return frozen

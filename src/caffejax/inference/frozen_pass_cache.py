@@ -19,10 +19,10 @@ from ..kernels import compilation
 from ..variables import Blobs, Variables
 from .frozen_net import Frozen
 
-_COPIES = 2  # the number of copies of the weights that a compiled net may hold
+_NUM_COPIES = 2  # the number of copies of the weights that a compiled net may hold
 _FREE_CHANGES = 2  # after this many changes of the weights, which look like edits, the net is compiled at once
 _PATIENCE = 16  # after later changes, the number of passes with equal weights before compilation; doubles each time
-_MAX_SETS = 4  # the number of sets of blobs for which a net is compiled at the same time
+_MAX_BLOB_SETS = 4  # the number of sets of blobs for which a net is compiled at the same time
 
 
 class FrozenPasses:
@@ -40,15 +40,16 @@ class FrozenPasses:
     ) -> None:
         self._names, self._loss_weights = names, graph.loss_weights
         self._frozen = Frozen(make_inference_graph(graph, names), variables, compute_config)
-        transformed = [layer for layer in graph.layers if layer.device_transform is not None]
+        transformed_layers = [layer for layer in graph.layers if layer.device_transform is not None]
 
         def transform(inputs: Mapping[str, Any]) -> dict[str, Any]:
             results = (
-                (layer.tops, layer.transform_on_device([inputs[top] for top in layer.tops])) for layer in transformed
+                (layer.tops, layer.transform_on_device([inputs[top] for top in layer.tops]))
+                for layer in transformed_layers
             )
             return {top: value for tops, values in results for top, value in zip(tops, values, strict=True)}
 
-        self._transform = compilation.jit(transform, compute_config.kernels) if transformed else None
+        self._transform = compilation.jit(transform, compute_config.kernels) if transformed_layers else None
 
     def __call__(self, inputs: Mapping[str, Any], key: Any) -> Blobs:
         """Return the blobs of one forward pass, by name.
@@ -98,12 +99,12 @@ def freeze_passes(
     Returns:
         The compiled passes, or None if the net is not compiled.
     """
-    inference_name = find_inference_names(graph)
-    names = {name: inference_name[name] for name in blobs}
+    all_names = find_inference_names(graph)
+    names = {name: all_names[name] for name in blobs}
     if not names or graph.phase != "TEST" or compute_config.kernels != "fast" or compute_config.precision != "float32":
         return None
-    weights = sum(array.nbytes for array in jax.tree.leaves(variables))
-    if _COPIES * weights > get_free_memory() or not is_stateless(make_inference_graph(graph, names)):
+    weight_bytes = sum(array.nbytes for array in jax.tree.leaves(variables))
+    if _NUM_COPIES * weight_bytes > get_free_memory() or not is_stateless(make_inference_graph(graph, names)):
         return None
     return FrozenPasses(graph, compute_config, variables, names)
 
@@ -137,14 +138,14 @@ class FrozenPassCache:
         self._can_freeze = True
         self._arrays: list[Any] = []
         self._passes: dict[frozenset[str], FrozenPasses] = {}  # by the names of the blobs that they return
-        self._changes = self._waited = 0
+        self._num_changes = self._num_waited = 0
 
     def __len__(self) -> int:
         return len(self._passes)
 
     def is_current(self, variables: Variables) -> bool:
         """Return whether the parameters and state are the same array objects as in the last call of `find`."""
-        arrays = _arrays(variables)
+        arrays = _flatten(variables)
         return len(arrays) == len(self._arrays) and all(map(is_, arrays, self._arrays))
 
     def find(self, names: frozenset[str], variables: Variables) -> FrozenPasses | None:
@@ -157,16 +158,16 @@ class FrozenPassCache:
         if not self._can_freeze:
             return None
         if not self.is_current(variables):
-            self._changes += bool(self._passes)
+            self._num_changes += bool(self._passes)
             self._passes.clear()
-            self._arrays, self._waited = _arrays(variables), 0
+            self._arrays, self._num_waited = _flatten(variables), 0
         if names in self._passes:
             return self._passes[names]
-        if len(self._passes) == _MAX_SETS:
-            return next((passes for cached, passes in self._passes.items() if cached >= names), None)
-        if not self._passes and self._changes > _FREE_CHANGES:
-            self._waited += 1
-            if self._waited <= _PATIENCE << (self._changes - _FREE_CHANGES - 1):
+        if len(self._passes) == _MAX_BLOB_SETS:
+            return next((passes for cached_names, passes in self._passes.items() if cached_names >= names), None)
+        if not self._passes and self._num_changes > _FREE_CHANGES:
+            self._num_waited += 1
+            if self._num_waited <= _PATIENCE << (self._num_changes - _FREE_CHANGES - 1):
                 return None
         passes = freeze_passes(self._graph, self._compute_config, variables, names)
         if passes is None:
@@ -176,5 +177,5 @@ class FrozenPassCache:
         return passes
 
 
-def _arrays(variables: Variables) -> list[Any]:
+def _flatten(variables: Variables) -> list[Any]:
     return jax.tree.leaves(tuple(variables))

@@ -1,7 +1,7 @@
 """Lowerings of layer types: functions that add the operations of a layer to a oneDNN program.
 
-A lowering takes a `Call` and returns the value of the layer's top, or a list of values for several tops. It returns
-None if oneDNN does not support the layer's settings.
+A lowering takes a `LoweringContext` and returns the value of the layer's top, or a list of values for several tops. It
+returns None if oneDNN does not support the layer's settings.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from ..layers.shape_ops import concat_axis, slice_points
 from .program_builder import ProgramBuilder, Value
 
 Tops = Value | Sequence[Value] | None
-Lowering = Callable[["Call"], Tops]
+Lowering = Callable[["LoweringContext"], Tops]
 
 
 @dataclass(frozen=True)
-class Call:
+class LoweringContext:
     """A layer to lower: the argument of a lowering.
 
     Attributes:
@@ -39,19 +39,19 @@ class Call:
         context: the layer's settings, type and phase.
         blobs: the arrays of the layer's parameters and state.
         bottoms: the values of the bottoms in the program.
-        shapes: the shapes of the tops.
+        top_shapes: the shapes of the tops.
     """
 
     builder: ProgramBuilder
     context: Context
     blobs: Sequence[Any]
     bottoms: Sequence[Value]
-    shapes: Sequence[tuple[int, ...]]
+    top_shapes: Sequence[tuple[int, ...]]
 
     @property
-    def out(self) -> tuple[int, ...]:
+    def top_shape(self) -> tuple[int, ...]:
         """The shape of the first top."""
-        return self.shapes[0]
+        return self.top_shapes[0]
 
     @property
     def param(self) -> Any:
@@ -64,11 +64,11 @@ class Call:
         return self.bottoms[0]
 
     @property
-    def like(self) -> jax.ShapeDtypeStruct:
+    def bottom_spec(self) -> jax.ShapeDtypeStruct:
         """The shape and dtype (float32) of the first bottom."""
         return jax.ShapeDtypeStruct(self.x.shape, np.float32)
 
-    def weight(self, i: int) -> int:
+    def add_weight(self, i: int) -> int:
         """Add blob `i` of the layer to the program's weights, and return its number among the weights."""
         return self.builder.add_weight(self.blobs[i])
 
@@ -76,7 +76,7 @@ class Call:
 LOWERINGS: dict[str, Lowering] = {}
 
 
-def lowers(*types: str) -> Callable[[Lowering], Lowering]:
+def register_lowering(*types: str) -> Callable[[Lowering], Lowering]:
     """Return a decorator that registers a function as the lowering of the given layer types."""
 
     def register(lowering: Lowering) -> Lowering:
@@ -86,288 +86,295 @@ def lowers(*types: str) -> Callable[[Lowering], Lowering]:
     return register
 
 
-@lowers("Convolution", "DepthwiseConvolution")
-def convolution(call: Call) -> Value | None:
+@register_lowering("Convolution", "DepthwiseConvolution")
+def convolution(ctx: LoweringContext) -> Value | None:
     """Lower a convolution, whose padding at the ends of the axes is adjusted to Caffe's output size."""
-    return _lower_convolution(call, make_correlation(call.context, (call.like,)))
+    return _lower_convolution(ctx, make_correlation(ctx.context, (ctx.bottom_spec,)))
 
 
-@lowers("ConvolutionDepthwise")
-def depthwise(call: Call) -> Value | None:
+@register_lowering("ConvolutionDepthwise")
+def depthwise(ctx: LoweringContext) -> Value | None:
     """Lower the convolution of each channel with a separate kernel."""
-    return _lower_convolution(call, make_correlation(depthwise_context(call.context, call.like), (call.like,)))
+    return _lower_convolution(
+        ctx, make_correlation(depthwise_context(ctx.context, ctx.bottom_spec), (ctx.bottom_spec,))
+    )
 
 
-def _lower_convolution(call: Call, c: Correlation) -> Value | None:
-    size = c.spatial_shape(call.like)
+def _lower_convolution(ctx: LoweringContext, c: Correlation) -> Value | None:
+    size = c.spatial_shape(ctx.bottom_spec)
     window = c.window.fit_padding(size, convolution_output_size(size, c.window)).drop_negative_padding(size)
-    return _add_convolution("convolution", call, c, window)
+    return _add_convolution("convolution", ctx, c, window)
 
 
-@lowers("Deconvolution")
-def deconvolution(call: Call) -> Value | None:
+@register_lowering("Deconvolution")
+def deconvolution(ctx: LoweringContext) -> Value | None:
     """Lower a transposed convolution."""
-    c = make_correlation(call.context, (call.like,))
-    return _add_convolution("deconvolution", call, c, c.window)
+    c = make_correlation(ctx.context, (ctx.bottom_spec,))
+    return _add_convolution("deconvolution", ctx, c, c.window)
 
 
-def _add_convolution(name: str, call: Call, c: Correlation, window: Window) -> Value | None:
+def _add_convolution(name: str, ctx: LoweringContext, c: Correlation, window: Window) -> Value | None:
     if not 1 <= len(window.kernel) <= 3:
         return None
     low, high = zip(*window.padding, strict=True)
-    if c.axis != 1 or min(*low, *high) < 0 or len(call.bottoms) != 1:
+    if c.axis != 1 or min(*low, *high) < 0 or len(ctx.bottoms) != 1:
         return None
-    steps = {"stride": window.stride, "dilation": window.dilation, "low": low, "high": high}
-    return call.builder.add(name, [call.x], call.out, **_blobs(call), **steps, groups=c.group)
+    settings = {"stride": window.stride, "dilation": window.dilation, "low": low, "high": high}
+    return ctx.builder.add(name, [ctx.x], ctx.top_shape, **_add_blobs(ctx), **settings, groups=c.group)
 
 
-@lowers("InnerProduct")
-def inner_product(call: Call) -> Value | None:
+@register_lowering("InnerProduct")
+def inner_product(ctx: LoweringContext) -> Value | None:
     """Lower the product of the bottom (N, inputs) and the weight (num_output, inputs), plus a bias."""
-    shape = call.x.shape
-    if canonical_axis(call.param.axis, shape) != 1 or call.param.transpose or len(call.out) != 2:
+    shape = ctx.x.shape
+    if canonical_axis(ctx.param.axis, shape) != 1 or ctx.param.transpose or len(ctx.top_shape) != 2:
         return None
     # in some forks the weight is a bottom, or its rows are normalized; such types have no `fold_scale_bias`
-    if call.context.type.traits.fold_scale_bias is None:
+    if ctx.context.type.traits.fold_scale_bias is None:
         return None
-    x = call.x
+    x = ctx.x
     if not 2 <= len(shape) <= 5:
-        x = call.builder.add("reshape", [x], (shape[0], math.prod(shape[1:])))
-    return call.builder.add("dense", [x], call.out, **_blobs(call))
+        x = ctx.builder.add("reshape", [x], (shape[0], math.prod(shape[1:])))
+    return ctx.builder.add("dense", [x], ctx.top_shape, **_add_blobs(ctx))
 
 
-def _blobs(call: Call) -> dict[str, FieldValue]:
+def _add_blobs(ctx: LoweringContext) -> dict[str, FieldValue]:
     """Add the layer's weight and bias to the program, and return `{"weight": number, "bias": number}`."""
-    return dict(zip(("weight", "bias"), map(call.weight, range(len(call.blobs))), strict=False))
+    return dict(zip(("weight", "bias"), map(ctx.add_weight, range(len(ctx.blobs))), strict=False))
 
 
-@lowers("Pooling")
-def pooling(call: Call) -> Value | None:
+@register_lowering("Pooling")
+def pooling(ctx: LoweringContext) -> Value | None:
     """Lower maximum pooling, or mean pooling if oneDNN can divide the sums of windows by the same numbers as Caffe."""
-    method = pool_method(call.param)
+    method = pool_method(ctx.param)
     if method == "STOCHASTIC":
         return None
-    window, out = window_and_output_size(call.context, call.like)
-    covering = pad_to_cover(call.like, window, out)
-    low, high = zip(*covering.padding, strict=True)
+    window, output_size = window_and_output_size(ctx.context, ctx.bottom_spec)
+    covering_window = pad_to_cover(ctx.bottom_spec, window, output_size)
+    low, high = zip(*covering_window.padding, strict=True)
     if any(not 0 <= pad < kernel for pads in (low, high) for pad, kernel in zip(pads, window.kernel, strict=True)):
         return None
-    name = "max" if method == "MAX" else _mean_operation(call.x.shape[2:], window, covering, out)
+    name = "max" if method == "MAX" else _mean_operation(ctx.x.shape[2:], window, covering_window, output_size)
     if name is None:
         return None
-    return call.builder.add(name, [call.x], call.out, kernel=window.kernel, stride=window.stride, low=low, high=high)
+    return ctx.builder.add(name, [ctx.x], ctx.top_shape, kernel=window.kernel, stride=window.stride, low=low, high=high)
 
 
-def _mean_operation(size: tuple[int, ...], window: Window, covering: Window, out: tuple[int, ...]) -> str | None:
+def _mean_operation(
+    size: tuple[int, ...], window: Window, covering_window: Window, output_size: tuple[int, ...]
+) -> str | None:
     """Return the name of the operation that divides the sums by the same numbers as Caffe, or None if there is none.
 
     "padded_mean" divides by the number of cells of a window, and "mean" by the number of its cells inside the input.
     """
-    areas = window_areas(size, window, out)
+    areas = window_areas(size, window, output_size)
     if np.all(areas == np.prod(window.kernel)):
         return "padded_mean"
     ranges = []
-    for n, kernel, stride, low, o in zip(size, window.kernel, window.stride, covering.low, out, strict=True):
+    for n, kernel, stride, low, o in zip(
+        size, window.kernel, window.stride, covering_window.low, output_size, strict=True
+    ):
         start = np.arange(o) * stride - low
         ranges.append(np.minimum(start + kernel, n) - np.maximum(start, 0))
     return "mean" if np.array_equal(np.outer(*ranges), areas) else None
 
 
-@lowers("ReLU")
-def relu(call: Call) -> Value:
+@register_lowering("ReLU")
+def relu(ctx: LoweringContext) -> Value:
     """Lower max(x, 0) + negative_slope * min(x, 0)."""
-    return call.builder.apply(call.x, "relu", call.param.negative_slope)
+    return ctx.builder.apply(ctx.x, "relu", ctx.param.negative_slope)
 
 
-@lowers("ReLU6")
-def relu6(call: Call) -> Value | None:
+@register_lowering("ReLU6")
+def relu6(ctx: LoweringContext) -> Value | None:
     """Lower clipping of x to the range from 0 to 6."""
-    return None if call.param.negative_slope else call.builder.apply(call.x, "clip", 0, 6)
+    return None if ctx.param.negative_slope else ctx.builder.apply(ctx.x, "clip", 0, 6)
 
 
-@lowers("ELU")
-def elu(call: Call) -> Value:
+@register_lowering("ELU")
+def elu(ctx: LoweringContext) -> Value:
     """Lower ELU: x for x > 0, otherwise alpha * (exp(x) - 1)."""
-    return call.builder.apply(call.x, "elu", call.param.alpha)
+    return ctx.builder.apply(ctx.x, "elu", ctx.param.alpha)
 
 
-@lowers("Sigmoid")
-def sigmoid(call: Call) -> Value:
+@register_lowering("Sigmoid")
+def sigmoid(ctx: LoweringContext) -> Value:
     """Lower 1 / (1 + exp(-x))."""
-    return call.builder.apply(call.x, "logistic")
+    return ctx.builder.apply(ctx.x, "logistic")
 
 
-@lowers("TanH")
-def tanh(call: Call) -> Value:
+@register_lowering("TanH")
+def tanh(ctx: LoweringContext) -> Value:
     """Lower the hyperbolic tangent."""
-    return call.builder.apply(call.x, "tanh")
+    return ctx.builder.apply(ctx.x, "tanh")
 
 
-@lowers("Swish")
-def swish(call: Call) -> Value:
+@register_lowering("Swish")
+def swish(ctx: LoweringContext) -> Value:
     """Lower x * sigmoid(beta * x)."""
-    return call.builder.apply(call.x, "swish", call.param.beta)
+    return ctx.builder.apply(ctx.x, "swish", ctx.param.beta)
 
 
-@lowers("AbsVal")
-def absval(call: Call) -> Value:
+@register_lowering("AbsVal")
+def absval(ctx: LoweringContext) -> Value:
     """Lower |x|."""
-    return call.builder.apply(call.x, "abs")
+    return ctx.builder.apply(ctx.x, "abs")
 
 
-@lowers("Clip")
-def clip(call: Call) -> Value | None:
+@register_lowering("Clip")
+def clip(ctx: LoweringContext) -> Value | None:
     """Lower clipping of x to the range from `min` to `max`."""
-    p = call.param
-    return None if p.min > p.max else call.builder.apply(call.x, "clip", p.min, p.max)
+    p = ctx.param
+    return None if p.min > p.max else ctx.builder.apply(ctx.x, "clip", p.min, p.max)
 
 
-@lowers("Power")
-def power(call: Call) -> Value | None:
+@register_lowering("Power")
+def power(ctx: LoweringContext) -> Value | None:
     """Lower scale * x + shift. Powers other than 1 are not supported."""
-    p = call.param
-    return call.builder.apply(call.x, "linear", p.scale, p.shift) if p.power == 1 and p.scale else None
+    p = ctx.param
+    return ctx.builder.apply(ctx.x, "linear", p.scale, p.shift) if p.power == 1 and p.scale else None
 
 
-@lowers("Exp")
-def exp(call: Call) -> Value:
+@register_lowering("Exp")
+def exp(ctx: LoweringContext) -> Value:
     """Lower base ** (scale * x + shift)."""
-    p, base = call.param, log_base(call.param)
-    return call.builder.apply(call.builder.apply(call.x, "linear", base * p.scale, base * p.shift), "exp")
+    p, log_of_base = ctx.param, log_base(ctx.param)
+    return ctx.builder.apply(ctx.builder.apply(ctx.x, "linear", log_of_base * p.scale, log_of_base * p.shift), "exp")
 
 
-@lowers("Log")
-def log(call: Call) -> Value:
+@register_lowering("Log")
+def log(ctx: LoweringContext) -> Value:
     """Lower the logarithm of scale * x + shift to the base `base`."""
-    p = call.param
-    x = call.builder.apply(call.builder.apply(call.x, "linear", p.scale, p.shift), "log")
-    return call.builder.apply(x, "linear", 1 / log_base(p))
+    p = ctx.param
+    x = ctx.builder.apply(ctx.builder.apply(ctx.x, "linear", p.scale, p.shift), "log")
+    return ctx.builder.apply(x, "linear", 1 / log_base(p))
 
 
-@lowers("PReLU")
-def prelu(call: Call) -> Value | None:
+@register_lowering("PReLU")
+def prelu(ctx: LoweringContext) -> Value | None:
     """Lower a leaky ReLU with learned slopes: one slope for each channel, or one slope for all channels."""
-    slope = np.asarray(call.blobs[0], np.float32)
+    slope = np.asarray(ctx.blobs[0], np.float32)
     if slope.ndim == 0:
-        return call.builder.apply(call.x, "relu", float(slope))
-    return call.builder.apply_by_channel(call.x, "prelu", slope) if len(call.x.shape) == 4 else None
+        return ctx.builder.apply(ctx.x, "relu", float(slope))
+    return ctx.builder.apply_per_channel(ctx.x, "prelu", slope) if len(ctx.x.shape) == 4 else None
 
 
-@lowers("Axpy")
-def axpy(call: Call) -> Value | None:
+@register_lowering("Axpy")
+def axpy(ctx: LoweringContext) -> Value | None:
     """Lower a * x + y, with a factor `a` for each channel of each image."""
-    factors, x, y = call.bottoms
+    factor, x, y = ctx.bottoms
     if len(x.shape) < 3:
         return None
-    scales = call.builder.add("reshape", [factors], (*x.shape[:2], *(1,) * (len(x.shape) - 2)))
-    return call.builder.combine("plus", call.builder.combine("times", x, scales), y)
+    broadcast_factor = ctx.builder.add("reshape", [factor], (*x.shape[:2], *(1,) * (len(x.shape) - 2)))
+    return ctx.builder.combine("plus", ctx.builder.combine("times", x, broadcast_factor), y)
 
 
-@lowers("Eltwise")
-def eltwise(call: Call) -> Value | None:
+@register_lowering("Eltwise")
+def eltwise(ctx: LoweringContext) -> Value | None:
     """Lower an elementwise sum, product or maximum of all bottoms. Coefficients other than 1 are not supported."""
-    p, operation = call.param, call.param.EltwiseOp.Name(call.param.operation)
+    p, operation = ctx.param, ctx.param.EltwiseOp.Name(ctx.param.operation)
     if any(c != 1 for c in p.coeff):
         return None
     name = {"SUM": "plus", "PROD": "times", "MAX": "maximum"}[operation]
-    total = call.x
-    for bottom in call.bottoms[1:]:
-        total = call.builder.combine(name, total, bottom)
+    total = ctx.x
+    for bottom in ctx.bottoms[1:]:
+        total = ctx.builder.combine(name, total, bottom)
     return total
 
 
-@lowers("LRN")
-def lrn(call: Call) -> Value | None:
+@register_lowering("LRN")
+def lrn(ctx: LoweringContext) -> Value | None:
     """Lower local response normalization: x * (k + alpha / n * the sum of squares of n values) ** -beta."""
-    p = call.param
-    within = p.norm_region == p.WITHIN_CHANNEL
-    if p.local_size > 2 * min(call.x.shape[1:]):
+    p = ctx.param
+    is_within_channel = p.norm_region == p.WITHIN_CHANNEL
+    if p.local_size > 2 * min(ctx.x.shape[1:]):
         return None
-    numbers = {"alpha": float(p.alpha), "beta": float(p.beta), "k": 1.0 if within else float(p.k)}
-    return call.builder.add("lrn", [call.x], call.out, within=int(within), size=p.local_size, **numbers)
+    settings = {"alpha": float(p.alpha), "beta": float(p.beta), "k": 1.0 if is_within_channel else float(p.k)}
+    return ctx.builder.add("lrn", [ctx.x], ctx.top_shape, within=int(is_within_channel), size=p.local_size, **settings)
 
 
-@lowers("Softmax")
-def softmax(call: Call) -> Value | None:
+@register_lowering("Softmax")
+def softmax(ctx: LoweringContext) -> Value | None:
     """Lower a softmax along an axis."""
-    axis = canonical_axis(call.param.axis, call.x.shape)
-    if call.param.temperature != 1:
+    axis = canonical_axis(ctx.param.axis, ctx.x.shape)
+    if ctx.param.temperature != 1:
         return None
-    return call.builder.add("softmax", [call.x], call.out, axis=axis) if axis else None
+    return ctx.builder.add("softmax", [ctx.x], ctx.top_shape, axis=axis) if axis else None
 
 
-@lowers("Normalize")
-def normalize(call: Call) -> Value | None:
+@register_lowering("Normalize")
+def normalize(ctx: LoweringContext) -> Value | None:
     """Lower SSD's Normalize: divide the channel vector at each position by its L2 norm, and scale each channel."""
-    p, w, shape = call.context.layer.norm_param, call.builder, call.x.shape
-    if not call.blobs or p.across_spatial or len(shape) != 4:
+    p, b, shape = ctx.context.layer.norm_param, ctx.builder, ctx.x.shape
+    if not ctx.blobs or p.across_spatial or len(shape) != 4:
         return None
-    w.mark_shared(call.x)  # x has two readers
-    weight = w.add_weight(np.ones((1, shape[1], 1, 1), np.float32))
-    unit, zero = (1, 1), (0, 0)
-    steps: dict[str, FieldValue] = {"stride": unit, "dilation": unit, "low": zero, "high": zero, "groups": 1}
-    total = w.add("convolution", [w.apply(call.x, "square")], (shape[0], 1, *shape[2:]), weight=weight, **steps)
-    inverse_norm = w.apply(w.apply(total, "linear", 1, p.eps), "power", 1, -0.5)
-    scale = np.broadcast_to(np.asarray(call.blobs[0], np.float32), shape[1])
-    return w.apply_by_channel(w.combine("times", call.x, inverse_norm), "times", scale)
+    b.mark_shared(ctx.x)  # x has two readers
+    weight = b.add_weight(np.ones((1, shape[1], 1, 1), np.float32))
+    ones, zeros = (1, 1), (0, 0)
+    settings: dict[str, FieldValue] = {"stride": ones, "dilation": ones, "low": zeros, "high": zeros, "groups": 1}
+    total = b.add("convolution", [b.apply(ctx.x, "square")], (shape[0], 1, *shape[2:]), weight=weight, **settings)
+    inverse_norm = b.apply(b.apply(total, "linear", 1, p.eps), "power", 1, -0.5)
+    scale = np.broadcast_to(np.asarray(ctx.blobs[0], np.float32), shape[1])
+    return b.apply_per_channel(b.combine("times", ctx.x, inverse_norm), "times", scale)
 
 
-@lowers("BatchNorm", "Scale", "Bias", "BN")
-def by_channel(call: Call) -> Value | None:
+@register_lowering("BatchNorm", "Scale", "Bias", "BN")
+def lower_channel_affine(ctx: LoweringContext) -> Value | None:
     """Lower a layer that applies a factor and a bias to each channel, and that could not be folded into weights."""
-    affine = call.context.type.traits.by_channel
-    shapes = [np.shape(b) for b in call.blobs]
-    if affine is None or len(call.bottoms) != 1 or len(call.x.shape) < 2:
+    channel_affine = ctx.context.type.traits.by_channel
+    blob_shapes = [np.shape(b) for b in ctx.blobs]
+    if channel_affine is None or len(ctx.bottoms) != 1 or len(ctx.x.shape) < 2:
         return None
-    if not call.blobs or not affine.applies(call.context, shapes, 1, call.x.shape[1]):
+    if not ctx.blobs or not channel_affine.applies(ctx.context, blob_shapes, 1, ctx.x.shape[1]):
         return None
     factor, bias = (
-        np.asarray(a, np.float32) for a in affine.factor_and_bias(call.context, tuple(map(np.asarray, call.blobs)))
+        np.asarray(a, np.float32)
+        for a in channel_affine.factor_and_bias(ctx.context, tuple(map(np.asarray, ctx.blobs)))
     )
-    x = call.x
+    x = ctx.x
     if np.any(factor != 1):
-        x = call.builder.apply_by_channel(x, "times", factor)
-    return call.builder.apply_by_channel(x, "plus", bias) if np.any(bias) else x
+        x = ctx.builder.apply_per_channel(x, "times", factor)
+    return ctx.builder.apply_per_channel(x, "plus", bias) if np.any(bias) else x
 
 
-@lowers("Concat")
-def concat(call: Call) -> Value | None:
+@register_lowering("Concat")
+def concat(ctx: LoweringContext) -> Value | None:
     """Lower a concatenation along an axis."""
-    axis = concat_axis(call.context, call.bottoms)
-    return call.builder.add("concat", call.bottoms, call.out, axis=axis)
+    axis = concat_axis(ctx.context, ctx.bottoms)
+    return ctx.builder.add("concat", ctx.bottoms, ctx.top_shape, axis=axis)
 
 
-@lowers("Flatten", "Reshape")
-def reshape(call: Call) -> Value:
+@register_lowering("Flatten", "Reshape")
+def reshape(ctx: LoweringContext) -> Value:
     """Lower a reshape to the shape of the top."""
-    return call.builder.add("reshape", [call.x], call.out)
+    return ctx.builder.add("reshape", [ctx.x], ctx.top_shape)
 
 
-@lowers("Slice")
-def slice_(call: Call) -> list[Value]:
+@register_lowering("Slice")
+def slice_(ctx: LoweringContext) -> list[Value]:
     """Lower a split of the bottom along an axis into the tops."""
-    axis, points = slice_points(call.context, call.x.shape)
+    axis, points = slice_points(ctx.context, ctx.x.shape)
     parts = []
-    for start, shape in zip([0, *points], call.shapes, strict=True):
+    for start, shape in zip([0, *points], ctx.top_shapes, strict=True):
         begin = [start if k == axis else 0 for k in range(len(shape))]
-        parts.append(call.builder.add("slice", [call.x], shape, **{"from": begin}))
+        parts.append(ctx.builder.add("slice", [ctx.x], shape, **{"from": begin}))
     return parts
 
 
-@lowers("Crop")
-def crop(call: Call) -> Value:
+@register_lowering("Crop")
+def crop(ctx: LoweringContext) -> Value:
     """Lower a crop of the first bottom to the size of the second bottom."""
-    begin, _ = crop_box(call.context, call.x.shape, call.bottoms[1].shape)
-    return call.builder.add("slice", [call.x], call.out, **{"from": begin})
+    begin, _ = crop_box(ctx.context, ctx.x.shape, ctx.bottoms[1].shape)
+    return ctx.builder.add("slice", [ctx.x], ctx.top_shape, **{"from": begin})
 
 
-@lowers("Permute")
-def permute(call: Call) -> Value:
+@register_lowering("Permute")
+def permute(ctx: LoweringContext) -> Value:
     """Lower a permutation of the axes."""
-    return call.builder.add("permute", [call.x], call.out, order=permuted_axes(call.context, call.x.shape))
+    return ctx.builder.add("permute", [ctx.x], ctx.top_shape, order=permuted_axes(ctx.context, ctx.x.shape))
 
 
-@lowers("ShuffleChannel")
-def shuffle_channel(call: Call) -> Value:
+@register_lowering("ShuffleChannel")
+def shuffle_channel(ctx: LoweringContext) -> Value:
     """Lower a channel shuffle: interleave the channels of all groups."""
-    return call.builder.add("shuffle", [call.x], call.out, size=call.x.shape[1] // call.param.group)
+    return ctx.builder.add("shuffle", [ctx.x], ctx.top_shape, size=ctx.x.shape[1] // ctx.param.group)

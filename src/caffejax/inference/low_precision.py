@@ -22,16 +22,17 @@ from ..kernels import compilation, onednn, onednn_program
 from ..kernels.onednn_program import FieldValue, Operation, Shape
 
 Ranges = Mapping[str, tuple[float, float]]  # the minimum and maximum of each blob
-_TINY = 1e-30  # used as the maximum of a blob of zeros, so that its step is not 0
+_MIN_LARGEST = 1e-30  # used as the maximum of a blob of zeros, so that its step is not 0
 _PRECISIONS = ("float32", "tf32", "bfloat16", "int8")
-_NEEDS = {"bfloat16": "AVX512-BF16", "int8": "AVX512-VNNI and AVX-VNNI"}
-_TYPES = {"float32": 0, "bfloat16": 1, "int8": 2, "uint8": 3}  # as in program.h
-_WEIGHTED = {"bfloat16": ("convolution", "deconvolution", "dense"), "int8": ("convolution", "dense")}
-_KEEPS_NUMBERS = ("max", "concat", "reshape")  # operations whose results consist of numbers of their inputs
-_KEEPS_TYPE = {
-    "bfloat16": (*_KEEPS_NUMBERS, "mean", "padded_mean", "lrn", "apply"),
-    "int8": _KEEPS_NUMBERS,
-    "uint8": _KEEPS_NUMBERS,
+_CPU_FEATURES = {"bfloat16": "AVX512-BF16", "int8": "AVX512-VNNI and AVX-VNNI"}
+_TYPE_CODES = {"float32": 0, "bfloat16": 1, "int8": 2, "uint8": 3}  # as in program.h
+_WEIGHT_OPERATIONS = {"bfloat16": ("convolution", "deconvolution", "dense"), "int8": ("convolution", "dense")}
+# operations whose results consist of numbers of their inputs
+_NUMBER_PRESERVING_OPERATIONS = ("max", "concat", "reshape")
+_TYPE_PRESERVING_OPERATIONS = {
+    "bfloat16": (*_NUMBER_PRESERVING_OPERATIONS, "mean", "padded_mean", "lrn", "apply"),
+    "int8": _NUMBER_PRESERVING_OPERATIONS,
+    "uint8": _NUMBER_PRESERVING_OPERATIONS,
 }
 
 
@@ -49,10 +50,10 @@ class LowPrecision:
 
 
 @dataclass(frozen=True)
-class _Form:
+class _NumberType:
     """The number type of a value and, if it is "int8" or "uint8", its step; see the module's docstring."""
 
-    type: str = "float32"
+    name: str = "float32"
     step: float = 0
 
 
@@ -73,25 +74,25 @@ def resolve_precision(
         CaffejaxError: if the precision is unknown.
     """
     if precision not in _PRECISIONS:
-        known = ", ".join(f'"{p}"' for p in _PRECISIONS)
-        raise CaffejaxError(f"precision of a frozen net must be one of {known}, not {quote(precision)}")
+        known_precisions = ", ".join(f'"{p}"' for p in _PRECISIONS)
+        raise CaffejaxError(f"precision of a frozen net must be one of {known_precisions}, not {quote(precision)}")
     if precision != "bfloat16" and precision != "int8":
         return replace(compute_config, precision=precision), None  # type: ignore[arg-type]
     if precision == "bfloat16" and not compilation.runs_on_cpu():
         return replace(compute_config, precision="bfloat16"), None
-    reason = _reason_against(precision, compute_config)
+    reason = _find_obstacle(precision, compute_config)
     if reason is not None:
         _warn(f"the net is frozen in float32 instead of {precision}: {reason}")
     return replace(compute_config, precision="float32"), None if reason else precision  # type: ignore[return-value]
 
 
-def _reason_against(precision: str, compute_config: ComputeConfig) -> str | None:
+def _find_obstacle(precision: str, compute_config: ComputeConfig) -> str | None:
     if not compilation.runs_on_cpu():
         return "it is supported only on CPUs"
     if compute_config.kernels != "fast" or not onednn_program.is_available():
         return 'it needs oneDNN and kernels="fast"'
     if not onednn.has_instructions(precision):
-        return f"this processor lacks {_NEEDS[precision]}"
+        return f"this processor lacks {_CPU_FEATURES[precision]}"
     return None
 
 
@@ -114,10 +115,10 @@ def measure_ranges(batches: Iterable[Mapping[str, Any]]) -> dict[str, tuple[floa
         arrays = {name: np.asarray(blob) for name, blob in blobs.items()}
         floats = {name: array for name, array in arrays.items() if array.dtype == np.float32 and array.size}
         batch_ranges = {name: (float(array.min()), float(array.max())) for name, array in floats.items()}
-        if invalid := [name for name, pair in batch_ranges.items() if not np.all(np.isfinite(pair))]:
-            listed = ", ".join(map(repr, invalid[:3])) + (", ..." if len(invalid) > 3 else "")
+        if invalid_names := [name for name, pair in batch_ranges.items() if not np.all(np.isfinite(pair))]:
+            names_text = ", ".join(map(repr, invalid_names[:3])) + (", ..." if len(invalid_names) > 3 else "")
             raise CaffejaxError(
-                f"batch {i} of calibration gives NaN or infinity in {listed}; int8 needs finite numbers"
+                f"batch {i} of calibration gives NaN or infinity in {names_text}; int8 needs finite numbers"
             )
         for name, (low, high) in batch_ranges.items():
             smallest, largest = ranges.get(name, (low, high))
@@ -125,108 +126,116 @@ def measure_ranges(batches: Iterable[Mapping[str, Any]]) -> dict[str, tuple[floa
     return ranges
 
 
-def lower_precision(
+def convert_precision(
     low_precision: LowPrecision,
-    arguments: Sequence[Shape],
+    argument_shapes: Sequence[Shape],
     operations: Sequence[Operation],
     weights: list[Any],
-    results: Sequence[int],
-    names: Mapping[int, str],
+    result_numbers: Sequence[int],
+    blob_names: Mapping[int, str],
 ) -> tuple[list[Operation], list[int]]:
     """Choose the type of each value of a program, and insert conversions.
 
     Args:
         low_precision: the number type, and for int8 the ranges.
-        arguments: the shapes of the program's arguments, which are float32.
+        argument_shapes: the shapes of the program's arguments, which are float32.
         operations: the operations of the program.
         weights: the weights. In this list, quantized weights replace the original weights, and steps are appended.
-        results: the numbers of the values that the program returns, which are float32.
-        names: the blob name of each value, by the value's number.
+        result_numbers: the numbers of the values that the program returns, which are float32.
+        blob_names: the blob name of each value, by the value's number.
 
     Returns:
         The new operations, and the new numbers of the results.
     """
-    names = dict(names)
-    for number, operation in enumerate(operations, len(arguments)):
-        if _only_subsamples(operation) and operation.values("in")[0] in names:
-            names.setdefault(number, names[operation.values("in")[0]])
-    forms = _forms(low_precision, len(arguments), operations, names)
-    return _Conversion(arguments, operations, weights, forms).convert(results)
+    blob_names = dict(blob_names)
+    for number, operation in enumerate(operations, len(argument_shapes)):
+        if _only_subsamples(operation) and operation.values("in")[0] in blob_names:
+            blob_names.setdefault(number, blob_names[operation.values("in")[0]])
+    number_types = _choose_number_types(low_precision, len(argument_shapes), operations, blob_names)
+    return _ProgramConverter(argument_shapes, operations, weights, number_types).convert(result_numbers)
 
 
-def _forms(
+def _choose_number_types(
     low_precision: LowPrecision,
-    first: int,
+    num_arguments: int,
     operations: Sequence[Operation],
-    names: Mapping[int, str],
-) -> list[_Form]:
-    """Return the form (type and step) of each value, which is float32 if no operation reads it in low precision.
+    blob_names: Mapping[int, str],
+) -> list[_NumberType]:
+    """Return the number type and step of each value, which is float32 if no operation reads it in low precision.
 
     Args:
         low_precision: the number type, and for int8 the ranges.
-        first: the number of the first operation's result, which is the number of arguments of the program.
+        num_arguments: the number of arguments of the program, which is also the number of the first operation's result.
         operations: the operations of the program.
-        names: the blob name of each value, by the value's number.
+        blob_names: the blob name of each value, by the value's number.
     """
-    count = first + len(operations)
-    groups = list(range(count))  # values with a common step: the inputs and results of operations that keep numbers
+    num_values = num_arguments + len(operations)
+    # values with a common step have the same root: the inputs and results of operations that keep numbers
+    parents = list(range(num_values))
 
-    def root(value: int) -> int:
-        while groups[value] != value:
-            value = groups[value]
+    def find_root(value: int) -> int:
+        while parents[value] != value:
+            value = parents[value]
         return value
 
-    for number, o in enumerate(operations, first):
+    for number, o in enumerate(operations, num_arguments):
         if _keeps_numbers(o):
             for value in o.values("in"):
-                groups[root(value)] = root(number)
-    step_of = _steps(
-        low_precision, [[n for n in range(count) if root(n) == root(value)] for value in range(count)], names
+                parents[find_root(value)] = find_root(number)
+    number_type_of = _make_number_type_lookup(
+        low_precision,
+        [[n for n in range(num_values) if find_root(n) == find_root(value)] for value in range(num_values)],
+        blob_names,
     )
-    needed = [False] * count
-    for number, o in reversed(list(enumerate(operations, first))):
-        if o.name in _WEIGHTED[low_precision.kind]:
-            inputs = [n for n in o.values("in") if step_of(n) is not None]
-            added = o.epilogue_inputs if needed[number] and low_precision.kind == "int8" else ()
+    is_needed = [False] * num_values
+    for number, o in reversed(list(enumerate(operations, num_arguments))):
+        if o.name in _WEIGHT_OPERATIONS[low_precision.kind]:
+            inputs = [n for n in o.values("in") if number_type_of(n) is not None]
+            added_values = o.epilogue_inputs if is_needed[number] and low_precision.kind == "int8" else ()
         else:
             inputs = (
                 list(o.values("in"))
-                if (o.name in _KEEPS_TYPE[low_precision.kind] or _only_subsamples(o)) and needed[number]
+                if (o.name in _TYPE_PRESERVING_OPERATIONS[low_precision.kind] or _only_subsamples(o))
+                and is_needed[number]
                 else []
             )
-            added = ()
-        for value in chain(inputs, added):
-            needed[value] = step_of(value) is not None
-    return [(step_of(n) or _Form()) if needed[n] else _Form() for n in range(count)]
+            added_values = ()
+        for value in chain(inputs, added_values):
+            is_needed[value] = number_type_of(value) is not None
+    return [(number_type_of(n) or _NumberType()) if is_needed[n] else _NumberType() for n in range(num_values)]
 
 
-def _steps(
-    low_precision: LowPrecision, groups: Sequence[Sequence[int]], names: Mapping[int, str]
-) -> Callable[[int], _Form | None]:
-    """Return a function from a value's number to its low-precision form, or to None if its range is not known.
+def _make_number_type_lookup(
+    low_precision: LowPrecision, groups: Sequence[Sequence[int]], blob_names: Mapping[int, str]
+) -> Callable[[int], _NumberType | None]:
+    """Return a function from a value to its number type in low precision, or to None if its range is not known.
+
+    The function takes the number of the value.
 
     Args:
         low_precision: the number type, and for int8 the ranges.
         groups: for each value, the numbers of the values that must have the same step.
-        names: the blob name of each value, by the value's number.
+        blob_names: the blob name of each value, by the value's number.
     """
 
-    def form(value: int) -> _Form | None:
+    def number_type_of(value: int) -> _NumberType | None:
         if low_precision.kind == "bfloat16":
-            return _Form("bfloat16")
-        ranges = [low_precision.ranges[names[n]] for n in groups[value] if names.get(n) in low_precision.ranges]
-        if not ranges or names.get(value) not in low_precision.ranges:
+            return _NumberType("bfloat16")
+        ranges = [
+            low_precision.ranges[blob_names[n]] for n in groups[value] if blob_names.get(n) in low_precision.ranges
+        ]
+        if not ranges or blob_names.get(value) not in low_precision.ranges:
             return None
         smallest, largest = min(r[0] for r in ranges), max(r[1] for r in ranges)
         if smallest >= 0:
-            return _Form("uint8", max(largest, _TINY) / 255)
-        return _Form("int8", max(-smallest, largest) / 127)
+            return _NumberType("uint8", max(largest, _MIN_LARGEST) / 255)
+        return _NumberType("int8", max(-smallest, largest) / 127)
 
-    return form
+    return number_type_of
 
 
 def _keeps_numbers(o: Operation) -> bool:
-    return o.name in _KEEPS_NUMBERS or _only_subsamples(o)
+    return o.name in _NUMBER_PRESERVING_OPERATIONS or _only_subsamples(o)
 
 
 def _only_subsamples(o: Operation) -> bool:
@@ -234,75 +243,92 @@ def _only_subsamples(o: Operation) -> bool:
     return o.name == "mean" and set(o.values("kernel")) == {1}
 
 
-class _Conversion:
-    """The conversion of a program, after which each value has the form (type and step) that was chosen for it."""
+class _ProgramConverter:
+    """The conversion of a program, after which each value has the number type that was chosen for it."""
 
     def __init__(
-        self, arguments: Sequence[Shape], operations: Sequence[Operation], weights: list[Any], forms: Sequence[_Form]
+        self,
+        argument_shapes: Sequence[Shape],
+        operations: Sequence[Operation],
+        weights: list[Any],
+        number_types: Sequence[_NumberType],
     ) -> None:
-        self._arguments, self._operations, self._weights, self._needed = arguments, operations, weights, forms
-        self._forms: list[_Form] = [_Form() for _ in arguments]  # the form of each new value
-        self._numbers = list(range(len(arguments)))  # the new number of each original value
-        self._result: list[Operation] = []
-        self._converted: dict[tuple[int, _Form], int] = {}
+        self._argument_shapes, self._operations, self._weights, self._target_types = (
+            argument_shapes,
+            operations,
+            weights,
+            number_types,
+        )
+        self._number_types: list[_NumberType] = [_NumberType() for _ in argument_shapes]  # of each new value
+        self._new_numbers = list(range(len(argument_shapes)))  # the new number of each original value
+        self._new_operations: list[Operation] = []
+        self._converted_numbers: dict[tuple[int, _NumberType], int] = {}
         self._step_weights: dict[float, int] = {}
 
-    def convert(self, results: Sequence[int]) -> tuple[list[Operation], list[int]]:
+    def convert(self, result_numbers: Sequence[int]) -> tuple[list[Operation], list[int]]:
         for o in self._operations:
-            self._numbers.append(self._add_converted(o))
-        return self._result, [self._in_form(self._numbers[n], _Form()) for n in results]
+            self._new_numbers.append(self._add_converted(o))
+        return self._new_operations, [self._convert_value(self._new_numbers[n], _NumberType()) for n in result_numbers]
 
     def _add_converted(self, o: Operation) -> int:
-        original = len(self._numbers)
-        target = self._needed[original]
+        original_number = len(self._new_numbers)
+        target_type = self._target_types[original_number]
         inputs, has_weight = o.values("in"), "weight" in o.fields
         fields = dict(o.fields)
         if has_weight:
-            form = self._needed[inputs[0]]
-            form = form if not form.step or o.name in _WEIGHTED["int8"] else _Form()
-            result = target if form.type != "float32" else _Form()
-        elif target.type != "float32" and (_keeps_numbers(o) or o.name in _KEEPS_TYPE[target.type]):
-            form = result = target
+            input_type = self._target_types[inputs[0]]
+            input_type = input_type if not input_type.step or o.name in _WEIGHT_OPERATIONS["int8"] else _NumberType()
+            result_type = target_type if input_type.name != "float32" else _NumberType()
+        elif target_type.name != "float32" and (
+            _keeps_numbers(o) or o.name in _TYPE_PRESERVING_OPERATIONS[target_type.name]
+        ):
+            input_type = result_type = target_type
         else:
-            form = result = _Form()
-        fields |= {"in": [self._in_form(self._numbers[n], form) for n in inputs]} | self._type_fields(result)
-        if has_weight and form.step:
-            fields["scales"] = self._quantize(o.values("weight")[0], form.step)
+            input_type = result_type = _NumberType()
+        fields |= {"in": [self._convert_value(self._new_numbers[n], input_type) for n in inputs]} | self._type_fields(
+            result_type
+        )
+        if has_weight and input_type.step:
+            fields["scales"] = self._quantize(o.values("weight")[0], input_type.step)
         name = "max" if _only_subsamples(o) else o.name
         epilogue = [(function, self._epilogue_fields(f)) for function, f in o.epilogue]
-        return self._add(replace(o, name=name, fields=fields, epilogue=epilogue), result)
+        return self._add(replace(o, name=name, fields=fields, epilogue=epilogue), result_type)
 
-    def _add(self, o: Operation, form: _Form) -> int:
-        self._result.append(o)
-        self._forms.append(form)
-        return len(self._forms) - 1
+    def _add(self, o: Operation, number_type: _NumberType) -> int:
+        self._new_operations.append(o)
+        self._number_types.append(number_type)
+        return len(self._number_types) - 1
 
-    def _in_form(self, number: int, form: _Form) -> int:
-        """Return the number of a value that equals value `number` and has the given form, after adding a conversion."""
-        source_form = self._forms[number]
-        if source_form == form:
+    def _convert_value(self, number: int, number_type: _NumberType) -> int:
+        """Return the number of a value that equals `number` and has this number type; add a conversion if needed."""
+        source_type = self._number_types[number]
+        if source_type == number_type:
             return number
-        if (number, form) not in self._converted:
-            fields: dict[str, FieldValue] = {"in": [number], **self._type_fields(form)}
-            if source_form.step:
-                fields["scales"] = self._step(source_form.step)
-            operation = number - len(self._arguments)
-            shape = self._arguments[number] if operation < 0 else self._result[operation].out_shape
-            self._converted[number, form] = self._add(Operation("convert", fields, shape), form)
-        return self._converted[number, form]
+        if (number, number_type) not in self._converted_numbers:
+            fields: dict[str, FieldValue] = {"in": [number], **self._type_fields(number_type)}
+            if source_type.step:
+                fields["scales"] = self._add_step_weight(source_type.step)
+            operation_index = number - len(self._argument_shapes)
+            shape = (
+                self._argument_shapes[number]
+                if operation_index < 0
+                else self._new_operations[operation_index].out_shape
+            )
+            self._converted_numbers[number, number_type] = self._add(Operation("convert", fields, shape), number_type)
+        return self._converted_numbers[number, number_type]
 
-    def _type_fields(self, form: _Form) -> dict[str, FieldValue]:
-        fields: dict[str, FieldValue] = {"type": _TYPES[form.type]} if form.type != "float32" else {}
-        return fields | ({"scale": self._step(form.step)} if form.step else {})
+    def _type_fields(self, number_type: _NumberType) -> dict[str, FieldValue]:
+        fields: dict[str, FieldValue] = {"type": _TYPE_CODES[number_type.name]} if number_type.name != "float32" else {}
+        return fields | ({"scale": self._add_step_weight(number_type.step)} if number_type.step else {})
 
     def _epilogue_fields(self, fields: dict[str, FieldValue]) -> dict[str, FieldValue]:
         if not isinstance(value := fields.get("value"), int):
             return fields
-        number = self._numbers[value]
-        step = self._forms[number].step
-        return fields | {"value": number} | ({"a": step, "scale": self._step(step)} if step else {})
+        number = self._new_numbers[value]
+        step = self._number_types[number].step
+        return fields | {"value": number} | ({"a": step, "scale": self._add_step_weight(step)} if step else {})
 
-    def _step(self, step: float) -> int:
+    def _add_step_weight(self, step: float) -> int:
         """Return the number of a weight of shape (1,) that contains the step."""
         if step not in self._step_weights:
             self._step_weights[step] = self._add_weight(np.array([step], np.float32))

@@ -16,7 +16,7 @@ from ..execution import LayerSchedule, Part, VariableTrees, make_part, schedule_
 from ..graph import Graph, Layer
 from ..graph.reshape import with_batch
 from ..kernels.onednn_program import Executable
-from .layer_lowerings import LOWERINGS, Call
+from .layer_lowerings import LOWERINGS, LoweringContext
 from .low_precision import LowPrecision
 from .program_builder import ProgramBuilder, Value
 
@@ -25,7 +25,7 @@ _IMAGE_BY_IMAGE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
-class LoweredPart:
+class OnednnPart:
     """A part of a net that runs as a oneDNN program.
 
     Attributes:
@@ -46,7 +46,7 @@ class LoweredPart:
 
 def partition(
     graph: Graph, full_graph: Graph, variables: VariableTrees, low_precision: LowPrecision | None = None
-) -> tuple[LayerSchedule, dict[Any, LoweredPart]]:
+) -> tuple[LayerSchedule, dict[Any, OnednnPart]]:
     """Partition a graph into oneDNN programs and other parts.
 
     Args:
@@ -60,7 +60,7 @@ def partition(
     """
     schedule, image_graph = schedule_layers(graph), _single_image_graph(full_graph)
     parts: list[Part] = []
-    programs: dict[Any, LoweredPart] = {}
+    programs: dict[Any, OnednnPart] = {}
     reader_counts = _count_readers(graph)
     for part in schedule.parts:
         if part.mode != "traced" or any(graph.blobs[name].dtype != np.float32 for name in part.writes):
@@ -68,8 +68,8 @@ def partition(
             continue
         for piece, builder in _split_for_onednn(part, graph, image_graph, variables, reader_counts):
             parts.append(piece)
-            if builder is not None and (lowered := builder.compile(low_precision)) is not None:
-                programs[piece.key] = lowered
+            if builder is not None and (onednn_part := builder.compile(low_precision)) is not None:
+                programs[piece.key] = onednn_part
     return replace(schedule, parts=tuple(parts)), programs
 
 
@@ -98,18 +98,18 @@ def _split_for_onednn(
     lowerable_keys = {layer.key for layer in part.layers if _can_lower(graph, layer)}
     while True:
         pieces: list[tuple[Part, _PartBuilder | None]] = []
-        rejected: set[str] = set()
+        rejected_keys: set[str] = set()
         for is_lowerable, layers in _group_layers(part.layers, lowerable_keys):
             if not is_lowerable:
                 pieces.append((make_part(layers), None))
                 continue
             for piece_layers, piece_graph in _split_by_batching(graph, layers, image_graph):
                 builder = _PartBuilder(make_part(piece_layers), piece_graph, variables, reader_counts)
-                rejected |= builder.rejected
+                rejected_keys |= builder.rejected_keys
                 pieces.append((builder.part, builder))
-        if not rejected:
+        if not rejected_keys:
             return pieces
-        lowerable_keys -= rejected
+        lowerable_keys -= rejected_keys
 
 
 def _group_layers(
@@ -122,12 +122,12 @@ def _group_layers(
     """
     remaining, is_lowerable = list(layers), False
     while remaining:
-        missing = {top for layer in remaining for top in layer.tops}
+        missing_blobs = {top for layer in remaining for top in layer.tops}
         group = []
         for layer in remaining:
-            if (layer.key in lowerable_keys) == is_lowerable and missing.isdisjoint(layer.bottoms):
+            if (layer.key in lowerable_keys) == is_lowerable and missing_blobs.isdisjoint(layer.bottoms):
                 group.append(layer)
-                missing.difference_update(layer.tops)
+                missing_blobs.difference_update(layer.tops)
         if group:
             keys = {layer.key for layer in group}
             remaining = [layer for layer in remaining if layer.key not in keys]
@@ -177,9 +177,9 @@ def _split_by_batching(
     are large, the layers before the first InnerProduct run image by image, so that blobs stay in the cache. The
     InnerProduct and later layers run on the full batch, so that weights are read only once.
     """
-    first = next((i for i, layer in enumerate(layers) if layer.type.traits.weight_axes == 2), len(layers))
-    per_image_layers, batched_layers = layers[:first], layers[first:]
-    if image_graph is None or not per_image_layers or not _is_image_by_image(graph, image_graph, per_image_layers):
+    first_dense = next((i for i, layer in enumerate(layers) if layer.type.traits.weight_axes == 2), len(layers))
+    per_image_layers, batched_layers = layers[:first_dense], layers[first_dense:]
+    if image_graph is None or not per_image_layers or not _runs_image_by_image(graph, image_graph, per_image_layers):
         yield layers, graph
         return
     yield per_image_layers, image_graph
@@ -187,16 +187,16 @@ def _split_by_batching(
         yield batched_layers, graph
 
 
-def _is_image_by_image(graph: Graph, image_graph: Graph, layers: Sequence[Layer]) -> bool:
+def _runs_image_by_image(graph: Graph, image_graph: Graph, layers: Sequence[Layer]) -> bool:
     """Return whether layers compute each image independently, and a blob of one image has at least 1 MiB.
 
     A layer is assumed to compute each image independently if only axis 0 of its blobs depends on the batch size.
     """
     names = {name for layer in layers for name in (*layer.bottoms, *layer.tops)}
-    batches = {graph.blobs[name].shape[0] for name in names}
-    by_image = all(graph.blobs[name].shape[1:] == image_graph.blobs[name].shape[1:] for name in names)
-    large = max(4 * math.prod(image_graph.blobs[name].shape) for name in names) >= _IMAGE_BY_IMAGE_BYTES
-    return len(batches) == 1 and {image_graph.blobs[n].shape[0] for n in names} == {1} and by_image and large
+    batch_sizes = {graph.blobs[name].shape[0] for name in names}
+    is_per_image = all(graph.blobs[name].shape[1:] == image_graph.blobs[name].shape[1:] for name in names)
+    is_large = max(4 * math.prod(image_graph.blobs[name].shape) for name in names) >= _IMAGE_BY_IMAGE_BYTES
+    return len(batch_sizes) == 1 and {image_graph.blobs[n].shape[0] for n in names} == {1} and is_per_image and is_large
 
 
 class _PartBuilder:
@@ -220,35 +220,35 @@ class _PartBuilder:
         self._builder = ProgramBuilder([graph.blobs[name].shape for name in part.reads])
         values = {name: self._builder.argument(i) for i, name in enumerate(part.reads)}
         self._names = {value.number: name for name, value in values.items()}
-        members = {layer.key for layer in part.layers}
-        tops = [top for layer in part.layers for top in layer.tops]
-        self._makes = tuple(top for top in tops if not reader_counts.get(top, Counter()).keys() <= members)
-        self.rejected: set[str] = set()
+        layer_keys = {layer.key for layer in part.layers}
+        names = [top for layer in part.layers for top in layer.tops]
+        self._writes = tuple(top for top in names if not reader_counts.get(top, Counter()).keys() <= layer_keys)
+        self.rejected_keys: set[str] = set()
         for layer in part.layers:
-            lowered = self._lower(layer, [values[b] for b in layer.bottoms])
-            if lowered is None:
-                self.rejected.add(layer.key)
-                lowered = [Value(0, graph.blobs[top].shape) for top in layer.tops]
-            for top, value in zip(layer.tops, lowered, strict=True):
+            tops = self._lower(layer, [values[b] for b in layer.bottoms])
+            if tops is None:
+                self.rejected_keys.add(layer.key)
+                tops = [Value(0, graph.blobs[top].shape) for top in layer.tops]
+            for top, value in zip(layer.tops, tops, strict=True):
                 values[top] = value
                 self._names[value.number] = top
-                if top in self._makes or reader_counts.get(top, Counter()).total() > 1:
+                if top in self._writes or reader_counts.get(top, Counter()).total() > 1:
                     self._builder.mark_shared(value)
-        self._results = [values[name] for name in self._makes]
+        self._results = [values[name] for name in self._writes]
 
-    def compile(self, low_precision: LowPrecision | None) -> LoweredPart | None:
+    def compile(self, low_precision: LowPrecision | None) -> OnednnPart | None:
         """Create the oneDNN primitives of the program; return the part, or None if oneDNN cannot compute it."""
         try:
             executable = Executable(self._builder.encode_program(self._results, self._names, low_precision))
         except ValueError:
             return None
-        return LoweredPart(self.part, executable, tuple(self._builder.weights), self.part.reads, self._makes)
+        return OnednnPart(self.part, executable, tuple(self._builder.weights), self.part.reads, self._writes)
 
     def _lower(self, layer: Layer, bottoms: Sequence[Value]) -> Sequence[Value] | None:
         """Add a layer to the program; return the values of its tops, or None if oneDNN does not support the layer."""
         blobs = layer.arrays(*self._variables)
         shapes = [self._graph.blobs[top].shape for top in layer.tops]
         with layer.locate_errors():
-            tops = LOWERINGS[layer.type.name](Call(self._builder, layer.context, blobs, bottoms, shapes))
+            tops = LOWERINGS[layer.type.name](LoweringContext(self._builder, layer.context, blobs, bottoms, shapes))
         tops = (tops,) if isinstance(tops, Value) else tops
         return tops if tops is not None and len(tops) == len(layer.tops) else None

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from ..kernels.onednn_program import FieldValue, Operation, Program, Shape, encode
-from .low_precision import LowPrecision, lower_precision
+from .low_precision import LowPrecision, convert_precision
 
-Strides = tuple[int, ...]
+Stride = tuple[int, ...]
 _FUSIBLE = ("convolution", "deconvolution", "dense", "apply")  # operations into which later ones can be fused
 
 
@@ -39,29 +39,29 @@ class ProgramBuilder:
     """Builds a oneDNN program, a sequence of operations that one call runs.
 
     Args:
-        arguments: the shapes of the program's arguments.
+        argument_shapes: the shapes of the program's arguments.
     """
 
-    def __init__(self, arguments: Sequence[Shape]) -> None:
-        self.arguments = tuple(arguments)
+    def __init__(self, argument_shapes: Sequence[Shape]) -> None:
+        self.argument_shapes = tuple(argument_shapes)
         self.weights: list[Any] = []
         self._operations: list[Operation] = []
-        self._shared: set[int] = set()
+        self._shared_numbers: set[int] = set()
 
     def argument(self, i: int) -> Value:
         """Return the value of argument number `i` of the program."""
-        return Value(i, self.arguments[i])
+        return Value(i, self.argument_shapes[i])
 
     def mark_shared(self, value: Value) -> None:
         """Mark a value as a result or as read several times, so that no later operation is fused into its producer."""
-        self._shared.add(value.number)
+        self._shared_numbers.add(value.number)
 
     def add_weight(self, array: Any) -> int:
         """Add a weight to the program, and return the number of the weight."""
         self.weights.append(array)
         return len(self.weights) - 1
 
-    def add(self, name: str, values: Sequence[Value], out: Iterable[int], **fields: FieldValue) -> Value:
+    def add(self, name: str, values: Sequence[Value], out_shape: Iterable[int], **fields: FieldValue) -> Value:
         """Add an operation to the program, and return its result.
 
         Args:
@@ -70,9 +70,9 @@ class ProgramBuilder:
             out_shape: the shape of the result.
             fields: the settings of the operation, by name, such as `stride`.
         """
-        shape = tuple(out)
-        self._operations.append(Operation(name, {"in": [v.number for v in values], **fields}, shape))
-        return Value(len(self.arguments) + len(self._operations) - 1, shape)
+        result_shape = tuple(out_shape)
+        self._operations.append(Operation(name, {"in": [v.number for v in values], **fields}, result_shape))
+        return Value(len(self.argument_shapes) + len(self._operations) - 1, result_shape)
 
     def apply(self, x: Value, name: str, a: float = 0, b: float = 0) -> Value:
         """Apply an elementwise function to `x`, and return the result.
@@ -86,7 +86,7 @@ class ProgramBuilder:
         """
         return self._append_to_epilogue(x, name, {"a": float(a), "b": float(b)})
 
-    def apply_by_channel(self, x: Value, name: str, array: Any) -> Value:
+    def apply_per_channel(self, x: Value, name: str, array: Any) -> Value:
         """Combine each channel of `x` with a number, and return the result. As in `apply`, the function may be fused.
 
         Args:
@@ -102,143 +102,156 @@ class ProgramBuilder:
         `y` is broadcast to the shape of `x`. The function is fused into the operation that computes the later of the
         two values, if nothing else reads that value.
         """
-        for target, other in ((x, y), (y, x))[: 2 if x.shape == y.shape else 1]:
-            if self._can_fuse_into(target) and other.number < target.number:
-                return self._append_to_epilogue(target, name, {"value": other.number})
+        for target, operand in ((x, y), (y, x))[: 2 if x.shape == y.shape else 1]:
+            if self._can_fuse_into(target) and operand.number < target.number:
+                return self._append_to_epilogue(target, name, {"value": operand.number})
         return self._append_to_epilogue(self.add("apply", [x], x.shape), name, {"value": y.number})
 
     def _can_fuse_into(self, x: Value) -> bool:
-        index = x.number - len(self.arguments)
-        return index >= 0 and self._operations[index].name in _FUSIBLE and x.number not in self._shared
+        index = x.number - len(self.argument_shapes)
+        return index >= 0 and self._operations[index].name in _FUSIBLE and x.number not in self._shared_numbers
 
     def _append_to_epilogue(self, x: Value, name: str, fields: dict[str, FieldValue]) -> Value:
         if not self._can_fuse_into(x):
             x = self.add("apply", [x], x.shape)
-        self._operations[x.number - len(self.arguments)].epilogue.append((name, fields))
+        self._operations[x.number - len(self.argument_shapes)].epilogue.append((name, fields))
         return x
 
     def encode_program(
         self,
         results: Sequence[Value],
-        names: Mapping[int, str] | None = None,
+        blob_names: Mapping[int, str] | None = None,
         low_precision: LowPrecision | None = None,
     ) -> Program:
         """Return the encoded program that computes `results`, to which `hoist_strides` has been applied.
 
         Args:
             results: the values to return.
-            names: the blob name of each value, by the value's number. Only `low_precision` needs it.
+            blob_names: the blob name of each value, by the value's number. Only `low_precision` needs it.
             low_precision: the number type in which the program computes, or None for float32.
         """
-        weights = [tuple(np.shape(w)) for w in self.weights]
-        outputs = [value.number for value in results]
-        operations, numbers = hoist_strides(self._operations, self.arguments, weights, outputs)
-        outputs = [numbers[n] for n in outputs]
+        weight_shapes = [tuple(np.shape(w)) for w in self.weights]
+        result_numbers = [value.number for value in results]
+        operations, new_numbers = hoist_strides(self._operations, self.argument_shapes, weight_shapes, result_numbers)
+        result_numbers = [new_numbers[n] for n in result_numbers]
         if low_precision is not None:
-            blobs = {numbers[n]: name for n, name in (names or {}).items()}
-            operations, outputs = lower_precision(
-                low_precision, self.arguments, operations, self.weights, outputs, blobs
+            new_blob_names = {new_numbers[n]: name for n, name in (blob_names or {}).items()}
+            operations, result_numbers = convert_precision(
+                low_precision, self.argument_shapes, operations, self.weights, result_numbers, new_blob_names
             )
-            weights = [tuple(np.shape(w)) for w in self.weights]
-        return encode(self.arguments, weights, operations, outputs)
+            weight_shapes = [tuple(np.shape(w)) for w in self.weights]
+        return encode(self.argument_shapes, weight_shapes, operations, result_numbers)
 
 
 def hoist_strides(
-    operations: Sequence[Operation], arguments: Sequence[Shape], weights: Sequence[Shape], results: Collection[int]
+    operations: Sequence[Operation],
+    argument_shapes: Sequence[Shape],
+    weight_shapes: Sequence[Shape],
+    result_numbers: Collection[int],
 ) -> tuple[list[Operation], list[int]]:
     """Move strides to earlier convolutions of a program, so that unused pixels are not computed.
 
     Args:
         operations: the operations, which are not modified.
-        arguments: the shapes of the arguments.
-        weights: the shapes of the weights.
-        results: the numbers of the values that the program returns.
+        argument_shapes: the shapes of the arguments.
+        weight_shapes: the shapes of the weights.
+        result_numbers: the numbers of the values that the program returns.
 
     Returns:
         The new operations, and the new number of each original value. For values that are read both with and without a
         stride, operations that select every stride-th pixel are added.
     """
-    num_arguments = len(arguments)
-    if not any(_is_pointwise_reader(o, -1, weights) and max(o.values("stride")) > 1 for o in operations):
+    num_arguments = len(argument_shapes)
+    if not any(_is_pointwise_reader(o, -1, weight_shapes) and max(o.values("stride")) > 1 for o in operations):
         return list(operations), list(range(num_arguments + len(operations)))
-    hoisted = [replace(o, fields=dict(o.fields), epilogue=list(o.epilogue)) for o in operations]
+    new_operations = [replace(o, fields=dict(o.fields), epilogue=list(o.epilogue)) for o in operations]
     # for each operation: the values that it must read subsampled, with their strides
-    subsampled_inputs: list[dict[int, Strides]] = [{} for _ in hoisted]
+    subsampled_inputs: list[dict[int, Stride]] = [{} for _ in new_operations]
     readers_of: dict[int, list[Operation]] = defaultdict(list)
-    for o in hoisted:
+    for o in new_operations:
         for number in {*o.values("in"), *o.epilogue_inputs}:
             readers_of[number].append(o)
-    for i in reversed(range(len(hoisted))):
-        o, number = hoisted[i], num_arguments + i
+    for i in reversed(range(len(new_operations))):
+        o, number = new_operations[i], num_arguments + i
         readers = readers_of[number]
-        steps = _common_stride(readers, number, weights)
-        if o.name != "convolution" or number in results or steps is None:
+        common_stride = _find_common_stride(readers, number, weight_shapes)
+        if o.name != "convolution" or number in result_numbers or common_stride is None:
             continue
-        addends = [n for n in o.epilogue_inputs if _shape(n, hoisted, arguments)[2:] != (1,) * len(steps)]
-        if any(_shape(n, hoisted, arguments) != o.out_shape for n in addends):
+        addends = [
+            n
+            for n in o.epilogue_inputs
+            if _value_shape(n, new_operations, argument_shapes)[2:] != (1,) * len(common_stride)
+        ]
+        if any(_value_shape(n, new_operations, argument_shapes) != o.out_shape for n in addends):
             continue
         for r in readers:
-            r.fields["stride"] = (1,) * len(steps)
-        o.fields["stride"] = tuple(a * b for a, b in zip(o.values("stride"), steps, strict=True))
-        o.out_shape = _subsampled_shape(o.out_shape, steps)
-        subsampled_inputs[i] = dict.fromkeys(addends, steps)
-    return _with_subsampling(hoisted, subsampled_inputs, arguments)
+            r.fields["stride"] = (1,) * len(common_stride)
+        o.fields["stride"] = tuple(a * b for a, b in zip(o.values("stride"), common_stride, strict=True))
+        o.out_shape = _subsampled_shape(o.out_shape, common_stride)
+        subsampled_inputs[i] = dict.fromkeys(addends, common_stride)
+    return _add_subsampling(new_operations, subsampled_inputs, argument_shapes)
 
 
-def _with_subsampling(
-    operations: Sequence[Operation], subsampled_inputs: Sequence[dict[int, Strides]], arguments: Sequence[Shape]
+def _add_subsampling(
+    operations: Sequence[Operation], subsampled_inputs: Sequence[dict[int, Stride]], argument_shapes: Sequence[Shape]
 ) -> tuple[list[Operation], list[int]]:
-    numbers = list(range(len(arguments)))
-    result: list[Operation] = []
+    new_numbers = list(range(len(argument_shapes)))
+    new_operations: list[Operation] = []
     for o, inputs in zip(operations, subsampled_inputs, strict=True):
         replacements = {}
-        for value, steps in inputs.items():
-            zeros, ones = (0,) * len(steps), (1,) * len(steps)
+        for value, stride in inputs.items():
+            zeros, ones = (0,) * len(stride), (1,) * len(stride)
             fields: dict[str, FieldValue] = {
-                "in": [numbers[value]],
-                "stride": steps,
+                "in": [new_numbers[value]],
+                "stride": stride,
                 "kernel": ones,
                 "low": zeros,
                 "high": zeros,
             }
-            result.append(Operation("mean", fields, _subsampled_shape(_shape(value, operations, arguments), steps)))
-            replacements[value] = len(arguments) + len(result) - 1
-        fields = o.fields | {"in": [numbers[n] for n in o.values("in")]}
+            new_operations.append(
+                Operation("mean", fields, _subsampled_shape(_value_shape(value, operations, argument_shapes), stride))
+            )
+            replacements[value] = len(argument_shapes) + len(new_operations) - 1
+        fields = o.fields | {"in": [new_numbers[n] for n in o.values("in")]}
         epilogue = [
             (
                 name,
-                fields_ | {"value": replacements.get(n, numbers[n])}
-                if isinstance(n := fields_.get("value"), int)
-                else fields_,
+                epilogue_fields | {"value": replacements.get(n, new_numbers[n])}
+                if isinstance(n := epilogue_fields.get("value"), int)
+                else epilogue_fields,
             )
-            for name, fields_ in o.epilogue
+            for name, epilogue_fields in o.epilogue
         ]
-        result.append(replace(o, fields=fields, epilogue=epilogue))
-        numbers.append(len(arguments) + len(result) - 1)
-    return result, numbers
+        new_operations.append(replace(o, fields=fields, epilogue=epilogue))
+        new_numbers.append(len(argument_shapes) + len(new_operations) - 1)
+    return new_operations, new_numbers
 
 
-def _common_stride(readers: Sequence[Operation], number: int, weights: Sequence[Shape]) -> Strides | None:
+def _find_common_stride(readers: Sequence[Operation], number: int, weight_shapes: Sequence[Shape]) -> Stride | None:
     """Return the stride of the 1x1 convolutions that read a value, if it can be moved to an earlier operation.
 
     The result is None if another operation reads the value, if the readers have different strides, or if their stride
     is 1.
     """
-    strides = {r.values("stride") if _is_pointwise_reader(r, number, weights) else None for r in readers}
-    steps = strides.pop() if len(strides) == 1 else None
-    return steps if steps and max(steps) > 1 else None
+    strides = {r.values("stride") if _is_pointwise_reader(r, number, weight_shapes) else None for r in readers}
+    stride = strides.pop() if len(strides) == 1 else None
+    return stride if stride and max(stride) > 1 else None
 
 
-def _is_pointwise_reader(reader: Operation, number: int, weights: Sequence[Shape]) -> bool:
+def _is_pointwise_reader(reader: Operation, number: int, weight_shapes: Sequence[Shape]) -> bool:
     if reader.name != "convolution" or number in reader.epilogue_inputs:
         return False
-    kernel = weights[reader.values("weight")[0]][2:]
+    kernel = weight_shapes[reader.values("weight")[0]][2:]
     return max(*kernel, 1) == 1 and not any(reader.values("low") + reader.values("high"))
 
 
-def _shape(number: int, operations: Sequence[Operation], arguments: Sequence[Shape]) -> Shape:
-    return arguments[number] if number < len(arguments) else operations[number - len(arguments)].out_shape
+def _value_shape(number: int, operations: Sequence[Operation], argument_shapes: Sequence[Shape]) -> Shape:
+    return (
+        argument_shapes[number]
+        if number < len(argument_shapes)
+        else operations[number - len(argument_shapes)].out_shape
+    )
 
 
-def _subsampled_shape(shape: Shape, steps: Strides) -> Shape:
-    return (*shape[:2], *(-(n // -step) for n, step in zip(shape[2:], steps, strict=True)))
+def _subsampled_shape(shape: Shape, stride: Stride) -> Shape:
+    return (*shape[:2], *(-(n // -s) for n, s in zip(shape[2:], stride, strict=True)))
