@@ -261,7 +261,7 @@ def _pads(window: Window) -> list[int] | None:
 
 def uses_stored_statistics(call: Call) -> bool:
     """Return whether a BatchNorm layer uses stored statistics, so that it can be a single BatchNormalization."""
-    return call.context.settings.uses_stored and len(call.blobs) == 3
+    return call.context.settings.uses_stored_stats and len(call.blobs) == 3
 
 
 def batch_normalization(call: Call, factor: np.ndarray, bias: np.ndarray) -> OnnxValue:
