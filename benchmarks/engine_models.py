@@ -40,7 +40,7 @@ def write_models(name: str, batch: int, folder: Path, exporter: str) -> None:
 def _write_caffejax_onnx(net: Net, variables: Variables, data: np.ndarray, path: Path) -> None:
     from caffejax.export.onnx import write_onnx
 
-    write_onnx(InferenceModel(net.for_inference().with_batch(len(data)), variables), path, batch=False)
+    write_onnx(InferenceModel(net.for_inference().with_batch(len(data)), variables), path, symbolic_batch=False)
 
 
 def _write_torch_onnx(net: Net, variables: Variables, data: np.ndarray, path: Path) -> None:

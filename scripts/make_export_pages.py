@@ -13,7 +13,7 @@ from pathlib import Path
 from page_writer import replace_part, write_or_check
 
 from caffejax.export.flax.emit_context import supported_types
-from caffejax.export.onnx.layer_operators import OPERATORS
+from caffejax.export.onnx.layer_operators import LAYER_CONVERSIONS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -23,7 +23,7 @@ def make_onnx_table() -> str:
     lines = ["| type | operators | taken apart where |", "|---|---|---|"]
     lines += [
         f"| {name} | {operator.operator_names} | {operator.exceptions} |"
-        for name, operator in sorted(OPERATORS.items())
+        for name, operator in sorted(LAYER_CONVERSIONS.items())
     ]
     return "\n".join(lines) + "\n"
 

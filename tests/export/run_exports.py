@@ -143,7 +143,9 @@ def _run_flax(subject: InferenceModel, inputs: Arrays) -> Arrays:
 
 def _run_stablehlo(subject: InferenceModel, inputs: Arrays) -> Arrays:
     padded_subject = InferenceModel(subject.net.for_inference(outputs_with_row_counts(subject)), subject.variables)
-    exported = jax.export.deserialize(export_stablehlo(padded_subject, platforms=["cpu"], batch=False).serialize())
+    exported = jax.export.deserialize(
+        export_stablehlo(padded_subject, platforms=["cpu"], symbolic_batch=False).serialize()
+    )
     result = jax.jit(exported.call, compiler_options={"xla_backend_optimization_level": 0})(dict(inputs))
     return {
         name: np.asarray(blob)

@@ -90,7 +90,7 @@ def test_outputs_of_the_source_equal_the_nets(
 @pytest.mark.slow
 def test_weights_can_be_an_orbax_checkpoint(tmp_path: Path, flax_process: ProcessPoolExecutor) -> None:
     subject = subject_for(residual_net(6))
-    write_flax(subject, tmp_path / "net", weights="orbax")
+    write_flax(subject, tmp_path / "net", weight_format="orbax")
     assert_equal(subject, batches_for(subject, 2), tmp_path / "net", flax_process)
 
 
@@ -380,4 +380,4 @@ def test_an_empty_folder_is_used(tmp_path: Path) -> None:
 
 def test_an_unknown_format_of_weights_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CaffejaxError, match="not 'pickle'"):
-        write_flax(subject_for(NETS["shared"]), tmp_path / "net", weights="pickle")  # type: ignore[arg-type]
+        write_flax(subject_for(NETS["shared"]), tmp_path / "net", weight_format="pickle")  # type: ignore[arg-type]

@@ -194,7 +194,7 @@ def test_exported_nets_take_any_batch_size_or_their_own(name: str, input_types: 
         with pytest.raises(BatchError, match="layer '"):
             export_stablehlo(subject)
         input_types = [f"float32[{','.join(map(str, blob.shape))}]" for _, blob in sorted(subject.inputs.items())]
-        exported = export_stablehlo(subject, batch=False)
+        exported = export_stablehlo(subject, symbolic_batch=False)
     else:
         exported = export_stablehlo(subject)
     assert [str(aval) for aval in exported.in_avals] == input_types
@@ -224,7 +224,7 @@ def test_the_program_for_other_tools_takes_the_inputs_alone() -> None:
     text = f"""{input_layer("like", 2, 4, 3, 3)} {input_layer("data", 2, 4, 6, 6)}
       layer {{ name: "crop" type: "Crop" bottom: "data" bottom: "like" top: "crop" }}"""
     subject = build_subject(text)
-    exported = export_stablehlo(subject, platforms=["cpu"], batch=False)
+    exported = export_stablehlo(subject, platforms=["cpu"], symbolic_batch=False)
     (arguments,) = re.findall(r"func\.func public @main\((.*)\) ->", exported.mlir_module())
     assert re.findall(r"tensor<(\w+)>", arguments) == ["2x4x6x6xf32", "2x4x3x3xf32"]
 
@@ -239,7 +239,7 @@ def test_a_recurrent_net_is_exported_with_its_batch_size(
         subject = InferenceModel(net, net.init(jax.random.key(0)))
     with pytest.raises(BatchError, match=r"layer 'lstm' \(LSTM\): the state carried from pass to pass"):
         export_stablehlo(subject, batch_axis=1)
-    write_stablehlo(subject, tmp_path / "net.stablehlo", batch=False)
+    write_stablehlo(subject, tmp_path / "net.stablehlo", symbolic_batch=False)
     arguments = draw_inputs(subject, None)
     actual = fresh_process.submit(call_exported, (tmp_path / "net.stablehlo").read_bytes(), (arguments,)).result()
     assert_same(actual, compute(subject, arguments))
@@ -260,7 +260,7 @@ def test_no_custom_calls_are_exported() -> None:
     subject = build_subject(SEGMENTATION)
     assert set(re.findall(r"custom_call @(\w+)", export_stablehlo(subject).mlir_module())) == {"shape_assertion"}
     for platform in ("cpu", "cuda", "tpu"):
-        text = export_stablehlo(subject, batch=False, platforms=[platform]).mlir_module()
+        text = export_stablehlo(subject, symbolic_batch=False, platforms=[platform]).mlir_module()
         assert "custom_call @" not in text
         assert "stablehlo.convolution" in text
 

@@ -79,7 +79,9 @@ def run(options: argparse.Namespace) -> None:
     if isinstance(options.batch, int):
         inference = inference.with_batch(options.batch, options.batch_axis or 0)
     files = flags.split_commas(options.weights)
-    subject = InferenceModel(inference, load_export_weights(net, inference, files, random=options.random_weights))
+    subject = InferenceModel(
+        inference, load_export_weights(net, inference, files, random_weights=options.random_weights)
+    )
     for warning in zero_weight_warnings(subject):
         log.warning("%s", warning)
     inputs, outputs = _WRITERS[export_format](net, subject, options)
@@ -145,7 +147,9 @@ def _write_stablehlo(net: Net, subject: InferenceModel, options: argparse.Namesp
         "batch_axis": options.batch_axis or 0,
         "preprocessing": make_preprocessing(net, subject, options),
     }
-    exported = _export_with_batch(lambda batch: write_stablehlo(subject, options.to, batch=batch, **settings), options)
+    exported = _export_with_batch(
+        lambda batch: write_stablehlo(subject, options.to, symbolic_batch=batch, **settings), options
+    )
     (inputs,), _ = jax.tree.unflatten(exported.in_tree, exported.in_avals)
     return inputs, jax.tree.unflatten(exported.out_tree, exported.out_avals)
 
@@ -162,14 +166,14 @@ def _write_onnx(net: Net, subject: InferenceModel, options: argparse.Namespace) 
         "batch_axis": options.batch_axis or 0,
         "preprocessing": make_preprocessing(net, subject, options),
     }
-    model = _export_with_batch(lambda batch: write_onnx(subject, options.to, batch=batch, **settings), options)
+    model = _export_with_batch(lambda batch: write_onnx(subject, options.to, symbolic_batch=batch, **settings), options)
     return get_shapes(model.graph.input), get_shapes(model.graph.output)
 
 
 def _write_flax(net: Net, subject: InferenceModel, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
     from ..export.flax import write_flax
 
-    write_flax(subject, options.out, weights=options.weights_as or "safetensors")
+    write_flax(subject, options.out, weight_format=options.weights_as or "safetensors")
     blobs = subject.net.graph.blobs
     return _channels_last(subject.inputs), _channels_last({name: blobs[name] for name in subject.outputs})
 

@@ -17,14 +17,17 @@ from ..net import Net, Variables
 from .inference_model import InferenceModel
 
 
-def load_export_weights(net: Net, part: Net, files: Iterable[str | Path], *, random: bool = False) -> Variables:
+def load_export_weights(
+    net: Net, inference_net: Net, files: Iterable[str | Path], *, random_weights: bool = False
+) -> Variables:
     """Read the parameters and state of the exported part of a net from weight files.
 
     Args:
         net: the full net.
-        part: the part to export, which `Net.for_inference` returned. Its batch size may differ from that of `net`.
+        inference_net: the part to export, which `Net.for_inference` returned. Its batch size may differ from that of
+            `net`.
         files: paths of .caffemodel or .caffemodel.h5 files. If several files contain a blob, the last file is used.
-        random: True to initialise the blobs that no file contains with their fillers.
+        random_weights: True to initialise the blobs that no file contains with their fillers.
 
     Raises:
         WeightsError: if layers have no weights, or blobs have a wrong shape; the message names each of them.
@@ -33,8 +36,13 @@ def load_export_weights(net: Net, part: Net, files: Iterable[str | Path], *, ran
     key = jax.random.key(0)
 
     def init(key: jax.Array) -> Variables:
-        full, added = net.init(key), part.init(key)  # the part's layers may use params of other layers
-        return Variables(full.params | added.params, full.state | added.state)
+        net_variables, inference_variables = (
+            net.init(key),
+            inference_net.init(key),
+        )  # the part's layers may use params of other layers
+        return Variables(
+            net_variables.params | inference_variables.params, net_variables.state | inference_variables.state
+        )
 
     variables = jax.eval_shape(init, key)
     problems: list[Problem] = []
@@ -45,9 +53,9 @@ def load_export_weights(net: Net, part: Net, files: Iterable[str | Path], *, ran
             problems += error.problems
     if problems:
         raise WeightsError(problems)
-    missing = [layer for layer in part.graph.layers if any(_missing_blobs(layer, variables))]
-    if missing and not random:
-        raise WeightsError(_missing_weight_problems(missing, files, net.graph.file))
+    missing_layers = [layer for layer in inference_net.graph.layers if any(_missing_flags(layer, variables))]
+    if missing_layers and not random_weights:
+        raise WeightsError(_missing_weight_problems(missing_layers, files, net.graph.file))
     if not any(map(_is_shape, jax.tree.leaves(variables))):
         return variables
     return jax.tree.map(lambda loaded, initial: initial if _is_shape(loaded) else loaded, variables, init(key))
@@ -61,12 +69,12 @@ def zero_weight_warnings(model: InferenceModel) -> Iterator[Problem]:
         if layer.type.traits.weight_axes > 1 and layer.all_params and not any(map(np.any, model.arrays(layer)[:1]))
     ]
     if names:
-        first, others = f"'{names[0]}'", f" and {len(names) - 1} more" if len(names) > 1 else ""
+        first_name, others_text = f"'{names[0]}'", f" and {len(names) - 1} more" if len(names) > 1 else ""
         message = "all weights are 0 (the default filler), so the outputs are meaningless; set --weights"
-        yield Problem(f"layer {first}{others}: {message}", model.net.graph.file)
+        yield Problem(f"layer {first_name}{others_text}: {message}", model.net.graph.file)
 
 
-def _missing_blobs(layer: Layer, variables: Variables) -> Iterator[bool]:
+def _missing_flags(layer: Layer, variables: Variables) -> Iterator[bool]:
     """Yield a bool for each blob of a layer: True if neither a file nor the net's definition provides its values."""
     for param in layer.params:
         array = variables[not param.spec.learnable][param.owner.layer][param.owner.index]
@@ -77,11 +85,13 @@ def _is_shape(leaf: object) -> bool:
     return isinstance(leaf, jax.ShapeDtypeStruct)
 
 
-def _missing_weight_problems(missing: list[Layer], files: list[str | Path], net: str | None) -> Iterator[Problem]:
+def _missing_weight_problems(
+    missing_layers: list[Layer], files: list[str | Path], net_path: str | None
+) -> Iterator[Problem]:
     hint = "--random_weights exports random weights from the fillers"
     if not files:
-        need = f"{format_count(len(missing), 'layer')} {'needs' if len(missing) == 1 else 'need'} weights"
-        yield Problem(f"{need}: name a file with --weights; {hint}", net)
+        need = f"{format_count(len(missing_layers), 'layer')} {'needs' if len(missing_layers) == 1 else 'need'} weights"
+        yield Problem(f"{need}: name a file with --weights; {hint}", net_path)
         return
-    for layer in missing:
+    for layer in missing_layers:
         yield layer.problem(f"the weight files have no blobs for this layer: layers match by name; {hint}")

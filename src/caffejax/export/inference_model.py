@@ -61,17 +61,17 @@ class InferenceModel:
             yield
         except CaffejaxError as error:
             blobs = self.net.graph.blobs
-            random = {
+            problems_of_random_layers = {
                 layer.name: layer.problem(
                     "cannot be exported: it samples random numbers; export outputs that do not depend on it (--outputs)"
                 )
                 for layer in self.layers
                 if not layer.type.on_host and is_random(layer, [blobs[name] for name in layer.bottoms])
             }
-            if not random:
+            if not problems_of_random_layers:
                 raise
-            others = [problem for problem in error.problems if problem.layer not in random]
-            raise GraphError([*random.values(), *others]) from None
+            other_problems = [problem for problem in error.problems if problem.layer not in problems_of_random_layers]
+            raise GraphError([*problems_of_random_layers.values(), *other_problems]) from None
 
     def run(self, inputs: Mapping[str, jax.Array]) -> Blobs:
         """Run the net on the input arrays, which are given by name; return the output arrays by name."""
@@ -92,8 +92,8 @@ def make_inference_model(net: Net, variables: Variables, outputs: Iterable[str] 
             such array.
     """
     params, state = as_variables(variables)
-    inference = net.for_inference(outputs)
-    return InferenceModel(inference, check_variables(inference.graph, params, state))
+    inference_net = net.for_inference(outputs)
+    return InferenceModel(inference_net, check_variables(inference_net.graph, params, state))
 
 
 Shapes = Mapping[str, jax.ShapeDtypeStruct]
@@ -133,7 +133,7 @@ def symbolic_batch_shapes(model: InferenceModel, axis: int = 0) -> dict[str, jax
             name: _replace_axis(blob, axis, symbol_of(name), scope) if axis < blob.ndim else blob
             for name, blob in model.inputs.items()
         }
-        if not (problems := _problems(model, shapes)):
+        if not (problems := _find_problems(model, shapes)):
             return shapes
     raise BatchError(problems)
 
@@ -145,7 +145,7 @@ def _replace_axis(
     return jax.ShapeDtypeStruct((*blob.shape[:axis], length, *blob.shape[axis + 1 :]), blob.dtype)
 
 
-def _problems(model: InferenceModel, inputs: Shapes) -> list[Problem]:
+def _find_problems(model: InferenceModel, inputs: Shapes) -> list[Problem]:
     """Return the problems of layers with these input shapes, skipping layers that depend on a layer with a problem."""
     blobs, problems = dict(inputs), list[Problem]()
     for layer in model.layers:

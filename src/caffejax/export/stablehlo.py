@@ -17,7 +17,7 @@ from .inference_model import InferenceModel, symbolic_batch_shapes
 from .uint8_input import Uint8Preprocessing
 
 PLATFORMS = ("cpu", "cuda", "tpu")
-_PLATFORMS = (*PLATFORMS, "rocm")
+_SUPPORTED_PLATFORMS = (*PLATFORMS, "rocm")
 _MAX_BYTES = (1 << 31) - (1 << 20)  # the limit of a flatbuffer is 2 GiB; 1 MiB is reserved for other fields
 
 
@@ -25,7 +25,7 @@ def export_stablehlo(
     model: InferenceModel,
     *,
     platforms: Sequence[str] = PLATFORMS,
-    batch: bool = True,
+    symbolic_batch: bool = True,
     batch_axis: int = 0,
     preprocessing: Uint8Preprocessing | None = None,
 ) -> export.Exported:
@@ -38,7 +38,8 @@ def export_stablehlo(
     Args:
         model: the net with its weights.
         platforms: the platforms for which the function is lowered: one or more of "cpu", "cuda", "tpu" and "rocm".
-        batch: True for a symbolic batch size, which is chosen at run time, or False for the batch size of the net.
+        symbolic_batch: True for a symbolic batch size, which is chosen at run time, or False for the batch size of the
+            net.
         batch_axis: the batch axis of the inputs.
         preprocessing: the image preprocessing to include in the function, whose input then takes uint8 images, or None.
 
@@ -47,15 +48,15 @@ def export_stablehlo(
         BatchError: if layers do not support a symbolic batch size. The message names each of them.
         CaffejaxError: if JAX does not support a platform.
     """
-    unknown = [name for name in platforms if name not in _PLATFORMS]
-    if unknown or not platforms:
-        received = ", ".join(map(repr, unknown)) or "none"
-        raise CaffejaxError(f"platforms must be some of {', '.join(_PLATFORMS)}, not {received}")
+    unknown_platforms = [name for name in platforms if name not in _SUPPORTED_PLATFORMS]
+    if unknown_platforms or not platforms:
+        names = ", ".join(map(repr, unknown_platforms)) or "none"
+        raise CaffejaxError(f"platforms must be some of {', '.join(_SUPPORTED_PLATFORMS)}, not {names}")
     _check_layers(model)
-    inputs = symbolic_batch_shapes(model, batch_axis) if batch else model.inputs
+    inputs = symbolic_batch_shapes(model, batch_axis) if symbolic_batch else model.inputs
     if preprocessing is not None:
-        inputs[preprocessing.blob] = preprocessing.images(inputs[preprocessing.blob])
-    run = jax.jit(_function(model, preprocessing), keep_unused=True)  # an input may be used for its shape only
+        inputs[preprocessing.input_name] = preprocessing.image_spec(inputs[preprocessing.input_name])
+    run = jax.jit(_make_function(model, preprocessing), keep_unused=True)  # an input may be used for its shape only
     with model.report_random_layers():
         return export.export(run, platforms=platforms)(inputs)
 
@@ -88,13 +89,15 @@ def write_stablehlo(model: InferenceModel, path: str | os.PathLike[str], **optio
 
 def _check_layers(model: InferenceModel) -> None:
     """Raise a `GraphError` that names all layers that cannot be exported, if there are any."""
-    reasons = [(layer, layer.type.unsupported.get("export")) for layer in model.layers]
+    layers_and_reasons = [(layer, layer.type.unsupported.get("export")) for layer in model.layers]
     hint = "end the net before it with --outputs"
-    if problems := [layer.problem(f"cannot be exported: {reason}; {hint}") for layer, reason in reasons if reason]:
+    if problems := [
+        layer.problem(f"cannot be exported: {reason}; {hint}") for layer, reason in layers_and_reasons if reason
+    ]:
         raise GraphError(problems)
 
 
-def _function(model: InferenceModel, preprocessing: Uint8Preprocessing | None) -> Any:
+def _make_function(model: InferenceModel, preprocessing: Uint8Preprocessing | None) -> Any:
     """Return the function to lower, from `{input: array}` to `{output: array}`.
 
     It has the net's name, because JAX's messages contain the name of the function.
@@ -102,7 +105,7 @@ def _function(model: InferenceModel, preprocessing: Uint8Preprocessing | None) -
 
     def run(inputs: dict[str, jax.Array]) -> dict[str, jax.Array]:
         if preprocessing is not None:
-            inputs = inputs | {preprocessing.blob: preprocessing(inputs[preprocessing.blob])}
+            inputs = inputs | {preprocessing.input_name: preprocessing(inputs[preprocessing.input_name])}
         return model.run(inputs)
 
     run.__name__ = run.__qualname__ = model.net.graph.name or "net"

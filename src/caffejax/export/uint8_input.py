@@ -15,7 +15,7 @@ from ..net import Net
 from .inference_model import InferenceModel
 
 
-def _zero() -> np.ndarray:
+def _make_zero_mean() -> np.ndarray:
     return np.zeros((1, 1, 1), np.float32)
 
 
@@ -24,10 +24,10 @@ class Uint8Preprocessing:
     """Conversion of images to a net's input by a centre crop and (pixel * factor - mean) * scale.
 
     Attributes:
-        blob: the name of the net's input.
-        image: (height, width, channels) of the images, which are uint8 (N, H, W, C) with channels R, G, B.
-        size: (height, width) of the net's input, at most the size of the images.
-        order: for each input channel, the index of the image channel. (2, 1, 0) converts RGB to BGR.
+        input_name: the name of the net's input.
+        image_shape: (height, width, channels) of the images, which are uint8 (N, H, W, C) with channels R, G, B.
+        input_size: (height, width) of the net's input, at most the size of the images.
+        channel_order: for each input channel, the index of the image channel. (2, 1, 0) converts RGB to BGR.
         factor: the factor applied to pixels before the mean is subtracted.
         mean: the mean, float32 (C, 1, 1) or (C, h, w) with the size of the input.
         scale: the factor applied after the mean is subtracted.
@@ -36,29 +36,33 @@ class Uint8Preprocessing:
         GraphError: if settings contradict each other. The message lists all contradictions.
     """
 
-    blob: str
-    image: tuple[int, int, int]
-    size: tuple[int, int]
-    order: tuple[int, ...]
+    input_name: str
+    image_shape: tuple[int, int, int]
+    input_size: tuple[int, int]
+    channel_order: tuple[int, ...]
     factor: float = 1.0
-    mean: np.ndarray = field(default_factory=_zero)
+    mean: np.ndarray = field(default_factory=_make_zero_mean)
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        *sides, channels = self.image
+        *sides, channels = self.image_shape
         problems = []
-        if any(n < min_size for n, min_size in zip(sides, self.size, strict=True)):
+        if any(n < min_size for n, min_size in zip(sides, self.input_size, strict=True)):
             problems.append(
-                f"images of {_format_shape(sides)} are smaller than the input '{self.blob}', {_format_shape(self.size)}"
+                f"images of {_format_shape(sides)} are smaller than the input '{self.input_name}', "
+                f"{_format_shape(self.input_size)}"
             )
-        if not all(0 <= i < channels for i in self.order):
-            problems.append(f"channel order {self.order} is out of range: images have channels 0 to {channels - 1}")
-        if any(
-            n not in (1, expected) for n, expected in zip(self.mean.shape, (len(self.order), *self.size), strict=True)
-        ):
-            expected = (len(self.order), *self.size)
+        if not all(0 <= i < channels for i in self.channel_order):
             problems.append(
-                f"the mean has shape {_format_shape(self.mean.shape)}, but the input '{self.blob}' has shape "
+                f"channel order {self.channel_order} is out of range: images have channels 0 to {channels - 1}"
+            )
+        if any(
+            n not in (1, expected)
+            for n, expected in zip(self.mean.shape, (len(self.channel_order), *self.input_size), strict=True)
+        ):
+            expected = (len(self.channel_order), *self.input_size)
+            problems.append(
+                f"the mean has shape {_format_shape(self.mean.shape)}, but the input '{self.input_name}' has shape "
                 f"{_format_shape(expected)}"
             )
         if problems:
@@ -67,19 +71,19 @@ class Uint8Preprocessing:
     @property
     def corner(self) -> tuple[int, int]:
         """The row and column of the image at which the crop begins."""
-        (height, width, _), (h, w) = self.image, self.size
+        (height, width, _), (h, w) = self.image_shape, self.input_size
         return (height - h) // 2, (width - w) // 2
 
-    def images(self, blob: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+    def image_spec(self, blob: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
         """Return the shape and dtype of the images for the net's input `blob`, whose batch size may be symbolic."""
-        return jax.ShapeDtypeStruct((blob.shape[0], *self.image), np.uint8)
+        return jax.ShapeDtypeStruct((blob.shape[0], *self.image_shape), np.uint8)
 
-    def __call__(self, images: jax.Array) -> jax.Array:
+    def __call__(self, image_spec: jax.Array) -> jax.Array:
         """Convert images, uint8 (N, H, W, C), to the net's input, float32 (N, C, h, w)."""
-        (top, left), (h, w) = self.corner, self.size
-        pixels = images[:, top : top + h, left : left + w].astype(jnp.float32).transpose(0, 3, 1, 2)
-        if self.order != tuple(range(pixels.shape[1])):
-            pixels = jnp.stack([pixels[:, i] for i in self.order], axis=1)
+        (top, left), (h, w) = self.corner, self.input_size
+        pixels = image_spec[:, top : top + h, left : left + w].astype(jnp.float32).transpose(0, 3, 1, 2)
+        if self.channel_order != tuple(range(pixels.shape[1])):
+            pixels = jnp.stack([pixels[:, i] for i in self.channel_order], axis=1)
         return (pixels * np.float32(self.factor) - np.asarray(self.mean, np.float32)) * np.float32(self.scale)
 
 
@@ -106,42 +110,42 @@ def caffe_channel_order(channels: int) -> tuple[int, ...]:
 
 
 def data_layer_preprocessing(
-    net: Net, model: InferenceModel, image: Sequence[int] | None = None, order: Sequence[int] | None = None
+    net: Net, model: InferenceModel, image_size: Sequence[int] | None = None, channel_order: Sequence[int] | None = None
 ) -> Uint8Preprocessing:
     """Return the preprocessing that the transform_param of a net's data layer defines in phase TEST.
 
     Args:
         net: the full net.
         model: the exported part of the net.
-        image: (height, width) of the images. The default is the size of the mean image or, if there is none, of the
-            input.
-        order: the channel order, see `Uint8Preprocessing`. The default is B, G, R, the order of Caffe's tools.
+        image_size: (height, width) of the images. The default is the size of the mean image or, if there is none, of
+            the input.
+        channel_order: the channel order, see `Uint8Preprocessing`. The default is B, G, R, the order of Caffe's tools.
 
     Raises:
         GraphError: if the input is not a top of a data layer with a transform_param, or if the images and the mean
             image differ in size.
     """
-    blob = find_image_input(model)
-    key = next(layer.key for layer in model.net.graph.layers if blob in layer.tops)
+    input_name = find_image_input(model)
+    key = next(layer.key for layer in model.net.graph.layers if input_name in layer.tops)
     layer = net.graph.layer(key)
     normalize = layer.device_transform
     if not isinstance(normalize, Normalize):
-        message = f"computes '{blob}' without a transform_param; specify the preprocessing with other flags"
+        message = f"computes '{input_name}' without a transform_param; specify the preprocessing with other flags"
         raise GraphError(layer.problem(message))
-    channels, *size = model.inputs[blob].shape[1:]
+    channels, *size = model.inputs[input_name].shape[1:]
     has_mean_image = normalize.mean.shape[1:] != (1, 1)
-    height, width = image or (normalize.mean.shape[1:] if has_mean_image else size)
-    order = tuple(order or caffe_channel_order(channels))
-    result = Uint8Preprocessing(
-        blob, (height, width, channels), (size[0], size[1]), order, scale=float(normalize.scale)
+    height, width = image_size or (normalize.mean.shape[1:] if has_mean_image else size)
+    channel_order = tuple(channel_order or caffe_channel_order(channels))
+    preprocessing = Uint8Preprocessing(
+        input_name, (height, width, channels), (size[0], size[1]), channel_order, scale=float(normalize.scale)
     )
     if not has_mean_image:
-        return replace(result, mean=normalize.mean)
+        return replace(preprocessing, mean=normalize.mean)
     if normalize.mean.shape[1:] != (height, width):
         sizes = f"{_format_shape(normalize.mean.shape[1:])}, not {height}x{width}"
         raise GraphError(layer.problem(f"images must have the size of its mean_file, {sizes}"))
-    (top, left), (h, w) = result.corner, result.size
-    return replace(result, mean=normalize.mean[:, top : top + h, left : left + w])
+    (top, left), (h, w) = preprocessing.corner, preprocessing.input_size
+    return replace(preprocessing, mean=normalize.mean[:, top : top + h, left : left + w])
 
 
 def _format_shape(shape: Sequence[int]) -> str:

@@ -67,9 +67,9 @@ class CaffeModule(nnx.Module):
         variables = Variables(*map(find_index_blobs, variables))
         self.net = net
         self.weights = nnx.data(jax.tree.map(lambda blob: nnx.Param(jnp.asarray(blob)), variables.params))
-        self.state = nnx.data({key: _state(net, key, blobs) for key, blobs in variables.state.items()})
-        random = rngs is not None and ("dropout" in rngs or "default" in rngs)
-        self.stream = nnx.data(rngs.dropout.fork() if rngs is not None and random else None)
+        self.state = nnx.data({key: _make_state_variables(net, key, blobs) for key, blobs in variables.state.items()})
+        has_random_stream = rngs is not None and ("dropout" in rngs or "default" in rngs)
+        self.stream = nnx.data(rngs.dropout.fork() if rngs is not None and has_random_stream else None)
         self.deterministic = net.graph.phase != "TRAIN"
 
     def __call__(self, inputs: Mapping[str, jax.Array], *, blobs: Iterable[str] | None = None) -> Blobs:
@@ -117,7 +117,7 @@ class CaffeModule(nnx.Module):
 
 def variables_of(module: CaffeModule) -> Variables:
     """Return the module's parameters and state as plain JAX arrays, in the structure of `Net.init`'s result."""
-    params, state = jax.tree.map(_array, (module.weights, module.state), is_leaf=_is_variable)
+    params, state = jax.tree.map(_read_array, (module.weights, module.state), is_leaf=_is_variable)
     return Variables(params, state)
 
 
@@ -136,7 +136,7 @@ def to_linen(net: Net, variables: Variables | None = None) -> linen.Module:
     return nnx.bridge.ToLinen(module)
 
 
-def _state(net: Net, key: str, blobs: Mapping[int, Any]) -> dict[int, nnx.Variable[Any]]:
+def _make_state_variables(net: Net, key: str, blobs: Mapping[int, Any]) -> dict[int, nnx.Variable[Any]]:
     n = len(net.graph.layer(key).params)
     return {i: (nnx.BatchStat if i < n else RecurrentState)(jnp.asarray(blob)) for i, blob in blobs.items()}
 
@@ -145,6 +145,6 @@ def _is_variable(x: Any) -> bool:
     return isinstance(x, nnx.Variable)
 
 
-def _array(variable: Any) -> jax.Array:
+def _read_array(variable: Any) -> jax.Array:
     array: jax.Array = variable[...]
     return array

@@ -20,7 +20,7 @@ def export_net(subject: InferenceModel, **options: Any) -> onnx.ModelProto:
     try:
         return export_onnx(subject, **options)
     except BatchError:
-        return export_onnx(subject, **options, batch=False)
+        return export_onnx(subject, **options, symbolic_batch=False)
 
 
 def run_onnx(model: onnx.ModelProto, inputs: Arrays) -> dict[str, np.ndarray]:

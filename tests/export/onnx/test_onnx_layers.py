@@ -7,7 +7,7 @@ import pytest
 from onnx_oracle import assert_same
 
 from caffejax.export import make_inference_model
-from caffejax.export.onnx.layer_operators import OPERATORS
+from caffejax.export.onnx.layer_operators import LAYER_CONVERSIONS
 from caffejax.layers import layer_types
 from caffejax.net import Variables
 from golden_cases import ACCEPTED_CASES, first_case_by_type, is_of_fork, layer_type_of_case
@@ -26,12 +26,12 @@ QUICK = {"Scale", "ArgMax", "Reduction", "Crop", "Embed", "LSTM", "ROIPooling", 
 
 
 def mark_case(name: str, case: dict[str, Any]) -> Any:
-    sampled = not is_of_fork(case) and (case["type"] in OPERATORS or name in QUICK)
+    sampled = not is_of_fork(case) and (case["type"] in LAYER_CONVERSIONS or name in QUICK)
     return pytest.param(case, id=name, marks=[] if sampled else [pytest.mark.long])
 
 
 def test_operators_belong_to_registered_layer_types() -> None:
-    assert set(OPERATORS) <= set(layer_types())
+    assert set(LAYER_CONVERSIONS) <= set(layer_types())
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,6 @@ def test_a_layer_gives_equal_outputs(case: dict[str, Any]) -> None:
     subject = make_inference_model(replay.net, Variables(replay.params, replay.state), layer.tops)
     assert subject.outputs == tuple(output_of_top.values())
     inputs = {name: np.asarray(replay.inputs[name]) for name in subject.inputs}
-    options = {"batch": False} if case["type"] in FIXED_BATCH else {}
+    options = {"symbolic_batch": False} if case["type"] in FIXED_BATCH else {}
     model = assert_same(subject, inputs, **options)
     assert model.graph.node

@@ -47,7 +47,7 @@ def write_net(text: str, path: Path, **options: object) -> None:
         (CLASSIFICATION, {"opset": "new"}, CaffejaxError, "not 'new'"),
         (
             TWICE,
-            {"batch": False},
+            {"symbolic_batch": False},
             GraphError,
             r"'one' \(Dropout\): .* samples random .*\n.*'two' \(Dropout\): .* samples random",
         ),

@@ -33,7 +33,7 @@ def run_in_opencv(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> dict
 def assert_equal_in_opencv(subject: InferenceModel) -> None:
     random = np.random.default_rng(1)
     inputs = {name: random.normal(size=b.shape).astype(b.dtype) for name, b in subject.inputs.items()}
-    actual = run_in_opencv(export_onnx(subject, batch=False, pad_rows=True), inputs)
+    actual = run_in_opencv(export_onnx(subject, symbolic_batch=False, pad_rows=True), inputs)
     expected, _ = subject.net.apply(*subject.variables, inputs)
     for name, theirs in actual.items():
         ours = np.asarray(expected[name])

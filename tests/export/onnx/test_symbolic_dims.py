@@ -27,7 +27,7 @@ def test_symbolic_sizes_are_computed_at_run_time(text: str) -> None:
     builder = OnnxBuilder(18, ["x"])
     builder.sizes.sources.update(b=("x", 0), c=("x", 1))
     (size,) = export.symbolic_shape(text, scope=export.SymbolicScope())
-    name = builder.sizes.size_vector(size)
+    name = builder.sizes.add_size_vector(size)
     graph = helper.make_graph(
         builder.sizes.nodes,
         "sizes",

@@ -27,7 +27,7 @@ from .ir import (
 _MAX_STEPS = 48  # maximum steps in a block
 
 # optional module arguments that may differ between instances of a block, with their defaults
-OPTIONAL: dict[str, dict[str, Any]] = {"nnx.Conv": {"strides": 1}}
+OPTIONAL_ARGUMENTS: dict[str, dict[str, Any]] = {"nnx.Conv": {"strides": 1}}
 
 
 @dataclass(frozen=True)
@@ -49,19 +49,20 @@ def find_repeats(program: Program) -> list[Segment]:
 
     Segments are equal if they differ only in the weights and in the values of module arguments.
     """
-    by_signature: dict[Any, list[Segment]] = {}
-    for signature, segment in _segments(program):
-        segments = by_signature.setdefault(signature, [])
+    segments_by_signature: dict[Any, list[Segment]] = {}
+    for signature, segment in _find_segments(program):
+        segments = segments_by_signature.setdefault(signature, [])
         if not segments or segment.start >= segments[-1].stop:
             segments.append(segment)
     savings = [
-        (_lines_saved(program, segments), segments[0].stop - segments[0].start) for segments in by_signature.values()
+        (_count_saved_lines(program, segments), segments[0].stop - segments[0].start)
+        for segments in segments_by_signature.values()
     ]
     num_saved, _ = best = max(savings, default=(0, 0))
-    return list(by_signature.values())[savings.index(best)] if num_saved > 0 else []
+    return list(segments_by_signature.values())[savings.index(best)] if num_saved > 0 else []
 
 
-def _lines_saved(program: Program, segments: Sequence[Segment]) -> int:
+def _count_saved_lines(program: Program, segments: Sequence[Segment]) -> int:
     """Return how many lines of source are saved if a class replaces the segments.
 
     The lines that create and call each block are subtracted. The lines of the class are subtracted twice, so that a
@@ -70,22 +71,22 @@ def _lines_saved(program: Program, segments: Sequence[Segment]) -> int:
     lines = sum(
         (step.module is not None) + (not step.can_nest) for step in program.steps[segments[0].start : segments[0].stop]
     )
-    incomplete = sum(_is_incomplete(program, segment) for segment in segments)
-    return len(segments) * lines - (2 * len(segments) + 2 * lines + 5) - 2 * incomplete
+    num_read_later = sum(_has_later_reader(program, segment) for segment in segments)
+    return len(segments) * lines - (2 * len(segments) + 2 * lines + 5) - 2 * num_read_later
 
 
-def _is_incomplete(program: Program, segment: Segment) -> bool:
+def _has_later_reader(program: Program, segment: Segment) -> bool:
     """Return whether a later step also reads the segment's input, like the sum at the end of a residual block."""
     return any(segment.input in step.reads for step in program.steps[segment.stop :])
 
 
-def _segments(program: Program) -> Iterator[tuple[Any, Segment]]:
+def _find_segments(program: Program) -> Iterator[tuple[Any, Segment]]:
     steps = program.steps
     last_use = {number: index for index, step in enumerate(steps) for number in step.reads}
     last_use |= dict.fromkeys(program.outputs, len(steps))
-    uses = Counter(id(step.module) for step in steps)
+    module_uses = Counter(id(step.module) for step in steps)
     readers = Counter(number for step in steps for number in step.reads)
-    signatures = [_signature(step) for step in steps]
+    signatures = [_make_signature(step) for step in steps]
     for start, first in enumerate(steps):
         if len(first.reads) != 1 or (
             first.can_nest and readers[first.reads[0]] == 1
@@ -94,18 +95,20 @@ def _segments(program: Program) -> Iterator[tuple[Any, Segment]]:
         numbering, signature = {first.reads[0]: 0}, list[Any]()
         for stop in range(start + 1, min(start + _MAX_STEPS, len(steps)) + 1):
             step = steps[stop - 1]
-            is_unsupported = step.module is not None and (uses[id(step.module)] > 1 or step.module.kind == "block")
+            is_unsupported = step.module is not None and (
+                module_uses[id(step.module)] > 1 or step.module.short_name == "block"
+            )
             if is_unsupported or any(number not in numbering for number in step.reads):
                 break
             signature.append((signatures[stop - 1], tuple(numbering[number] for number in step.reads)))
             numbering |= {number: len(numbering) + k for k, number in enumerate(step.writes)}
-            used_later = [n for n in numbering if n != first.reads[0] and last_use.get(n, -1) >= stop]
-            has_one_output = stop - start > 1 and used_later == list(step.writes) and len(step.writes) == 1
-            if has_one_output and _branchings(steps[start:stop]) <= 1:
+            later_reads = [n for n in numbering if n != first.reads[0] and last_use.get(n, -1) >= stop]
+            has_one_output = stop - start > 1 and later_reads == list(step.writes) and len(step.writes) == 1
+            if has_one_output and _count_branchings(steps[start:stop]) <= 1:
                 yield tuple(signature), Segment(start, stop, first.reads[0])
 
 
-def _branchings(steps: Sequence[ExpressionStep]) -> int:
+def _count_branchings(steps: Sequence[ExpressionStep]) -> int:
     """Return how often the data flow of the steps branches and merges again."""
     last_use = {number: index for index, step in enumerate(steps) for number in step.reads}
     live, cuts = set(steps[0].reads), [0]
@@ -116,60 +119,60 @@ def _branchings(steps: Sequence[ExpressionStep]) -> int:
     return sum(stop - start > 1 for start, stop in pairwise(cuts))
 
 
-def _signature(step: ExpressionStep) -> Any:
+def _make_signature(step: ExpressionStep) -> Any:
     module: ModuleSpec | None = step.module
     if module is None:
         return step.text, len(step.writes), None
-    optional = OPTIONAL.get(module.constructor, {})
-    arguments = tuple(name for name, _ in module.arguments if name not in optional)
+    optional_arguments = OPTIONAL_ARGUMENTS.get(module.constructor, {})
+    arguments = tuple(name for name, _ in module.arguments if name not in optional_arguments)
     return (
         step.text,
         len(step.writes),
-        (module.constructor, arguments, module.positional, module.needs_rngs, *sorted(module.weights)),
+        (module.constructor, arguments, module.num_positional, module.needs_rngs, *sorted(module.weights)),
     )
 
 
-_SHORT_NAMES = {"out_features": "features", "num_features": "features"}
+_SHORT_ARGUMENT_NAMES = {"out_features": "features", "num_features": "features"}
 
 
 def extract_blocks(program: Program) -> Program:
     """Return the program, in which calls of block classes replace repeated groups of steps."""
     while segments := find_repeats(program):
-        program = _with_block(program, segments)
+        program = _replace_by_block(program, segments)
     return program
 
 
-def _with_block(program: Program, segments: Sequence[Segment]) -> Program:
-    runs = [program.steps[segment.start : segment.stop] for segment in segments]
-    instances = _drop_common_suffix([_instance_name(run, program) for run in runs])
-    members = _member_names(runs)
-    parameters, body = _parameters(runs, members)
+def _replace_by_block(program: Program, segments: Sequence[Segment]) -> Program:
+    step_groups = [program.steps[segment.start : segment.stop] for segment in segments]
+    instance_names = _drop_common_suffix([_instance_name(group, program) for group in step_groups])
+    member_names = _name_members(step_groups)
+    parameters, body = _collect_parameters(step_groups, member_names)
     used_names = {*RESERVED_NAMES, *program.helpers, *(block.name for block in program.blocks)}
-    name = make_unique(_block_class_name(instances), used_names, "")
-    value_names = _blob_names(program, runs)
+    name = make_unique(_block_class_name(instance_names), used_names, "")
+    value_names = _name_values(program, step_groups)
     parameter_types = tuple((parameter, _type_of(values)) for parameter, values in parameters.items())
-    docstring = f"{instances[0]} and {len(runs) - 1} more like it."
-    block = Block(name, docstring, parameter_types, body, segments[0].input, runs[0][-1].writes[0], value_names)
+    docstring = f"{instance_names[0]} and {len(step_groups) - 1} more like it."
+    block = Block(name, docstring, parameter_types, body, segments[0].input, step_groups[0][-1].writes[0], value_names)
     steps, index = list[ExpressionStep](), 0
-    for k, (segment, run, instance) in enumerate(zip(segments, runs, instances, strict=True)):
+    for k, (segment, group, instance_name) in enumerate(zip(segments, step_groups, instance_names, strict=True)):
         arguments = tuple((parameter, values[k]) for parameter, values in parameters.items())
         weights = {
-            f"{member}.{path}".rstrip("."): array
-            for step, member in zip(run, members, strict=True)
+            f"{member_name}.{path}".rstrip("."): array
+            for step, member_name in zip(group, member_names, strict=True)
             if step.module is not None
             for path, array in step.module.weights.items()
         }
         module = ModuleSpec(name, arguments, "block", len(arguments), weights)
-        block_step = ExpressionStep(instance, "{module}({0})", (segment.input,), run[-1].writes, module)
+        block_step = ExpressionStep(instance_name, "{module}({0})", (segment.input,), group[-1].writes, module)
         steps += [*program.steps[index : segment.start], block_step]
         index = segment.stop
     return program.with_steps((*steps, *program.steps[index:]), block)
 
 
-def _instance_name(run: Sequence[ExpressionStep], program: Program) -> str:
+def _instance_name(group: Sequence[ExpressionStep], program: Program) -> str:
     """Return a name for a block: the first words that its layer names have in common, or else its output's name."""
-    prefix = common_leading_words([step.layer for step in run])
-    return "_".join(prefix or split_words(program.values[run[-1].writes[0]].blob)) or "block"
+    prefix = common_leading_words([step.layer for step in group])
+    return "_".join(prefix or split_words(program.values[group[-1].writes[0]].blob)) or "block"
 
 
 def _drop_common_suffix(names: Sequence[str]) -> list[str]:
@@ -180,12 +183,12 @@ def _drop_common_suffix(names: Sequence[str]) -> list[str]:
     return ["_".join(ws) for ws in word_lists]
 
 
-def _block_class_name(instances: Sequence[str]) -> str:
-    prefix = common_string_prefix(instances).rstrip("0123456789_")
+def _block_class_name(instance_names: Sequence[str]) -> str:
+    prefix = common_string_prefix(instance_names).rstrip("0123456789_")
     return to_class_name(prefix, "") + "Block" if prefix and prefix[0].isalpha() else "Block"
 
 
-def _member_names(runs: Sequence[Sequence[ExpressionStep]]) -> list[str]:
+def _name_members(step_groups: Sequence[Sequence[ExpressionStep]]) -> list[str]:
     """Return a name for the module of each step of a block, and "" for a step without a module.
 
     A run is the list of steps that one instance of the block replaces. Each name consists of the words that the step's
@@ -193,37 +196,37 @@ def _member_names(runs: Sequence[Sequence[ExpressionStep]]) -> list[str]:
     """
     names, used_names = list[str](), set(RESERVED_NAMES)
     common_prefix = common_leading_words(
-        ["_".join(common_words([step.layer for step in steps])) for steps in zip(*runs, strict=True)]
+        ["_".join(common_words([step.layer for step in steps])) for steps in zip(*step_groups, strict=True)]
     )
-    for steps in zip(*runs, strict=True):
+    for steps in zip(*step_groups, strict=True):
         if (module := steps[0].module) is None:
             names.append("")
             continue
         distinct_words = common_words([step.layer for step in steps])[len(common_prefix) :]
-        name = to_identifier("_".join(distinct_words), module.kind)
-        if (name in used_names or len(name) < 3) and not name.startswith(module.kind):
-            name = f"{module.kind}_{name}"
+        name = to_identifier("_".join(distinct_words), module.short_name)
+        if (name in used_names or len(name) < 3) and not name.startswith(module.short_name):
+            name = f"{module.short_name}_{name}"
         names.append(make_unique(name, used_names))
         used_names.add(names[-1])
     return names
 
 
-def _blob_names(program: Program, runs: Sequence[Sequence[ExpressionStep]]) -> dict[int, str]:
+def _name_values(program: Program, step_groups: Sequence[Sequence[ExpressionStep]]) -> dict[int, str]:
     """Return names for the values in a block, by the value's number in the first run.
 
     A name consists of the words that the value's blob names have in common in all runs, without the leading words that
     the names of all values have in common.
     """
     names = {}
-    for steps in zip(*runs, strict=True):
+    for steps in zip(*step_groups, strict=True):
         for k, number in enumerate(steps[0].writes):
             names[number] = "_".join(common_words([program.values[step.writes[k]].blob for step in steps]))
     common_prefix = common_leading_words(names.values())
     return {number: "_".join(split_words(name)[len(common_prefix) :]) for number, name in names.items()}
 
 
-def _parameters(
-    runs: Sequence[Sequence[ExpressionStep]], members: Sequence[str]
+def _collect_parameters(
+    step_groups: Sequence[Sequence[ExpressionStep]], member_names: Sequence[str]
 ) -> tuple[dict[str, tuple[Any, ...]], tuple[ExpressionStep, ...]]:
     """Return the parameters of a block's constructor, and the steps of the block.
 
@@ -232,55 +235,59 @@ def _parameters(
     """
     parameters: dict[str, tuple[Any, ...]] = {}
     body = []
-    for steps, member in zip(zip(*runs, strict=True), members, strict=True):
-        first = steps[0].module
-        if first is None:
+    for steps, member_name in zip(zip(*step_groups, strict=True), member_names, strict=True):
+        first_module = steps[0].module
+        if first_module is None:
             body.append(steps[0])
             continue
         arguments = []
         modules = [step.module for step in steps if step.module is not None]
         for argument, _ in max((module.arguments for module in modules), key=len):
-            default = OPTIONAL.get(first.constructor, {}).get(argument)
+            default = OPTIONAL_ARGUMENTS.get(first_module.constructor, {}).get(argument)
             values = tuple(dict(module.arguments).get(argument, default) for module in modules)
             value = values[0]
             if any(v != value for v in values):
-                value = Parameter(_parameter(parameters, values, argument, member))
+                value = Parameter(_find_or_add_parameter(parameters, values, argument, member_name))
             arguments.append((argument, value))
-        body.append(replace(steps[0], module=replace(first, arguments=tuple(arguments)), module_name=member))
+        body.append(
+            replace(steps[0], module=replace(first_module, arguments=tuple(arguments)), module_name=member_name)
+        )
     return parameters, tuple(body)
 
 
-def _parameter(parameters: dict[str, tuple[Any, ...]], values: tuple[Any, ...], argument: str, member: str) -> str:
+def _find_or_add_parameter(
+    parameters: dict[str, tuple[Any, ...]], values: tuple[Any, ...], argument: str, member_name: str
+) -> str:
     """Return the name of the block parameter with these values, after adding a new parameter if there is none.
 
     Args:
         parameters: the values of each parameter in each run, by name. A new parameter is added to this dict.
         values: the parameter's value in each run.
         argument: the name of the module argument, for the name of a new parameter.
-        member: the name of the module, for the name of a new parameter.
+        member_name: the name of the module, for the name of a new parameter.
     """
-    for name, existing in parameters.items():
-        if existing == values:
+    for name, existing_values in parameters.items():
+        if existing_values == values:
             return name
-    preferred = (
+    preferred_name = (
         argument
         if argument in ("in_features", "strides") and argument not in parameters
-        else f"{member}_{_SHORT_NAMES.get(argument, argument)}"
+        else f"{member_name}_{_SHORT_ARGUMENT_NAMES.get(argument, argument)}"
     )
-    name = make_unique(preferred, {*parameters, *RESERVED_NAMES})
+    name = make_unique(preferred_name, {*parameters, *RESERVED_NAMES})
     parameters[name] = values
     return name
 
 
 def _type_of(values: tuple[Any, ...]) -> str:
-    kinds = sorted({_kind(value) for value in values})
-    return " | ".join(kinds)
+    type_names = sorted({_type_name(value) for value in values})
+    return " | ".join(type_names)
 
 
-def _kind(value: Any) -> str:
+def _type_name(value: Any) -> str:
     if not isinstance(value, tuple):
         return type(value).__name__
-    return f"tuple[{_kind(value[0]) if value else 'int'}, ...]"
+    return f"tuple[{_type_name(value[0]) if value else 'int'}, ...]"
 
 
 _MIN_BLOCKS = 3
@@ -298,7 +305,7 @@ def collapse_to_lists(program: Program) -> Program:
     steps, index = list[ExpressionStep](), 0
     while index < len(program.steps):
         run = _find_run(program.steps, index, reader_counts)
-        steps.append(_list_step(run) if len(run) >= _MIN_BLOCKS else run[0])
+        steps.append(_make_list_step(run) if len(run) >= _MIN_BLOCKS else run[0])
         index += len(run) if len(run) >= _MIN_BLOCKS else 1
     return program.with_steps(tuple(steps))
 
@@ -310,28 +317,28 @@ def _find_run(steps: Sequence[ExpressionStep], index: int, reader_counts: dict[i
         return run
     for step in steps[index + 1 :]:
         previous = run[-1]
-        follows = step.reads == previous.writes and reader_counts[previous.writes[0]] == 1
+        is_next = step.reads == previous.writes and reader_counts[previous.writes[0]] == 1
         if not (
-            follows
+            is_next
             and _is_block(step)
             and step.module
             and previous.module
             and step.module.constructor == previous.module.constructor
         ):
             break
-        if len(run) > 1 and _increments(run[0], run[1]) != _increments(previous, step):
+        if len(run) > 1 and _find_increments(run[0], run[1]) != _find_increments(previous, step):
             break
-        if _increments(previous, step) is None:
+        if _find_increments(previous, step) is None:
             break
         run.append(step)
     return run
 
 
 def _is_block(step: ExpressionStep) -> bool:
-    return step.module is not None and step.module.kind == "block" and len(step.reads) == 1
+    return step.module is not None and step.module.short_name == "block" and len(step.reads) == 1
 
 
-def _increments(previous: ExpressionStep, step: ExpressionStep) -> tuple[int, ...] | None:
+def _find_increments(previous: ExpressionStep, step: ExpressionStep) -> tuple[int, ...] | None:
     """Return the increment of each module argument from `previous` to `step`, which is 0 if it does not change.
 
     Return None if an argument that is not an integer changes.
@@ -349,12 +356,16 @@ def _increments(previous: ExpressionStep, step: ExpressionStep) -> tuple[int, ..
     return tuple(increments)
 
 
-def _list_step(run: Sequence[ExpressionStep]) -> ExpressionStep:
+def _make_list_step(run: Sequence[ExpressionStep]) -> ExpressionStep:
     modules = [step.module for step in run if step.module is not None]
     weights = {f"{i}.{path}": array for i, module in enumerate(modules) for path, array in module.weights.items()}
     prefix = common_string_prefix([step.layer for step in run]).rstrip("_")
     name = f"{prefix}_blocks" if split_words(prefix) else f"{run[0].layer}_to_{run[-1].layer}"
     module = replace(
-        modules[0], weights=weights, count=len(run), increments=_increments(run[0], run[1]) or (), kind="blocks"
+        modules[0],
+        weights=weights,
+        list_length=len(run),
+        increments=_find_increments(run[0], run[1]) or (),
+        short_name="blocks",
     )
     return replace(run[0], layer=name, module=module, writes=run[-1].writes)

@@ -16,14 +16,14 @@ from ..inference_model import InferenceModel
 from .ir import ExpressionStep, ModuleSpec, Order, Shape, Value
 
 
-def channels_last(n: int) -> Order:
+def channels_last_order(n: int) -> Order:
     """Return the order of n axes in which Caffe's axis 1, the channels, is last: (0, 2, 3, 1) for n = 4."""
     return (0, *range(2, n), 1) if n > 2 else tuple(range(n))
 
 
 def channels_last_shape(shape: Shape) -> tuple[int | str, ...]:
     """Return the shape of an input or output for messages: channels last, and "batch" as the first size."""
-    return ("batch", *(shape[axis] for axis in channels_last(len(shape))[1:])) if shape else ()
+    return ("batch", *(shape[axis] for axis in channels_last_order(len(shape))[1:])) if shape else ()
 
 
 def caffe_order(n: int) -> Order:
@@ -79,7 +79,7 @@ class EmitContext:
         return self.layer.context.param
 
     @cached_property
-    def tops(self) -> tuple[Shape, ...]:
+    def top_shapes(self) -> tuple[Shape, ...]:
         """The shapes of the tops in Caffe's axis order."""
         return tuple(tuple(self.builder.model.net.graph.blobs[top].shape) for top in self.layer.tops)
 
@@ -117,7 +117,7 @@ class EmitContext:
         value = self.builder.add_value(
             self.blob_name(self.layer.tops[0]) if blob is None else blob,
             shape,
-            order or channels_last(len(shape)),
+            order or channels_last_order(len(shape)),
             flattened_from,
         )
         self.builder.helpers.update(helpers)
@@ -160,8 +160,8 @@ class EmitContext:
             helpers: names of helper functions in the expression.
         """
         self.builder.helpers.update(helpers)
-        top_shapes = zip(self.layer.tops, shapes, strict=True)
-        values = tuple(self.builder.add_value(self.blob_name(top), shape, operand.order) for top, shape in top_shapes)
+        tops = zip(self.layer.tops, shapes, strict=True)
+        values = tuple(self.builder.add_value(self.blob_name(top), shape, operand.order) for top, shape in tops)
         self.builder.steps.append(
             ExpressionStep(self.layer.name, text, (operand.number,), tuple(v.number for v in values))
         )
@@ -170,10 +170,10 @@ class EmitContext:
     def make_module(
         self,
         constructor: str,
-        kind: str,
+        short_name: str,
         weights: Mapping[str, np.ndarray],
         *,
-        positional: int = 0,
+        num_positional: int = 0,
         needs_rngs: bool = True,
         **arguments: Any,
     ) -> ModuleSpec:
@@ -181,9 +181,9 @@ class EmitContext:
 
         Args:
             constructor: the class or function that creates the module, such as `nnx.Conv`.
-            kind: a short word for the module, such as "conv", from which names are made.
+            short_name: a short word for the module, such as "conv", from which names are made.
             weights: the module's arrays by their path in the module, such as `kernel`.
-            positional: the number of arguments that are passed by position. The others are passed by keyword.
+            num_positional: the number of arguments that are passed by position. The others are passed by keyword.
             needs_rngs: True if the constructor has the argument `rngs`.
             arguments: the other arguments of the constructor.
 
@@ -191,15 +191,21 @@ class EmitContext:
             LayerError: if another layer shares some of the parameters, but its module is different.
         """
         owners = tuple(param.owner for param in self.layer.all_params)
-        module = ModuleSpec(constructor, tuple(arguments.items()), kind, positional, weights, needs_rngs, owners)
-        existing = [module for others, module in self.builder.modules_by_owners.items() if set(others) & set(owners)]
-        if not existing:
+        module = ModuleSpec(
+            constructor, tuple(arguments.items()), short_name, num_positional, weights, needs_rngs, owners
+        )
+        existing_modules = [
+            module for other_owners, module in self.builder.modules_by_owners.items() if set(other_owners) & set(owners)
+        ]
+        if not existing_modules:
             self.builder.modules_by_owners[owners] = module
             return module
-        equal = existing[0] == module and existing[0].owners == owners
-        equal = equal and all(np.array_equal(array, existing[0].weights[name]) for name, array in weights.items())
-        require(equal, "shares params with a layer that becomes a different flax module; give it separate params")
-        return existing[0]
+        is_equal = existing_modules[0] == module and existing_modules[0].owners == owners
+        is_equal = is_equal and all(
+            np.array_equal(array, existing_modules[0].weights[name]) for name, array in weights.items()
+        )
+        require(is_equal, "shares params with a layer that becomes a different flax module; give it separate params")
+        return existing_modules[0]
 
     def reorder(self, value: Value, order: Order) -> Value:
         """Return the value with axes in `order` and features in Caffe's order; add a transposition if needed."""
@@ -208,14 +214,14 @@ class EmitContext:
             return value
         large_axes = [axis for axis in value.order if value.shape[axis] != 1]
         if large_axes == [axis for axis in order if value.shape[axis] != 1]:
-            target = tuple(value.shape[axis] for axis in order)
-            return self.add_step(reshape_expression(target), value, order=order, blob=value.blob)
+            target_shape = tuple(value.shape[axis] for axis in order)
+            return self.add_step(reshape_expression(target_shape), value, order=order, blob=value.blob)
         axes = ", ".join(str(value.order.index(axis)) for axis in order)
         return self.add_step(f"{{0}}.transpose({axes})", value, order=order, blob=value.blob)
 
     def to_channels_last(self, value: Value) -> Value:
         """Return the value with its channels last; add a transposition if needed."""
-        return self.reorder(value, channels_last(len(value.shape)))
+        return self.reorder(value, channels_last_order(len(value.shape)))
 
     def to_caffe_order(self, value: Value) -> Value:
         """Return the value in Caffe's axis order; add a transposition if needed."""

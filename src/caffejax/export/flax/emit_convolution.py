@@ -18,33 +18,33 @@ from .ir import ModuleSpec, Shape, Value
 @register_emitter("Convolution", "DepthwiseConvolution")
 def convolution(e: EmitContext) -> tuple[Value, ...]:
     """Emit nnx.Conv over height and width."""
-    return _write_convolution(e, _planar(e, e.layer.context))
+    return _emit_convolution(e, _planar_correlation(e, e.layer.context))
 
 
 @register_emitter("ConvolutionDepthwise")
 def depthwise(e: EmitContext) -> tuple[Value, ...]:
     """Emit nnx.Conv over height and width, which convolves each channel separately."""
-    return _write_convolution(e, _planar(e, depthwise_context(e.layer.context, e.bottoms[0])))
+    return _emit_convolution(e, _planar_correlation(e, depthwise_context(e.layer.context, e.bottoms[0])))
 
 
 @register_emitter("Convolution3D")
 def convolution3d(e: EmitContext) -> tuple[Value, ...]:
     """Emit nnx.Conv over time, height and width."""
-    return _write_convolution(e, volume_correlation(e.layer.context, e.bottoms[0]))
+    return _emit_convolution(e, volume_correlation(e.layer.context, e.bottoms[0]))
 
 
 @register_emitter("NdConvolution")
 def nd_convolution(e: EmitContext) -> tuple[Value, ...]:
     """Emit nnx.Conv over any number of spatial axes."""
-    return _write_convolution(e, nd_correlation(e.layer.context, e.bottoms[0]))
+    return _emit_convolution(e, nd_correlation(e.layer.context, e.bottoms[0]))
 
 
-def _write_convolution(e: EmitContext, c: Correlation) -> tuple[Value, ...]:
+def _emit_convolution(e: EmitContext, c: Correlation) -> tuple[Value, ...]:
     size = c.spatial_shape(e.bottoms[0])
     weight, *bias = e.arrays
     options: dict[str, Any] = {
         "strides": collapse_equal(c.window.stride),
-        "padding": _padding(c, size),
+        "padding": _conv_padding(c, size),
         "kernel_dilation": collapse_equal(c.window.dilation),
         "feature_group_count": c.group,
         "use_bias": bool(bias),
@@ -55,8 +55,8 @@ def _write_convolution(e: EmitContext, c: Correlation) -> tuple[Value, ...]:
     module = e.make_module(
         "nnx.Conv",
         "conv",
-        _weights(np.moveaxis(weight, (0, 1), (-1, -2)), bias),
-        positional=2,
+        _name_weights(np.moveaxis(weight, (0, 1), (-1, -2)), bias),
+        num_positional=2,
         in_features=weight.shape[1] * c.group,
         out_features=weight.shape[0],
         kernel_size=c.window.kernel,
@@ -68,18 +68,18 @@ def _write_convolution(e: EmitContext, c: Correlation) -> tuple[Value, ...]:
 @register_emitter("Deconvolution")
 def deconvolution(e: EmitContext) -> tuple[Value, ...]:
     """Emit nnx.ConvTranspose over height and width, or a helper function if the layer has groups."""
-    return _write_deconvolution(e, _planar(e, e.layer.context))
+    return _emit_deconvolution(e, _planar_correlation(e, e.layer.context))
 
 
 @register_emitter("Deconvolution3D")
 def deconvolution3d(e: EmitContext) -> tuple[Value, ...]:
     """Emit nnx.ConvTranspose over time, height and width."""
-    return _write_deconvolution(e, volume_correlation(e.layer.context, e.bottoms[0]))
+    return _emit_deconvolution(e, volume_correlation(e.layer.context, e.bottoms[0]))
 
 
-def _write_deconvolution(e: EmitContext, c: Correlation) -> tuple[Value, ...]:
+def _emit_deconvolution(e: EmitContext, c: Correlation) -> tuple[Value, ...]:
     weight, *bias = e.arrays
-    flipped = np.flip(weight, tuple(range(2, weight.ndim)))
+    flipped_weight = np.flip(weight, tuple(range(2, weight.ndim)))
     pads = tuple(
         (extent - 1 - low, extent - 1 - high)
         for extent, (low, high) in zip(c.window.extent, c.window.padding, strict=True)
@@ -92,43 +92,49 @@ def _write_deconvolution(e: EmitContext, c: Correlation) -> tuple[Value, ...]:
     options = {name: value for name, value in options.items() if name != "kernel_dilation" or value != 1}
     features: dict[str, Any] = {"in_features": weight.shape[0], "out_features": weight.shape[1] * c.group}
     if c.group == 1:
-        kernel, constructor = np.moveaxis(flipped, (0, 1), (-2, -1)), "nnx.ConvTranspose"
+        kernel, constructor = np.moveaxis(flipped_weight, (0, 1), (-2, -1)), "nnx.ConvTranspose"
         options |= {} if bias else {"use_bias": False}
     else:
-        grouped = flipped.reshape(c.group, -1, *weight.shape[1:])
-        kernel, constructor = np.moveaxis(grouped, (1, 0, 2), (-3, -2, -1)), "GroupedConvTranspose"
+        grouped_weight = flipped_weight.reshape(c.group, -1, *weight.shape[1:])
+        kernel, constructor = np.moveaxis(grouped_weight, (1, 0, 2), (-3, -2, -1)), "GroupedConvTranspose"
         kernel = kernel.reshape(*kernel.shape[:-2], -1)
         options |= {"groups": c.group, "use_bias": bool(bias)}
         e.builder.helpers.add(constructor)
     module = e.make_module(
-        constructor, "deconv", _weights(kernel, bias), positional=2, **features, kernel_size=c.window.kernel, **options
+        constructor,
+        "deconv",
+        _name_weights(kernel, bias),
+        num_positional=2,
+        **features,
+        kernel_size=c.window.kernel,
+        **options,
     )
     return _apply_to_bottoms(e, module)
 
 
-def _planar(e: EmitContext, context: Context) -> Correlation:
+def _planar_correlation(e: EmitContext, context: Context) -> Correlation:
     c = make_correlation(context, e.bottoms)
     require(c.axis == 1, f"has its channels along axis {c.axis}; only axis 1 is supported")
     require(len(c.window.kernel) > 0, "has no spatial axes; use InnerProduct")
     return c
 
 
-def _padding(c: Correlation, size: Shape) -> str | int | tuple[tuple[int, int], ...]:
+def _conv_padding(c: Correlation, size: Shape) -> str | int | tuple[tuple[int, int], ...]:
     """Return the padding for nnx.Conv, with more padding at the end of an axis if Caffe's output size requires it."""
-    needed = c.window.fit_padding(size, convolution_output_size(size, c.window)).padding
-    pads = tuple((low, max(low, high)) for low, high in needed)
+    fitted_padding = c.window.fit_padding(size, convolution_output_size(size, c.window)).padding
+    pads = tuple((low, max(low, high)) for low, high in fitted_padding)
     if all(low == high for low, high in pads):
         pad = collapse_equal([low for low, _ in pads])
         return "VALID" if pad == 0 else pad if isinstance(pad, int) else pads
     return pads
 
 
-def _weights(kernel: np.ndarray, bias: list[np.ndarray]) -> dict[str, np.ndarray]:
+def _name_weights(kernel: np.ndarray, bias: list[np.ndarray]) -> dict[str, np.ndarray]:
     return {"kernel": kernel, **({"bias": bias[0].reshape(-1)} if bias else {})}
 
 
 def _apply_to_bottoms(e: EmitContext, module: ModuleSpec) -> tuple[Value, ...]:
-    tops = zip(e.bottoms, e.layer.tops, e.tops, strict=True)
+    tops = zip(e.bottoms, e.layer.tops, e.top_shapes, strict=True)
     return tuple(
         e.add_step("{module}({0})", e.to_channels_last(x), module=module, shape=shape, blob=top)
         for x, top, shape in tops

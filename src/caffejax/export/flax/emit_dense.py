@@ -20,44 +20,48 @@ def inner_product(e: EmitContext) -> Value:
     axis = canonical_axis(e.param.axis, x.shape)
     require(axis > 0, "has axis 0, which makes the batch a single example; this is not supported")
     if other_bottoms:
-        return _product_of_bottoms(e, axis)
+        return _emit_product_of_bottoms(e, axis)
     require(not e.param.normalize, "normalizes the rows of its weight (normalize), which is not supported")
     weight, *bias = e.arrays[: 1 + e.param.bias_term]  # without MyCaffe's deviations, which are used only in training
     kernel = weight if e.param.transpose else weight.T
     x = flatten_from(e, x, axis)
     if x.flattened_from is not None:
-        kernel = _to_stored(kernel, *x.flattened_from)
+        kernel = _reorder_inputs(kernel, *x.flattened_from)
     weights = {"kernel": kernel, **({"bias": bias[0]} if bias else {})}
     options = {} if bias else {"use_bias": False}
     module = e.make_module(
         "nnx.Linear",
         "fc",
         weights,
-        positional=2,
+        num_positional=2,
         in_features=kernel.shape[0],
         out_features=kernel.shape[1],
         **options,
     )
-    return e.add_step("{module}({0})", x, module=module, shape=e.tops[0], order=tuple(range(len(e.tops[0]))))
+    return e.add_step(
+        "{module}({0})", x, module=module, shape=e.top_shapes[0], order=tuple(range(len(e.top_shapes[0])))
+    )
 
 
-def _product_of_bottoms(e: EmitContext, axis: int) -> Value:
+def _emit_product_of_bottoms(e: EmitContext, axis: int) -> Value:
     """Emit an InnerProduct whose weight is the second bottom. The bias is the third bottom or a learned array."""
     require(axis == 1, "has a bottom as its weight and an axis other than 1, which is not supported")
-    x, weight, *bias = (_rows(e, bottom) for bottom in e.bottoms)
+    x, weight, *bias = (_flatten_rows(e, bottom) for bottom in e.bottoms)
     text = "{0} @ {1}" if e.param.transpose else "{0} @ {1}.T"
     if not e.arrays:
-        return e.add_step(f"{text} + {{2}}" if bias else text, x, weight, *bias, shape=e.tops[0])
-    return e.add_step(f"{text} + {{module}}[...]", x, weight, module=_param(e, "bias"), shape=e.tops[0])
+        return e.add_step(f"{text} + {{2}}" if bias else text, x, weight, *bias, shape=e.top_shapes[0])
+    return e.add_step(f"{text} + {{module}}[...]", x, weight, module=_make_param(e, "bias"), shape=e.top_shapes[0])
 
 
-def _param(e: EmitContext, kind: str) -> ModuleSpec:
+def _make_param(e: EmitContext, short_name: str) -> ModuleSpec:
     """Return a module `nnx.Param` that holds the layer's first array."""
     array = e.arrays[0]
-    return e.make_module("nnx.Param", kind, {"": array}, positional=1, needs_rngs=False, value=Zeros(array.shape))
+    return e.make_module(
+        "nnx.Param", short_name, {"": array}, num_positional=1, needs_rngs=False, value=Zeros(array.shape)
+    )
 
 
-def _to_stored(kernel: np.ndarray, shape: Shape, order: Shape) -> np.ndarray:
+def _reorder_inputs(kernel: np.ndarray, shape: Shape, order: Shape) -> np.ndarray:
     """Return a kernel with its inputs reordered from Caffe's order to the order in which they are stored.
 
     Args:
@@ -75,16 +79,18 @@ def inner_distance(e: EmitContext) -> Value:
     normalizes = bool(e.arrays) and e.param.normalize
     require(not normalizes, "normalizes the rows of its weight (normalize), which is not supported")
     require(canonical_axis(e.param.axis, e.bottoms[0].shape) == 1, "has an axis other than 1, which is not supported")
-    x, *centers = (_rows(e, bottom) for bottom in e.bottoms)
+    x, *centers = (_flatten_rows(e, bottom) for bottom in e.bottoms)
     distance = (
         f"jnp.sum({'jnp.abs' if e.param.distance_type == 'L1' else 'jnp.square'}({{0}}[:, None] - {{1}}), axis=-1)"
     )
     if centers:
-        return e.add_step(distance, x, *centers, shape=e.tops[0])
-    return e.add_step(distance.replace("{1}", "{module}[...]"), x, module=_param(e, "centers"), shape=e.tops[0])
+        return e.add_step(distance, x, *centers, shape=e.top_shapes[0])
+    return e.add_step(
+        distance.replace("{1}", "{module}[...]"), x, module=_make_param(e, "centers"), shape=e.top_shapes[0]
+    )
 
 
-def _rows(e: EmitContext, x: Value) -> Value:
+def _flatten_rows(e: EmitContext, x: Value) -> Value:
     x = e.to_caffe_order(x)
     if len(x.shape) <= 2:
         return x
@@ -102,20 +108,22 @@ def embed(e: EmitContext) -> Value:
         "nnx.Embed",
         "embed",
         {"embedding": weight},
-        positional=2,
+        num_positional=2,
         num_embeddings=weight.shape[0],
         features=weight.shape[1],
     )
-    order = tuple(range(len(e.tops[0])))
-    return e.add_step("{module}({0}.astype(int))", x, module=module, shape=e.tops[0], order=order)
+    order = tuple(range(len(e.top_shapes[0])))
+    return e.add_step("{module}({0}.astype(int))", x, module=module, shape=e.top_shapes[0], order=order)
 
 
 @register_emitter("Parameter")
 def parameter(e: EmitContext) -> Value:
     """Emit a learned array, which is the layer's top."""
     (array,) = e.arrays
-    module = e.make_module("nnx.Param", "param", {"": array}, positional=1, needs_rngs=False, value=Zeros(array.shape))
-    return e.add_step("{module}[...]", module=module, shape=e.tops[0], order=caffe_order(len(e.tops[0])))
+    module = e.make_module(
+        "nnx.Param", "param", {"": array}, num_positional=1, needs_rngs=False, value=Zeros(array.shape)
+    )
+    return e.add_step("{module}[...]", module=module, shape=e.top_shapes[0], order=caffe_order(len(e.top_shapes[0])))
 
 
 class Zeros(tuple[int, ...]):

@@ -11,7 +11,7 @@ from ...layers.helpers import canonical_axis
 from .emit_context import EmitContext, Emitter, affine_expression, register_emitter, shorten_float32
 from .ir import Value
 
-_FUNCTIONS = {
+_EXPRESSIONS = {
     "Sigmoid": "nnx.sigmoid({0})",
     "TanH": "nnx.tanh({0})",
     "BNLL": "nnx.softplus({0})",
@@ -20,13 +20,13 @@ _FUNCTIONS = {
 }
 
 
-def _function_emitter(text: str) -> Emitter:
+def _make_emitter(text: str) -> Emitter:
     """Return an emitter for an element-wise function without settings, whose expression is `text`."""
     return lambda e: e.add_elementwise_step(text, *e.bottoms)
 
 
-for _type, _text in _FUNCTIONS.items():
-    register_emitter(_type)(_function_emitter(_text))
+for _type, _text in _EXPRESSIONS.items():
+    register_emitter(_type)(_make_emitter(_text))
 
 
 @register_emitter("Mish")
@@ -58,7 +58,7 @@ def prelu(e: EmitContext) -> Value:
         module = e.make_module("nnx.PReLU", "prelu", {"negative_slope": slope}, needs_rngs=False)
         return e.add_elementwise_step("{module}({0})", *e.bottoms, module=module)
     x = e.to_channels_last(e.bottoms[0])
-    module = e.make_module("PReLU", "prelu", {"slope": slope}, positional=1, features=slope.size, needs_rngs=False)
+    module = e.make_module("PReLU", "prelu", {"slope": slope}, num_positional=1, features=slope.size, needs_rngs=False)
     return e.add_elementwise_step("{module}({0})", x, module=module, helpers=["PReLU"])
 
 
@@ -102,7 +102,7 @@ def softmax(e: EmitContext) -> Value:
     (x,) = e.bottoms
     operand = "{0}" if e.param.temperature == 1 else f"{{0}} / {e.param.temperature:.8g}"
     axis = canonical_axis(e.param.axis, x.shape)
-    position = x.axis(axis)
+    position = x.stored_axis(axis)
     text = f"nnx.softmax({operand})" if position == -1 else f"nnx.softmax({operand}, axis={position})"
     return e.add_elementwise_step(text, x if axis == 1 else e.reorder(x, x.order))
 
@@ -111,7 +111,7 @@ def softmax(e: EmitContext) -> Value:
 def dropout(e: EmitContext) -> Value:
     """Emit nnx.Dropout, which scales in training like Caffe. With `scale_train: false`, emit a scaling for TEST."""
     ratio = shorten_float32(e.param.dropout_ratio)
-    module = e.make_module("nnx.Dropout", "dropout", {}, positional=1, rate=ratio)
+    module = e.make_module("nnx.Dropout", "dropout", {}, num_positional=1, rate=ratio)
     if e.param.scale_train:
         return e.add_elementwise_step("{module}({0})", *e.bottoms, module=module)
     return e.add_elementwise_step(
@@ -124,30 +124,30 @@ def dropout(e: EmitContext) -> Value:
 @register_emitter("Power")
 def power(e: EmitContext) -> Value:
     """Emit (shift + scale * x) ** power."""
-    exponent, inner = shorten_float32(e.param.power), affine_expression(e.param.scale, e.param.shift)
+    exponent, affine = shorten_float32(e.param.power), affine_expression(e.param.scale, e.param.shift)
     if exponent == 0 or e.param.scale == 0:
         constant = 1 if exponent == 0 else shorten_float32(float(e.param.shift) ** float(e.param.power))
         return e.add_elementwise_step(f"jnp.full_like({{0}}, {constant})", *e.bottoms)
     if exponent == 1:
-        return e.bottoms[0] if inner == "{0}" else e.add_elementwise_step(inner, *e.bottoms)
+        return e.bottoms[0] if affine == "{0}" else e.add_elementwise_step(affine, *e.bottoms)
     return e.add_elementwise_step(
-        f"{inner} ** {exponent}" if inner == "{0}" else f"({inner}) ** {exponent}", *e.bottoms
+        f"{affine} ** {exponent}" if affine == "{0}" else f"({affine}) ** {exponent}", *e.bottoms
     )
 
 
 @register_emitter("Exp")
 def exp(e: EmitContext) -> Value:
     """Emit base ** (shift + scale * x)."""
-    inner = affine_expression(e.param.scale, e.param.shift)
-    text = f"jnp.exp({inner})" if e.param.base == -1 else f"{shorten_float32(e.param.base)} ** ({inner})"
+    affine = affine_expression(e.param.scale, e.param.shift)
+    text = f"jnp.exp({affine})" if e.param.base == -1 else f"{shorten_float32(e.param.base)} ** ({affine})"
     return e.add_elementwise_step(text, *e.bottoms)
 
 
 @register_emitter("Log")
 def log(e: EmitContext) -> Value:
     """Emit the logarithm of shift + scale * x."""
-    inner = affine_expression(e.param.scale, e.param.shift)
-    text = f"jnp.log({inner})" if e.param.base == -1 else f"jnp.log({inner}) / {math.log(e.param.base)}"
+    affine = affine_expression(e.param.scale, e.param.shift)
+    text = f"jnp.log({affine})" if e.param.base == -1 else f"jnp.log({affine}) / {math.log(e.param.base)}"
     return e.add_elementwise_step(text, *e.bottoms)
 
 
@@ -155,24 +155,24 @@ def log(e: EmitContext) -> Value:
 def eltwise(e: EmitContext) -> Value:
     """Emit a sum with coefficients, a product or a maximum."""
     xs = e.to_common_order(e.bottoms)
-    fields = [f"{{{i}}}" for i in range(len(xs))]
+    placeholders = [f"{{{i}}}" for i in range(len(xs))]
     match e.param.EltwiseOp.Name(e.param.operation):
         case "PROD":
-            text = " * ".join(fields)
+            text = " * ".join(placeholders)
         case "SUM":
-            text = _sum(fields, [shorten_float32(c) for c in e.param.coeff] or [1] * len(xs))
+            text = _sum_expression(placeholders, [shorten_float32(c) for c in e.param.coeff] or [1] * len(xs))
         case _:
-            text = fields[0]
-            for field in fields[1:]:
-                text = f"jnp.maximum({text}, {field})"
+            text = placeholders[0]
+            for placeholder in placeholders[1:]:
+                text = f"jnp.maximum({text}, {placeholder})"
     return e.add_elementwise_step(text, *xs)
 
 
-def _sum(fields: list[str], coefficients: list[int | float]) -> str:
+def _sum_expression(placeholders: list[str], coefficients: list[int | float]) -> str:
     text = ""
-    for field, coefficient in zip(fields, coefficients, strict=True):
+    for placeholder, coefficient in zip(placeholders, coefficients, strict=True):
         sign = "-" if coefficient < 0 else "+"
-        term = field if abs(coefficient) == 1 else f"{abs(coefficient)} * {field}"
+        term = placeholder if abs(coefficient) == 1 else f"{abs(coefficient)} * {placeholder}"
         text = f"{text} {sign} {term}" if text else f"-{term}" if sign == "-" else term
     return text
 
@@ -222,7 +222,7 @@ def reduction(e: EmitContext) -> Value:
         "MEAN": f"jnp.mean({{0}}, {axes})",
     }[e.param.ReductionOp.Name(e.param.operation)]
     coefficient = shorten_float32(e.param.coeff)
-    return e.add_step(text if coefficient == 1 else f"{coefficient} * {text}", x, shape=e.tops[0])
+    return e.add_step(text if coefficient == 1 else f"{coefficient} * {text}", x, shape=e.top_shapes[0])
 
 
 @register_emitter("ArgMax")
@@ -234,7 +234,7 @@ def arg_max(e: EmitContext) -> Value:
         "is only supported with an axis, top_k 1 and no out_max_val",
     )
     axis = canonical_axis(e.param.axis, x.shape)
-    position = x.axis(axis)
+    position = x.stored_axis(axis)
     index = f"jnp.argmax(jnp.flip({{0}}, {position}), axis={position}, keepdims=True)"
     text = f"{x.shape[axis] - 1} - {index}.astype({{0}}.dtype)"
-    return e.add_step(text, x, shape=e.tops[0], order=x.order)
+    return e.add_step(text, x, shape=e.top_shapes[0], order=x.order)

@@ -18,16 +18,17 @@ from .ir import Shape, Value
 @register_emitter("BatchNorm")
 def batch_norm(e: EmitContext) -> Value:
     """Emit nnx.BatchNorm, with scale and bias if the layer has them. A Scale layer after it is merged into it later."""
-    size, n = e.layer.context.settings.stats_batch_size, e.bottoms[0].shape[0]
+    stats_batch_size, n = e.layer.context.settings.stats_batch_size, e.bottoms[0].shape[0]
     require(
-        not 0 < size < n, f"computes statistics from {size} of {n} images (stats_batch_size), which is not supported"
+        not 0 < stats_batch_size < n,
+        f"computes statistics from {stats_batch_size} of {n} images (stats_batch_size), which is not supported",
     )
     mean, variance = (np.asarray(array) for array in stored_statistics(tuple(map(jnp.asarray, e.arrays[:3]))))
     weights = {"mean": mean, "var": variance}
-    scaled = len(e.arrays) > 3
-    if scaled:
+    has_scale = len(e.arrays) > 3
+    if has_scale:
         weights |= {"scale": e.arrays[3], "bias": e.arrays[4] if len(e.arrays) > 4 else np.zeros_like(e.arrays[3])}
-    return _write_batch_norm(
+    return _emit_batch_norm(
         e, weights, e.layer.context.settings.eps, e.param.moving_average_fraction, _uses_running_average(e)
     )
 
@@ -40,7 +41,7 @@ def bn(e: EmitContext) -> Value:
         return _segnet_bn(e)
     scale, bias, mean, variance = (array.reshape(-1) for array in e.arrays)
     weights = {"mean": mean, "var": variance, "scale": scale, "bias": bias}
-    return _write_batch_norm(e, weights, e.param.eps, e.param.momentum, True if e.param.frozen else None)
+    return _emit_batch_norm(e, weights, e.param.eps, e.param.momentum, True if e.param.frozen else None)
 
 
 def _segnet_bn(e: EmitContext) -> Value:
@@ -49,7 +50,7 @@ def _segnet_bn(e: EmitContext) -> Value:
         x = e.add_step(f"normalize_by_batch({{0}}, eps={SEGNET_EPS})", x, helpers=["normalize_by_batch"])
     scale, bias = (array.reshape(-1) for array in e.arrays)
     weights = {"scale": scale, "bias": bias}
-    module = e.make_module("Scale", "bn", weights, positional=1, needs_rngs=False, shape=scale.shape)
+    module = e.make_module("Scale", "bn", weights, num_positional=1, needs_rngs=False, shape=scale.shape)
     return e.add_elementwise_step("{module}({0})", x, module=module, helpers=["Scale"])
 
 
@@ -58,8 +59,8 @@ def _uses_running_average(e: EmitContext) -> bool | None:
     return bool(e.param.use_global_stats) if e.param.HasField("use_global_stats") else None
 
 
-def _write_batch_norm(
-    e: EmitContext, weights: dict[str, np.ndarray], eps: float, momentum: float, fixed: bool | None
+def _emit_batch_norm(
+    e: EmitContext, weights: dict[str, np.ndarray], eps: float, momentum: float, use_running_average: bool | None
 ) -> Value:
     x = e.to_channels_last(e.bottoms[0])
     options: dict[str, Any] = {}
@@ -69,13 +70,17 @@ def _write_batch_norm(
         "nnx.BatchNorm",
         "bn",
         weights,
-        positional=1,
+        num_positional=1,
         num_features=weights["mean"].size,
         momentum=shorten_float32(momentum),
         epsilon=shorten_float32(eps),
         **options,
     )
-    text = "{module}({0})" if fixed is None else f"{{module}}({{0}}, use_running_average={fixed})"
+    text = (
+        "{module}({0})"
+        if use_running_average is None
+        else f"{{module}}({{0}}, use_running_average={use_running_average})"
+    )
     return e.add_elementwise_step(text, x, module=module)
 
 
@@ -111,15 +116,15 @@ def normalize(e: EmitContext) -> Value:
     if not e.arrays:
         require(len(e.layer.tops) == 1, "has a second top, which is not supported")
         require(len(x.shape) in (2, 4), f"needs a bottom with 2 or 4 axes, not {x.shape}")
-        plane = "[:, None, None]" if len(x.shape) == 2 else ""
-        text = f"unit_length({{0}}, axis=-1, eps=1e-06){plane}"
-        return e.add_step(text, x, shape=e.tops[0], helpers=["unit_length"])
+        new_axes = "[:, None, None]" if len(x.shape) == 2 else ""
+        text = f"unit_length({{0}}, axis=-1, eps=1e-06){new_axes}"
+        return e.add_step(text, x, shape=e.top_shapes[0], helpers=["unit_length"])
     p = e.layer.context.layer.norm_param
     axes = tuple(range(1, len(x.shape))) if p.across_spatial else -1
     y = e.add_step(f"unit_length({{0}}, axis={axes}, eps={shorten_float32(p.eps)})", x, helpers=["unit_length"])
     shape = e.arrays[0].shape
     module = e.make_module(
-        "Scale", "scale", {"scale": e.arrays[0]}, positional=1, needs_rngs=False, shape=shape, use_bias=False
+        "Scale", "scale", {"scale": e.arrays[0]}, num_positional=1, needs_rngs=False, shape=shape, use_bias=False
     )
     return e.add_elementwise_step("{module}({0})", y, module=module, helpers=["Scale"])
 
@@ -128,15 +133,15 @@ def normalize(e: EmitContext) -> Value:
 def scale(e: EmitContext) -> Value:
     """Emit a multiplication by the learned factor or the second bottom, and the addition of a bias if there is one."""
     x = e.to_channels_last(e.bottoms[0])
-    bounded = e.param.HasField("min_value") or e.param.HasField("max_value")
-    require(not bounded, "limits its factor (min_value, max_value), which is not supported")
+    has_bounds = e.param.HasField("min_value") or e.param.HasField("max_value")
+    require(not has_bounds, "limits its factor (min_value, max_value), which is not supported")
     if len(e.bottoms) == 2:
-        y = e.add_step("{0} * {1}", x, _broadcast(e, e.bottoms[1], x))
-        return _with_bias(e, y) if e.arrays else y
-    factor, *bias = (_to_stored(array, x, e.param.axis) for array in e.arrays)
+        y = e.add_step("{0} * {1}", x, _emit_broadcast(e, e.bottoms[1], x))
+        return _emit_bias(e, y) if e.arrays else y
+    factor, *bias = (_reshape_for_broadcast(array, x, e.param.axis) for array in e.arrays)
     weights = {"scale": factor, **({"bias": bias[0]} if bias else {})}
     options = {} if bias else {"use_bias": False}
-    module = e.make_module("Scale", "scale", weights, positional=1, needs_rngs=False, shape=factor.shape, **options)
+    module = e.make_module("Scale", "scale", weights, num_positional=1, needs_rngs=False, shape=factor.shape, **options)
     return e.add_elementwise_step("{module}({0})", x, module=module, helpers=["Scale"])
 
 
@@ -144,16 +149,16 @@ def scale(e: EmitContext) -> Value:
 def bias(e: EmitContext) -> Value:
     """Emit the addition of a learned bias or of the second bottom."""
     x = e.to_channels_last(e.bottoms[0])
-    return e.add_step("{0} + {1}", x, _broadcast(e, e.bottoms[1], x)) if len(e.bottoms) == 2 else _with_bias(e, x)
+    return e.add_step("{0} + {1}", x, _emit_broadcast(e, e.bottoms[1], x)) if len(e.bottoms) == 2 else _emit_bias(e, x)
 
 
-def _with_bias(e: EmitContext, x: Value) -> Value:
-    array = _to_stored(e.arrays[-1], x, e.param.axis)
-    module = e.make_module("Bias", "bias", {"bias": array}, positional=1, needs_rngs=False, shape=array.shape)
+def _emit_bias(e: EmitContext, x: Value) -> Value:
+    array = _reshape_for_broadcast(e.arrays[-1], x, e.param.axis)
+    module = e.make_module("Bias", "bias", {"bias": array}, num_positional=1, needs_rngs=False, shape=array.shape)
     return e.add_elementwise_step("{module}({0})", x, module=module, helpers=["Bias"])
 
 
-def _to_stored(array: np.ndarray, x: Value, axis: int) -> np.ndarray:
+def _reshape_for_broadcast(array: np.ndarray, x: Value, axis: int) -> np.ndarray:
     """Return an array, reshaped to broadcast with the stored `x`.
 
     In Caffe's order, the axes of the array are the axes of `x` from `axis` on.
@@ -165,7 +170,7 @@ def _to_stored(array: np.ndarray, x: Value, axis: int) -> np.ndarray:
     return expanded.reshape(expanded.shape[first:])
 
 
-def _broadcast(e: EmitContext, factor: Value, x: Value) -> Value:
+def _emit_broadcast(e: EmitContext, factor: Value, x: Value) -> Value:
     """Return the bottom `factor`, reshaped to broadcast with `x`. Its axes are the axes of `x` from `e.param.axis`."""
     start = canonical_axis(e.param.axis, x.shape) if factor.shape else 0
     shape: Shape = (1,) * start + factor.shape + (1,) * (len(x.shape) - start - len(factor.shape))

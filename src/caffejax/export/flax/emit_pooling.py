@@ -24,40 +24,40 @@ def pooling(e: EmitContext) -> Value | tuple[Value, ...]:
         require(
             not has_positions, "has global_pooling and a second top for the positions of maxima, which is not supported"
         )
-        return _global_pooling(e, method, x)
+        return _emit_global_pooling(e, method, x)
     window = Window.symmetric(
         read_height_width(e.param, "kernel_size", "kernel_h", "kernel_w"),
         read_height_width(e.param, "stride", "stride_h", "stride_w"),
         read_height_width(e.param, "pad", "pad_h", "pad_w"),
     )
-    return _max_pool_with_indices(e, x, window) if has_positions else _write_pooling(e, method, x, window)
+    return _emit_max_pool_with_indices(e, x, window) if has_positions else _emit_pooling(e, method, x, window)
 
 
-def _max_pool_with_indices(e: EmitContext, x: Value, window: Window) -> tuple[Value, ...]:
-    out = e.tops[0][2:]
+def _emit_max_pool_with_indices(e: EmitContext, x: Value, window: Window) -> tuple[Value, ...]:
+    output_size = e.top_shapes[0][2:]
     require(
-        not _has_window_of_padding(x, window, out),
+        not _has_padding_only_window(x, window, output_size),
         "has windows that contain only padding, so their maxima have no positions; this is not supported",
     )
-    settings = _settings(window, compute_padding(window, tuple(x.shape[2:]), out))
+    arguments = _pooling_arguments(window, compute_padding(window, tuple(x.shape[2:]), output_size))
     helper = "max_pool_with_indices"
-    return e.add_multi_output_step(f"{helper}({{0}}, {settings})", x, e.tops, helpers=[helper])
+    return e.add_multi_output_step(f"{helper}({{0}}, {arguments})", x, e.top_shapes, helpers=[helper])
 
 
 @register_emitter("Pooling3D")
 def pooling3d(e: EmitContext) -> Value:
     """Emit pooling over time, height and width."""
-    return _pool_symmetric(e, *volume_windows(e.layer.context, e.bottoms[0]))
+    return _emit_symmetric_pooling(e, *volume_windows(e.layer.context, e.bottoms[0]))
 
 
 @register_emitter("NdPooling")
 def nd_pooling(e: EmitContext) -> Value:
     """Emit pooling over any number of spatial axes."""
-    return _pool_symmetric(e, *nd_windows(e.layer.context, e.bottoms[0]))
+    return _emit_symmetric_pooling(e, *nd_windows(e.layer.context, e.bottoms[0]))
 
 
-def _pool_symmetric(e: EmitContext, method: str, end_padded: Window, _: Shape) -> Value:
-    return _write_pooling(
+def _emit_symmetric_pooling(e: EmitContext, method: str, end_padded: Window, _: Shape) -> Value:
+    return _emit_pooling(
         e,
         method,
         e.to_channels_last(e.bottoms[0]),
@@ -65,38 +65,38 @@ def _pool_symmetric(e: EmitContext, method: str, end_padded: Window, _: Shape) -
     )
 
 
-def _write_pooling(e: EmitContext, method: str, x: Value, window: Window) -> Value:
-    out = e.tops[0][2:]
-    if window.kernel == tuple(x.shape[2:]) and not any(window.low) and set(out) == {1}:
-        return _global_pooling(e, method, x)
+def _emit_pooling(e: EmitContext, method: str, x: Value, window: Window) -> Value:
+    output_size = e.top_shapes[0][2:]
+    if window.kernel == tuple(x.shape[2:]) and not any(window.low) and set(output_size) == {1}:
+        return _emit_global_pooling(e, method, x)
     if method == "MAX":
-        return _maxima(e, x, window, out)
-    return _averages(e, x, window, out)
+        return _emit_max_pool(e, x, window, output_size)
+    return _emit_average_pool(e, x, window, output_size)
 
 
-def _global_pooling(e: EmitContext, method: str, x: Value) -> Value:
+def _emit_global_pooling(e: EmitContext, method: str, x: Value) -> Value:
     function, axes = "jnp.max" if method == "MAX" else "jnp.mean", tuple(range(1, len(x.shape) - 1))
-    return e.add_step(f"{function}({{0}}, axis={axes}, keepdims=True)", x, shape=e.tops[0], order=x.order)
+    return e.add_step(f"{function}({{0}}, axis={axes}, keepdims=True)", x, shape=e.top_shapes[0], order=x.order)
 
 
-def _maxima(e: EmitContext, x: Value, window: Window, out: Shape) -> Value:
-    padding = compute_padding(window, tuple(x.shape[2:]), out)
-    text = f"nnx.max_pool({{0}}, {_settings(window, padding)})"
-    if _has_window_of_padding(x, window, out):
+def _emit_max_pool(e: EmitContext, x: Value, window: Window, output_size: Shape) -> Value:
+    padding = compute_padding(window, tuple(x.shape[2:]), output_size)
+    text = f"nnx.max_pool({{0}}, {_pooling_arguments(window, padding)})"
+    if _has_padding_only_window(x, window, output_size):
         text = f"jnp.maximum({text}, jnp.finfo({{0}}.dtype).min)"
-    return e.add_step(text, x, shape=e.tops[0], order=x.order)
+    return e.add_step(text, x, shape=e.top_shapes[0], order=x.order)
 
 
-def _has_window_of_padding(x: Value, window: Window, out: Shape) -> bool:
+def _has_padding_only_window(x: Value, window: Window, output_size: Shape) -> bool:
     """Return whether, along any axis, the last pooling window contains only padding."""
-    ends = zip(x.shape[2:], window.low, window.stride, out, strict=True)
+    ends = zip(x.shape[2:], window.low, window.stride, output_size, strict=True)
     return any((o - 1) * stride - low >= n for n, low, stride, o in ends)
 
 
-def _averages(e: EmitContext, x: Value, window: Window, out: Shape) -> Value:
+def _emit_average_pool(e: EmitContext, x: Value, window: Window, output_size: Shape) -> Value:
     """Emit average pooling with Caffe's divisor: the number of cells of each window inside the padded input."""
     size = tuple(x.shape[2:])
-    padding = compute_padding(window, size, out)
+    padding = compute_padding(window, size, output_size)
     is_asymmetric = any(high > low for low, high in padding)
     if is_asymmetric and any(window.low):
         widths = ", ".join(str((low, low)) for low in window.low)
@@ -110,22 +110,24 @@ def _averages(e: EmitContext, x: Value, window: Window, out: Shape) -> Value:
         )
         padding = tuple((0, high - low) for low, high in padding)
     padding_flag = ", count_include_pad=False" if is_asymmetric else ""
-    text = f"nnx.avg_pool({{0}}, {_settings(window, padding)}{padding_flag})"
-    return e.add_step(text, x, shape=e.tops[0], order=x.order)
+    text = f"nnx.avg_pool({{0}}, {_pooling_arguments(window, padding)}{padding_flag})"
+    return e.add_step(text, x, shape=e.top_shapes[0], order=x.order)
 
 
-def compute_padding(window: Window, size: Shape, out: Shape) -> tuple[tuple[int, int], ...]:
+def compute_padding(window: Window, size: Shape, output_size: Shape) -> tuple[tuple[int, int], ...]:
     """Return the padding (low, high) of each spatial axis for pooling in flax.
 
     It is Caffe's symmetric padding (low, low) if flax then computes the same output size as Caffe. Otherwise `high` is
     the padding that Caffe's output size requires.
     """
-    needed = window.fit_padding(size, out).padding
-    fits = (a == b for a, b in zip(window.output(size), out, strict=True))
-    return tuple((low, low) if is_equal else (low, high) for (low, high), is_equal in zip(needed, fits, strict=True))
+    fitted_padding = window.fit_padding(size, output_size).padding
+    are_equal = (a == b for a, b in zip(window.output(size), output_size, strict=True))
+    return tuple(
+        (low, low) if is_equal else (low, high) for (low, high), is_equal in zip(fitted_padding, are_equal, strict=True)
+    )
 
 
-def _settings(window: Window, padding: tuple[tuple[int, int], ...]) -> str:
+def _pooling_arguments(window: Window, padding: tuple[tuple[int, int], ...]) -> str:
     strides = "" if set(window.stride) == {1} else f", strides={window.stride}"
-    padded = f", padding={padding}" if any(map(any, padding)) else ""
-    return f"{window.kernel}{strides}{padded}"
+    padding_argument = f", padding={padding}" if any(map(any, padding)) else ""
+    return f"{window.kernel}{strides}{padding_argument}"

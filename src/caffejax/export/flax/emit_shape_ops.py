@@ -21,18 +21,20 @@ def flatten_from(e: EmitContext, x: Value, axis: int) -> Value:
         return x if axis == 1 else e.to_caffe_order(x)
     if axis != 1:
         x = e.to_caffe_order(x)
-        leading = "".join(f", {{0}}.shape[{k}]" for k in range(1, axis))
+        leading_sizes = "".join(f", {{0}}.shape[{k}]" for k in range(1, axis))
         return e.add_step(
-            f"{{0}}.reshape({{0}}.shape[0]{leading}, -1)",
+            f"{{0}}.reshape({{0}}.shape[0]{leading_sizes}, -1)",
             x,
             shape=(*x.shape[:axis], math.prod(x.shape[axis:])),
             blob=x.blob,
         )
     if x.order[0] != 0:
         x = e.to_caffe_order(x)
-    flat = None if e.is_row_major(x, 1) else (x.shape[1:], tuple(k - 1 for k in x.order[1:]))
+    flattened_from = None if e.is_row_major(x, 1) else (x.shape[1:], tuple(k - 1 for k in x.order[1:]))
     shape = (x.shape[0], math.prod(x.shape[1:]))
-    return e.add_step("{0}.reshape({0}.shape[0], -1)", x, shape=shape, order=(0, 1), flattened_from=flat, blob=x.blob)
+    return e.add_step(
+        "{0}.reshape({0}.shape[0], -1)", x, shape=shape, order=(0, 1), flattened_from=flattened_from, blob=x.blob
+    )
 
 
 @register_emitter("Flatten")
@@ -47,53 +49,55 @@ def flatten(e: EmitContext) -> Value:
         return flatten_from(e, x, 1)
     x = e.to_caffe_order(x)
     require(start > 0, "flattens the batch axis, which is not supported")
-    return e.add_step(reshape_expression(e.tops[0]), x, shape=e.tops[0], order=caffe_order(len(e.tops[0])))
+    return e.add_step(
+        reshape_expression(e.top_shapes[0]), x, shape=e.top_shapes[0], order=caffe_order(len(e.top_shapes[0]))
+    )
 
 
 @register_emitter("Reshape")
 def reshape(e: EmitContext) -> Value:
     """Emit a reshape, after the axes have been put into Caffe's order."""
     (x,) = e.bottoms
-    if e.tops[0] == x.shape and 0 in e.param.shape.dim:
+    if e.top_shapes[0] == x.shape and 0 in e.param.shape.dim:
         return x
-    sizes = _sizes(e, x)
+    sizes = _size_expressions(e, x)
     keeps_batch = x.order[0] == 0 and sizes[0] == "{0}.shape[0]"
-    if keeps_batch and sum(n != 1 for n in e.tops[0][1:]) <= 1 and len(e.tops[0]) == 2:
+    if keeps_batch and sum(n != 1 for n in e.top_shapes[0][1:]) <= 1 and len(e.top_shapes[0]) == 2:
         return flatten_from(e, x, 1)
     x = e.to_caffe_order(x)
     text = ", ".join(map(str, sizes))
-    return e.add_step(f"{{0}}.reshape({text})", x, shape=e.tops[0], order=caffe_order(len(e.tops[0])))
+    return e.add_step(f"{{0}}.reshape({text})", x, shape=e.top_shapes[0], order=caffe_order(len(e.top_shapes[0])))
 
 
-def _sizes(e: EmitContext, x: Value) -> list[int | str]:
+def _size_expressions(e: EmitContext, x: Value) -> list[int | str]:
     """Return the source of the new sizes, in which the batch size is an expression that reads the array's shape."""
     n = len(x.shape)
     start = e.param.axis if e.param.axis >= 0 else n + e.param.axis + 1
     end = n if e.param.num_axes == -1 else start + e.param.num_axes
-    new = [int(size) for size in e.param.shape.dim]
-    old: list[int | str] = ["{0}.shape[0]", *x.shape[1:]]
-    copied: list[int | str] = [old[start + i] if size == 0 else size for i, size in enumerate(new)]
-    return [*old[:start], *copied, *old[end:]]
+    new_sizes = [int(size) for size in e.param.shape.dim]
+    old_sizes: list[int | str] = ["{0}.shape[0]", *x.shape[1:]]
+    copied_sizes: list[int | str] = [old_sizes[start + i] if size == 0 else size for i, size in enumerate(new_sizes)]
+    return [*old_sizes[:start], *copied_sizes, *old_sizes[end:]]
 
 
 @register_emitter("Permute")
 def permute(e: EmitContext) -> Value:
     """Return the bottom with its axes permuted, without emitting a step."""
-    return _permute(e, permuted_axes(e.layer.context, e.bottoms[0].shape))
+    return _permute_axes(e, permuted_axes(e.layer.context, e.bottoms[0].shape))
 
 
 @register_emitter("Transpose")
 def transpose(e: EmitContext) -> Value:
     """Return the bottom with all axes permuted, without emitting a step."""
-    return _permute(e, transposed_axes(e.layer.context, e.bottoms[0].shape))
+    return _permute_axes(e, transposed_axes(e.layer.context, e.bottoms[0].shape))
 
 
-def _permute(e: EmitContext, axes: Sequence[int]) -> Value:
+def _permute_axes(e: EmitContext, axes: Sequence[int]) -> Value:
     """Return the bottom with its axes permuted. Only its attributes change, so no step is emitted."""
     (x,) = e.bottoms
     if x.flattened_from is not None:
         x = e.to_caffe_order(x)
-    return replace(x, shape=e.tops[0], order=tuple(axes.index(axis) for axis in x.order))
+    return replace(x, shape=e.top_shapes[0], order=tuple(axes.index(axis) for axis in x.order))
 
 
 @register_emitter("Concat")
@@ -109,7 +113,9 @@ def concat(e: EmitContext) -> Value:
     if len(xs) == 1:
         return xs[0]
     fields = ", ".join(f"{{{i}}}" for i in range(len(xs)))
-    return e.add_step(f"jnp.concatenate([{fields}], axis={xs[0].axis(axis)})", *xs, shape=e.tops[0], order=xs[0].order)
+    return e.add_step(
+        f"jnp.concatenate([{fields}], axis={xs[0].stored_axis(axis)})", *xs, shape=e.top_shapes[0], order=xs[0].order
+    )
 
 
 @register_emitter("Slice")
@@ -118,11 +124,11 @@ def slice_(e: EmitContext) -> tuple[Value, ...]:
     (x,) = e.bottoms
     x = e.reorder(x, x.order)
     axis = canonical_axis(e.param.slice_dim if e.param.HasField("slice_dim") else e.param.axis, x.shape)
-    sizes = [shape[axis] for shape in e.tops]
+    sizes = [shape[axis] for shape in e.top_shapes]
     if len(sizes) == 1:
         return (x,)
     sections = str(len(sizes)) if len(set(sizes)) == 1 else str(list(itertools.accumulate(sizes))[:-1])
-    return e.add_multi_output_step(f"jnp.split({{0}}, {sections}, axis={x.axis(axis)})", x, e.tops)
+    return e.add_multi_output_step(f"jnp.split({{0}}, {sections}, axis={x.stored_axis(axis)})", x, e.top_shapes)
 
 
 @register_emitter("Split")
@@ -138,7 +144,7 @@ def identity(e: EmitContext) -> tuple[Value, ...]:
 
 
 @register_emitter("LabelSpecificAdd")
-def label_specific(e: EmitContext) -> Value:
+def label_specific_add(e: EmitContext) -> Value:
     """Return the bottom, because the layer is the identity without labels, as in inference."""
     require(len(e.layer.tops) == 1, "has a second top, which is not supported")
     return e.bottoms[0]
@@ -148,7 +154,7 @@ def label_specific(e: EmitContext) -> Value:
 def label_specific_rescale(e: EmitContext) -> Value | Sequence[Value]:
     """Return the bottom, because the layer is the identity without labels, as in inference."""
     require(not e.param.rescale_test, "also needs labels in TEST (rescale_test), which is not supported")
-    return label_specific(e)
+    return label_specific_add(e)
 
 
 @register_emitter("ShuffleChannel")
@@ -167,7 +173,7 @@ def tile(e: EmitContext) -> Value:
     x = e.reorder(x, x.order)
     position = x.order.index(canonical_axis(e.param.axis, x.shape))
     counts = ", ".join(str(e.param.tiles if k == position else 1) for k in range(len(x.shape)))
-    return e.add_step(f"jnp.tile({{0}}, ({counts}{',' if len(x.shape) == 1 else ''}))", x, shape=e.tops[0])
+    return e.add_step(f"jnp.tile({{0}}, ({counts}{',' if len(x.shape) == 1 else ''}))", x, shape=e.top_shapes[0])
 
 
 @register_emitter("Flip")
@@ -205,7 +211,11 @@ def crop(e: EmitContext) -> Value:
     require(stored_slices[0] == ":", "crops the batch axis, which is not supported")
     while stored_slices and stored_slices[-1] == ":":
         stored_slices.pop()
-    return e.add_step(f"{{0}}[{', '.join(stored_slices)}]", x, shape=e.tops[0], order=x.order) if stored_slices else x
+    return (
+        e.add_step(f"{{0}}[{', '.join(stored_slices)}]", x, shape=e.top_shapes[0], order=x.order)
+        if stored_slices
+        else x
+    )
 
 
 @register_emitter("Padding")
@@ -214,7 +224,7 @@ def padding(e: EmitContext) -> Value:
     x, (low, high) = e.to_channels_last(e.bottoms[0]), (e.param.pad_beg, e.param.pad_end)
     require(min(low, high) >= 0, "crops rows and columns (negative pad_beg or pad_end), which is not supported")
     widths = f"({low}, {high})"
-    return e.add_step(f"jnp.pad({{0}}, ((0, 0), {widths}, {widths}, (0, 0)))", x, shape=e.tops[0], order=x.order)
+    return e.add_step(f"jnp.pad({{0}}, ((0, 0), {widths}, {widths}, (0, 0)))", x, shape=e.top_shapes[0], order=x.order)
 
 
 @register_emitter("Interp")
@@ -225,20 +235,22 @@ def interp(e: EmitContext) -> Value:
         rows, columns = (f"{-p.pad_beg}:{n + p.pad_end}" for n in x.shape[2:])
         cropped_size = tuple(n + p.pad_end + p.pad_beg for n in x.shape[2:])
         x = e.add_step(f"{{0}}[:, {rows}, {columns}]", x, shape=(*x.shape[:2], *cropped_size), order=x.order)
-    size = e.tops[0][2:]
-    return e.add_step(f"interpolate({{0}}, {size})", x, shape=e.tops[0], order=x.order, helpers=["interpolate"])
+    size = e.top_shapes[0][2:]
+    return e.add_step(f"interpolate({{0}}, {size})", x, shape=e.top_shapes[0], order=x.order, helpers=["interpolate"])
 
 
 @register_emitter("Upsample")
 def upsample(e: EmitContext) -> Value:
     """Emit a repetition of each value along height and width. For SegNet's layer, emit max unpooling."""
     if len(e.bottoms) > 1:
-        return _max_unpool(e)
+        return _emit_max_unpool(e)
     x, n = e.to_channels_last(e.bottoms[0]), shorten_float32(e.param.scale if e.param.HasField("scale") else 1)
     return (
         x
         if n == 1
-        else e.add_step(f"jnp.repeat(jnp.repeat({{0}}, {n}, axis=1), {n}, axis=2)", x, shape=e.tops[0], order=x.order)
+        else e.add_step(
+            f"jnp.repeat(jnp.repeat({{0}}, {n}, axis=1), {n}, axis=2)", x, shape=e.top_shapes[0], order=x.order
+        )
     )
 
 
@@ -246,11 +258,16 @@ def upsample(e: EmitContext) -> Value:
 def unpooling(e: EmitContext) -> Value:
     """Emit max unpooling, which copies values to the positions of maxima."""
     require(len(e.bottoms) > 1, "has no bottom with the positions of maxima, which is not supported")
-    return _max_unpool(e)
+    return _emit_max_unpool(e)
 
 
-def _max_unpool(e: EmitContext) -> Value:
+def _emit_max_unpool(e: EmitContext) -> Value:
     x, indices = map(e.to_channels_last, e.bottoms)
     return e.add_step(
-        f"max_unpool({{0}}, {{1}}, {e.tops[0][2:]})", x, indices, shape=e.tops[0], order=x.order, helpers=["max_unpool"]
+        f"max_unpool({{0}}, {{1}}, {e.top_shapes[0][2:]})",
+        x,
+        indices,
+        shape=e.top_shapes[0],
+        order=x.order,
+        helpers=["max_unpool"],
     )

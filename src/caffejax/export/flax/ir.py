@@ -43,7 +43,7 @@ class Value:
         """The shape in the stored axis order."""
         return tuple(self.shape[axis] for axis in self.order)
 
-    def axis(self, caffe_axis: int) -> int:
+    def stored_axis(self, caffe_axis: int) -> int:
         """Return the position at which Caffe's axis `caffe_axis` is stored, with -1 for the last position."""
         position = self.order.index(caffe_axis % len(self.shape))
         return -1 if position == len(self.shape) - 1 else position
@@ -56,23 +56,23 @@ class ModuleSpec:
     Attributes:
         constructor: the class or function to call, such as `nnx.Conv`.
         arguments: names and values of the arguments, in order.
-        kind: a short word for the module, such as "conv", from which names are made.
-        positional: the number of arguments that are passed by position.
+        short_name: a short word for the module, such as "conv", from which names are made.
+        num_positional: the number of arguments that are passed by position.
         weights: arrays by their path in the module, such as `kernel`.
         needs_rngs: True if the constructor has the argument `rngs`.
         owners: the slots that store the layer's parameters in the net. Layers with equal owners share one module.
-        count: the length of the list if the net creates a list of these modules, or 0 for a single module.
+        list_length: the length of the list if the net creates a list of these modules, or 0 for a single module.
         increments: for a list, the increment of each argument from one module to the next.
     """
 
     constructor: str
     arguments: tuple[tuple[str, Any], ...] = ()
-    kind: str = "layer"
-    positional: int = 0
+    short_name: str = "layer"
+    num_positional: int = 0
     weights: Mapping[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
     needs_rngs: bool = True
     owners: tuple[Any, ...] = field(default=(), compare=False)
-    count: int = 0
+    list_length: int = 0
     increments: tuple[int, ...] = ()
 
 
@@ -175,8 +175,10 @@ class Program:
 
 # attributes of modules, and names that generated sources import
 _MODULE_ATTRIBUTES = {name for name in dir(nnx.Module) if not name.startswith("_")}
-_IMPORTED = {"jax", "jnp", "nnx", "np", "rngs", "self", "Path", "WEIGHTS", "load", "load_file", "ocp"}
-RESERVED_NAMES = frozenset({*_MODULE_ATTRIBUTES, *_IMPORTED, *keyword.kwlist, *keyword.softkwlist, *dir(builtins)})
+_IMPORTED_NAMES = {"jax", "jnp", "nnx", "np", "rngs", "self", "Path", "WEIGHTS", "load", "load_file", "ocp"}
+RESERVED_NAMES = frozenset(
+    {*_MODULE_ATTRIBUTES, *_IMPORTED_NAMES, *keyword.kwlist, *keyword.softkwlist, *dir(builtins)}
+)
 # variables must not have these names either: helpers that statements call, the main variable, the loop variable
 RESERVED_VARIABLES = frozenset({*RESERVED_NAMES, *HELPERS, "x", "block"})
 
@@ -186,16 +188,16 @@ def split_words(name: str) -> list[str]:
     return re.findall(r"[A-Za-z0-9]+", name)
 
 
-def to_identifier(name: str, kind: str = "layer") -> str:
+def to_identifier(name: str, prefix: str = "layer") -> str:
     """Return a lower-case identifier for an attribute or variable, which is not a keyword or a builtin.
 
     Args:
         name: any text.
-        kind: the prefix if `name` begins with a digit, and the identifier if it has no letters or digits.
+        prefix: the prefix if `name` begins with a digit, and the identifier if it has no letters or digits.
     """
     result = "_".join(split_words(name)).lower()[:60].strip("_")
     if not result or result[0].isdigit():
-        result = f"{kind}_{result}".strip("_")
+        result = f"{prefix}_{result}".strip("_")
     return f"{result}_" if result in RESERVED_NAMES else result
 
 

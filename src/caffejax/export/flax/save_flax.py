@@ -13,15 +13,17 @@ import numpy as np
 from ...checkpoints.array_files import write_safetensors
 from ...errors import CaffejaxError, Problem
 from ..inference_model import InferenceModel
-from .codegen import generate_source, name_modules, net_class_name
+from .codegen import generate_source, make_net_class_name, name_modules
 from .collapse_repeats import collapse_to_lists, extract_blocks
 from .ir import Program, sanitize_docstring
 from .lower import lower
 
-Weights = Literal["safetensors", "orbax"]
+WeightFormat = Literal["safetensors", "orbax"]
 
 
-def write_flax(model: InferenceModel, folder: str | os.PathLike[str], *, weights: Weights = "safetensors") -> None:
+def write_flax(
+    model: InferenceModel, folder: str | os.PathLike[str], *, weight_format: WeightFormat = "safetensors"
+) -> None:
     """Write a net as flax source that runs and trains without caffejax.
 
     The folder contains `model.py` with the net's class and the function `load`, the weights, and `README.md` with
@@ -30,33 +32,36 @@ def write_flax(model: InferenceModel, folder: str | os.PathLike[str], *, weights
     Args:
         model: the net with its weights.
         folder: the folder. It is created if it does not exist; an existing folder must be empty.
-        weights: the format of the weights: "safetensors" (a file) or "orbax" (a folder).
+        weight_format: the format of the weights: "safetensors" (a file) or "orbax" (a folder).
 
     Raises:
         CaffejaxError: if layers are not supported (the message names each of them), or if the folder is not empty or
             not writable.
         WeightsError: if the package for the weights is missing.
     """
-    if weights not in _WRITERS:
-        raise CaffejaxError(f'weights must be "safetensors" or "orbax", not {weights!r}')
+    if weight_format not in _WRITERS:
+        raise CaffejaxError(f'weights must be "safetensors" or "orbax", not {weight_format!r}')
     target = Path(folder)
     check_folder(target)
     program = name_modules(collapse_to_lists(extract_blocks(lower(model))))
-    name = net_class_name(program, model.net.graph.name)
-    files = {"model.py": generate_source(program, name, weights), "README.md": make_readme(program, name, weights)}
+    name = make_net_class_name(program, model.net.graph.name)
+    files = {
+        "model.py": generate_source(program, name, weight_format),
+        "README.md": make_readme(program, name, weight_format),
+    }
     try:
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=_parent(target)) as temporary:
-            complete = Path(temporary) / "complete"
-            complete.mkdir()
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=_parent_folder(target)) as temporary_folder:
+            staging_folder = Path(temporary_folder) / "complete"
+            staging_folder.mkdir()
             for file, text in files.items():
-                (complete / file).write_text(text, encoding="ascii")
-            _WRITERS[weights](complete, program.weights)
-            os.replace(complete, target)
+                (staging_folder / file).write_text(text, encoding="ascii")
+            _WRITERS[weight_format](staging_folder, program.weights)
+            os.replace(staging_folder, target)
     except OSError as error:
         raise CaffejaxError(Problem(f"cannot be written: {error.strerror or error}", str(target))) from error
 
 
-def _parent(target: Path) -> Path:
+def _parent_folder(target: Path) -> Path:
     return target.resolve().parent
 
 
@@ -70,8 +75,10 @@ def check_folder(folder: str | os.PathLike[str]) -> None:
             )
     elif os.path.lexists(target):
         raise CaffejaxError(Problem("is not a folder; choose another path", str(target)))
-    elif not os.path.isdir(_parent(target)):
-        raise CaffejaxError(Problem(f"cannot be created: folder '{_parent(target)}' does not exist", str(target)))
+    elif not os.path.isdir(_parent_folder(target)):
+        raise CaffejaxError(
+            Problem(f"cannot be created: folder '{_parent_folder(target)}' does not exist", str(target))
+        )
 
 
 def _write_safetensors(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -83,10 +90,10 @@ def _write_orbax(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
     tree: dict[Any, Any] = {}
     for path, array in arrays.items():
-        *parents, leaf = (int(word) if word.isdigit() else word for word in path.split("."))
+        *parents, leaf = (int(part) if part.isdigit() else part for part in path.split("."))
         subtree = tree
-        for word in parents:
-            subtree = subtree.setdefault(word, {})
+        for part in parents:
+            subtree = subtree.setdefault(part, {})
         subtree[leaf] = array
     with ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save((folder / "weights").absolute(), tree)
@@ -152,9 +159,9 @@ _LOSS_OF_PROBABILITIES = (
 )
 
 
-def make_readme(program: Program, name: str, weights: str) -> str:
+def make_readme(program: Program, name: str, weight_format: str) -> str:
     """Return the text of README.md."""
-    file, packages = _PACKAGES[weights]
+    file, packages = _PACKAGES[weight_format]
     inputs = [program.values[number] for number in program.inputs]
     arguments = [f"input_{k}" for k in range(len(inputs))] if len(inputs) != 1 else ["data"]
     lines = [f"{a} = jnp.ones({tuple(v.stored_shape)})" for a, v in zip(arguments, inputs, strict=True)]

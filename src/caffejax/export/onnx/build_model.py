@@ -29,11 +29,11 @@ from ...layers.row_padding import matching_rows_axis, rows_axis
 from ..inference_model import InferenceModel
 from ..uint8_input import Uint8Preprocessing
 from .builder import OnnxBuilder, OnnxValue, Shape, constant_value, node_output, value_info
-from .layer_operators import OPERATORS, Call
+from .layer_operators import LAYER_CONVERSIONS, ConversionContext
 from .primitives import Equation, get_converter, is_elementwise
 
 _MAX_FOLDED_SIZE = 1 << 16  # maximum number of elements of constant results that are always computed at export
-_NOT_FOLDED = {
+_UNFOLDED_PRIMITIVES = {
     "dim_as_value",
     "broadcast_in_dim",
     "iota",
@@ -59,10 +59,10 @@ def convert(builder: OnnxBuilder, function: Callable[..., Any], inputs: Sequence
     return convert_jaxpr(builder, jax.make_jaxpr(function)(*arguments), inputs)
 
 
-def convert_jaxpr(builder: OnnxBuilder, closed: ClosedJaxpr, inputs: Sequence[OnnxValue]) -> list[OnnxValue]:
-    """Add the computation of the closed jaxpr `closed` to a model; return its results as values of the model."""
-    jaxpr = closed.jaxpr
-    values: dict[Any, OnnxValue] = dict(zip(jaxpr.constvars, map(constant_value, closed.consts), strict=True))
+def convert_jaxpr(builder: OnnxBuilder, closed_jaxpr: ClosedJaxpr, inputs: Sequence[OnnxValue]) -> list[OnnxValue]:
+    """Add the computation of the closed jaxpr `closed_jaxpr` to a model; return its results as values of the model."""
+    jaxpr = closed_jaxpr.jaxpr
+    values: dict[Any, OnnxValue] = dict(zip(jaxpr.constvars, map(constant_value, closed_jaxpr.consts), strict=True))
     values.update(zip(jaxpr.invars, inputs, strict=True))
 
     def value_of(atom: Any) -> OnnxValue:
@@ -70,32 +70,32 @@ def convert_jaxpr(builder: OnnxBuilder, closed: ClosedJaxpr, inputs: Sequence[On
             return constant_value(np.asarray(atom.val, getattr(atom.aval, "dtype", None)))
         return values[atom]
 
-    for eqn in _used_equations(jaxpr):
+    for eqn in _find_used_equations(jaxpr):
         results = _convert_equation(builder, eqn, [value_of(atom) for atom in eqn.invars])
         values.update(zip(eqn.outvars, results, strict=True))
     return [value_of(atom) for atom in jaxpr.outvars]
 
 
-def _used_equations(jaxpr: Any) -> list[Any]:
+def _find_used_equations(jaxpr: Any) -> list[Any]:
     """Return the equations on which the jaxpr's results depend, in the order of the jaxpr."""
-    used = {atom for atom in jaxpr.outvars if not isinstance(atom, Literal)}
+    used_atoms = {atom for atom in jaxpr.outvars if not isinstance(atom, Literal)}
     equations = []
     for eqn in reversed(jaxpr.eqns):
-        if not used.isdisjoint(eqn.outvars):
+        if not used_atoms.isdisjoint(eqn.outvars):
             equations.append(eqn)
-            used.update(atom for atom in eqn.invars if not isinstance(atom, Literal))
+            used_atoms.update(atom for atom in eqn.invars if not isinstance(atom, Literal))
     return equations[::-1]
 
 
 def _convert_equation(builder: OnnxBuilder, eqn: Any, inputs: list[OnnxValue]) -> Sequence[OnnxValue]:
     name = eqn.primitive.name
-    shapes = [sizes(v.aval.shape) for v in eqn.outvars]
+    shapes = [to_python_sizes(v.aval.shape) for v in eqn.outvars]
     dtypes = [np.dtype(v.aval.dtype) for v in eqn.outvars]
     convert_equation = get_converter(name)
-    if name not in _NOT_FOLDED and all(v.array is not None for v in inputs) and _has_no_jaxpr(eqn):
-        folded = _fold(eqn, inputs, shapes)
-        if folded is not None:
-            return folded
+    if name not in _UNFOLDED_PRIMITIVES and all(v.array is not None for v in inputs) and _has_no_jaxpr(eqn):
+        folded_values = _fold_equation(eqn, inputs, shapes)
+        if folded_values is not None:
+            return folded_values
     equation = Equation(
         builder, name, inputs, shapes, dtypes, eqn.params, lambda *arguments: convert_jaxpr(builder, *arguments)
     )
@@ -104,7 +104,7 @@ def _convert_equation(builder: OnnxBuilder, eqn: Any, inputs: list[OnnxValue]) -
     return [_add_axes(v, shape) for v, shape in zip(values, shapes, strict=True)]
 
 
-def _fold(eqn: Any, inputs: Sequence[OnnxValue], shapes: Sequence[Shape]) -> list[OnnxValue] | None:
+def _fold_equation(eqn: Any, inputs: Sequence[OnnxValue], shapes: Sequence[Shape]) -> list[OnnxValue] | None:
     """Compute an equation whose operands are constants during the export; return its results as constants.
 
     Args:
@@ -145,7 +145,7 @@ def _add_axes(value: OnnxValue, shape: Shape) -> OnnxValue:
     return OnnxValue(shape, value.dtype, source, stored_shape)
 
 
-def sizes(shape: Sequence[Any]) -> Shape:
+def to_python_sizes(shape: Sequence[Any]) -> Shape:
     """Return a shape with NumPy integers converted to Python integers. Symbolic sizes stay unchanged."""
     return tuple(int(n) if isinstance(n, int | np.integer) else n for n in shape)
 
@@ -186,18 +186,18 @@ class _ModelBuilder:
         blobs = [top for layer in model.layers for top in layer.tops]
         self.builder = OnnxBuilder(opset, [*inputs, *blobs])
         self.values: dict[str, OnnxValue] = {}
-        self.readers = Counter(name for layer in model.layers for name in layer.bottoms)
-        self.readers.update(model.outputs)
-        padded = {} if pad_rows else find_padded_blobs(model.layers)
-        self.strip_padding = {name: padded[name] for name in model.outputs if name in padded}
+        self.reader_counts = Counter(name for layer in model.layers for name in layer.bottoms)
+        self.reader_counts.update(model.outputs)
+        all_row_sources = {} if pad_rows else find_padded_blobs(model.layers)
+        self.row_sources = {name: all_row_sources[name] for name in model.outputs if name in all_row_sources}
         self.problems: list[Problem] = []
         self.input_values: list[OnnxValue] = []
         for name, blob in inputs.items():
-            self._feed(name, blob, preprocessing if preprocessing and preprocessing.blob == name else None)
+            self._add_input(name, blob, preprocessing if preprocessing and preprocessing.input_name == name else None)
 
-    def _feed(self, name: str, blob: jax.ShapeDtypeStruct, preprocessing: Uint8Preprocessing | None) -> None:
-        blob_to_feed = blob if preprocessing is None else preprocessing.images(blob)
-        value = node_output(name, sizes(blob_to_feed.shape), blob_to_feed.dtype)
+    def _add_input(self, name: str, blob: jax.ShapeDtypeStruct, preprocessing: Uint8Preprocessing | None) -> None:
+        input_spec = blob if preprocessing is None else preprocessing.image_spec(blob)
+        value = node_output(name, to_python_sizes(input_spec.shape), input_spec.dtype)
         self.input_values.append(value)
         for axis, n in enumerate(value.shape):
             if not isinstance(n, int):
@@ -219,84 +219,86 @@ class _ModelBuilder:
             layer = layers.pop(0)
             if any(name not in self.values for name in layer.bottoms):
                 continue  # the layer depends on a layer that cannot be exported
-            following = self._fusible_scale(layer, layers)
+            scale_layer = self._find_fusible_scale(layer, layers)
             try:
                 with layer.locate_errors(), self.builder.layer_scope(layer.key):
-                    self._add(layer, following)
+                    self._add_layer(layer, scale_layer)
             except CaffejaxError as error:
                 self.problems += error.problems
-            if following is not None:
-                layers.remove(following)
+            if scale_layer is not None:
+                layers.remove(scale_layer)
         if self.problems:
             raise GraphError(self.problems)
-        return self._proto([self._output(name) for name in self.model.outputs])
+        return self._make_proto([self._add_output(name) for name in self.model.outputs])
 
-    def _fusible_scale(self, layer: Layer, later: Sequence[Layer]) -> Layer | None:
+    def _find_fusible_scale(self, layer: Layer, later_layers: Sequence[Layer]) -> Layer | None:
         """Return the later layer that can be merged into this layer, such as the Scale after a BatchNorm, or None.
 
         The later layer must be the only reader of this layer's top.
         """
         x = self.values[layer.bottoms[0]] if layer.bottoms else None
-        if x is None or len(layer.tops) != 1 or self.readers[layer.tops[0]] != 1:
+        if x is None or len(layer.tops) != 1 or self.reader_counts[layer.tops[0]] != 1:
             return None
-        if not accepts_scale(layer, self._arrays(layer), x):
+        if not can_merge_scale(layer, self._get_arrays(layer), x):
             return None
-        reader = next((reader for reader in later if layer.tops[0] in reader.bottoms), None)
-        return reader if reader is not None and is_channel_scale(reader, self._arrays(reader), x.shape[1]) else None
+        reader = next((reader for reader in later_layers if layer.tops[0] in reader.bottoms), None)
+        return reader if reader is not None and is_channel_scale(reader, self._get_arrays(reader), x.shape[1]) else None
 
-    def _add(self, layer: Layer, following: Layer | None) -> None:
+    def _add_layer(self, layer: Layer, scale_layer: Layer | None) -> None:
         start, bottoms = len(self.builder.nodes), [self.values[name] for name in layer.bottoms]
-        if following is None:
-            names, tops = layer.tops, add_layer(self.builder, layer, self._arrays(layer), bottoms)
+        if scale_layer is None:
+            names, tops = layer.tops, add_layer(self.builder, layer, self._get_arrays(layer), bottoms)
         else:
-            scale_arrays = self._arrays(following)
-            names = following.tops
-            tops = add_layer_with_scale(self.builder, layer, self._arrays(layer), bottoms[0], following, scale_arrays)
-        renamed: dict[str, str] = {}
+            scale_arrays = self._get_arrays(scale_layer)
+            names = scale_layer.tops
+            tops = add_layer_with_scale(
+                self.builder, layer, self._get_arrays(layer), bottoms[0], scale_layer, scale_arrays
+            )
+        new_names: dict[str, str] = {}
         for blob, top in zip(names, tops, strict=True):
-            new_name = f"{blob}/padded" if blob in self.strip_padding else blob
+            new_name = f"{blob}/padded" if blob in self.row_sources else blob
             name = self.builder.broadcast_name(top)
-            if name not in renamed and self.builder.rename(start, name, new_name):
-                renamed[name] = new_name
+            if name not in new_names and self.builder.rename(start, name, new_name):
+                new_names[name] = new_name
             else:
-                self._node("Identity", [renamed.get(name, name)], new_name)
+                self._add_named_node("Identity", [new_names.get(name, name)], new_name)
             self.values[blob] = node_output(new_name, top.shape, top.dtype)
 
-    def _node(self, op: str, inputs: Sequence[str], output: str) -> None:
+    def _add_named_node(self, op: str, inputs: Sequence[str], output: str) -> None:
         self.builder.rename(len(self.builder.nodes), self.builder.add_node(op, inputs), output)
 
-    def _arrays(self, layer: Layer) -> list[np.ndarray]:
+    def _get_arrays(self, layer: Layer) -> list[np.ndarray]:
         return [np.asarray(array, np.float32) for array in self.model.arrays(layer)]
 
-    def _output(self, name: str) -> OnnxValue:
+    def _add_output(self, name: str) -> OnnxValue:
         """Return the value of the net's output `name`, after adding nodes that remove its padding rows."""
         value = self.values[name]
-        if name not in self.strip_padding:
+        if name not in self.row_sources:
             return value
-        root, b = self.values[self.strip_padding[name]], self.builder
-        root_shape, blob = (jax.ShapeDtypeStruct(v.shape, v.dtype) for v in (root, value))
-        if (axis := matching_rows_axis(blob, root_shape)) is None:
-            self._node("Identity", [b.broadcast_name(value)], name)
+        row_source, b = self.values[self.row_sources[name]], self.builder
+        row_source_spec, blob = (jax.ShapeDtypeStruct(v.shape, v.dtype) for v in (row_source, value))
+        if (axis := matching_rows_axis(blob, row_source_spec)) is None:
+            self._add_named_node("Identity", [b.broadcast_name(value)], name)
             return node_output(name, value.shape, value.dtype)
         with b.layer_scope(f"trim/{name}"):
-            (rows,) = convert(b, _rows, [root])
-            end = b.reshape(b.cast(b.broadcast_name(rows), np.int64), (1,))
-            self._node(
+            (num_rows,) = convert(b, _count_rows, [row_source])
+            end = b.reshape(b.cast(b.broadcast_name(num_rows), np.int64), (1,))
+            self._add_named_node(
                 "Slice", [b.broadcast_name(value), b.add_int64_vector([0]), end, b.add_int64_vector([axis])], name
             )
         return node_output(name, (*value.shape[:axis], "rows", *value.shape[axis + 1 :]), value.dtype)
 
-    def _proto(self, outputs: Sequence[OnnxValue]) -> ModelProto:
+    def _make_proto(self, outputs: Sequence[OnnxValue]) -> ModelProto:
         b, graph = self.builder, self.model.net.graph
-        interface = {str(v.source) for v in (*self.input_values, *outputs)}
-        inner = [v for v in self.values.values() if v.source not in interface]
+        interface_names = {str(v.source) for v in (*self.input_values, *outputs)}
+        inner_values = [v for v in self.values.values() if v.source not in interface_names]
         proto = helper.make_graph(
             [*b.sizes.nodes, *b.nodes],
             graph.name or "net",
             [value_info(v) for v in self.input_values],
             [value_info(v) for v in outputs],
             list(b.initializers.values()),
-            value_info=[value_info(v) for v in inner],
+            value_info=[value_info(v) for v in inner_values],
         )
         model = helper.make_model(
             proto,
@@ -308,10 +310,10 @@ class _ModelBuilder:
         return model
 
 
-def _rows(top: Any) -> jax.Array:
+def _count_rows(top: Any) -> jax.Array:
     """Return the number of rows of a padded top that are not padding, an int32 scalar: the maximum over the batch."""
-    first = top if top.ndim == 1 else top[(slice(None),) * rows_axis(top) + (slice(None), 0)]
-    return jnp.max(jnp.sum(first >= 0, axis=rows_axis(top), dtype=jnp.int32), initial=0)
+    first_column = top if top.ndim == 1 else top[(slice(None),) * rows_axis(top) + (slice(None), 0)]
+    return jnp.max(jnp.sum(first_column >= 0, axis=rows_axis(top), dtype=jnp.int32), initial=0)
 
 
 class ShapeAndDtype(NamedTuple):
@@ -339,16 +341,16 @@ def add_layer(
     Raises:
         CaffejaxError: if the layer cannot be exported.
     """
-    call = _call(builder, layer, blobs, bottoms)
-    operators = OPERATORS.get(layer.type.name)
+    ctx = _make_context(builder, layer, blobs, bottoms)
+    conversion = LAYER_CONVERSIONS.get(layer.type.name)
     tops = None
-    if operators is not None:
+    if conversion is not None:
         start = len(builder.nodes)
-        tops = operators.emit(call)
+        tops = conversion.emit(ctx)
         if tops is None:
             del builder.nodes[start:]
     if tops is None:
-        results = convert(builder, lambda *arrays: _forward(layer, blobs, arrays), bottoms)
+        results = convert(builder, lambda *arrays: _run_forward(layer, blobs, arrays), bottoms)
     else:
         results = [tops] if isinstance(tops, OnnxValue) else list(tops)
     return results
@@ -374,46 +376,50 @@ def add_layer_with_scale(
         scale: the next layer.
         scale_blobs: the parameters of the next layer.
     """
-    by_channel, scaled = scale.type.traits.by_channel, OPERATORS[layer.type.name].scaled
-    assert by_channel is not None
-    assert scaled is not None
-    factor, bias = map(np.asarray, by_channel.factor_and_bias(scale.context, tuple(scale_blobs)))
-    return [scaled.emit(_call(builder, layer, blobs, [bottom]), factor, bias)]
+    channel_affine, merged_affine = scale.type.traits.by_channel, LAYER_CONVERSIONS[layer.type.name].merged_affine
+    assert channel_affine is not None
+    assert merged_affine is not None
+    factor, bias = map(np.asarray, channel_affine.factor_and_bias(scale.context, tuple(scale_blobs)))
+    return [merged_affine.emit(_make_context(builder, layer, blobs, [bottom]), factor, bias)]
 
 
-def accepts_scale(layer: Layer, blobs: Sequence[np.ndarray], bottom: OnnxValue) -> bool:
+def can_merge_scale(layer: Layer, blobs: Sequence[np.ndarray], bottom: OnnxValue) -> bool:
     """Return whether the ONNX operators of a layer can also apply a factor and a bias to each channel of the top."""
-    operators = OPERATORS.get(layer.type.name)
-    if operators is None or operators.scaled is None:
+    conversion = LAYER_CONVERSIONS.get(layer.type.name)
+    if conversion is None or conversion.merged_affine is None:
         return False
-    return operators.scaled.applies(Call(OnnxBuilder(0), layer.context, blobs, [bottom], [], ""))
+    return conversion.merged_affine.applies(ConversionContext(OnnxBuilder(0), layer.context, blobs, [bottom], [], ""))
 
 
-def is_channel_scale(layer: Layer, blobs: Sequence[np.ndarray], channels: Any) -> bool:
+def is_channel_scale(layer: Layer, blobs: Sequence[np.ndarray], num_channels: Any) -> bool:
     """Return whether a layer only multiplies each channel by a factor and adds a bias.
 
     Args:
         layer: the layer.
         blobs: the layer's parameters and state.
-        channels: the number of channels of its bottom.
+        num_channels: the number of channels of its bottom.
     """
-    by_channel = layer.type.traits.by_channel
+    channel_affine = layer.type.traits.by_channel
     shapes = [b.shape for b in blobs]
     return (
-        by_channel is not None
+        channel_affine is not None
         and len(layer.bottoms) == 1
         and bool(blobs)
-        and by_channel.applies(layer.context, shapes, 1, channels)
+        and channel_affine.applies(layer.context, shapes, 1, num_channels)
     )
 
 
-def _call(builder: OnnxBuilder, layer: Layer, blobs: Sequence[np.ndarray], bottoms: Sequence[OnnxValue]) -> Call:
+def _make_context(
+    builder: OnnxBuilder, layer: Layer, blobs: Sequence[np.ndarray], bottoms: Sequence[OnnxValue]
+) -> ConversionContext:
     avals = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in bottoms]
-    tops = jax.eval_shape(lambda *xs: _forward(layer, blobs, xs), *avals)
-    return Call(builder, layer.context, blobs, bottoms, [sizes(top.shape) for top in tops], layer.key)
+    tops = jax.eval_shape(lambda *xs: _run_forward(layer, blobs, xs), *avals)
+    return ConversionContext(
+        builder, layer.context, blobs, bottoms, [to_python_sizes(top.shape) for top in tops], layer.key
+    )
 
 
-def _forward(layer: Layer, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[jax.Array, ...]:
+def _run_forward(layer: Layer, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[jax.Array, ...]:
     """Run a layer's forward pass in float32, with JAX operations instead of special kernels; return the tops."""
     context = replace(layer.context, compute_config=ComputeConfig().plain())
     tops, _ = run(context, tuple(blobs), tuple(bottoms))

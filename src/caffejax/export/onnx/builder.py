@@ -33,13 +33,13 @@ class SizeNodes:
         self._builder = builder
         self._names: dict[Any, str] = {}
 
-    def size_vector(self, size: Any) -> str:
+    def add_size_vector(self, size: Any) -> str:
         """Return the name of an int64 vector of shape (1,) that contains the size."""
         if isinstance(size, int | np.integer):
             return self._builder.add_int64_vector([int(size)])
-        return self._node_name(_parse_size(size))
+        return self._find_or_add(_parse_size(size))
 
-    def _node_name(self, size: ast.expr) -> str:
+    def _find_or_add(self, size: ast.expr) -> str:
         text = ast.unparse(size)
         if text not in self._names:
             self._names[text] = self._add_nodes(size)
@@ -54,39 +54,39 @@ class SizeNodes:
                 source, axis = self.sources[name]
                 return self.add_node("Shape", [source], start=axis, end=axis + 1)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return self.add_node("Neg", [self._node_name(operand)])
+                return self.add_node("Neg", [self._find_or_add(operand)])
             case ast.BinOp(left=base, op=ast.Pow(), right=ast.Constant(value=int(power))):
                 return reduce(
-                    lambda product, factor: self.add_node("Mul", [product, factor]), [self._node_name(base)] * power
+                    lambda product, factor: self.add_node("Mul", [product, factor]), [self._find_or_add(base)] * power
                 )
             case ast.BinOp(left=left, op=op, right=right):
-                return self.add_node(_OPERATORS[type(op)], map(self._node_name, (left, right)))
+                return self.add_node(_OPERATORS[type(op)], map(self._find_or_add, (left, right)))
             case ast.Call(func=ast.Name(id="floordiv"), args=args):
-                dividend, divisor = map(self._node_name, args)
+                dividend, divisor = map(self._find_or_add, args)
                 multiple = self.add_node(
                     "Sub", [dividend, self.add_node("Mod", [dividend, divisor])]
                 )  # a multiple of the divisor, because Div rounds towards zero, and floordiv rounds down
                 return self.add_node("Div", [multiple, divisor])
             case ast.Call(func=ast.Name(id=name), args=args):
-                return self.add_node(_FUNCTIONS[name], map(self._node_name, args))
+                return self.add_node(_FUNCTIONS[name], map(self._find_or_add, args))
         raise NotImplementedError(f"unsupported symbolic size: {ast.unparse(size)}")
 
-    def shape_vector(self, shape: Shape) -> str:
+    def add_shape_vector(self, shape: Shape) -> str:
         """Return the name of an int64 vector with the sizes of a shape, for Reshape and Expand."""
         if all(isinstance(n, int | np.integer) for n in shape):
             return self._builder.add_int64_vector(shape)
         key = tuple(map(str, shape))
         if key not in self._names:
             self._names[key] = (
-                self.size_vector(shape[0])
+                self.add_size_vector(shape[0])
                 if len(shape) == 1
-                else self.add_node("Concat", map(self.size_vector, shape), 0)
+                else self.add_node("Concat", map(self.add_size_vector, shape), 0)
             )
         return self._names[key]
 
     def add_node(self, op: str, inputs: Any, axis: int | None = None, **attributes: Any) -> str:
         """Add a node to the nodes that compute sizes; return the name of its output."""
-        name = self._builder.unused_name(f"sizes/{op}")
+        name = self._builder.reserve_name(f"sizes/{op}")
         all_attributes = attributes if axis is None else {"axis": axis, **attributes}
         self.nodes.append(helper.make_node(op, list(inputs), [name], name=name, **all_attributes))
         return name
@@ -117,31 +117,31 @@ class OnnxBuilder:
         sizes: the nodes that compute symbolic sizes, which are known only at run time.
     """
 
-    def __init__(self, opset: int, reserved: Sequence[str] = ()) -> None:
+    def __init__(self, opset: int, reserved_names: Sequence[str] = ()) -> None:
         self.opset = opset
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: dict[str, TensorProto] = {}
         self.sizes = SizeNodes(self)
-        self._used_names = set(reserved)
+        self._used_names = set(reserved_names)
         self._node_names: set[str] = set()
         self._constants: dict[tuple[Any, ...], str] = {}
         self._layer = ""
 
-    def unused_name(self, preferred: str) -> str:
-        """Return an unused name for a value: `preferred`, with a number appended if the graph already uses it."""
-        name = _unused_name(preferred, self._used_names)
+    def reserve_name(self, preferred_name: str) -> str:
+        """Return an unused name for a value: `preferred_name`, with a number appended if the graph already uses it."""
+        name = _find_unused_name(preferred_name, self._used_names)
         self._used_names.add(name)
         return name
 
-    def add_node(self, op: str, inputs: Sequence[str], *, outputs: int = 1, **attributes: Any) -> Any:
-        """Add a node with the operator `op`; return the name of its output, or a list of names if `outputs` > 1.
+    def add_node(self, op: str, inputs: Sequence[str], *, num_outputs: int = 1, **attributes: Any) -> Any:
+        """Add a node with the operator `op`; return the name of its output, or a list of names if `num_outputs` > 1.
 
         Attributes that are None are omitted.
         """
-        names = [self.unused_name(f"{self._layer}/{op}") for _ in range(outputs)]
-        present = {key: value for key, value in attributes.items() if value is not None}
-        self.nodes.append(helper.make_node(op, list(inputs), names, **present))
-        return names[0] if outputs == 1 else names
+        names = [self.reserve_name(f"{self._layer}/{op}") for _ in range(num_outputs)]
+        present_attributes = {key: value for key, value in attributes.items() if value is not None}
+        self.nodes.append(helper.make_node(op, list(inputs), names, **present_attributes))
+        return names[0] if num_outputs == 1 else names
 
     def emit(
         self, op: str, inputs: Sequence[OnnxValue], shape: Shape, dtype: Any = None, **attributes: Any
@@ -171,13 +171,13 @@ class OnnxBuilder:
             output = self.add_node(op, [x, self.add_int64_vector(axes)], keepdims=int(keepdims))
         return output
 
-    def add_constant(self, array: Any, preferred: str = "") -> str:
+    def add_constant(self, array: Any, preferred_name: str = "") -> str:
         """Add an initializer with this array, or reuse an initializer with an equal array; return its name."""
         array = np.asarray(array)
         data = np.ascontiguousarray(array).tobytes()
         key = (array.dtype, array.shape, data if len(data) < 64 else hashlib.blake2b(data).digest())
         if key not in self._constants:
-            name = self.unused_name(preferred or f"{self._layer}/constant")
+            name = self.reserve_name(preferred_name or f"{self._layer}/constant")
             self.initializers[name] = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
             self._constants[key] = name
         return self._constants[key]
@@ -194,7 +194,7 @@ class OnnxBuilder:
         """Broadcast a value to its full shape, and return the name of the result."""
         if value.has_full_shape:
             return self.stored_name(value)
-        expanded: str = self.add_node("Expand", [self.stored_name(value), self.sizes.shape_vector(value.shape)])
+        expanded: str = self.add_node("Expand", [self.stored_name(value), self.sizes.add_shape_vector(value.shape)])
         return expanded
 
     def expand(self, value: OnnxValue) -> OnnxValue:
@@ -203,11 +203,11 @@ class OnnxBuilder:
 
     def reshape(self, name: str, shape: Shape) -> str:
         """Add a Reshape to a shape that may contain symbolic sizes; return the name of the result."""
-        symbolic = [i for i, n in enumerate(shape) if not isinstance(n, int)]
-        if len(symbolic) == 1 and 0 not in shape:
-            target = self.add_int64_vector([-1 if i in symbolic else n for i, n in enumerate(shape)])
+        symbolic_axes = [i for i, n in enumerate(shape) if not isinstance(n, int)]
+        if len(symbolic_axes) == 1 and 0 not in shape:
+            target = self.add_int64_vector([-1 if i in symbolic_axes else n for i, n in enumerate(shape)])
         else:
-            target = self.sizes.shape_vector(shape)
+            target = self.sizes.add_shape_vector(shape)
         output: str = self.add_node("Reshape", [name, target])
         return output
 
@@ -238,9 +238,11 @@ class OnnxBuilder:
         try:
             yield
         finally:
-            added = self.nodes[start:]
-            for node in added:
-                node.name = _unused_name(name if len(added) == 1 else f"{name}/{node.op_type}", self._node_names)
+            added_nodes = self.nodes[start:]
+            for node in added_nodes:
+                node.name = _find_unused_name(
+                    name if len(added_nodes) == 1 else f"{name}/{node.op_type}", self._node_names
+                )
                 self._node_names.add(node.name)
 
     def rename(self, start: int, old: str, new: str) -> bool:
@@ -259,14 +261,14 @@ class OnnxBuilder:
         Args:
             inputs: values with the shapes and dtypes of the subgraph's inputs.
         """
-        outer, self.nodes = self.nodes, []
+        outer_nodes, self.nodes = self.nodes, []
         try:
-            names = [self.unused_name(f"{self._layer}/in") for _ in inputs]
+            names = [self.reserve_name(f"{self._layer}/in") for _ in inputs]
             parameters = [node_output(name, v.shape, v.dtype) for name, v in zip(names, inputs, strict=True)]
             yield (graph := Subgraph(self, parameters))
             graph.nodes = self.nodes
         finally:
-            self.nodes = outer
+            self.nodes = outer_nodes
 
 
 class Subgraph:
@@ -289,26 +291,26 @@ class Subgraph:
             name = self._builder.add_node("Identity", [self._builder.broadcast_name(value)])
             self._outputs.append(value_info(node_output(name, value.shape, value.dtype)))
 
-    def proto(self, name: str) -> onnx.GraphProto:
+    def make_proto(self, name: str) -> onnx.GraphProto:
         """Return the subgraph's ONNX message."""
         return helper.make_graph(self.nodes, name, [value_info(v) for v in self.inputs], self._outputs)
 
 
 def value_info(value: OnnxValue) -> onnx.ValueInfoProto:
     """Return the name, shape and dtype of a value as an ONNX message, with symbolic sizes as text."""
-    shape = [n if isinstance(n, int) else str(n) for n in map(_python_integer, value.shape)]
+    shape = [n if isinstance(n, int) else str(n) for n in map(_to_python_integer, value.shape)]
     return helper.make_tensor_value_info(str(value.source), helper.np_dtype_to_tensor_dtype(value.dtype), shape)
 
 
-def _python_integer(size: Any) -> Any:
+def _to_python_integer(size: Any) -> Any:
     return int(size) if isinstance(size, np.integer) else size
 
 
-def _unused_name(preferred: str, used_names: set[str]) -> str:
-    name, number = preferred, 1
+def _find_unused_name(preferred_name: str, used_names: set[str]) -> str:
+    name, number = preferred_name, 1
     while name in used_names:
         number += 1
-        name = f"{preferred}_{number}"
+        name = f"{preferred_name}_{number}"
     return name
 
 
@@ -354,8 +356,10 @@ class OnnxValue:
 
 def constant_value(array: Any, shape: Shape | None = None) -> OnnxValue:
     """Return a value for a constant array that broadcasts to `shape`. By default, `shape` is the array's shape."""
-    stored = np.asarray(array)
-    return OnnxValue(stored.shape if shape is None else shape, stored.dtype, stored, stored.shape)
+    stored_array = np.asarray(array)
+    return OnnxValue(
+        stored_array.shape if shape is None else shape, stored_array.dtype, stored_array, stored_array.shape
+    )
 
 
 def node_output(name: str, shape: Sequence[Any], dtype: Any) -> OnnxValue:
@@ -369,15 +373,15 @@ def rename_value(node: NodeProto, old: str, new: str) -> None:
         for i, name in enumerate(names):
             if name == old:
                 names[i] = new
-    for inner in _subgraph_nodes(node):
-        rename_value(inner, old, new)
+    for inner_node in _subgraph_nodes(node):
+        rename_value(inner_node, old, new)
 
 
 def input_names(node: NodeProto) -> Iterable[str]:
     """Yield the names of all values that a node or its subgraphs read."""
     yield from node.input
-    for inner in _subgraph_nodes(node):
-        yield from input_names(inner)
+    for inner_node in _subgraph_nodes(node):
+        yield from input_names(inner_node)
 
 
 def _subgraph_nodes(node: NodeProto) -> Iterable[NodeProto]:

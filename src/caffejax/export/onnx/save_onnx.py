@@ -37,7 +37,7 @@ def write_onnx(model: InferenceModel, path: str | os.PathLike[str], **options: A
         CaffejaxError: see `export_onnx`; also if the file cannot be written.
     """
     proto = export_onnx(model, **options)
-    with replace_with_data(path, proto) if _is_large(proto) else replace_file(path) as file:
+    with replace_with_external_data(path, proto) if _is_large(proto) else replace_file(path) as file:
         file.write(proto.SerializeToString())
     return proto
 
@@ -46,7 +46,7 @@ def export_onnx(
     model: InferenceModel,
     *,
     opset: int = OPSET,
-    batch: bool = True,
+    symbolic_batch: bool = True,
     batch_axis: int = 0,
     preprocessing: Uint8Preprocessing | None = None,
     pad_rows: bool = False,
@@ -59,7 +59,8 @@ def export_onnx(
     Args:
         model: the net with its weights.
         opset: the version of ONNX's operator set.
-        batch: True for a symbolic batch size, which is chosen at run time, or False for the batch size of the net.
+        symbolic_batch: True for a symbolic batch size, which is chosen at run time, or False for the batch size of the
+            net.
         batch_axis: the batch axis of the inputs.
         preprocessing: the image preprocessing to include in the model, whose input then takes uint8 images, or None.
         pad_rows: whether outputs whose number of rows depends on the data are padded to the maximum number, such as
@@ -73,53 +74,56 @@ def export_onnx(
     """
     if isinstance(opset, bool) or opset not in OPSETS:
         raise CaffejaxError(f"opset must be a number from {OPSETS[0]} to {OPSETS[-1]}, not {opset!r}")
-    if host := [layer for layer in model.layers if layer.type.on_host]:
-        outputs = [",".join(name for name in layer.bottoms if name not in model.inputs) for layer in host]
-        hints = [names and f"; export the layers before it with --outputs={names}" for names in outputs]
+    if host_layers := [layer for layer in model.layers if layer.type.on_host]:
+        earlier_outputs = [
+            ",".join(name for name in layer.bottoms if name not in model.inputs) for layer in host_layers
+        ]
+        hints = [names and f"; export the layers before it with --outputs={names}" for names in earlier_outputs]
         raise GraphError(
             layer.problem(f"cannot be exported to ONNX: it runs on the host{hint}")
-            for layer, hint in zip(host, hints, strict=True)
+            for layer, hint in zip(host_layers, hints, strict=True)
         )
-    inputs = symbolic_batch_shapes(model, batch_axis) if batch else model.inputs
+    inputs = symbolic_batch_shapes(model, batch_axis) if symbolic_batch else model.inputs
     with model.report_random_layers():
         proto = build_model(model, inputs, opset, preprocessing, pad_rows)
     if _is_large(proto):
-        check_program(proto)
+        check_without_weights(proto)
     else:
         checker.check_model(proto, full_check=True)
     return proto
 
 
 def _is_large(model: ModelProto) -> bool:
-    return bytes_of_weights(model) > _MAX_BYTES
+    return count_weight_bytes(model) > _MAX_BYTES
 
 
 _MIN_WEIGHT_BYTES = 1024  # smaller initializers, such as axes, stay in the model file
 
 
-def bytes_of_weights(model: ModelProto) -> int:
+def count_weight_bytes(model: ModelProto) -> int:
     """Return the total size in bytes of a model's initializers, which are its weights and other constants."""
     return sum(len(tensor.raw_data) for tensor in model.graph.initializer)
 
 
-def check_program(model: ModelProto) -> None:
+def check_without_weights(model: ModelProto) -> None:
     """Check a model with ONNX's checker.
 
     The checker is limited to models of 2 GB, so it gets a copy of the model in which the weights are inputs.
     """
-    graph, weights = model.graph, list(_weights(model))
+    graph, weights = model.graph, list(_large_initializers(model))
     inputs = [helper.make_tensor_value_info(x.name, x.data_type, x.dims) for x in weights]
-    small = [x for x in graph.initializer if len(x.raw_data) < _MIN_WEIGHT_BYTES]
-    program = helper.make_graph(
-        graph.node, graph.name, [*graph.input, *inputs], graph.output, small, value_info=graph.value_info
+    small_initializers = [x for x in graph.initializer if len(x.raw_data) < _MIN_WEIGHT_BYTES]
+    graph_without_weights = helper.make_graph(
+        graph.node, graph.name, [*graph.input, *inputs], graph.output, small_initializers, value_info=graph.value_info
     )
     checker.check_model(
-        helper.make_model(program, opset_imports=model.opset_import, ir_version=model.ir_version), full_check=True
+        helper.make_model(graph_without_weights, opset_imports=model.opset_import, ir_version=model.ir_version),
+        full_check=True,
     )
 
 
 @contextmanager
-def replace_with_data(path: str | os.PathLike[str], model: ModelProto) -> Iterator[BinaryIO]:
+def replace_with_external_data(path: str | os.PathLike[str], model: ModelProto) -> Iterator[BinaryIO]:
     """Return a context manager that writes a model's weights to `<path>.data` and opens a file that replaces `path`.
 
     The model's tensors then refer to the data file and contain no values. Both files appear at the end of the context.
@@ -128,15 +132,15 @@ def replace_with_data(path: str | os.PathLike[str], model: ModelProto) -> Iterat
     Raises:
         CaffejaxError: if a file cannot be written.
     """
-    data = Path(f"{os.fspath(path)}.data")
-    with replace_file(path) as file, replace_file(data) as numbers:
-        for tensor in list(_weights(model)):
-            start = numbers.tell()
-            length = numbers.write(tensor.raw_data)
-            set_external_data(tensor, location=data.name, offset=start, length=length)
+    data_path = Path(f"{os.fspath(path)}.data")
+    with replace_file(path) as file, replace_file(data_path) as data_file:
+        for tensor in list(_large_initializers(model)):
+            start = data_file.tell()
+            length = data_file.write(tensor.raw_data)
+            set_external_data(tensor, location=data_path.name, offset=start, length=length)
             tensor.ClearField("raw_data")
         yield file
 
 
-def _weights(model: ModelProto) -> Iterator[TensorProto]:
+def _large_initializers(model: ModelProto) -> Iterator[TensorProto]:
     return (tensor for tensor in model.graph.initializer if len(tensor.raw_data) >= _MIN_WEIGHT_BYTES)

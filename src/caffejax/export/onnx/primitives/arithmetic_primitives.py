@@ -9,7 +9,7 @@ import numpy as np
 from ..builder import OnnxValue, Shape, node_output
 from .converters import Equation, register_converter, unsupported_error
 
-_SAME_OPERATORS = {
+_DIRECT_OPERATORS = {
     "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "max": "Max", "min": "Min", "neg": "Neg", "exp": "Exp",
     "log": "Log", "tanh": "Tanh", "logistic": "Sigmoid", "sqrt": "Sqrt", "abs": "Abs", "sign": "Sign",
     "floor": "Floor", "ceil": "Ceil", "pow": "Pow", "erf": "Erf", "sin": "Sin", "cos": "Cos", "tan": "Tan",
@@ -18,7 +18,7 @@ _SAME_OPERATORS = {
     "ge": "GreaterOrEqual", "le": "LessOrEqual", "eq": "Equal", "add_any": "Add",
 }  # fmt: skip
 # the neutral element of each operation; for sub and div, only the second operand can be neutral
-_NEUTRAL = {"add": 0, "add_any": 0, "mul": 1, "sub": 0, "div": 1}
+_NEUTRAL_ELEMENTS = {"add": 0, "add_any": 0, "mul": 1, "sub": 0, "div": 1}
 
 
 def broadcast_stored_shapes(*values: OnnxValue) -> Shape:
@@ -38,26 +38,26 @@ def apply(eqn: Equation, op: str, *values: OnnxValue, dtype: Any = None, **attri
     return OnnxValue(shape, np.dtype(dtype or values[0].dtype), name, stored_shape)
 
 
-def scalar_like(like: OnnxValue, value: float) -> OnnxValue:
-    """Return the constant `value` as a scalar with the dtype of `like`."""
-    array = np.asarray(value, like.dtype)
+def scalar_like(reference: OnnxValue, value: float) -> OnnxValue:
+    """Return the constant `value` as a scalar with the dtype of `reference`."""
+    array = np.asarray(value, reference.dtype)
     return OnnxValue((), array.dtype, array, ())
 
 
-@register_converter(*_SAME_OPERATORS, elementwise=True)
+@register_converter(*_DIRECT_OPERATORS, elementwise=True)
 def convert_directly(eqn: Equation) -> OnnxValue:
     """Convert to the equivalent ONNX operator, or return x if the equation is neutral, such as x + 0."""
-    neutral = _NEUTRAL.get(eqn.name)
+    neutral = _NEUTRAL_ELEMENTS.get(eqn.name)
     if neutral is not None:
         x, y = eqn.inputs
-        for operand, other in ((x, y), (y, x))[: 1 if eqn.name in ("sub", "div") else 2]:
-            if other.uniform_value == neutral and operand.shape == eqn.shape:
+        for operand, constant in ((x, y), (y, x))[: 1 if eqn.name in ("sub", "div") else 2]:
+            if constant.uniform_value == neutral and operand.shape == eqn.shape:
                 return operand
     if eqn.inputs[0].dtype == bool:
         inputs = [_cast(eqn, v, np.int32) for v in eqn.inputs]
-        result = apply(eqn, _SAME_OPERATORS[eqn.name], *inputs, dtype=eqn.dtype if eqn.dtype == bool else np.int32)
+        result = apply(eqn, _DIRECT_OPERATORS[eqn.name], *inputs, dtype=eqn.dtype if eqn.dtype == bool else np.int32)
         return result if result.dtype == eqn.dtype else _cast(eqn, result, eqn.dtype)
-    return apply(eqn, _SAME_OPERATORS[eqn.name], *eqn.inputs, dtype=eqn.dtype)
+    return apply(eqn, _DIRECT_OPERATORS[eqn.name], *eqn.inputs, dtype=eqn.dtype)
 
 
 @register_converter("and", "or", "xor", "not", elementwise=True)
@@ -151,8 +151,8 @@ def round_(eqn: Equation) -> OnnxValue:
     (x,) = eqn.inputs
     if int(eqn.params["rounding_method"]) == 1:
         return apply(eqn, "Round", x)
-    rounded = apply(eqn, "Floor", apply(eqn, "Add", apply(eqn, "Abs", x), scalar_like(x, 0.5)))
-    return apply(eqn, "Mul", apply(eqn, "Sign", x), rounded)
+    rounded_magnitude = apply(eqn, "Floor", apply(eqn, "Add", apply(eqn, "Abs", x), scalar_like(x, 0.5)))
+    return apply(eqn, "Mul", apply(eqn, "Sign", x), rounded_magnitude)
 
 
 @register_converter("rem", elementwise=True)
@@ -225,20 +225,22 @@ def _cast(eqn: Equation, value: OnnxValue, dtype: Any) -> OnnxValue:
     return OnnxValue(value.shape, np.dtype(dtype), eqn.builder.cast(name, dtype), value.stored_shape)
 
 
-def _clip_to_integer_range(eqn: Equation, name: str, floats: Any, integers: Any) -> str:
+def _clip_to_integer_range(eqn: Equation, name: str, float_dtype: Any, integer_dtype: Any) -> str:
     """Clip floats to the range of an integer dtype and replace NaN with 0; return the name of the result.
 
     XLA's cast does the same. ONNX does not define the cast of values that are out of range.
     """
-    b, info = eqn.builder, np.iinfo(integers)
-    finite = b.where(b.add_node("IsNaN", [name]), b.add_constant(np.zeros((), floats)), name, floats)
+    b, info = eqn.builder, np.iinfo(integer_dtype)
+    finite_name = b.where(b.add_node("IsNaN", [name]), b.add_constant(np.zeros((), float_dtype)), name, float_dtype)
     upper_bound = (
-        np.nextafter(floats.type(info.max), floats.type(0)) if float(floats.type(info.max)) > info.max else info.max
+        np.nextafter(float_dtype.type(info.max), float_dtype.type(0))
+        if float(float_dtype.type(info.max)) > info.max
+        else info.max
     )
-    clipped: str = b.add_node(
-        "Clip", [finite, *(b.add_constant(np.asarray(bound, floats)) for bound in (info.min, upper_bound))]
+    clipped_name: str = b.add_node(
+        "Clip", [finite_name, *(b.add_constant(np.asarray(bound, float_dtype)) for bound in (info.min, upper_bound))]
     )
-    return clipped
+    return clipped_name
 
 
 @register_converter(
@@ -268,10 +270,10 @@ def reduce(eqn: Equation) -> OnnxValue:
         return x
     name = b.broadcast_name(x)
     if eqn.name in _BOOLEAN_REDUCTIONS:
-        reduced = b.cast(b.reduce(_BOOLEAN_REDUCTIONS[eqn.name], b.cast(name, np.int32), axes), bool)
+        reduced_name = b.cast(b.reduce(_BOOLEAN_REDUCTIONS[eqn.name], b.cast(name, np.int32), axes), bool)
     else:
-        reduced = b.reduce(_REDUCTIONS[eqn.name], name, axes)
-    return node_output(reduced, eqn.shape, eqn.dtype)
+        reduced_name = b.reduce(_REDUCTIONS[eqn.name], name, axes)
+    return node_output(reduced_name, eqn.shape, eqn.dtype)
 
 
 @register_converter("argmax", "argmin")
@@ -323,7 +325,7 @@ def _emit_top_k(eqn: Equation, x: OnnxValue, axis: int, n: Any, *, largest: bool
     b = eqn.builder
     name = b.cast(b.broadcast_name(x), np.int32) if x.dtype == bool else b.broadcast_name(x)
     values, indices = b.add_node(
-        "TopK", [name, b.sizes.size_vector(n)], outputs=2, axis=axis, largest=int(largest), sorted=1
+        "TopK", [name, b.sizes.add_size_vector(n)], num_outputs=2, axis=axis, largest=int(largest), sorted=1
     )
     shape = (*x.shape[:axis], n, *x.shape[axis + 1 :])
     return node_output(values, shape, x.dtype), node_output(b.cast(indices, np.int32), shape, np.int32)

@@ -14,19 +14,19 @@ from ..builder import OnnxValue, constant_value, node_output
 from .converters import Equation, register_converter
 from .shape_primitives import reverse_axes
 
-_JAXPRS = ("jaxpr", "call_jaxpr", "fun_jaxpr", "plain")
+_JAXPR_PARAMS = ("jaxpr", "call_jaxpr", "fun_jaxpr", "plain")
 
 
 @register_converter(
     "jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr",
     "remat", "remat2", "checkpoint", "caffejax_operation",
 )  # fmt: skip
-def call(eqn: Equation) -> list[OnnxValue]:
+def inline_call(eqn: Equation) -> list[OnnxValue]:
     """Convert the equations of a called function in place of the call."""
-    return eqn.inline(_close(next(eqn.params[name] for name in _JAXPRS if name in eqn.params)), eqn.inputs)
+    return eqn.inline(_close_jaxpr(next(eqn.params[name] for name in _JAXPR_PARAMS if name in eqn.params)), eqn.inputs)
 
 
-def _close(jaxpr: Any) -> Any:
+def _close_jaxpr(jaxpr: Any) -> Any:
     return jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, ())
 
 
@@ -37,10 +37,10 @@ def cond(eqn: Equation) -> list[OnnxValue]:
     branches = list(eqn.params["branches"])
     if index.uniform_value is not None:
         return eqn.inline(branches[int(np.clip(index.uniform_value, 0, len(branches) - 1))], operands)
-    return _branch(eqn, index, branches, operands, 0)
+    return _emit_branches(eqn, index, branches, operands, 0)
 
 
-def _branch(
+def _emit_branches(
     eqn: Equation, index: OnnxValue, branches: Sequence[Any], operands: Sequence[OnnxValue], first_index: int
 ) -> list[OnnxValue]:
     """Add nested Ifs that run the branch with the number `index`; return its results.
@@ -57,8 +57,8 @@ def _branch(
     b = eqn.builder
     with b.subgraph() as first_graph:
         first_graph.set_outputs(eqn.inline(branches[0], operands))
-    with b.subgraph() as others_graph:
-        others_graph.set_outputs(_branch(eqn, index, branches[1:], operands, first_index + 1))
+    with b.subgraph() as remaining_graph:
+        remaining_graph.set_outputs(_emit_branches(eqn, index, branches[1:], operands, first_index + 1))
     names = _as_list(
         b.add_node(
             "If",
@@ -67,9 +67,9 @@ def _branch(
                     "LessOrEqual", [b.cast(b.broadcast_name(index), np.int32), b.add_constant(np.int32(first_index))]
                 )
             ],
-            outputs=len(eqn.shapes),
-            then_branch=first_graph.proto("then"),
-            else_branch=others_graph.proto("else"),
+            num_outputs=len(eqn.shapes),
+            then_branch=first_graph.make_proto("then"),
+            else_branch=remaining_graph.make_proto("else"),
         )
     )
     return [node_output(*result) for result in zip(names, eqn.shapes, eqn.dtypes, strict=True)]
@@ -88,22 +88,27 @@ def while_(eqn: Equation) -> list[OnnxValue]:
     p, b = eqn.params, eqn.builder
     n_cond, n_body = p["cond_nconsts"], p["body_nconsts"]
     consts, initial_state = eqn.inputs[: n_cond + n_body], eqn.inputs[n_cond + n_body :]
-    cond, step, cond_consts, body_consts = p["cond_jaxpr"], p["body_jaxpr"], consts[:n_cond], consts[n_cond:]
-    if cond.out_avals[0].shape:
-        cond, step = _combine_batched_loops(cond, step, n_cond, n_body)
+    cond_jaxpr, body_jaxpr, cond_consts, body_consts = (
+        p["cond_jaxpr"],
+        p["body_jaxpr"],
+        consts[:n_cond],
+        consts[n_cond:],
+    )
+    if cond_jaxpr.out_avals[0].shape:
+        cond_jaxpr, body_jaxpr = _combine_batched_loops(cond_jaxpr, body_jaxpr, n_cond, n_body)
         cond_consts = body_consts = consts
-    (condition,) = eqn.inline(cond, [*cond_consts, *initial_state])
+    (condition,) = eqn.inline(cond_jaxpr, [*cond_consts, *initial_state])
     with b.subgraph([constant_value(np.int64(0)), constant_value(np.bool_(True)), *initial_state]) as body:
-        new_state = eqn.inline(step, [*body_consts, *body.inputs[2:]])
-        (next_condition,) = eqn.inline(cond, [*cond_consts, *new_state])
+        new_state = eqn.inline(body_jaxpr, [*body_consts, *body.inputs[2:]])
+        (next_condition,) = eqn.inline(cond_jaxpr, [*cond_consts, *new_state])
         body.set_outputs([next_condition, *new_state])
     inputs = ["", b.broadcast_name(condition), *map(b.broadcast_name, initial_state)]
-    names = _as_list(b.add_node("Loop", inputs, outputs=len(initial_state), body=body.proto("body")))
+    names = _as_list(b.add_node("Loop", inputs, num_outputs=len(initial_state), body=body.make_proto("body")))
     return [node_output(*result) for result in zip(names, eqn.shapes, eqn.dtypes, strict=True)]
 
 
 def _combine_batched_loops(
-    cond: ClosedJaxpr, body: ClosedJaxpr, n_cond: int, n_body: int
+    cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr, n_cond: int, n_body: int
 ) -> tuple[ClosedJaxpr, ClosedJaxpr]:
     """Return the condition and body of one loop that replaces the loops of a batched while loop, which vmap makes.
 
@@ -111,17 +116,17 @@ def _combine_batched_loops(
     take the constants of the original condition, the constants of the original body, and the state of the loop.
     """
 
-    def conditions(args: Sequence[Any]) -> jax.Array:
-        (active,) = jaxpr_as_fun(cond)(*args[:n_cond], *args[n_cond + n_body :])
-        return active
+    def evaluate_conditions(args: Sequence[Any]) -> jax.Array:
+        (is_active,) = jaxpr_as_fun(cond_jaxpr)(*args[:n_cond], *args[n_cond + n_body :])
+        return is_active
 
     def masked_body(*args: Any) -> list[jax.Array]:
-        active, new_state = conditions(args), jaxpr_as_fun(body)(*args[n_cond:])
-        masks = (jnp.expand_dims(active, range(active.ndim, x.ndim)) for x in new_state)
+        is_active, new_state = evaluate_conditions(args), jaxpr_as_fun(body_jaxpr)(*args[n_cond:])
+        masks = (jnp.expand_dims(is_active, range(is_active.ndim, x.ndim)) for x in new_state)
         return [jnp.where(*arrays) for arrays in zip(masks, new_state, args[n_cond + n_body :], strict=True)]
 
-    avals = [*cond.in_avals[:n_cond], *body.in_avals]
-    return jax.make_jaxpr(lambda *args: jnp.any(conditions(args)))(*avals), jax.make_jaxpr(masked_body)(*avals)
+    avals = [*cond_jaxpr.in_avals[:n_cond], *body_jaxpr.in_avals]
+    return jax.make_jaxpr(lambda *args: jnp.any(evaluate_conditions(args)))(*avals), jax.make_jaxpr(masked_body)(*avals)
 
 
 @register_converter("scan")
@@ -134,10 +139,10 @@ def scan(eqn: Equation) -> list[OnnxValue]:
     with b.subgraph([constant_value(np.int64(0)), constant_value(np.bool_(True)), *initial_state]) as body:
         iteration = body.inputs[0]
         if p["reverse"]:
-            last = b.add_node(
-                "Sub", [b.add_node("Squeeze", [b.sizes.size_vector(p["length"])]), b.add_constant(np.int64(1))]
+            last_iteration = b.add_node(
+                "Sub", [b.add_node("Squeeze", [b.sizes.add_size_vector(p["length"])]), b.add_constant(np.int64(1))]
             )
-            iteration = iteration.with_name(b.add_node("Sub", [last, b.broadcast_name(iteration)]))
+            iteration = iteration.with_name(b.add_node("Sub", [last_iteration, b.broadcast_name(iteration)]))
         item_values = [
             node_output(
                 b.add_node("Gather", [b.broadcast_name(x), b.broadcast_name(iteration)], axis=0), x.shape[1:], x.dtype
@@ -146,8 +151,8 @@ def scan(eqn: Equation) -> list[OnnxValue]:
         ]
         results = eqn.inline(p["jaxpr"], [*consts, *body.inputs[2:], *item_values])
         body.set_outputs([body.inputs[1], *results])
-    inputs = [b.add_node("Squeeze", [b.sizes.size_vector(p["length"])]), "", *map(b.broadcast_name, initial_state)]
-    names = _as_list(b.add_node("Loop", inputs, outputs=len(results), body=body.proto("body")))
+    inputs = [b.add_node("Squeeze", [b.sizes.add_size_vector(p["length"])]), "", *map(b.broadcast_name, initial_state)]
+    names = _as_list(b.add_node("Loop", inputs, num_outputs=len(results), body=body.make_proto("body")))
     if p["reverse"]:
         names = [*names[:n_carry], *(reverse_axes(eqn, name, [0]) for name in names[n_carry:])]
     return [node_output(*result) for result in zip(names, eqn.shapes, eqn.dtypes, strict=True)]

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..builder import OnnxValue, Shape, node_output
 from .converters import Equation, register_converter, unsupported_error
-from .shape_primitives import slice_value
+from .shape_primitives import add_slice
 
 _REDUCTIONS = {
     "scatter": "none",
@@ -28,12 +28,12 @@ def gather(eqn: Equation) -> OnnxValue:
     """Convert a gather of slices at computed indices."""
     (x, indices), p, b = eqn.inputs, eqn.params, eqn.builder
     oob_mode, d = out_of_bounds_mode(p["mode"]), p["dimension_numbers"]
-    axis = _take_axis(x.shape, indices.shape, d, p["slice_sizes"])
+    axis = _find_take_axis(x.shape, indices.shape, d, p["slice_sizes"])
     if axis is not None and oob_mode != "filled":
         return _take(eqn, x, indices, axis, clip=oob_mode == "clipped")
-    if (start := _constant_start(x.shape, indices, d, p["slice_sizes"])) is not None:
+    if (start := _find_constant_start(x.shape, indices, d, p["slice_sizes"])) is not None:
         ends = [a + n for a, n in zip(start, p["slice_sizes"], strict=True)]
-        slice_ = slice_value(eqn, x, start, ends, [1] * len(start))
+        slice_ = add_slice(eqn, x, start, ends, [1] * len(start))
         return (
             node_output(b.reshape(b.broadcast_name(slice_), eqn.shape), eqn.shape, x.dtype)
             if d.collapsed_slice_dims
@@ -41,24 +41,28 @@ def gather(eqn: Equation) -> OnnxValue:
         )
     index_builder = IndexBuilder(eqn, x.shape)
     starts = index_builder.start_indices(indices, d.start_index_map)
-    batch = [i for i in range(len(eqn.shape)) if i not in d.offset_dims]
+    batch_axes = [i for i in range(len(eqn.shape)) if i not in d.offset_dims]
     axes = [i for i in range(len(x.shape)) if i not in (*d.collapsed_slice_dims, *d.operand_batching_dims)]
     offsets = {axis: index_builder.iota(eqn.shape, out) for axis, out in zip(axes, d.offset_dims, strict=True)}
     batch_indices = {
-        axis: index_builder.iota(eqn.shape, _batch_axis(i, len(indices.shape), batch))
+        axis: index_builder.iota(eqn.shape, _batch_axis(i, len(indices.shape), batch_axes))
         for axis, i in zip(d.operand_batching_dims, d.start_indices_batching_dims, strict=True)
     }
-    starts = {axis: index_builder.align(start, eqn.shape, batch) for axis, start in starts.items()}
-    valid = index_builder.clip_or_mask(starts, p["slice_sizes"], oob_mode)
+    starts = {axis: index_builder.align(start, eqn.shape, batch_axes) for axis, start in starts.items()}
+    valid_mask = index_builder.clip_or_mask(starts, p["slice_sizes"], oob_mode)
     terms = {
         axis: [v for v in (starts.get(axis), offsets.get(axis), batch_indices.get(axis)) if v is not None]
         for axis in range(len(x.shape))
     }
     flat_indices = index_builder.flat_indices(terms, eqn.shape)
-    gathered = b.add_node("Gather", [b.reshape(b.broadcast_name(x), (_num_elements(x.shape),)), flat_indices], axis=0)
-    if valid is not None:
-        gathered = b.where(valid, gathered, b.add_constant(_fill_value(p["fill_value"], x.dtype)), x.dtype)
-    return node_output(gathered, eqn.shape, eqn.dtype)
+    gathered_values = b.add_node(
+        "Gather", [b.reshape(b.broadcast_name(x), (_num_elements(x.shape),)), flat_indices], axis=0
+    )
+    if valid_mask is not None:
+        gathered_values = b.where(
+            valid_mask, gathered_values, b.add_constant(_fill_value(p["fill_value"], x.dtype)), x.dtype
+        )
+    return node_output(gathered_values, eqn.shape, eqn.dtype)
 
 
 @register_converter(*_REDUCTIONS)
@@ -69,38 +73,40 @@ def scatter(eqn: Equation) -> OnnxValue:
     if b.opset < 18 and reduction in ("min", "max"):
         raise unsupported_error(f"it scatters with the reduction {reduction}, which needs opset 18, not {b.opset}")
     index_builder, shape = IndexBuilder(eqn, x.shape), updates.shape
-    batch = [i for i in range(len(shape)) if i not in d.update_window_dims]
+    batch_axes = [i for i in range(len(shape)) if i not in d.update_window_dims]
     axes = [i for i in range(len(x.shape)) if i not in (*d.inserted_window_dims, *d.operand_batching_dims)]
     offsets = {axis: index_builder.iota(shape, dim) for axis, dim in zip(axes, d.update_window_dims, strict=True)}
     batch_indices = {
-        axis: index_builder.iota(shape, _batch_axis(i, len(indices.shape), batch))
+        axis: index_builder.iota(shape, _batch_axis(i, len(indices.shape), batch_axes))
         for axis, i in zip(d.operand_batching_dims, d.scatter_indices_batching_dims, strict=True)
     }
     starts = index_builder.start_indices(indices, d.scatter_dims_to_operand_dims)
-    starts = {axis: index_builder.align(start, shape, batch) for axis, start in starts.items()}
+    starts = {axis: index_builder.align(start, shape, batch_axes) for axis, start in starts.items()}
     sizes: list[Any] = [1] * len(x.shape)
     for axis, dim in zip(axes, d.update_window_dims, strict=True):
         sizes[axis] = shape[dim]
-    valid = index_builder.clip_or_mask(starts, sizes, oob_mode)
+    valid_mask = index_builder.clip_or_mask(starts, sizes, oob_mode)
     terms = {
         axis: [v for v in (starts.get(axis), offsets.get(axis), batch_indices.get(axis)) if v is not None]
         for axis in range(len(x.shape))
     }
     flat_indices = index_builder.flat_indices(terms, shape)
     num_elements, dtype = _num_elements(x.shape), np.int32 if x.dtype == bool else x.dtype
-    end = b.sizes.size_vector(num_elements)
-    if valid is not None:
-        flat_indices = b.add_node("Where", [valid, flat_indices, end])
+    end = b.sizes.add_size_vector(num_elements)
+    if valid_mask is not None:
+        flat_indices = b.add_node("Where", [valid_mask, flat_indices, end])
     values, update_values = (
         b.broadcast_name(v) if v.dtype == dtype else b.cast(b.broadcast_name(v), dtype) for v in (x, updates)
     )
-    extended = b.add_node("Concat", [b.reshape(values, (num_elements,)), b.add_constant(np.zeros(1, dtype))], axis=0)
-    operands = [b.reshape(name, (_num_elements(shape),)) for name in (flat_indices, update_values)]
-    scattered = b.add_node(
-        "ScatterElements", [extended, *operands], axis=0, reduction=reduction if reduction != "none" else None
+    extended_values = b.add_node(
+        "Concat", [b.reshape(values, (num_elements,)), b.add_constant(np.zeros(1, dtype))], axis=0
     )
-    sliced = b.add_node("Slice", [scattered, b.add_int64_vector([0]), end, b.add_int64_vector([0])])
-    result = b.reshape(sliced, x.shape)
+    operands = [b.reshape(name, (_num_elements(shape),)) for name in (flat_indices, update_values)]
+    scattered_values = b.add_node(
+        "ScatterElements", [extended_values, *operands], axis=0, reduction=reduction if reduction != "none" else None
+    )
+    sliced_values = b.add_node("Slice", [scattered_values, b.add_int64_vector([0]), end, b.add_int64_vector([0])])
+    result = b.reshape(sliced_values, x.shape)
     return node_output(result if dtype == eqn.dtype else b.cast(result, eqn.dtype), eqn.shape, eqn.dtype)
 
 
@@ -113,7 +119,7 @@ def dynamic_slice(eqn: Equation) -> OnnxValue:
             int(np.clip(s.uniform_value, 0, n - m)) for s, n, m in zip(starts, x.shape, eqn.shape, strict=True)
         ]
         ends = [a + m for a, m in zip(constant_starts, eqn.shape, strict=True)]
-        return slice_value(eqn, x, constant_starts, ends, [1] * len(constant_starts))
+        return add_slice(eqn, x, constant_starts, ends, [1] * len(constant_starts))
     sliced_axes = [i for i, (n, m) in enumerate(zip(x.shape, eqn.shape, strict=True)) if not bool(n == m)]
     if not sliced_axes:
         return x
@@ -124,7 +130,7 @@ def dynamic_slice(eqn: Equation) -> OnnxValue:
             b.reshape(b.cast(b.broadcast_name(starts[i]), np.int64), (1,)), x.shape[i] - eqn.shape[i]
         )
         clipped_starts.append(start)
-        clipped_ends.append(b.add_node("Add", [start, b.sizes.size_vector(eqn.shape[i])]))
+        clipped_ends.append(b.add_node("Add", [start, b.sizes.add_size_vector(eqn.shape[i])]))
     begin, end = (
         b.add_node("Concat", names, axis=0) if len(sliced_axes) > 1 else names[0]
         for names in (clipped_starts, clipped_ends)
@@ -137,28 +143,28 @@ def dynamic_slice(eqn: Equation) -> OnnxValue:
 @register_converter("dynamic_update_slice")
 def dynamic_update_slice(eqn: Equation) -> OnnxValue:
     """Convert the replacement of the slice at computed start indices by new values."""
-    (x, new, *starts), b = eqn.inputs, eqn.builder
+    (x, new_slice, *starts), b = eqn.inputs, eqn.builder
     index_builder = IndexBuilder(eqn, x.shape)
     terms: dict[int, list[str]] = {}
     for i, start in enumerate(starts):
         name = b.reshape(b.cast(b.broadcast_name(start), np.int64), (1,) * len(x.shape))
-        terms[i] = [index_builder.clip(name, x.shape[i] - new.shape[i]), index_builder.iota(new.shape, i)]
-    flat_indices = index_builder.flat_indices(terms, new.shape)
+        terms[i] = [index_builder.clip(name, x.shape[i] - new_slice.shape[i]), index_builder.iota(new_slice.shape, i)]
+    flat_indices = index_builder.flat_indices(terms, new_slice.shape)
     dtype = np.dtype(np.int32) if x.dtype == bool else x.dtype
-    operands = [b.reshape(flat_indices, (_num_elements(new.shape),))]
+    operands = [b.reshape(flat_indices, (_num_elements(new_slice.shape),))]
     values, new_values = (
-        b.broadcast_name(v) if v.dtype == dtype else b.cast(b.broadcast_name(v), dtype) for v in (x, new)
+        b.broadcast_name(v) if v.dtype == dtype else b.cast(b.broadcast_name(v), dtype) for v in (x, new_slice)
     )
     operands = [
         b.reshape(values, (_num_elements(x.shape),)),
         *operands,
-        b.reshape(new_values, (_num_elements(new.shape),)),
+        b.reshape(new_values, (_num_elements(new_slice.shape),)),
     ]
     result = b.reshape(b.add_node("ScatterElements", operands, axis=0), x.shape)
     return node_output(result if dtype == eqn.dtype else b.cast(result, eqn.dtype), eqn.shape, eqn.dtype)
 
 
-def _take_axis(shape: Shape, indices: Shape, d: Any, sizes: Sequence[Any]) -> int | None:
+def _find_take_axis(shape: Shape, indices: Shape, d: Any, sizes: Sequence[Any]) -> int | None:
     """Return the axis along which a gather takes full slices, like `numpy.take`, or None for other gathers.
 
     Args:
@@ -176,10 +182,10 @@ def _take_axis(shape: Shape, indices: Shape, d: Any, sizes: Sequence[Any]) -> in
     return int(axis) if is_full and list(d.offset_dims) == expected_offset_dims else None
 
 
-def _constant_start(shape: Shape, indices: OnnxValue, d: Any, sizes: Sequence[Any]) -> list[int] | None:
+def _find_constant_start(shape: Shape, indices: OnnxValue, d: Any, sizes: Sequence[Any]) -> list[int] | None:
     """Return the start indices of a gather that takes one slice inside the array at a constant position.
 
-    Return None for other gathers. For the arguments, see `_take_axis`; `indices` is the value of the indices.
+    Return None for other gathers. For the arguments, see `_find_take_axis`; `indices` is the value of the indices.
     """
     if indices.array is None or len(indices.shape) != 1 or not indices.has_full_shape:
         return None
@@ -203,15 +209,15 @@ def _take(eqn: Equation, x: OnnxValue, indices: OnnxValue, axis: int, *, clip: b
     return node_output(b.add_node("Gather", [b.broadcast_name(x), name], axis=axis), eqn.shape, eqn.dtype)
 
 
-def _batch_axis(i: int, rank: int, batch: Sequence[int]) -> int:
+def _batch_axis(i: int, rank: int, batch_axes: Sequence[int]) -> int:
     """Return the axis of a gather's result that corresponds to axis `i` of its indices.
 
     Args:
         i: the axis of the indices.
         rank: the number of axes of the array of indices, one of which holds the coordinates.
-        batch: the axes of the result that come from the indices, in order.
+        batch_axes: the axes of the result that come from the indices, in order.
     """
-    return batch[i if i < rank - 1 else i - 1]
+    return batch_axes[i if i < rank - 1 else i - 1]
 
 
 def _fill_value(value: Any, dtype: np.dtype[Any]) -> np.ndarray:
@@ -282,7 +288,7 @@ class IndexBuilder:
         stored_shape = tuple(n if i == axis else 1 for i in range(len(shape)))
         if isinstance(n, int):
             return b.add_constant(np.arange(n).reshape(stored_shape))
-        end = b.add_node("Squeeze", [b.sizes.size_vector(n)])
+        end = b.add_node("Squeeze", [b.sizes.add_size_vector(n)])
         indices = b.add_node("Range", [b.add_constant(np.int64(0)), end, b.add_constant(np.int64(1))])
         return b.reshape(indices, stored_shape)
 
@@ -305,7 +311,7 @@ class IndexBuilder:
             if oob_mode == "filled":
                 is_nonnegative = b.add_node("GreaterOrEqual", [start, b.add_constant(np.int64(0))])
                 is_within_bound = b.add_node(
-                    "LessOrEqual", [start, b.add_node("Squeeze", [b.sizes.size_vector(upper_bound)])]
+                    "LessOrEqual", [start, b.add_node("Squeeze", [b.sizes.add_size_vector(upper_bound)])]
                 )
                 masks.append(b.add_node("And", [is_nonnegative, is_within_bound]))
             if oob_mode != "inside":
@@ -318,7 +324,7 @@ class IndexBuilder:
         """Clip the indices `index` to [0, upper_bound]; return the name of the result."""
         b = self._b
         name: str = b.add_node(
-            "Max", [b.add_node("Min", [index, b.sizes.size_vector(upper_bound)]), b.add_int64_vector([0])]
+            "Max", [b.add_node("Min", [index, b.sizes.add_size_vector(upper_bound)]), b.add_int64_vector([0])]
         )
         return name
 
@@ -336,12 +342,12 @@ class IndexBuilder:
         total = b.add_constant(np.int64(0))
         for axis in reversed(range(len(self._shape))):
             for term in terms.get(axis, ()):
-                scaled = (
+                scaled_term = (
                     term
                     if isinstance(stride, int) and stride == 1
-                    else b.add_node("Mul", [term, b.sizes.size_vector(stride)])
+                    else b.add_node("Mul", [term, b.sizes.add_size_vector(stride)])
                 )
-                total = b.add_node("Add", [total, scaled])
+                total = b.add_node("Add", [total, scaled_term])
             stride = stride * self._shape[axis]
-        expanded: str = b.add_node("Expand", [total, b.sizes.shape_vector(shape)])
+        expanded: str = b.add_node("Expand", [total, b.sizes.add_shape_vector(shape)])
         return expanded

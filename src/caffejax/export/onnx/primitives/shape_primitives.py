@@ -12,7 +12,7 @@ import numpy as np
 from ..builder import OnnxValue, Shape, constant_value, node_output
 from .converters import Equation, register_converter, unsupported_error
 
-_END = np.iinfo(np.int64).max
+_INT64_MAX = np.iinfo(np.int64).max
 
 
 @register_converter("broadcast_in_dim")
@@ -81,7 +81,7 @@ def unstack(eqn: Equation) -> list[OnnxValue]:
 def tile(eqn: Equation) -> OnnxValue:
     """Convert a repetition along each axis."""
     b = eqn.builder
-    repeats = b.sizes.shape_vector(tuple(eqn.params["reps"]))
+    repeats = b.sizes.add_shape_vector(tuple(eqn.params["reps"]))
     return node_output(b.add_node("Tile", [b.broadcast_name(eqn.inputs[0]), repeats]), eqn.shape, eqn.dtype)
 
 
@@ -89,8 +89,8 @@ def tile(eqn: Equation) -> OnnxValue:
 def split(eqn: Equation) -> list[OnnxValue]:
     """Convert a split along an axis."""
     (x,), b = eqn.inputs, eqn.builder
-    sizes = b.sizes.shape_vector(tuple(eqn.params["sizes"]))
-    names = b.add_node("Split", [b.broadcast_name(x), sizes], outputs=len(eqn.shapes), axis=eqn.params["axis"])
+    sizes = b.sizes.add_shape_vector(tuple(eqn.params["sizes"]))
+    names = b.add_node("Split", [b.broadcast_name(x), sizes], num_outputs=len(eqn.shapes), axis=eqn.params["axis"])
     names = [names] if isinstance(names, str) else names
     return [node_output(name, shape, x.dtype) for name, shape in zip(names, eqn.shapes, strict=True)]
 
@@ -100,10 +100,10 @@ def slice_(eqn: Equation) -> OnnxValue:
     """Convert a strided slice."""
     (x,), p = eqn.inputs, eqn.params
     strides = p["strides"] or (1,) * len(x.shape)
-    return slice_value(eqn, x, p["start_indices"], p["limit_indices"], strides)
+    return add_slice(eqn, x, p["start_indices"], p["limit_indices"], strides)
 
 
-def slice_value(
+def add_slice(
     eqn: Equation, x: OnnxValue, starts: Sequence[Any], ends: Sequence[Any], steps: Sequence[int]
 ) -> OnnxValue:
     """Add a Slice node for the axes that are sliced; return its output, or `x` if no axis is sliced."""
@@ -114,7 +114,7 @@ def slice_value(
     ]
     if not sliced_axes:
         return x
-    start, end = (b.sizes.shape_vector(tuple(indices[i] for i in sliced_axes)) for indices in (starts, ends))
+    start, end = (b.sizes.add_shape_vector(tuple(indices[i] for i in sliced_axes)) for indices in (starts, ends))
     name = b.add_node(
         "Slice",
         [
@@ -141,7 +141,7 @@ def reverse_axes(eqn: Equation, name: str, axes: Sequence[int]) -> str:
     b, n = eqn.builder, len(axes)
     arguments = (
         b.add_int64_vector([-1] * n),
-        b.add_int64_vector([-_END] * n),
+        b.add_int64_vector([-_INT64_MAX] * n),
         b.add_int64_vector(axes),
         b.add_int64_vector([-1] * n),
     )
@@ -160,14 +160,14 @@ def pad(eqn: Equation) -> OnnxValue:
             x, shape = _insert_padding(eqn, x, value, shape, axis, interior)
     if not any(low or high for low, high, _ in config):
         return x
-    return replace(pad_value(eqn, x, value, [c[0] for c in config], [c[1] for c in config]), shape=eqn.shape)
+    return replace(add_pad(eqn, x, value, [c[0] for c in config], [c[1] for c in config]), shape=eqn.shape)
 
 
-def pad_value(eqn: Equation, x: OnnxValue, value: OnnxValue, low: Sequence[Any], high: Sequence[Any]) -> OnnxValue:
+def add_pad(eqn: Equation, x: OnnxValue, value: OnnxValue, low: Sequence[Any], high: Sequence[Any]) -> OnnxValue:
     """Add a Pad node that pads the edges of `x` with `value`; return its output. Negative widths crop `x`."""
     b = eqn.builder
     fill_value = b.add_constant(value.array.reshape(())) if value.array is not None else b.stored_name(value)
-    name = b.add_node("Pad", [b.broadcast_name(x), b.sizes.shape_vector((*low, *high)), fill_value])
+    name = b.add_node("Pad", [b.broadcast_name(x), b.sizes.add_shape_vector((*low, *high)), fill_value])
     shape = tuple(n + a + z for n, a, z in zip(x.shape, low, high, strict=True))
     return node_output(name, shape, x.dtype)
 
@@ -183,10 +183,12 @@ def _insert_padding(
     name = b.reshape(b.broadcast_name(x), (*shape[: axis + 1], 1, *shape[axis + 1 :]))
     padded = node_output(name, (*shape[: axis + 1], 1, *shape[axis + 1 :]), x.dtype)
     high = [interior if i == axis + 1 else 0 for i in range(rank + 1)]
-    padded = pad_value(eqn, padded, value, [0] * (rank + 1), high)
-    flat = b.reshape(b.broadcast_name(padded), (*shape[:axis], n * (interior + 1), *shape[axis + 1 :]))
+    padded = add_pad(eqn, padded, value, [0] * (rank + 1), high)
+    flat_name = b.reshape(b.broadcast_name(padded), (*shape[:axis], n * (interior + 1), *shape[axis + 1 :]))
     end = n * (interior + 1) - interior
-    name = b.add_node("Slice", [flat, b.add_int64_vector([0]), b.sizes.size_vector(end), b.add_int64_vector([axis])])
+    name = b.add_node(
+        "Slice", [flat_name, b.add_int64_vector([0]), b.sizes.add_size_vector(end), b.add_int64_vector([axis])]
+    )
     new_shape = (*shape[:axis], end, *shape[axis + 1 :])
     return node_output(name, new_shape, x.dtype), new_shape
 
@@ -198,13 +200,13 @@ def iota(eqn: Equation) -> OnnxValue:
     stored_shape = tuple(n if i == axis else 1 for i in range(len(eqn.shape)))
     if isinstance(n, int):
         return OnnxValue(eqn.shape, eqn.dtype, np.arange(n).astype(eqn.dtype).reshape(stored_shape), stored_shape)
-    end = b.add_node("Squeeze", [b.sizes.size_vector(n)])
+    end = b.add_node("Squeeze", [b.sizes.add_size_vector(n)])
     indices = b.cast(b.add_node("Range", [b.add_constant(np.int64(0)), end, b.add_constant(np.int64(1))]), eqn.dtype)
     return OnnxValue(eqn.shape, eqn.dtype, b.reshape(indices, stored_shape), stored_shape)
 
 
 @register_converter("caffejax_host_constant")
-def table(eqn: Equation) -> OnnxValue:
+def host_constant(eqn: Equation) -> OnnxValue:
     """Return the constant array that the primitive's parameter `make` computes."""
     return constant_value(np.asarray(eqn.params["make"](), eqn.dtype))
 
@@ -214,7 +216,7 @@ def dim_as_value(eqn: Equation) -> OnnxValue:
     """Convert a symbolic size to a scalar that is computed at run time."""
     b = eqn.builder
     return node_output(
-        b.cast(b.add_node("Squeeze", [b.sizes.size_vector(eqn.params["dim"])]), eqn.dtype), (), eqn.dtype
+        b.cast(b.add_node("Squeeze", [b.sizes.add_size_vector(eqn.params["dim"])]), eqn.dtype), (), eqn.dtype
     )
 
 
@@ -264,29 +266,33 @@ def convolution(eqn: Equation) -> OnnxValue:
     (x, weight), p, b = eqn.inputs, eqn.params, eqn.builder
     if p["batch_group_count"] != 1:
         raise unsupported_error("it uses a convolution with groups of the batch (batch_group_count)")
-    numbers = p["dimension_numbers"]
-    n = len(numbers.lhs_spec) - 2
+    dimension_numbers = p["dimension_numbers"]
+    n = len(dimension_numbers.lhs_spec) - 2
     if n == 0:
         raise unsupported_error("it uses a convolution without spatial axes")
-    x = node_output(transpose_axes(eqn, x, numbers.lhs_spec), tuple(x.shape[i] for i in numbers.lhs_spec), x.dtype)
+    x = node_output(
+        transpose_axes(eqn, x, dimension_numbers.lhs_spec),
+        tuple(x.shape[i] for i in dimension_numbers.lhs_spec),
+        x.dtype,
+    )
     low, high = ([pads[i] for pads in p["padding"]] for i in (0, 1))
     if any(d != 1 for d in p["lhs_dilation"]):
         x = _dilate(eqn, x, p["lhs_dilation"])
     if any(pad < 0 for pad in (*low, *high)):  # Conv does not support negative padding, which crops
-        x = pad_value(eqn, x, constant_value(np.zeros((), x.dtype)), [0, 0, *low], [0, 0, *high])
+        x = add_pad(eqn, x, constant_value(np.zeros((), x.dtype)), [0, 0, *low], [0, 0, *high])
         low, high = [0] * n, [0] * n
-    kernel = [int(weight.shape[i]) for i in numbers.rhs_spec[2:]]
+    kernel = [int(weight.shape[i]) for i in dimension_numbers.rhs_spec[2:]]
     name = b.add_node(
         "Conv",
-        [b.broadcast_name(x), transpose_axes(eqn, weight, numbers.rhs_spec)],
+        [b.broadcast_name(x), transpose_axes(eqn, weight, dimension_numbers.rhs_spec)],
         kernel_shape=kernel,
         strides=list(p["window_strides"]),
         pads=[*low, *high],
         dilations=list(p["rhs_dilation"]),
         group=p["feature_group_count"],
     )
-    inverse = np.argsort(numbers.out_spec)
-    result = node_output(name, tuple(eqn.shape[i] for i in numbers.out_spec), eqn.dtype)
+    inverse = np.argsort(dimension_numbers.out_spec)
+    result = node_output(name, tuple(eqn.shape[i] for i in dimension_numbers.out_spec), eqn.dtype)
     return node_output(transpose_axes(eqn, result, [int(i) for i in inverse]), eqn.shape, eqn.dtype)
 
 
@@ -325,7 +331,7 @@ def reduce_window(eqn: Equation) -> OnnxValue:
         flat = flat.with_name(b.add_node("Neg", [b.broadcast_name(flat)]))
     if any((*low, *high)):
         fill_value = constant_value(np.asarray(0 if is_sum else -np.inf, x.dtype))
-        flat = pad_value(eqn, flat, fill_value, [0, 0, *low], [0, 0, *high])
+        flat = add_pad(eqn, flat, fill_value, [0, 0, *low], [0, 0, *high])
     pool: dict[str, Any] = {"kernel_shape": window[first_axis:], "strides": strides[first_axis:]}
     name = b.add_node("AveragePool" if is_sum else "MaxPool", [b.broadcast_name(flat)], **pool)
     if is_sum:
