@@ -32,30 +32,30 @@ class Replay:
             name: {i: self.recorded.get(f"bottom/{name}", b) for i, b in blobs.items()}
             for name, blobs in params.items()
         }
-        for value, param in zip(self.group("param"), self.layer.params, strict=True):
+        for value, param in zip(self.list_recorded("param"), self.layer.params, strict=True):
             (self.params if param.spec.learnable else self.state).setdefault("layer", {})[param.slot.index] = value
         self.inputs = {name: self.recorded[f"bottom/{name}"] for name in self.net.input_names}
 
-    def group(self, prefix: str) -> list[np.ndarray]:
+    def list_recorded(self, prefix: str) -> list[np.ndarray]:
         n = sum(key.startswith(f"{prefix}/") for key in self.recorded)
         return [self.recorded[f"{prefix}/{i}"] for i in range(n)]
 
-    def changed(self) -> list[tuple[int, np.ndarray]]:
+    def list_changed_blobs(self) -> list[tuple[int, np.ndarray]]:
         """Return the number and the new value of each blob that the forward pass changed."""
         return sorted((int(k.split("/")[1]), v) for k, v in self.recorded.items() if k.startswith("param_after/"))
 
-    def tops(self, params: Any, inputs: Any) -> tuple[tuple[jax.Array, ...], Any]:
+    def compute_tops(self, params: Any, inputs: Any) -> tuple[tuple[jax.Array, ...], Any]:
         """The tops, and the new state."""
         state = self.state
         for _ in range(int(self.recorded.get("forwards", 1))):
             values, state = self.net.apply(params, state, inputs, key=jax.random.key(1), blobs=self.layer.tops)
         return tuple(values[top] for top in self.layer.tops), state
 
-    def results(self, backward: bool, params: Any, inputs: Any) -> tuple[Any, ...]:
+    def compute_results(self, backward: bool, params: Any, inputs: Any) -> tuple[Any, ...]:
         """Tops, new state, and diffs of params and inputs for the recorded top diffs."""
         if not backward:
-            return *self.tops(params, inputs), None, None
-        tops, vjp, state = jax.vjp(self.tops, params, inputs, has_aux=True)
+            return *self.compute_tops(params, inputs), None, None
+        tops, vjp, state = jax.vjp(self.compute_tops, params, inputs, has_aux=True)
         recorded = [self.recorded.get(f"top_diff/{name}") for name in self.layer.tops]
         diffs = [
             jnp.zeros_like(t) if d is None else jnp.asarray(d, t.dtype) for t, d in zip(tops, recorded, strict=True)
@@ -64,7 +64,7 @@ class Replay:
 
     def run(self, backward: bool) -> tuple[Any, ...]:
         """The results, compiled."""
-        return tuple(self.net.jit(functools.partial(self.results, backward))(self.params, self.inputs))
+        return tuple(self.net.jit(functools.partial(self.compute_results, backward))(self.params, self.inputs))
 
 
 def has_overwritten_diff(replay: Replay, i: int) -> bool:
@@ -73,17 +73,21 @@ def has_overwritten_diff(replay: Replay, i: int) -> bool:
         return True
     if replay.layer.type.name != "Scale" or len(replay.layer.bottoms) == 2 or i > 0:
         return False
-    bottom = replay.net.graph.blobs[replay.layer.bottoms[0]].shape
-    factor = replay.layer.params[0].spec.shape
-    nothing_precedes = replay.layer.context.param.axis in (0, -len(bottom))
-    return math.prod(factor) == math.prod(bottom) or (nothing_precedes and math.prod(factor) > 1)
+    bottom_shape = replay.net.graph.blobs[replay.layer.bottoms[0]].shape
+    factor_shape = replay.layer.params[0].spec.shape
+    spans_first_axis = replay.layer.context.param.axis in (0, -len(bottom_shape))
+    return math.prod(factor_shape) == math.prod(bottom_shape) or (spans_first_axis and math.prod(factor_shape) > 1)
 
 
-def assert_as_recorded(case: dict[str, Any], ways: Sequence[str] = ("autodiff",), kernels: Any = "fast") -> None:
-    """Run a recorded case, with gradients in each of these ways, and compare tops, state and diffs with Caffe's."""
-    replays = [Replay(case, way, kernels) for way in ways]
-    for way, replay, results in zip(ways, replays, run_together(replays, case["has_backward"]), strict=True):
-        _assert_as_recorded(case, replay, results, way)
+def assert_as_recorded(
+    case: dict[str, Any], backward_modes: Sequence[str] = ("autodiff",), kernels: Any = "fast"
+) -> None:
+    """Run a recorded case, with gradients in each of these modes, and compare tops, state and diffs with Caffe's."""
+    replays = [Replay(case, backward_mode, kernels) for backward_mode in backward_modes]
+    for backward_mode, replay, results in zip(
+        backward_modes, replays, run_together(replays, case["has_backward"]), strict=True
+    ):
+        _assert_as_recorded(case, replay, results, backward_mode)
 
 
 def run_together(replays: Sequence[Replay], backward: bool) -> list[tuple[Any, ...]]:
@@ -91,44 +95,48 @@ def run_together(replays: Sequence[Replay], backward: bool) -> list[tuple[Any, .
     first = replays[0]
 
     def all_results(params: Any, inputs: Any) -> list[tuple[Any, ...]]:
-        return [replay.results(backward, params, inputs) for replay in replays]
+        return [replay.compute_results(backward, params, inputs) for replay in replays]
 
     return first.net.jit(all_results)(first.params, first.inputs)
 
 
-def _assert_as_recorded(case: dict[str, Any], replay: Replay, results: tuple[Any, ...], way: str) -> None:
+def _assert_as_recorded(case: dict[str, Any], replay: Replay, results: tuple[Any, ...], backward_mode: str) -> None:
     tops, state, param_diffs, bottom_diffs = results
     if replay.layer.type.traits.pads_rows:
         tops = tuple(strip_padding(top) for top in tops)
     for name, top in zip(replay.layer.tops, tops, strict=True):
         expected = replay.recorded[f"top/{name}"]
         assert top.shape == expected.shape
-        np.testing.assert_allclose(top, expected, atol=case["atol"], rtol=case["rtol"], err_msg=f"{way}: {name}")
-    rewritten = replay.net.rewrite_params(replay.params)
-    for i, expected in replay.changed():
-        blob = (rewritten if replay.layer.params[i].spec.learnable else state)["layer"][i]
-        np.testing.assert_allclose(blob, expected, atol=case["atol"], rtol=case["rtol"], err_msg=f"{way}: {i}")
+        np.testing.assert_allclose(
+            top, expected, atol=case["atol"], rtol=case["rtol"], err_msg=f"{backward_mode}: {name}"
+        )
+    rewritten_params = replay.net.rewrite_params(replay.params)
+    for i, expected in replay.list_changed_blobs():
+        blob = (rewritten_params if replay.layer.params[i].spec.learnable else state)["layer"][i]
+        np.testing.assert_allclose(
+            blob, expected, atol=case["atol"], rtol=case["rtol"], err_msg=f"{backward_mode}: {i}"
+        )
     if not case["has_backward"]:
         return
-    close = {"atol": max(case["atol"], 1e-7), "rtol": case["rtol"]}
-    compared = 0
+    tolerances = {"atol": max(case["atol"], 1e-7), "rtol": case["rtol"]}
+    num_compared = 0
     parameters = {name: diffs[0] for name, diffs in param_diffs.items() if name != "layer"}
     for name, diff in {**bottom_diffs, **parameters}.items():
         if f"bottom_diff/{name}" in replay.recorded:
             expected = replay.recorded[f"bottom_diff/{name}"]
             if case.get("ties_depend_on_sort"):  # then as many places have a diff, but not the same
                 diff, expected = np.sort(np.ravel(diff)), np.sort(np.ravel(expected))
-            np.testing.assert_allclose(diff, expected, **close, err_msg=f"{way}: {name}")
-            compared += 1
-    for i, expected in enumerate(replay.group("param_diff")):
-        before = 0 if has_overwritten_diff(replay, i) else replay.recorded.get(f"param_diff_before/{i}", 0)
+            np.testing.assert_allclose(diff, expected, **tolerances, err_msg=f"{backward_mode}: {name}")
+            num_compared += 1
+    for i, expected in enumerate(replay.list_recorded("param_diff")):
+        previous_diff = 0 if has_overwritten_diff(replay, i) else replay.recorded.get(f"param_diff_before/{i}", 0)
         diff = param_diffs.get("layer", {}).get(i, 0)  # statistics never get one
-        np.testing.assert_allclose(diff + before, expected, **close, err_msg=f"{way}: param {i}")
-        compared += 1
-    assert compared, "the case compares nothing"
+        np.testing.assert_allclose(diff + previous_diff, expected, **tolerances, err_msg=f"{backward_mode}: param {i}")
+        num_compared += 1
+    assert num_compared, "the case compares nothing"
 
 
-def net_text(kind: str, text: str, shapes: list[tuple[int, ...]], tops: int = 1) -> str:
+def net_text(layer_type: str, fields: str, shapes: list[tuple[int, ...]], tops: int = 1) -> str:
     """A net of Input layers b0, b1, ... and one layer named "layer" with tops t0, t1, ..."""
     inputs = [
         f'layer {{ name: "b{i}" type: "Input" top: "b{i}" input_param {{ shape {{ '
@@ -137,13 +145,13 @@ def net_text(kind: str, text: str, shapes: list[tuple[int, ...]], tops: int = 1)
     ]
     bottoms = " ".join(f'bottom: "b{i}"' for i in range(len(shapes)))
     top_fields = " ".join(f'top: "t{i}"' for i in range(tops))
-    return "\n".join([*inputs, f'layer {{ name: "layer" type: "{kind}" {bottoms} {top_fields} {text} }}'])
+    return "\n".join([*inputs, f'layer {{ name: "layer" type: "{layer_type}" {bottoms} {top_fields} {fields} }}'])
 
 
-def run_layer(kind: str, text: str, *bottoms: Any, tops: int = 1, phase: Any = "TEST") -> list[np.ndarray]:
+def run_layer(layer_type: str, fields: str, *bottoms: Any, tops: int = 1, phase: Any = "TEST") -> list[np.ndarray]:
     """The tops of one layer over these bottoms."""
     arrays = {f"b{i}": np.asarray(b, np.float32) for i, b in enumerate(bottoms)}
-    built = Net(net_text(kind, text, [a.shape for a in arrays.values()], tops=tops), phase)
-    params, state = built.init(jax.random.key(0))
-    result = built.jit(lambda *args: built.apply(*args)[0])(params, state, arrays)
-    return [np.asarray(result[f"t{i}"]) for i in range(tops)]
+    net = Net(net_text(layer_type, fields, [a.shape for a in arrays.values()], tops=tops), phase)
+    params, state = net.init(jax.random.key(0))
+    blobs = net.jit(lambda *args: net.apply(*args)[0])(params, state, arrays)
+    return [np.asarray(blobs[f"t{i}"]) for i in range(tops)]

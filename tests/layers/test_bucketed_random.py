@@ -12,7 +12,7 @@ from caffejax.layers import bucketed_random
 from caffejax.layers.bucketed_random import bucketed_draw, fold_in, make_key
 
 SHAPES = [(), (0, 3), (1,), (5, 7, 3), (1024,), (33, 1025)]
-DRAWS = {
+SAMPLERS = {
     "bits": jax.random.bits,
     "normal": jax.random.normal,
     "uniform": partial(jax.random.uniform, minval=-0.25, maxval=3),
@@ -20,14 +20,14 @@ DRAWS = {
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("name", DRAWS)
-def test_the_same_numbers(name: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_bucketed_draw_equals_direct_draw(name: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bucketed_random, "_STEP", 4096)  # the last shape's size is no power of two
     for key in (jax.random.key(3), jax.random.PRNGKey(3), jax.random.key(3, impl="rbg")):
-        _assert_equal(bucketed_draw(DRAWS[name], key, shape), DRAWS[name](key, shape))
+        _assert_equal(bucketed_draw(SAMPLERS[name], key, shape), SAMPLERS[name](key, shape))
 
 
-def test_the_same_numbers_under_other_settings() -> None:
+def test_bucketed_draw_equals_direct_draw_with_other_settings() -> None:
     key, normal = jax.random.key(1), jax.random.normal
     with jax.threefry_partitionable(False):
         _assert_equal(bucketed_draw(normal, key, (3, 5)), normal(key, (3, 5)))
@@ -38,7 +38,7 @@ def test_the_same_numbers_under_other_settings() -> None:
     )
 
 
-def test_shapes_share_sizes() -> None:
+def test_bucket_sizes_are_powers_of_two_or_multiples_of_the_step() -> None:
     sizes = {bucketed_random._bucket_size(n) for n in range(1, 1 << 20, 997)}
     assert sizes == {1 << k for k in range(10, 21)}
     assert bucketed_random._bucket_size((1 << 20) + 1) == 2 << 20
@@ -54,7 +54,7 @@ def _assert_equal(actual: Any, expected: Any) -> None:
 
 @pytest.mark.parametrize("seed", [0, 1, 2**31 - 1, 2**40 + 3])
 @pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
-def test_keys_without_compiling_equal_those_of_jax(seed: int, impl: str) -> None:
+def test_uncompiled_keys_equal_keys_of_jax(seed: int, impl: str) -> None:
     with jax.default_prng_impl(impl):
         key, expected = make_key(seed), jax.random.key(seed)
     assert key.dtype == expected.dtype

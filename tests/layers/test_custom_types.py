@@ -29,8 +29,8 @@ from caffejax import (
 )
 from caffejax.layers import layer_types, register_temporarily, registry
 
-INPUT = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 } } }'
-CUSTOM = 'layer { name: "own" type: "Own" bottom: "x" top: "y" }'
+INPUT_LAYER = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 } } }'
+CUSTOM_LAYER = 'layer { name: "own" type: "Own" bottom: "x" top: "y" }'
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
 ELEMENTWISE = LayerTraits(elementwise=True)
 
@@ -39,7 +39,7 @@ def scale_by_blob(ctx: Context, blobs: Any, x: jax.Array) -> jax.Array:
     return jnp.tanh(blobs[0] * x)
 
 
-def scale(ctx: Context, x: Any) -> list[ParamSpec]:
+def scale_params(ctx: Context, x: Any) -> list[ParamSpec]:
     return [ParamSpec((1,), value=np.full(1, 2.0))]
 
 
@@ -47,73 +47,78 @@ def count_passes(ctx: Context, blobs: Any, x: jax.Array) -> Any:
     return x + 0 * blobs[0], (blobs[0] + x.shape[0],)
 
 
-def count(ctx: Context, x: Any) -> list[ParamSpec]:
+def count_params(ctx: Context, x: Any) -> list[ParamSpec]:
     return [ParamSpec((1,), learnable=False)]
 
 
 @pytest.mark.parametrize("kernels", ["fast", "reference"])
-def test_elementwise_layers_may_learn_and_count(kernels: Any) -> None:
-    for runs in Traced(scale_by_blob, params=scale), Traced(count_passes, params=count, stateful=True):
-        with register_temporarily(LayerType(Signature("Own"), runs, traits=ELEMENTWISE)):
-            net = Net(INPUT + CUSTOM, kernels=kernels)
+def test_elementwise_layers_may_have_params_and_state(kernels: Any) -> None:
+    for implementation in (
+        Traced(scale_by_blob, params=scale_params),
+        Traced(count_passes, params=count_params, stateful=True),
+    ):
+        with register_temporarily(LayerType(Signature("Own"), implementation, traits=ELEMENTWISE)):
+            net = Net(INPUT_LAYER + CUSTOM_LAYER, kernels=kernels)
             params, state = net.init(jax.random.key(0))
-            blobs, new = net.forward(params, state, {"x": X})
+            blobs, new_state = net.forward(params, state, {"x": X})
             if params:
                 np.testing.assert_allclose(blobs["y"], np.tanh(2 * X), rtol=1e-6)
                 assert jax.grad(lambda p, net=net: net.apply(p, {}, {"x": X})[0]["y"].sum())(params)["own"][0] != 0
             else:
-                assert new["own"][0] == 4
+                assert new_state["own"][0] == 4
 
 
 def test_elementwise_layers_may_run_on_the_host() -> None:
-    runs = HostFunction(lambda ctx, x: np.sin(x), lambda ctx, x: [x.shape])
-    with register_temporarily(LayerType(Signature("Own"), runs, traits=ELEMENTWISE)):
-        np.testing.assert_allclose(Net(INPUT + CUSTOM).forward({}, {}, {"x": X})[0]["y"], np.sin(X), rtol=1e-6)
+    implementation = HostFunction(lambda ctx, x: np.sin(x), lambda ctx, x: [x.shape])
+    with register_temporarily(LayerType(Signature("Own"), implementation, traits=ELEMENTWISE)):
+        np.testing.assert_allclose(
+            Net(INPUT_LAYER + CUSTOM_LAYER).forward({}, {}, {"x": X})[0]["y"], np.sin(X), rtol=1e-6
+        )
 
 
 def test_types_made_for_one_layer_are_released_with_their_net() -> None:
-    functions: list[weakref.ref[Any]] = []
+    forward_refs: list[weakref.ref[Any]] = []
 
     def make(ctx: Context, definition: LayerDefinition) -> LayerType:
         def forward(ctx: Context, x: jax.Array) -> jax.Array:
             return 2 * x
 
-        functions.append(weakref.ref(forward))
+        forward_refs.append(weakref.ref(forward))
         return replace(ctx.type, implementation=Traced(forward))
 
     with register_temporarily(LayerType(Signature("Own"), PerLayer(make))):
-        net = Net(INPUT + CUSTOM)
+        net = Net(INPUT_LAYER + CUSTOM_LAYER)
         np.testing.assert_array_equal(net.apply({}, {}, {"x": X})[0]["y"], 2 * X)
         np.testing.assert_array_equal(net.forward({}, {}, {"x": X})[0]["y"], 2 * X)
         del net
         gc.collect()
-        assert functions
-        assert [result() for result in functions] == [None] * len(functions)
+        assert forward_refs
+        assert [ref() for ref in forward_refs] == [None] * len(forward_refs)
 
 
-def test_statistics_do_not_count_rows_of_padding() -> None:
+def test_state_does_not_count_padding_rows() -> None:
     text = (
-        INPUT
+        INPUT_LAYER
         + 'layer { name: "w" type: "Input" top: "w" input_param { shape { dim: 4 } } }'
         + 'layer { name: "filter" type: "Filter" bottom: "x" bottom: "w" top: "z" }'
         + 'layer { name: "own" type: "Own" bottom: "z" top: "y" }'
     )
-    runs = Traced(count_passes, params=count, stateful=True)
-    with register_temporarily(LayerType(Signature("Own"), runs, traits=LayerTraits(row_wise=True))):
+    implementation = Traced(count_passes, params=count_params, stateful=True)
+    with register_temporarily(LayerType(Signature("Own"), implementation, traits=LayerTraits(row_wise=True))):
         net = Net(text)
         params, state = net.init(jax.random.key(0))
         _, state = net.apply(params, state, {"x": X, "w": np.array([1, 0, 1, 1], np.float32)})
         assert state["own"][0] == 3
 
 
-def wrong_parts() -> dict[str, tuple[LayerType, str]]:
+def make_invalid_types() -> dict[str, tuple[LayerType, str]]:
     def make_traced_type(forward: Any = lambda ctx, *arrays: arrays[-1], **options: Any) -> LayerType:
         return LayerType(Signature("Own"), Traced(forward, **options))
 
-    def per_layer(result: Any) -> LayerType:
+    def make_per_layer_type(result: Any) -> LayerType:
         return LayerType(Signature("Own"), PerLayer(lambda ctx, definition: result))
 
-    def params(*specs: Any) -> LayerType:
+    def make_type_with_params(*specs: Any) -> LayerType:
         return make_traced_type(params=lambda ctx, x: list(specs))
 
     state = ParamSpec((1,), learnable=False, persistent=False)
@@ -126,18 +131,24 @@ def wrong_parts() -> dict[str, tuple[LayerType, str]]:
             make_traced_type(lambda ctx, blobs, x: x),
             r"its forward must take \(ctx, blobs, \*bottoms\), without blobs if",
         ),
-        "no type": (per_layer(None), "PerLayer.make must return a LayerType, not None"),
-        "half a type": (per_layer(Traced(scale_by_blob)), "PerLayer.make must return a LayerType, not Traced"),
-        "no spec": (params((1,)), r"params must list ParamSpecs, not \(1,\)"),
-        "order": (params(state, ParamSpec((1,))), "params that are not persistent must be declared last"),
+        "no type": (make_per_layer_type(None), "PerLayer.make must return a LayerType, not None"),
+        "half a type": (
+            make_per_layer_type(Traced(scale_by_blob)),
+            "PerLayer.make must return a LayerType, not Traced",
+        ),
+        "no spec": (make_type_with_params((1,)), r"params must list ParamSpecs, not \(1,\)"),
+        "order": (
+            make_type_with_params(state, ParamSpec((1,))),
+            "params that are not persistent must be declared last",
+        ),
     }
 
 
-@pytest.mark.parametrize("name", wrong_parts())
+@pytest.mark.parametrize("name", make_invalid_types())
 def test_errors_of_a_type_name_the_layer(name: str) -> None:
-    kind, message = wrong_parts()[name]
-    with register_temporarily(kind), pytest.raises(Exception, match=rf"layer 'own' \(Own\): .*{message}"):
-        Net(INPUT + CUSTOM)
+    layer_type, message = make_invalid_types()[name]
+    with register_temporarily(layer_type), pytest.raises(Exception, match=rf"layer 'own' \(Own\): .*{message}"):
+        Net(INPUT_LAYER + CUSTOM_LAYER)
 
 
 @pytest.mark.parametrize(
@@ -148,12 +159,12 @@ def test_errors_of_a_type_name_the_layer(name: str) -> None:
         ({"shape": (3,), "value": np.ones(2)}, r"value of a ParamSpec must have its shape, \(3,\), not \(2,\)"),
     ],
 )
-def test_invalid_param_specs(spec: Any, message: str) -> None:
+def test_invalid_param_specs_raise(spec: Any, message: str) -> None:
     with pytest.raises(LayerError, match=message):
         ParamSpec(**spec)
 
 
-def test_registration_errors() -> None:
+def test_invalid_declarations_raise() -> None:
     with (
         pytest.raises(ValueError, match="LayerParameter has no field 'own_param'"),
         register_temporarily(LayerType(Signature("Own", param="own_param"), Traced(scale_by_blob))),
@@ -165,25 +176,25 @@ def test_registration_errors() -> None:
         Indices((0,), gathers=True)
 
 
-def test_a_cell_of_a_notebook_replaces_its_own_type_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebook_cell_replaces_only_types_of_the_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"_types": layer_types(), "_aliases": {}, "_main_types": set()}.items():
         monkeypatch.setattr(registry, name, value)
     cell = "from caffejax import *; register(LayerType(Signature(name, aliases=aliases), Traced(forward)))"
     names: dict[str, Any] = {"__name__": "__main__"}
     for factor in (2, 3):
         exec(cell, names | {"name": "Own", "aliases": ("Ours",), "forward": lambda ctx, x, by=factor: by * x})
-    net = Net(INPUT + CUSTOM.replace('"Own"', '"Ours"'))
+    net = Net(INPUT_LAYER + CUSTOM_LAYER.replace('"Own"', '"Ours"'))
     np.testing.assert_array_equal(net.apply({}, {}, {"x": X})[0]["y"], 3 * X)
     with pytest.raises(ValueError, match="'ReLU' is already registered"):
         exec(cell, names | {"name": "ReLU", "aliases": (), "forward": scale_by_blob})
 
 
-def test_a_rule_with_too_few_gradients_is_named() -> None:
-    kind = LayerType(
-        Signature("Own"), Traced(scale_by_blob, params=scale), Gradient(lambda ctx, blobs, x, *, y, dy: ((), dy))
+def test_backward_rule_with_too_few_gradients_raises() -> None:
+    layer_type = LayerType(
+        Signature("Own"), Traced(scale_by_blob, params=scale_params), Gradient(lambda ctx, blobs, x, *, y, dy: ((), dy))
     )
-    with register_temporarily(kind):
-        net = Net(INPUT + CUSTOM, backward="rules")
+    with register_temporarily(layer_type):
+        net = Net(INPUT_LAYER + CUSTOM_LAYER, backward="rules")
         params, _ = net.init(jax.random.key(0))
         with pytest.raises(LayerError, match="a gradient for each blob: 1 in all, not 0"):
             jax.grad(lambda p: net.apply(p, {}, {"x": X})[0]["y"].sum())(params)

@@ -14,11 +14,11 @@ from caffejax.layers.row_padding import strip_padding
 from golden_cases import ACCEPTED_CASES, COORDINATES, case_params, first_case_by_type, layer_type_of_case
 
 # the first recorded case of each type that reads a bottom and is not random
-RECORDED = [c for c in ACCEPTED_CASES if "stochastic" not in c and c["type"] != "Python"]
-FIRST = first_case_by_type([c for c in RECORDED if layer_type(c["type"]).signature.bottoms != 0])
+RECORDED_CASES = [c for c in ACCEPTED_CASES if "stochastic" not in c and c["type"] != "Python"]
+FIRST_CASES = first_case_by_type([c for c in RECORDED_CASES if layer_type(c["type"]).signature.bottoms != 0])
 
 # figures about a net rather than blobs of it: never in less than float32
-FIGURES = {
+LOSS_AND_METRIC_TYPES = {
     name for name, kind in layer_types().items() if kind.signature.loss or name.endswith(("Accuracy", "Evaluate"))
 }
 
@@ -26,7 +26,7 @@ FIGURES = {
 CANCELLING_TYPES = {"WeightedEuclideanLoss"}
 
 # error allowed, relative to the largest number of the top
-FLOAT64, BFLOAT16 = 1e-5, 1e-2
+FLOAT64_TOLERANCE, BFLOAT16_TOLERANCE = 1e-5, 1e-2
 
 
 def tops(replay: Replay, dtype: Any) -> tuple[jax.Array, ...]:
@@ -34,14 +34,18 @@ def tops(replay: Replay, dtype: Any) -> tuple[jax.Array, ...]:
         return jax.tree.map(lambda a: jnp.asarray(np.asarray(a).astype(dtype)), tree)
 
     replay.state = cast(replay.state)
-    result = replay.net.jit(replay.tops)(cast(replay.params), cast_inputs(replay, dtype))[0]
-    return tuple(map(strip_padding, result)) if replay.layer.type.traits.pads_rows else result
+    casted_tops = replay.net.jit(replay.compute_tops)(cast(replay.params), cast_inputs(replay, dtype))[0]
+    return tuple(map(strip_padding, casted_tops)) if replay.layer.type.traits.pads_rows else casted_tops
 
 
 def has_discontinuous_rows(replay: Replay) -> bool:
     """Return whether the data determines the number of rows, or the result is a difference of large numbers."""
-    kind = replay.layer.type
-    return kind.traits.pads_rows or getattr(kind.implementation, "ragged", False) or kind.name in CANCELLING_TYPES
+    replay_type = replay.layer.type
+    return (
+        replay_type.traits.pads_rows
+        or getattr(replay_type.implementation, "ragged", False)
+        or replay_type.name in CANCELLING_TYPES
+    )
 
 
 def cast_inputs(replay: Replay, dtype: Any) -> dict[str, Any]:
@@ -53,39 +57,44 @@ def cast_inputs(replay: Replay, dtype: Any) -> dict[str, Any]:
     }
 
 
-def expected_rows(replay: Replay, dtype: Any) -> dict[str, np.ndarray]:
-    """The rows that a type finds, by decisions and exponentials, in the bottoms as rounded to that type."""
+def compute_expected_rows(replay: Replay, dtype: Any) -> dict[str, np.ndarray]:
+    """The rows that a type finds, by decisions and exponentials, in the bottoms rounded to that type."""
     float32_names = COORDINATES if dtype == jnp.bfloat16 else set()
-    rounded = {n: a if n in float32_names else a.astype(dtype).astype(np.float32) for n, a in replay.inputs.items()}
-    result = replay.net.jit(replay.tops)(replay.params, rounded)[0]
+    rounded_inputs = {
+        n: a if n in float32_names else a.astype(dtype).astype(np.float32) for n, a in replay.inputs.items()
+    }
+    result = replay.net.jit(replay.compute_tops)(replay.params, rounded_inputs)[0]
     rows = map(strip_padding, result) if replay.layer.type.traits.pads_rows else result
     return dict(zip(replay.layer.tops, map(np.asarray, rows), strict=True))
 
 
 @pytest.mark.parametrize("dtype", [jnp.float64, jnp.bfloat16], ids=["float64", "bfloat16"])
-@pytest.mark.parametrize("name", case_params(FIRST))
-def test_tops_in_float64_and_bfloat16(name: str, dtype: Any) -> None:
-    replay = Replay(FIRST[name])
+@pytest.mark.parametrize("name", case_params(FIRST_CASES))
+def test_tops_in_float64_and_bfloat16_are_near_float32(name: str, dtype: Any) -> None:
+    replay = Replay(FIRST_CASES[name])
     with jax.enable_x64(True) if dtype == jnp.float64 else nullcontext():
         actual = [(top.dtype, np.asarray(top, np.float64)) for top in tops(replay, dtype)]
-    allowed = (jnp.float32, jnp.float64) if name.partition(" ")[0] in FIGURES else (dtype,)
+    allowed_dtypes = (jnp.float32, jnp.float64) if name.partition(" ")[0] in LOSS_AND_METRIC_TYPES else (dtype,)
     if COORDINATES & replay.inputs.keys() and dtype == jnp.bfloat16:
-        allowed += (jnp.float32,)  # which coordinates, and what is made of them, stay
-    tolerance = FLOAT64 if dtype == jnp.float64 else BFLOAT16
+        allowed_dtypes += (jnp.float32,)  # which coordinates, and what is made of them, stay
+    tolerance = FLOAT64_TOLERANCE if dtype == jnp.float64 else BFLOAT16_TOLERANCE
     for blob, (top_dtype, top) in zip(replay.layer.tops, actual, strict=True):
         expected = (
-            expected_rows(replay, dtype)[blob] if has_discontinuous_rows(replay) else replay.recorded[f"top/{blob}"]
+            compute_expected_rows(replay, dtype)[blob]
+            if has_discontinuous_rows(replay)
+            else replay.recorded[f"top/{blob}"]
         )
-        assert top_dtype in allowed
+        assert top_dtype in allowed_dtypes
         np.testing.assert_allclose(top, expected, rtol=0, atol=tolerance * np.abs(expected).max(), err_msg=blob)
 
 
 @pytest.mark.parametrize(
-    "name", case_params({n: c for n, c in FIRST.items() if c["has_backward"] and not layer_type_of_case(c).on_host})
+    "name",
+    case_params({n: c for n, c in FIRST_CASES.items() if c["has_backward"] and not layer_type_of_case(c).on_host}),
 )
-def test_gradients_in_bfloat16(name: str) -> None:
+def test_gradients_in_bfloat16_are_near_recorded_gradients(name: str) -> None:
     """Gradients come in the bottom's type, near the recorded ones."""
-    replay = Replay(FIRST[name])
+    replay = Replay(FIRST_CASES[name])
 
     def cast(tree: Any) -> Any:
         return jax.tree.map(lambda a: jnp.asarray(a, jnp.bfloat16), tree)

@@ -34,10 +34,10 @@ def assert_close(fast: Any, plain: Any) -> None:
 
 def assert_kernels_agree(model: Any, phase: Any = "TRAIN", rows: int | None = None) -> None:
     """Compare a net's results in both implementations."""
-    assert_close(*(results(model, phase, rows, kernels) for kernels in ("fast", "reference")))
+    assert_close(*(compute_results(model, phase, rows, kernels) for kernels in ("fast", "reference")))
 
 
-def results(model: Any, phase: Any, rows: int | None, kernels: Any) -> Any:
+def compute_results(model: Any, phase: Any, rows: int | None, kernels: Any) -> Any:
     """Outputs, new state, and gradients of all params and float inputs."""
     net = Net(model, phase, kernels=kernels)
     params, state = net.init(jax.random.key(0))
@@ -50,12 +50,12 @@ def results(model: Any, phase: Any, rows: int | None, kernels: Any) -> Any:
     def run(params: Any, inputs: Any) -> Any:
         return net.apply(params, state, inputs, key=jax.random.key(2))
 
-    def both_ways(params: Any, inputs: Any) -> Any:
-        blobs, vjp, new = jax.vjp(run, params, inputs, has_aux=True)
+    def run_with_gradients(params: Any, inputs: Any) -> Any:
+        blobs, vjp, new_state = jax.vjp(run, params, inputs, has_aux=True)
         diffs = {name: jnp.cos(jnp.arange(b.size)).reshape(b.shape) for name, b in blobs.items()}
-        return blobs, new, *vjp(diffs)
+        return blobs, new_state, *vjp(diffs)
 
-    return net.jit(both_ways)(params, inputs)
+    return net.jit(run_with_gradients)(params, inputs)
 
 
 @pytest.mark.parametrize(
@@ -92,17 +92,17 @@ def results(model: Any, phase: Any, rows: int | None, kernels: Any) -> Any:
         ("PReLU", "", (2, 3, 5, 4)),
     ],
 )
-def test_layer_is_the_same_both_ways(kind: str, text: str, shape: tuple[int, ...]) -> None:
+def test_layer_has_equal_results_with_both_kernels(kind: str, text: str, shape: tuple[int, ...]) -> None:
     assert_kernels_agree(net_text(kind, text, [shape]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "rows"), [("lenet", 3), ("cifar10_full", 2)])
-def test_net_is_the_same_both_ways(name: str, rows: int) -> None:
+def test_net_has_equal_results_with_both_kernels(name: str, rows: int) -> None:
     assert_kernels_agree(CONFIGS / name / "train_val.prototxt", rows=rows)
 
 
-BLOCK = """
+BLOCK_NET = """
         layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 dim: 19 dim: 17 } } }
         layer { name: "c1" type: "Convolution" bottom: "x" top: "c1"
           convolution_param {
@@ -130,16 +130,16 @@ BLOCK = """
 
 
 @functools.cache
-def block_by_reference(phase: Any, rows: int) -> Any:
+def compute_reference_results(phase: Any, rows: int) -> Any:
     """The results of the plain lowering, which does not depend on the library."""
-    return jax.tree.map(np.asarray, results(BLOCK, phase, rows, "reference"))
+    return jax.tree.map(np.asarray, compute_results(BLOCK_NET, phase, rows, "reference"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("phase", ["TRAIN", "TEST"])
 @pytest.mark.parametrize("rows", [1, 4])  # with one, weights are larger than what comes out
 @pytest.mark.parametrize("library", ["oneDNN", "XLA"])
-def test_block_of_everything_is_the_same_both_ways(
+def test_block_of_many_types_has_equal_results_with_both_kernels(
     rows: int, phase: Any, library: str, request: pytest.FixtureRequest
 ) -> None:
     """The compiler may move and fuse everything between two operations."""
@@ -147,7 +147,7 @@ def test_block_of_everything_is_the_same_both_ways(
         request.getfixturevalue("no_onednn")
     elif not onednn.is_available():
         pytest.skip(f"no oneDNN: {onednn.unavailable_reason()}")
-    assert_close(results(BLOCK, phase, rows, "fast"), block_by_reference(phase, rows))
+    assert_close(compute_results(BLOCK_NET, phase, rows, "fast"), compute_reference_results(phase, rows))
 
 
 @pytest.mark.optimized
@@ -161,14 +161,14 @@ def test_block_of_everything_is_the_same_both_ways(
 )
 @example(axes=[(1, 2, 1, 2, 0, 1)], channels=(4, 6, 1))
 @settings(max_examples=25)
-def test_any_correlation_and_its_gradients_are_xlas(axes: Any, channels: tuple[int, int, int]) -> None:
+def test_any_correlation_and_its_gradients_equal_xla(axes: Any, channels: tuple[int, int, int]) -> None:
     size, kernel, stride, low, high, dilation = zip(*axes, strict=True)
-    inputs, outputs, groups = channels
+    num_inputs, num_outputs, groups = channels
     window = Window(kernel, stride, tuple(zip(low, high, strict=True)), dilation)
     if min(window.output(size)) < 1:
         return
     random = np.random.default_rng(0)
-    shapes = [(2, inputs, *size), (outputs, inputs // groups, *kernel), (outputs,)]
+    shapes = [(2, num_inputs, *size), (num_outputs, num_inputs // groups, *kernel), (num_outputs,)]
     arrays = [jnp.asarray(random.normal(size=shape), jnp.float32) for shape in shapes]
 
     def xla_convolution(x: Any, weight: Any, bias: Any) -> Any:
@@ -177,42 +177,50 @@ def test_any_correlation_and_its_gradients_are_xlas(axes: Any, channels: tuple[i
         y = jax.lax.conv_general_dilated(x, weight, stride, "VALID", rhs_dilation=dilation, feature_group_count=groups)
         return y + bias.reshape(-1, *(1,) * len(size))
 
-    def run(f: Any, x: Any, weight: Any, bias: Any, change: Any = lambda a: a) -> Any:
-        y, back = jax.vjp(f, change(x), change(weight), change(bias))
-        return y, *back(change(jnp.cos(jnp.arange(y.size, dtype=jnp.float32)).reshape(y.shape)))
+    def run(f: Any, x: Any, weight: Any, bias: Any, transform: Any = lambda a: a) -> Any:
+        y, vjp = jax.vjp(f, transform(x), transform(weight), transform(bias))
+        return y, *vjp(transform(jnp.cos(jnp.arange(y.size, dtype=jnp.float32)).reshape(y.shape)))
 
     result, expected = run(lambda x, w, b: correlate(x, w, window, b), *arrays), run(xla_convolution, *arrays)
-    sizes = run(xla_convolution, *arrays, change=jnp.abs)  # of what was summed, which may cancel
-    for a, b, size_of in zip(result, expected, sizes, strict=True):
-        np.testing.assert_array_less(np.abs(a - b), 1e-5 * size_of + 1e-12)
+    magnitudes = run(xla_convolution, *arrays, transform=jnp.abs)  # of what was summed, which may cancel
+    for a, b, magnitude in zip(result, expected, magnitudes, strict=True):
+        np.testing.assert_array_less(np.abs(a - b), 1e-5 * magnitude + 1e-12)
 
 
-STRIDED = Window((3, 3), (2, 1), ((1, 0), (1, 1)), (1, 1))
+STRIDED_WINDOW = Window((3, 3), (2, 1), ((1, 0), (1, 1)), (1, 1))
 
 
-def strided_by_xla(x: Any, weight: Any, bias: Any) -> Any:
-    y = jax.lax.conv_general_dilated(x, weight, STRIDED.stride, STRIDED.padding, feature_group_count=2)
+def xla_strided_convolution(x: Any, weight: Any, bias: Any) -> Any:
+    y = jax.lax.conv_general_dilated(x, weight, STRIDED_WINDOW.stride, STRIDED_WINDOW.padding, feature_group_count=2)
     return y + bias[:, None, None]
 
 
 @pytest.mark.parametrize("argnums", [(0,), (1,), (0, 1), (2,), (0, 2), (1, 2)])
 @pytest.mark.parametrize(
-    ("ours", "theirs", "shapes"),
+    ("kernel_function", "xla_function", "shapes"),
     [
-        (lambda x, w, b: correlate(x, w, STRIDED, b), strided_by_xla, [(2, 4, 7, 6), (6, 2, 3, 3), (6,)]),
+        (
+            lambda x, w, b: correlate(x, w, STRIDED_WINDOW, b),
+            xla_strided_convolution,
+            [(2, 4, 7, 6), (6, 2, 3, 3), (6,)],
+        ),
         (lambda x, w, b: multiply_rows(x, w) + b, lambda x, w, b: x @ w.T + b, [(3, 4), (5, 4), (5,)]),
         (lambda x, w, b: multiply_rows(x, w, transpose=True) + b, lambda x, w, b: x @ w + b, [(3, 4), (4, 5), (5,)]),
     ],
 )
-def test_each_gradient_can_be_had_alone(ours: Any, theirs: Any, shapes: Any, argnums: tuple[int, ...]) -> None:
+def test_each_gradient_can_be_computed_alone(
+    kernel_function: Any, xla_function: Any, shapes: Any, argnums: tuple[int, ...]
+) -> None:
     random = np.random.default_rng(0)
     arrays = [jnp.asarray(random.normal(size=shape), jnp.float32) for shape in shapes]
-    result, expected = (jax.grad(lambda *a, f=f: jnp.sin(f(*a)).sum(), argnums)(*arrays) for f in (ours, theirs))
+    result, expected = (
+        jax.grad(lambda *a, f=f: jnp.sin(f(*a)).sum(), argnums)(*arrays) for f in (kernel_function, xla_function)
+    )
     for a, b in zip(result, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
-def test_onednn_is_where_it_should_be() -> None:
+def test_onednn_is_available_on_linux_x86_64() -> None:
     """A test run without it would compare XLA with XLA."""
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         pytest.skip("caffejax has oneDNN on Linux on x86-64")
@@ -220,7 +228,7 @@ def test_onednn_is_where_it_should_be() -> None:
 
 
 @pytest.mark.parametrize(
-    ("channels", "weight", "pad", "expected"),
+    ("channels", "weight_shape", "pad", "expected"),
     [
         (4, (6, 4, 1, 1), (0, 0), "product"),
         (4, (6, 4, 1, 1), (1, 0), "convolution"),
@@ -228,9 +236,9 @@ def test_onednn_is_where_it_should_be() -> None:
         (4, (6, 2, 3, 3), (0, 0), "by group"),
     ],
 )
-def test_algorithms_follow_shapes(channels: int, weight: Any, pad: Any, expected: str) -> None:
-    window = Window.symmetric(weight[2:], (1, 1), pad)
-    assert choose_algorithm(jnp.ones((2, channels, 5, 5)), jnp.ones(weight), window) == expected
+def test_shapes_select_the_algorithm(channels: int, weight_shape: Any, pad: Any, expected: str) -> None:
+    window = Window.symmetric(weight_shape[2:], (1, 1), pad)
+    assert choose_algorithm(jnp.ones((2, channels, 5, 5)), jnp.ones(weight_shape), window) == expected
 
 
 def test_jit_works_inside_of_other_transformations() -> None:
@@ -251,38 +259,38 @@ def test_jit_works_inside_of_other_transformations() -> None:
 def test_a_function_that_raises_runs_once() -> None:
     calls = []
 
-    def spoilt(x: Any) -> Any:
+    def fail(x: Any) -> Any:
         calls.append(x)
-        raise ValueError("spoilt")
+        raise ValueError("fail")
 
     for kernels in ("fast", "reference"):
         calls.clear()
-        with pytest.raises(ValueError, match="spoilt"):
-            compilation.jit(spoilt, kernels)(jnp.float32(3))
+        with pytest.raises(ValueError, match="fail"):
+            compilation.jit(fail, kernels)(jnp.float32(3))
         assert len(calls) == 1
 
 
-def test_options_are_for_what_runs_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpu_options_apply_only_to_programs_on_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where arguments were put decides, then the default device."""
     monkeypatch.setattr(compilation, "has_only_cpus", lambda: False)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     cpu = jax.devices("cpu")[0]
-    anywhere, here = jnp.float32(3), jax.device_put(3.0, cpu)
+    uncommitted_array, cpu_array = jnp.float32(3), jax.device_put(3.0, cpu)
     square = compilation.jit(lambda x, y: x * y, "fast")
 
-    def takes_options(*args: Any, **kwargs: Any) -> bool:
+    def selects_cpu_options(*args: Any, **kwargs: Any) -> bool:
         return square._select(args, kwargs) is square._jit_with_options
 
-    assert not takes_options(anywhere, 3)
-    assert takes_options(anywhere, here)
-    assert takes_options(anywhere, y={"deep": [here]})
+    assert not selects_cpu_options(uncommitted_array, 3)
+    assert selects_cpu_options(uncommitted_array, cpu_array)
+    assert selects_cpu_options(uncommitted_array, y={"deep": [cpu_array]})
     with jax.default_device(cpu):
-        assert takes_options(anywhere, 3)
+        assert selects_cpu_options(uncommitted_array, 3)
     plain = compilation.jit(lambda x: x, "reference")
-    assert plain._select((here,), {}) is plain._plain_jit
+    assert plain._select((cpu_array,), {}) is plain._plain_jit
 
 
-def test_options_that_a_compiler_does_not_know_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_compiler_options_are_omitted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compilation, "_CPU_OPTIONS", ({"xla_no_such_option": 1}, {"xla_cpu_enable_fast_math": False}))
     compilation.compiler_options.cache_clear()
     try:
@@ -292,6 +300,6 @@ def test_options_that_a_compiler_does_not_know_are_left_out(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("kernels", ["fast", "reference"])
-def test_gradcheck_takes_either(kernels: Any) -> None:
+def test_gradcheck_supports_both_kernels(kernels: Any) -> None:
     text = net_text("Pooling", "pooling_param { kernel_size: 3 stride: 2 }", [(2, 3, 6, 7)])
     assert check_gradients(Net(text, "TRAIN", kernels=kernels)).ok

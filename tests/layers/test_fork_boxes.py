@@ -14,7 +14,7 @@ Shape = tuple[int, ...]
 
 @pytest.mark.parametrize("clip", [False, True])
 @pytest.mark.parametrize("step", ["", "step: 7", "step_w: 5 step_h: 9 offset: 0.25"])
-def test_clustered_boxes(step: str, clip: bool) -> None:
+def test_prior_box_clustered_equals_loops(step: str, clip: bool) -> None:
     text = f"width: 9.4 width: 25 height: 15 height: 8 variance: 0.2 clip: {str(clip).lower()} {step}"
     (result,) = run_layer(
         "PriorBoxClustered", f"prior_box_param {{ {text} }}", np.zeros((2, 1, 3, 4)), np.zeros((2, 1, 30, 50))
@@ -34,7 +34,7 @@ def test_clustered_boxes(step: str, clip: bool) -> None:
 
 
 @pytest.mark.parametrize("shape", [(2, 1, 4, 5), (2, 4, 5)])
-def test_boxes_are_excited(shape: tuple[int, ...]) -> None:
+def test_assisted_excitation_adds_the_mean_inside_boxes(shape: tuple[int, ...]) -> None:
     x, mean = np.zeros((2, 3, 4, 5)), np.arange(1, 41).reshape(2, 1, 4, 5)
     labels = np.zeros((2, 1, 3, 5))
     labels[0, 0, 0, 1:] = 0.5, 0.5, 0.4, 0.5  # columns 1.5 .. 3.5, rows 1 .. 3
@@ -47,43 +47,43 @@ def test_boxes_are_excited(shape: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(result, np.repeat(expected[:, None], 3, axis=1))
 
 
-def overlap(a: np.ndarray, b: np.ndarray) -> float:
+def compute_overlap(a: np.ndarray, b: np.ndarray) -> float:
     low, high = np.maximum(a[:2] - a[2:] / 2, b[:2] - b[2:] / 2), np.minimum(a[:2] + a[2:] / 2, b[:2] + b[2:] / 2)
-    inside = np.prod(np.maximum(high - low, 0))
-    return float(inside / (np.prod(a[2:]) + np.prod(b[2:]) - inside))
+    intersection = np.prod(np.maximum(high - low, 0))
+    return float(intersection / (np.prod(a[2:]) + np.prod(b[2:]) - intersection))
 
 
-def expected_row(
-    predictions: list[Any], truth: list[Any], classes: int, nms: float, threshold: float, min_score: float
+def evaluate_by_loops(
+    predictions: list[Any], truth: list[Any], num_classes: int, nms: float, threshold: float, min_score: float
 ) -> np.ndarray:
     """The row of an image: predictions (class, score, box), labels (class, box, difficult)."""
     predictions = sorted(predictions, key=lambda p: -p[1])
-    kept_predictions: list[Any] = []
+    selected: list[Any] = []
     for p in predictions:
-        if nms < 0 or all(overlap(p[2], q[2]) < nms for q in kept_predictions):
-            kept_predictions.append(p)
-    counts = [sum(g[0] == c and not g[2] for g in truth) for c in range(classes)]
+        if nms < 0 or all(compute_overlap(p[2], q[2]) < nms for q in selected):
+            selected.append(p)
+    counts = [sum(g[0] == c and not g[2] for g in truth) for c in range(num_classes)]
     rows, matched_truths = [], set()
-    for c in range(classes):
-        for p in (p for p in kept_predictions if p[0] == c and p[1] >= min_score):
+    for c in range(num_classes):
+        for p in (p for p in selected if p[0] == c and p[1] >= min_score):
             candidates = [i for i, g in enumerate(truth) if g[0] == c]
-            best = max(candidates, key=lambda i: overlap(p[2], truth[i][1]), default=None)
-            right = wrong = 0
+            best = max(candidates, key=lambda i: compute_overlap(p[2], truth[i][1]), default=None)
+            is_correct = is_wrong = 0
             if (
                 best is None
-                or overlap(p[2], truth[best][1]) < threshold
+                or compute_overlap(p[2], truth[best][1]) < threshold
                 or (best in matched_truths and not truth[best][2])
             ):
-                wrong = 1
+                is_wrong = 1
             elif not truth[best][2]:
-                right = 1
+                is_correct = 1
                 matched_truths.add(best)
-            rows.append([c, p[1], right, wrong])
+            rows.append([c, p[1], is_correct, is_wrong])
     return np.concatenate([counts, np.ravel(rows), np.zeros(4 * (len(predictions) - len(rows)))])
 
 
 @pytest.mark.parametrize(("nms", "kind"), [(0.4, "MULTIPLY"), (0.9, "OBJ"), (-1, "PROB")])
-def test_predictions_of_cells(nms: float, kind: str) -> None:
+def test_eval_detection_of_cells_equals_loops(nms: float, kind: str) -> None:
     random = np.random.default_rng(1)
     x, labels = random.uniform(0.3, 0.9, (8, 4 * (3 + 5 * 2))), random.uniform(0.2, 0.7, (8, 28))
     labels[:, :4] = random.integers(0, 4, (8, 4)) == 0
@@ -95,17 +95,17 @@ def test_predictions_of_cells(nms: float, kind: str) -> None:
     for row, image, label in zip(rows, x.astype(np.float32), labels.astype(np.float32), strict=True):
         result = []
         for cell in range(4):
-            chances = image[:12].reshape(3, 4)[:, cell]
+            class_prob = image[:12].reshape(3, 4)[:, cell]
             for k in range(2):
                 objectness, raw = image[12 + 4 * k + cell], image[20:].reshape(2, 4, 4)[k, :, cell]
                 box = np.array([(cell % 2 + raw[0]) / 2, (cell // 2 + raw[1]) / 2, raw[2] ** 2, raw[3] ** 2])
-                score = {"MULTIPLY": objectness * chances.max(), "OBJ": objectness, "PROB": chances.max()}[kind]
-                result.append((chances.argmax(), score, box))
+                score = {"MULTIPLY": objectness * class_prob.max(), "OBJ": objectness, "PROB": class_prob.max()}[kind]
+                result.append((class_prob.argmax(), score, box))
         truth = [(label[8 + i], label[12:].reshape(4, 4)[i], label[i] == 1) for i in range(4) if label[4 + i]]
-        np.testing.assert_allclose(row, expected_row(result, truth, 3, nms, 0.3, 0), rtol=1e-5)
+        np.testing.assert_allclose(row, evaluate_by_loops(result, truth, 3, nms, 0.3, 0), rtol=1e-5)
 
 
-def test_predictions_of_anchors() -> None:
+def test_eval_detection_of_anchors_equals_loops() -> None:
     random = np.random.default_rng(2)
     x, labels = random.normal(size=(2, 2 * 7, 3, 3)), random.uniform(0.2, 0.8, (2, 30, 5))
     labels[..., 0] = random.integers(0, 2, (2, 30))
@@ -121,15 +121,15 @@ def test_predictions_of_anchors() -> None:
         for n, i, j in np.ndindex(2, 3, 3):
             raw = image.reshape(2, 7, 3, 3)[n, :, i, j]
             sigmoid = 1 / (1 + np.exp(-raw))
-            chances = np.exp(raw[5:]) / np.exp(raw[5:]).sum()
+            class_prob = np.exp(raw[5:]) / np.exp(raw[5:]).sum()
             sides = np.exp(raw[2:4]) * biases[2 * n : 2 * n + 2] / 3
             box = np.array([(j + sigmoid[0]) / 3, (i + sigmoid[1]) / 3, *sides])
-            result.append((chances.argmax(), sigmoid[4] * chances.max(), box))
+            result.append((class_prob.argmax(), sigmoid[4] * class_prob.max(), box))
         truth = [(g[0], g[1:], False) for g in label[:6]]
-        np.testing.assert_allclose(row, expected_row(result, truth, 2, 0.6, 0.3, 0.005), rtol=1e-4, atol=1e-7)
+        np.testing.assert_allclose(row, evaluate_by_loops(result, truth, 2, 0.6, 0.3, 0.005), rtol=1e-4, atol=1e-7)
 
 
-BOXES = "width: 2 height: 3"
+SIZE_FIELDS = "width: 2 height: 3"
 
 
 @pytest.mark.parametrize(
@@ -143,9 +143,14 @@ BOXES = "width: 2 height: 3"
             "width and height, not 1 and 0",
         ),
         ("PriorBoxClustered", "prior_box_param { width: 0 height: 1 }", [(1, 1, 2, 2)] * 2, "positive"),
-        ("PriorBoxClustered", f"prior_box_param {{ {BOXES} min_size: 4 }}", [(1, 1, 2, 2)] * 2, "min_size is only for"),
-        ("PriorBoxClustered", f"prior_box_param {{ {BOXES} }}", [(1, 2), (1, 1, 2, 2)], "4 axes"),
-        ("PriorBox", f"prior_box_param {{ min_size: 4 {BOXES} }}", [(1, 1, 2, 2)] * 2, "openvino"),
+        (
+            "PriorBoxClustered",
+            f"prior_box_param {{ {SIZE_FIELDS} min_size: 4 }}",
+            [(1, 1, 2, 2)] * 2,
+            "min_size is only for",
+        ),
+        ("PriorBoxClustered", f"prior_box_param {{ {SIZE_FIELDS} }}", [(1, 2), (1, 1, 2, 2)], "4 axes"),
+        ("PriorBox", f"prior_box_param {{ min_size: 4 {SIZE_FIELDS} }}", [(1, 1, 2, 2)] * 2, "openvino"),
         ("AssistedExcitation", "", [(2, 3, 4, 5), (2, 1, 3, 5), (2, 3, 4, 5)], "one channel"),
         ("AssistedExcitation", "", [(2, 3, 4, 5), (2, 1, 3, 4), (2, 1, 4, 5)], "rows of class"),
         ("EvalDetection", "eval_detection_param { side: 0 }", [(2, 4), (2, 4)], "side must be positive"),

@@ -8,22 +8,22 @@ from layer_nets import net_text
 from caffejax.errors import CaffejaxError
 from caffejax.net import Net
 
-NOTHING = [
+EMPTY_CASES = [
     ("ROIPooling", "roi_pooling_param { pooled_h: 2 pooled_w: 2 }", [(1, 2, 6, 6), (0, 5)], (0, 2, 2, 2)),
     ("MultiBoxLoss", "multibox_loss_param { num_classes: 2 }", [(1, 16), (1, 8), (1, 2, 16), (1, 1, 0, 8)], ()),
     ("BN", "", [(0, 3, 4, 4)], (0, 3, 4, 4)),
 ]
 
 
-@pytest.mark.parametrize(("kind", "param", "shapes", "top"), NOTHING, ids=[n[0] for n in NOTHING])
+@pytest.mark.parametrize(("kind", "param", "shapes", "top"), EMPTY_CASES, ids=[n[0] for n in EMPTY_CASES])
 def test_zero_rows_are_allowed(kind: str, param: str, shapes: list[tuple[int, ...]], top: tuple[int, ...]) -> None:
-    built = Net(net_text(kind, param, shapes), "TRAIN")
+    net = Net(net_text(kind, param, shapes), "TRAIN")
     inputs = {f"b{i}": jnp.ones(s) for i, s in enumerate(shapes)}
-    blobs, _ = built.jit(built.apply)(*built.init(jax.random.key(0)), inputs)
+    blobs, _ = net.jit(net.apply)(*net.init(jax.random.key(0)), inputs)
     assert blobs["t0"].shape == top
 
 
-WORDS = [
+INVALID_CASES = [
     ("FrcnnOutput", "", [(3, 4), (3, 16), (3, 5), (0, 2)], "takes one image"),
     ("FrcnnOutput", "", [(), (3, 8), (3, 5), (1, 2)], "bottoms must have rows, but probabilities have no axes"),
     ("ScaleRoute", "", [(0, 5)], "needs one ROI or more"),
@@ -36,7 +36,7 @@ WORDS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "param", "shapes", "words"), WORDS)
-def test_invalid_settings_are_refused(kind: str, param: str, shapes: list[tuple[int, ...]], words: str) -> None:
-    with pytest.raises(CaffejaxError, match=f"layer 'layer' .{kind}.: .*{words}"):
+@pytest.mark.parametrize(("kind", "param", "shapes", "message"), INVALID_CASES)
+def test_invalid_settings_are_refused(kind: str, param: str, shapes: list[tuple[int, ...]], message: str) -> None:
+    with pytest.raises(CaffejaxError, match=f"layer 'layer' .{kind}.: .*{message}"):
         Net(net_text(kind, param, shapes), "TEST")

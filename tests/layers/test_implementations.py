@@ -20,7 +20,7 @@ from golden_cases import ACCEPTED_CASES, case_id
 CONFIGS = Path(__file__).parents[2] / "configs"
 
 # the types whose kernels have several implementations, and the recorded case that all platforms run
-KINDS = {
+CASE_BY_TYPE = {
     "BatchNorm": "train",
     "Concat": "axis1",
     "Convolution": "basic",
@@ -31,20 +31,20 @@ KINDS = {
     "ReLU": "basic",
     "Scale": "bias_term",
 }
-TUNED = {  # for each platform
-    "plain": tuple(KINDS),
+TYPES_BY_PLATFORM = {  # for each platform
+    "plain": tuple(CASE_BY_TYPE),
     "cuda": ("Convolution", "Deconvolution", "Pooling"),
     "tpu": ("Convolution",),
 }
 
 
-@pytest.fixture(scope="module", params=TUNED)
+@pytest.fixture(scope="module", params=TYPES_BY_PLATFORM)
 def platform(request: pytest.FixtureRequest) -> Iterator[str]:
     """Run the implementations here that would run on that platform."""
-    original = platform_dispatch.select_implementation
+    original_select = platform_dispatch.select_implementation
 
     def select(*args: Any, single_device: bool) -> Any:
-        return original(*args[:2], request.param, single_device=True)
+        return original_select(*args[:2], request.param, single_device=True)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(platform_dispatch, "select_implementation", select)
@@ -53,17 +53,17 @@ def platform(request: pytest.FixtureRequest) -> Iterator[str]:
     jax.clear_caches()
 
 
-def marks(case: dict[str, Any]) -> list[pytest.MarkDecorator]:
-    return [] if case["case"] == KINDS[case["type"]] else [pytest.mark.long]
+def list_marks(case: dict[str, Any]) -> list[pytest.MarkDecorator]:
+    return [] if case["case"] == CASE_BY_TYPE[case["type"]] else [pytest.mark.long]
 
 
 @pytest.mark.parametrize(
     ("platform", "case"),
     [
-        pytest.param(platform, case, id=f"{platform}-{case_id(case)}", marks=marks(case))
-        for platform, kinds in TUNED.items()
+        pytest.param(platform, case, id=f"{platform}-{case_id(case)}", marks=list_marks(case))
+        for platform, types in TYPES_BY_PLATFORM.items()
         for case in ACCEPTED_CASES
-        if case["type"] in kinds
+        if case["type"] in types
     ],
     indirect=["platform"],
 )
@@ -71,7 +71,7 @@ def test_recorded_case_in_every_implementation(platform: str, case: dict[str, An
     assert_as_recorded(case)
 
 
-def test_implementations_are_those_of_the_platform(platform: str) -> None:
+def test_implementations_of_the_platform_are_selected(platform: str) -> None:
     """Else all other tests here prove nothing."""
     numbers = {"plain": 1, "cpu": 2, "gpu": 3, "tpu": 4}
     operation = platform_dispatch.Operation(**{name: lambda x, n=n: (x * n,) for name, n in numbers.items()})
@@ -80,7 +80,7 @@ def test_implementations_are_those_of_the_platform(platform: str) -> None:
     assert jax.jit(jax.grad(lambda x: operation(x)[0]))(jnp.float32(1)) == expected
 
 
-NORMALISED = """
+BATCH_NORM_NET = """
     layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 6 dim: 3 dim: 9 dim: 8 } } }
     layer { name: "label" type: "Input" top: "label" input_param { shape { dim: 6 } } }
     layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
@@ -96,7 +96,7 @@ NORMALISED = """
 """
 
 
-def loss_and_gradients(model: Any, kernels: Any) -> Any:
+def compute_loss_and_gradients(model: Any, kernels: Any) -> Any:
     net = Net(model, "TRAIN", kernels=kernels)
     params, state = net.init(jax.random.key(0))
     data = np.random.default_rng(0).normal(size=(6, *net.graph.blobs["data"].shape[1:])).astype(np.float32)
@@ -105,9 +105,13 @@ def loss_and_gradients(model: Any, kernels: Any) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", [CONFIGS / "lenet" / "train_val.prototxt", NORMALISED], ids=["lenet", "normalised"])
+@pytest.mark.parametrize(
+    "model", [CONFIGS / "lenet" / "train_val.prototxt", BATCH_NORM_NET], ids=["lenet", "normalised"]
+)
 def test_net_in_every_implementation(platform: str, model: Any) -> None:
-    result, expected = (jax.tree.flatten(loss_and_gradients(model, kernels)) for kernels in ("fast", "reference"))
+    result, expected = (
+        jax.tree.flatten(compute_loss_and_gradients(model, kernels)) for kernels in ("fast", "reference")
+    )
     assert result[1] == expected[1]
     for a, b in zip(result[0], expected[0], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5 * np.abs(b).max(initial=1e-6))
@@ -116,29 +120,29 @@ def test_net_in_every_implementation(platform: str, model: Any) -> None:
 def test_first_maximum_gets_the_gradient_in_every_implementation(platform: str) -> None:
     window = Window((3, 2), (2, 1), ((1, 1), (0, 1)), (1, 1))
     x = np.random.default_rng(0).integers(0, 3, (2, 3, 7, 6)).astype(np.float32)
-    y, back = jax.vjp(jax.jit(lambda x: max_pool(x, window)), x)
+    y, vjp = jax.vjp(jax.jit(lambda x: max_pool(x, window)), x)
     dy = np.arange(1, y.size + 1, dtype=np.float32).reshape(y.shape)
     padded = np.pad(x, [(0, 0), (0, 0), *window.padding], constant_values=-np.inf)
     expected = np.zeros_like(padded)
     for *plane, i, j in np.ndindex(*y.shape):
-        cells = (*plane, slice(2 * i, 2 * i + 3), slice(j, j + 2))
-        first = np.unravel_index(padded[cells].argmax(), window.kernel)
-        assert y[*plane, i, j] == padded[cells].max()
-        expected[cells][first] += dy[*plane, i, j]
-    np.testing.assert_array_equal(back(dy)[0], expected[:, :, 1:-1, :-1])
+        window_index = (*plane, slice(2 * i, 2 * i + 3), slice(j, j + 2))
+        first_index = np.unravel_index(padded[window_index].argmax(), window.kernel)
+        assert y[*plane, i, j] == padded[window_index].max()
+        expected[window_index][first_index] += dy[*plane, i, j]
+    np.testing.assert_array_equal(vjp(dy)[0], expected[:, :, 1:-1, :-1])
 
 
 @pytest.mark.parametrize("relu", [False, True])
-def test_batch_far_off_zero_is_normalised_in_every_implementation(platform: str, relu: bool) -> None:
+def test_batch_with_large_means_is_normalized_in_every_implementation(platform: str, relu: bool) -> None:
     """The purpose of the stored mean: sums of the unshifted numbers would lose four digits of the variance."""
     random = np.random.default_rng(0)
     x = (random.normal(size=(8, 3, 10, 10)) + np.reshape([100, -100, 0], (3, 1, 1))).astype(np.float32)
     exact = x.astype(np.float64)
     mean, variance = exact.mean((0, 2, 3)), exact.var((0, 2, 3))
     factor, bias = jnp.asarray([1.0, 2.0, -3.0]), jnp.asarray([0.0, 0.5, -1.0])
-    near = jnp.asarray(mean + 0.3, jnp.float32)
-    y, *statistics = normalize_channels(x, factor, bias, near, 1e-5, relu=relu)
+    mean_estimate = jnp.asarray(mean + 0.3, jnp.float32)
+    y, *statistics = normalize_channels(x, factor, bias, mean_estimate, 1e-5, relu=relu)
     np.testing.assert_allclose(statistics, [mean, variance], rtol=1e-5, atol=1e-6)
-    centred, factors, biases = (a.reshape(-1, 1, 1) for a in (mean, np.asarray(factor), np.asarray(bias)))
-    expected = (exact - centred) / np.sqrt(variance + 1e-5).reshape(-1, 1, 1) * factors + biases
+    means, factors, biases = (a.reshape(-1, 1, 1) for a in (mean, np.asarray(factor), np.asarray(bias)))
+    expected = (exact - means) / np.sqrt(variance + 1e-5).reshape(-1, 1, 1) * factors + biases
     np.testing.assert_allclose(y, np.maximum(expected, 0) if relu else expected, atol=1e-4)

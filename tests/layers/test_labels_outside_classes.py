@@ -11,7 +11,7 @@ from caffejax import Net
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])
 @pytest.mark.parametrize("label", [-1, 3, 1e9])
 @pytest.mark.parametrize("kind", ["SoftmaxWithLoss", "MultinomialLogisticLoss", "HingeLoss", "InfogainLoss"])
-def test_losses_of_labels_out_of_range(kind: str, label: float, backward: Any) -> None:
+def test_losses_of_labels_out_of_range_are_nan(kind: str, label: float, backward: Any) -> None:
     bottoms = ["p", "label", *(["h"] if kind == "InfogainLoss" else [])]
     net = Net(
         f"""layer {{ name: "in" type: "Input" top: "p" top: "label" top: "h"

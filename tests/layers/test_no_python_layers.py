@@ -11,12 +11,12 @@ from caffejax import pycaffe as caffe
 from caffejax.cli import main
 from caffejax.errors import CaffejaxError
 
-NET = """
+PYTHON_NET = """
 layer { name: "x" type: "DummyData" top: "x" dummy_data_param { shape { dim: 2 dim: 3 } } }
 layer { name: "run" type: "Python" bottom: "x" top: "y" python_param { module: "leaves_a_trace" layer: "Layer" } }
 layer { name: "too" type: "Python" bottom: "y" top: "z" python_param { module: "another.trace" layer: "f" } }
 """
-BUILT_IN = """
+BUILT_IN_NET = """
 layer { name: "rpn" type: "Input" top: "scores" top: "boxes" top: "info" input_param {
   shape { dim: 1 dim: 18 dim: 4 dim: 5 } shape { dim: 1 dim: 36 dim: 4 dim: 5 } shape { dim: 1 dim: 3 } } }
 layer { name: "p" type: "Python" bottom: "scores" bottom: "boxes" bottom: "info" top: "rois"
@@ -26,13 +26,13 @@ layer { name: "p" type: "Python" bottom: "scores" bottom: "boxes" bottom: "info"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    trace = f"open({str(tmp_path / 'imported')!r}, 'w').close()\n\n\ndef f(x):\n    return x\n\n\nLayer = f\n"
-    (tmp_path / "leaves_a_trace.py").write_text(trace)
+    module_text = f"open({str(tmp_path / 'imported')!r}, 'w').close()\n\n\ndef f(x):\n    return x\n\n\nLayer = f\n"
+    (tmp_path / "leaves_a_trace.py").write_text(module_text)
     (tmp_path / "another").mkdir()
-    (tmp_path / "another" / "trace.py").write_text(trace)
+    (tmp_path / "another" / "trace.py").write_text(module_text)
     (tmp_path / "rpn").mkdir()
-    (tmp_path / "rpn" / "proposal_layer.py").write_text(trace)
-    (tmp_path / "net.prototxt").write_text(NET)
+    (tmp_path / "rpn" / "proposal_layer.py").write_text(module_text)
+    (tmp_path / "net.prototxt").write_text(PYTHON_NET)
     (tmp_path / "solver.prototxt").write_text(
         'net: "net.prototxt" base_lr: 0.1 lr_policy: "fixed" max_iter: 1 snapshot_prefix: "s" snapshot_after_train: 0'
     )
@@ -41,17 +41,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_all_names_are_listed_and_nothing_is_imported(folder: Path) -> None:
+def test_error_lists_all_python_layers_and_nothing_is_imported(folder: Path) -> None:
     with pytest.raises(CaffejaxError) as exc_info:
         Net(folder / "net.prototxt", no_python_layers=True)
-    first, second = str(exc_info.value).splitlines()
-    assert "net.prototxt: layer 'run' (Python): would run leaves_a_trace.Layer, which is Python code" in first
-    assert "layer 'too' (Python): would run another.trace.f" in second
-    assert "no_python_layers (--no_python_layers) forbids" in first
+    first_line, second_line = str(exc_info.value).splitlines()
+    assert "net.prototxt: layer 'run' (Python): would run leaves_a_trace.Layer, which is Python code" in first_line
+    assert "layer 'too' (Python): would run another.trace.f" in second_line
+    assert "no_python_layers (--no_python_layers) forbids" in first_line
     assert not (folder / "imported").exists()
 
 
-COMMANDS = {
+COMMAND_LINES = {
     "train": "train --solver=solver.prototxt",
     "test": "test --model=net.prototxt --weights=net.prototxt",
     "time": "time --model=net.prototxt",
@@ -72,16 +72,16 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize(
-    "command", [pytest.param(name, marks=pytest.mark.long) if name == "check" else name for name in COMMANDS]
+    "command", [pytest.param(name, marks=pytest.mark.long) if name == "check" else name for name in COMMAND_LINES]
 )
-def test_every_command_that_builds_nets_has_the_flags(
+def test_every_command_that_builds_nets_refuses_python_layers(
     command: str, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     import numpy as np
 
     np.save(folder / "x.npy", np.zeros((1, 4, 4, 3), np.float32))
     (folder / "w.csv").write_text("filename,ymin,xmin,ymax,xmax\nim.png,0,0,8,8\n")
-    code = main([*COMMANDS[command].split(), "--no_python_layers", "--import=json"])
+    code = main([*COMMAND_LINES[command].split(), "--no_python_layers", "--import=json"])
     caffe.set_limits(no_python_layers=False)
     output = capfd.readouterr()
     assert code == 1
@@ -91,7 +91,7 @@ def test_every_command_that_builds_nets_has_the_flags(
 
 def test_nets_and_solvers_refuse_python_layers(folder: Path) -> None:
     calls: list[Any] = [
-        lambda: Net(NET, data_config=DataConfig(no_python_layers=True)),
+        lambda: Net(PYTHON_NET, data_config=DataConfig(no_python_layers=True)),
         lambda: Solver(folder / "solver.prototxt", no_python_layers=True),
     ]
     for call in calls:
@@ -106,7 +106,7 @@ def test_nets_and_solvers_refuse_python_layers(folder: Path) -> None:
     assert not (folder / "imported").exists()
 
 
-def test_built_in_layers_run_no_foreign_code(folder: Path) -> None:
-    net = Net(BUILT_IN, file=str(folder / "x.prototxt"), no_python_layers=True)
+def test_built_in_layers_do_not_import_modules(folder: Path) -> None:
+    net = Net(BUILT_IN_NET, file=str(folder / "x.prototxt"), no_python_layers=True)
     assert "rois" in net.graph.outputs
     assert not (folder / "imported").exists()

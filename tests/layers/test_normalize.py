@@ -11,7 +11,7 @@ from caffejax import CaffejaxError, Net
 
 
 @pytest.mark.parametrize(
-    ("text", "shape", "blobs"),
+    ("text", "shape", "num_blobs"),
     [
         ("", (2, 3, 4, 5), 1),
         ("", (2, 3, 1, 1), 0),
@@ -23,56 +23,58 @@ from caffejax import CaffejaxError, Net
         ("blobs { data: 2 }", (2, 3), 1),
     ],
 )
-def test_settings_select_the_fork(text: str, shape: tuple[int, ...], blobs: int) -> None:
-    assert len(Net(net_text("Normalize", text, [shape]), "TRAIN").graph.layer("layer").params) == blobs
+def test_settings_select_the_fork_of_normalize(text: str, shape: tuple[int, ...], num_blobs: int) -> None:
+    assert len(Net(net_text("Normalize", text, [shape]), "TRAIN").graph.layer("layer").params) == num_blobs
 
 
 @pytest.mark.parametrize("text", ["norm_param { across_spatial: false }", "normalize_param { }"])
-def test_places_are_of_length_1(text: str) -> None:
+def test_normalized_positions_have_length_1(text: str) -> None:
     x = np.random.default_rng(0).normal(size=(2, 3, 4, 5)).astype(np.float32)
-    run = Net(net_text("Normalize", text, [x.shape]), "TEST")
-    y = run.apply(*run.init(jax.random.key(0)), {"b0": x})[0]["t0"]
+    net = Net(net_text("Normalize", text, [x.shape]), "TEST")
+    y = net.apply(*net.init(jax.random.key(0)), {"b0": x})[0]["t0"]
     np.testing.assert_allclose(np.linalg.norm(y, axis=1), 1, rtol=1e-5)
 
 
 @pytest.mark.parametrize("backward", ["rules", "autodiff"])
-@pytest.mark.parametrize(("kind", "bp_norm"), [("L1", False), ("L1", True), ("L2", True)])
-def test_gradient_of_places_and_lengths(kind: str, bp_norm: bool, backward: Any) -> None:
+@pytest.mark.parametrize(("norm_type", "bp_norm"), [("L1", False), ("L1", True), ("L2", True)])
+def test_gradient_of_normalized_positions_and_lengths(norm_type: str, bp_norm: bool, backward: Any) -> None:
     random = np.random.default_rng(0)
-    x, dy, dlength = (
+    x, dy, d_length = (
         random.normal(size=(2, 3, 4, 5)),
         random.normal(size=(2, 3, 4, 5)),
         random.normal(size=(2, 1, 4, 5)),
     )
     x[0, 1] = 0
-    text = f'normalize_param {{ normalize_type: "{kind}" bp_norm: {str(bp_norm).lower()} }}'
-    built = Net(net_text("Normalize", text, [x.shape], tops=2), "TRAIN", backward=backward)
+    text = f'normalize_param {{ normalize_type: "{norm_type}" bp_norm: {str(bp_norm).lower()} }}'
+    net = Net(net_text("Normalize", text, [x.shape], tops=2), "TRAIN", backward=backward)
 
-    def tops(x: Any) -> Any:
-        result = built.apply({}, {}, {"b0": x})[0]
+    def compute_tops(x: Any) -> Any:
+        result = net.apply({}, {}, {"b0": x})[0]
         return result["t0"], result["t1"]
 
-    (top, length), pull = jax.vjp(tops, np.float32(x))
-    total = (np.abs(x) if kind == "L1" else x**2).sum(1, keepdims=True) + 1e-6
-    total = total if kind == "L1" else np.sqrt(total)
-    np.testing.assert_allclose(top, x / total, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(length, total, rtol=1e-5)
-    slope = np.sign(x) if kind == "L1" else x / total
-    expected = (dy - slope * (dy * x / total).sum(1, keepdims=True)) / total + bp_norm * dlength * slope
-    np.testing.assert_allclose(pull((np.float32(dy), np.float32(dlength)))[0], expected, rtol=1e-4, atol=1e-5)
+    (top, length), vjp = jax.vjp(compute_tops, np.float32(x))
+    expected_length = (np.abs(x) if norm_type == "L1" else x**2).sum(1, keepdims=True) + 1e-6
+    expected_length = expected_length if norm_type == "L1" else np.sqrt(expected_length)
+    np.testing.assert_allclose(top, x / expected_length, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(length, expected_length, rtol=1e-5)
+    slope = np.sign(x) if norm_type == "L1" else x / expected_length
+    expected = (
+        dy - slope * (dy * x / expected_length).sum(1, keepdims=True)
+    ) / expected_length + bp_norm * d_length * slope
+    np.testing.assert_allclose(vjp((np.float32(dy), np.float32(d_length)))[0], expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
     ("text", "weight"),
     [("", 1), ("smooth_l1_loss_param { sigma: 2 }", 0), ("loss_weight: 3 smooth_l1_loss_param { sigma: 2 }", 3)],
 )
-def test_default_weight_of_smooth_l1_losses(text: str, weight: float) -> None:
+def test_default_loss_weight_of_smooth_l1_loss(text: str, weight: float) -> None:
     layer = Net(net_text("SmoothL1Loss", text, [(2, 3), (2, 3)]), "TRAIN").graph.layer("layer")
     assert sum(layer.loss_weights) == weight
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "shapes", "words"),
+    ("kind", "text", "shapes", "message"),
     [
         ("Permute", "permute_param { order: 0 order: 0 }", [(2, 3)], "each at most once"),
         ("Permute", "permute_param { order: 2 }", [(2, 3)], "must list axes of the bottom"),
@@ -86,6 +88,6 @@ def test_default_weight_of_smooth_l1_losses(text: str, weight: float) -> None:
         ("SmoothL1Loss", "", [(2, 3)] * 3, "set loss_weight"),
     ],
 )
-def test_refused(kind: str, text: str, shapes: list[tuple[int, ...]], words: str) -> None:
-    with pytest.raises(CaffejaxError, match=f"layer 'layer'.*{words}"):
+def test_invalid_settings_are_refused(kind: str, text: str, shapes: list[tuple[int, ...]], message: str) -> None:
+    with pytest.raises(CaffejaxError, match=f"layer 'layer'.*{message}"):
         Net(net_text(kind, text, shapes), "TRAIN")

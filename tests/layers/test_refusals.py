@@ -6,7 +6,7 @@ from layer_nets import net_text
 from caffejax.errors import GraphError
 from caffejax.net import Net
 
-REFUSED = [
+INVALID_LAYERS = [
     ("PReLU", "", [(3,)], "needs a bottom with a channel axis"),
     ("Clip", "", [(2, 3)], "must set min and max"),
     ("Exp", "exp_param { base: 0 }", [(2,)], "base must be positive, or -1 for e, not 0"),
@@ -110,7 +110,7 @@ REFUSED = [
 ]
 
 
-REFUSED_WITH_TOPS = [
+INVALID_LAYERS_WITH_TOPS = [
     ("Slice", "", [(2, 5)], 2, "must divide axis 1"),
     ("Slice", "slice_param { slice_point: 3 slice_point: 3 }", [(2, 5)], 3, "slice_point must increase"),
     ("Slice", "slice_param { slice_point: 0 }", [(2, 5)], 2, "slice_point must increase"),
@@ -129,14 +129,18 @@ REFUSED_WITH_TOPS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "text", "shapes", "words"), REFUSED, ids=[f"{r[0]}-{r[3]}" for r in REFUSED])
-def test_refuses(kind: str, text: str, shapes: list[tuple[int, ...]], words: str) -> None:
-    with pytest.raises(GraphError, match=words) as exc_info:
+@pytest.mark.parametrize(
+    ("kind", "text", "shapes", "message"), INVALID_LAYERS, ids=[f"{r[0]}-{r[3]}" for r in INVALID_LAYERS]
+)
+def test_invalid_layer_is_refused(kind: str, text: str, shapes: list[tuple[int, ...]], message: str) -> None:
+    with pytest.raises(GraphError, match=message) as exc_info:
         Net(net_text(kind, text, shapes))
     assert f"layer 'layer' ({kind})" in str(exc_info.value)
 
 
-@pytest.mark.parametrize(("kind", "text", "shapes", "tops", "words"), REFUSED_WITH_TOPS)
-def test_refuses_with_several_tops(kind: str, text: str, shapes: list[tuple[int, ...]], tops: int, words: str) -> None:
-    with pytest.raises(GraphError, match=words):
+@pytest.mark.parametrize(("kind", "text", "shapes", "tops", "message"), INVALID_LAYERS_WITH_TOPS)
+def test_invalid_layer_with_several_tops_is_refused(
+    kind: str, text: str, shapes: list[tuple[int, ...]], tops: int, message: str
+) -> None:
+    with pytest.raises(GraphError, match=message):
         Net(net_text(kind, text, shapes, tops))

@@ -1,4 +1,4 @@
-"""CTC by trying all alignments; sequences that are said; where sequences begin."""
+"""CTC losses by enumeration of all alignments; label sequence accuracy; continuation indicators."""
 
 import itertools
 from typing import Any
@@ -12,7 +12,7 @@ from layer_nets import net_text
 from caffejax.errors import GraphError
 from caffejax.net import Net
 
-CTC = "ctc_loss_param { alphabet_size: 3 time_step: 4 blank_label: 2 }"
+CTC_PARAM = "ctc_loss_param { alphabet_size: 3 time_step: 4 blank_label: 2 }"
 
 
 def collapse(alignment: tuple[int, ...], blank: int) -> list[int]:
@@ -20,48 +20,52 @@ def collapse(alignment: tuple[int, ...], blank: int) -> list[int]:
     return [label for label, _ in itertools.groupby(alignment) if label != blank]
 
 
-def alignments_probability(scores: np.ndarray, labels: list[int], blank: int) -> float:
+def compute_sequence_probability(scores: np.ndarray, labels: list[int], blank: int) -> float:
     prob = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
     alignments = itertools.product(range(scores.shape[1]), repeat=len(scores))
     return sum(np.prod([prob[t, k] for t, k in enumerate(a)]) for a in alignments if collapse(a, blank) == labels)
 
 
-def ctc(text: str, scores: np.ndarray, labels: Any) -> tuple[Any, Any]:
-    built = Net(net_text("CtcLoss", text, [scores.shape, np.shape(labels)]))
+def compute_ctc_loss(text: str, scores: np.ndarray, labels: Any) -> tuple[Any, Any]:
+    net = Net(net_text("CtcLoss", text, [scores.shape, np.shape(labels)]))
 
     def loss(x: Any) -> Any:
-        return built.apply({}, {}, {"b0": x, "b1": jnp.asarray(labels, jnp.float32)})[0]["t0"]
+        return net.apply({}, {}, {"b0": x, "b1": jnp.asarray(labels, jnp.float32)})[0]["t0"]
 
     return jax.value_and_grad(loss)(jnp.asarray(scores, jnp.float32))
 
 
 @pytest.mark.parametrize("labels", [[0, 1, 2], [1, 1, 2], [2, 0, 2], [2, 2, 2], [0, 1, 0]])
-def test_ctc_is_the_sum_over_all_alignments(labels: list[int]) -> None:
+def test_ctc_loss_equals_the_sum_over_all_alignments(labels: list[int]) -> None:
     scores = np.random.default_rng(0).normal(size=(4, 1, 3))
-    loss, diff = ctc(CTC, scores, [labels])
+    loss, diff = compute_ctc_loss(CTC_PARAM, scores, [labels])
     label_sequence = [k for k in labels if k != 2]
-    np.testing.assert_allclose(loss, -np.log(alignments_probability(scores[:, 0], label_sequence, 2)), rtol=1e-5)
+    np.testing.assert_allclose(loss, -np.log(compute_sequence_probability(scores[:, 0], label_sequence, 2)), rtol=1e-5)
     for t, k in itertools.product(range(4), range(3)):
         shifted_scores = scores.copy()
         shifted_scores[t, 0, k] += 1e-5
-        before, after = (np.log(alignments_probability(s[:, 0], label_sequence, 2)) for s in (scores, shifted_scores))
-        slope = (before - after) / 1e-5
+        log_prob, shifted_log_prob = (
+            np.log(compute_sequence_probability(s[:, 0], label_sequence, 2)) for s in (scores, shifted_scores)
+        )
+        slope = (log_prob - shifted_log_prob) / 1e-5
         np.testing.assert_allclose(diff[t, 0, k], slope, atol=1e-4)
 
 
-def test_ctc_of_a_batch() -> None:
+def test_ctc_loss_is_the_mean_over_items() -> None:
     scores = np.random.default_rng(1).normal(size=(5, 3, 3))
     labels = [[0, 1, 1, 2], [2, 2, 2, 0], [0, 0, 0, 0]]  # the last needs 7 steps, but 4 count: no alignment
-    loss, diff = ctc(CTC, scores, labels)
-    alone = [ctc(CTC, scores[:, [i]], [labels[i]]) for i in range(3)]
-    assert alone[2][0] == 0
-    assert not np.any(alone[2][1])
-    np.testing.assert_allclose(loss, sum(a[0] for a in alone) / 3, rtol=1e-5)
-    np.testing.assert_allclose(diff, np.concatenate([a[1] for a in alone], axis=1), atol=1e-6)  # not divided by 3
+    loss, diff = compute_ctc_loss(CTC_PARAM, scores, labels)
+    item_results = [compute_ctc_loss(CTC_PARAM, scores[:, [i]], [labels[i]]) for i in range(3)]
+    assert item_results[2][0] == 0
+    assert not np.any(item_results[2][1])
+    np.testing.assert_allclose(loss, sum(a[0] for a in item_results) / 3, rtol=1e-5)
+    np.testing.assert_allclose(
+        diff, np.concatenate([a[1] for a in item_results], axis=1), atol=1e-6
+    )  # not divided by 3
     assert not np.any(diff[4])
 
 
-def test_label_sequences_are_collapsed_before_they_are_compared() -> None:
+def test_labelsequence_accuracy_collapses_sequences() -> None:
     best = np.array([[0, 0, 2, 1, 1], [0, 2, 0, 2, 2], [1, 1, 1, 1, 1], [2, 2, 2, 2, 2]])
     labels = [[0, 1, 2], [0, 2, 2], [2, 1, 2], [2, 2, 2]]
     text = net_text("LabelsequenceAccuracy", "labelsequence_accuracy_param { blank_label: 2 }", [(4, 5, 3), (4, 3)])
@@ -69,7 +73,7 @@ def test_label_sequences_are_collapsed_before_they_are_compared() -> None:
     assert Net(text).apply({}, {}, inputs)[0]["t0"] == 0.75
 
 
-def test_sequences_begin_in_the_first_row() -> None:
+def test_continuation_indicator_is_0_in_the_first_row() -> None:
     text = net_text("ContinuationIndicator", "continuation_indicator_param { time_step: 3 batch_size: 2 }", [])
     np.testing.assert_array_equal(Net(text).apply({}, {}, {})[0]["t0"], [[0, 0], [1, 1], [1, 1]])
 
@@ -77,9 +81,9 @@ def test_sequences_begin_in_the_first_row() -> None:
 @pytest.mark.parametrize(
     ("kind", "text", "shapes", "match"),
     [
-        ("CtcLoss", CTC, [(4, 2, 3), (3, 5)], "for 2 items"),
-        ("CtcLoss", CTC, [(4, 2, 4), (2, 5)], "alphabet_size must be 4"),
-        ("CtcLoss", CTC, [(3, 2, 3), (2, 5)], "time_step must be from 1 to 3"),
+        ("CtcLoss", CTC_PARAM, [(4, 2, 3), (3, 5)], "for 2 items"),
+        ("CtcLoss", CTC_PARAM, [(4, 2, 4), (2, 5)], "alphabet_size must be 4"),
+        ("CtcLoss", CTC_PARAM, [(3, 2, 3), (2, 5)], "time_step must be from 1 to 3"),
         ("CtcLoss", "ctc_loss_param { alphabet_size: 3 time_step: 4 blank_label: 3 }", [(4, 2, 3), (2, 5)], "blank"),
         ("LabelsequenceAccuracy", "", [(4, 2), (4, 3)], "3 axes"),
         ("ContinuationIndicator", "continuation_indicator_param { time_step: 3 }", [], "must be positive"),

@@ -11,8 +11,8 @@ from layer_nets import net_text
 from caffejax.net import Net
 
 
-def tops(kind: str, text: str, arrays: list[Any], n_tops: int = 1) -> list[np.ndarray]:
-    model = Net(net_text(kind, text, [np.shape(a) for a in arrays], n_tops))
+def compute_tops(layer_type: str, text: str, arrays: list[Any], n_tops: int = 1) -> list[np.ndarray]:
+    model = Net(net_text(layer_type, text, [np.shape(a) for a in arrays], n_tops))
     names = [f"t{i}" for i in range(n_tops)]
     blobs, _ = model.apply({}, {}, {f"b{i}": jnp.asarray(a) for i, a in enumerate(arrays)}, blobs=names)
     return [np.asarray(blobs[name]) for name in names]
@@ -35,29 +35,29 @@ X = np.arange(2 * 3 * 4, dtype=np.float32).reshape(2, 3, 4)
     ],
 )
 def test_top_shapes(kind: str, text: str, shape: tuple[int, ...]) -> None:
-    assert tops(kind, text, [X])[0].shape == shape
+    assert compute_tops(kind, text, [X])[0].shape == shape
 
 
-def test_argmax_takes_minus_0_for_0() -> None:
-    (top,) = tops("ArgMax", "", [np.array([[0.0, -0.0, -1.0], [-0.0, 0.0, -1.0]], np.float32)])
+def test_argmax_treats_minus_0_as_0() -> None:
+    (top,) = compute_tops("ArgMax", "", [np.array([[0.0, -0.0, -1.0], [-0.0, 0.0, -1.0]], np.float32)])
     np.testing.assert_array_equal(top.ravel(), [1, 1])
 
 
-def test_batch_reindex_shows_numbers_out_of_range() -> None:
-    (top,) = tops("BatchReindex", "", [X, np.array([1, -1, 2, 0.9], np.float32)])
+def test_batch_reindex_returns_nan_for_indices_out_of_range() -> None:
+    (top,) = compute_tops("BatchReindex", "", [X, np.array([1, -1, 2, 0.9], np.float32)])
     np.testing.assert_array_equal(top[0], X[1])
     assert np.isnan(top[1:3]).all()
     np.testing.assert_array_equal(top[3], X[0])
 
 
 def test_a_slice_may_be_empty() -> None:
-    full_slice, empty_slice = tops("Slice", "slice_param { slice_point: 3 }", [X], 2)
+    full_slice, empty_slice = compute_tops("Slice", "slice_param { slice_point: 3 }", [X], 2)
     np.testing.assert_array_equal(full_slice, X)
     assert empty_slice.shape == (2, 0, 4)
 
 
-def test_crop_looks_only_at_the_axes_it_crops() -> None:
-    (top,) = tops("Crop", "crop_param { axis: -1 offset: 2 }", [X, np.zeros((7, 9, 2))])
+def test_crop_ignores_the_sizes_of_other_axes() -> None:
+    (top,) = compute_tops("Crop", "crop_param { axis: -1 offset: 2 }", [X, np.zeros((7, 9, 2))])
     np.testing.assert_array_equal(top, X[:, :, 2:])
 
 
@@ -70,16 +70,16 @@ def test_crop_looks_only_at_the_axes_it_crops() -> None:
         "num_output: 2 kernel_size: 2 stride: 3 pad: 3",  # more padding than kernel
     ],
 )
-def test_deconvolution_is_convolutions_bottom_gradient(text: str) -> None:
+def test_deconvolution_equals_the_bottom_gradient_of_convolution(text: str) -> None:
     x = jax.random.normal(jax.random.key(0), (2, 4, 5, 4))
     param = f'convolution_param {{ {text} bias_term: false weight_filler {{ type: "gaussian" std: 1 }} }}'
-    up = Net(net_text("Deconvolution", param, [x.shape]))
-    params, _ = up.init(jax.random.key(1))
-    y = up.apply(params, {}, {"b0": x})[0]["t0"]
-    back = text.replace(f"num_output: {y.shape[1]}", "num_output: 4")
-    down = Net(
+    deconvolution_net = Net(net_text("Deconvolution", param, [x.shape]))
+    params, _ = deconvolution_net.init(jax.random.key(1))
+    y = deconvolution_net.apply(params, {}, {"b0": x})[0]["t0"]
+    convolution_fields = text.replace(f"num_output: {y.shape[1]}", "num_output: 4")
+    convolution_net = Net(
         "force_backward: true\n"
-        + net_text("Convolution", f"convolution_param {{ {back} bias_term: false }}", [y.shape])
+        + net_text("Convolution", f"convolution_param {{ {convolution_fields} bias_term: false }}", [y.shape])
     )
-    _, vjp = jax.vjp(lambda y: down.apply(params, {}, {"b0": y})[0]["t0"], jnp.zeros_like(y))
+    _, vjp = jax.vjp(lambda y: convolution_net.apply(params, {}, {"b0": y})[0]["t0"], jnp.zeros_like(y))
     np.testing.assert_allclose(y, vjp(x)[0], rtol=1e-4, atol=1e-5)

@@ -16,10 +16,10 @@ from caffejax.training.train_step import init_train_state, stack
 
 pytestmark = pytest.mark.optimized
 
-FOLDERS = sorted((Path(__file__).parents[1] / "golden" / "fork_layers" / "nets").iterdir())
+NET_FOLDERS = sorted((Path(__file__).parents[1] / "golden" / "fork_layers" / "nets").iterdir())
 
 
-def close(actual: Any, expected: np.ndarray, name: str, rtol: float = 1e-4) -> None:
+def assert_close(actual: Any, expected: np.ndarray, name: str, rtol: float = 1e-4) -> None:
     scale = np.abs(expected).max(initial=1e-6)
     np.testing.assert_allclose(actual, expected, rtol=rtol, atol=rtol * scale, err_msg=name)
 
@@ -29,13 +29,13 @@ def start_net(folder: Path, model: str, phase: Any, **options: Any) -> tuple[Net
     return net, load_weights(folder / "weights.caffemodel", net.graph, net.init(jax.random.key(0)))
 
 
-def trained_weights(recorded: Any, variables: Variables) -> dict[str, Any]:
+def read_trained_params(recorded: Any, variables: Variables) -> dict[str, Any]:
     """The params after training, as the fork has them."""
     return {name: {i: recorded[f"final/{name}/{i}"] for i in blobs} for name, blobs in variables.params.items()}
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)
-def test_deploy(folder: Path) -> None:
+@pytest.mark.parametrize("folder", NET_FOLDERS, ids=lambda f: f.name)
+def test_deploy_net_equals_recording(folder: Path) -> None:
     recorded = np.load(folder / "deploy.npz")
     net, variables = start_net(folder, "deploy.prototxt", "TEST")
     names = [key.removeprefix("blob/") for key in recorded if key != "blob/data"]
@@ -43,12 +43,14 @@ def test_deploy(folder: Path) -> None:
         *variables, {"data": recorded["blob/data"]}, blobs=(*names,)
     )
     for name in names:
-        close(strip_padding(values[name]) if name == "detection_out" else values[name], recorded[f"blob/{name}"], name)
+        assert_close(
+            strip_padding(values[name]) if name == "detection_out" else values[name], recorded[f"blob/{name}"], name
+        )
 
 
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)
-def test_first_pass(folder: Path, backward: str) -> None:
+@pytest.mark.parametrize("folder", NET_FOLDERS, ids=lambda f: f.name)
+def test_first_pass_equals_recording(folder: Path, backward: str) -> None:
     recorded = np.load(folder / "train.npz")
     net, variables = start_net(folder, "train.prototxt", "TRAIN", backward=backward)
     batch = {name: recorded[f"batch/0/{name}"] for name in ("data", "label")}
@@ -58,52 +60,54 @@ def test_first_pass(folder: Path, backward: str) -> None:
     def loss(params: Any, taps: Any) -> Any:
         return net.loss(params, variables.state, batch, blobs=names, taps=taps)
 
-    (total, outputs), (grads, diffs) = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))(variables.params, taps)
-    close(total, recorded["first/mbox_loss"], "loss")
+    (loss_value, outputs), (grads, diffs) = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))(
+        variables.params, taps
+    )
+    assert_close(loss_value, recorded["first/mbox_loss"], "loss")
     for name in names:
-        close(outputs.blobs[name], recorded[f"first/{name}"], name)
+        assert_close(outputs.blobs[name], recorded[f"first/{name}"], name)
     for name, diff in diffs.items():
-        close(diff, recorded[f"first_diff/{name}"], f"diff of {name}")
+        assert_close(diff, recorded[f"first_diff/{name}"], f"diff of {name}")
     for name, blobs in grads.items():
         for i, grad in blobs.items():
-            close(grad, recorded[f"first_grad/{name}/{i}"], f"gradient of {name} {i}")
+            assert_close(grad, recorded[f"first_grad/{name}/{i}"], f"gradient of {name} {i}")
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)
-def test_training(folder: Path) -> None:
+@pytest.mark.parametrize("folder", NET_FOLDERS, ids=lambda f: f.name)
+def test_training_equals_recording(folder: Path) -> None:
     """Ten iterations; the number of boxes differs from batch to batch."""
     recorded = np.load(folder / "train.npz")
     param = read_solver(folder / "solver.prototxt")
     net, variables = start_net(folder, "train.prototxt", "TRAIN")
     optimizer, rate = make_optimizer(param, net), rate_schedule(param)
     state, step = init_train_state(variables, optimizer, jax.random.key(0)), jax.jit(make_step(net, optimizer, 1))
-    batches = 1 + max(int(key.split("/")[1]) for key in recorded if key.startswith("batch/"))
+    num_batches = 1 + max(int(key.split("/")[1]) for key in recorded if key.startswith("batch/"))
     for k, expected in enumerate(recorded["loss"]):
-        batch = {name: recorded[f"batch/{k % batches}/{name}"] for name in ("data", "label")}
+        batch = {name: recorded[f"batch/{k % num_batches}/{name}"] for name in ("data", "label")}
         state, result = step(state, stack([batch]), rate(k))
-        close(result.loss, expected, f"loss of iteration {k}")
-    for name, blobs in trained_weights(recorded, variables).items():
+        assert_close(result.loss, expected, f"loss of iteration {k}")
+    for name, blobs in read_trained_params(recorded, variables).items():
         for i, expected in blobs.items():
             # float64 is as far from what the fork's float32 came to in the first layer
-            close(state.params[name][i], expected, f"{name} {i}", 2e-4)
+            assert_close(state.params[name][i], expected, f"{name} {i}", 2e-4)
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)
-def test_found_after_training(folder: Path) -> None:
+@pytest.mark.parametrize("folder", NET_FOLDERS, ids=lambda f: f.name)
+def test_detections_after_training_equal_recording(folder: Path) -> None:
     recorded, images = np.load(folder / "train.npz"), np.load(folder / "final_detections.npz")
     net, variables = start_net(folder, "deploy.prototxt", "TEST")
-    params, run = trained_weights(recorded, variables), net.jit(net.apply)
+    params, jitted_apply = read_trained_params(recorded, variables), net.jit(net.apply)
     for k in range(len(images) // 2):
-        result = run(params, variables.state, {"data": images[f"image/{k}/data"]})[0]["detection_out"]
-        close(strip_padding(result), images[f"image/{k}/detection_out"], f"image {k}")
+        result = jitted_apply(params, variables.state, {"data": images[f"image/{k}/data"]})[0]["detection_out"]
+        assert_close(strip_padding(result), images[f"image/{k}/detection_out"], f"image {k}")
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)
-def test_rows_of_padding_change_nothing(folder: Path) -> None:
+@pytest.mark.parametrize("folder", NET_FOLDERS, ids=lambda f: f.name)
+def test_padding_rows_of_labels_do_not_change_the_loss(folder: Path) -> None:
     recorded = np.load(folder / "train.npz")
     net, variables = start_net(folder, "train.prototxt", "TRAIN")
     batch = {name: recorded[f"batch/0/{name}"] for name in ("data", "label")}
     padding = np.full((1, 1, 5, 8), -1, np.float32)
-    padded = {**batch, "label": np.concatenate([batch["label"], padding], axis=2)}
-    run = net.jit(lambda batch: net.loss(*variables, batch)[0])
-    np.testing.assert_allclose(run(padded), run(batch), rtol=1e-6)
+    padded_batch = {**batch, "label": np.concatenate([batch["label"], padding], axis=2)}
+    compute_loss = net.jit(lambda batch: net.loss(*variables, batch)[0])
+    np.testing.assert_allclose(compute_loss(padded_batch), compute_loss(batch), rtol=1e-6)

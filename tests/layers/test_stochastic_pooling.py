@@ -11,31 +11,33 @@ from layer_nets import net_text
 from caffejax.net import Net
 
 
-def pool(phase: Any, shape: tuple[int, ...], text: str = "kernel_size: 2 stride: 2", backward: Any = "rules") -> Net:
+def make_pooling_net(
+    phase: Any, shape: tuple[int, ...], text: str = "kernel_size: 2 stride: 2", backward: Any = "rules"
+) -> Net:
     layers = net_text("Pooling", f"pooling_param {{ pool: STOCHASTIC {text} }}", [shape])
     return Net(f"force_backward: true\n{layers}", phase, backward=backward)
 
 
-def top(model: Net, x: Any, seed: int = 0) -> jax.Array:
+def compute_top(model: Net, x: Any, seed: int = 0) -> jax.Array:
     return model.apply({}, {}, {"b0": jnp.asarray(x)}, key=jax.random.key(seed))[0]["t0"]
 
 
 @pytest.mark.slow
-def test_training_draws_cells_in_proportion_to_their_values() -> None:
+def test_training_samples_cells_in_proportion_to_their_values() -> None:
     window = np.array([[1, 2], [0, 5]], np.float32)
     x = np.tile(window, (4, 4, 50, 50))
-    samples = np.asarray(top(pool("TRAIN", x.shape), x))
+    samples = np.asarray(compute_top(make_pooling_net("TRAIN", x.shape), x))
     for value in window.ravel():
         assert abs((samples == value).mean() - value / window.sum()) < 0.01
-    assert not np.array_equal(samples, top(pool("TRAIN", x.shape), x, seed=1))
+    assert not np.array_equal(samples, compute_top(make_pooling_net("TRAIN", x.shape), x, seed=1))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])
-def test_training_gives_the_gradient_to_the_drawn_cell(backward: str) -> None:
+def test_training_gives_the_gradient_to_the_sampled_cell(backward: str) -> None:
     x = jax.random.uniform(jax.random.key(3), (2, 3, 7, 7), minval=0.1)
-    model = pool("TRAIN", x.shape, "kernel_size: 3 stride: 2", backward)
-    y, vjp = jax.vjp(lambda x: top(model, x), x)
+    model = make_pooling_net("TRAIN", x.shape, "kernel_size: 3 stride: 2", backward)
+    y, vjp = jax.vjp(lambda x: compute_top(model, x), x)
     dy = 1 + jax.random.uniform(jax.random.key(4), y.shape)
     (dx,) = vjp(dy)
     assert np.isin(y, x).all()
@@ -44,12 +46,12 @@ def test_training_gives_the_gradient_to_the_drawn_cell(backward: str) -> None:
 
 
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])
-def test_testing_is_the_mean_weighted_by_the_values(backward: str) -> None:
+def test_test_phase_computes_the_expectation(backward: str) -> None:
     x = np.zeros((1, 1, 3, 4), np.float32)
     x[0, 0, :2, :2] = [[1, 2], [0, 5]]
     x[0, 0, 2] = [0, 3, 1, 1]  # the last row of windows hangs over the plane
-    model = pool("TEST", x.shape, backward=backward)
-    y, vjp = jax.vjp(lambda x: top(model, x), jnp.asarray(x))
+    model = make_pooling_net("TEST", x.shape, backward=backward)
+    y, vjp = jax.vjp(lambda x: compute_top(model, x), jnp.asarray(x))
     np.testing.assert_allclose(y[0, 0], [[30 / 8, 0], [3, 1]], rtol=1e-6)
     (dx,) = vjp(jnp.ones_like(y))
     mean = 30 / 8
@@ -58,20 +60,20 @@ def test_testing_is_the_mean_weighted_by_the_values(backward: str) -> None:
     np.testing.assert_array_equal(dx[0, 0, :2, 2:], 0)
 
 
-def test_windows_of_zeros_and_cells_beyond_the_plane() -> None:
-    zeros = top(pool("TRAIN", (1, 1, 5, 5), "kernel_size: 3 stride: 2"), np.zeros((1, 1, 5, 5)))
+def test_windows_of_zeros_and_beyond_the_plane() -> None:
+    zeros = compute_top(make_pooling_net("TRAIN", (1, 1, 5, 5), "kernel_size: 3 stride: 2"), np.zeros((1, 1, 5, 5)))
     np.testing.assert_array_equal(zeros, np.zeros((1, 1, 2, 2)))
     ones = np.ones((3, 2, 4, 4), np.float32)  # the last windows hang over
-    assert np.all(top(pool("TRAIN", ones.shape, "kernel_size: 3 stride: 2"), ones) == 1)
+    assert np.all(compute_top(make_pooling_net("TRAIN", ones.shape, "kernel_size: 3 stride: 2"), ones) == 1)
 
 
 @pytest.mark.parametrize("phase", ["TRAIN", "TEST"])
-def test_pyramids_where_the_plane_divides(phase: Any) -> None:
+def test_stochastic_spp_of_a_divisible_plane(phase: Any) -> None:
     text = net_text("SPP", "spp_param { pool: STOCHASTIC pyramid_height: 2 }", [(2, 3, 4, 4)])
     x = jax.random.uniform(jax.random.key(0), (2, 3, 4, 4))
-    y = top(Net(text, phase), x)
+    y = compute_top(Net(text, phase), x)
     assert y.shape == (2, 15)
-    quarters = top(pool("TEST", x.shape), x)
+    quarters = compute_top(make_pooling_net("TEST", x.shape), x)
     if phase == "TEST":
         np.testing.assert_allclose(y[:, 3:], quarters.reshape(2, -1), rtol=1e-6)
     else:

@@ -16,26 +16,26 @@ from caffejax.layers import dispatch, register_temporarily
 from caffejax.net import Net
 from caffejax.schema.caffe_pb2 import BlobProto
 
-INPUT = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 6 } } }'
+INPUT_LAYER = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 6 } } }'
 
 
-def stack(layers: int, kind: str, fields: str = "") -> str:
+def make_stack(num_layers: int, layer_type: str, fields: str = "") -> str:
     """So many layers, each on the top of the one before."""
-    tops = ["x", *(f"{kind}{i}" for i in range(layers))]
+    tops = ["x", *(f"{layer_type}{i}" for i in range(num_layers))]
     text = 'layer { name: "%s" type: "%s" bottom: "%s" top: "%s" %s }'
-    return INPUT + " ".join(text % (top, kind, bottom, top, fields) for bottom, top in pairwise(tops))
+    return INPUT_LAYER + " ".join(text % (top, layer_type, bottom, top, fields) for bottom, top in pairwise(tops))
 
 
 def count_traces(monkeypatch: pytest.MonkeyPatch, net: Net) -> int:
     """How many layers are traced in a forward pass."""
     count = 0
 
-    def counting(*args: Any, call: Any = dispatch.call) -> Any:
+    def counting_call(*args: Any, call: Any = dispatch.call) -> Any:
         nonlocal count
         count += 1
         return call(*args)
 
-    monkeypatch.setattr(dispatch, "call", counting)
+    monkeypatch.setattr(dispatch, "call", counting_call)
     jax.clear_caches()
     params, state = net.init(jax.random.key(0))
     jax.eval_shape(lambda: net.apply(params, state, {"x": jnp.ones((4, 6))}, key=jax.random.key(1)))
@@ -43,28 +43,28 @@ def count_traces(monkeypatch: pytest.MonkeyPatch, net: Net) -> int:
 
 
 @pytest.mark.parametrize("kernels", ["fast", "reference"])
-def test_layers_alike_are_traced_once(monkeypatch: pytest.MonkeyPatch, kernels: Any) -> None:
-    text = stack(5, "InnerProduct", 'inner_product_param { num_output: 6 weight_filler { type: "xavier" } }')
+def test_equal_layers_are_traced_once(monkeypatch: pytest.MonkeyPatch, kernels: Any) -> None:
+    text = make_stack(5, "InnerProduct", 'inner_product_param { num_output: 6 weight_filler { type: "xavier" } }')
     assert count_traces(monkeypatch, Net(text, kernels=kernels)) == 1
-    other = text.replace("num_output: 6", "num_output: 6 bias_term: false", 2)
-    assert count_traces(monkeypatch, Net(other, kernels=kernels)) == 2
+    changed_text = text.replace("num_output: 6", "num_output: 6 bias_term: false", 2)
+    assert count_traces(monkeypatch, Net(changed_text, kernels=kernels)) == 2
 
 
-def test_random_layers_alike_draw_for_themselves() -> None:
-    net = Net(stack(2, "Dropout").replace('bottom: "Dropout0"', 'bottom: "x"'), "TRAIN")
+def test_equal_random_layers_sample_different_values() -> None:
+    net = Net(make_stack(2, "Dropout").replace('bottom: "Dropout0"', 'bottom: "x"'), "TRAIN")
     tops = net.forward({}, {}, {"x": np.ones((4, 6), np.float32)}, key=jax.random.key(1))[0]
-    keep_masks = [np.asarray(tops[name]) > 0 for name in ("Dropout0", "Dropout1")]
-    assert (keep_masks[0] != keep_masks[1]).any()
-    assert all(0 < k.mean() < 1 for k in keep_masks)
+    masks = [np.asarray(tops[name]) > 0 for name in ("Dropout0", "Dropout1")]
+    assert (masks[0] != masks[1]).any()
+    assert all(0 < k.mean() < 1 for k in masks)
 
 
-def test_types_of_other_packages_are_traced_once_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_types_of_other_packages_are_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with register_temporarily(LayerType(Signature("TestSquare"), Traced(lambda ctx, x: x * x))):
-        assert count_traces(monkeypatch, Net(stack(5, "TestSquare"), kernels="reference")) == 1
+        assert count_traces(monkeypatch, Net(make_stack(5, "TestSquare"), kernels="reference")) == 1
 
 
-def test_seeds_and_folders_are_no_part_of_a_trace(tmp_path: Path) -> None:
-    text = stack(1, "InnerProduct", "inner_product_param { num_output: 6 }")
+def test_seeds_and_folders_do_not_affect_a_context(tmp_path: Path) -> None:
+    text = make_stack(1, "InnerProduct", "inner_product_param { num_output: 6 }")
     (tmp_path / "net.prototxt").write_text(text)
     nets = Net(text, seed=1), Net(tmp_path / "net.prototxt", seed=2, workers=3, remat="auto")
     contexts = [net.graph.layer("InnerProduct0").context for net in nets]
@@ -73,13 +73,13 @@ def test_seeds_and_folders_are_no_part_of_a_trace(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [{"kernels": "reference"}, {"precision": "bfloat16"}, {"phase": "TRAIN"}])
-def test_settings_of_a_layer_are_part_of_its_trace(options: Any) -> None:
-    text = stack(1, "InnerProduct", "inner_product_param { num_output: 6 }")
+def test_options_that_concern_layers_affect_a_context(options: Any) -> None:
+    text = make_stack(1, "InnerProduct", "inner_product_param { num_output: 6 }")
     nets = Net(text), Net(text, **options)
     assert len({net.graph.layer("InnerProduct0").context for net in nets}) == 2
 
 
-def test_a_file_that_a_layer_names_is_read_for_each_net(tmp_path: Path) -> None:
+def test_file_of_a_layer_is_read_for_each_net(tmp_path: Path) -> None:
     text = """
         layer { name: "x" type: "Input" top: "x" top: "l" input_param { shape { dim: 1 dim: 2 } shape { dim: 1 } } }
         layer { name: "loss" type: "InfogainLoss" bottom: "x" bottom: "l" top: "loss"

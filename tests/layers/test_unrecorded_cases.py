@@ -14,12 +14,14 @@ from caffejax.net import Net
 from caffejax.schema.caffe_pb2 import BlobProto, BlobShape
 
 
-def test_a_single_kernel_h_or_kernel_w_beside_kernel_size_is_ignored() -> None:
+def test_single_kernel_h_or_kernel_w_is_ignored_with_kernel_size() -> None:
     """As in Caffe's check: `kernel_size OR kernel_h and kernel_w`, where one alone is neither."""
     x = np.random.default_rng(0).normal(size=(1, 2, 7, 8))
-    expected, _ = run(net_text("Pooling", "pooling_param { kernel_size: 3 stride: 2 }", [x.shape]), x)
+    expected, _ = run_layer(net_text("Pooling", "pooling_param { kernel_size: 3 stride: 2 }", [x.shape]), x)
     for fields in ("kernel_h: 2", "kernel_w: 2"):
-        result, _ = run(net_text("Pooling", f"pooling_param {{ kernel_size: 3 {fields} stride: 2 }}", [x.shape]), x)
+        result, _ = run_layer(
+            net_text("Pooling", f"pooling_param {{ kernel_size: 3 {fields} stride: 2 }}", [x.shape]), x
+        )
         np.testing.assert_array_equal(result["t0"], expected["t0"])
     for fields in ("kernel_h: 2 kernel_w: 2", "stride: 2 stride_h: 2", "pad: 1 pad_w: 1"):
         with pytest.raises(GraphError, match="not both"):
@@ -29,38 +31,40 @@ def test_a_single_kernel_h_or_kernel_w_beside_kernel_size_is_ignored() -> None:
 def test_accuracy_with_top_k_0_is_0() -> None:
     scores, labels = np.eye(4), np.arange(4)
     text = net_text("Accuracy", "accuracy_param { top_k: 0 }", [scores.shape, labels.shape])
-    built = Net(text, "TRAIN")
-    blobs, _ = built.apply(*built.init(jax.random.key(0)), {"b0": jnp.asarray(scores), "b1": jnp.asarray(labels)})
+    net = Net(text, "TRAIN")
+    blobs, _ = net.apply(*net.init(jax.random.key(0)), {"b0": jnp.asarray(scores), "b1": jnp.asarray(labels)})
     assert float(blobs["t0"]) == 0
 
 
 @pytest.mark.parametrize("kernels", ["fast", "reference"])
-def test_relu_makes_negative_numbers_0_and_not_minus_0(kernels: Any) -> None:
+def test_relu_of_negative_numbers_is_0_not_minus_0(kernels: Any) -> None:
     """As all recorded cases have it: max(x, 0) + slope * min(x, 0)."""
-    built = Net(net_text("ReLU", "", [(3,)]), kernels=kernels)
-    blobs, _ = built.apply(*built.init(jax.random.key(0)), {"b0": jnp.array([-1.0, 2.0, jnp.nan])})
+    net = Net(net_text("ReLU", "", [(3,)]), kernels=kernels)
+    blobs, _ = net.apply(*net.init(jax.random.key(0)), {"b0": jnp.array([-1.0, 2.0, jnp.nan])})
     np.testing.assert_array_equal(blobs["t0"], [0, 2, np.nan])
     assert not np.signbit(blobs["t0"][0])
 
 
-BOTH = pytest.mark.parametrize("backward", ["autodiff", "rules"])
+parametrize_backward = pytest.mark.parametrize("backward", ["autodiff", "rules"])
 
 
-def run(text: str, *bottoms: Any, backward: Any = "autodiff") -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+def run_layer(
+    text: str, *bottoms: Any, backward: Any = "autodiff"
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """The tops, and the gradient of the sum of the first into every bottom."""
-    built = Net("force_backward: true\n" + text, "TRAIN", backward=backward)
-    params, state = built.init(jax.random.key(0))
+    net = Net("force_backward: true\n" + text, "TRAIN", backward=backward)
+    params, state = net.init(jax.random.key(0))
 
-    def total(inputs: Any) -> Any:
-        blobs, _ = built.apply(params, state, inputs, blobs=built.graph.layer("layer").tops)
+    def sum_first_top(inputs: Any) -> Any:
+        blobs, _ = net.apply(params, state, inputs, blobs=net.graph.layer("layer").tops)
         return jnp.sum(blobs["t0"]), blobs
 
     inputs = {f"b{i}": jnp.asarray(b, jnp.float32) for i, b in enumerate(bottoms)}
-    (_, blobs), diffs = built.jit(jax.value_and_grad(total, has_aux=True))(inputs)
+    (_, blobs), diffs = net.jit(jax.value_and_grad(sum_first_top, has_aux=True))(inputs)
     return jax.tree.map(np.asarray, (blobs, diffs))
 
 
-@BOTH
+@parametrize_backward
 @pytest.mark.parametrize(
     ("kind", "text", "x", "y", "dy"),
     [
@@ -79,50 +83,50 @@ def run(text: str, *bottoms: Any, backward: Any = "autodiff") -> tuple[dict[str,
 def test_extreme_bottoms_give_the_limits(
     kind: str, text: str, x: list[float], y: list[float], dy: list[float], backward: str
 ) -> None:
-    tops, diffs = run(net_text(kind, text, [(2,)]), x, backward=backward)
+    tops, diffs = run_layer(net_text(kind, text, [(2,)]), x, backward=backward)
     np.testing.assert_allclose(tops["t0"], y, rtol=1e-4)
     np.testing.assert_allclose(diffs["b0"], dy, rtol=1e-4)
 
 
-@BOTH
-def test_product_with_a_zero(backward: str) -> None:
+@parametrize_backward
+def test_gradient_of_a_product_with_a_zero(backward: str) -> None:
     text = net_text("Eltwise", "eltwise_param { operation: PROD stable_prod_grad: false }", [(2,)] * 3)
-    _, diffs = run(text, [0, 0], [2, 0], [3, 5], backward=backward)
+    _, diffs = run_layer(text, [0, 0], [2, 0], [3, 5], backward=backward)
     np.testing.assert_array_equal(list(diffs.values()), [[6, 0], [0, 0], [0, 0]])
 
 
-@BOTH
-def test_equal_maxima(backward: str) -> None:
+@parametrize_backward
+def test_gradient_of_equal_maxima(backward: str) -> None:
     text = net_text("Eltwise", "eltwise_param { operation: MAX }", [(4,)] * 3)
-    _, diffs = run(text, [1, 1, 0, 1], [1, 0, 1, 0], [1, 1, 1, 2], backward=backward)
+    _, diffs = run_layer(text, [1, 1, 0, 1], [1, 0, 1, 0], [1, 1, 1, 2], backward=backward)
     np.testing.assert_array_equal(list(diffs.values()), [[0, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1]])
 
 
-@BOTH
+@parametrize_backward
 def test_sigmoid_cross_entropy_of_large_scores(backward: str) -> None:
     text = net_text("SigmoidCrossEntropyLoss", "", [(1, 3), (1, 3)])
-    tops, diffs = run(text, [[1e4, -1e4, 0]], [[0, 1, 1]], backward=backward)
+    tops, diffs = run_layer(text, [[1e4, -1e4, 0]], [[0, 1, 1]], backward=backward)
     np.testing.assert_allclose(tops["t0"], 2e4 + np.log(2), rtol=1e-6)
     np.testing.assert_allclose(diffs["b0"], [[1, -1, -0.5]])
 
 
-def test_clamped_losses_are_exactly_the_clamp() -> None:
+def test_losses_are_clamped() -> None:
     scores, labels = [[0, 1e6]], [0]
-    tops, _ = run(net_text("SoftmaxWithLoss", "", [(1, 2), (1,)]), scores, labels)
+    tops, _ = run_layer(net_text("SoftmaxWithLoss", "", [(1, 2), (1,)]), scores, labels)
     np.testing.assert_allclose(tops["t0"], -np.log(np.finfo(np.float32).tiny), rtol=1e-6)
     text = net_text("MultinomialLogisticLoss", "", [(1, 2), (1,)])
-    np.testing.assert_allclose(run(text, [[0, 1]], labels)[0]["t0"], 20 * np.log(10), rtol=1e-6)
+    np.testing.assert_allclose(run_layer(text, [[0, 1]], labels)[0]["t0"], 20 * np.log(10), rtol=1e-6)
 
 
-@BOTH
-def test_infogain_matrix_from_a_file_and_the_softmax_as_second_top(tmp_path: Path, backward: str) -> None:
+@parametrize_backward
+def test_infogain_loss_with_matrix_from_file_and_softmax_top(tmp_path: Path, backward: str) -> None:
     scores, labels = np.random.default_rng(0).normal(size=(4, 3)), [0, 2, 1, 2]
     matrix = np.float32([[1, 0, 0.5], [0.2, 2, 0], [0, 0, 1]])
     path = tmp_path / "h.binaryproto"
     path.write_bytes(BlobProto(shape=BlobShape(dim=[1, 1, 3, 3]), data=matrix.ravel()).SerializeToString())
 
     text = f'infogain_loss_param {{ source: "{path}" }} loss_weight: 1 loss_weight: 0'
-    tops, diffs = run(net_text("InfogainLoss", text, [(4, 3), (4,)], tops=2), scores, labels, backward=backward)
+    tops, diffs = run_layer(net_text("InfogainLoss", text, [(4, 3), (4,)], tops=2), scores, labels, backward=backward)
 
     log_prob = np.asarray(jax.nn.log_softmax(scores))
     np.testing.assert_allclose(tops["t0"], -np.sum(matrix[labels] * log_prob) / 4, rtol=1e-6)
@@ -131,44 +135,46 @@ def test_infogain_matrix_from_a_file_and_the_softmax_as_second_top(tmp_path: Pat
     np.testing.assert_allclose(diffs["b0"], expected, atol=1e-6)
 
 
-def test_labels_in_a_forced_backward_pass() -> None:
-    contrastive = Net("force_backward: true\n" + net_text("ContrastiveLoss", "", [(2, 3), (2, 3), (2,)]))
-    assert contrastive.graph.layer("layer").bottom_need_backward == (True, True, False)
-    contrastive.graph.check_backward()
-    infogain = Net("force_backward: true\n" + net_text("InfogainLoss", "", [(2, 3), (2,), (3, 3)]))
+def test_force_backward_with_labels() -> None:
+    contrastive_net = Net("force_backward: true\n" + net_text("ContrastiveLoss", "", [(2, 3), (2, 3), (2,)]))
+    assert contrastive_net.graph.layer("layer").bottom_need_backward == (True, True, False)
+    contrastive_net.graph.check_backward()
+    infogain_net = Net("force_backward: true\n" + net_text("InfogainLoss", "", [(2, 3), (2,), (3, 3)]))
     with pytest.raises(GraphError, match="cannot propagate a gradient to bottom 2"):
-        infogain.graph.check_backward()
+        infogain_net.graph.check_backward()
 
 
 @pytest.mark.parametrize(
-    "above",
+    "upsampling",
     [
         'type: "Upsample" upsample_param { scale: 2 }',
         'type: "Unpooling" unpooling_param { unpool: MAX kernel_size: 2 stride: 2 unpool_size: 4 }',
     ],
 )
-def test_masks_of_layers_that_learn_take_no_gradient(above: str) -> None:
+def test_pooling_masks_get_no_gradient(upsampling: str) -> None:
     """As SegNet and DeconvNet are trained: without propagate_down."""
-    built = Net(
+    net = Net(
         'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 2 dim: 4 dim: 4 } } }'
         'layer { name: "conv" type: "Convolution" bottom: "data" top: "conv" convolution_param { num_output: 2 '
         'kernel_size: 1 weight_filler { type: "constant" value: 1 } } }'
         'layer { name: "pool" type: "Pooling" bottom: "conv" top: "pool" top: "mask" pooling_param { kernel_size: 2 '
         "stride: 2 } }"
-        f'layer {{ name: "above" bottom: "pool" bottom: "mask" top: "above" {above} }}'
-        'layer { name: "size" type: "Reduction" bottom: "above" top: "size" loss_weight: 1 }'
+        f'layer {{ name: "upsampling" bottom: "pool" bottom: "mask" top: "upsampling" {upsampling} }}'
+        'layer { name: "size" type: "Reduction" bottom: "upsampling" top: "size" loss_weight: 1 }'
     )
-    built.graph.check_backward()
-    params, state = built.init(jax.random.key(0))
+    net.graph.check_backward()
+    params, state = net.init(jax.random.key(0))
     data = np.arange(32, dtype=np.float32).reshape(1, 2, 4, 4)
-    grads = jax.grad(lambda params: built.loss(params, state, {"data": data}, jax.random.key(0))[0])(params)
-    largest = data.reshape(2, 2, 2, 2, 2).max((2, 4)).sum((1, 2))  # of each channel's windows; each goes to its place
-    np.testing.assert_allclose(np.asarray(grads["conv"][0]).reshape(2, 2), [largest, largest], rtol=1e-6)
+    grads = jax.grad(lambda params: net.loss(params, state, {"data": data}, jax.random.key(0))[0])(params)
+    channel_sums = (
+        data.reshape(2, 2, 2, 2, 2).max((2, 4)).sum((1, 2))
+    )  # of each channel's windows; each goes to its place
+    np.testing.assert_allclose(np.asarray(grads["conv"][0]).reshape(2, 2), [channel_sums, channel_sums], rtol=1e-6)
 
 
-def test_indices_outside_the_table_are_detected() -> None:
-    built = Net(net_text("Embed", "embed_param { num_output: 2 input_dim: 3 }", [(3,)]))
-    tops, _ = built.apply(*built.init(jax.random.key(0)), {"b0": jnp.asarray([-1.0, 2.9, 3.0])})
+def test_embed_returns_nan_for_indices_out_of_range() -> None:
+    net = Net(net_text("Embed", "embed_param { num_output: 2 input_dim: 3 }", [(3,)]))
+    tops, _ = net.apply(*net.init(jax.random.key(0)), {"b0": jnp.asarray([-1.0, 2.9, 3.0])})
     np.testing.assert_array_equal(np.isnan(tops["t0"]).all(axis=1), [True, False, True])
 
 
@@ -182,7 +188,7 @@ def test_indices_outside_the_table_are_detected() -> None:
         ("Scale", "scale_param { num_axes: 0 filler { value: 2 } }", [2]),
     ],
 )
-def test_blobs_at_the_start(kind: str, text: str, expected: list[Any]) -> None:
+def test_initial_values_of_blobs(kind: str, text: str, expected: list[Any]) -> None:
     params, _ = Net(net_text(kind, text, [(2, 3, 4)])).init(jax.random.key(0))
     for blob, value in zip(params["layer"].values(), expected, strict=True):
         np.testing.assert_array_equal(blob, value)

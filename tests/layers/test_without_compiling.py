@@ -19,24 +19,26 @@ from golden_cases import ACCEPTED_CASES, case_id, layer_type_of_case
 
 
 def has_attribute(case: dict[str, Any], attribute: str) -> bool:
-    runs = layer_type_of_case(case).implementation
-    return isinstance(runs, Traced) and getattr(runs, attribute) is not None
+    implementation = layer_type_of_case(case).implementation
+    return isinstance(implementation, Traced) and getattr(implementation, attribute) is not None
 
 
-BY_RULE = [case for case in ACCEPTED_CASES if has_attribute(case, "top_shapes")]
+CASES_WITH_TOP_SHAPES = [case for case in ACCEPTED_CASES if has_attribute(case, "top_shapes")]
 
 
-def test_rules_give_the_shapes_that_forward_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len({case["type"] for case in BY_RULE}) > 15
-    by_rule = {case_id(case): Net(case["path"].with_suffix(".prototxt"), case["phase"]).graph for case in BY_RULE}
+def test_top_shapes_equal_the_shapes_of_forward(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len({case["type"] for case in CASES_WITH_TOP_SHAPES}) > 15
+    graphs = {
+        case_id(case): Net(case["path"].with_suffix(".prototxt"), case["phase"]).graph for case in CASES_WITH_TOP_SHAPES
+    }
     monkeypatch.setattr(build, "_shapes_by_rule", lambda *_: None)
-    for case in BY_RULE:
-        graph = by_rule[case_id(case)]
+    for case in CASES_WITH_TOP_SHAPES:
+        graph = graphs[case_id(case)]
         for layer in graph.layers:
             if isinstance(layer.type.implementation, Traced):
                 bottoms = [graph.blobs[b] for b in layer.bottoms]
-                traced = infer_top_shapes(layer.context, (*layer.params, *layer.recurrent_state), bottoms)
-                assert traced == tuple(graph.blobs[t] for t in layer.tops), case_id(case)
+                traced_tops = infer_top_shapes(layer.context, (*layer.params, *layer.recurrent_state), bottoms)
+                assert traced_tops == tuple(graph.blobs[t] for t in layer.tops), case_id(case)
 
 
 @pytest.mark.parametrize(
@@ -53,36 +55,36 @@ def test_rules_give_the_shapes_that_forward_has(monkeypatch: pytest.MonkeyPatch)
         ("DetectionOutput", "detection_output_param { num_classes: 3 keep_top_k: 0 }", [(1, 36), (1, 27), (1, 2, 36)]),
     ],
 )
-def test_rules_leave_no_error_out(
+def test_top_shapes_keep_the_errors_of_forward(
     kind: str, text: str, shapes: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def message() -> str:
+    def build_message() -> str:
         try:
             return str([blob.shape for blob in Net(net_text(kind, text, shapes)).graph.blobs.values()])
         except Exception as error:
             return str(error)
 
-    by_rule = message()
+    rule_message = build_message()
     monkeypatch.setattr(build, "_shapes_by_rule", lambda *_: None)
-    assert by_rule == message()
+    assert rule_message == build_message()
 
 
-def compare_on_host(context: Any, *bottoms: np.ndarray) -> None:
+def assert_host_equals_compiled(context: Any, *bottoms: np.ndarray) -> None:
     """Compare a layer on NumPy arrays with the same one compiled."""
-    on_host = context.type.implementation.host_forward(context, *bottoms)
-    compiled, _ = jax.jit(lambda inputs: forward(context, (), inputs))(bottoms)
-    assert isinstance(on_host, np.ndarray)
-    np.testing.assert_allclose(on_host, compiled[0], rtol=1e-5, atol=1e-6)
+    host_top = context.type.implementation.host_forward(context, *bottoms)
+    compiled_tops, _ = jax.jit(lambda inputs: forward(context, (), inputs))(bottoms)
+    assert isinstance(host_top, np.ndarray)
+    np.testing.assert_allclose(host_top, compiled_tops[0], rtol=1e-5, atol=1e-6)
 
 
-ON_HOST = [case for case in ACCEPTED_CASES if has_attribute(case, "host_forward")]
+CASES_WITH_HOST_FORWARD = [case for case in ACCEPTED_CASES if has_attribute(case, "host_forward")]
 
 
-@pytest.mark.parametrize("case", ON_HOST, ids=case_id)
-def test_recorded_layers_on_numpy_arrays(case: dict[str, Any]) -> None:
+@pytest.mark.parametrize("case", CASES_WITH_HOST_FORWARD, ids=case_id)
+def test_host_forward_equals_compiled_forward(case: dict[str, Any]) -> None:
     recorded = np.load(case["path"].with_suffix(".npz"))
     layer = Net(case["path"].with_suffix(".prototxt"), case["phase"]).graph.layer("layer")
-    compare_on_host(layer.context, *(recorded[f"bottom/{b}"] for b in layer.bottoms))
+    assert_host_equals_compiled(layer.context, *(recorded[f"bottom/{b}"] for b in layer.bottoms))
 
 
 SETTINGS = list(
@@ -98,31 +100,35 @@ SETTINGS = list(
 
 @pytest.mark.skipif(not onednn_program.is_available(), reason="needs the compiled kernels")
 @pytest.mark.parametrize("settings", SETTINGS[::7], ids=" ".join)
-def test_detections_on_numpy_arrays(settings: tuple[str, ...]) -> None:
+def test_host_detection_output_equals_compiled_detection_output(settings: tuple[str, ...]) -> None:
     param = f"detection_output_param {{ num_classes: 3 {' '.join(settings)} }}"
-    groups = 3 if "share_location: false" in param else 1
-    images, priors = 2, 12
-    layer = Net(
-        net_text("DetectionOutput", param, [(images, priors * groups * 4), (images, priors * 3), (1, 2, priors * 4)])
+    num_groups = 3 if "share_location: false" in param else 1
+    num_images, num_priors = 2, 12
+    net = Net(
+        net_text(
+            "DetectionOutput",
+            param,
+            [(num_images, num_priors * num_groups * 4), (num_images, num_priors * 3), (1, 2, num_priors * 4)],
+        )
     )
-    context = layer.graph.layer("layer").context
+    context = net.graph.layer("layer").context
     for seed, scores in itertools.product(range(3), ("spread", "equal", "none")):
         random = np.random.default_rng(seed)
-        low = random.uniform(0, 0.6, (priors, 2))
-        boxes = np.concatenate([low, low + random.uniform(-0.05, 0.4, (priors, 2))], 1)  # some are turned inside out
-        prior = np.stack([boxes.ravel(), np.full(priors * 4, 0.1)])[None].astype(np.float32)
-        location = random.normal(0, 0.5, (images, priors * groups * 4)).astype(np.float32)
-        confidence = random.uniform(0, 1, (images, priors * 3)).astype(np.float32)
+        low = random.uniform(0, 0.6, (num_priors, 2))
+        boxes = np.concatenate(
+            [low, low + random.uniform(-0.05, 0.4, (num_priors, 2))], 1
+        )  # some are turned inside out
+        prior = np.stack([boxes.ravel(), np.full(num_priors * 4, 0.1)])[None].astype(np.float32)
+        location = random.normal(0, 0.5, (num_images, num_priors * num_groups * 4)).astype(np.float32)
+        confidence = random.uniform(0, 1, (num_images, num_priors * 3)).astype(np.float32)
         if scores == "equal":
             confidence = np.round(confidence, 1)
-        compare_on_host(context, location, confidence * 0 - 1 if scores == "none" else confidence, prior)
+        assert_host_equals_compiled(context, location, confidence * 0 - 1 if scores == "none" else confidence, prior)
 
 
-def test_host_code_refuses_the_same_settings_as_compiled_code() -> None:
-    layer = Net(
-        net_text("DetectionOutput", "detection_output_param { num_classes: 3 }", [(1, 36), (1, 27), (1, 2, 36)])
-    )
-    context = layer.graph.layer("layer").context
-    wrong = [np.zeros(shape, np.float32) for shape in ((1, 36), (1, 26), (1, 2, 36))]
+def test_host_forward_refuses_invalid_bottoms() -> None:
+    net = Net(net_text("DetectionOutput", "detection_output_param { num_classes: 3 }", [(1, 36), (1, 27), (1, 2, 36)]))
+    context = net.graph.layer("layer").context
+    invalid_bottoms = [np.zeros(shape, np.float32) for shape in ((1, 36), (1, 26), (1, 2, 36))]
     with pytest.raises(LayerError, match="27"):
-        context.type.implementation.host_forward(context, *wrong)
+        context.type.implementation.host_forward(context, *invalid_bottoms)

@@ -4,16 +4,18 @@ from typing import Any
 
 import numpy as np
 
-REDUCE = """layer { name: "loss" type: "Reduction" bottom: "y" top: "loss" loss_weight: 1
+LOSS_LAYER = """layer { name: "loss" type: "Reduction" bottom: "y" top: "loss" loss_weight: 1
   reduction_param { operation: SUMSQ } }"""
 
 
-def python_layer(name: str, layer: str, bottoms: str = "", tops: str = "", more: str = "", param_str: str = "") -> str:
+def python_layer(
+    name: str, layer: str, bottoms: str = "", tops: str = "", fields: str = "", param_str: str = ""
+) -> str:
     """A Python layer of user_layers; bottoms and tops are separated by blanks."""
     blobs = "".join(f' bottom: "{b}"' for b in bottoms.split()) + "".join(f' top: "{t}"' for t in tops.split())
     text = f'param_str: "{param_str}"' if param_str else ""
     param = f'python_param {{ module: "user_layers" layer: "{layer}" {text} }}'
-    return f'layer {{ name: "{name}" type: "Python"{blobs} {param} {more} }}\n'
+    return f'layer {{ name: "{name}" type: "Python"{blobs} {param} {fields} }}\n'
 
 
 def input_layer(*shapes: tuple[int, ...]) -> str:

@@ -14,43 +14,47 @@ from caffejax import GraphError, Net
 from caffejax.cli import main
 
 
-def notes(error: BaseException) -> list[str]:
+def list_notes(error: BaseException) -> list[str]:
     return [n for n in error.__notes__ if not n.startswith("-")]  # JAX adds one about its frames
 
 
-def test_an_exception_in_setup_is_the_user_s() -> None:
+def test_exception_in_setup_is_raised_unchanged() -> None:
     with pytest.raises(RuntimeError, match="raised on purpose") as exc_info:
         Net(python_layer("bad", "ExceptionLayer", tops="y"))
     assert str(exc_info.value) == "raised on purpose"
-    assert notes(exc_info.value) == ["in layer 'bad' (Python): user_layers.ExceptionLayer.setup"]
+    assert list_notes(exc_info.value) == ["in layer 'bad' (Python): user_layers.ExceptionLayer.setup"]
     assert traceback.extract_tb(exc_info.value.__traceback__)[-1].filename.endswith("user_layers.py")
 
 
 @pytest.mark.parametrize(
-    ("method", "kind"), [("forward", ZeroDivisionError), ("backward", KeyError)], ids=["forward", "backward"]
+    ("method", "error_type"), [("forward", ZeroDivisionError), ("backward", KeyError)], ids=["forward", "backward"]
 )
-def test_an_exception_when_it_runs_is_the_user_s(method: str, kind: type[Exception]) -> None:
-    layer = python_layer("bad", "FailsLater", "x0", "y", "loss_weight: 1", method)
-    net = Net(input_layer((2, 2)) + layer + "force_backward: true")
-    with pytest.raises(kind, match=f"in {method}") as exc_info:
+def test_exception_in_forward_or_backward_is_raised_unchanged(method: str, error_type: type[Exception]) -> None:
+    layer_text = python_layer("bad", "FailsLater", "x0", "y", "loss_weight: 1", method)
+    net = Net(input_layer((2, 2)) + layer_text + "force_backward: true")
+    with pytest.raises(error_type, match=f"in {method}") as exc_info:
         jax.grad(lambda x: net.loss({}, {}, {"x0": x})[0])(draw_inputs((2, 2))["x0"])
-    assert notes(exc_info.value)[0] == f"in layer 'bad' (Python): user_layers.FailsLater.{method}"
+    assert list_notes(exc_info.value)[0] == f"in layer 'bad' (Python): user_layers.FailsLater.{method}"
     assert traceback.extract_tb(exc_info.value.__traceback__)[-1].filename.endswith("user_layers.py")
 
 
-def test_an_exception_of_a_traceable_layer_is_the_user_s() -> None:
+def test_exception_in_a_traced_layer_is_raised_unchanged() -> None:
     with pytest.raises(TypeError, match="a traceable layer's own error") as exc_info:
-        Net(input_layer((2, 2)) + python_layer("bad", "fails", "x0", "y"))
-    assert notes(exc_info.value)[0] == "in layer 'bad' (Python): user_layers.fails"
+        Net(input_layer((2, 2)) + python_layer("bad", "raise_type_error", "x0", "y"))
+    assert list_notes(exc_info.value)[0] == "in layer 'bad' (Python): user_layers.raise_type_error"
 
 
-def layer(module: str, name: str) -> str:
+def format_layer(module: str, name: str) -> str:
     return f"""layer {{ name: "{module}.{name}" type: "Python" top: "{module}.{name}"
       python_param {{ module: "{module}" layer: "{name}" }} }}\n"""
 
 
-def test_everything_missing_is_named_at_once() -> None:
-    text = layer("no_such_module", "A") + layer("user_layers", "SimpleLayr") + layer("xml.no_such", "B")
+def test_error_lists_all_missing_modules_and_classes() -> None:
+    text = (
+        format_layer("no_such_module", "A")
+        + format_layer("user_layers", "SimpleLayr")
+        + format_layer("xml.no_such", "B")
+    )
     text += python_layer("reads", "NoForward", "no_such_module.A", "y") + python_layer(
         "three", "NOT_A_LAYER", tops="three"
     )
@@ -70,30 +74,30 @@ def test_everything_missing_is_named_at_once() -> None:
     assert [p.layer for p in exc_info.value.problems][3] == "reads"
 
 
-def test_a_module_that_cannot_be_imported_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_errors_of_a_module_are_raised_with_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "needs_more.py").write_text("import a_module_that_is_not_installed\n")
     (tmp_path / "misspelt.py").write_text("def f(:\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     with pytest.raises(ModuleNotFoundError, match="a_module_that_is_not_installed") as exc_info:
-        Net(layer("needs_more", "A"))
+        Net(format_layer("needs_more", "A"))
     assert exc_info.value.__notes__ == ["while importing module 'needs_more' of a Python layer"]
     with pytest.raises(SyntaxError):
-        Net(layer("misspelt", "A"))
+        Net(format_layer("misspelt", "A"))
 
 
-def test_a_module_beside_the_net_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_module_in_the_folder_of_the_net_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "beside_the_net.py").write_text("from neighbour import double\n")
     (tmp_path / "neighbour.py").write_text("def double(x):\n    return 2 * x\n")
     (tmp_path / "net.prototxt").write_text(
-        input_layer((2, 2)) + layer("beside_the_net", "double").replace("top:", 'bottom: "x0" top:')
+        input_layer((2, 2)) + format_layer("beside_the_net", "double").replace("top:", 'bottom: "x0" top:')
     )
     blobs, _ = Net(tmp_path / "net.prototxt").forward({}, {}, x := draw_inputs((2, 2)))
     assert (blobs["beside_the_net.double"] == 2 * x["x0"]).all()
 
 
-def test_a_gradient_through_a_layer_without_backward(tmp_path: Path) -> None:
+def test_gradient_through_a_layer_without_backward_is_refused(tmp_path: Path) -> None:
     text = input_layer((1, 2, 3, 3), (1, 1, 3, 3)) + python_layer("s", "Score", "x0 x1", "y", "loss_weight: 1")
     net = Net(text + "force_backward: true")
     with pytest.raises(
@@ -107,10 +111,10 @@ def test_surplus_params_are_refused() -> None:
         Net(input_layer((2, 2)) + python_layer("s", "SimpleLayer", "x0", "y", "param { lr_mult: 1 }"))
 
 
-SOLVER = 'net_param { %s } base_lr: 0.1 lr_policy: "fixed" max_iter: 2 snapshot_prefix: "x"'
+SOLVER_TEXT = 'net_param { %s } base_lr: 0.1 lr_policy: "fixed" max_iter: 2 snapshot_prefix: "x"'
 
 
-def test_the_command_line_shows_the_user_s_traceback(tmp_path: Path) -> None:
+def test_command_line_prints_the_traceback_of_user_code(tmp_path: Path) -> None:
     (tmp_path / "failing_layers.py").write_text(
         "class Data:\n"
         "    def setup(self, bottom, top):\n"
@@ -118,7 +122,7 @@ def test_the_command_line_shows_the_user_s_traceback(tmp_path: Path) -> None:
         "    def forward(self, bottom, top):\n"
         "        raise OSError('the camera is unplugged')\n"
     )
-    (tmp_path / "solver.prototxt").write_text(SOLVER % layer("failing_layers", "Data"))
+    (tmp_path / "solver.prototxt").write_text(SOLVER_TEXT % format_layer("failing_layers", "Data"))
     process = subprocess.run(
         [sys.executable, "-m", "caffejax", "train", "--solver=solver.prototxt", "--device=cpu"],
         cwd=tmp_path,
@@ -133,10 +137,10 @@ def test_the_command_line_shows_the_user_s_traceback(tmp_path: Path) -> None:
     assert "    raise OSError('the camera is unplugged')" in process.stderr
 
 
-def test_the_command_line_has_no_traceback_for_a_missing_module(
+def test_command_line_prints_no_traceback_for_a_missing_module(
     tmp_path: Path, capsys: pytest.CaptureFixture[Any]
 ) -> None:
-    (tmp_path / "solver.prototxt").write_text(SOLVER % layer("no_such_module", "Data"))
+    (tmp_path / "solver.prototxt").write_text(SOLVER_TEXT % format_layer("no_such_module", "Data"))
     assert main(["train", f"--solver={tmp_path / 'solver.prototxt'}"]) == 1
     err = capsys.readouterr().err
     assert "Traceback" not in err

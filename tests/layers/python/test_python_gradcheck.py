@@ -12,36 +12,36 @@ from caffejax.cli import main
 
 
 @pytest.mark.parametrize(
-    ("layer", "param", "bottoms", "arguments"),
+    ("layer", "param", "bottoms", "num_arguments"),
     [
         (user_layers.SimpleLayer, "", [(2, 3)], 1),
         (user_layers.Euclidean, "", [(4, 3), (4, 3)], 2),
         (user_layers.Euclidean, "propagate_down: true propagate_down: false", [(4, 3), (4, 3)], 1),
         (user_layers.Linear, "python_param { param_str: \"{'num_output': 3}\" }", [(4, 2, 2)], 3),
         (user_layers.cube, "", [(2, 3)], 1),
-        (user_layers.two, 'top: "a" top: "b"', [(2, 3), (2, 3)], 2),
+        (user_layers.sum_and_product, 'top: "a" top: "b"', [(2, 3), (2, 3)], 2),
         (user_layers.noise, "", [(2, 3)], 1),
-        (user_layers.Scaled, 'python_param { param_str: "2" }', [(2, 3)], 2),
+        (user_layers.LearnedScale, 'python_param { param_str: "2" }', [(2, 3)], 2),
     ],
 )
-def test_right_gradients(layer: Any, param: str, bottoms: Any, arguments: int) -> None:
+def test_correct_gradients_pass(layer: Any, param: str, bottoms: Any, num_arguments: int) -> None:
     report = check_gradients(layer, param, bottoms=bottoms)
     assert report.ok, report
-    assert len(report.rows) == arguments
+    assert len(report.rows) == num_arguments
     assert all(row.checked > 0 and not row.zero for row in report.rows)
 
 
-def test_a_wrong_backward_is_found() -> None:
+def test_wrong_backward_is_reported() -> None:
     report = check_gradients(user_layers.WrongGradient, bottoms=[(2, 3)])
     assert [row.verdict for row in report.rows] == ["backward is wrong"]
 
 
 @pytest.mark.parametrize("factor", [0.99, 1.01])
-def test_a_slightly_wrong_backward_is_found(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = user_layers.Euclidean.backward
+def test_slightly_wrong_backward_is_reported(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    original_backward = user_layers.Euclidean.backward
 
     def backward(self: Any, top: Any, propagate_down: Any, bottom: Any) -> None:
-        right(self, top, propagate_down, bottom)
+        original_backward(self, top, propagate_down, bottom)
         bottom[1].diff[...] *= factor
 
     monkeypatch.setattr(user_layers.Euclidean, "backward", backward)
@@ -49,13 +49,13 @@ def test_a_slightly_wrong_backward_is_found(factor: float, monkeypatch: pytest.M
     assert [row.ok for row in report.rows] == [True, False]
 
 
-def test_no_backward_where_there_is_a_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_backward_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(user_layers.SimpleLayer, "backward")
     report = check_gradients(user_layers.SimpleLayer, bottoms=[(2, 3)])
     assert [row.verdict for row in report.rows] == ["has no backward, but a gradient"]
 
 
-def test_a_layer_without_a_name_that_leads_to_it() -> None:
+def test_local_class_is_refused() -> None:
     class Local(user_layers.SimpleLayer):
         pass
 
@@ -63,7 +63,7 @@ def test_a_layer_without_a_name_that_leads_to_it() -> None:
         check_gradients(Local, bottoms=[(2, 3)])
 
 
-NET = (
+NET_TEXT = (
     input_layer((4, 3), (4, 2))
     + python_layer("ip", "Linear", "x0", "ip", param_str="{'num_output': 2}")
     + python_layer("cube", "cube", "ip", "cube")
@@ -72,8 +72,8 @@ NET = (
 )
 
 
-def test_a_net() -> None:
-    report = check_gradients(Net(NET, "TRAIN"), inputs=draw_inputs((4, 3), (4, 2)))
+def test_gradients_of_a_net() -> None:
+    report = check_gradients(Net(NET_TEXT, "TRAIN"), inputs=draw_inputs((4, 3), (4, 2)))
     assert report.ok, report
     # of the loss only what the net asks for: its second bottom is data
     assert [(row.layer, row.argument[:8]) for row in report.rows] == [
@@ -83,19 +83,19 @@ def test_a_net() -> None:
         ("tanh", "bottom 0"),
         ("loss", "bottom 0"),
     ]
-    by_layer = {row.layer: row.autodiff_differences.error for row in report.rows if row.autodiff_differences}
-    assert by_layer["cube"] < 1e-6  # what is compiled is checked in float64 as ever
+    errors_by_layer = {row.layer: row.autodiff_differences.error for row in report.rows if row.autodiff_differences}
+    assert errors_by_layer["cube"] < 1e-6  # what is compiled is checked in float64 as ever
 
 
 @pytest.mark.slow
-def test_a_net_that_reads_its_own_data(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    body = python_layer("data", "Images", "", "image label", param_str="{'seed': 1}")
-    body += 'layer { name: "conv" type: "Convolution" bottom: "image" top: "y" convolution_param { num_output: 2 '
-    body += 'kernel_size: 3 pad: 1 weight_filler { type: "xavier" } } }' + python_layer(
+def test_gradients_of_a_net_with_a_data_layer(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    text = python_layer("data", "Images", "", "image label", param_str="{'seed': 1}")
+    text += 'layer { name: "conv" type: "Convolution" bottom: "image" top: "y" convolution_param { num_output: 2 '
+    text += 'kernel_size: 3 pad: 1 weight_filler { type: "xavier" } } }' + python_layer(
         "ten", "WrongGradient", "y", "ten"
     )
-    body += 'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ten" bottom: "label" top: "loss" }'
-    (tmp_path / "net.prototxt").write_text(body)
+    text += 'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ten" bottom: "label" top: "loss" }'
+    (tmp_path / "net.prototxt").write_text(text)
     assert main(["gradcheck", f"--model={tmp_path / 'net.prototxt'}", "--samples=4"]) == 1
     out, err = capsys.readouterr()
     assert "backward is wrong" in out

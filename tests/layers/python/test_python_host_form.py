@@ -10,13 +10,13 @@ import jax
 import numpy as np
 import pytest
 import user_layers
-from python_nets import REDUCE, draw_inputs, input_layer, python_layer
+from python_nets import LOSS_LAYER, draw_inputs, input_layer, python_layer
 
 import caffejax.pycaffe as caffe
 from caffejax import GraphError, LayerError, Net
 
 
-def test_simple_layers_in_a_row_at_any_shape() -> None:
+def test_consecutive_layers_with_any_shape() -> None:
     net = Net(
         input_layer((2, 3))
         + python_layer("one", "SimpleLayer", "x0", "a")
@@ -30,7 +30,7 @@ def test_simple_layers_in_a_row_at_any_shape() -> None:
         np.testing.assert_allclose(blobs["b"], 100 * x["x0"], rtol=1e-6)
 
 
-def test_import_caffe_works_while_users_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_caffe_works_only_in_user_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`import caffe` works in the module and in its methods, and nowhere else; neighbours can be imported too."""
     monkeypatch.delitem(sys.modules, "caffe", raising=False)
     monkeypatch.chdir(tmp_path)
@@ -57,83 +57,83 @@ class Ten(caffe.Layer):
     assert not [name for name in sys.modules if name.partition(".")[0] == "caffe"]
 
 
-def test_a_real_caffe_is_left_to_users_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = SimpleNamespace(Layer=caffe.Layer, here=True)
-    monkeypatch.setitem(sys.modules, "caffe", real)  # type: ignore[misc]
+def test_imported_caffe_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real_caffe = SimpleNamespace(Layer=caffe.Layer, here=True)
+    monkeypatch.setitem(sys.modules, "caffe", real_caffe)  # type: ignore[misc]
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "wants_the_real_one.py").write_text("import caffe\nclass Ten(caffe.Layer):\n    here = caffe.here\n")
     with pytest.raises(GraphError):  # it has no forward
         Net(python_layer("o", "Ten", tops="y").replace("user_layers", "wants_the_real_one"))
     assert sys.modules["wants_the_real_one"].Ten.here
-    assert sys.modules["caffe"] is real
+    assert sys.modules["caffe"] is real_caffe
 
 
-def test_a_number_without_axes_is_read_behind_a_layer_on_the_host() -> None:
-    text = input_layer((2, 3)) + REDUCE.replace('"y"', '"x0"') + python_layer("s", "SimpleLayer", "x0", "y")
+def test_scalar_blob_is_available_before_a_host_layer() -> None:
+    text = input_layer((2, 3)) + LOSS_LAYER.replace('"y"', '"x0"') + python_layer("s", "SimpleLayer", "x0", "y")
     net = Net(text + 'layer { name: "p" type: "Power" bottom: "loss" top: "p" power_param { scale: 2 } }')
     blobs, _ = net.forward({}, {}, {"x0": np.ones((2, 3), np.float32)})
     assert blobs["p"] == 2 * 6
 
 
 @pytest.mark.parametrize(("phase", "value"), [("TRAIN", 0), ("TEST", 1)])
-def test_a_layer_knows_the_phase(phase: Any, value: int) -> None:
+def test_phase_of_a_layer(phase: Any, value: int) -> None:
     net = Net(python_layer("p", "PhaseLayer", tops="phase"), phase)
     (source,) = net.sources().values()
     (top,) = next(source)
     assert (top.shape, top) == ((), value)
     (source,) = net.with_phase("TEST" if phase == "TRAIN" else "TRAIN").sources().values()
     assert next(source)[0] == 1 - value
-    user = net.graph.layers[0].type.instance
-    assert (str(user.phase), f"{user.phase:d}", user.phase + 1) == (phase, str(value), value + 1)
+    instance = net.graph.layers[0].type.instance
+    assert (str(instance.phase), f"{instance.phase:d}", instance.phase + 1) == (phase, str(value), value + 1)
 
 
-def test_a_layer_reads_its_param_str() -> None:
+def test_param_str_of_a_layer() -> None:
     text = input_layer((2, 2)) + python_layer("s", "ParamStringLayer", "x0", "y", param_str="2.5")
     blobs, _ = Net(text).forward({}, {}, draw_inputs((2, 2)))
     np.testing.assert_array_equal(blobs["y"], np.full((2, 2), 2.5))
 
 
-def test_share_in_parallel_changes_nothing() -> None:
+def test_share_in_parallel_has_no_effect() -> None:
     text = python_layer("s", "SimpleLayer", "x0", "y").replace("module:", "share_in_parallel: true module:")
     blobs, _ = Net(input_layer((2, 2)) + text).forward({}, {}, {"x0": np.ones((2, 2), np.float32)})
     np.testing.assert_array_equal(blobs["y"], np.full((2, 2), 10))
 
 
-def test_each_net_has_an_instance_of_its_own() -> None:
+def test_each_net_has_different_instances() -> None:
     text = (
         input_layer((2, 2)) + python_layer("s", "SimpleLayer", "x0", "a") + python_layer("t", "SimpleLayer", "a", "y")
     )
-    one, other = (Net(text, phase) for phase in ("TRAIN", "TEST"))
-    instances = [layer.type.instance for net in (one, other) for layer in net.graph.layers[1:]]
+    train_net, test_net = (Net(text, phase) for phase in ("TRAIN", "TEST"))
+    instances = [layer.type.instance for net in (train_net, test_net) for layer in net.graph.layers[1:]]
     assert all(isinstance(i, user_layers.SimpleLayer) for i in instances)
     assert len({id(i) for i in instances}) == 4
 
 
-def test_results_are_copies() -> None:
+def test_tops_are_copies() -> None:
     """A layer that writes into the same memory again does not change what it gave before."""
     net = Net(input_layer((2, 2)) + python_layer("s", "SimpleLayer", "x0", "y"))
-    first, _ = net.forward({}, {}, {"x0": np.ones((2, 2), np.float32)})
-    first_copy = np.array(first["y"])
+    first_blobs, _ = net.forward({}, {}, {"x0": np.ones((2, 2), np.float32)})
+    first_copy = np.array(first_blobs["y"])
     net.forward({}, {}, {"x0": np.full((2, 2), 2, np.float32)})
-    np.testing.assert_array_equal(first["y"], first_copy)
+    np.testing.assert_array_equal(first_blobs["y"], first_copy)
 
 
-def test_a_layer_reads_blobs_of_float32_in_any_net() -> None:
+def test_tops_are_float32_with_x64() -> None:
     net = Net(input_layer((2, 2)) + python_layer("s", "SimpleLayer", "x0", "y"))
     with jax.enable_x64(True):
         blobs, _ = net.forward({}, {}, {"x0": np.ones((2, 2))})
     assert blobs["y"].dtype == np.float32
 
 
-def test_changes_of_a_blob_in_forward_are_discarded_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    net = Net(python_layer("c", "Centre", tops="y"))
+def test_blob_changes_in_forward_are_discarded_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    net = Net(python_layer("c", "CountInBlob", tops="y"))
     params, state = net.init(jax.random.key(0))
     with caplog.at_level(logging.WARNING, logger="caffejax"):
         for _ in range(2):
             blobs, _ = net.forward(params, state, {})
             np.testing.assert_array_equal(blobs["y"], [1, 1])
     assert [r.getMessage() for r in caplog.records] == [
-        "Layer 'c' (Python): user_layers.Centre.forward changes the layer's blobs; the changes are discarded, "
+        "Layer 'c' (Python): user_layers.CountInBlob.forward changes the layer's blobs; the changes are discarded, "
         "because only the solver may change parameters"
     ]
 
@@ -142,14 +142,14 @@ def test_changes_of_a_blob_in_forward_are_discarded_with_a_warning(caplog: pytes
     "text",
     [input_layer((2, 2)) + python_layer("s", "SimpleLayer", "x0", "y"), python_layer("s", "ParameterLayer", tops="y")],
 )
-def test_such_a_net_says_why_it_cannot_be_jitted(text: str) -> None:
+def test_jit_of_a_net_with_host_layers_raises(text: str) -> None:
     net = Net(text)
     variables = net.init(jax.random.key(0))
     with pytest.raises(LayerError, match=r"layer 's' \(Python\): runs on the host .* outside of jax.jit"):
         jax.jit(lambda: net.apply(*variables, draw_inputs((2, 2)) if net.input_names else {})[0])()
 
 
-def test_shapes_that_change_are_compiled_once_each(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_shape_is_compiled_once(caplog: pytest.LogCaptureFixture) -> None:
     text = input_layer((2, 3)) + python_layer("s", "SimpleLayer", "x0", "a")
     net = Net(text + 'layer { name: "t" type: "TanH" bottom: "a" top: "t" }')
     with caplog.at_level(logging.INFO, logger="caffejax"):
@@ -158,41 +158,41 @@ def test_shapes_that_change_are_compiled_once_each(caplog: pytest.LogCaptureFixt
     assert [r.getMessage() for r in caplog.records] == ["Compiling layers t .. t for a (4, 3) (2 shapes so far)"]
 
 
-def test_classes_are_made_with_the_layer_where_they_derive_from_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_subclasses_of_layer_are_constructed_with_the_layer_parameter(monkeypatch: pytest.MonkeyPatch) -> None:
     """As pycaffe does; some define __init__ and hand everything on."""
 
     class Old(caffe.Layer):
         def __init__(self, p_object: Any, *args: Any) -> None:
             super().__init__(p_object, *args)
-            self.made_of = p_object.name
+            self.layer_name = p_object.name
 
         def forward(self, bottom: Any, top: Any) -> None:
             pass
 
     monkeypatch.setitem(sys.modules, "old_layers", SimpleNamespace(__name__="old_layers", Old=Old))  # type: ignore[misc]
     net = Net(python_layer("o", "Old", tops="y").replace("user_layers", "old_layers"))
-    assert net.graph.layers[0].type.instance.made_of == "o"
+    assert net.graph.layers[0].type.instance.layer_name == "o"
     assert net.graph.layers[0].type.instance.type == "Python"
 
 
-def test_blobs_start_as_setup_has_them(tmp_path: Path) -> None:
+def test_setup_sets_the_initial_values_of_blobs(tmp_path: Path) -> None:
     """A weight file overrides `setup`, and the net's value is saved."""
     net = Net(python_layer("p", "ParameterLayer", tops="y"))
-    start, state = net.init(jax.random.key(0))
-    np.testing.assert_array_equal(start["p"][0], [5])
-    net.save({"p": (start["p"][0] + 2,)}, state, tmp_path / "seven.caffemodel")
+    initial_params, state = net.init(jax.random.key(0))
+    np.testing.assert_array_equal(initial_params["p"][0], [5])
+    net.save({"p": (initial_params["p"][0] + 2,)}, state, tmp_path / "seven.caffemodel")
     loaded = Net(python_layer("p", "ParameterLayer", tops="y")).load(tmp_path / "seven.caffemodel")
     np.testing.assert_array_equal(loaded.params["p"][0], [7])
 
 
-def test_a_layer_of_pycaffe_writes_to_the_blobs_of_the_net(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_pycaffe_forward_writes_to_the_blobs_of_the_net(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """In Caffe they are one memory from setup on: what forward writes is there in the next pass, and is saved."""
-    net = caffe.Net("force_backward: true " + python_layer("c", "Centre", tops="y"), caffe.TRAIN)
+    net = caffe.Net("force_backward: true " + python_layer("c", "CountInBlob", tops="y"), caffe.TRAIN)
     np.testing.assert_array_equal(net.params["c"][0].data, [0, 0])
-    for times in (1, 2):
-        np.testing.assert_array_equal(net.forward()["y"], [times, times])
+    for num_passes in (1, 2):
+        np.testing.assert_array_equal(net.forward()["y"], [num_passes, num_passes])
         net.backward()  # does not run forward again
-        np.testing.assert_array_equal(net.params["c"][0].data, [times, times])
+        np.testing.assert_array_equal(net.params["c"][0].data, [num_passes, num_passes])
     net.params["c"][0].data[1] = 6
     np.testing.assert_array_equal(net.layers[0].blobs[0].data, [2, 6])
     np.testing.assert_array_equal(net.forward()["y"], [3, 7])
@@ -204,7 +204,7 @@ def test_a_layer_of_pycaffe_writes_to_the_blobs_of_the_net(tmp_path: Path, caplo
     assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
 
 
-def test_a_layer_of_pycaffe_has_the_blobs_of_the_net(tmp_path: Path) -> None:
+def test_pycaffe_layer_and_net_share_blobs(tmp_path: Path) -> None:
     """As Caffe's own test of a layer with a param has it: written, saved, loaded and shared."""
     text = "force_backward: true " + python_layer("p", "ParameterLayer", tops="y")
     net = caffe.Net(text, caffe.TRAIN)
@@ -220,8 +220,8 @@ def test_a_layer_of_pycaffe_has_the_blobs_of_the_net(tmp_path: Path) -> None:
     net.copy_from(tmp_path / "six.caffemodel")
     assert blob.data[0] == 6
     assert net.forward()["y"] == 6
-    other = caffe.Net(text, caffe.TRAIN)
-    other.share_with(net)
+    other_net = caffe.Net(text, caffe.TRAIN)
+    other_net.share_with(net)
     blob.data[0] = 3
-    assert other.layers[0].blobs[0].data[0] == 3
-    assert other.forward()["y"] == 3
+    assert other_net.layers[0].blobs[0].data[0] == 3
+    assert other_net.forward()["y"] == 3

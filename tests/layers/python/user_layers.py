@@ -186,7 +186,7 @@ class Images(caffe.Layer):
         raise AssertionError("a data layer's backward is never called")
 
 
-class PlacedImages(Images):
+class ResumableImages(Images):
     def get_state(self):
         return {"index": self.index}
 
@@ -240,7 +240,7 @@ class NoForward(caffe.Layer):
         pass
 
 
-class Centre(caffe.Layer):
+class CountInBlob(caffe.Layer):
     """Writes into its blob in forward."""
 
     def setup(self, bottom, top):
@@ -262,7 +262,7 @@ def cube(x):
     return x**3
 
 
-def two(x, y):
+def sum_and_product(x, y):
     return x + y, x * y
 
 
@@ -274,11 +274,11 @@ def no_key(x, *, key):
     return x if key is None else x * 0
 
 
-def fails(x):
+def raise_type_error(x):
     raise TypeError("a traceable layer's own error")
 
 
-class Scaled:
+class LearnedScale:
     """x times a learned factor for each channel; param_str is the initial factor."""
 
     def blobs(self, x):
