@@ -35,7 +35,7 @@ WEIGHT_FILLER = 'weight_filler { type: "gaussian" std: 1 }'
 
 
 @pytest.mark.parametrize(
-    ("kind", "caffe_param", "fork_param", "text"),
+    ("layer_type", "caffe_param", "fork_param", "text"),
     [
         (
             "Convolution3D",
@@ -47,9 +47,9 @@ WEIGHT_FILLER = 'weight_filler { type: "gaussian" std: 1 }'
         ("Pooling3D", "pooling_param", "pooling3d_param", f"pool: AVE {WINDOW}"),
     ],
 )
-def test_both_param_messages_give_equal_results(kind: str, caffe_param: str, fork_param: str, text: str) -> None:
+def test_both_param_messages_give_equal_results(layer_type: str, caffe_param: str, fork_param: str, text: str) -> None:
     x = RANDOM.normal(size=VOLUME_SHAPE)
-    results = (run_with_gradient(kind, f"{name} {{ {text} }}", x) for name in (caffe_param, fork_param))
+    results = (run_with_gradient(layer_type, f"{name} {{ {text} }}", x) for name in (caffe_param, fork_param))
     for caffe_array, fork_array in zip(*results, strict=True):
         np.testing.assert_array_equal(caffe_array, fork_array)
 
@@ -104,7 +104,7 @@ def test_voxels_without_a_class_only_affect_the_divisor() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "shapes", "match"),
+    ("layer_type", "text", "shapes", "match"),
     [
         (
             "Convolution3D",
@@ -153,9 +153,9 @@ def test_voxels_without_a_class_only_affect_the_divisor() -> None:
         ),
     ],
 )
-def test_invalid_settings_are_refused(kind: str, text: str, shapes: list[tuple[int, ...]], match: str) -> None:
+def test_invalid_settings_are_refused(layer_type: str, text: str, shapes: list[tuple[int, ...]], match: str) -> None:
     with pytest.raises(GraphError, match=match):
-        Net(net_text(kind, text, shapes))
+        Net(net_text(layer_type, text, shapes))
 
 
 def format_dims(name: str, numbers: tuple[int, ...]) -> str:
@@ -217,7 +217,7 @@ def test_global_nd_pooling_equals_the_maximum() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "match"),
+    ("layer_type", "text", "match"),
     [
         ("NdConvolution", "num_output: 2", "kernel_shape must have 3 values"),
         ("NdConvolution", f"num_output: 2 {format_dims('kernel_shape', (2, 2))}", "3 values of dim, .* not 2"),
@@ -239,7 +239,7 @@ def test_global_nd_pooling_equals_the_maximum() -> None:
         ("NdPooling", f"pool: STOCHASTIC {format_dims('kernel_shape', (1, 1, 1))}", "use MAX or AVE"),
     ],
 )
-def test_nd_windows_that_do_not_fit_are_refused(kind: str, text: str, match: str) -> None:
-    param = "convolution_param" if kind == "NdConvolution" else "pooling_param"
+def test_nd_windows_that_do_not_fit_are_refused(layer_type: str, text: str, match: str) -> None:
+    param = "convolution_param" if layer_type == "NdConvolution" else "pooling_param"
     with pytest.raises(GraphError, match=match):
-        Net(net_text(kind, f"{param} {{ {text} }}", [(2, 2, 5, 7, 6)]))
+        Net(net_text(layer_type, f"{param} {{ {text} }}", [(2, 2, 5, 7, 6)]))

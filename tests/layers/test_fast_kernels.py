@@ -59,7 +59,7 @@ def compute_results(model: Any, phase: Any, rows: int | None, kernels: Any) -> A
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "shape"),
+    ("layer_type", "text", "shape"),
     [
         ("Convolution", "convolution_param { num_output: 5 kernel_size: 1 stride: 2 }", (3, 4, 7, 6)),
         ("Convolution", "convolution_param { num_output: 5 kernel_size: 1 pad: 1 }", (3, 4, 5, 6)),
@@ -92,8 +92,8 @@ def compute_results(model: Any, phase: Any, rows: int | None, kernels: Any) -> A
         ("PReLU", "", (2, 3, 5, 4)),
     ],
 )
-def test_layer_has_equal_results_with_both_kernels(kind: str, text: str, shape: tuple[int, ...]) -> None:
-    assert_kernels_agree(net_text(kind, text, [shape]))
+def test_layer_has_equal_results_with_both_kernels(layer_type: str, text: str, shape: tuple[int, ...]) -> None:
+    assert_kernels_agree(net_text(layer_type, text, [shape]))
 
 
 @pytest.mark.slow

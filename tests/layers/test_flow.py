@@ -17,8 +17,8 @@ from caffejax.net import Net
 RANDOM = np.random.default_rng(0)
 
 
-def run(kind: str, text: str, *bottoms: Any) -> np.ndarray:
-    net = Net(net_text(kind, text, [np.shape(b) for b in bottoms]))
+def run(layer_type: str, text: str, *bottoms: Any) -> np.ndarray:
+    net = Net(net_text(layer_type, text, [np.shape(b) for b in bottoms]))
     inputs = {f"b{i}": jnp.asarray(b, jnp.float32) for i, b in enumerate(bottoms)}
     return np.asarray(net.apply({}, {}, inputs)[0]["t0"])
 
@@ -104,8 +104,8 @@ def test_accum_keeps_the_corners_of_maps() -> None:
     assert run("Accum", "accum_param { size_divisible_by: 8 }", small, large).shape == (1, 3, 8, 8)
 
 
-def compute_loss_and_diff(text: str, x: np.ndarray, kind: str = "L1Loss") -> tuple[float, np.ndarray]:
-    net = Net(net_text(kind, text, [x.shape]))
+def compute_loss_and_diff(text: str, x: np.ndarray, layer_type: str = "L1Loss") -> tuple[float, np.ndarray]:
+    net = Net(net_text(layer_type, text, [x.shape]))
     return jax.value_and_grad(lambda x: net.apply({}, {}, {"b0": x})[0]["t0"])(jnp.asarray(x, jnp.float32))
 
 
@@ -145,7 +145,7 @@ MAP_SHAPE = (1, 2, 5, 6)
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "shapes", "match"),
+    ("layer_type", "text", "shapes", "match"),
     [
         (
             "Correlation",
@@ -182,6 +182,6 @@ MAP_SHAPE = (1, 2, 5, 6)
         ("Mean", "mean_param { operation: ADD value: 1 value: 2 value: 3 }", [MAP_SHAPE], "multiple of the 3 values"),
     ],
 )
-def test_invalid_settings_are_refused(kind: str, text: str, shapes: list[tuple[int, ...]], match: str) -> None:
+def test_invalid_settings_are_refused(layer_type: str, text: str, shapes: list[tuple[int, ...]], match: str) -> None:
     with pytest.raises(GraphError, match=match):
-        Net(net_text(kind, text, shapes))
+        Net(net_text(layer_type, text, shapes))

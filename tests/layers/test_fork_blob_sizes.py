@@ -37,9 +37,9 @@ EMPTY_LOSS_CASES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "text", "shapes"), EMPTY_LOSS_CASES)
-def test_loss_of_an_empty_batch_is_0(kind: str, text: str, shapes: list[Shape]) -> None:
-    net = Net(net_text(kind, text, shapes), "TRAIN")
+@pytest.mark.parametrize(("layer_type", "text", "shapes"), EMPTY_LOSS_CASES)
+def test_loss_of_an_empty_batch_is_0(layer_type: str, text: str, shapes: list[Shape]) -> None:
+    net = Net(net_text(layer_type, text, shapes), "TRAIN")
     first_bottom, *other_bottoms = (np.zeros(shape, np.float32) for shape in shapes)
     inputs = {f"b{i}": bottom for i, bottom in enumerate(other_bottoms, start=1)}
     loss, gradient = net.jit(jax.value_and_grad(lambda x: net.loss({}, {}, {"b0": x, **inputs})[0]))(first_bottom)
@@ -51,7 +51,7 @@ MAX_UINT32 = 2**32 - 1
 
 
 @pytest.mark.parametrize(
-    ("kind", "text"),
+    ("layer_type", "text"),
     [
         ("Accum", f"accum_param {{ top_height: {MAX_UINT32} top_width: {MAX_UINT32} }}"),
         ("Accum", f"accum_param {{ size_divisible_by: {MAX_UINT32} }}"),
@@ -63,9 +63,9 @@ MAX_UINT32 = 2**32 - 1
         ("Interp", "interp_param { zoom_factor: 2147483647 }"),
     ],
 )
-def test_tops_with_too_many_elements_are_refused(kind: str, text: str) -> None:
+def test_tops_with_too_many_elements_are_refused(layer_type: str, text: str) -> None:
     with pytest.raises(GraphError, match=r"a top of height .* a blob has at most 2147483647"):
-        Net(net_text(kind, text, [(1, 2, 5, 6)]))
+        Net(net_text(layer_type, text, [(1, 2, 5, 6)]))
 
 
 def test_empty_batch_without_a_loss_is_refused() -> None:

@@ -133,7 +133,7 @@ SIZE_FIELDS = "width: 2 height: 3"
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "shapes", "match"),
+    ("layer_type", "text", "shapes", "match"),
     [
         ("PriorBoxClustered", "prior_box_param { }", [(1, 1, 2, 2)] * 2, "needs a width and a height"),
         (
@@ -158,6 +158,6 @@ SIZE_FIELDS = "width: 2 height: 3"
         ("EvalDetection", "eval_detection_param { biases: 1 biases: 2 }", [(2, 25, 7, 7), (2, 5)], "2 anchors, not 2"),
     ],
 )
-def test_invalid_settings_are_refused(kind: str, text: str, shapes: list[Shape], match: str) -> None:
+def test_invalid_settings_are_refused(layer_type: str, text: str, shapes: list[Shape], match: str) -> None:
     with pytest.raises(GraphError, match=match):
-        Net(net_text(kind, text, shapes))
+        Net(net_text(layer_type, text, shapes))

@@ -15,9 +15,11 @@ EMPTY_CASES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "param", "shapes", "top"), EMPTY_CASES, ids=[n[0] for n in EMPTY_CASES])
-def test_zero_rows_are_allowed(kind: str, param: str, shapes: list[tuple[int, ...]], top: tuple[int, ...]) -> None:
-    net = Net(net_text(kind, param, shapes), "TRAIN")
+@pytest.mark.parametrize(("layer_type", "param", "shapes", "top"), EMPTY_CASES, ids=[n[0] for n in EMPTY_CASES])
+def test_zero_rows_are_allowed(
+    layer_type: str, param: str, shapes: list[tuple[int, ...]], top: tuple[int, ...]
+) -> None:
+    net = Net(net_text(layer_type, param, shapes), "TRAIN")
     inputs = {f"b{i}": jnp.ones(s) for i, s in enumerate(shapes)}
     blobs, _ = net.jit(net.apply)(*net.init(jax.random.key(0)), inputs)
     assert blobs["t0"].shape == top
@@ -36,7 +38,7 @@ INVALID_CASES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "param", "shapes", "message"), INVALID_CASES)
-def test_invalid_settings_are_refused(kind: str, param: str, shapes: list[tuple[int, ...]], message: str) -> None:
-    with pytest.raises(CaffejaxError, match=f"layer 'layer' .{kind}.: .*{message}"):
-        Net(net_text(kind, param, shapes), "TEST")
+@pytest.mark.parametrize(("layer_type", "param", "shapes", "message"), INVALID_CASES)
+def test_invalid_settings_are_refused(layer_type: str, param: str, shapes: list[tuple[int, ...]], message: str) -> None:
+    with pytest.raises(CaffejaxError, match=f"layer 'layer' .{layer_type}.: .*{message}"):
+        Net(net_text(layer_type, param, shapes), "TEST")

@@ -106,15 +106,18 @@ def test_batch_norm_uses_fillers_and_does_not_train_statistics() -> None:
 
 
 @pytest.mark.parametrize("fork", ["hole: 2", "hole_h: 2 hole_w: 2", "dilation_h: 2 dilation_w: 2"])
-@pytest.mark.parametrize("kind", ["Convolution", "Im2col", "Deconvolution"])
-def test_hole_equals_dilation(fork: str, kind: str) -> None:
+@pytest.mark.parametrize("layer_type", ["Convolution", "Im2col", "Deconvolution"])
+def test_hole_equals_dilation(fork: str, layer_type: str) -> None:
     param = 'type: "%s" convolution_param { num_output: 2 kernel_size: 2 pad: 1 %s }'
-    dilation_net, fork_net = make_net(param % (kind, "dilation: 2"), X.shape), make_net(param % (kind, fork), X.shape)
+    dilation_net, fork_net = (
+        make_net(param % (layer_type, "dilation: 2"), X.shape),
+        make_net(param % (layer_type, fork), X.shape),
+    )
     blobs = tuple(RNG.normal(size=p.spec.shape) for p in dilation_net.graph.layers[-1].params)
     np.testing.assert_array_equal(run(dilation_net, blobs, X).blobs["t0"], run(fork_net, blobs, X).blobs["t0"])
     for fields, message in (("hole: 2 dilation: 2", "not both"), ("hole_h: 2", "both of hole_h and hole_w")):
         with pytest.raises(CaffejaxError, match=message):
-            make_net(param % (kind, fields), X.shape)
+            make_net(param % (layer_type, fields), X.shape)
 
 
 def test_dropout_with_scale_train_and_sample_weights_test() -> None:
@@ -330,12 +333,12 @@ UNREAD_SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "text", "shape", "message"), UNREAD_SETTINGS)
+@pytest.mark.parametrize(("layer_type", "text", "shape", "message"), UNREAD_SETTINGS)
 def test_settings_that_a_type_does_not_read_are_refused(
-    kind: str, text: str, shape: tuple[int, ...], message: str
+    layer_type: str, text: str, shape: tuple[int, ...], message: str
 ) -> None:
     with pytest.raises(CaffejaxError, match=message):
-        make_net(f'type: "{kind}" {text}', shape)
+        make_net(f'type: "{layer_type}" {text}', shape)
 
 
 def test_settings_of_another_fork_are_refused() -> None:
@@ -360,7 +363,7 @@ def test_intels_concat_permutes_and_flattens() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "param", "settings", "slope"),
+    ("layer_type", "param", "settings", "slope"),
     [
         ("BatchNorm", "batch_norm_param", "use_global_stats: false", 0),
         ("Convolution", "convolution_param", "num_output: 2 kernel_size: 2 negative_slope: 0.5", 0.5),
@@ -368,18 +371,18 @@ def test_intels_concat_permutes_and_flattens() -> None:
         ("InnerProduct", "inner_product_param", "num_output: 4 min_top_axes: 4", 0),
     ],
 )
-def test_intels_relu_is_applied_to_the_top(kind: str, param: str, settings: str, slope: float) -> None:
+def test_intels_relu_is_applied_to_the_top(layer_type: str, param: str, settings: str, slope: float) -> None:
     x = RNG.normal(size=(3, 2, 4, 4)).astype("f")
-    weights = 'weight_filler { type: "gaussian" } bias_filler { type: "gaussian" }' if kind != "BatchNorm" else ""
+    weights = 'weight_filler { type: "gaussian" } bias_filler { type: "gaussian" }' if layer_type != "BatchNorm" else ""
     plain_net, relu_net = (
-        make_net(f'type: "{kind}" {param} {{ {text} {weights} }}', x.shape)
+        make_net(f'type: "{layer_type}" {param} {{ {text} {weights} }}', x.shape)
         for text in (settings.partition("negative")[0], f"relu: true {settings}")
     )
     plain_top, relu_top = (run(model, (), x).blobs["t0"] for model in (plain_net, relu_net))
     assert np.min(plain_top) < 0
     np.testing.assert_allclose(relu_top, np.where(plain_top > 0, plain_top, slope * plain_top), rtol=1e-6)
     with pytest.raises(CaffejaxError, match=r"relu \(of intel\)"):
-        make_net(f'type: "{kind}" {param} {{ relu: true engine: CAFFE {settings} }}', x.shape)
+        make_net(f'type: "{layer_type}" {param} {{ relu: true engine: CAFFE {settings} }}', x.shape)
 
 
 def test_scale_multiplies_msra_values() -> None:

@@ -146,7 +146,7 @@ def test_mycaffe_lstm_equals_bvlc_lstm() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "shapes", "match"),
+    ("layer_type", "text", "shapes", "match"),
     [
         ("CTCGreedyDecoder", "", [(4, 2), (4, 2)], "3 axes"),
         ("CTCGreedyDecoder", "", [(0, 2, 3), (0, 2)], "none of size 0"),
@@ -193,6 +193,6 @@ def test_mycaffe_lstm_equals_bvlc_lstm() -> None:
         ),
     ],
 )
-def test_invalid_settings_are_refused(kind: str, text: str, shapes: list[Shape], match: str) -> None:
+def test_invalid_settings_are_refused(layer_type: str, text: str, shapes: list[Shape], match: str) -> None:
     with pytest.raises(GraphError, match=match):
-        Net(net_text(kind, text, shapes))
+        Net(net_text(layer_type, text, shapes))

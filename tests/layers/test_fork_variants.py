@@ -97,7 +97,7 @@ def test_detection_output_of_rois_in_pixels() -> None:
     net = make_net(format_layer("DetectionOutput", 3, text), (1, 24), (1, 6), (1, 1, 15))
     result = run(net, offsets.reshape(1, -1), scores.reshape(1, -1), rois.reshape(1, 1, -1))[0, 0]
     result = result[result[:, 1] >= 0]
-    # centre + offset * side, side * exp(offset): 20 x 40 around (20, 40), and 40 x 20 around (70, 60)
+    # center + offset * side, side * exp(offset): 20 x 40 around (20, 40), and 40 x 20 around (70, 60)
     boxes = np.array([[30 - 20, 30 - 20, 30 + 20, 30 + 20], [70 - 20, 60 - 5, 70 + 20, 60 + 5]])
     expected = [[0, 1, score, *box] for score, box in zip([0.9, 0.6], boxes / [100, 200, 100, 200], strict=True)]
     np.testing.assert_allclose(result, expected, rtol=1e-5)
@@ -314,13 +314,13 @@ def test_nets_of_forks_reshape_in_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "text"),
+    ("layer_type", "text"),
     [
         ("EvalDetection", "eval_detection_param { side: 3 num_class: 2 num_object: 1 biases: 1 biases: 2 }"),
         ("RegionLoss", "loss_weight: 1 region_loss_param { side: 3 num_class: 2 num: 1 biases: 1 biases: 2 }"),
     ],
 )
-def test_yolo_layers_accept_labels_of_ssd(kind: str, text: str) -> None:
+def test_yolo_layers_accept_labels_of_ssd(layer_type: str, text: str) -> None:
     x = np.random.default_rng(9).normal(size=(2, 7, 3, 3))
     rows = [
         [1, 2, 0, 0.1, 0.2, 0.5, 0.4, 0],
@@ -329,6 +329,8 @@ def test_yolo_layers_accept_labels_of_ssd(kind: str, text: str) -> None:
         [1, 1, 1, 0.6, 0.5, 0.8, 0.9, 0],
     ]
     yolo_labels = [[[0, 0.6, 0.5, 0.6, 0.4], [0] * 5], [[1, 0.3, 0.3, 0.4, 0.2], [0, 0.7, 0.7, 0.2, 0.4]]]
-    ssd_result = run(make_net(format_layer(kind, 2, text), x.shape, (1, 1, 4, 8)), x, [[rows]])
-    yolo_result = run(make_net(format_layer(kind, 2, text), x.shape, (2, 1, 2, 5)), x, np.array(yolo_labels)[:, None])
+    ssd_result = run(make_net(format_layer(layer_type, 2, text), x.shape, (1, 1, 4, 8)), x, [[rows]])
+    yolo_result = run(
+        make_net(format_layer(layer_type, 2, text), x.shape, (2, 1, 2, 5)), x, np.array(yolo_labels)[:, None]
+    )
     np.testing.assert_allclose(ssd_result, yolo_result, rtol=1e-5, atol=1e-6)

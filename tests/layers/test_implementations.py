@@ -106,7 +106,7 @@ def compute_loss_and_gradients(model: Any, kernels: Any) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "model", [CONFIGS / "lenet" / "train_val.prototxt", BATCH_NORM_NET], ids=["lenet", "normalised"]
+    "model", [CONFIGS / "lenet" / "train_val.prototxt", BATCH_NORM_NET], ids=["lenet", "batch norm"]
 )
 def test_net_in_every_implementation(platform: str, model: Any) -> None:
     result, expected = (

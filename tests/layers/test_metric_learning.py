@@ -82,8 +82,8 @@ def test_center_gradients_do_not_depend_on_the_loss_weight() -> None:
     assert not np.any(diff(0))
 
 
-def compute_tops_and_diff(kind: str, text: str, x: Any, labels: Any, phase: Any = "TRAIN") -> tuple[Any, Any]:
-    net = Net(net_text(kind, text, [np.shape(x), np.shape(labels)], tops=2), phase)
+def compute_tops_and_diff(layer_type: str, text: str, x: Any, labels: Any, phase: Any = "TRAIN") -> tuple[Any, Any]:
+    net = Net(net_text(layer_type, text, [np.shape(x), np.shape(labels)], tops=2), phase)
     params, state = net.init(jax.random.key(0))
 
     def sum_first_top(x: Any) -> Any:
@@ -213,14 +213,14 @@ def test_general_contrastive_loss_equals_loops(text: str) -> None:
             )
 
 
-@pytest.mark.parametrize("kind", ["L1", "L2"])
-def test_update_center_only_updates_only_the_rows_of_the_labels(kind: str) -> None:
+@pytest.mark.parametrize("distance_type", ["L1", "L2"])
+def test_update_center_only_updates_only_the_rows_of_the_labels(distance_type: str) -> None:
     x, centers = RANDOM.normal(size=(5, 4)), RANDOM.normal(size=(3, 4))
     labels, d_top = np.array([0, 2, 2, 1, 0]), RANDOM.normal(size=(5, 3)).astype("f")
     differences = x[:, None] - centers
-    slope = d_top[:, :, None] * (np.sign(differences) if kind == "L1" else 2 * differences)
+    slope = d_top[:, :, None] * (np.sign(differences) if distance_type == "L1" else 2 * differences)
     d_centers = -np.where((labels[:, None] == np.arange(3))[:, :, None], slope, 0).sum(0)
-    text = f'distance_type: "{kind}" update_center_only: true'
+    text = f'distance_type: "{distance_type}" update_center_only: true'
     for has_params in (True, False):
         shapes = [(5, 4), (5,)] if has_params else [(5, 4), (3, 4), (5,)]
         weight = "num_output: 3 transpose: true" if has_params else ""
@@ -240,7 +240,7 @@ def test_update_center_only_updates_only_the_rows_of_the_labels(kind: str) -> No
 
         np.testing.assert_allclose(
             compute_weighted_sum(np.float32(x), blob),
-            np.sum(d_top * (np.abs(differences) if kind == "L1" else differences**2).sum(2)),
+            np.sum(d_top * (np.abs(differences) if distance_type == "L1" else differences**2).sum(2)),
             rtol=1e-4,
         )
         dx, d_blob = jax.grad(compute_weighted_sum, (0, 1))(np.float32(x), jnp.asarray(blob))
@@ -273,21 +273,23 @@ def test_power_on_positive_raises_the_score_of_the_label() -> None:
     np.testing.assert_allclose(diff[1, 0], 1)
 
 
-@pytest.mark.parametrize("kind", ["MarginInnerProduct", "CenterLoss", "GeneralContrastiveLoss", "GeneralTripletLoss"])
+@pytest.mark.parametrize(
+    "layer_type", ["MarginInnerProduct", "CenterLoss", "GeneralContrastiveLoss", "GeneralTripletLoss"]
+)
 @pytest.mark.parametrize("label", [-1, 3, 1e9])
-def test_labels_out_of_range_give_nan(kind: str, label: float) -> None:
+def test_labels_out_of_range_give_nan(layer_type: str, label: float) -> None:
     text = {
         "MarginInnerProduct": MARGIN_PARAM.format("DOUBLE", 1, WEIGHT_FILLER),
         "CenterLoss": "center_loss_param { num_output: 3 }",
     }
-    net = Net(net_text(kind, text.get(kind, ""), [(2, 3), (2,)]))
+    net = Net(net_text(layer_type, text.get(layer_type, ""), [(2, 3), (2,)]))
     inputs = {"b0": jnp.ones((2, 3)), "b1": jnp.asarray([0, label], jnp.float32)}
     top = net.apply(*net.init(jax.random.key(0)), inputs, blobs=["t0"])[0]["t0"]
     assert np.isnan(np.atleast_1d(top)[-1]).all()
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "shapes", "match"),
+    ("layer_type", "text", "shapes", "match"),
     [
         ("MarginInnerProduct", "", [(2, 3), (2,)], "num_output must be positive"),
         ("MarginInnerProduct", MARGIN_PARAM.format("DOUBLE", 1, WEIGHT_FILLER), [(2, 3), (2, 2)], "one label per item"),
@@ -302,6 +304,6 @@ def test_labels_out_of_range_give_nan(kind: str, label: float) -> None:
         ("LabelSpecificRescale", "", [(2, 3), (3,)], "one label per item"),
     ],
 )
-def test_invalid_settings_are_refused(kind: str, text: str, shapes: list[tuple[int, ...]], match: str) -> None:
+def test_invalid_settings_are_refused(layer_type: str, text: str, shapes: list[tuple[int, ...]], match: str) -> None:
     with pytest.raises(GraphError, match=match):
-        Net(net_text(kind, text, shapes))
+        Net(net_text(layer_type, text, shapes))

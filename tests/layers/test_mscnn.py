@@ -18,9 +18,11 @@ BBOX_REG_PARAM = "bbox_reg_param { bbox_mean: 0 bbox_mean: 0 bbox_mean: 0 bbox_m
 )
 
 
-def run(kind: str, text: str, *bottoms: Any, tops: int = 1, phase: Any = "TEST", key: int | None = 1) -> list[Any]:
+def run(
+    layer_type: str, text: str, *bottoms: Any, tops: int = 1, phase: Any = "TEST", key: int | None = 1
+) -> list[Any]:
     arrays = [np.asarray(b, np.float32) for b in bottoms]
-    net = Net(net_text(kind, text, [a.shape for a in arrays], tops), phase)
+    net = Net(net_text(layer_type, text, [a.shape for a in arrays], tops), phase)
     inputs = {f"b{i}": a for i, a in enumerate(arrays)}
     random_key = None if key is None else jax.random.key(key)
     names = [f"t{i}" for i in range(tops)]
@@ -285,7 +287,7 @@ def test_label_out_of_range_makes_the_detection_loss_nan() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "shapes", "tops", "message"),
+    ("layer_type", "text", "shapes", "tops", "message"),
     [
         ("BoxOutput", "", [(1, 6, 2, 2)], 1, "one value of each setting for each of 1 bottoms, not {'field_w': 0"),
         ("BoxGroupOutput", "", [(1, 2, 2, 2), (1, 4, 2, 2)], 1, "2 bottoms for 0"),
@@ -349,9 +351,9 @@ def test_label_out_of_range_makes_the_detection_loss_nan() -> None:
         ),
     ],
 )
-def test_contradictory_settings_are_refused(kind: str, text: str, shapes: Any, tops: int, message: str) -> None:
+def test_contradictory_settings_are_refused(layer_type: str, text: str, shapes: Any, tops: int, message: str) -> None:
     with pytest.raises(CaffejaxError) as exc_info:
-        Net(net_text(kind, text, shapes, tops), "TRAIN")
+        Net(net_text(layer_type, text, shapes, tops), "TRAIN")
     assert message in str(exc_info.value)
 
 

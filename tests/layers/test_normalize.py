@@ -74,7 +74,7 @@ def test_default_loss_weight_of_smooth_l1_loss(text: str, weight: float) -> None
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "shapes", "message"),
+    ("layer_type", "text", "shapes", "message"),
     [
         ("Permute", "permute_param { order: 0 order: 0 }", [(2, 3)], "each at most once"),
         ("Permute", "permute_param { order: 2 }", [(2, 3)], "must list axes of the bottom"),
@@ -88,6 +88,6 @@ def test_default_loss_weight_of_smooth_l1_loss(text: str, weight: float) -> None
         ("SmoothL1Loss", "", [(2, 3)] * 3, "set loss_weight"),
     ],
 )
-def test_invalid_settings_are_refused(kind: str, text: str, shapes: list[tuple[int, ...]], message: str) -> None:
+def test_invalid_settings_are_refused(layer_type: str, text: str, shapes: list[tuple[int, ...]], message: str) -> None:
     with pytest.raises(CaffejaxError, match=f"layer 'layer'.*{message}"):
-        Net(net_text(kind, text, shapes), "TRAIN")
+        Net(net_text(layer_type, text, shapes), "TRAIN")

@@ -40,10 +40,10 @@ def count_equations(jaxpr: Any) -> int:
 
 
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])
-@pytest.mark.parametrize("kind", ["LSTM", "RNN"])
-def test_program_size_does_not_depend_on_the_sequence_length(kind: str, backward: str) -> None:
+@pytest.mark.parametrize("layer_type", ["LSTM", "RNN"])
+def test_program_size_does_not_depend_on_the_sequence_length(layer_type: str, backward: str) -> None:
     def size(length: int) -> int:
-        model = make_recurrent_net(kind, length, backward)
+        model = make_recurrent_net(layer_type, length, backward)
         params, state = model.init(jax.random.key(0))
 
         def loss(params: Any, x: Any) -> jax.Array:
@@ -54,9 +54,9 @@ def test_program_size_does_not_depend_on_the_sequence_length(kind: str, backward
     assert size(2) == size(100)
 
 
-@pytest.mark.parametrize("kind", ["LSTM", "RNN"])
-def test_sequence_in_two_passes_equals_one_pass(kind: str) -> None:
-    model = make_recurrent_net(kind, 6)
+@pytest.mark.parametrize("layer_type", ["LSTM", "RNN"])
+def test_sequence_in_two_passes_equals_one_pass(layer_type: str) -> None:
+    model = make_recurrent_net(layer_type, 6)
     params, state = model.init(jax.random.key(0))
     x = draw_inputs(6)
     full_tops, _ = model.apply(params, state, x)
@@ -65,9 +65,9 @@ def test_sequence_in_two_passes_equals_one_pass(kind: str) -> None:
     np.testing.assert_allclose(np.concatenate([first_tops["t0"], second_tops["t0"]]), full_tops["t0"], rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["LSTM", "RNN"])
-def test_cont_0_resets_the_state_of_one_stream(kind: str) -> None:
-    model = make_recurrent_net(kind, 6)
+@pytest.mark.parametrize("layer_type", ["LSTM", "RNN"])
+def test_cont_0_resets_the_state_of_one_stream(layer_type: str) -> None:
+    model = make_recurrent_net(layer_type, 6)
     variables = model.init(jax.random.key(0))
     x = draw_inputs(6)
     interrupted_inputs = {**x, "b1": x["b1"].at[3, 0].set(0)}
@@ -80,9 +80,9 @@ def test_cont_0_resets_the_state_of_one_stream(kind: str) -> None:
 
 
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])
-@pytest.mark.parametrize("kind", ["LSTM", "RNN"])
-def test_gradient_does_not_reach_the_previous_pass(kind: str, backward: str) -> None:
-    model = make_recurrent_net(kind, 3, backward)
+@pytest.mark.parametrize("layer_type", ["LSTM", "RNN"])
+def test_gradient_does_not_reach_the_previous_pass(layer_type: str, backward: str) -> None:
+    model = make_recurrent_net(layer_type, 3, backward)
     params, state = model.init(jax.random.key(0))
     x = {**draw_inputs(3), "b1": jnp.ones((3, N))}
 
@@ -116,11 +116,11 @@ def test_exposed_state_starts_and_ends_the_sequence(backward: Any) -> None:
     np.testing.assert_array_equal(full_tops["t0"][-1:], full_tops["t1"])
 
 
-@pytest.mark.parametrize(("kind", "n_blobs", "n_states"), [("LSTM", 3, 2), ("RNN", 5, 1)])
+@pytest.mark.parametrize(("layer_type", "n_blobs", "n_states"), [("LSTM", 3, 2), ("RNN", 5, 1)])
 def test_recurrent_state_is_not_a_blob_and_not_in_weight_files(
-    kind: str, n_blobs: int, n_states: int, tmp_path: Path
+    layer_type: str, n_blobs: int, n_states: int, tmp_path: Path
 ) -> None:
-    model = make_recurrent_net(kind, 3)
+    model = make_recurrent_net(layer_type, 3)
     assert len(model.graph.params) == len(model.graph.unique_params) == n_blobs
     params, state = model.init(jax.random.key(0))
     assert [list(params["layer"]), list(state["layer"])] == [[*range(n_blobs)], [*range(n_blobs, n_blobs + n_states)]]
@@ -134,9 +134,9 @@ def test_recurrent_state_is_not_a_blob_and_not_in_weight_files(
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
-@pytest.mark.parametrize("kind", ["LSTM", "RNN"])
-def test_recurrent_state_keeps_its_dtype(kind: str, dtype: Any) -> None:
-    model = make_recurrent_net(kind, 3)
+@pytest.mark.parametrize("layer_type", ["LSTM", "RNN"])
+def test_recurrent_state_keeps_its_dtype(layer_type: str, dtype: Any) -> None:
+    model = make_recurrent_net(layer_type, 3)
     params, state = model.init(jax.random.key(0))
     x = jax.tree.map(lambda a: a.astype(dtype), draw_inputs(3))
     tops, new_state = model.apply(jax.tree.map(lambda a: a.astype(dtype), params), state, x)

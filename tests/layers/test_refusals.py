@@ -130,17 +130,17 @@ INVALID_LAYERS_WITH_TOPS = [
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "shapes", "message"), INVALID_LAYERS, ids=[f"{r[0]}-{r[3]}" for r in INVALID_LAYERS]
+    ("layer_type", "text", "shapes", "message"), INVALID_LAYERS, ids=[f"{r[0]}-{r[3]}" for r in INVALID_LAYERS]
 )
-def test_invalid_layer_is_refused(kind: str, text: str, shapes: list[tuple[int, ...]], message: str) -> None:
+def test_invalid_layer_is_refused(layer_type: str, text: str, shapes: list[tuple[int, ...]], message: str) -> None:
     with pytest.raises(GraphError, match=message) as exc_info:
-        Net(net_text(kind, text, shapes))
-    assert f"layer 'layer' ({kind})" in str(exc_info.value)
+        Net(net_text(layer_type, text, shapes))
+    assert f"layer 'layer' ({layer_type})" in str(exc_info.value)
 
 
-@pytest.mark.parametrize(("kind", "text", "shapes", "tops", "message"), INVALID_LAYERS_WITH_TOPS)
+@pytest.mark.parametrize(("layer_type", "text", "shapes", "tops", "message"), INVALID_LAYERS_WITH_TOPS)
 def test_invalid_layer_with_several_tops_is_refused(
-    kind: str, text: str, shapes: list[tuple[int, ...]], tops: int, message: str
+    layer_type: str, text: str, shapes: list[tuple[int, ...]], tops: int, message: str
 ) -> None:
     with pytest.raises(GraphError, match=message):
-        Net(net_text(kind, text, shapes, tops))
+        Net(net_text(layer_type, text, shapes, tops))

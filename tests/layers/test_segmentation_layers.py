@@ -22,9 +22,9 @@ IMAGE_SHAPE = (2, 4, 5, 6)
 RANDOM = np.random.default_rng(0)
 
 
-def run(kind: str, text: str, *bottoms: Any, phase: Any = "TEST", tops: int = 1, seed: int = 0) -> Any:
+def run(layer_type: str, text: str, *bottoms: Any, phase: Any = "TEST", tops: int = 1, seed: int = 0) -> Any:
     """The first top of a layer over these arrays."""
-    net = Net(net_text(kind, text, [np.shape(b) for b in bottoms], tops=tops), phase)
+    net = Net(net_text(layer_type, text, [np.shape(b) for b in bottoms], tops=tops), phase)
     key = jax.random.key(seed)
     inputs = {f"b{i}": jnp.asarray(b) for i, b in enumerate(bottoms)}
     return net.jit(net.apply)(*net.init(key), inputs, key=key)[0]["t0"]
@@ -85,14 +85,14 @@ def test_negative_padding_inverts_padding() -> None:
     np.testing.assert_array_equal(run("Padding", "padding_param { pad_beg: -2 pad_end: -1 }", padded), x)
 
 
-@pytest.mark.parametrize("kind", ["Upsample", "UnPooling"])
-def test_unpooling_puts_maxima_at_their_original_positions(kind: str) -> None:
-    param = "upsample_param { scale: 2 }" if kind == "Upsample" else "unpooling_param { unpool_h: 6 unpool_w: 8 }"
+@pytest.mark.parametrize("layer_type", ["Upsample", "UnPooling"])
+def test_unpooling_puts_maxima_at_their_original_positions(layer_type: str) -> None:
+    param = "upsample_param { scale: 2 }" if layer_type == "Upsample" else "unpooling_param { unpool_h: 6 unpool_w: 8 }"
     text = f"""
         layer {{ name: "x" type: "Input" top: "x" input_param {{ shape {{ dim: 2 dim: 3 dim: 6 dim: 8 }} }} }}
         layer {{ name: "pool" type: "Pooling" bottom: "x" top: "max" top: "mask"
           pooling_param {{ kernel_size: 2 stride: 2 }} }}
-        layer {{ name: "up" type: "{kind}" bottom: "max" bottom: "mask" top: "up" {param} }}
+        layer {{ name: "up" type: "{layer_type}" bottom: "max" bottom: "mask" top: "up" {param} }}
     """
     x = draw_normal(2, 3, 6, 8)
     up = Net(text).apply({}, {}, {"x": x})[0]["up"]
@@ -306,7 +306,7 @@ def test_global_scale_is_the_moving_mean_of_the_scales() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "shapes", "message"),
+    ("layer_type", "text", "shapes", "message"),
     [
         ("Interp", "", [IMAGE_SHAPE], "needs height and width, a shrink_factor or a zoom_factor"),
         ("Interp", "interp_param { zoom_factor: 0 }", [IMAGE_SHAPE], "zoom_factor must be at least 1, not 0"),
@@ -363,9 +363,9 @@ def test_global_scale_is_the_moving_mean_of_the_scales() -> None:
         ("MatWrite", 'mat_write_param { prefix: "x" period: 0 }', [IMAGE_SHAPE], "period must be at least 1"),
     ],
 )
-def test_invalid_settings_are_refused(kind: str, text: str, shapes: list[Any], message: str) -> None:
-    with pytest.raises(CaffejaxError, match=rf"layer 'layer' \({kind}\): .*{message}"):
-        Net(net_text(kind, text, shapes, tops=kind != "MatWrite"), "TRAIN")
+def test_invalid_settings_are_refused(layer_type: str, text: str, shapes: list[Any], message: str) -> None:
+    with pytest.raises(CaffejaxError, match=rf"layer 'layer' \({layer_type}\): .*{message}"):
+        Net(net_text(layer_type, text, shapes, tops=layer_type != "MatWrite"), "TRAIN")
 
 
 def test_enum_types_of_old_nets() -> None:

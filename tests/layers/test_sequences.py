@@ -79,7 +79,7 @@ def test_continuation_indicator_is_0_in_the_first_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "shapes", "match"),
+    ("layer_type", "text", "shapes", "match"),
     [
         ("CtcLoss", CTC_PARAM, [(4, 2, 3), (3, 5)], "for 2 items"),
         ("CtcLoss", CTC_PARAM, [(4, 2, 4), (2, 5)], "alphabet_size must be 4"),
@@ -92,6 +92,6 @@ def test_continuation_indicator_is_0_in_the_first_row() -> None:
         ("Gather", "gather_param { axis: 1 }", [(8, 4)], "gather_param"),
     ],
 )
-def test_invalid_settings_are_refused(kind: str, text: str, shapes: list[tuple[int, ...]], match: str) -> None:
+def test_invalid_settings_are_refused(layer_type: str, text: str, shapes: list[tuple[int, ...]], match: str) -> None:
     with pytest.raises(GraphError, match=match):
-        Net(net_text(kind, text, shapes))
+        Net(net_text(layer_type, text, shapes))

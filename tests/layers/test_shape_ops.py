@@ -22,7 +22,7 @@ X = np.arange(2 * 3 * 4, dtype=np.float32).reshape(2, 3, 4)
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "shape"),
+    ("layer_type", "text", "shape"),
     [
         ("Flatten", "flatten_param { axis: 2 end_axis: 1 }", (2, 3, 1, 4)),  # an axis is new
         ("Flatten", "flatten_param { axis: -2 end_axis: -2 }", (2, 3, 4)),
@@ -34,8 +34,8 @@ X = np.arange(2 * 3 * 4, dtype=np.float32).reshape(2, 3, 4)
         ("Im2col", "convolution_param { axis: 0 kernel_size: 2 stride: 2 }", (8, 1, 2)),
     ],
 )
-def test_top_shapes(kind: str, text: str, shape: tuple[int, ...]) -> None:
-    assert compute_tops(kind, text, [X])[0].shape == shape
+def test_top_shapes(layer_type: str, text: str, shape: tuple[int, ...]) -> None:
+    assert compute_tops(layer_type, text, [X])[0].shape == shape
 
 
 def test_argmax_treats_minus_0_as_0() -> None:

@@ -66,7 +66,7 @@ def run_layer(
 
 @parametrize_backward
 @pytest.mark.parametrize(
-    ("kind", "text", "x", "y", "dy"),
+    ("layer_type", "text", "x", "y", "dy"),
     [
         ("ELU", "", [1e4, -1e4], [1e4, -1], [1, 0]),
         ("BNLL", "", [1e4, -1e4], [1e4, 0], [1, 0]),
@@ -81,9 +81,9 @@ def run_layer(
     ],
 )
 def test_extreme_bottoms_give_the_limits(
-    kind: str, text: str, x: list[float], y: list[float], dy: list[float], backward: str
+    layer_type: str, text: str, x: list[float], y: list[float], dy: list[float], backward: str
 ) -> None:
-    tops, diffs = run_layer(net_text(kind, text, [(2,)]), x, backward=backward)
+    tops, diffs = run_layer(net_text(layer_type, text, [(2,)]), x, backward=backward)
     np.testing.assert_allclose(tops["t0"], y, rtol=1e-4)
     np.testing.assert_allclose(diffs["b0"], dy, rtol=1e-4)
 
@@ -179,7 +179,7 @@ def test_embed_returns_nan_for_indices_out_of_range() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "expected"),
+    ("layer_type", "text", "expected"),
     [
         ("PReLU", "", [[0.25] * 3]),
         ("PReLU", "prelu_param { channel_shared: true filler { value: 2 } }", [2]),
@@ -188,7 +188,7 @@ def test_embed_returns_nan_for_indices_out_of_range() -> None:
         ("Scale", "scale_param { num_axes: 0 filler { value: 2 } }", [2]),
     ],
 )
-def test_initial_values_of_blobs(kind: str, text: str, expected: list[Any]) -> None:
-    params, _ = Net(net_text(kind, text, [(2, 3, 4)])).init(jax.random.key(0))
+def test_initial_values_of_blobs(layer_type: str, text: str, expected: list[Any]) -> None:
+    params, _ = Net(net_text(layer_type, text, [(2, 3, 4)])).init(jax.random.key(0))
     for blob, value in zip(params["layer"].values(), expected, strict=True):
         np.testing.assert_array_equal(blob, value)

@@ -42,7 +42,7 @@ def test_top_shapes_equal_the_shapes_of_forward(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "shapes"),
+    ("layer_type", "text", "shapes"),
     [
         ("Concat", "", [(2, 3, 4), (2, 3, 5)]),
         ("Eltwise", "", [(2, 3), (2, 4)]),
@@ -56,11 +56,11 @@ def test_top_shapes_equal_the_shapes_of_forward(monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_top_shapes_keep_the_errors_of_forward(
-    kind: str, text: str, shapes: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+    layer_type: str, text: str, shapes: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def build_message() -> str:
         try:
-            return str([blob.shape for blob in Net(net_text(kind, text, shapes)).graph.blobs.values()])
+            return str([blob.shape for blob in Net(net_text(layer_type, text, shapes)).graph.blobs.values()])
         except Exception as error:
             return str(error)
 

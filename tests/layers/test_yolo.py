@@ -33,8 +33,10 @@ def sigmoid(x: Any) -> Any:
     return 1 / (1 + np.exp(-x))
 
 
-def compute_loss_and_gradient(kind: str, text: str, x: np.ndarray, labels: np.ndarray) -> tuple[float, np.ndarray]:
-    model = Net(net_text(kind, text, [x.shape, labels.shape]), "TRAIN")
+def compute_loss_and_gradient(
+    layer_type: str, text: str, x: np.ndarray, labels: np.ndarray
+) -> tuple[float, np.ndarray]:
+    model = Net(net_text(layer_type, text, [x.shape, labels.shape]), "TRAIN")
 
     def loss(x: Any) -> Any:
         return model.apply({}, {}, {"b0": x, "b1": np.float32(labels)}, blobs=["t0"])[0]["t0"]
@@ -239,18 +241,24 @@ def test_last_box_of_a_cell_determines_the_region_loss_gradient(x: np.ndarray) -
     assert np.any(both_gradient != first_gradient)
 
 
-@pytest.mark.parametrize(("kind", "text"), [("Yolov3", YOLOV3_PARAM % ""), ("RegionLoss", REGION_LOSS_PARAM % "")])
-def test_labels_after_the_end_of_a_list_are_ignored(x: np.ndarray, kind: str, text: str) -> None:
-    for a, b in zip(*(compute_loss_and_gradient(kind, text, x, LABELS[None, None, :n]) for n in (3, 5)), strict=True):
+@pytest.mark.parametrize(
+    ("layer_type", "text"), [("Yolov3", YOLOV3_PARAM % ""), ("RegionLoss", REGION_LOSS_PARAM % "")]
+)
+def test_labels_after_the_end_of_a_list_are_ignored(x: np.ndarray, layer_type: str, text: str) -> None:
+    for a, b in zip(
+        *(compute_loss_and_gradient(layer_type, text, x, LABELS[None, None, :n]) for n in (3, 5)), strict=True
+    ):
         np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("label", [-1, 3])
-@pytest.mark.parametrize(("kind", "text"), [("Yolov3", YOLOV3_PARAM % ""), ("RegionLoss", REGION_LOSS_PARAM % "")])
-def test_label_out_of_range_makes_the_yolo_loss_nan(x: np.ndarray, kind: str, text: str, label: int) -> None:
+@pytest.mark.parametrize(
+    ("layer_type", "text"), [("Yolov3", YOLOV3_PARAM % ""), ("RegionLoss", REGION_LOSS_PARAM % "")]
+)
+def test_label_out_of_range_makes_the_yolo_loss_nan(x: np.ndarray, layer_type: str, text: str, label: int) -> None:
     invalid_labels = LABELS.copy()
     invalid_labels[1, 0] = label
-    assert np.isnan(compute_loss_and_gradient(kind, text, x, invalid_labels[None, None])[0])
+    assert np.isnan(compute_loss_and_gradient(layer_type, text, x, invalid_labels[None, None])[0])
 
 
 def test_reorg_equals_the_loop_of_darknet() -> None:
@@ -332,7 +340,7 @@ def test_segmentation_evaluate(scale: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "shapes", "message"),
+    ("layer_type", "text", "shapes", "message"),
     [
         ("Reorg", "", [(1, 4, 2, 2)], "reorg_param.stride must be 1 or more, not 0"),
         ("Reorg", "reorg_param { stride: 2 }", [(1, 4, 3, 2)], "height and width divisible by stride = 2"),
@@ -373,7 +381,7 @@ def test_segmentation_evaluate(scale: int) -> None:
     ],
 )
 def test_invalid_settings_and_shapes_are_refused(
-    kind: str, text: str, shapes: list[tuple[int, ...]], message: str
+    layer_type: str, text: str, shapes: list[tuple[int, ...]], message: str
 ) -> None:
     with pytest.raises(CaffejaxError, match=message):
-        Net(net_text(kind, text, shapes), "TRAIN")
+        Net(net_text(layer_type, text, shapes), "TRAIN")

@@ -271,7 +271,7 @@ def decode_offsets(code: str, offsets: Any, priors: Any, variances: Any) -> Any:
 
     Args:
         code: CORNER: offsets of the corners. CORNER_SIZE: offsets of the corners divided by the prior's sides.
-            CENTER_SIZE: the shift of the centre divided by the prior's sides, and the logarithms of the box's sides
+            CENTER_SIZE: the shift of the center divided by the prior's sides, and the logarithms of the box's sides
             divided by the prior's sides.
         offsets: predicted or encoded offsets.
         priors: the boxes that the offsets move.
