@@ -168,29 +168,33 @@ def non_max_suppression(
         )
     zero_from_boxes = 0 * jnp.sum(boxes[:0])
     initial_threshold = jnp.asarray(threshold, boxes.dtype) + zero_from_boxes
-    overlap = jnp.full(n, -jnp.inf, boxes.dtype) + zero_from_boxes
+    initial_overlap = jnp.full(n, -jnp.inf, boxes.dtype) + zero_from_boxes
 
-    def remaining_boxes(carry: _Carry) -> jax.Array:
-        is_suppressed = (carry.overlap >= carry.limit) if suppress_equal else (carry.overlap > carry.limit)
-        return valid & ~is_suppressed & (jnp.arange(n) > carry.last)
+    def mask_remaining_boxes(carry: _Carry) -> jax.Array:
+        overlap, threshold = carry.max_overlap, carry.threshold
+        is_suppressed = (overlap >= threshold) if suppress_equal else (overlap > threshold)
+        return valid & ~is_suppressed & (jnp.arange(n) > carry.last_index)
 
     def has_next(carry: _Carry) -> jax.Array:
-        any_remains = jnp.any(remaining_boxes(carry))
+        any_remains = jnp.any(mask_remaining_boxes(carry))
         return any_remains if max_selected is None else any_remains & (jnp.sum(carry.selected) < max_selected)
 
     def select_next(carry: _Carry) -> _Carry:
-        i = jnp.argmax(remaining_boxes(carry)).astype(jnp.int32)
+        i = jnp.argmax(mask_remaining_boxes(carry)).astype(jnp.int32)
         new_overlap = overlaps(boxes[i], boxes, side_offset) if measure is None else measure(boxes[i], boxes)
-        lowers_threshold = (eta < 1) & (carry.limit > 0.5)
+        lowers_threshold = (eta < 1) & (carry.threshold > 0.5)
         return _Carry(
             selected=carry.selected.at[i].set(True),
-            last=i,
-            overlap=jnp.where(new_overlap > carry.overlap, new_overlap, carry.overlap),  # NaN suppresses nothing
-            limit=jnp.where(lowers_threshold, carry.limit * eta, carry.limit),
+            last_index=i,
+            # NaN suppresses nothing
+            max_overlap=jnp.where(new_overlap > carry.max_overlap, new_overlap, carry.max_overlap),
+            threshold=jnp.where(lowers_threshold, carry.threshold * eta, carry.threshold),
         )
 
     return lax.while_loop(
-        has_next, select_next, _Carry(selected, jnp.sum(selected, dtype=jnp.int32) - 1, overlap, initial_threshold)
+        has_next,
+        select_next,
+        _Carry(selected, jnp.sum(selected, dtype=jnp.int32) - 1, initial_overlap, initial_threshold),
     ).selected
 
 
@@ -238,15 +242,15 @@ class _Carry(NamedTuple):
 
     Attributes:
         selected: (N,), True for the boxes selected so far.
-        last: the index of the last selected box, or -1 before the first.
-        overlap: (N,), the largest overlap of each box with a selected box.
-        limit: the current threshold, which eta lowers.
+        last_index: the index of the last selected box, or -1 before the first.
+        max_overlap: (N,), the largest overlap of each box with a selected box.
+        threshold: the current threshold, which eta lowers.
     """
 
     selected: jax.Array
-    last: jax.Array
-    overlap: jax.Array
-    limit: jax.Array
+    last_index: jax.Array
+    max_overlap: jax.Array
+    threshold: jax.Array
 
 
 def encode_offsets(code: str, boxes: jax.Array, priors: jax.Array, variances: jax.Array | None) -> jax.Array:
