@@ -180,8 +180,8 @@ def family(t: LayerType) -> str:
 def section(t: LayerType, examples: Examples, tables: Tables) -> list[str]:
     """Write what is to say of a type besides, with an example and its parameters."""
     lines = [get_docstring(t), "", format_facts(t)]
-    if t.gradient.not_derivative:
-        lines += ["", f"Not the derivative: {t.gradient.not_derivative}"]
+    if t.gradient.deviation:
+        lines += ["", f"Not the derivative: {t.gradient.deviation}"]
     if limits := list_restrictions(t):
         lines += ["", f"Restrictions: {' '.join(limits)}"]
     lines += ["", "```", *examples[t], "```"]

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from ..errors import DataError, locate_errors
 from ..host_memory import find_memory_problem
 from ..layers.context import LayerDefinition
-from ..layers.data_source import Source, SourceSpec, Tops
+from ..layers.data_source import Source, SourceSpec, TopSpecs
 from ..layers.types import SourceInput
 from .prefetch import Batches, Pipeline
 from .sampling import CounterRng
@@ -46,7 +46,7 @@ class DataLayer(ABC):
         """Check the settings, read enough of the source to determine the shapes of the tops, and close all files."""
 
     @abstractmethod
-    def open(self, tops: Tops) -> Batches:
+    def open(self, tops: TopSpecs) -> Batches:
         """Open the source, and return its batches. `tops` are the shapes and dtypes that `probe` returned."""
 
     @classmethod
@@ -60,7 +60,7 @@ class DataLayer(ABC):
                     raise DataError(f"prefetch must be 1 to {_MAX_PREFETCH} batches, not {data_layer.prefetch}")
                 return data_layer.probe()
 
-        def open_source(definition: LayerDefinition, tops: Tops) -> Source:
+        def open_source(definition: LayerDefinition, tops: TopSpecs) -> Source:
             with locate_errors(layer=definition.layer.name, layer_type=definition.layer.type):
                 _check_batch_fits(tops)
                 data_layer, shard = cls(definition), definition.data_config.shard
@@ -72,7 +72,7 @@ class DataLayer(ABC):
         return SourceInput(probe, open_source)
 
 
-def _check_batch_fits(tops: Tops) -> None:
+def _check_batch_fits(tops: TopSpecs) -> None:
     """Check that a batch fits into the memory of this machine.
 
     Raises:

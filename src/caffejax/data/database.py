@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import DataError, Problem
 from ..layers.context import LayerDefinition
-from ..layers.data_source import SourceSpec, Tops
+from ..layers.data_source import SourceSpec, TopSpecs
 from ..layers.registry import define_layer
 from ..layers.types import Signature
 from ..paths import suggest_sibling
@@ -186,7 +186,7 @@ class DatabaseLayer(DataLayer):
         dataset = DatumDataset(self.definition, self.rng, 1 + batch_size if self.definition.data_config.skip_bad else 1)
         return ImageBatches(self.definition, dataset, batch_size, self.rng).probe(len(self.layer_param.top))
 
-    def open(self, tops: Tops) -> Batches:
+    def open(self, tops: TopSpecs) -> Batches:
         """Open the database."""
         dataset = DatumDataset(self.definition, self.rng)
         return ImageBatches(self.definition, dataset, self.layer_param.data_param.batch_size, self.rng, tops)

@@ -17,7 +17,7 @@ from .. import paths
 from ..atomic_write import replace_path
 from ..errors import DataError, Problem, did_you_mean, locate_errors, require
 from ..layers.context import Context, LayerDefinition, Shape
-from ..layers.data_source import SourceSpec, Tops
+from ..layers.data_source import SourceSpec, TopSpecs
 from ..layers.helpers import no_gradient
 from ..layers.registry import define_layer
 from ..layers.types import Gradient, HostFunction, LayerTraits, LayerType, PerLayer, Signature
@@ -47,7 +47,7 @@ class Hdf5Batches:
         DataError: if a file cannot be read. The message names the file.
     """
 
-    def __init__(self, definition: LayerDefinition, files: list[Path], tops: Tops) -> None:
+    def __init__(self, definition: LayerDefinition, files: list[Path], tops: TopSpecs) -> None:
         param = definition.layer.hdf5_data_param
         self.tops = tops
         self._definition = definition
@@ -239,7 +239,7 @@ class Hdf5DataLayer(DataLayer):
         shapes = _row_shapes(files, list(self.layer_param.top), self.definition.data_config.max_hdf5_bytes)
         return SourceSpec(tuple(float32_top(param.batch_size, *shape) for shape in shapes))
 
-    def open(self, tops: Tops) -> Batches:
+    def open(self, tops: TopSpecs) -> Batches:
         """Open the files."""
         return Hdf5Batches(
             self.definition, _read_file_list(self.definition.path(self.layer_param.hdf5_data_param.source)), tops

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import DataError, locate_errors
 from ..layers.context import LayerDefinition
-from ..layers.data_source import SourceSpec, Tops
+from ..layers.data_source import SourceSpec, TopSpecs
 from .image_decoding import BadImageError
 from .prefetch import Batch, count_available_cores
 from .sampling import CounterRng, float32_top, format_shape
@@ -103,7 +103,7 @@ class ImageBatches(Generic[Label]):
         dataset: ImageDataset[Label],
         batch_size: int,
         rng: CounterRng,
-        tops: Tops = (),
+        tops: TopSpecs = (),
         transform: Transform | None = None,
     ) -> None:
         self.tops = tops

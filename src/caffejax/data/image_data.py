@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import DataError
 from ..layers.context import LayerDefinition
-from ..layers.data_source import SourceSpec, Tops
+from ..layers.data_source import SourceSpec, TopSpecs
 from ..layers.registry import define_layer
 from ..layers.types import Signature
 from .data_layer import DataLayer
@@ -141,11 +141,11 @@ class ImageDataLayer(DataLayer):
             raise DataError("image_data_param has only one of min_height and min_width; set both or none")
         return self._batches().probe(len(self.layer_param.top))
 
-    def open(self, tops: Tops) -> Batches:
+    def open(self, tops: TopSpecs) -> Batches:
         """Open the list."""
         return self._batches(tops)
 
-    def _batches(self, tops: Tops = ()) -> ImageBatches[int]:
+    def _batches(self, tops: TopSpecs = ()) -> ImageBatches[int]:
         dataset = ImageFileDataset(self.definition, self.rng)
         return ImageBatches(self.definition, dataset, self.layer_param.image_data_param.batch_size, self.rng, tops)
 

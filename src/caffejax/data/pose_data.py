@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import DataError
 from ..layers.context import LayerDefinition
-from ..layers.data_source import SourceSpec, Tops
+from ..layers.data_source import SourceSpec, TopSpecs
 from ..layers.registry import define_layer
 from ..layers.types import LayerDocs, Signature
 from .data_layer import DataLayer
@@ -232,7 +232,7 @@ class PoseBatches(ImageBatches[int]):
         DataError: if a setting is invalid or not supported.
     """
 
-    def __init__(self, definition: LayerDefinition, dataset: DatumDataset, tops: Tops = ()) -> None:
+    def __init__(self, definition: LayerDefinition, dataset: DatumDataset, tops: TopSpecs = ()) -> None:
         rng = CounterRng(definition.data_config.seed, definition.layer.name)
         super().__init__(definition, dataset, definition.layer.data_param.batch_size, rng, tops)
         self._param: Any = definition.layer.cpm_transform_param
@@ -398,7 +398,7 @@ class CPMDataLayer(DataLayer):
             raise DataError([f"cpm_transform_param.{problem}" for problem in problems])
         return PoseBatches(self.definition, DatumDataset(self.definition, self.rng, 1)).probe(len(self.layer_param.top))
 
-    def open(self, tops: Tops) -> Batches:
+    def open(self, tops: TopSpecs) -> Batches:
         """Open the database."""
         return PoseBatches(self.definition, DatumDataset(self.definition, self.rng), tops)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import DataError
 from ..layers.context import LayerDefinition
-from ..layers.data_source import SourceSpec, Tops
+from ..layers.data_source import SourceSpec, TopSpecs
 from ..layers.registry import define_layer
 from ..layers.types import LayerDocs, Signature
 from ..schema.caffe_pb2 import ImageDataParameter
@@ -138,7 +138,7 @@ class LabelMapBatches(ImageBatches[LabelMap]):
     """
 
     def __init__(
-        self, definition: LayerDefinition, param: Any, maps: LabelMapSource, ignore_label: int, tops: Tops = ()
+        self, definition: LayerDefinition, param: Any, maps: LabelMapSource, ignore_label: int, tops: TopSpecs = ()
     ) -> None:
         rng = CounterRng(definition.data_config.seed, definition.layer.name)
         transform = Transform(definition, rng, extra_fields=("scale_factors",))
@@ -218,12 +218,12 @@ class LabelMapLayer(DataLayer):
         check_list_param(getattr(self.layer_param, self.param_name), self.param_name, self.supported_fields)
         return self._batches().probe(len(self.layer_param.top))
 
-    def open(self, tops: Tops) -> Batches:
+    def open(self, tops: TopSpecs) -> Batches:
         """Open the list."""
         return self._batches(tops)
 
     @abstractmethod
-    def _batches(self, tops: Tops = ()) -> LabelMapBatches: ...
+    def _batches(self, tops: TopSpecs = ()) -> LabelMapBatches: ...
 
 
 class ImageSegDataLayer(LabelMapLayer):
@@ -236,7 +236,7 @@ class ImageSegDataLayer(LabelMapLayer):
     fork_settings = ("label_type", "ignore_label")
     supported_fields = (*LIST_FIELDS, *fork_settings)
 
-    def _batches(self, tops: Tops = ()) -> LabelMapBatches:
+    def _batches(self, tops: TopSpecs = ()) -> LabelMapBatches:
         param = self.layer_param.image_data_param
         sources_by_type = {
             ImageDataParameter.PIXEL: LabelMapSource("pixels"),
@@ -252,7 +252,7 @@ class ImageLabelmapDataLayer(LabelMapLayer):
     The second top is 1 where the map has a gray level of 128 or more, and 0 elsewhere.
     """
 
-    def _batches(self, tops: Tops = ()) -> LabelMapBatches:
+    def _batches(self, tops: TopSpecs = ()) -> LabelMapBatches:
         maps = LabelMapSource("pixels", interpolation=cv2.INTER_LINEAR, convert=_binarize)
         return LabelMapBatches(self.definition, self.layer_param.image_data_param, maps, 0, tops)
 
@@ -272,7 +272,7 @@ class DenseImageDataLayer(LabelMapLayer):
     # the fork ignores mean_file here
     supported_fields = (*LIST_FIELDS, "mean_file", "mirror", "crop_width", "crop_height", "label_divide_factor")
 
-    def _batches(self, tops: Tops = ()) -> LabelMapBatches:
+    def _batches(self, tops: TopSpecs = ()) -> LabelMapBatches:
         param = self.layer_param.dense_image_data_param
         layer_param = type(self.layer_param)()
         layer_param.CopyFrom(self.layer_param)

@@ -23,7 +23,7 @@ import numpy as np
 
 from ..errors import DataError, Problem, locate_errors
 from ..layers.context import LayerDefinition
-from ..layers.data_source import SourceSpec, Tops
+from ..layers.data_source import SourceSpec, TopSpecs
 from ..layers.registry import define_layer
 from ..layers.types import Signature
 from .data_layer import DataLayer
@@ -273,7 +273,7 @@ class WindowBatches:
         DataError: if the window file is malformed, an image is missing, or a batch needs windows that do not exist.
     """
 
-    def __init__(self, definition: LayerDefinition, tops: Tops) -> None:
+    def __init__(self, definition: LayerDefinition, tops: TopSpecs) -> None:
         param, transform_param = definition.layer.window_data_param, definition.layer.transform_param
         self.tops = tops
         self._definition = definition
@@ -407,7 +407,7 @@ class WindowDataLayer(DataLayer):
         size = transform_param.crop_size
         return SourceSpec((float32_top(param.batch_size, 3, size, size), float32_top(param.batch_size)))
 
-    def open(self, tops: Tops) -> Batches:
+    def open(self, tops: TopSpecs) -> Batches:
         """Read the window file."""
         return WindowBatches(self.definition, tops)
 

@@ -270,12 +270,12 @@ def _row(
     if autodiff is None:
         verdict = _host_verdict(rule_fits, kind.gradient.backward is not None)
     elif rule is None or rule_autodiff is None:
-        verdict = _verdict_without_rule(autodiff_fits, bool(kind.gradient.not_derivative))
+        verdict = _verdict_without_rule(autodiff_fits, bool(kind.gradient.deviation))
     elif net is None:
         are_equal = rule_autodiff.error <= RULE_TOLERANCE
-        verdict = _full_verdict(are_equal, rule_fits, autodiff_fits, bool(kind.gradient.not_derivative))
+        verdict = _full_verdict(are_equal, rule_fits, autodiff_fits, bool(kind.gradient.deviation))
     else:
-        is_accepted = autodiff_fits or bool(kind.gradient.not_derivative)
+        is_accepted = autodiff_fits or bool(kind.gradient.deviation)
         verdict = _preferred_rule_verdict(rule, autodiff, net, rule_autodiff, is_accepted)
     checked, sampled = int(difference.resolved.sum()), len(difference.at)
     # a gradient of zero needs no comparison if it is the only one, because tops may be constant except for jumps

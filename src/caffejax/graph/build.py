@@ -347,7 +347,7 @@ def is_cacheable(context: Context, bottoms: Sequence[jax.ShapeDtypeStruct]) -> b
     because sizes of different scopes cannot be compared.
     """
     has_fixed_sizes = all(type(n) is int for b in bottoms for n in b.shape)
-    return has_fixed_sizes and not context.per_layer and isinstance(context.type.implementation, Traced)
+    return has_fixed_sizes and not context.has_own_type and isinstance(context.type.implementation, Traced)
 
 
 @lru_cache(2048)

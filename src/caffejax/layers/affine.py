@@ -281,7 +281,7 @@ register(
                     gradient=Gradient(
                         configurable_channel_scale_backward,
                         overrides_autodiff=True,
-                        not_derivative="Gradients are computed for the product with bottom 1, whatever the top is.",
+                        deviation="Gradients are computed for the product with bottom 1, whatever the top is.",
                     ),
                     traits=LayerTraits(dtype_policy="bottoms", spatial_map="same"),
                 ),

@@ -78,7 +78,7 @@ class Context:
         compute_config: how the net computes.
         base_key: the random key of one forward pass and the layer's number in it, or None; see `key`.
         propagate_down: in the backward pass of a host layer, whether each bottom needs a gradient, or None if all do.
-        per_layer: whether `type` was made for this layer only, see `PerLayer`.
+        has_own_type: whether `type` was made for this layer only, see `PerLayer`.
         axis: the mesh axis whose devices share a batch, see `layers.cross_replica`, or None on one device.
     """
 
@@ -88,7 +88,7 @@ class Context:
     compute_config: ComputeConfig = field(default_factory=ComputeConfig)
     base_key: tuple[jax.Array, Any] | None = None
     propagate_down: tuple[bool, ...] | None = None
-    per_layer: bool = False
+    has_own_type: bool = False
     axis: str | None = None
 
     @functools.cached_property
@@ -234,7 +234,7 @@ def resolve_type(context: Context, definition: LayerDefinition) -> Context:
         return context
     layer_type = impl.make(context, definition)
     require(isinstance(layer_type, LayerType), f"PerLayer.make must return a LayerType, not {layer_type!r}")
-    return replace(context, type=layer_type, per_layer=True)
+    return replace(context, type=layer_type, has_own_type=True)
 
 
 def fold_in_name(key: jax.Array, name: str) -> jax.Array:

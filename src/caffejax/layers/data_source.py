@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import jax
 import numpy as np
 
-Tops = tuple[jax.ShapeDtypeStruct, ...]
+TopSpecs = tuple[jax.ShapeDtypeStruct, ...]
 
 
 class Position(Protocol):
@@ -27,7 +27,7 @@ class Source(Position, Protocol):
     """The batches of a data layer, in order, from a position that can be saved and restored."""
 
     @property
-    def tops(self) -> Tops:
+    def tops(self) -> TopSpecs:
         """The shape and dtype of each top."""
         ...
 
@@ -77,7 +77,7 @@ class SourceSpec(NamedTuple):
             batches; see `layers.row_padding`.
     """
 
-    tops: Tops
+    tops: TopSpecs
     device_transform: Callable[..., tuple[jax.Array, ...]] | None = None
-    arrays: Tops | None = None
+    arrays: TopSpecs | None = None
     padded_tops: tuple[int, ...] = ()

@@ -96,7 +96,7 @@ def cached_call(
 
     Layers with equal contexts are traced and lowered once.
     """
-    if ctx.type.on_host or ctx.per_layer:
+    if ctx.type.on_host or ctx.has_own_type:
         return call(ctx.with_key(base_key), blobs, bottoms)
     result: tuple[Arrays, Arrays] = _jitted_call(ctx, base_key, tuple(blobs), tuple(bottoms))
     return result
@@ -106,7 +106,7 @@ def cached_fused_call(
     ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array], epilogues: Sequence[Epilogue]
 ) -> tuple[Arrays, Arrays]:
     """Run `run_fused`. Layers with equal contexts and equal epilogues are traced and lowered once."""
-    if any(c.per_layer for c in (ctx, *(e.ctx for e in epilogues))):
+    if any(c.has_own_type for c in (ctx, *(e.ctx for e in epilogues))):
         return validate_params(run_fused)(ctx, blobs, bottoms, epilogues)
     epilogue_contexts, epilogue_blobs = tuple(e.ctx for e in epilogues), tuple(e.blobs for e in epilogues)
     result: tuple[Arrays, Arrays] = _jitted_fused(ctx, epilogue_contexts, tuple(blobs), tuple(bottoms), epilogue_blobs)

@@ -97,7 +97,7 @@ define_layer(
     Gradient(
         gradient_scaler_backward,
         overrides_autodiff=True,
-        not_derivative="It is the gradient of the top, negated and scaled.",
+        deviation="It is the gradient of the top, negated and scaled.",
     ),
     LayerTraits(row_wise=True, dtype_policy="bottoms", data_movement="all", spatial_map="same"),
     docs=LayerDocs(

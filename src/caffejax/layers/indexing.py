@@ -53,7 +53,7 @@ def _argmax_window(ctx: Context, bottom: Any) -> Window | None:
 define_layer(
     Signature("ArgMax", param="argmax_param"),
     Traced(argmax),
-    Gradient(exists=False, not_derivative="Caffe has no backward pass for the largest values."),
+    Gradient(exists=False, deviation="Caffe has no backward pass for the largest values."),
     LayerTraits(receptive_window=_argmax_window),
 )
 

@@ -255,7 +255,7 @@ INNER_PRODUCT_OF_UNIT_ROWS = LayerType(
     Gradient(
         inner_product_of_unit_rows_backward,
         overrides_autodiff=True,
-        not_derivative="The gradient treats the normalized rows of the weight as the parameters.",
+        deviation="The gradient treats the normalized rows of the weight as the parameters.",
     ),
     LayerTraits(row_wise=is_after_first_axis, dtype_policy="products", weight_axes=2),
     docs=LayerDocs(origin="caffe-windows"),

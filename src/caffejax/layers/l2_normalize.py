@@ -113,9 +113,7 @@ def normalize_positions_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any)
 NORMALIZE_NORMFACE = LayerType(
     Signature("Normalize", tops=(1, 2), param="normalize_param"),
     Traced(normalize_positions),
-    Gradient(
-        normalize_positions_backward, not_derivative="The gradient of the lengths is ignored if bp_norm is false."
-    ),
+    Gradient(normalize_positions_backward, deviation="The gradient of the lengths is ignored if bp_norm is false."),
     LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
     docs=LayerDocs(origin="NormFace", restrictions="fix_gradient has no effect, as in the fork on a CPU."),
 )

@@ -279,9 +279,7 @@ def rnn_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: A
 define_layer(
     Signature("RNN", bottoms=(2, 4), tops=(1, 2), param="recurrent_param", further_params=("rnn_param",)),
     Traced(rnn, params=rnn_params, stateful=True),
-    Gradient(
-        rnn_backward, indices=Indices((1,)), exempt_from_force_backward=(1,), not_derivative=STATES_WITHOUT_GRADIENT
-    ),
+    Gradient(rnn_backward, indices=Indices((1,)), exempt_from_force_backward=(1,), deviation=STATES_WITHOUT_GRADIENT),
     docs=LayerDocs(unsupported=UNSUPPORTED_TRANSFORMS),
 )
 
@@ -451,8 +449,6 @@ def _previous_hidden(s: RecurrentOperands, top: jax.Array) -> jax.Array:
 define_layer(
     Signature("LSTM", bottoms=(2, 5), tops=(1, 3), param="recurrent_param"),
     Traced(lstm, params=lstm_params, stateful=True),
-    Gradient(
-        lstm_backward, indices=Indices((1,)), exempt_from_force_backward=(1,), not_derivative=STATES_WITHOUT_GRADIENT
-    ),
+    Gradient(lstm_backward, indices=Indices((1,)), exempt_from_force_backward=(1,), deviation=STATES_WITHOUT_GRADIENT),
     docs=LayerDocs(unsupported=UNSUPPORTED_TRANSFORMS),
 )

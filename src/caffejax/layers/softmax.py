@@ -101,7 +101,7 @@ SOFTMAX_WITH_LOSS = LayerType(  # registered with its other forms
         softmax_with_loss_backward,
         indices=Indices((1,), num_classes_along_axis, ignored_label),
         exempt_from_force_backward=(1,),
-        not_derivative="Probabilities are clamped to at least FLT_MIN, which the gradient ignores.",
+        deviation="Probabilities are clamped to at least FLT_MIN, which the gradient ignores.",
     ),
     docs=LayerDocs(restrictions="A second top (the softmax) is an error, as in BVLC Caffe; add a Softmax layer."),
 )
@@ -206,7 +206,7 @@ SOFTMAX_WITH_LABEL_LOSSES = LayerType(
         overrides_autodiff=True,
         indices=_BVLC_GRADIENT.indices,
         exempt_from_force_backward=(1,),
-        not_derivative="The gradient ignores that probabilities are clamped to FLT_MIN; other tops have no gradient.",
+        deviation="The gradient ignores that probabilities are clamped to FLT_MIN; other tops have no gradient.",
     ),
     docs=LayerDocs(origin="R-FCN"),
 )

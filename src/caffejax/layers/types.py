@@ -173,7 +173,7 @@ class Gradient:
         exists: False if Caffe has no backward pass for the type, so that it is an error to request a gradient.
         indices: the bottoms that hold labels or indices.
         exempt_from_force_backward: positions of bottoms that `force_backward` skips, such as the labels of a loss.
-        not_derivative: a description of the difference between Caffe's gradient and the derivative, if forward stops
+        deviation: a description of the difference between Caffe's gradient and the derivative, if forward stops
             gradients as Caffe does. Checks then compare the rule with autodiff only, not with finite differences.
             Default: "", which means no difference.
         stops_gradient: whether Caffe's backward pass does nothing, so that earlier layers get no gradient.
@@ -188,7 +188,7 @@ class Gradient:
     exists: bool = True
     indices: Indices = Indices(())
     exempt_from_force_backward: tuple[int, ...] = ()
-    not_derivative: str = ""
+    deviation: str = ""
     stops_gradient: bool = False
     overwrites_diffs: bool = False
     deconv: Function | None = None

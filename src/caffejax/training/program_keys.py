@@ -53,7 +53,7 @@ def graph_cache_key(name: str, graph: Graph, compute_config: ComputeConfig) -> b
     layers on the host, layer types that a user registered, and layer types that are built for a single layer, which may
     read files.
     """
-    if graph.has_host_layers or any(layer.context.per_layer or not is_builtin(layer.type) for layer in graph.layers):
+    if graph.has_host_layers or any(layer.context.has_own_type or not is_builtin(layer.type) for layer in graph.layers):
         return None
     digest = hashlib.sha256()
     for part in (name, compute_config, *_graph(graph)):

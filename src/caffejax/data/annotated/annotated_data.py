@@ -13,7 +13,7 @@ import numpy as np
 
 from ...errors import DataError
 from ...layers.context import LayerDefinition
-from ...layers.data_source import SourceSpec, Tops
+from ...layers.data_source import SourceSpec, TopSpecs
 from ...layers.registry import define_layer
 from ...layers.types import LayerDocs, Signature
 from ...schema.caffe_pb2 import AnnotatedDatum
@@ -117,7 +117,7 @@ class AnnotatedBatches(ImageBatches[Annotations]):
     """
 
     def __init__(
-        self, definition: LayerDefinition, dataset: AnnotatedDataset, rng: CounterRng, tops: Tops = ()
+        self, definition: LayerDefinition, dataset: AnnotatedDataset, rng: CounterRng, tops: TopSpecs = ()
     ) -> None:
         transform = Transform(definition, rng, TRANSFORM_FIELDS)
         super().__init__(definition, dataset, definition.layer.data_param.batch_size, rng, tops, transform)
@@ -196,7 +196,7 @@ class AnnotatedDataLayer(DataLayer):
             self._check_classes(dataset)
             return AnnotatedBatches(self.definition, dataset, self.rng).probe(len(self.layer_param.top))
 
-    def open(self, tops: Tops) -> Batches:
+    def open(self, tops: TopSpecs) -> Batches:
         """Open the database."""
         return AnnotatedBatches(self.definition, AnnotatedDataset(self.definition, self.rng), self.rng, tops)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...errors import DataError, Problem, locate_errors
 from ...layers.context import LayerDefinition
-from ...layers.data_source import SourceSpec, Tops
+from ...layers.data_source import SourceSpec, TopSpecs
 from ...layers.registry import define_layer
 from ...layers.types import LayerDocs, Signature
 from ..data_layer import DataLayer
@@ -236,11 +236,11 @@ class VideoDataLayer(DataLayer):
         """Check the settings and all videos of the list, and read the first video."""
         return self._batches().probe(len(self.layer_param.top))
 
-    def open(self, tops: Tops) -> Batches:
+    def open(self, tops: TopSpecs) -> Batches:
         """Open the list."""
         return self._batches(tops)
 
-    def _batches(self, tops: Tops = ()) -> ImageBatches[Any]:
+    def _batches(self, tops: TopSpecs = ()) -> ImageBatches[Any]:
         kind, param = _parse_settings(self.layer_param)
         if kind == "segments":
             segments = SegmentDataset(self.definition, self.rng)

@@ -120,7 +120,7 @@ define_layer(
         multibox_loss_backward,
         indices=Indices((2, 3), sample=sample_truth),
         exempt_from_force_backward=(2, 3),
-        not_derivative="Below FLT_MIN the probability is clamped, which the gradient ignores.",
+        deviation="Below FLT_MIN the probability is clamped, which the gradient ignores.",
     ),
     docs=LayerDocs(origin="SSD", restrictions="NVIDIA's ignore_difficult_gt is refused."),
 )

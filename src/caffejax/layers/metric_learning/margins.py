@@ -108,7 +108,7 @@ define_layer(
         overrides_autodiff=True,
         indices=Indices((1,), _class_count),
         exempt_from_force_backward=(1,),
-        not_derivative="The gradient of the weight ignores the margin; the gradient of the bottom is normalized.",
+        deviation="The gradient of the weight ignores the margin; the gradient of the bottom is normalized.",
     ),
     LayerTraits(weight_axes=2),
     docs=LayerDocs(origin="SphereFace"),
@@ -193,7 +193,7 @@ define_layer(
         cosin_addm_backward,
         overrides_autodiff=True,
         indices=Indices((1,), num_classes_of_rows),
-        not_derivative="Where the cosine is 1 or more, the gradient of the top passes unchanged.",
+        deviation="Where the cosine is 1 or more, the gradient of the top passes unchanged.",
     ),
     LayerTraits(row_wise=True),
     docs=LayerDocs(

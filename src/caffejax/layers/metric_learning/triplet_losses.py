@@ -103,7 +103,7 @@ define_layer(
         overrides_autodiff=True,
         indices=Indices((1,), _class_count),
         exempt_from_force_backward=(1,),
-        not_derivative="The gradient of a center is a mean over its class, and does not depend on the loss weight.",
+        deviation="The gradient of a center is a mean over its class, and does not depend on the loss weight.",
     ),
     LayerTraits(weight_axes=2),
     docs=LayerDocs(origin="caffe-face", unsupported=_UNSUPPORTED),
@@ -205,8 +205,7 @@ define_layer(
         overrides_autodiff=True,
         indices=Indices((1,), num_classes_of_rows),
         exempt_from_force_backward=(1, 2),
-        not_derivative="The means in the second top pass no gradient, whatever their loss weight; a third bottom "
-        "gets none.",
+        deviation="The means in the second top pass no gradient, whatever their loss weight; a third bottom gets none.",
     ),
     docs=LayerDocs(origin="NormFace", restrictions="square is ignored, as in the fork."),
 )
@@ -310,7 +309,7 @@ define_layer(
         overrides_autodiff=True,
         indices=Indices((1,), num_classes_of_rows),
         exempt_from_force_backward=(1,),
-        not_derivative="The gradient counts the item's class once, for any number of other classes, and with "
+        deviation="The gradient counts the item's class once, for any number of other classes, and with "
         "add_center_loss also where the loss is 0. The means in the second top pass no gradient.",
     ),
     docs=LayerDocs(

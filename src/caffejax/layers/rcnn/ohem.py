@@ -33,7 +33,7 @@ define_layer(
         overrides_autodiff=True,
         indices=Indices((1,), num_classes_along_axis, ignored_label),
         exempt_from_force_backward=(1,),
-        not_derivative=_ONLY_LOSS_DIFFERENTIABLE,
+        deviation=_ONLY_LOSS_DIFFERENTIABLE,
     ),
     docs=LayerDocs(origin="R-FCN"),
 )
@@ -68,7 +68,7 @@ define_layer(
         smooth_l1_loss_ohem_backward,
         overrides_autodiff=True,
         indices=Indices((2,), ignores_gradient=True),
-        not_derivative=_ONLY_LOSS_DIFFERENTIABLE,
+        deviation=_ONLY_LOSS_DIFFERENTIABLE,
     ),
     docs=LayerDocs(origin="R-FCN"),
 )

@@ -262,7 +262,7 @@ SEGNET_IN_PLACE = replace(
         segnet_bn_in_place_backward,
         overrides_autodiff=True,
         overwrites_diffs=True,
-        not_derivative="The gradient of the scale is computed from the top, which overwrites the bottom.",
+        deviation="The gradient of the scale is computed from the top, which overwrites the bottom.",
     ),
     traits=replace(SEGNET.traits, by_channel=ByChannel(_is_segnet_bn_in_place_affine, segnet_factor_and_bias)),
 )

@@ -88,7 +88,7 @@ def _make_type(name: str, param: str, origin: str) -> LayerType:
             overrides_autodiff=True,
             indices=Indices((1,)),
             exempt_from_force_backward=(1,),
-            not_derivative="The gradient of W_h uses the state of each sequence; clipping_threshold clips gradients.",
+            deviation="The gradient of W_h uses the state of each sequence; clipping_threshold clips gradients.",
         ),
         LayerTraits(weight_axes=2),
         docs=LayerDocs(origin=origin),

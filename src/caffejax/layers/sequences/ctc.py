@@ -123,7 +123,7 @@ define_layer(
         overrides_autodiff=True,
         indices=Indices((1,), ctc_loss_num_classes),
         exempt_from_force_backward=(1,),
-        not_derivative="The gradient is the gradient of the sum over items; the loss is their mean.",
+        deviation="The gradient is the gradient of the sum over items; the loss is their mean.",
     ),
     docs=LayerDocs(origin="warpctc-caffe"),
 )

@@ -85,7 +85,7 @@ define_layer(
         assisted_excitation_backward,
         indices=Indices((1, 2), ignores_gradient=True),
         exempt_from_force_backward=(1, 2),
-        not_derivative="The third bottom gets no gradient.",
+        deviation="The third bottom gets no gradient.",
     ),
     LayerTraits(row_wise=True, spatial_map="same"),
     docs=LayerDocs(
