@@ -29,12 +29,12 @@ class TransformedSource:
 
     def __init__(self, source: Source, spec: SourceSpec) -> None:
         self.source = source
-        self._finish = (
+        self._device_transform = (
             jax.jit(spec.device_transform) if spec.device_transform else lambda *arrays: jax.device_put(arrays)
         )
 
     def __next__(self) -> tuple[np.ndarray, ...]:
-        return tuple(map(np.asarray, self._finish(*next(self.source))))
+        return tuple(map(np.asarray, self._device_transform(*next(self.source))))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.source, name)
@@ -45,14 +45,16 @@ def open_source() -> Iterator[Callable[..., TransformedSource]]:
     """Opens the first layer of a net (a path or a text) as a source, in a folder, by options of reading; closes it."""
     sources = []
 
-    def open_net(net: str | Path, phase: Any = "TEST", folder: Path | None = None, **reading: Any) -> TransformedSource:
+    def open_net(
+        net: str | Path, phase: Any = "TEST", folder: Path | None = None, **data_options: Any
+    ) -> TransformedSource:
         layer = read_net(net).layer[0]
-        runs = layer_type(layer.type).implementation
-        assert isinstance(runs, SourceInput)
+        implementation = layer_type(layer.type).implementation
+        assert isinstance(implementation, SourceInput)
         file = None if folder is None else str(folder / "net.prototxt")
-        definition = LayerDefinition(layer, phase, file, DataConfig(**reading))
-        spec = runs.probe(definition)
-        source = TransformedSource(runs.open(definition, spec.tops), spec)
+        definition = LayerDefinition(layer, phase, file, DataConfig(**data_options))
+        spec = implementation.probe(definition)
+        source = TransformedSource(implementation.open(definition, spec.tops), spec)
         sources.append(source)
         return source
 
@@ -62,7 +64,7 @@ def open_source() -> Iterator[Callable[..., TransformedSource]]:
 
 
 @pytest.fixture(scope="module")
-def raw_datum() -> Callable[..., bytes]:
+def make_raw_datum() -> Callable[..., bytes]:
     """A Datum with an image that its label decides."""
 
     def make(label: int, shape: tuple[int, int, int] = (2, 6, 7)) -> bytes:
@@ -75,10 +77,10 @@ def raw_datum() -> Callable[..., bytes]:
 
 
 @pytest.fixture(scope="module")
-def raw_db(tmp_path_factory: pytest.TempPathFactory, raw_datum: Callable[..., bytes]) -> Path:
+def raw_db(tmp_path_factory: pytest.TempPathFactory, make_raw_datum: Callable[..., bytes]) -> Path:
     """13 different random images 2x6x7 with labels 0 ... 12, as an LMDB."""
     path = tmp_path_factory.mktemp("db") / "raw"
-    caffejax.data.write_lmdb(path, ((b"%03d" % i, raw_datum(i)) for i in range(13)))
+    caffejax.data.write_lmdb(path, ((b"%03d" % i, make_raw_datum(i)) for i in range(13)))
     return path
 
 
@@ -91,24 +93,24 @@ def leveldb_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def data_layer() -> Callable[..., str]:
+def data_layer_text() -> Callable[..., str]:
     """The text of a net with one Data layer."""
 
-    def text(source: Path | str, batch_size: int = 4, transform: str = "", data: str = "backend: LMDB") -> str:
+    def make_text(source: Path | str, batch_size: int = 4, transform: str = "", data: str = "backend: LMDB") -> str:
         return f"""layer {{ name: "d" type: "Data" top: "data" top: "label"
             transform_param {{ {transform} }}
             data_param {{ source: "{source}" batch_size: {batch_size} {data} }} }}"""
 
-    return text
+    return make_text
 
 
 @pytest.fixture(scope="module")
-def hdf5_layer() -> Callable[..., str]:
+def hdf5_layer_text() -> Callable[..., str]:
     """The text of a net with one HDF5Data layer, its tops named in one string."""
 
-    def text(source: Path | str, tops: str, batch_size: int = 4, settings: str = "") -> str:
+    def make_text(source: Path | str, tops: str, batch_size: int = 4, settings: str = "") -> str:
         top_fields = " ".join(f'top: "{top}"' for top in tops.split())
         return f"""layer {{ name: "d" type: "HDF5Data" {top_fields}
             hdf5_data_param {{ source: "{source}" batch_size: {batch_size} {settings} }} }}"""
 
-    return text
+    return make_text

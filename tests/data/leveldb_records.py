@@ -12,13 +12,13 @@ except ImportError:
 
 needs_plyvel = pytest.mark.skipif(plyvel is None, reason="the LevelDB library has no wheel for this Python")
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
-FOLDERS = ["leveldb_raw", "leveldb_compacted", "leveldb_snappy"]
+GOLDEN_FOLDERS = ["leveldb_raw", "leveldb_compacted", "leveldb_snappy"]
 
 
-def random_value(seed: int, size: int, compressible: bool = False) -> bytes:
+def make_value(seed: int, size: int, compressible: bool = False) -> bytes:
     """Bytes that differ for each seed."""
     bits = 1 if compressible else 8
     return np.random.default_rng(seed).integers(0, 1 << bits, size, np.uint8).tobytes()
 
 
-RECORDS = [(b"%05d_image%d" % (i, i % 7), random_value(i, 1000 + i % 50, i % 3 == 0)) for i in range(500)]
+RECORDS = [(b"%05d_image%d" % (i, i % 7), make_value(i, 1000 + i % 50, i % 3 == 0)) for i in range(500)]

@@ -6,24 +6,24 @@ import numpy as np
 class Rows:
     """Gives batches of 3 rows; row n of all is [n, -n]. Says where it is."""
 
-    batches = 0  # batches, by this instance
+    num_batches = 0  # batches, by this instance
 
     def setup(self, bottom, top):
-        self.at = 0
+        self.row = 0
 
     def reshape(self, bottom, top):
         top[0].reshape(3, 2)
         top[1].reshape(3)
 
     def forward(self, bottom, top):
-        rows = np.arange(self.at, self.at + 3)
+        rows = np.arange(self.row, self.row + 3)
         top[0].data[...] = np.stack([rows, -rows], axis=1)
         top[1].data[...] = rows % 13
-        self.at += 3
-        self.batches += 1
+        self.row += 3
+        self.num_batches += 1
 
     def get_state(self):
-        return {"at": self.at}
+        return {"row": self.row}
 
     def set_state(self, state):
-        self.at = state["at"]
+        self.row = state["row"]

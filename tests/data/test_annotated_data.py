@@ -14,28 +14,28 @@ from caffejax.errors import DataError
 from caffejax.layers.row_padding import strip_padding
 from caffejax.schema import caffe_pb2
 
-COLOURS = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255]], np.uint8)
+COLORS = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255]], np.uint8)
 RANDOM_SAMPLER = "sampler { min_scale: 0.2 min_aspect_ratio: 0.5 max_aspect_ratio: 2 } max_sample: 1"
 
 
-def make_picture(i: int) -> tuple[np.ndarray, np.ndarray]:
+def make_image(i: int) -> tuple[np.ndarray, np.ndarray]:
     """A black image with three coloured rectangles, and boxes that say where they are."""
     rng = np.random.default_rng(i)
     image = np.zeros((90 + i, 120 - i, 3), np.uint8)
     h, w = image.shape[:2]
     objects = []
-    for n, colour in enumerate(COLOURS):
+    for n, color in enumerate(COLORS):
         x1, y1 = 40 * n + rng.integers(8), rng.integers(5, 40)
         x2, y2 = min(w, x1 + rng.integers(16, 28)), y1 + rng.integers(20, 45)
-        image[y1:y2, x1:x2] = colour
+        image[y1:y2, x1:x2] = color
         objects.append([n + 1, 0, x1 / w, y1 / h, x2 / w, y2 / h, n == 2])
     return image, np.array(objects, np.float32)
 
 
 @pytest.fixture(scope="module")
-def db(tmp_path_factory):
+def database(tmp_path_factory):
     path = tmp_path_factory.mktemp("annotated") / "db"
-    write_annotated(path, map(make_picture, range(7)))
+    write_annotated(path, map(make_image, range(7)))
     return path
 
 
@@ -58,11 +58,11 @@ RANDOM_TRANSFORMS = {
 
 
 @pytest.mark.parametrize("name", RANDOM_TRANSFORMS)
-def test_boxes_move_with_what_they_enclose(db, open_source, name):
+def test_boxes_move_with_their_objects(database, open_source, name):
     """The middle of every box that the net sees has the object's colour, and the pixels just outside do not."""
     sampler = "batch_sampler { sampler { min_scale: 0.6 min_aspect_ratio: 0.8 } }" if name == "sample" else ""
-    source = open_source(layer_text(db, RANDOM_TRANSFORMS[name], sampler), "TRAIN", seed=5)
-    boxes_checked = 0
+    source = open_source(layer_text(database, RANDOM_TRANSFORMS[name], sampler), "TRAIN", seed=5)
+    num_checked_boxes = 0
     for _ in range(4):
         data, label = next(source)
         for image, label_class, _, x1, y1, x2, y2, difficult in strip_padding(label)[0, 0]:
@@ -71,24 +71,24 @@ def test_boxes_move_with_what_they_enclose(db, open_source, name):
             left, top, right, bottom = x1 * w, y1 * h, x2 * w, y2 * h
             if right - left < 8 or bottom - top < 8:
                 continue
-            boxes_checked += 1
+            num_checked_boxes += 1
             assert difficult == (label_class == 3)
-            inside = pixels[int(top + 3) : int(bottom - 3), int(left + 3) : int(right - 3)]
-            assert (inside == COLOURS[int(label_class) - 1]).all()
-            surroundings = pixels[max(0, int(top) - 2) : int(bottom) + 3, max(0, int(left) - 2) : int(right) + 3]
-            colour = (surroundings == COLOURS[int(label_class) - 1]).all(axis=2)
-            assert colour.sum() <= (right - left + 4) * (bottom - top + 4)
-    assert boxes_checked > 20
+            inner_pixels = pixels[int(top + 3) : int(bottom - 3), int(left + 3) : int(right - 3)]
+            assert (inner_pixels == COLORS[int(label_class) - 1]).all()
+            outer_pixels = pixels[max(0, int(top) - 2) : int(bottom) + 3, max(0, int(left) - 2) : int(right) + 3]
+            has_color = (outer_pixels == COLORS[int(label_class) - 1]).all(axis=2)
+            assert has_color.sum() <= (right - left + 4) * (bottom - top + 4)
+    assert num_checked_boxes > 20
 
 
-def test_example_n_follows_from_n_and_the_seed(db, open_source):
+def test_augmentation_depends_only_on_example_and_seed(database, open_source):
     transform = f"mirror: true {SIZE} expand_param {{ max_expand_ratio: 3 }} crop_size: 90 " + (
         "distort_param { brightness_prob: 0.5 brightness_delta: 32 hue_prob: 0.5 hue_delta: 18 saturation_prob: 0.5 "
         "saturation_lower: 0.5 saturation_upper: 1.5 contrast_prob: 0.5 contrast_lower: 0.5 contrast_upper: 1.5 "
         "random_order_prob: 0.5 }"
     )
     net = layer_text(
-        db, transform, f"batch_sampler {{ {RANDOM_SAMPLER} sample_constraint {{ min_jaccard_overlap: 0.3 }} }}"
+        database, transform, f"batch_sampler {{ {RANDOM_SAMPLER} sample_constraint {{ min_jaccard_overlap: 0.3 }} }}"
     )
     batches = [next(source) for source in [open_source(net, "TRAIN", seed=1)] for _ in range(4)]
     option_sets: tuple[dict[str, int], ...] = {"seed": 1}, {"seed": 2}, {"seed": 1, "workers": 1}
@@ -102,60 +102,62 @@ def test_example_n_follows_from_n_and_the_seed(db, open_source):
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.integers(0, 6))
-def test_rows_of_padding_come_last(counts, exponent):
-    objects = [np.arange(7 * n, dtype=np.float32).reshape(n, 7) for n in counts]
-    label, n = make_label_top(objects, 2**exponent), sum(counts)
-    rows = label.shape[2]
-    assert label.shape == (1, 1, rows, 8)
-    assert rows & (rows - 1) == 0
-    assert rows == 2**exponent or rows < 2 * n
-    assert (label[0, 0, n:] == -1).all()
-    np.testing.assert_array_equal(label[0, 0, :n, 1:], np.concatenate(objects))
-    np.testing.assert_array_equal(label[0, 0, :n, 0], np.repeat(np.arange(len(counts)), counts))
+def test_padded_rows_come_last(counts, exponent):
+    objects = [np.arange(7 * num_objects, dtype=np.float32).reshape(num_objects, 7) for num_objects in counts]
+    label, num_objects = make_label_top(objects, 2**exponent), sum(counts)
+    num_rows = label.shape[2]
+    assert label.shape == (1, 1, num_rows, 8)
+    assert num_rows & (num_rows - 1) == 0
+    assert num_rows == 2**exponent or num_rows < 2 * num_objects
+    assert (label[0, 0, num_objects:] == -1).all()
+    np.testing.assert_array_equal(label[0, 0, :num_objects, 1:], np.concatenate(objects))
+    np.testing.assert_array_equal(label[0, 0, :num_objects, 0], np.repeat(np.arange(len(counts)), counts))
 
 
-def test_the_probe_reserves_rows_for_nearly_all_batches(db, open_source):
+def test_the_probe_reserves_rows_for_nearly_all_batches(database, open_source):
     assert choose_num_rows([3] * 7, 4) == 16
     assert choose_num_rows([0, 0], 4) == 1
-    boxes = np.random.default_rng(0).poisson(2.5, 10_000)
-    row_count = choose_num_rows(boxes[:128].tolist(), 32)
-    assert row_count == 128
-    assert boxes[:9984].reshape(-1, 32).sum(axis=1).max() <= row_count
-    source = open_source(layer_text(db, SIZE))
+    box_counts = np.random.default_rng(0).poisson(2.5, 10_000)
+    num_rows = choose_num_rows(box_counts[:128].tolist(), 32)
+    assert num_rows == 128
+    assert box_counts[:9984].reshape(-1, 32).sum(axis=1).max() <= num_rows
+    source = open_source(layer_text(database, SIZE))
     assert [top.shape for top in source.tops] == [(4, 3, 100, 100), (1, 1, 16, 8)]
     assert next(source)[1].shape == (1, 1, 16, 8)
 
 
 def test_one_top_has_no_boxes_and_records_without_a_type_have_labels(open_source, tmp_path):
-    image = cv2.imencode(".png", make_picture(0)[0])[1].tobytes()
+    image = cv2.imencode(".png", make_image(0)[0])[1].tobytes()
 
-    def record(label):
+    def make_record(label):
         datum = caffe_pb2.Datum(encoded=True, data=image, label=label)
         return caffe_pb2.AnnotatedDatum(datum=datum).SerializeToString()
 
-    write_lmdb(tmp_path / "db", [(b"%d" % i, record(i)) for i in range(3)])
+    write_lmdb(tmp_path / "db", [(b"%d" % i, make_record(i)) for i in range(3)])
     assert next(open_source(layer_text(tmp_path / "db")))[1].tolist() == [0, 1, 2, 0]
     assert [top.shape for top in open_source(layer_text(tmp_path / "db", tops='top: "data"')).tops] == [(4, 3, 90, 120)]
     box_source = open_source(layer_text(tmp_path / "db", annotated="anno_type: BBOX"))
     assert (next(box_source)[1] == np.full((1, 1, 1, 8), -1)).all()
 
 
-def test_a_record_of_another_kind_is_named(open_source, tmp_path, db):
-    image = cv2.imencode(".png", make_picture(0)[0])[1].tobytes()
-    good = caffe_pb2.AnnotatedDatum(datum=caffe_pb2.Datum(encoded=True, data=image), type=caffe_pb2.AnnotatedDatum.BBOX)
-    bare = caffe_pb2.AnnotatedDatum(datum=caffe_pb2.Datum(encoded=True, data=image))
+def test_records_without_boxes_or_images_are_named(open_source, tmp_path, database):
+    image = cv2.imencode(".png", make_image(0)[0])[1].tobytes()
+    box_datum = caffe_pb2.AnnotatedDatum(
+        datum=caffe_pb2.Datum(encoded=True, data=image), type=caffe_pb2.AnnotatedDatum.BBOX
+    )
+    typeless_datum = caffe_pb2.AnnotatedDatum(datum=caffe_pb2.Datum(encoded=True, data=image))
     for name, second_record, message in [
-        ("typeless", bare.SerializeToString(), "record 'b' has annotations of type none, not BBOX"),
+        ("typeless", typeless_datum.SerializeToString(), "record 'b' has annotations of type none, not BBOX"),
         ("broken", b"\xff", "record 'b' is not an AnnotatedDatum"),
         ("imageless", b"", "record 'b' contains no image"),
     ]:
-        write_lmdb(tmp_path / name, [(b"a", good.SerializeToString()), (b"b", second_record)])
+        write_lmdb(tmp_path / name, [(b"a", box_datum.SerializeToString()), (b"b", second_record)])
         with pytest.raises(DataError, match=message):
             next(open_source(layer_text(tmp_path / name, SIZE)))
     assert len(strip_padding(next(open_source(layer_text(tmp_path / "broken", SIZE), skip_bad=True))[1])[0, 0]) == 0
 
 
-NOISE = {
+NOISE_CHECKS = {
     "decolorize: true": lambda x: (x[:, 0] == x[:, 1]) & (x[:, 1] == x[:, 2]),
     "inverse: true": lambda x: x[:, 0] >= 0,
     "posterize: true": lambda x: np.isin(x[:, 0], [32, 96, 160, 224]),
@@ -166,14 +168,14 @@ NOISE = {
 }
 
 
-@pytest.mark.parametrize("noise", NOISE)
-def test_noise_changes_pixels_as_its_settings_say(db, open_source, noise):
-    data, _ = next(open_source(layer_text(db, f"{SIZE} noise_param {{ {noise} }}")))
-    plain, _ = next(open_source(layer_text(db, SIZE)))
-    assert NOISE[noise](data).all()
-    assert not np.array_equal(data, plain)
+@pytest.mark.parametrize("noise", NOISE_CHECKS)
+def test_noise_changes_pixels_by_its_settings(database, open_source, noise):
+    data, _ = next(open_source(layer_text(database, f"{SIZE} noise_param {{ {noise} }}")))
+    original, _ = next(open_source(layer_text(database, SIZE)))
+    assert NOISE_CHECKS[noise](data).all()
+    assert not np.array_equal(data, original)
     if noise.startswith("inverse"):
-        np.testing.assert_array_equal(data, 255 - plain)
+        np.testing.assert_array_equal(data, 255 - original)
     if noise.startswith("salt"):
         assert 0.5 < (data == 7).mean() < 0.75  # 1 - 1/e, drawn with repetition
 
@@ -207,35 +209,37 @@ def test_noise_changes_pixels_as_its_settings_say(db, open_source, noise):
         ({}, "becomes 3x91x119 .*, but the batch's first image becomes 3x90x120"),
     ],
 )
-def test_invalid_settings_are_refused(db, open_source, settings, message):
+def test_invalid_settings_are_refused(database, open_source, settings, message):
     with pytest.raises(DataError, match=message):
-        next(open_source(layer_text(db, **settings)))
+        next(open_source(layer_text(database, **settings)))
 
 
-def test_scales_of_height_and_width_change_the_boxes_alone(db, open_source):
-    resizing = "resize_mode: FIT_SMALL_SIZE height: 60 width: 60"
-    plain, scaled = (
-        next(open_source(layer_text(db, f"crop_size: 50 resize_param {{ {resizing} {scales} }}")))
+def test_height_scale_and_width_scale_change_only_the_boxes(database, open_source):
+    resize_settings = "resize_mode: FIT_SMALL_SIZE height: 60 width: 60"
+    plain_batch, scaled_batch = (
+        next(open_source(layer_text(database, f"crop_size: 50 resize_param {{ {resize_settings} {scales} }}")))
         for scales in ("", "height_scale: 25 width_scale: 20")
     )
-    np.testing.assert_array_equal(plain[0], scaled[0])
+    np.testing.assert_array_equal(plain_batch[0], scaled_batch[0])
     # a crop of 50 x 50 of images whose other side is not whole: by the share of the exact size
-    exact = [60 * (120 - i) / (90 + i) for i in range(4)]
-    rounded = np.floor(exact)
-    for plain_row, scaled_row in zip(strip_padding(plain[1])[0, 0], strip_padding(scaled[1])[0, 0], strict=True):
-        width = 50 / rounded[int(plain_row[0])] * exact[int(plain_row[0])]
+    exact_widths = [60 * (120 - i) / (90 + i) for i in range(4)]
+    rounded_widths = np.floor(exact_widths)
+    for plain_row, scaled_row in zip(
+        strip_padding(plain_batch[1])[0, 0], strip_padding(scaled_batch[1])[0, 0], strict=True
+    ):
+        width = 50 / rounded_widths[int(plain_row[0])] * exact_widths[int(plain_row[0])]
         expected = plain_row[3:7] * np.array([width / 20, 50 / 25] * 2)
         np.testing.assert_allclose(scaled_row[3:7], expected, rtol=1e-5)
 
 
-def test_the_label_map_is_checked_where_there_is_one(db, open_source, tmp_path, caplog):
+def test_label_map_is_checked_if_it_exists(database, open_source, tmp_path, caplog):
     items = [f'item {{ name: "{n}" label: {n} }}' for n in range(4)]
     (tmp_path / "map").write_text("\n".join(items))
     (tmp_path / "short").write_text("\n".join(items[:2]))
     (tmp_path / "junk").write_text("junk")
 
     def open_with_map(name):
-        return open_source(layer_text(db, SIZE, f'label_map_file: "{tmp_path}/{name}"'))
+        return open_source(layer_text(database, SIZE, f'label_map_file: "{tmp_path}/{name}"'))
 
     open_with_map("map")
     assert not caplog.records

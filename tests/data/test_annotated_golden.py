@@ -11,7 +11,7 @@ from caffejax.layers.row_padding import num_valid_rows, strip_padding
 FOLDER = Path(__file__).parents[1] / "golden/fork_layers/data/photos_a"
 CASES = {case["case"]: case for case in json.loads((FOLDER / "manifest.json").read_text())}
 
-SCALES = {"crop_center": 0.017}
+TRANSFORM_SCALES = {"crop_center": 0.017}
 
 
 def test_every_recorded_case_is_tested():
@@ -20,7 +20,7 @@ def test_every_recorded_case_is_tested():
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_batches_are_the_forks(name, monkeypatch, open_source):
+def test_batches_equal_the_forks_batches(name, monkeypatch, open_source):
     monkeypatch.chdir(FOLDER)
     expected = np.load(f"{name}.npz")
     source = open_source(Path(f"{name}.prototxt"))
@@ -28,8 +28,8 @@ def test_batches_are_the_forks(name, monkeypatch, open_source):
         data, label = next(source)
         expected_data = expected[f"batch/{k}/data"]
         # another libjpeg may round otherwise
-        grey_levels = 4 if name == "plain_sampler" else 1
-        np.testing.assert_allclose(data, expected_data, rtol=0, atol=grey_levels * SCALES.get(name, 1) + 1e-5)
+        gray_levels = 4 if name == "plain_sampler" else 1
+        np.testing.assert_allclose(data, expected_data, rtol=0, atol=gray_levels * TRANSFORM_SCALES.get(name, 1) + 1e-5)
         assert np.mean(data != expected_data) < 0.01
         rows = strip_padding(label, max(1, num_valid_rows(label)))
         assert rows.shape == expected[f"batch/{k}/label"].shape

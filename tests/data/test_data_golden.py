@@ -12,16 +12,16 @@ CASES = {
     case["case"]: case
     for case in json.loads((Path(__file__).parents[1] / "golden/data/index.json").read_text())["cases"]
 }
-TRAIN = [name for name, case in CASES.items() if case["phase"] == "TRAIN"]
-TEST = [name for name in CASES if "shapes" in CASES[name]]
+TRAIN_CASES = [name for name, case in CASES.items() if case["phase"] == "TRAIN"]
+TEST_CASES = [name for name in CASES if "shapes" in CASES[name]]
 
 
 def test_every_recorded_case_is_tested():
-    assert set(CASES) == {*TRAIN, *TEST, "data_mixed_native_error"}
+    assert set(CASES) == {*TRAIN_CASES, *TEST_CASES, "data_mixed_native_error"}
 
 
-@pytest.mark.parametrize("name", TEST)
-def test_three_batches_are_caffes(name, golden, open_source):
+@pytest.mark.parametrize("name", TEST_CASES)
+def test_three_batches_equal_caffes_batches(name, golden, open_source):
     expected = np.load(f"{name}.npz")
     source = open_source(Path(f"{name}.prototxt"))
     tops = [key.removeprefix("0/") for key in expected if key.startswith("0/")]
@@ -34,17 +34,17 @@ def test_three_batches_are_caffes(name, golden, open_source):
             np.testing.assert_array_equal(value, expected[f"{n}/{top}"])
 
 
-def test_grey_and_colour_in_one_batch_is_refused(golden, open_source):
+def test_gray_and_color_images_in_one_batch_are_refused(golden, open_source):
     with pytest.raises(DataError, match=r"im_03.png' becomes 1x32x40 .* but the batch's first image becomes 3x32x40"):
         next(open_source(Path("data_mixed_native_error.prototxt")))
 
 
-def find_crops(source, name, batches):
+def find_crops(source, name, num_batches):
     """Where each image was cropped, and whether it was mirrored: by comparing with all that is allowed."""
     case, full_images = CASES[name], np.load(CASES[name]["full"])["full"]
     crop_size = case["crop"]
-    result, i = [], 0
-    for _ in range(batches):
+    crops, i = [], 0
+    for _ in range(num_batches):
         for image in next(source)[0]:
             matching_crops = [
                 (h, w, mirror)
@@ -59,13 +59,13 @@ def find_crops(source, name, batches):
                 )
             ]
             assert len(matching_crops) == 1, f"image {i} is none of the crops that Caffe makes"
-            result += matching_crops
+            crops += matching_crops
             i += 1
-    return result
+    return crops
 
 
-@pytest.mark.parametrize("name", TRAIN)
-def test_train_crops_are_caffes_and_the_seed_decides_them(name, golden, open_source):
+@pytest.mark.parametrize("name", TRAIN_CASES)
+def test_train_crops_are_possible_in_caffe_and_depend_on_the_seed(name, golden, open_source):
     case, net = CASES[name], Path(f"{name}.prototxt")
     crops = find_crops(open_source(net, "TRAIN", seed=1), name, 10)
     rows, columns, mirrors = map(set, zip(*crops, strict=True))

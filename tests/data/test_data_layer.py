@@ -25,22 +25,22 @@ def write_mean(path, shape, legacy_shape=True, double_data=False):
     return path
 
 
-def read_labels(source, batches):
-    return [next(source)[1].tolist() for _ in range(batches)]
+def read_labels(source, num_batches):
+    return [next(source)[1].tolist() for _ in range(num_batches)]
 
 
-def test_batches_wrap_round(open_source, data_layer, raw_db):
-    source = open_source(data_layer(raw_db, batch_size=5))
+def test_first_record_follows_the_last(open_source, data_layer_text, raw_db):
+    source = open_source(data_layer_text(raw_db, batch_size=5))
     assert read_labels(source, 4) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11, 12, 0, 1], [2, 3, 4, 5, 6]]
 
 
-def test_paths_may_lie_beside_the_net(open_source, data_layer, raw_db):
-    source = open_source(data_layer(raw_db.name), folder=raw_db.parent)
+def test_source_may_be_relative_to_the_folder_of_the_net(open_source, data_layer_text, raw_db):
+    source = open_source(data_layer_text(raw_db.name), folder=raw_db.parent)
     assert read_labels(source, 1) == [[0, 1, 2, 3]]
 
 
-def test_the_seed_determines_where_rand_skip_starts(open_source, data_layer, raw_db):
-    net = data_layer(raw_db, batch_size=1, data="backend: LMDB rand_skip: 6")
+def test_the_seed_determines_where_rand_skip_starts(open_source, data_layer_text, raw_db):
+    net = data_layer_text(raw_db, batch_size=1, data="backend: LMDB rand_skip: 6")
     starts = []
     for seed in range(40):
         first, second = read_labels(open_source(net, seed=seed), 2)
@@ -51,12 +51,12 @@ def test_the_seed_determines_where_rand_skip_starts(open_source, data_layer, raw
 
 
 @pytest.mark.parametrize("backend", ["LMDB", "LEVELDB"])
-def test_shuffling_draws_an_order_for_each_epoch_by_the_seed(open_source, data_layer, raw_db, tmp_path, backend):
+def test_seed_determines_the_shuffled_order_of_each_epoch(open_source, data_layer_text, raw_db, tmp_path, backend):
     source = raw_db
     if backend == "LEVELDB":
         source = tmp_path / "db"
         write_leveldb(source, Lmdb(raw_db))
-    net = data_layer(source, data=f"backend: {backend} shuffle: true rand_skip: 3")
+    net = data_layer_text(source, data=f"backend: {backend} shuffle: true rand_skip: 3")
     order = np.concatenate(read_labels(open_source(net, seed=1), 16))  # of batches of 4
     assert np.array_equal(order, np.concatenate(read_labels(open_source(net, seed=1), 16)))
     resumed = open_source(net, seed=1)
@@ -68,36 +68,38 @@ def test_shuffling_draws_an_order_for_each_epoch_by_the_seed(open_source, data_l
     assert len(set(epochs)) == 3
 
 
-def test_layers_draw_different_numbers(open_source, data_layer, raw_db):
-    net = data_layer(raw_db, 13, "crop_size: 3")
+def test_layers_have_different_random_crops(open_source, data_layer_text, raw_db):
+    net = data_layer_text(raw_db, 13, "crop_size: 3")
     first, second = open_source(net, "TRAIN"), open_source(net.replace('name: "d"', 'name: "e"'), "TRAIN")
     assert not np.array_equal(next(first)[0], next(second)[0])
 
 
-def test_testing_crops_the_middle_but_mirrors_at_random(open_source, data_layer, raw_db):
-    full_images = next(open_source(data_layer(raw_db, 13)))[0]
-    middle = full_images[:, :, 1:5, 1:5]  # of 6x7
-    mirrored = 0
-    crops = next(open_source(data_layer(raw_db, 13, "crop_size: 4 mirror: true")))[0]
-    for image, expected in zip(crops, middle, strict=True):
+def test_test_phase_crops_the_center_and_mirrors_at_random(open_source, data_layer_text, raw_db):
+    full_images = next(open_source(data_layer_text(raw_db, 13)))[0]
+    center_crops = full_images[:, :, 1:5, 1:5]  # of 6x7
+    num_mirrored = 0
+    crops = next(open_source(data_layer_text(raw_db, 13, "crop_size: 4 mirror: true")))[0]
+    for image, expected in zip(crops, center_crops, strict=True):
         if not np.array_equal(image, expected):
             np.testing.assert_array_equal(image, expected[..., ::-1])
-            mirrored += 1
-    assert 0 < mirrored < 13
+            num_mirrored += 1
+    assert 0 < num_mirrored < 13
 
 
 @pytest.mark.parametrize("legacy_shape", [True, False])
 @pytest.mark.parametrize("double_data", [True, False])
-def test_mean_files_of_all_forms_are_subtracted(open_source, data_layer, raw_db, tmp_path, legacy_shape, double_data):
+def test_mean_files_with_all_fields_are_subtracted(
+    open_source, data_layer_text, raw_db, tmp_path, legacy_shape, double_data
+):
     path = write_mean(tmp_path / "m", (1, 2, 6, 7), legacy_shape, double_data)
-    plain_images = next(open_source(data_layer(raw_db)))[0]
-    transformed_images = next(open_source(data_layer(raw_db, transform=f'mean_file: "{path}" scale: 0.5')))[0]
+    plain_images = next(open_source(data_layer_text(raw_db)))[0]
+    transformed_images = next(open_source(data_layer_text(raw_db, transform=f'mean_file: "{path}" scale: 0.5')))[0]
     np.testing.assert_array_equal(
         transformed_images, (plain_images - np.arange(84, dtype=np.float32).reshape(2, 6, 7)) / 2
     )
 
 
-def error_message(open_source, net, **kwargs):
+def get_error_message(open_source, net, **kwargs):
     with pytest.raises(DataError) as exc_info:
         next(open_source(net, **kwargs))
     assert "layer 'd' (Data)" in str(exc_info.value)
@@ -124,7 +126,9 @@ def error_message(open_source, net, **kwargs):
         ("label_mapping {{ mapping {{ original: 1 }} }}", "transform_param.label_mapping is not supported"),
     ],
 )
-def test_invalid_transformations_are_refused(open_source, data_layer, raw_db, mean_file, tmp_path, transform, message):
+def test_invalid_transformations_are_refused(
+    open_source, data_layer_text, raw_db, mean_file, tmp_path, transform, message
+):
     (tmp_path / "junk").write_bytes(b"\xff\xff\xff")
     (tmp_path / "blank").write_bytes(b"")
     files = {
@@ -134,7 +138,7 @@ def test_invalid_transformations_are_refused(open_source, data_layer, raw_db, me
         "large": write_mean(tmp_path / "large", (1, 2, 7, 7)),
         "two": write_mean(tmp_path / "two", (2, 2, 6, 7)),
     }
-    assert message in error_message(open_source, data_layer(raw_db, transform=transform.format(**files)))
+    assert message in get_error_message(open_source, data_layer_text(raw_db, transform=transform.format(**files)))
 
 
 @pytest.mark.parametrize(
@@ -145,28 +149,28 @@ def test_invalid_transformations_are_refused(open_source, data_layer, raw_db, me
         ("backend: LMDB permute_every_iter: 2", "data_param.permute_every_iter is not supported yet"),
     ],
 )
-def test_invalid_settings_are_refused(open_source, data_layer, raw_db, data, message):
-    assert message in error_message(open_source, data_layer(raw_db, data=data))
+def test_invalid_settings_are_refused(open_source, data_layer_text, raw_db, data, message):
+    assert message in get_error_message(open_source, data_layer_text(raw_db, data=data))
 
 
-def test_a_batch_size_is_required(open_source, data_layer, raw_db):
-    assert "batch_size must be 1 or more" in error_message(open_source, data_layer(raw_db, batch_size=0))
+def test_a_batch_size_is_required(open_source, data_layer_text, raw_db):
+    assert "batch_size must be 1 or more" in get_error_message(open_source, data_layer_text(raw_db, batch_size=0))
 
 
 def test_a_source_is_required(open_source):
     net = 'layer { name: "d" type: "Data" top: "data" data_param { batch_size: 3 } }'
-    assert "data_param has no source" in error_message(open_source, net)
+    assert "data_param has no source" in get_error_message(open_source, net)
 
 
-def test_the_default_backend_is_leveldb(open_source, data_layer, tmp_path):
-    write_leveldb(tmp_path / "db", [(b"%d" % i, caffe_datum(i)) for i in range(3)])
+def test_the_default_backend_is_leveldb(open_source, data_layer_text, tmp_path):
+    write_leveldb(tmp_path / "db", [(b"%d" % i, make_datum(i)) for i in range(3)])
     for data in ("", "backend: LEVELDB"):
-        assert read_labels(open_source(data_layer(tmp_path / "db", data=data)), 2) == [[0, 1, 2, 0], [1, 2, 0, 1]]
-    assert "is a LevelDB, not an LMDB" in error_message(open_source, data_layer(tmp_path / "db"))
-    assert "no such folder" in error_message(open_source, data_layer(tmp_path / "no", data=""))
+        assert read_labels(open_source(data_layer_text(tmp_path / "db", data=data)), 2) == [[0, 1, 2, 0], [1, 2, 0, 1]]
+    assert "is a LevelDB, not an LMDB" in get_error_message(open_source, data_layer_text(tmp_path / "db"))
+    assert "no such folder" in get_error_message(open_source, data_layer_text(tmp_path / "no", data=""))
 
 
-def caffe_datum(label):
+def make_datum(label):
     return caffe_pb2.Datum(channels=1, height=1, width=2, data=b"ab", label=label).SerializeToString()
 
 
@@ -179,14 +183,17 @@ def caffe_datum(label):
     ],
 )
 def test_a_bad_record_is_named_when_its_batch_is_read(
-    open_source, data_layer, raw_datum, tmp_path, third_record, message
+    open_source, data_layer_text, make_raw_datum, tmp_path, third_record, message
 ):
-    good, bad = raw_datum(1), third_record if isinstance(third_record, bytes) else raw_datum(1, third_record)
-    write_lmdb(tmp_path / "db", [(b"a", good), (b"b", good), (b"c", bad), (b"d", good)])
-    source = open_source(data_layer(tmp_path / "db", batch_size=2))
+    good_record, bad_record = (
+        make_raw_datum(1),
+        third_record if isinstance(third_record, bytes) else make_raw_datum(1, third_record),
+    )
+    write_lmdb(tmp_path / "db", [(b"a", good_record), (b"b", good_record), (b"c", bad_record), (b"d", good_record)])
+    source = open_source(data_layer_text(tmp_path / "db", batch_size=2))
     assert read_labels(source, 1) == [[1, 1]]
     if isinstance(third_record, bytes):
         with pytest.raises(DataError, match="record 'c'"):
             next(source)
-    net = data_layer(tmp_path / "db", batch_size=3)
-    assert f"{tmp_path / 'db'}: layer 'd' (Data): {message}" in error_message(open_source, net)
+    net = data_layer_text(tmp_path / "db", batch_size=3)
+    assert f"{tmp_path / 'db'}: layer 'd' (Data): {message}" in get_error_message(open_source, net)

@@ -68,119 +68,119 @@ def add_large_chunk(group: h5py.Group, name: str) -> None:
     group.create_dataset(name, (4, 2), "f4", chunks=(2**15, 2**14), maxshape=(None, None), compression="gzip")
 
 
-LINKS: dict[str, tuple[Callable[[h5py.Group, str], None], str]] = {
-    "to nowhere": (lambda group, name: add_soft_link(group, name, "/no/where"), "is a broken link"),
-    "circle": (add_circular_link, "is a circular link"),
+BAD_LINKS: dict[str, tuple[Callable[[h5py.Group, str], None], str]] = {
+    "broken": (lambda group, name: add_soft_link(group, name, "/no/where"), "is a broken link"),
+    "circular": (add_circular_link, "is a circular link"),
     "to itself": (lambda group, name: add_soft_link(group, name, name), "is a circular link"),
     "another file": (add_link_to_pipe, "is a link to another file, which is not followed"),
-    "by another file": (add_link_to_link, "is a link to another file, which is not followed"),
+    "through another file": (add_link_to_link, "is a link to another file, which is not followed"),
 }
-CLAIMS: dict[str, tuple[Callable[[h5py.Group, str], None], str]] = {
-    "values elsewhere": (add_external_dataset, "stores its values in other files, which are not read"),
+BAD_DATASETS: dict[str, tuple[Callable[[h5py.Group, str], None], str]] = {
+    "external values": (add_external_dataset, "stores its values in other files, which are not read"),
     "virtual": (add_virtual_dataset, "stores its values in other files, which are not read"),
-    "packed": (
+    "compressed": (
         add_compressed_dataset,
         r"takes 8.00 GiB, of which [\d.]+ (KiB|bytes) are in the file, but at most 2.00 GiB more may",
     ),
-    "filled": (
+    "fill value": (
         add_filled_dataset,
         "takes 8.00 GiB, of which 4 KiB are in the file, but at most 2.00 GiB more may be unpacked",
     ),
     "beyond memory": (add_huge_dataset, "takes 256.00 TiB, but the machine has only .* of memory"),
-    "chunky": (
+    "large chunk": (
         add_large_chunk,
         "takes 2.00 GiB, of which 0 bytes are in the file, but at most 2.00 GiB more may be unpacked",
     ),
 }
 
 
-def write_weights(path: Path, make: Callable[[h5py.Group, str], None]) -> None:
+def write_weights(path: Path, add_object: Callable[[h5py.Group, str], None]) -> None:
     with h5py.File(path, "w") as file:
         group = file.create_group("data/ip")
-        make(group, "0")
+        add_object(group, "0")
 
 
-def write_state(path: Path, make: Callable[[h5py.Group, str], None]) -> None:
+def write_state(path: Path, add_object: Callable[[h5py.Group, str], None]) -> None:
     with h5py.File(path, "w") as file:
         file["iter"] = [3]
-        make(file.create_group("history"), "0")
+        add_object(file.create_group("history"), "0")
 
 
 @pytest.fixture(autouse=True)
-def memory_of_a_small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("caffejax.untrusted_hdf5.get_total_memory", lambda: 100 * GIB)
 
 
 @pytest.fixture
-def read_data(open_source: Any, hdf5_layer: Any, tmp_path: Path) -> Callable[..., Any]:
+def read_data(open_source: Any, hdf5_layer_text: Any, tmp_path: Path) -> Callable[..., Any]:
     """Writes a file of data and labels, and reads a batch of it."""
 
-    def read(make: Callable[[h5py.Group, str], None], **options: Any) -> Any:
+    def read(add_object: Callable[[h5py.Group, str], None], **options: Any) -> Any:
         with h5py.File(tmp_path / "x.h5", "w") as file:
             file["data"] = np.arange(8.0).reshape(4, 2)
-            make(file, "label")
+            add_object(file, "label")
         (tmp_path / "list").write_text(str(tmp_path / "x.h5"))
-        return next(open_source(hdf5_layer(tmp_path / "list", "data label"), **options))
+        return next(open_source(hdf5_layer_text(tmp_path / "list", "data label"), **options))
 
     return read
 
 
-@pytest.mark.parametrize("case", [*LINKS, *CLAIMS])
-def test_data_that_leads_elsewhere_or_claims_too_much_is_refused(read_data: Any, case: str) -> None:
-    make, message = (LINKS | CLAIMS)[case]
+@pytest.mark.parametrize("case", [*BAD_LINKS, *BAD_DATASETS])
+def test_bad_links_and_datasets_in_data_are_refused(read_data: Any, case: str) -> None:
+    add_object, message = (BAD_LINKS | BAD_DATASETS)[case]
     memory_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(DataError, match=message) as exc_info:
-        read_data(make, max_hdf5_bytes=2**31 - 1 if case == "chunky" else 2**31)
+        read_data(add_object, max_hdf5_bytes=2**31 - 1 if case == "large chunk" else 2**31)
     assert "x.h5: layer 'd' (HDF5Data): " in str(exc_info.value)
     if "more may be unpacked" in message:
         assert "raise max_hdf5_bytes (--max_hdf5_bytes), or store it without compression" in str(exc_info.value)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory_before < 200_000  # KiB
 
 
-@pytest.mark.parametrize("case", [case for case in CLAIMS if case != "chunky"])
+@pytest.mark.parametrize("case", [case for case in BAD_DATASETS if case != "large chunk"])
 @pytest.mark.parametrize(("write", "read"), [(write_weights, read_caffemodel), (write_state, read_solverstate)])
-def test_weights_and_states_that_claim_too_much_are_refused(write: Any, read: Any, case: str, tmp_path: Path) -> None:
-    make, message = CLAIMS[case]
-    write(tmp_path / "x.h5", make)
+def test_bad_datasets_in_weights_and_states_are_refused(write: Any, read: Any, case: str, tmp_path: Path) -> None:
+    add_object, message = BAD_DATASETS[case]
+    write(tmp_path / "x.h5", add_object)
     with pytest.raises(CaffejaxError, match=f"x.h5: .*{message}|has a shape but no values") as exc_info:
         read(tmp_path / "x.h5")
     assert "max_hdf5_bytes" not in str(exc_info.value)
 
 
-@pytest.mark.parametrize("case", LINKS)
+@pytest.mark.parametrize("case", BAD_LINKS)
 def test_links_in_weights_and_states_are_not_followed(case: str, tmp_path: Path) -> None:
-    make, message = LINKS[case]
-    write_weights(tmp_path / "w.h5", make)
+    add_object, message = BAD_LINKS[case]
+    write_weights(tmp_path / "w.h5", add_object)
     assert read_caffemodel(tmp_path / "w.h5") == {}
     with h5py.File(tmp_path / "top.h5", "w") as file:
-        make(file, "data")
+        add_object(file, "data")
     with pytest.raises(CaffejaxError, match=f"top.h5: .*{message}"):
         read_caffemodel(tmp_path / "top.h5")
     with h5py.File(tmp_path / "state.h5", "w") as file:
         file.create_group("history")
-        make(file, "iter")
+        add_object(file, "iter")
     with pytest.raises(CaffejaxError, match=f"state.h5: .*{message}"):
         read_solverstate(tmp_path / "state.h5")
 
 
 def test_links_within_a_file_are_followed(read_data: Any) -> None:
-    def make(file: h5py.File, name: str) -> None:
+    def add_object(file: h5py.File, name: str) -> None:
         file["deep/er/y"] = [5.0, 6, 7, 8]
         add_soft_link(file, name, "/deep/again/y")
         add_soft_link(file["deep"], "again", "er")
 
-    _, label = read_data(make)
+    _, label = read_data(add_object)
     assert label.tolist() == [5, 6, 7, 8]
 
 
 def test_compressed_data_within_the_limit_is_read(read_data: Any) -> None:
-    def make(file: h5py.File, name: str) -> None:
+    def add_object(file: h5py.File, name: str) -> None:
         file.create_dataset(name, data=np.zeros((4, 1000)), compression="gzip")
 
-    assert read_data(make)[1].shape == (4, 1000)
-    assert read_data(make, max_hdf5_bytes=32000)[1].shape == (4, 1000)
+    assert read_data(add_object)[1].shape == (4, 1000)
+    assert read_data(add_object, max_hdf5_bytes=32000)[1].shape == (4, 1000)
     with pytest.raises(DataError, match=r"data set '/label' of shape \(4, 1000\) takes 31.25 KiB"):
-        read_data(make, max_hdf5_bytes=30000)
+        read_data(add_object, max_hdf5_bytes=30000)
 
 
 def test_unpacked_sizes_of_a_file_add_up(tmp_path: Path) -> None:

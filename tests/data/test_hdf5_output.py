@@ -57,10 +57,10 @@ def test_gradients_skip_the_layer(tmp_path):
     assert read_arrays(tmp_path / "out.h5")["data"].shape == (3, 2, 4)
 
 
-def test_hdf5_data_reads_what_hdf5_output_wrote(tmp_path, open_source, hdf5_layer):
+def test_hdf5_data_reads_what_hdf5_output_wrote(tmp_path, open_source, hdf5_layer_text):
     run_batches(Net(net_text(tmp_path / "out.h5")), make_batch(0), make_batch(1))
     (tmp_path / "list.txt").write_text("out.h5\n")
-    data, label = next(open_source(hdf5_layer(tmp_path / "list.txt", "data label", 6)))
+    data, label = next(open_source(hdf5_layer_text(tmp_path / "list.txt", "data label", 6)))
     np.testing.assert_array_equal(data, np.concatenate([2 * make_batch(i)["x"] for i in range(2)]))
     np.testing.assert_array_equal(label, [0, 1, 2, 1, 2, 3])
 

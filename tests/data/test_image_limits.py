@@ -23,7 +23,7 @@ FORMATS = ["png", "jpg", "bmp", "gif", "webp", "tiff", "jp2", "avif", "pbm", "pg
 HEIGHT, WIDTH = 37, 53
 
 
-def encode(format_name: str, height: int = HEIGHT, width: int = WIDTH) -> bytes:
+def encode_image(format_name: str, height: int = HEIGHT, width: int = WIDTH) -> bytes:
     """A random image; skips where this OpenCV cannot write the kind."""
     pixels: np.ndarray = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
     if format_name in ("pgm", "pbm"):
@@ -36,7 +36,7 @@ def encode(format_name: str, height: int = HEIGHT, width: int = WIDTH) -> bytes:
         pytest.skip(f"this OpenCV writes no {format_name}")
 
 
-def compressed_png(height: int, width: int) -> bytes:
+def make_compressed_png(height: int, width: int) -> bytes:
     """Return a valid PNG of one grey, which unpacks to a thousand times its size."""
 
     def chunk(name: bytes, content: bytes) -> bytes:
@@ -47,12 +47,13 @@ def compressed_png(height: int, width: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
 
 
-def test_the_header_says_what_is_decoded(subtests: Any) -> None:
+def test_header_states_the_encoded_size(subtests: Any) -> None:
     for format_name in FORMATS:
-        with subtests.test(kind=format_name):
+        with subtests.test(format=format_name):
             for height, width in ((HEIGHT, WIDTH), (40, 32), (300, 33)):
-                assert read_image_size(encode(format_name, height, width)) == (height, width)
-                assert read_image_size(encode(format_name, height, width) + b"what comes after it") == (height, width)
+                data = encode_image(format_name, height, width)
+                assert read_image_size(data) == (height, width)
+                assert read_image_size(data + b"what comes after it") == (height, width)
 
 
 @pytest.mark.parametrize("byte_order", ["II", "MM"])
@@ -76,9 +77,9 @@ def test_sizes_of_all_forms_of_tiff_are_read(byte_order: str, is_big_tiff: bool)
 
 @pytest.mark.long
 @pytest.mark.parametrize("format_name", FORMATS)
-def test_opencv_never_decodes_more_than_the_header_says(format_name: str) -> None:
+def test_opencv_never_decodes_more_than_the_header_states(format_name: str) -> None:
     """Whatever is changed: what is decoded at all has the size that was checked."""
-    intact, rng, decoded_count = encode(format_name), random.Random(format_name), 0
+    intact, rng, num_decoded = encode_image(format_name), random.Random(format_name), 0
     for _ in range(300):
         data = bytearray(intact)
         for _ in range(rng.choice([1, 1, 2, 3])):
@@ -94,9 +95,9 @@ def test_opencv_never_decodes_more_than_the_header_says(format_name: str) -> Non
             image = decode_image(bytes(data), cv2.IMREAD_COLOR, 10**6)
         except BadImageError:
             continue
-        decoded_count += 1
+        num_decoded += 1
         assert image.shape[1:] == read_image_size(bytes(data))
-    assert decoded_count
+    assert num_decoded
 
 
 @pytest.mark.parametrize(
@@ -109,9 +110,9 @@ def test_opencv_never_decodes_more_than_the_header_says(format_name: str) -> Non
         (b"\xff\xd8\xff\xe0\0\x04\0\0junk\xff\xff\xc0\0\x0b\x08\xff\xff\xff\xfe", (65535, 65534)),
         (b"\xff\xd8\xff\xd9", None),
         (b"BM" + bytes(12) + struct.pack("<Iii", 40, -7, -9), (9, 7)),
-        (compressed_png(5, 6), (5, 6)),
-        (compressed_png(5, 6)[:-12], (5, 6)),
-        (compressed_png(5, 6)[:-14], None),  # a chunk claims more than there is
+        (make_compressed_png(5, 6), (5, 6)),
+        (make_compressed_png(5, 6)[:-12], (5, 6)),
+        (make_compressed_png(5, 6)[:-14], None),  # a chunk claims more than there is
         (b"", None),
         (b"no image at all", None),
         *(
@@ -128,7 +129,7 @@ def test_sizes_are_read_from_unusual_headers(data: bytes, size: tuple[int, int] 
 def folder(tmp_path_factory: Any) -> Path:
     """Sources of every kind with one image of 40 x 50, and the nets that read them."""
     path: Path = tmp_path_factory.mktemp("limits")
-    image = compressed_png(40, 50)
+    image = make_compressed_png(40, 50)
     (path / "im.png").write_bytes(image)
     (path / "clip").mkdir()
     (path / "clip" / "000001.jpg").write_bytes(image)
@@ -165,7 +166,7 @@ DATA_LAYERS = {
 
 
 @pytest.mark.parametrize("name", DATA_LAYERS)
-def test_every_layer_that_reads_images_has_the_limit(
+def test_every_layer_that_reads_images_applies_the_pixel_limit(
     name: str, folder: Path, open_source: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
@@ -210,7 +211,7 @@ def test_commands_apply_the_pixel_limit(
     caffe.set_limits(max_image_pixels=MAX_IMAGE_PIXELS)
 
 
-def test_pycaffe_has_the_limit(folder: Path) -> None:
+def test_pycaffe_applies_the_pixel_limit(folder: Path) -> None:
     try:
         caffe.set_limits(max_image_pixels=1999)
         with pytest.raises(DataError, match=r"im\.png: its image has 2000 pixels"):
@@ -224,6 +225,6 @@ def test_pycaffe_has_the_limit(folder: Path) -> None:
 
 def test_a_decompression_bomb_is_refused_by_default() -> None:
     """Nothing is decoded: these bytes hold no pixels."""
-    png = compressed_png(1, 1).replace(struct.pack(">II", 1, 1), struct.pack(">II", 30000, 30000))
+    png = make_compressed_png(1, 1).replace(struct.pack(">II", 1, 1), struct.pack(">II", 30000, 30000))
     with pytest.raises(BadImageError, match=f"has 900000000 pixels .* at most {MAX_IMAGE_PIXELS} are decoded"):
         decode_image(png)

@@ -27,17 +27,17 @@ def read_batches(source, n):
     return [[top.tolist() for top in next(source)] for _ in range(n)]
 
 
-def check_resume(open_net, skip_count, read_count):
+def check_resume(open_net, num_skipped, num_read):
     original = open_net()
-    read_batches(original, skip_count)
+    read_batches(original, num_skipped)
     state = original.get_state()
-    expected = read_batches(original, read_count)
+    expected = read_batches(original, num_read)
     resumed = open_net()
     resumed.set_state(state)
     assert resumed.get_state() == state
-    assert read_batches(resumed, read_count) == expected
+    assert read_batches(resumed, num_read) == expected
     original.set_state(state)
-    assert read_batches(original, read_count) == expected
+    assert read_batches(original, num_read) == expected
     for source in (original, resumed):
         source.close()
 
@@ -45,47 +45,49 @@ def check_resume(open_net, skip_count, read_count):
 @pytest.mark.slow
 @settings(max_examples=40)  # each opens and reads four sources
 @given(
-    before=st.integers(0, 12),
-    after=st.integers(1, 4),
+    num_before=st.integers(0, 12),
+    num_after=st.integers(1, 4),
     batch_size=st.integers(1, 20),
     seed=st.integers(-(2**31), 2**63),
-    skip=st.integers(0, 30),
+    rand_skip=st.integers(0, 30),
     phase=st.sampled_from(["TRAIN", "TEST"]),
 )
-def test_data_resumes(open_source, data_layer, raw_db, before, after, batch_size, seed, skip, phase):
-    data = f"backend: LMDB rand_skip: {skip} prefetch: 2"
-    net = data_layer(raw_db, batch_size, "crop_size: 3 mirror: true", data)
-    check_resume(lambda: open_source(net, phase, seed=seed), before, after)
+def test_data_resumes(open_source, data_layer_text, raw_db, num_before, num_after, batch_size, seed, rand_skip, phase):
+    data = f"backend: LMDB rand_skip: {rand_skip} prefetch: 2"
+    net = data_layer_text(raw_db, batch_size, "crop_size: 3 mirror: true", data)
+    check_resume(lambda: open_source(net, phase, seed=seed), num_before, num_after)
 
 
 @pytest.mark.slow
 @settings(max_examples=40)  # each opens and reads four sources
 @given(
-    before=st.integers(0, 12),
-    after=st.integers(1, 4),
+    num_before=st.integers(0, 12),
+    num_after=st.integers(1, 4),
     batch_size=st.integers(1, 20),
     seed=st.integers(-(2**31), 2**63),
     shuffle=st.sampled_from(["true", "false"]),
 )
-def test_hdf5_resumes(open_source, hdf5_layer, h5_list, before, after, batch_size, seed, shuffle):
-    net = hdf5_layer(h5_list, "b a", batch_size, f"shuffle: {shuffle}")
-    check_resume(lambda: open_source(net, "TRAIN", seed=seed), before, after)
+def test_hdf5_resumes(open_source, hdf5_layer_text, h5_list, num_before, num_after, batch_size, seed, shuffle):
+    net = hdf5_layer_text(h5_list, "b a", batch_size, f"shuffle: {shuffle}")
+    check_resume(lambda: open_source(net, "TRAIN", seed=seed), num_before, num_after)
 
 
-def test_hdf5_shuffles_every_round_anew_and_keeps_rows_together(open_source, hdf5_layer, h5_list):
-    source = open_source(hdf5_layer(h5_list, "a b", 8, "shuffle: true"), seed=3)
-    rounds = []
+def test_hdf5_shuffle_differs_in_each_epoch_and_keeps_rows_together(open_source, hdf5_layer_text, h5_list):
+    source = open_source(hdf5_layer_text(h5_list, "a b", 8, "shuffle: true"), seed=3)
+    epochs = []
     for _ in range(6):
         a, b = next(source)
         np.testing.assert_array_equal(b, np.stack([a, -a], axis=1))
         assert sorted(a) == list(range(8))
-        rounds.append(tuple(a))
-    assert len(set(rounds)) == 6
-    assert {min(r[:3]) >= 5 for r in rounds} == {True, False}, "the order of the files never changed"
+        epochs.append(tuple(a))
+    assert len(set(epochs)) == 6
+    assert {min(r[:3]) >= 5 for r in epochs} == {True, False}, "the order of the files never changed"
 
 
 @pytest.mark.parametrize("state", [{}, {"examples": -1}, {"examples": "3"}])
-def test_values_that_are_not_positions_are_refused(open_source, h5_list, hdf5_layer, raw_db, data_layer, state):
-    for net in (hdf5_layer(h5_list, "a"), data_layer(raw_db)):
+def test_values_that_are_not_positions_are_refused(
+    open_source, h5_list, hdf5_layer_text, raw_db, data_layer_text, state
+):
+    for net in (hdf5_layer_text(h5_list, "a"), data_layer_text(raw_db)):
         with pytest.raises(DataError, match="is not the position"):
             open_source(net).set_state(state)

@@ -19,11 +19,11 @@ SOFTMAX = 'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "la
 
 
 def make_loader(tmp_path, labels, layers):
-    def datum(label):
+    def make_datum(label):
         return caffe_pb2.Datum(channels=1, height=1, width=2, data=b"\1\2", label=label).SerializeToString()
 
     path = tmp_path / "db"
-    write_lmdb(path, ((b"%03d" % n, datum(label)) for n, label in enumerate(labels)))
+    write_lmdb(path, ((b"%03d" % n, make_datum(label)) for n, label in enumerate(labels)))
     return Loader(caffejax.Net(NET % (path, layers), "TRAIN").graph)
 
 
@@ -56,10 +56,10 @@ def make_loader(tmp_path, labels, layers):
     ],
 )
 def test_wrong_labels_are_named_with_row_and_layer(tmp_path, labels, layers, message):
-    batches = make_loader(tmp_path, labels, layers)
+    loader = make_loader(tmp_path, labels, layers)
     with pytest.raises(DataError, match=message):
-        next(batches)
-    batches.close()
+        next(loader)
+    loader.close()
 
 
 @pytest.mark.parametrize(
@@ -72,53 +72,53 @@ def test_wrong_labels_are_named_with_row_and_layer(tmp_path, labels, layers, mes
     ],
 )
 def test_classes_ignored_labels_and_other_numbers_pass(tmp_path, labels, layers):
-    batches = make_loader(tmp_path, labels, layers)
-    np.testing.assert_array_equal(next(batches)["label"], labels)
-    batches.close()
+    loader = make_loader(tmp_path, labels, layers)
+    np.testing.assert_array_equal(next(loader)["label"], labels)
+    loader.close()
 
 
 ACCURACY = 'layer { name: "acc" type: "Accuracy" bottom: "ip" bottom: "label" top: "acc" top: "each" %s }'
 SOFTMAX_IGNORING_3 = SOFTMAX % "loss_param { ignore_label: 3 }"
 
 
-def warnings_of(caplog):
+def get_warnings(caplog):
     return [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
 
 
-def test_what_a_loss_ignores_is_wrong_for_accuracy(tmp_path, caplog):
-    batches = make_loader(tmp_path, [0, 3, 3, 2, 1] * 2, SOFTMAX_IGNORING_3 + ACCURACY % "")
+def test_accuracy_warns_of_labels_that_only_the_loss_ignores(tmp_path, caplog):
+    loader = make_loader(tmp_path, [0, 3, 3, 2, 1] * 2, SOFTMAX_IGNORING_3 + ACCURACY % "")
     for _ in range(2):
-        np.testing.assert_array_equal(next(batches)["label"], [0, 3, 3, 2, 1])
-    batches.close()
-    (message,) = warnings_of(caplog)
+        np.testing.assert_array_equal(next(loader)["label"], [0, 3, 3, 2, 1])
+    loader.close()
+    (message,) = get_warnings(caplog)
     assert "Layer 'acc' (Accuracy) counts label 3" in message
     (tmp_path / "other").mkdir()
-    batches = make_loader(tmp_path / "other", [0, 3, 4, 2, 1], SOFTMAX_IGNORING_3 + ACCURACY % "")
+    loader = make_loader(tmp_path / "other", [0, 3, 4, 2, 1], SOFTMAX_IGNORING_3 + ACCURACY % "")
     with pytest.raises(DataError, match="holds 4 in row 2"):
-        next(batches)
-    batches.close()
+        next(loader)
+    loader.close()
 
 
 @pytest.mark.parametrize("accuracy_param", ["accuracy_param { ignore_label: 3 }", None])
-def test_no_warning_where_nothing_is_counted_as_wrong(tmp_path, accuracy_param, caplog):
-    batches = make_loader(
+def test_no_warning_if_no_ignored_label_is_counted_as_wrong(tmp_path, accuracy_param, caplog):
+    loader = make_loader(
         tmp_path, [0, 3, 3, 2, 1], SOFTMAX_IGNORING_3 + (ACCURACY % accuracy_param if accuracy_param else "")
     )
-    next(batches)
-    batches.close()
-    assert warnings_of(caplog) == []
+    next(loader)
+    loader.close()
+    assert get_warnings(caplog) == []
 
 
-def test_labels_that_python_sets_count_alike(caplog):
+def test_accuracy_counts_labels_outside_the_classes_as_wrong(caplog):
     """4 of 6 labels are right as far as they are known; a label of no class is in no class's accuracy."""
     text = """
     layer { name: "d" type: "Input" top: "ip" top: "label" input_param { shape { dim: 6 dim: 3 } shape { dim: 6 } } }
     """
     net = caffe.Net(text + SOFTMAX_IGNORING_3 + ACCURACY % "", caffe.TEST)
-    assert len(warnings_of(caplog)) == 1
+    assert len(get_warnings(caplog)) == 1
     net.blobs["ip"].data[...] = np.eye(3)[[0, 1, 2, 0, 0, 1]]
-    for unknown in (3, -1, 255):
-        net.blobs["label"].data[...] = [0, 1, 2, 0, unknown, 2]
+    for invalid_label in (3, -1, 255):
+        net.blobs["label"].data[...] = [0, 1, 2, 0, invalid_label, 2]
         net.forward()
         np.testing.assert_allclose(net.blobs["acc"].data, 4 / 6)
         np.testing.assert_allclose(net.blobs["each"].data, [1, 1, 0.5])

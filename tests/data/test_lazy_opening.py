@@ -26,17 +26,17 @@ class CountingSource:
     tops = TOPS
 
     def __init__(self) -> None:
-        self.number = 0
+        self.num_batches = 0
 
     def __next__(self) -> tuple[np.ndarray, ...]:
-        self.number += 1
-        return (np.full((2, 3), self.number, np.float32),)
+        self.num_batches += 1
+        return (np.full((2, 3), self.num_batches, np.float32),)
 
     def get_state(self) -> int:
-        return self.number
+        return self.num_batches
 
     def set_state(self, state: int) -> None:
-        self.number = state
+        self.num_batches = state
 
     def close(self) -> None:
         pass
@@ -61,7 +61,7 @@ def calls() -> Iterator[list[str]]:
     del _types["TestSource"]
 
 
-def test_a_source_is_looked_at_once_and_opened_when_it_is_read(calls: list[str]) -> None:
+def test_a_source_is_probed_once_and_opened_by_the_loader(calls: list[str]) -> None:
     net = Net(TEXT, "TRAIN", seed=7)
     assert calls == ["probe 7 TRAIN"]
     net.with_phase("TEST")

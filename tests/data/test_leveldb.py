@@ -4,7 +4,7 @@ import cv2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leveldb_records import GOLDEN, RECORDS, random_value
+from leveldb_records import GOLDEN, RECORDS, make_value
 
 from caffejax.data import LevelDb, Lmdb, write_leveldb
 from caffejax.data.leveldb import leveldb_reader
@@ -20,9 +20,9 @@ def test_records_that_caffe_wrote_are_read(name):
 def test_compressed_records_that_caffe_wrote_are_read():
     records = list(LevelDb(GOLDEN / "leveldb_snappy"))
     assert [key for key, _ in records] == [b"%08d_images/grey/g%d.png" % (i, i) for i in range(8)]
-    for i, (_, stored) in enumerate(records):
+    for i, (_, value) in enumerate(records):
         image = cv2.imread(str(GOLDEN / f"images/grey/g{i}.png"), cv2.IMREAD_COLOR).transpose(2, 0, 1)
-        assert caffe_pb2.Datum.FromString(stored).data == image.tobytes()
+        assert caffe_pb2.Datum.FromString(value).data == image.tobytes()
 
 
 @given(start=st.integers(0, len(RECORDS)), count=st.integers(0, len(RECORDS)))
@@ -49,7 +49,7 @@ def test_positions_outside_the_database_raise(leveldb_folder):
             records[index]
 
 
-def test_tables_of_several_files_are_read_in_turn(tmp_path, monkeypatch):
+def test_tables_of_several_files_are_read_in_order(tmp_path, monkeypatch):
     monkeypatch.setattr("caffejax.data.leveldb.table_writer._MAX_TABLE_SIZE", 1 << 17)
     write_leveldb(tmp_path / "db", RECORDS, compress=False)
     assert len(list((tmp_path / "db").glob("*.ldb"))) == 4
@@ -71,12 +71,14 @@ def test_each_block_is_decoded_once(leveldb_folder, monkeypatch):
 
 
 def test_opening_reads_no_large_values(tmp_path, monkeypatch):
-    records = [(b"%d" % i, random_value(i, 200_000)) for i in range(9)]
+    records = [(b"%d" % i, make_value(i, 200_000)) for i in range(9)]
     write_leveldb(tmp_path / "db", records)
-    sizes = []
+    read_sizes = []
     original = Files.read
-    monkeypatch.setattr(Files, "read", lambda self, name, offset, n: sizes.append(n) or original(self, name, offset, n))
+    monkeypatch.setattr(
+        Files, "read", lambda self, name, offset, n: read_sizes.append(n) or original(self, name, offset, n)
+    )
     database = LevelDb(tmp_path / "db")
     assert len(database) == 9
-    assert sum(sizes) < 50_000
+    assert sum(read_sizes) < 50_000
     assert list(database) == records

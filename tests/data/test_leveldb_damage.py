@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from leveldb_records import FOLDERS, GOLDEN, RECORDS, needs_plyvel, plyvel, random_value
+from leveldb_records import GOLDEN, GOLDEN_FOLDERS, RECORDS, make_value, needs_plyvel, plyvel
 
 from caffejax.data import LevelDb, Lmdb, write_leveldb
 from caffejax.data.leveldb.log_format import frame_records
@@ -23,7 +23,7 @@ def test_a_folder_without_a_database_is_refused(tmp_path):
         len(LevelDb(tmp_path))
 
 
-def test_each_backend_knows_the_others_folder(leveldb_folder):
+def test_each_backend_recognizes_the_others_folder(leveldb_folder):
     with pytest.raises(DataError, match=r"is an LMDB, not a LevelDB, .*; set backend: LMDB"):
         len(LevelDb(GOLDEN / "lmdb_raw"))
     with pytest.raises(DataError, match="is a LevelDB, not an LMDB; set backend: LEVELDB"):
@@ -76,7 +76,7 @@ def test_all_missing_tables_are_named_at_once(tmp_path, monkeypatch):
     assert "000004.ldb: has 1000 bytes instead of 1" in second
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("name", GOLDEN_FOLDERS)
 def test_truncated_files_are_refused(name, tmp_path):
     expected = list(LevelDb(GOLDEN / name))
     for file in (GOLDEN / name).iterdir():
@@ -96,7 +96,7 @@ def test_damage_in_a_large_block_is_found(tmp_path, part):
     path = tmp_path / "db"
     with plyvel.DB(str(path), create_if_missing=True, compression=None) as db:
         for i in range(9):
-            db.put(b"key %d" % i, random_value(i, 200_000))
+            db.put(b"key %d" % i, make_value(i, 200_000))
     with plyvel.DB(str(path)):
         pass  # moves the log into a table
     (table,) = path.glob("*.ldb")

@@ -5,12 +5,12 @@ import shutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from leveldb_records import needs_plyvel, plyvel, random_value
+from leveldb_records import make_value, needs_plyvel, plyvel
 
 from caffejax.data import LevelDb, write_leveldb
 from caffejax.errors import DataError
 
-STEP = st.one_of(
+STEPS = st.one_of(
     st.tuples(
         st.just("batch"),
         st.lists(
@@ -27,7 +27,7 @@ STEP = st.one_of(
 
 @needs_plyvel
 @settings(max_examples=60)
-@given(steps=st.lists(STEP, max_size=12), snappy=st.booleans(), seed=st.integers(0, 1000))
+@given(steps=st.lists(STEPS, max_size=12), snappy=st.booleans(), seed=st.integers(0, 1000))
 def test_files_written_by_the_library_are_read(tmp_path_factory, steps, snappy, seed):
     path = tmp_path_factory.mktemp("plyvel")
     options = {"write_buffer_size": 1 << 16, "block_size": 1 << 10, "max_file_size": 1 << 20}
@@ -44,15 +44,15 @@ def test_files_written_by_the_library_are_read(tmp_path_factory, steps, snappy, 
             db.compact_range()
         else:
             with db.write_batch() as batch:
-                for key, size in changes:
-                    name = b"key" * (key % 3) + b"%03d" % key
+                for key_number, size in changes:
+                    key = b"key" * (key_number % 3) + b"%03d" % key_number
                     if size is None:
-                        batch.delete(name)
-                        expected.pop(name, None)
+                        batch.delete(key)
+                        expected.pop(key, None)
                     else:
                         seed += 1
-                        expected[name] = random_value(seed, size, compressible=key % 2 == 0)
-                        batch.put(name, expected[name])
+                        expected[key] = make_value(seed, size, compressible=key_number % 2 == 0)
+                        batch.put(key, expected[key])
     db.close()
     try:
         if expected:
@@ -73,13 +73,13 @@ def test_files_written_by_the_library_are_read(tmp_path_factory, steps, snappy, 
 )
 def test_the_library_reads_written_files(tmp_path_factory, sizes, compress, prefix):
     path = tmp_path_factory.mktemp("ours")
-    expected = [(prefix + b"%04d" % i, random_value(i, size, compressible=i % 2 == 0)) for i, size in enumerate(sizes)]
+    expected = [(prefix + b"%04d" % i, make_value(i, size, compressible=i % 2 == 0)) for i, size in enumerate(sizes)]
     write_leveldb(path / "db", expected, compress)
     if expected:
         assert list(LevelDb(path / "db")) == expected
     db = plyvel.DB(str(path / "db"), paranoid_checks=True)
     assert list(db.iterator(verify_checksums=True)) == expected
-    assert all(db.get(key) == stored for key, stored in expected)
+    assert all(db.get(key) == value for key, value in expected)
     db.put(b"", b"new")
     db.compact_range()
     db.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from leveldb_records import GOLDEN, plyvel, random_value
+from leveldb_records import GOLDEN, make_value, plyvel
 
 from caffejax.data import LevelDb
 from caffejax.data.leveldb.leveldb_format import encode_varint
@@ -19,17 +19,17 @@ from caffejax.errors import DataError
 def write_logs(path: Path, sizes: list[int]) -> list[tuple[bytes, bytes]]:
     """Write a database whose records are all in its log, each in a separate batch."""
     shutil.copytree(GOLDEN / "leveldb_raw", path)
-    records = [(b"key%d" % i, random_value(i, size)) for i, size in enumerate(sizes)]
+    records = [(b"key%d" % i, make_value(i, size)) for i, size in enumerate(sizes)]
     batches = [
-        struct.pack("<QIBB", i + 1, 1, 1, len(key)) + key + encode_varint(len(stored)) + stored
-        for i, (key, stored) in enumerate(records)
+        struct.pack("<QIBB", i + 1, 1, 1, len(key)) + key + encode_varint(len(value)) + value
+        for i, (key, value) in enumerate(records)
     ]
     (path / "000003.log").write_bytes(frame_records(batches))
     return records
 
 
 @pytest.mark.parametrize("size", [1, 6, 7, 100, 32_760, 32_768, 32_774, 32_775, 40_000, 150_000, 190_000])
-def test_a_log_cut_off_as_by_a_crash_is_read_up_to_there(tmp_path, caplog, size):
+def test_a_log_truncated_by_a_crash_is_read_up_to_the_last_complete_record(tmp_path, caplog, size):
     sizes = [10, 0, 32_700 - 60, 100_000, 5, 7, 60_000]
     records = write_logs(tmp_path / "db", sizes)
     os.truncate(tmp_path / "db" / "000003.log", size)
@@ -47,12 +47,12 @@ def test_a_log_cut_off_as_by_a_crash_is_read_up_to_there(tmp_path, caplog, size)
             assert list(db) == result
 
 
-@pytest.mark.parametrize("zeros", [7, 500, 70_000])
-def test_zeros_after_a_log_are_preallocated_space(tmp_path, caplog, zeros):
+@pytest.mark.parametrize("num_zeros", [7, 500, 70_000])
+def test_zeros_after_a_log_are_ignored_as_preallocated_space(tmp_path, caplog, num_zeros):
     records = write_logs(tmp_path / "db", [10, 40_000])
     end = (tmp_path / "db" / "000003.log").stat().st_size
     with open(tmp_path / "db" / "000003.log", "ab") as file:
-        file.write(bytes(zeros))
+        file.write(bytes(num_zeros))
     assert list(LevelDb(tmp_path / "db")) == records
     assert f"000003.log: cut off after byte {end}" in caplog.text
     with open(tmp_path / "db" / "000003.log", "ab") as file:
@@ -79,12 +79,12 @@ def test_logs_of_any_layout_are_read(tmp_path_factory, sizes):
 
 def test_a_truncated_log_before_another_is_refused(tmp_path):
     records = write_logs(tmp_path / "db", [100] * 9)
-    first, second = (tmp_path / "db" / name for name in ("000003.log", "000007.log"))
-    shutil.copy(first, second)
-    os.truncate(first, 500)
+    first_path, second_path = (tmp_path / "db" / name for name in ("000003.log", "000007.log"))
+    shutil.copy(first_path, second_path)
+    os.truncate(first_path, 500)
     with pytest.raises(DataError, match=r"000003.log: ends within the record after byte \d+, but a later log follows"):
         len(LevelDb(tmp_path / "db"))
-    second.write_bytes(b"")
+    second_path.write_bytes(b"")
     assert list(LevelDb(tmp_path / "db")) == records[:3]
 
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from leveldb_records import FOLDERS, GOLDEN, RECORDS
+from leveldb_records import GOLDEN, GOLDEN_FOLDERS, RECORDS
 
 from caffejax.data import LevelDb
 
@@ -22,13 +22,15 @@ def test_readers_write_nothing_and_do_not_disturb_each_other(leveldb_folder):
     assert {file.name: file.stat().st_mtime_ns for file in leveldb_folder.iterdir()} == times_before
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("name", GOLDEN_FOLDERS)
 def test_threads_read_at_once(name):
     records = LevelDb(GOLDEN / name)
     expected = list(records)
-    order = np.random.default_rng(0).integers(len(expected), size=(8, 100)).tolist()
+    indices_by_task = np.random.default_rng(0).integers(len(expected), size=(8, 100)).tolist()
     with ThreadPoolExecutor(8) as pool:
-        for indices, result in zip(order, pool.map(lambda row: [records[i] for i in row], order), strict=True):
+        for indices, result in zip(
+            indices_by_task, pool.map(lambda indices: [records[i] for i in indices], indices_by_task), strict=True
+        ):
             assert result == [expected[i] for i in indices]
 
 
@@ -51,15 +53,15 @@ def test_worker_processes_read_caffes_batches(golden, open_source):
 
 
 @pytest.mark.filterwarnings("ignore:.*os.fork")  # JAX warns of it; the child does not use JAX
-def test_a_forked_process_reads_on(leveldb_folder):
+def test_a_forked_process_continues_reading(leveldb_folder):
     records = LevelDb(leveldb_folder)
     assert records[7] == RECORDS[7]
     read_end, write_end = os.pipe()
-    child = os.fork()
-    if child == 0:
+    child_pid = os.fork()
+    if child_pid == 0:
         os.write(write_end, b"ok" if records[450] == RECORDS[450] and records[8] == RECORDS[8] else b"no")
         os._exit(0)
-    os.waitpid(child, 0)
+    os.waitpid(child_pid, 0)
     assert os.read(read_end, 2) == b"ok"
     os.close(read_end)
     os.close(write_end)

@@ -19,15 +19,15 @@ def failing_records():
 
 
 @pytest.mark.parametrize(
-    ("records", "error"),
+    ("records", "message"),
     [
         ([(b"a", b"1"), (b"b", b"1"), (b"b", b"2")], "db: key b'b' occurs twice"),
         ([(b"a", b"1"), (b"c", b"1"), (b"b", b"2")], "db: key b'b' comes after b'c'; keys must ascend"),
         (failing_records(), "no more"),
     ],
 )
-def test_failed_writing_leaves_nothing(tmp_path, records, error):
-    with pytest.raises((DataError, RuntimeError), match=error):
+def test_failed_writing_leaves_nothing(tmp_path, records, message):
+    with pytest.raises((DataError, RuntimeError), match=message):
         write_leveldb(tmp_path / "db", records)
     assert list(tmp_path.iterdir()) == []
 

@@ -30,7 +30,7 @@ def test_any_order_of_reading_gives_the_record_at_the_position(folder, indices):
     records.close()
 
 
-def test_records_come_in_the_order_of_keys_and_end(tmp_path):
+def test_records_are_in_the_order_of_their_keys(tmp_path):
     write_lmdb(tmp_path / "db", reversed(RECORDS))
     records = Lmdb(tmp_path / "db")
     assert len(records) == 1000
@@ -48,7 +48,7 @@ def test_two_readers_of_one_folder_do_not_disturb_each_other(folder):
     assert first[4] == RECORDS[4], "a closed reader opens the folder again"
 
 
-def test_another_process_opens_the_folder_for_itself(folder):
+def test_another_process_reads_a_copy(folder):
     records = Lmdb(folder)
     assert records[0] == RECORDS[0]
     with multiprocessing.get_context("spawn").Pool(1) as pool:
@@ -119,7 +119,7 @@ def failing_records():
 
 
 @pytest.mark.parametrize(
-    ("records", "error"),
+    ("records", "message"),
     [
         ([(b"a", b"1"), (b"b", b"1"), (b"a", b"2")], "db: key b'a' occurs twice"),
         ([(b"a" * 512, b"1")], "db: cannot be written"),
@@ -127,8 +127,8 @@ def failing_records():
         (failing_records(), "no more"),
     ],
 )
-def test_failed_writing_leaves_nothing(tmp_path, records, error):
-    with pytest.raises((DataError, RuntimeError), match=error):
+def test_failed_writing_leaves_nothing(tmp_path, records, message):
+    with pytest.raises((DataError, RuntimeError), match=message):
         write_lmdb(tmp_path / "db", records)
     assert list(tmp_path.iterdir()) == []
 
@@ -138,7 +138,7 @@ def test_writing_into_a_missing_parent_is_refused(tmp_path):
         write_lmdb(tmp_path / "no" / "db", [(b"a", b"1")])
 
 
-WRITER = """
+WRITER_PROGRAM = """
 import sys, lmdb
 with lmdb.open(sys.argv[1], map_size=1 << 26) as environment:
     for n in range(int(sys.argv[2]), 100):
@@ -152,7 +152,7 @@ def test_records_are_read_while_another_process_writes(tmp_path):
     path = tmp_path / "db"
 
     def write(start):
-        subprocess.run([sys.executable, "-c", WRITER, str(path), str(start)], check=True)
+        subprocess.run([sys.executable, "-c", WRITER_PROGRAM, str(path), str(start)], check=True)
 
     write(99)
     records = Lmdb(path)

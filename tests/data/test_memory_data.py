@@ -10,7 +10,7 @@ DATA = np.random.default_rng(0).random((6, 2, 3, 4))
 LABELS = np.arange(6)
 
 
-def test_batches_go_round():
+def test_first_batch_follows_the_last():
     source = ArraySource(DATA, LABELS.reshape(6, 1, 1, 1), 2)
     assert [top.shape for top in source.tops] == [(2, 2, 3, 4), (2,)]
     for n in range(7):

@@ -14,11 +14,11 @@ from caffejax.schema.caffe_pb2 import Datum
 
 HEIGHT, WIDTH = 56, 72
 NECK = 1  # the center of both shoulders, joints 5 and 6 of the database
-PARTS = {56: (17, 18, 19), 43: (16, 15, 14)}  # joints in the database, joints and limbs in the maps
+JOINT_COUNTS = {56: (17, 18, 19), 43: (16, 15, 14)}  # joints in the database, joints and limbs in the maps
 
 
-def record(
-    people: np.ndarray, visible: np.ndarray, center: tuple[float, float] = (37, 29), scale: float = 0.5
+def make_record(
+    people: np.ndarray, visibility: np.ndarray, center: tuple[float, float] = (37, 29), scale: float = 0.5
 ) -> Datum:
     """Return a record as the project's genLMDB.py writes it; people are (P, J, 2) in pixels, counted from 0."""
     rows = np.zeros((HEIGHT, WIDTH), np.uint8)
@@ -27,14 +27,14 @@ def record(
         data = struct.pack(f"<{len(numbers)}f", *numbers)
         rows[row, column : column + len(data)] = np.frombuffer(data, np.uint8)
 
-    other_people = len(people) - 1
+    num_other_people = len(people) - 1
     rows[0, :4] = np.frombuffer(b"COCO", np.uint8)
     write(1, HEIGHT, WIDTH)
-    rows[2, 1] = other_people
+    rows[2, 1] = num_other_people
     write(3, center[0] + 1, center[1] + 1)
     write(4, scale)
-    for n, (joints, flags) in enumerate(zip(people + 1, visible, strict=True)):
-        first_row = 5 if n == 0 else 9 + other_people + 3 * (n - 1)
+    for n, (joints, flags) in enumerate(zip(people + 1, visibility, strict=True)):
+        first_row = 5 if n == 0 else 9 + num_other_people + 3 * (n - 1)
         for row, numbers in enumerate((*joints.T, flags)):
             write(first_row + row, *numbers)
     rng = np.random.default_rng(0)
@@ -45,22 +45,22 @@ def record(
     return Datum(channels=6, height=HEIGHT, width=WIDTH, data=channels.tobytes())
 
 
-def net_text(folder: Path, parts: int, extra_settings: str = "", batch_size: int = 1) -> str:
-    settings = {"num_parts:": str(parts), "np_in_lmdb:": str(PARTS[parts][0]), "stride:": "8"}
-    words = extra_settings.split()
-    settings |= dict(zip(words[::2], words[1::2], strict=True))
+def net_text(folder: Path, num_parts: int, extra_settings: str = "", batch_size: int = 1) -> str:
+    settings = {"num_parts:": str(num_parts), "np_in_lmdb:": str(JOINT_COUNTS[num_parts][0]), "stride:": "8"}
+    tokens = extra_settings.split()
+    settings |= dict(zip(tokens[::2], tokens[1::2], strict=True))
     return f"""layer {{ name: "d" type: "CPMData" top: "data" top: "label"
       data_param {{ source: "{folder / "db"}" backend: LMDB batch_size: {batch_size} }}
       cpm_transform_param {{ {" ".join(map(" ".join, settings.items()))} }} }}"""
 
 
-def people(parts: int, count: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(parts)
-    joints = rng.uniform((0, 0), (WIDTH - 1, HEIGHT - 1), (count, PARTS[parts][0], 2)).astype(np.float32)
+def make_people(num_parts: int, count: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(num_parts)
+    joints = rng.uniform((0, 0), (WIDTH - 1, HEIGHT - 1), (count, JOINT_COUNTS[num_parts][0], 2)).astype(np.float32)
     return joints, rng.integers(0, 2, joints.shape[:2])
 
 
-def gaussian(points: list[np.ndarray], row: int, column: int, sigma: float) -> float:
+def expected_gaussian(points: list[np.ndarray], row: int, column: int, sigma: float) -> float:
     total = 0.0
     for x, y in points:
         squared_distance = (column * 8 + 3.5 - x) ** 2 + (row * 8 + 3.5 - y) ** 2
@@ -69,37 +69,39 @@ def gaussian(points: list[np.ndarray], row: int, column: int, sigma: float) -> f
     return total
 
 
-def direction(limbs: list[tuple[np.ndarray, np.ndarray]], row: int, column: int) -> tuple[float, float]:
+def expected_direction(limbs: list[tuple[np.ndarray, np.ndarray]], row: int, column: int) -> tuple[float, float]:
     """Return the direction of the last limb that is at most one cell away from this cell, by geometry."""
     result = (0.0, 0.0)
     for start, end in limbs:
         (x1, y1), (x2, y2) = start / 8, end / 8
         length = math.hypot(x2 - x1, y2 - y1)
         distance = abs((column - x1) * (y2 - y1) - (row - y1) * (x2 - x1)) / length
-        inside = all(
+        is_near = all(
             math.floor(min(a, b) - 0.5) <= n < math.floor(max(a, b) + 1.5)
             for a, b, n in ((x1, x2, column), (y1, y2, row))
         )
-        if distance <= 1 and inside:
+        if distance <= 1 and is_near:
             result = (x2 - x1) / length, (y2 - y1) / length
     return result
 
 
-@pytest.mark.parametrize("parts", PARTS)
-def test_maps_are_those_of_their_definition(tmp_path: Path, open_source: Any, parts: int) -> None:
-    joints, visible = people(parts)
+@pytest.mark.parametrize("num_parts", JOINT_COUNTS)
+def test_maps_equal_their_definition(tmp_path: Path, open_source: Any, num_parts: int) -> None:
+    joints, visibility = make_people(num_parts)
     joints[1, 5] = (WIDTH, 3)  # outside
-    write_lmdb(tmp_path / "db", [(b"0", record(joints, visible).SerializeToString())])
-    data, label = next(open_source(net_text(tmp_path, parts, "sigma: 9")))
-    n_joints, n_limbs = PARTS[parts][1:]
+    write_lmdb(tmp_path / "db", [(b"0", make_record(joints, visibility).SerializeToString())])
+    data, label = next(open_source(net_text(tmp_path, num_parts, "sigma: 9")))
+    n_joints, n_limbs = JOINT_COUNTS[num_parts][1:]
     assert data.shape == (1, 6, HEIGHT, WIDTH)
-    assert label.shape == (1, 2 * (parts + 1), HEIGHT // 8, WIDTH // 8)
-    weights, limbs, heat, background = np.split(label[0], np.cumsum([parts + 1, 2 * n_limbs, n_joints]), axis=0)
+    assert label.shape == (1, 2 * (num_parts + 1), HEIGHT // 8, WIDTH // 8)
+    weights, limb_maps, joint_maps, background = np.split(
+        label[0], np.cumsum([num_parts + 1, 2 * n_limbs, n_joints]), axis=0
+    )
     assert (weights == weights[0]).all()
     assert (weights[0][:, :4] == 0).all()
     assert (weights[0][:, 5:] == 1).all()
     # the neck and the nose, or the head's top, are in the databases at these places
-    if parts == 56:
+    if num_parts == 56:
         source_joints = {0: (0, 0), NECK: (5, 6), 2: (6, 6), 4: (10, 10), 14: (2, 2), 17: (3, 3)}
         limb_ends = {0: (1, 8), 6: (1, 2), 14: (1, 0)}
         source_joints[8] = (12, 12)
@@ -107,65 +109,69 @@ def test_maps_are_those_of_their_definition(tmp_path: Path, open_source: Any, pa
         source_joints = {0: (9, 9), NECK: (8, 8), 2: (12, 12), 14: (7, 6), 8: (2, 2)}
         limb_ends = {0: (0, 1), 4: (1, 5), 7: (1, 14), 8: (14, 8)}
         source_joints[5] = (13, 13)
-    outside = np.zeros(visible.shape, bool)
-    outside[1, 5] = True
+    is_outside = np.zeros(visibility.shape, bool)
+    is_outside[1, 5] = True
     positions = {n: (joints[:, a] + joints[:, b]) / 2 for n, (a, b) in source_joints.items()}
-    is_inside = {n: ~(outside[:, a] | outside[:, b]) for n, (a, b) in source_joints.items()}
+    is_inside = {n: ~(is_outside[:, a] | is_outside[:, b]) for n, (a, b) in source_joints.items()}
     for row, column in np.ndindex(HEIGHT // 8, WIDTH // 8):
         for n in source_joints:
-            expected = gaussian(list(positions[n][is_inside[n]]), row, column, 9)
-            assert heat[n, row, column] == pytest.approx(expected, abs=1e-5)
+            expected = expected_gaussian(list(positions[n][is_inside[n]]), row, column, 9)
+            assert joint_maps[n, row, column] == pytest.approx(expected, abs=1e-5)
         for n, (a, b) in limb_ends.items():
             both_inside = is_inside[a] & is_inside[b]
-            expected = direction(
+            expected = expected_direction(
                 list(zip(positions[a][both_inside], positions[b][both_inside], strict=True)), row, column
             )
-            assert limbs[2 * n : 2 * n + 2, row, column] == pytest.approx(expected, abs=1e-5)
-        assert background[0, row, column] == pytest.approx(1 - heat[:, row, column].max(), abs=1e-6)
-    image = np.frombuffer(record(joints, visible).data, np.uint8).reshape(6, HEIGHT, WIDTH)[:3]
+            assert limb_maps[2 * n : 2 * n + 2, row, column] == pytest.approx(expected, abs=1e-5)
+        assert background[0, row, column] == pytest.approx(1 - joint_maps[:, row, column].max(), abs=1e-6)
+    image = np.frombuffer(make_record(joints, visibility).data, np.uint8).reshape(6, HEIGHT, WIDTH)[:3]
     np.testing.assert_array_equal(data[0, :3], (image.astype(np.float32) - 128) / 256)
     assert (data[0, 3:] == 0).all()
 
 
 def test_joints_without_labels_have_no_weight(tmp_path: Path, open_source: Any) -> None:
-    joints, visible = people(56)
-    visible[:, [0, 1]] = 3  # of the database: joints 0 and 15 of the maps
-    write_lmdb(tmp_path / "db", [(b"0", record(joints, visible).SerializeToString())])
+    joints, visibility = make_people(56)
+    visibility[:, [0, 1]] = 3  # of the database: joints 0 and 15 of the maps
+    write_lmdb(tmp_path / "db", [(b"0", make_record(joints, visibility).SerializeToString())])
     _, label = next(open_source(net_text(tmp_path, 56, "sigma: 9")))
     assert [n for n in range(57) if not label[0, n].any()] == [0, 15]
-    expected = [gaussian([joints[1, 0]], row, column, 9) for row, column in np.ndindex(HEIGHT // 8, WIDTH // 8)]
+    expected = [
+        expected_gaussian([joints[1, 0]], row, column, 9) for row, column in np.ndindex(HEIGHT // 8, WIDTH // 8)
+    ]
     np.testing.assert_allclose(label[0, 57 + 38].ravel(), expected, atol=1e-5)  # of others, 3 is visible
 
 
-FIXED = "scale_prob: 0 max_rotate_degree: 0 center_perterb_max: 0 crop_size_x: 64 crop_size_y: 48 sigma: 3 "
+FIXED_AUGMENTATION = (
+    "scale_prob: 0 max_rotate_degree: 0 center_perterb_max: 0 crop_size_x: 64 crop_size_y: 48 sigma: 3 "
+)
 
 
 @pytest.mark.parametrize("flip", [0, 1])
 @pytest.mark.parametrize("scale", [1, 2])
 def test_people_move_with_the_image(tmp_path: Path, open_source: Any, flip: int, scale: int) -> None:
     """The first person's center comes to the center of the crop; left and right change places in a mirror."""
-    joints, visible = people(56, 1)
-    joints[:], visible[:] = (-9, -9), 1  # nowhere
+    joints, visibility = make_people(56, 1)
+    joints[:], visibility[:] = (-9, -9), 1  # nowhere
     joints[0, 6], joints[0, 10] = (37 + 8, 29), (37, 29 + 4)  # right shoulder and wrist
-    datum = record(joints, visible)
+    datum = make_record(joints, visibility)
     write_lmdb(tmp_path / "db", [(b"0", datum.SerializeToString())])
-    text = FIXED + f"target_dist: {0.5 * scale} flip_prob: {1 if flip else -1}"
-    data, label = next(open_source(net_text(tmp_path, 56, text), "TRAIN"))
+    settings = FIXED_AUGMENTATION + f"target_dist: {0.5 * scale} flip_prob: {1 if flip else -1}"
+    data, label = next(open_source(net_text(tmp_path, 56, settings), "TRAIN"))
     assert (data.shape, label.shape) == ((1, 6, 48, 64), (1, 114, 6, 8))
-    heat = label[0, 95:113]
+    joint_maps = label[0, 95:113]
     shoulder, wrist = (5, 7) if flip else (2, 4)
-    assert {n for n in range(18) if heat[n].any()} == {shoulder, wrist}
+    assert {n for n in range(18) if joint_maps[n].any()} == {shoulder, wrist}
     for n, (x, y) in (shoulder, (8 * scale, 0)), (wrist, (0, 4 * scale)):
         # rotation, even by 0 degrees, adds half a pixel; the center, 37.5 or 74.5, is rounded to the even number
         position = np.array([32 + x, 24 + y]) + (-0.5 if scale == 1 else 0.5)
         position[0] = 63 - position[0] if flip else position[0]
-        expected = [gaussian([position], row, column, 3) for row, column in np.ndindex(6, 8)]
-        np.testing.assert_allclose(heat[n].ravel(), expected, atol=1e-4)
+        expected = [expected_gaussian([position], row, column, 3) for row, column in np.ndindex(6, 8)]
+        np.testing.assert_allclose(joint_maps[n].ravel(), expected, atol=1e-4)
 
 
 def test_augmentation_depends_on_the_seed_and_the_example(tmp_path: Path, open_source: Any) -> None:
-    joints, visible = people(56, 1)
-    datum = record(joints, visible, scale=1).SerializeToString()
+    joints, visibility = make_people(56, 1)
+    datum = make_record(joints, visibility, scale=1).SerializeToString()
     write_lmdb(tmp_path / "db", [(b"%d" % n, datum) for n in range(3)])
     text = net_text(tmp_path, 56, "max_rotate_degree: 40 scale_prob: 1 scale_min: 0.5 target_dist: 0.6", 2)
     first, second, other_seed = (open_source(text, "TRAIN", seed=seed) for seed in (1, 1, 2))
@@ -192,31 +198,31 @@ def test_augmentation_depends_on_the_seed_and_the_example(tmp_path: Path, open_s
         ("crop_size_x: 4000000000 crop_size_y: 4000000000", "4000000000 x 4000000000, more than 178956970 pixels"),
     ],
 )
-def test_settings_that_cannot_work_are_refused(tmp_path: Path, open_source: Any, settings: str, message: str) -> None:
-    write_lmdb(tmp_path / "db", [(b"0", record(*people(56)).SerializeToString())])
+def test_invalid_settings_are_refused(tmp_path: Path, open_source: Any, settings: str, message: str) -> None:
+    write_lmdb(tmp_path / "db", [(b"0", make_record(*make_people(56)).SerializeToString())])
     with pytest.raises(DataError, match=message):
         open_source(net_text(tmp_path, 56, settings), "TRAIN" if "target_dist" in settings else "TEST")
 
 
 def test_damaged_records_are_named(tmp_path: Path, open_source: Any) -> None:
-    joints, visible = people(56)
+    joints, visibility = make_people(56)
     invalid_joints = joints.copy()
     invalid_joints[0, 0, 0] = np.nan
-    crowd = record(joints, visible)
-    pixels = bytearray(crowd.data)
-    pixels[3 * HEIGHT * WIDTH + 2 * WIDTH + 1] = 200
-    crowd.data = bytes(pixels)
-    small = Datum(channels=6, height=60, width=60, data=bytes(6 * 60 * 60))
-    for number, (datum, message) in enumerate(
+    crowd_datum = make_record(joints, visibility)
+    content = bytearray(crowd_datum.data)
+    content[3 * HEIGHT * WIDTH + 2 * WIDTH + 1] = 200
+    crowd_datum.data = bytes(content)
+    small_datum = Datum(channels=6, height=60, width=60, data=bytes(6 * 60 * 60))
+    for i, (datum, message) in enumerate(
         [
-            (record(invalid_joints, visible), "joints or a center up to .* and the scale"),
-            (record(joints, visible, scale=0), "joints or a center up to .* and the scale"),
-            (crowd, "200 other people take 809"),
-            (small, "too small to describe 17 joints"),
+            (make_record(invalid_joints, visibility), "joints or a center up to .* and the scale"),
+            (make_record(joints, visibility, scale=0), "joints or a center up to .* and the scale"),
+            (crowd_datum, "200 other people take 809"),
+            (small_datum, "too small to describe 17 joints"),
             (Datum(channels=5, height=9, width=80, data=bytes(5 * 9 * 80)), "has 5 channels of uint8"),
         ]
     ):
-        folder = tmp_path / str(number)
+        folder = tmp_path / str(i)
         folder.mkdir()
         write_lmdb(folder / "db", [(b"key", datum.SerializeToString())])
         with pytest.raises(DataError, match=f"record 'key' .*{message}"):

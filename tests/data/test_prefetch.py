@@ -13,27 +13,27 @@ import pytest
 from caffejax.data import Batch, Pipeline
 from caffejax.errors import DataError, Problem
 
-PATIENCE = 60  # seconds, for what should come at once
+TIMEOUT = 60  # seconds, for what should come at once
 
 
 class CountingBatches:
-    """Batch n holds n, the process that read it, and the thread; batch `bad` fails."""
+    """Batch n holds n, the process that read it, and the thread; batch `bad_batch` fails."""
 
     tops = ()
     batch_size = 5
 
     def __init__(self, bad_batch=None, threads=1):
-        self.bad, self.num_threads = bad_batch, threads
-        self.closed = False
+        self.bad_batch, self.num_threads = bad_batch, threads
+        self.is_closed = False
 
     def read(self, start):
-        number = start // 5
-        if number == self.bad:
-            raise DataError(Problem(f"batch {number} is bad", file="x", layer="d"))
-        return Batch((np.array(number), np.array(os.getpid()), np.array(threading.get_ident())))
+        batch_index = start // 5
+        if batch_index == self.bad_batch:
+            raise DataError(Problem(f"batch {batch_index} is bad", file="x", layer="d"))
+        return Batch((np.array(batch_index), np.array(os.getpid()), np.array(threading.get_ident())))
 
     def close(self):
-        self.closed = True
+        self.is_closed = True
 
 
 def take_numbers(source, n):
@@ -47,15 +47,15 @@ def test_batches_come_in_order(depth, threads):
     source.close()
 
 
-def test_nothing_is_read_before_the_first_batch_is_asked_for():
-    threads_before = threading.active_count()
+def test_nothing_is_read_before_the_first_batch_is_requested():
+    num_threads_before = threading.active_count()
     source = Pipeline(CountingBatches(), 4)
-    assert threading.active_count() == threads_before
+    assert threading.active_count() == num_threads_before
     source.close()
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_the_position_is_the_consumers(workers):
+def test_position_does_not_depend_on_prefetching(workers):
     source = Pipeline(CountingBatches(), 3, workers)
     assert source.get_state() == {"examples": 0}
     assert take_numbers(source, 2) == [0, 1]
@@ -70,14 +70,14 @@ def test_the_position_is_the_consumers(workers):
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
-def test_an_exception_is_raised_unchanged_at_its_batch_and_again(workers):
+def test_the_error_of_a_batch_is_raised_at_each_request(workers):
     source = Pipeline(CountingBatches(bad_batch=3), 10, workers)
     batches = [next(source) for _ in range(3)]
     assert [int(batch[0]) for batch in batches] == [0, 1, 2]
     if workers:  # share the reading
-        processes = {int(batch[1]) for batch in batches}
-        assert len(processes) == workers
-        assert os.getpid() not in processes
+        process_ids = {int(batch[1]) for batch in batches}
+        assert len(process_ids) == workers
+        assert os.getpid() not in process_ids
     for _ in range(2):
         with pytest.raises(DataError) as exc_info:
             next(source)
@@ -89,23 +89,23 @@ def test_an_exception_is_raised_unchanged_at_its_batch_and_again(workers):
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_ends_the_reading_with_a_message():
+def test_a_killed_worker_ends_reading_with_an_error():
     source = Pipeline(CountingBatches(), 2, workers=2)
-    number, process, _ = next(source)
-    os.kill(int(process), signal.SIGKILL)
-    numbers = [int(number)]
+    batch_index, process_id, _ = next(source)
+    os.kill(int(process_id), signal.SIGKILL)
+    batch_indices = [int(batch_index)]
     with pytest.raises(DataError, match=r"a process that reads the data has ended: .*exit code -9"):
-        numbers.extend(int(batch[0]) for batch in source)
-    assert numbers == list(range(len(numbers)))
+        batch_indices.extend(int(batch[0]) for batch in source)
+    assert batch_indices == list(range(len(batch_indices)))
     source.close()
 
 
 @pytest.mark.slow
-def test_workers_read_what_threads_read(open_source, data_layer, raw_db):
-    net = data_layer(raw_db, 4, "crop_size: 3 mirror: true mean_value: 7 scale: 0.5", "backend: LMDB prefetch: 2")
-    by_threads, by_workers = open_source(net, "TRAIN", seed=3), open_source(net, "TRAIN", seed=3, workers=2)
+def test_workers_read_what_threads_read(open_source, data_layer_text, raw_db):
+    net = data_layer_text(raw_db, 4, "crop_size: 3 mirror: true mean_value: 7 scale: 0.5", "backend: LMDB prefetch: 2")
+    thread_source, worker_source = open_source(net, "TRAIN", seed=3), open_source(net, "TRAIN", seed=3, workers=2)
     for _ in range(6):
-        for expected, actual in zip(next(by_threads), next(by_workers), strict=True):
+        for expected, actual in zip(next(thread_source), next(worker_source), strict=True):
             np.testing.assert_array_equal(expected, actual)
 
 
@@ -114,11 +114,11 @@ def test_closing_closes_the_files():
     source = Pipeline(batches, 2)
     take_numbers(source, 3)
     source.close()
-    assert batches.closed
+    assert batches.is_closed
 
 
-def test_many_threads_read_one_database(open_source, data_layer, raw_db):
-    text = data_layer(raw_db, 2, data="backend: LMDB prefetch: 8")
+def test_many_threads_read_one_database(open_source, data_layer_text, raw_db):
+    text = data_layer_text(raw_db, 2, data="backend: LMDB prefetch: 8")
     source = open_source(text)
     source.source._batches.num_threads = 8
     for n in range(40):
@@ -148,7 +148,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("interrupt", [False, True])
-def test_the_program_ends_though_nobody_closed(tmp_path, workers, interrupt):
+def test_the_program_ends_without_closing_the_source(tmp_path, workers, interrupt):
     program = tmp_path / "program.py"
     ending = "\n    ".join(["while True:", "    next(source)"]) if interrupt else "pass"
     program.write_text(PROGRAM.format(folder=str(Path(__file__).parent), workers=workers, then=ending))
@@ -158,7 +158,7 @@ def test_the_program_ends_though_nobody_closed(tmp_path, workers, interrupt):
     assert process.stdout.readline() == "0\n"
     if interrupt:
         process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=PATIENCE)
+    _, errors = process.communicate(timeout=TIMEOUT)
     assert process.returncode == (-signal.SIGINT if interrupt else 0), errors
     if interrupt:
         assert "\nKeyboardInterrupt\n" in errors  # Grain may add that it gave memory back late

@@ -17,7 +17,7 @@ PARAMS = {
 PIXEL = "label_type: PIXEL"
 
 
-def labels_of(i: int) -> np.ndarray:
+def make_labels(i: int) -> np.ndarray:
     return np.random.default_rng(i).integers(0, 21, SIZES[i], np.uint8)
 
 
@@ -26,7 +26,7 @@ def folder(tmp_path_factory):
     """Images whose blue is their label, green 100 and red the image's number; HED's maps are 255 for odd labels."""
     path = tmp_path_factory.mktemp("images")
     for i, size in enumerate(SIZES):
-        labels = labels_of(i)
+        labels = make_labels(i)
         image = np.stack([labels, np.full(size, 100, np.uint8), np.full(size, i, np.uint8)], axis=2)
         cv2.imwrite(str(path / f"im {i}.png"), image)
         cv2.imwrite(str(path / f"{i}.png"), labels)
@@ -38,29 +38,34 @@ def folder(tmp_path_factory):
     return path
 
 
-def layer(
-    kind: str, source: Any, settings: str = PIXEL, transform: str = "", batch_size: int = 4, tops: str = "data label"
+def layer_text(
+    layer_type: str,
+    source: Any,
+    settings: str = PIXEL,
+    transform: str = "",
+    batch_size: int = 4,
+    tops: str = "data label",
 ) -> str:
     top_fields = " ".join(f'top: "{top}"' for top in tops.split())
-    if kind == "DenseImageData":
+    if layer_type == "DenseImageData":
         settings = settings.replace(PIXEL, "")
-    return f"""layer {{ name: "d" type: "{kind}" {top_fields} transform_param {{ {transform} }}
-        {PARAMS[kind]} {{ source: "{source}" batch_size: {batch_size} {settings} }} }}"""
+    return f"""layer {{ name: "d" type: "{layer_type}" {top_fields} transform_param {{ {transform} }}
+        {PARAMS[layer_type]} {{ source: "{source}" batch_size: {batch_size} {settings} }} }}"""
 
 
-KINDS = [
+CASES = [
     ("ImageSegData", "list.txt", PIXEL),
     ("DenseImageData", "list.txt", ""),
     ("ImageLabelmapData", "edges.txt", ""),
 ]
 
 
-@pytest.mark.parametrize(("kind", "file", "settings"), KINDS)
+@pytest.mark.parametrize(("layer_type", "file", "settings"), CASES)
 @pytest.mark.parametrize("workers", [0, 1])
-def test_crops_and_mirrors_are_the_same_for_both(folder, open_source, kind, file, settings, workers):
-    if workers and kind != "ImageSegData":
+def test_images_and_labels_are_cropped_and_mirrored_together(folder, open_source, layer_type, file, settings, workers):
+    if workers and layer_type != "ImageSegData":
         return
-    net = layer(kind, folder / file, f"shuffle: true {settings}", "crop_size: 16 mirror: true")
+    net = layer_text(layer_type, folder / file, f"shuffle: true {settings}", "crop_size: 16 mirror: true")
     source = open_source(net, "TRAIN", seed=3, workers=workers)
     assert [top.shape for top in source.tops] == [(4, 3, 16, 16), (4, 1, 16, 16)]
     crops, batches = set(), []
@@ -68,10 +73,10 @@ def test_crops_and_mirrors_are_the_same_for_both(folder, open_source, kind, file
         data, label = batch = next(source)
         batches.append(batch)
         assert (data[:, 1] == 100).all()
-        np.testing.assert_array_equal(label[:, 0], data[:, 0] % 2 if kind == "ImageLabelmapData" else data[:, 0])
+        np.testing.assert_array_equal(label[:, 0], data[:, 0] % 2 if layer_type == "ImageLabelmapData" else data[:, 0])
         for image in data:
             i = int(image[2, 0, 0])
-            windows = np.lib.stride_tricks.sliding_window_view(labels_of(i), (16, 16))
+            windows = np.lib.stride_tricks.sliding_window_view(make_labels(i), (16, 16))
             for flip in 1, -1:
                 for corner in np.argwhere((windows == image[0, :, ::flip]).all(axis=(2, 3))):
                     crops.add((i, *corner.tolist(), flip))
@@ -83,74 +88,78 @@ def test_crops_and_mirrors_are_the_same_for_both(folder, open_source, kind, file
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize(("kind", "file", "settings"), KINDS)
-def test_whole_images_come_one_by_one_in_their_own_size(folder, open_source, kind, file, settings):
-    source = open_source(layer(kind, folder / file, settings, "mean_value: 100 scale: 0.5", batch_size=1))
+@pytest.mark.parametrize(("layer_type", "file", "settings"), CASES)
+def test_images_without_a_crop_keep_their_sizes(folder, open_source, layer_type, file, settings):
+    source = open_source(layer_text(layer_type, folder / file, settings, "mean_value: 100 scale: 0.5", batch_size=1))
     for i in [*range(5), 0]:
         data, label = next(source)
-        np.testing.assert_array_equal(data[0, 0], (labels_of(i) - np.float32(100)) * 0.5)
-        np.testing.assert_array_equal(label[0, 0], labels_of(i) % 2 if kind == "ImageLabelmapData" else labels_of(i))
+        np.testing.assert_array_equal(data[0, 0], (make_labels(i) - np.float32(100)) * 0.5)
+        np.testing.assert_array_equal(
+            label[0, 0], make_labels(i) % 2 if layer_type == "ImageLabelmapData" else make_labels(i)
+        )
         assert label.dtype == np.float32
 
 
 def test_images_smaller_than_the_crop_are_padded(folder, open_source):
-    net = layer("ImageSegData", folder / "list.txt", f"{PIXEL} ignore_label: 77", "crop_size: 25 mean_value: 100.25")
+    net = layer_text(
+        "ImageSegData", folder / "list.txt", f"{PIXEL} ignore_label: 77", "crop_size: 25 mean_value: 100.25"
+    )
     net = net.replace('top: "label"', 'top: "label" top: "size"')
     data, label, size = next(open_source(net))
     assert data.shape == (4, 3, 25, 25)
     assert label.shape == (4, 1, 25, 25)
     np.testing.assert_array_equal(size.reshape(4, 2), [[20, 25], [24, 25], [25, 22], [20, 25]])
     # 20 x 30, padded to 25 x 30, of which the middle is cut
-    np.testing.assert_array_equal(label[0, 0, :20], labels_of(0)[:, 2:27])
-    np.testing.assert_array_equal(data[0, 0, :20], labels_of(0)[:, 2:27] - np.float32(100.25))
+    np.testing.assert_array_equal(label[0, 0, :20], make_labels(0)[:, 2:27])
+    np.testing.assert_array_equal(data[0, 0, :20], make_labels(0)[:, 2:27] - np.float32(100.25))
     assert (label[0, 0, 20:] == 77).all()
     assert (data[0, :, 20:] == 0).all()
-    np.testing.assert_array_equal(label[2, 0, :, :22], labels_of(2)[3:28])
+    np.testing.assert_array_equal(label[2, 0, :, :22], make_labels(2)[3:28])
     assert (label[2, 0, :, 22:] == 77).all()
 
 
-def test_labels_may_be_of_whole_images_or_absent(folder, open_source):
-    data, label = next(open_source(layer("ImageSegData", folder / "classes.txt", "new_height: 8 new_width: 9")))
+def test_label_types_image_and_none_fill_the_label_map(folder, open_source):
+    data, label = next(open_source(layer_text("ImageSegData", folder / "classes.txt", "new_height: 8 new_width: 9")))
     assert data.shape == (4, 3, 8, 9)
     assert label.shape == (4, 1, 8, 9)
     np.testing.assert_array_equal(label.reshape(4, -1), np.tile(np.arange(3, 7)[:, None], 72))
     _, label = next(
-        open_source(layer("ImageSegData", folder / "images.txt", "label_type: NONE new_height: 8 new_width: 9"))
+        open_source(layer_text("ImageSegData", folder / "images.txt", "label_type: NONE new_height: 8 new_width: 9"))
     )
     assert (label == 255).all()
 
 
-def test_resized_labels_stay_labels(folder, open_source):
-    source = open_source(layer("DenseImageData", folder / "list.txt", "new_height: 40 new_width: 60"))
+def test_labels_are_resized_to_the_nearest_pixel(folder, open_source):
+    source = open_source(layer_text("DenseImageData", folder / "list.txt", "new_height: 40 new_width: 60"))
     data, label = next(source)
-    np.testing.assert_array_equal(label[0, 0], labels_of(0).repeat(2, axis=0).repeat(2, axis=1))
+    np.testing.assert_array_equal(label[0, 0], make_labels(0).repeat(2, axis=0).repeat(2, axis=1))
     assert data.shape == (4, 3, 40, 60)
 
 
 @pytest.mark.parametrize("mirror", [False, True])
-def test_labels_are_divided_by_enets_factor(folder, open_source, mirror):
+def test_label_divide_factor_reduces_the_label_maps(folder, open_source, mirror):
     size = f"new_height: 40 new_width: 63 label_divide_factor: 4 mirror: {str(mirror).lower()}"
-    source = open_source(layer("DenseImageData", folder / "list.txt", size, batch_size=1), "TRAIN")
+    source = open_source(layer_text("DenseImageData", folder / "list.txt", size, batch_size=1), "TRAIN")
     flips = set()
     for _ in range(10 if mirror else 1):
         data, label = next(source)
         assert (data.shape, label.shape) == ((1, 3, 40, 63), (1, 1, 10, 15))
         i = int(data[0, 2, 0, 0])
         rows, columns = (np.arange(n) * side // n for n, side in zip((10, 15), SIZES[i], strict=True))
-        expected = labels_of(i)[rows[:, None], columns]  # the nearest pixel, as OpenCV counts
+        expected = make_labels(i)[rows[:, None], columns]  # the nearest pixel, as OpenCV counts
         flips |= {flip for flip in (1, -1) if (label[0, 0] == expected[:, ::flip]).all()}
         assert (label[0, 0] == expected).all() or (mirror and (label[0, 0] == expected[:, ::-1]).all())
     assert flips == ({1, -1} if mirror else {1})
 
 
 def test_small_label_images_need_no_resizing(folder, open_source):
-    small = labels_of(0)[::2, ::2]
-    cv2.imwrite(str(folder / "small.png"), small)
+    small_labels = make_labels(0)[::2, ::2]
+    cv2.imwrite(str(folder / "small.png"), small_labels)
     (folder / "small.txt").write_text("im 0.png small.png\n")
-    net = layer("DenseImageData", folder / "small.txt", "label_divide_factor: 2", batch_size=1)
+    net = layer_text("DenseImageData", folder / "small.txt", "label_divide_factor: 2", batch_size=1)
     data, label = next(open_source(net))
     assert data.shape[2:] == SIZES[0]
-    np.testing.assert_array_equal(label[0, 0], small)
+    np.testing.assert_array_equal(label[0, 0], small_labels)
 
 
 @pytest.mark.parametrize(
@@ -162,14 +171,14 @@ def test_small_label_images_need_no_resizing(folder, open_source):
         ("label_divide_factor: 2", "", "to be divided by 2, but its label image"),
     ],
 )
-def test_factors_that_cannot_divide_are_refused(folder, open_source, settings, transform, message):
+def test_invalid_label_divide_factors_are_refused(folder, open_source, settings, transform, message):
     with pytest.raises(DataError, match=message):
-        open_source(layer("DenseImageData", folder / "list.txt", settings, transform))
+        open_source(layer_text("DenseImageData", folder / "list.txt", settings, transform))
 
 
-def test_scale_factors_change_both(folder, open_source):
+def test_scale_factors_resize_the_images(folder, open_source):
     transform = "scale_factors: 0.5 scale_factors: 1 scale_factors: 2"
-    net = layer("ImageSegData", folder / "list.txt", PIXEL, transform, batch_size=1, tops="data")
+    net = layer_text("ImageSegData", folder / "list.txt", PIXEL, transform, batch_size=1, tops="data")
     source = open_source(net, "TRAIN", seed=1)
     shapes = [next(source)[0].shape[2:] for _ in range(20)]
     factors = {(h / SIZES[i % 5][0], w / SIZES[i % 5][1]) for i, (h, w) in enumerate(shapes)}
@@ -177,13 +186,13 @@ def test_scale_factors_change_both(folder, open_source):
     assert all(0.48 < f <= 2 for pair in factors for f in pair)
 
 
-def test_dense_image_data_has_settings_of_its_own(folder, open_source):
-    net = layer("DenseImageData", folder / "list.txt", "mirror: true crop_height: 12 crop_width: 18")
+def test_dense_image_data_is_cropped_and_mirrored_by_dense_image_data_param(folder, open_source):
+    net = layer_text("DenseImageData", folder / "list.txt", "mirror: true crop_height: 12 crop_width: 18")
     data, label = next(open_source(net, "TRAIN"))
     assert data.shape == (4, 3, 12, 18)
     np.testing.assert_array_equal(label[:, 0], data[:, 0])
     with pytest.raises(DataError, match="both have a crop"):
-        open_source(layer("DenseImageData", folder / "list.txt", "crop_height: 4 crop_width: 4", "crop_size: 4"))
+        open_source(layer_text("DenseImageData", folder / "list.txt", "crop_height: 4 crop_width: 4", "crop_size: 4"))
 
 
 @pytest.mark.parametrize(
@@ -204,20 +213,20 @@ def test_dense_image_data_has_settings_of_its_own(folder, open_source):
         ),
     ],
 )
-def test_mistakes_are_named(folder, open_source, lines, settings, message):
+def test_invalid_lists_and_settings_are_refused(folder, open_source, lines, settings, message):
     (folder / "list").write_text(lines)
     with pytest.raises(DataError, match=message):
-        next(open_source(layer("ImageSegData", folder / "list", settings)))
+        next(open_source(layer_text("ImageSegData", folder / "list", settings)))
 
 
 def test_a_mean_file_with_a_crop_is_refused(folder, open_source):
     with pytest.raises(DataError, match="mean"):
-        open_source(layer("ImageSegData", folder / "list.txt", PIXEL, 'crop_size: 4 mean_file: "nowhere"'))
+        open_source(layer_text("ImageSegData", folder / "list.txt", PIXEL, 'crop_size: 4 mean_file: "nowhere"'))
 
 
-def test_skip_bad_takes_the_next_pair(folder, open_source):
+def test_skip_bad_replaces_a_bad_pair_by_the_next(folder, open_source):
     (folder / "bad.png").write_bytes(b"no image")
     (folder / "bad").write_text("im 3.png bad.png\nim 0.png 0.png\n")
-    data, label = next(open_source(layer("ImageSegData", folder / "bad", PIXEL), skip_bad=True))
+    data, label = next(open_source(layer_text("ImageSegData", folder / "bad", PIXEL), skip_bad=True))
     assert (data[:, 2] == 0).all()
     np.testing.assert_array_equal(label[:, 0], data[:, 0])

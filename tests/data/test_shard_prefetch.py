@@ -21,24 +21,24 @@ from caffejax.layers import LayerDefinition, layer_type
 from caffejax.layers.data_source import ShardedSource
 from caffejax.schema import read_net
 
-SIZE = 5
-PATIENCE = 30  # seconds, for what should come at once
+BATCH_SIZE = 5
+TIMEOUT = 30  # seconds, for what should come at once
 
 
-class RecordedStarts:
+class RecordingBatches:
     """A batch holds the example that it starts at; which were read is noted."""
 
     tops = ()
-    batch_size = SIZE
+    batch_size = BATCH_SIZE
     num_threads = 2
 
     def __init__(self) -> None:
-        self.read_at: list[int] = []
+        self.starts: list[int] = []
         self._lock = threading.Lock()
 
     def read(self, start: int) -> Batch:
         with self._lock:
-            self.read_at.append(start)
+            self.starts.append(start)
         return Batch((np.array(start),))
 
     def close(self) -> None:
@@ -46,7 +46,7 @@ class RecordedStarts:
 
 
 @st.composite
-def partitions(draw: Any) -> list[DataShard]:
+def shard_partitions(draw: Any) -> list[DataShard]:
     """Shares that together are the whole."""
     counts = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
     return [
@@ -55,16 +55,16 @@ def partitions(draw: Any) -> list[DataShard]:
     ]
 
 
-@given(partitions(), st.integers(0, 50), st.integers(0, 30))
-def test_nth_counts_the_batches_of_a_shard(parts: list[DataShard], start: int, n: int) -> None:
-    for shard in parts:
+@given(shard_partitions(), st.integers(0, 50), st.integers(0, 30))
+def test_nth_counts_the_batches_of_a_shard(shards: list[DataShard], start: int, n: int) -> None:
+    for shard in shards:
         # by counting
-        numbers = (
+        batch_indices = (
             i for i in itertools.count(start) if i % shard.total in range(shard.first, shard.first + shard.count)
         )
-        assert shard.nth(n, start) == next(itertools.islice(numbers, n, None))
+        assert shard.nth(n, start) == next(itertools.islice(batch_indices, n, None))
         assert shard.owns(shard.nth(n, start))
-    assert sum(shard.owns(start) for shard in parts) == 1
+    assert sum(shard.owns(start) for shard in shards) == 1
 
 
 # how many batches to take, or the example to go to
@@ -74,82 +74,85 @@ steps = st.lists(
 
 
 @settings(max_examples=60)
-@given(partitions(), steps, st.integers(1, 4))
+@given(shard_partitions(), steps, st.integers(1, 4))
 def test_shards_read_each_example_once_in_order(
-    parts: list[DataShard], steps: list[tuple[str, int]], depth: int
+    shards: list[DataShard], steps: list[tuple[str, int]], depth: int
 ) -> None:
     """Against counting, by hand; what is read ahead and never taken is the shard's, too."""
-    example = 0
-    readers = [(shard, batches := RecordedStarts(), Pipeline(batches, depth, shard=shard)) for shard in parts]
+    next_example = 0
+    readers = [(shard, batches := RecordingBatches(), Pipeline(batches, depth, shard=shard)) for shard in shards]
     for action, n in steps:
-        if action == "go":
-            example = n
+        if action == "seek":
+            next_example = n
             for _, _, pipeline in readers:
                 pipeline.set_state({"examples": n})
             continue
         for _ in range(n):
             taken_batches = [pipeline.take(pipeline.next_index) for _, _, pipeline in readers]
             starts = [int(arrays[0]) for arrays in taken_batches if arrays is not None]
-            assert starts == [example]
+            assert starts == [next_example]
             [owner] = [
                 shard for (shard, _, _), arrays in zip(readers, taken_batches, strict=True) if arrays is not None
             ]
-            assert owner.first <= example // SIZE % owner.total < owner.first + owner.count
-            example += SIZE
-        assert {pipeline.get_state()["examples"] for _, _, pipeline in readers} == {example}
+            assert owner.first <= next_example // BATCH_SIZE % owner.total < owner.first + owner.count
+            next_example += BATCH_SIZE
+        assert {pipeline.get_state()["examples"] for _, _, pipeline in readers} == {next_example}
     for shard, batches, pipeline in readers:
         pipeline.close()
-        assert {start // SIZE % shard.total for start in batches.read_at} <= set(
+        assert {start // BATCH_SIZE % shard.total for start in batches.starts} <= set(
             range(shard.first, shard.first + shard.count)
         )
 
 
-@given(partitions(), st.lists(st.sampled_from([1, 1, 1, 0, 2, 5]), max_size=20).map(np.cumsum).map(np.ndarray.tolist))
-def test_the_numbers_that_batches_count_as_decide(parts: list[DataShard], numbers: list[int]) -> None:
+@given(
+    shard_partitions(), st.lists(st.sampled_from([1, 1, 1, 0, 2, 5]), max_size=20).map(np.cumsum).map(np.ndarray.tolist)
+)
+def test_the_batch_index_determines_the_shard(shards: list[DataShard], batch_indices: list[int]) -> None:
     """Numbers need not go up by 1: layers stand at different places, or one of them could not be read."""
-    for shard in parts:
-        pipeline = Pipeline(RecordedStarts(), 3, shard=shard)
-        for i, number in enumerate(numbers):
-            arrays = pipeline.take(number)
-            is_owned = shard.first <= number % shard.total < shard.first + shard.count
-            assert (None if arrays is None else int(arrays[0])) == (i * SIZE if is_owned else None)
-        assert pipeline.get_state() == {"examples": len(numbers) * SIZE}
+    for shard in shards:
+        pipeline = Pipeline(RecordingBatches(), 3, shard=shard)
+        for i, batch_index in enumerate(batch_indices):
+            arrays = pipeline.take(batch_index)
+            is_local = shard.first <= batch_index % shard.total < shard.first + shard.count
+            assert (None if arrays is None else int(arrays[0])) == (i * BATCH_SIZE if is_local else None)
+        assert pipeline.get_state() == {"examples": len(batch_indices) * BATCH_SIZE}
         pipeline.close()
 
 
-def test_no_batch_is_read_twice_whatever_numbers_one_reader_of_all_is_given() -> None:
-    batches = RecordedStarts()
+def test_a_pipeline_of_all_shards_reads_no_batch_twice() -> None:
+    batches = RecordingBatches()
     pipeline = Pipeline(batches, 2)
-    for number in (3, 9, 2, 2):
-        pipeline.take(number)
+    for batch_index in (3, 9, 2, 2):
+        pipeline.take(batch_index)
         next(pipeline)
     pipeline.close()
-    assert len(batches.read_at) == len(set(batches.read_at))
+    assert len(batches.starts) == len(set(batches.starts))
 
 
 def test_a_pipeline_is_a_shared_source() -> None:
-    assert isinstance(Pipeline(RecordedStarts(), 1), ShardedSource)
+    assert isinstance(Pipeline(RecordingBatches(), 1), ShardedSource)
 
 
 @pytest.mark.parametrize("shard", [DataShard(), DataShard(1, 1, 2), DataShard(0, 3, 4)])
-def test_prefetch_is_for_each_batch_that_is_taken_at_a_time(
-    shard: DataShard, monkeypatch: pytest.MonkeyPatch, data_layer: Callable[..., str], raw_db: Any
+def test_prefetch_is_multiplied_by_the_shards_batches(
+    shard: DataShard, monkeypatch: pytest.MonkeyPatch, data_layer_text: Callable[..., str], raw_db: Any
 ) -> None:
     starts: list[int] = []
     original_read = ImageBatches.read
     monkeypatch.setattr(ImageBatches, "read", lambda self, start: starts.append(start) or original_read(self, start))
     definition = LayerDefinition(
-        read_net(data_layer(raw_db, data="backend: LMDB prefetch: 2")).layer[0], data_config=DataConfig(shard=shard)
+        read_net(data_layer_text(raw_db, data="backend: LMDB prefetch: 2")).layer[0],
+        data_config=DataConfig(shard=shard),
     )
     implementation: Any = layer_type("Data").implementation
     source = implementation.open(definition, implementation.probe(definition).tops)
     next(source)
-    expected, end = 1 + 2 * shard.count, time.monotonic() + PATIENCE
-    while len(starts) < expected and time.monotonic() < end:
+    expected_count, deadline = 1 + 2 * shard.count, time.monotonic() + TIMEOUT
+    while len(starts) < expected_count and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(0.05)  # for what should not come
     source.close()
-    assert len(starts) == expected
+    assert len(starts) == expected_count
 
 
 @pytest.mark.parametrize(
@@ -182,7 +185,7 @@ def test_invalid_shards_are_refused(values: tuple[Any, Any, Any], messages: list
     assert [problem.message for problem in exc_info.value.problems] == messages
 
 
-def test_shard_is_no_keyword_and_keywords_do_not_change_it() -> None:
+def test_options_cannot_set_or_change_the_shard() -> None:
     data_config = DataConfig(shard=DataShard(1, 1, 2))
     assert resolve_options(ComputeConfig(), data_config, {"seed": 3})[1] == DataConfig(seed=3, shard=DataShard(1, 1, 2))
     assert "shard" not in Options.__annotations__

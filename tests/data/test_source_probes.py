@@ -32,12 +32,12 @@ class StageEvents(NamedTuple):
 @pytest.fixture
 def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The names of files as they are opened, and the ranges of records as they are read, of this test's folder."""
-    paths: list[str] = []
+    recorded_events: list[str] = []
 
     def record_event(path: Any, event: str = "") -> None:
         # threads of an earlier test may still be reading ahead
         if isinstance(path, str | Path) and tmp_path in Path(path).parents:
-            paths.append(event or Path(path).name)
+            recorded_events.append(event or Path(path).name)
 
     class File(h5py.File):
         def __init__(self, name: Any, *arguments: Any, **options: Any) -> None:
@@ -55,7 +55,7 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str
     for records in Lmdb, LevelDb:
         monkeypatch.setattr(records, "read_range", record_ranges(records.read_range))
     _open_listeners.append(record_event)
-    yield paths
+    yield recorded_events
     _open_listeners.clear()
 
 
@@ -78,26 +78,26 @@ def read_in_stages(net: str, events: list[str], **options: Any) -> StageEvents:
 
 
 @pytest.fixture
-def raw_records(raw_datum: Callable[..., bytes]) -> list[tuple[bytes, bytes]]:
+def raw_records(make_raw_datum: Callable[..., bytes]) -> list[tuple[bytes, bytes]]:
     """Thirty raw images."""
-    return [(b"%03d" % i, raw_datum(i)) for i in range(30)]
+    return [(b"%03d" % i, make_raw_datum(i)) for i in range(30)]
 
 
 def test_an_lmdb_is_probed_by_its_first_record(
-    tmp_path: Path, data_layer: Callable[..., str], events: list[str], raw_records: list[tuple[bytes, bytes]]
+    tmp_path: Path, data_layer_text: Callable[..., str], events: list[str], raw_records: list[tuple[bytes, bytes]]
 ) -> None:
     write_lmdb(tmp_path / "db", raw_records)
-    reads = read_in_stages(data_layer(tmp_path / "db", data="backend: LMDB prefetch: 1"), events)
-    assert reads.build == ["data.mdb", "records 0 to 0"]
-    assert reads.open == ["data.mdb"]
-    assert reads.batch[:2] == ["records 0 to 0", "records 0 to 3"]  # whether it is compressed, and a batch
+    stages = read_in_stages(data_layer_text(tmp_path / "db", data="backend: LMDB prefetch: 1"), events)
+    assert stages.build == ["data.mdb", "records 0 to 0"]
+    assert stages.open == ["data.mdb"]
+    assert stages.batch[:2] == ["records 0 to 0", "records 0 to 3"]  # whether it is compressed, and a batch
 
 
 def test_probing_leaves_no_database_open(
-    tmp_path: Path, data_layer: Callable[..., str], raw_records: list[tuple[bytes, bytes]]
+    tmp_path: Path, data_layer_text: Callable[..., str], raw_records: list[tuple[bytes, bytes]]
 ) -> None:
     write_lmdb(tmp_path / "db", raw_records)
-    net = Net(data_layer(tmp_path / "db"))
+    net = Net(data_layer_text(tmp_path / "db"))
     assert net.graph.layers[0].source_spec is not None
     open_files = [os.path.realpath(file) for file in Path("/proc/self/fd").iterdir()]
     assert open_files
@@ -105,41 +105,43 @@ def test_probing_leaves_no_database_open(
 
 
 def test_a_leveldb_is_probed_by_its_first_record(
-    tmp_path: Path, data_layer: Callable[..., str], events: list[str], raw_records: list[tuple[bytes, bytes]]
+    tmp_path: Path, data_layer_text: Callable[..., str], events: list[str], raw_records: list[tuple[bytes, bytes]]
 ) -> None:
     write_leveldb(tmp_path / "db", raw_records)
-    reads = read_in_stages(data_layer(tmp_path / "db", data="backend: LEVELDB prefetch: 1"), events)
-    assert [event for event in reads.build if event.startswith("records")] == ["records 0 to 0"]
-    assert not any(event.startswith("records") for event in reads.open)
-    assert not any(event.endswith(".ldb") for event in reads.batch)  # open already
-    assert reads.batch[:2] == ["records 0 to 0", "records 0 to 3"]
+    stages = read_in_stages(data_layer_text(tmp_path / "db", data="backend: LEVELDB prefetch: 1"), events)
+    assert [event for event in stages.build if event.startswith("records")] == ["records 0 to 0"]
+    assert not any(event.startswith("records") for event in stages.open)
+    assert not any(event.endswith(".ldb") for event in stages.batch)  # open already
+    assert stages.batch[:2] == ["records 0 to 0", "records 0 to 3"]
 
 
 def test_only_the_first_keys_of_a_leveldb_are_probed(
-    tmp_path: Path, data_layer: Callable[..., str], raw_datum: Callable[..., bytes]
+    tmp_path: Path, data_layer_text: Callable[..., str], make_raw_datum: Callable[..., bytes]
 ) -> None:
-    write_leveldb(tmp_path / "db", ((b"%04d" % i, raw_datum(i % 99)) for i in range(5000)), compress=False)
+    write_leveldb(tmp_path / "db", ((b"%04d" % i, make_raw_datum(i % 99)) for i in range(5000)), compress=False)
     [table] = (tmp_path / "db").glob("*.ldb")
     content = bytearray(table.read_bytes())
     content[len(content) // 2] ^= 1
     table.write_bytes(content)
-    net = Net(data_layer(tmp_path / "db", data="backend: LEVELDB"))
+    net = Net(data_layer_text(tmp_path / "db", data="backend: LEVELDB"))
     with pytest.raises(DataError, match=r"\.ldb: layer 'd' \(Data\): .*wrong checksum"):
         net.sources()
 
 
-def test_the_stand_in_for_bad_first_images_is_looked_at(
-    tmp_path: Path, data_layer: Callable[..., str], events: list[str], raw_records: list[tuple[bytes, bytes]]
+def test_the_first_good_image_is_probed_with_skip_bad(
+    tmp_path: Path, data_layer_text: Callable[..., str], events: list[str], raw_records: list[tuple[bytes, bytes]]
 ) -> None:
     records = [(key, b"\xff" if i < 2 else value) for i, (key, value) in enumerate(raw_records)]
     write_leveldb(tmp_path / "db", records)
-    reads = read_in_stages(data_layer(tmp_path / "db", data="backend: LEVELDB prefetch: 1"), events, skip_bad=True)
-    ranges = {event for event in reads.build if event.startswith("records")}
+    stages = read_in_stages(
+        data_layer_text(tmp_path / "db", data="backend: LEVELDB prefetch: 1"), events, skip_bad=True
+    )
+    ranges = {event for event in stages.build if event.startswith("records")}
     assert ranges == {"records 0 to 0", "records 1 to 1", "records 2 to 2"}
 
 
 @pytest.fixture
-def images(tmp_path: Path) -> list[str]:
+def image_names(tmp_path: Path) -> list[str]:
     """Names of nine image files in the folder."""
     names = [f"{i}.png" for i in range(9)]
     for i, name in enumerate(names):
@@ -147,61 +149,65 @@ def images(tmp_path: Path) -> list[str]:
     return names
 
 
-def test_image_data_is_probed_by_its_first_image(tmp_path: Path, events: list[str], images: list[str]) -> None:
-    (tmp_path / "list").write_text("".join(f"{name} 0\n" for name in images))
+def test_image_data_is_probed_by_its_first_image(tmp_path: Path, events: list[str], image_names: list[str]) -> None:
+    (tmp_path / "list").write_text("".join(f"{name} 0\n" for name in image_names))
     net = f"""layer {{ name: "d" type: "ImageData" top: "data" top: "label" data_param {{ prefetch: 1 }}
         image_data_param {{ source: "{tmp_path}/list" batch_size: 2 }} }}"""
-    reads = read_in_stages(net, events)
-    assert reads.build == ["list", "0.png"]
-    assert reads.open == ["list"]
-    assert reads.batch[:2] == ["0.png", "1.png"]
-    assert "list" not in reads.batch
+    stages = read_in_stages(net, events)
+    assert stages.build == ["list", "0.png"]
+    assert stages.open == ["list"]
+    assert stages.batch[:2] == ["0.png", "1.png"]
+    assert "list" not in stages.batch
 
 
-def test_hdf5_data_is_probed_by_its_metadata(tmp_path: Path, hdf5_layer: Callable[..., str], events: list[str]) -> None:
+def test_hdf5_data_is_probed_by_its_metadata(
+    tmp_path: Path, hdf5_layer_text: Callable[..., str], events: list[str]
+) -> None:
     names = ["a.h5", "b.h5", "c.h5"]
     for name in names:
         with h5py.File(tmp_path / name, "w") as file:
             file["x"] = np.zeros((1000, 2), np.float32)
     (tmp_path / "list").write_text("\n".join(names))
-    reads = read_in_stages(hdf5_layer(tmp_path / "list", "x"), events)
+    stages = read_in_stages(hdf5_layer_text(tmp_path / "list", "x"), events)
     metadata_reads = [name for name in names for _ in ("its beginning", "by the library")]
-    assert reads.build == ["list", *metadata_reads]  # their metadata: all wrong ones are reported at once
-    assert reads.open == ["list", *metadata_reads]  # how many rows they have
-    assert reads.batch == ["a.h5", "a.h5"]
+    assert stages.build == ["list", *metadata_reads]  # their metadata: all wrong ones are reported at once
+    assert stages.open == ["list", *metadata_reads]  # how many rows they have
+    assert stages.batch == ["a.h5", "a.h5"]
 
 
 @pytest.fixture
-def windows(tmp_path: Path, images: list[str]) -> Path:
+def window_file(tmp_path: Path, image_names: list[str]) -> Path:
     """A window file of nine images, with a window of either kind in each."""
-    text = "".join(f"# {i}\n{name}\n3 20 20\n2\n1 0.9 1 1 9 9\n0 0.1 2 2 9 9\n" for i, name in enumerate(images))
+    text = "".join(f"# {i}\n{name}\n3 20 20\n2\n1 0.9 1 1 9 9\n0 0.1 2 2 9 9\n" for i, name in enumerate(image_names))
     (tmp_path / "windows").write_text(text)
     return tmp_path / "windows"
 
 
-def window_net(windows: Path) -> str:
+def window_net_text(window_file: Path) -> str:
     return f"""layer {{ name: "d" type: "WindowData" top: "data" top: "label" transform_param {{ crop_size: 8 }}
         data_param {{ prefetch: 1 }}
-        window_data_param {{ source: "{windows}" root_folder: "{windows.parent}/" batch_size: 4 }} }}"""
+        window_data_param {{ source: "{window_file}" root_folder: "{window_file.parent}/" batch_size: 4 }} }}"""
 
 
-def test_a_window_file_is_probed_up_to_its_first_image(events: list[str], windows: Path, images: list[str]) -> None:
-    reads = read_in_stages(window_net(windows), events)
-    assert reads.build == ["windows"]  # up to its first image
-    assert reads.open == ["windows"]
-    assert set(reads.batch) <= set(images)
-    assert len(reads.batch) >= 4
+def test_a_window_file_is_probed_up_to_its_first_image(
+    events: list[str], window_file: Path, image_names: list[str]
+) -> None:
+    stages = read_in_stages(window_net_text(window_file), events)
+    assert stages.build == ["windows"]  # up to its first image
+    assert stages.open == ["windows"]
+    assert set(stages.batch) <= set(image_names)
+    assert len(stages.batch) >= 4
 
 
-def test_only_the_first_image_of_a_window_file_is_probed(windows: Path) -> None:
-    lines = windows.read_text().splitlines()
-    windows.write_text("\n".join([*lines[:-1], "0 0.1 2 two 9 9"]))
-    net = Net(window_net(windows))
+def test_only_the_first_image_of_a_window_file_is_probed(window_file: Path) -> None:
+    lines = window_file.read_text().splitlines()
+    window_file.write_text("\n".join([*lines[:-1], "0 0.1 2 two 9 9"]))
+    net = Net(window_net_text(window_file))
     with pytest.raises(DataError, match=r"windows:54: layer 'd' \(WindowData\): .*'two' is unexpected here"):
         net.sources()
-    windows.write_text("\n".join([lines[0], "none.png", *lines[2:]]))
+    window_file.write_text("\n".join([lines[0], "none.png", *lines[2:]]))
     with pytest.raises(GraphError, match=r"there is no image '.*none.png'"):
-        Net(window_net(windows))
-    windows.unlink()
+        Net(window_net_text(window_file))
+    window_file.unlink()
     with pytest.raises(GraphError, match=r"layer 'd' \(WindowData\): the window file cannot be read: No such file"):
-        Net(window_net(windows))
+        Net(window_net_text(window_file))

@@ -34,29 +34,31 @@ LAYERS = {
 }
 
 
-def net_of(*kinds: str, size: int | str = 8, rules: str = "") -> str:
+def net_text(*kinds: str, size: int | str = 8, include: str = "") -> str:
     """Return the text of a net with these layers, with each allowed number of tops."""
     return "".join(
-        f"layer {{ name: 'of {kind}' type: '{kind.split()[0]}' top: '{kind} data' {rules} "
+        f"layer {{ name: 'of {kind}' type: '{kind.split()[0]}' top: '{kind} data' {include} "
         f"{LAYERS[kind].replace('@', str(size))} }}\n"
         for kind in kinds
     )
 
 
-READER = "layer { name: 'r' type: 'LSTM' bottom: 'x' top: 'y' lstm_param { num_output: 8 batch_size: 8 } }"
-FILTER = "layer { name: 'p' type: 'Parameter' top: 'w' parameter_param { shape { dim: 8 dim: 8 } } }"
+LSTM_LAYER = "layer { name: 'r' type: 'LSTM' bottom: 'x' top: 'y' lstm_param { num_output: 8 batch_size: 8 } }"
+PARAMETER_LAYER = "layer { name: 'p' type: 'Parameter' top: 'w' parameter_param { shape { dim: 8 dim: 8 } } }"
 
 
-@pytest.mark.parametrize("devices", [1, 2, 8])
+@pytest.mark.parametrize("num_devices", [1, 2, 8])
 @pytest.mark.parametrize("kind", LAYERS)
-def test_only_the_batch_size_is_divided(kind: str, devices: int) -> None:
-    text = net_of(kind) + READER + FILTER
+def test_only_the_batch_size_is_divided(kind: str, num_devices: int) -> None:
+    text = net_text(kind) + LSTM_LAYER + PARAMETER_LAYER
     net = read_net(text)
-    assert split_batch_sizes(net, devices) == read_net(net_of(kind, size=8 // devices) + READER + FILTER)
+    assert split_batch_sizes(net, num_devices) == read_net(
+        net_text(kind, size=8 // num_devices) + LSTM_LAYER + PARAMETER_LAYER
+    )
     assert net == read_net(text), "what was given has changed"
 
 
-def test_every_type_that_gives_data_is_tested() -> None:
+def test_every_data_layer_type_is_tested() -> None:
     data_types = {
         name for name, kind in layer_types().items() if isinstance(kind.implementation, SourceInput | CallerInput)
     }
@@ -64,7 +66,7 @@ def test_every_type_that_gives_data_is_tested() -> None:
 
 
 def test_every_layer_that_cannot_be_divided_is_named() -> None:
-    text = net_of("Data", "HDF5Data", size=6) + net_of("MemoryData", "Input", "DummyData of old", size=8)
+    text = net_text("Data", "HDF5Data", size=6) + net_text("MemoryData", "Input", "DummyData of old", size=8)
     with pytest.raises(GraphError) as exc_info:
         split_batch_sizes(read_net(text), 4)
     advice = "make it a multiple of 4, or let each device process a full batch"
@@ -93,34 +95,34 @@ def test_the_batch_of_a_python_data_layer_cannot_be_divided() -> None:
     with pytest.raises(
         GraphError, match=r"^layer 'd' \(Python\): .*code of this layer determines.* among 2 devices"
     ) as exc_info:
-        split_batch_sizes(read_net(net_of("Data") + layer % "" + layer % "bottom: 'data'"), 2)
+        split_batch_sizes(read_net(net_text("Data") + layer % "" + layer % "bottom: 'data'"), 2)
     assert len(exc_info.value.problems) == 1
     assert split_batch_sizes(read_net(layer % ""), 1) == read_net(layer % "")
 
 
-def test_layers_of_other_phases_stay_as_they_are() -> None:
+def test_layers_of_other_phases_are_unchanged() -> None:
     train, test = (f"include {{ phase: {phase} }}" for phase in ("TRAIN", "TEST"))
-    net = read_net(net_of("Data", rules=train) + net_of("HDF5Data", size=5, rules=test))
+    net = read_net(net_text("Data", include=train) + net_text("HDF5Data", size=5, include=test))
     assert split_batch_sizes(net, 4, make_net_state(net, "TRAIN")) == read_net(
-        net_of("Data", size=2, rules=train) + net_of("HDF5Data", size=5, rules=test)
+        net_text("Data", size=2, include=train) + net_text("HDF5Data", size=5, include=test)
     )
     with pytest.raises(GraphError, match="batch_size is 5"):
         split_batch_sizes(net, 4)
 
 
 @pytest.mark.parametrize("kind", ["Data", "HDF5Data", "MemoryData"])
-def test_a_missing_size_is_reported_by_the_layer(kind: str) -> None:
-    net = read_net(net_of(kind, size=0))
+def test_a_batch_size_of_0_is_unchanged(kind: str) -> None:
+    net = read_net(net_text(kind, size=0))
     assert split_batch_sizes(net, 4) == net
     text_format.Merge("layer { name: 'n' type: 'NoSuchType' top: 'x' }", net)
     assert split_batch_sizes(net, 4) == net
 
 
-def test_old_definitions_are_divided_once_read() -> None:
+def test_upgraded_definitions_are_divided() -> None:
     net = read_net(
         "layers { name: 'd' type: DATA top: 'x' data_param { batch_size: 8 } } input: 'y' input_shape { dim: 4 }"
     )
     assert [layer.type for layer in net.layer] == ["Input", "Data"]
-    small = split_batch_sizes(net, 4)
-    assert small.layer[0].input_param.shape[0].dim == [1]
-    assert small.layer[1].data_param.batch_size == 2
+    split_net = split_batch_sizes(net, 4)
+    assert split_net.layer[0].input_param.shape[0].dim == [1]
+    assert split_net.layer[1].data_param.batch_size == 2

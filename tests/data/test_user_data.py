@@ -20,15 +20,15 @@ layer { name: "in" type: "Input" top: "x" top: "y" input_param { shape { dim: 4 
 layer { name: "fc" type: "InnerProduct" bottom: "x" top: "fc" inner_product_param { num_output: 5 } }
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "fc" bottom: "y" top: "loss" }
 """
-ROWS = 10
-X, Y = np.arange(ROWS * 3).reshape(ROWS, 3), np.arange(ROWS) % 5
+NUM_ROWS = 10
+X, Y = np.arange(NUM_ROWS * 3).reshape(NUM_ROWS, 3), np.arange(NUM_ROWS) % 5
 BATCHES = [{"x": X[i : i + 4], "y": Y[i : i + 4]} for i in (0, 4, 6)]
 
 
 @pytest.fixture(scope="module")
 def graph() -> Graph:
-    message = read_net(NET)
-    return build_graph(message, make_net_state(message, "TRAIN", 0, ()))
+    net_param = read_net(NET)
+    return build_graph(net_param, make_net_state(net_param, "TRAIN", 0, ()))
 
 
 class Tensor:
@@ -59,14 +59,14 @@ class GrainLoader:
         return iter(grain.DataLoader(data_source=BATCHES, sampler=sampler, worker_count=0))  # type: ignore[arg-type]
 
 
-def permute(epoch: int) -> dict[str, np.ndarray]:
-    order = np.random.default_rng(epoch).permutation(ROWS)
+def make_permuted_epoch(epoch: int) -> dict[str, np.ndarray]:
+    order = np.random.default_rng(epoch).permutation(NUM_ROWS)
     return {"x": X[order], "y": Y[order]}
 
 
-KINDS: dict[str, Callable[[], Any]] = {
+DATA_FACTORIES: dict[str, Callable[[], Any]] = {
     "arrays": lambda: {"x": X, "y": Y},
-    "arrays of each epoch": lambda: permute,
+    "arrays of each epoch": lambda: make_permuted_epoch,
     "list": lambda: BATCHES,
     "tuples": lambda: [(b["x"], b["y"]) for b in BATCHES],
     "tensors and more blobs": lambda: [{"x": Tensor(b["x"]), "y": Tensor(b["y"]), "z": "names"} for b in BATCHES],
@@ -83,7 +83,7 @@ KINDS: dict[str, Callable[[], Any]] = {
 def expected_batches(kind: str, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """The first batches, by the meaning of each kind rather than by its code."""
     if kind.startswith("arrays"):
-        epochs = [permute(e) if kind.endswith("epoch") else {"x": X, "y": Y} for e in range(n)]
+        epochs = [make_permuted_epoch(e) if kind.endswith("epoch") else {"x": X, "y": Y} for e in range(n)]
         x, y = (np.concatenate([e[blob] for e in epochs]) for blob in "xy")
         return [(x[4 * i : 4 * i + 4], y[4 * i : 4 * i + 4]) for i in range(n)]
     batches = BATCHES * n
@@ -92,9 +92,9 @@ def expected_batches(kind: str, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(b["x"], b["y"]) for b in batches[:n]]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_batches_have_the_intended_examples(graph: Graph, kind: str) -> None:
-    data = UserData("data", KINDS[kind](), graph)
+@pytest.mark.parametrize("kind", DATA_FACTORIES)
+def test_batches_have_the_expected_examples(graph: Graph, kind: str) -> None:
+    data = UserData("data", DATA_FACTORIES[kind](), graph)
     result = list(islice(data, 8))
     data.close()
     assert len(result) == 8
@@ -105,29 +105,29 @@ def test_batches_have_the_intended_examples(graph: Graph, kind: str) -> None:
         np.testing.assert_array_equal(batch["y"], y)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("taken_count", [0, 2, 3, 5], ids=lambda n: f"after {n}")
-def test_continues_at_a_restored_position(graph: Graph, kind: str, taken_count: int) -> None:
-    original = UserData("data", KINDS[kind](), graph)
-    for _ in range(taken_count):
+@pytest.mark.parametrize("kind", DATA_FACTORIES)
+@pytest.mark.parametrize("num_taken", [0, 2, 3, 5], ids=lambda n: f"after {n}")
+def test_reading_continues_at_a_restored_position(graph: Graph, kind: str, num_taken: int) -> None:
+    original = UserData("data", DATA_FACTORIES[kind](), graph)
+    for _ in range(num_taken):
         next(original)
     position = json.loads(json.dumps(original.get_state()))
-    resumed = UserData("data", KINDS[kind](), graph)
+    resumed = UserData("data", DATA_FACTORIES[kind](), graph)
     resumed.set_state(position)
     assert resumed.get_state()["done"] == position["done"]
-    for x, y in expected_batches(kind, taken_count + 4)[taken_count:]:
+    for x, y in expected_batches(kind, num_taken + 4)[num_taken:]:
         batch = next(resumed)
         np.testing.assert_array_equal(batch["x"], x)
         np.testing.assert_array_equal(batch["y"], y)
     if kind != "endless generator":
         original.close()
         resumed.set_state(position)  # back, in the same process
-        np.testing.assert_array_equal(next(resumed)["x"], expected_batches(kind, taken_count + 1)[taken_count][0])
-        np.testing.assert_array_equal(next(original)["x"], expected_batches(kind, taken_count + 1)[taken_count][0])
+        np.testing.assert_array_equal(next(resumed)["x"], expected_batches(kind, num_taken + 1)[num_taken][0])
+        np.testing.assert_array_equal(next(original)["x"], expected_batches(kind, num_taken + 1)[num_taken][0])
 
 
 @pytest.mark.parametrize("kind", ["arrays", "list"])
-def test_devices_share_a_batch_of_the_users(graph: Graph, kind: str) -> None:
+def test_a_batch_of_the_user_is_split_among_devices(graph: Graph, kind: str) -> None:
     data = UserData("data", [{"x": X[:8], "y": Y[:8]}] if kind == "list" else {"x": X, "y": Y}, graph, num_splits=2)
     for i in range(2):
         np.testing.assert_array_equal(next(data)["y"], Y[4 * i : 4 * i + 4])
@@ -150,7 +150,7 @@ INVALID_DATA: dict[str, tuple[Any, str]] = {
     "other lengths": ({"x": X, "y": Y[:3]}, "'x' has 10, 'y' has 3"),
     "a missing blob": ([{"x": X, "yy": Y}], "has no 'y', only 'x', 'yy'; did you mean 'yy'"),
     "another number of axes": ({"x": X[..., None], "y": Y}, r"'x' has shape \(4, 3, 1\), but the net needs \(4, 3\)"),
-    "text": ([(X, ["a"] * ROWS)], "'y' holds <U1, not numbers"),
+    "text": ([(X, ["a"] * NUM_ROWS)], "'y' holds <U1, not numbers"),
     "ragged lists": ([(X, [[1], [2, 3]])], "'y' cannot be converted to a NumPy array"),
     "too many arrays": ([(X, Y, Y)], "has 3 arrays, but the net has 2 inputs: 'x', 'y'"),
     "an ended iterator": (iter([]), "has ended after 0 batches, and an iterator cannot start again"),
@@ -158,7 +158,7 @@ INVALID_DATA: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("case", INVALID_DATA)
-def test_impossible_data_is_refused(graph: Graph, case: str) -> None:
+def test_invalid_data_is_refused(graph: Graph, case: str) -> None:
     data, message = INVALID_DATA[case]
     with pytest.raises(DataError, match=message):
         next(UserData("data", data, graph))
@@ -183,7 +183,7 @@ def test_all_problems_of_a_batch_are_reported_at_once(graph: Graph) -> None:
     ],
     ids=["other axes", "other rows", "a label beyond the classes"],
 )
-def test_the_loader_refuses_what_the_net_cannot_take(
+def test_the_loader_refuses_batches_that_do_not_fit_the_net(
     graph: Graph, batch: Any, error_type: type[CaffejaxError], message: str
 ) -> None:
     loader = Loader(graph, user_data=UserData("data", [batch], graph))
@@ -192,12 +192,12 @@ def test_the_loader_refuses_what_the_net_cannot_take(
             next(loader)
 
 
-def test_images_in_another_order_of_axes_are_said_to_be(graph: Graph) -> None:
-    net = 'layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 dim: 8 dim: 9 } } }'
-    message = read_net(net)
-    images = build_graph(message, make_net_state(message, "TRAIN", 0, ()))
+def test_the_error_suggests_a_transpose_of_the_axes(graph: Graph) -> None:
+    text = 'layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 dim: 8 dim: 9 } } }'
+    net_param = read_net(text)
+    image_graph = build_graph(net_param, make_net_state(net_param, "TRAIN", 0, ()))
     with pytest.raises(DataError, match=r"transpose it by \(0, 3, 1, 2\)"):
-        UserData("data", {"x": np.zeros((5, 8, 9, 3))}, images)
+        UserData("data", {"x": np.zeros((5, 8, 9, 3))}, image_graph)
 
 
 @pytest.mark.parametrize(
@@ -216,10 +216,10 @@ def test_invalid_positions_are_refused(graph: Graph, position: Any) -> None:
 
     with pytest.raises(DataError, match=r"is not a position|ends after 3 batches|counts rows"):
         restore_and_read()
-    rows = UserData("data", {"x": X, "y": Y}, graph)
-    rows.set_state({"epoch": 0, "done": 50, "unit": "rows"})
+    array_data = UserData("data", {"x": X, "y": Y}, graph)
+    array_data.set_state({"epoch": 0, "done": 50, "unit": "rows"})
     with pytest.raises(DataError, match="has 10 rows, but the snapshot was made after row 50"):
-        next(rows)
+        next(array_data)
 
 
 def test_an_iterator_cannot_go_back(graph: Graph) -> None:
@@ -229,7 +229,7 @@ def test_an_iterator_cannot_go_back(graph: Graph) -> None:
         data.set_state({"epoch": 0, "done": 0})
 
 
-def test_states_that_a_grain_iterator_does_not_take_are_refused(graph: Graph) -> None:
+def test_invalid_states_of_grain_iterators_are_refused(graph: Graph) -> None:
     data = UserData("data", grain.MapDataset.source(BATCHES), graph)
     data.set_state({"epoch": 0, "done": 1, "iterator": "nonsense"})
     with pytest.raises(DataError, match="does not accept the position in the snapshot"):

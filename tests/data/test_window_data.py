@@ -30,7 +30,7 @@ def folder(tmp_path_factory):
     return path
 
 
-def layer(folder, settings="", transform="crop_size: 12", batch_size=8, file="windows.txt"):
+def layer_text(folder, settings="", transform="crop_size: 12", batch_size=8, file="windows.txt"):
     return f"""layer {{ name: "d" type: "WindowData" top: "data" top: "label" transform_param {{ {transform} }}
         window_data_param {{
             source: "{folder / file}" root_folder: "{folder}/" batch_size: {batch_size} {settings} }} }}"""
@@ -48,13 +48,13 @@ def test_windows_are_divided_by_their_overlap(folder):
     assert windows.background.tolist() == [[0, 0, 30, 3, 60, 20], [1, 0, 5, 5, 30, 30]]
 
 
-WINDOWS = Path(__file__).parents[1] / "golden" / "data_windows"
+GOLDEN_WINDOWS = Path(__file__).parents[1] / "golden" / "data_windows"
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in WINDOWS.glob("*.npz")))
-def test_recorded_batches_are_caffes(name, open_source, monkeypatch):
+@pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN_WINDOWS.glob("*.npz")))
+def test_batches_equal_caffes_batches(name, open_source, monkeypatch):
     """One window on an object and one on none, so that Caffe's random choice had nothing to choose from."""
-    monkeypatch.chdir(WINDOWS)
+    monkeypatch.chdir(GOLDEN_WINDOWS)
     data, label = next(open_source(Path(f"{name}.prototxt"), phase="TRAIN"))
     with np.load(f"{name}.npz") as recorded:
         np.testing.assert_array_equal(label, recorded["0/label"])
@@ -92,12 +92,12 @@ def reference_warp(image, box, size, context, square, mirror):
         to_width = min(to_width, size - pad_w)
         if min(to_height, to_width) < 1:  # OpenCV ends Caffe here
             return None
-    out, filled = np.zeros((size, size, 3), np.float32), np.zeros((size, size), bool)
+    out, is_filled = np.zeros((size, size, 3), np.float32), np.zeros((size, size), bool)
     resized = cv2.resize(image[y1 : y2 + 1, x1 : x2 + 1], (to_width, to_height), interpolation=cv2.INTER_LINEAR)
     resized = cv2.flip(resized, 1) if mirror else resized
     out[pad_h : pad_h + to_height, pad_w : pad_w + to_width] = resized
-    filled[pad_h : pad_h + to_height, pad_w : pad_w + to_width] = True
-    return out, filled
+    is_filled[pad_h : pad_h + to_height, pad_w : pad_w + to_width] = True
+    return out, is_filled
 
 
 @settings(max_examples=200)
@@ -111,7 +111,7 @@ def reference_warp(image, box, size, context, square, mirror):
     mirror=st.booleans(),
 )
 @example(height=32, width=4, box=(0.0, 0.0, 0.0, 1.0), size=8, context=2, square=True, mirror=False)
-def test_the_warp_is_caffes(height, width, box, size, context, square, mirror):
+def test_the_warp_equals_the_reference(height, width, box, size, context, square, mirror):
     x1, x2 = sorted(int(v * (width - 1)) for v in box[:2])
     y1, y2 = sorted(int(v * (height - 1)) for v in box[2:])
     image = np.random.default_rng(height).integers(0, 256, (height, width, 3), np.uint8)
@@ -121,12 +121,12 @@ def test_the_warp_is_caffes(height, width, box, size, context, square, mirror):
         with pytest.raises(DataError, match="too little of it is in the image"):
             warp(image, box, mirror)
         return
-    expected, filled = expected
+    expected, is_filled = expected
     pixels, row, column = warp(image, box, mirror)
-    actual, actual_filled = np.zeros((size, size, 3), np.float32), np.zeros((size, size), bool)
+    actual, actual_is_filled = np.zeros((size, size, 3), np.float32), np.zeros((size, size), bool)
     actual[row : row + pixels.shape[0], column : column + pixels.shape[1]] = pixels
-    actual_filled[row : row + pixels.shape[0], column : column + pixels.shape[1]] = True
-    np.testing.assert_array_equal(actual_filled, filled)
+    actual_is_filled[row : row + pixels.shape[0], column : column + pixels.shape[1]] = True
+    np.testing.assert_array_equal(actual_is_filled, is_filled)
     np.testing.assert_array_equal(actual, expected)
 
 
@@ -146,32 +146,32 @@ def test_batches_are_windows_of_the_file(folder, open_source, crop_mode, mean):
     windows = read_windows(folder / "windows.txt", 0.5, 0.4)
     images = [cv2.imread(str(folder / name)) for name in windows.images.names]
     means = np.array([10, 20, 30] if mean else [0, 0, 0], np.float32)
-    allowed = {0: [], 1: []}
+    allowed_windows = {0: [], 1: []}
     for is_foreground, rows in enumerate([windows.background, windows.foreground]):
-        for number, label, *box in rows.tolist():
+        for image_index, label, *box in rows.tolist():
             for mirror in (False, True):
-                out, filled = reference_warp(images[number], box, 12, 2, crop_mode == "square", mirror)
-                out = np.where(filled[..., None], (out - means) * np.float32(0.5), 0).transpose(2, 0, 1)
-                allowed[is_foreground].append((out, label))
-    source = open_source(layer(folder, settings, f"crop_size: 12 mirror: true {mean}"), "TRAIN", seed=3)
+                out, is_filled = reference_warp(images[image_index], box, 12, 2, crop_mode == "square", mirror)
+                out = np.where(is_filled[..., None], (out - means) * np.float32(0.5), 0).transpose(2, 0, 1)
+                allowed_windows[is_foreground].append((out, label))
+    source = open_source(layer_text(folder, settings, f"crop_size: 12 mirror: true {mean}"), "TRAIN", seed=3)
     assert [top.shape for top in source.tops] == [(8, 3, 12, 12), (8,)]
-    numbers = set()
+    seen_windows = set()
     for _ in range(12):
         data, labels = next(source)
         for i, (image, label) in enumerate(zip(data, labels, strict=True)):
             is_foreground = int(i >= 5)  # int(8 * 0.4) = 3 of the batch are foreground, and come last
-            result = [
+            matches = [
                 j
-                for j, (out, expected) in enumerate(allowed[is_foreground])
+                for j, (out, expected) in enumerate(allowed_windows[is_foreground])
                 if np.array_equal(out, image) and expected == label
             ]
-            assert result
-            numbers.add((is_foreground, result[0]))
-    assert len(numbers) == len(allowed[0]) + len(allowed[1]), "some windows never came"
+            assert matches
+            seen_windows.add((is_foreground, matches[0]))
+    assert len(seen_windows) == len(allowed_windows[0]) + len(allowed_windows[1]), "some windows never came"
 
 
-def test_the_seed_decides_and_batches_resume(folder, open_source):
-    net = layer(folder, "cache_images: true", "crop_size: 8 mirror: true")
+def test_batches_depend_on_the_seed_and_resume(folder, open_source):
+    net = layer_text(folder, "cache_images: true", "crop_size: 8 mirror: true")
     first_source, resumed, other_seed = (open_source(net, "TRAIN", seed=seed) for seed in (1, 1, 2))
     batches = [next(first_source) for _ in range(3)]
     resumed.set_state({"examples": 16})
@@ -179,20 +179,24 @@ def test_the_seed_decides_and_batches_resume(folder, open_source):
     assert not np.array_equal(next(other_seed)[0], batches[0][0])
 
 
-def test_the_mean_file_is_cut_in_its_middle(folder, open_source, tmp_path):
+def test_the_center_of_the_mean_file_is_subtracted(folder, open_source, tmp_path):
     from caffejax.schema import caffe_pb2
 
     mean = np.random.default_rng(5).random((3, 20, 20)).astype(np.float32)
     blob = caffe_pb2.BlobProto(num=1, channels=3, height=20, width=20, data=mean.ravel().tolist())
     (tmp_path / "mean").write_bytes(blob.SerializeToString())
-    plain = next(open_source(layer(folder), seed=1))[0]
-    without_mean = next(open_source(layer(folder, transform=f'crop_size: 12 mean_file: "{tmp_path}/mean"'), seed=1))[0]
-    np.testing.assert_array_equal(without_mean, plain - mean[:, 4:16, 4:16])
+    windows = next(open_source(layer_text(folder), seed=1))[0]
+    centered_windows = next(
+        open_source(layer_text(folder, transform=f'crop_size: 12 mean_file: "{tmp_path}/mean"'), seed=1)
+    )[0]
+    np.testing.assert_array_equal(centered_windows, windows - mean[:, 4:16, 4:16])
 
 
-def test_scale_in_transform_param_does_nothing_and_is_warned_of(folder, open_source, caplog):
-    plain = next(open_source(layer(folder)))[0]
-    np.testing.assert_array_equal(next(open_source(layer(folder, transform="crop_size: 12 scale: 0.1")))[0], plain)
+def test_scale_in_transform_param_is_ignored_with_a_warning(folder, open_source, caplog):
+    windows = next(open_source(layer_text(folder)))[0]
+    np.testing.assert_array_equal(
+        next(open_source(layer_text(folder, transform="crop_size: 12 scale: 0.1")))[0], windows
+    )
     assert "transform_param.scale has no effect on WindowData" in caplog.text
 
 
@@ -219,16 +223,16 @@ def test_scale_in_transform_param_does_nothing_and_is_warned_of(folder, open_sou
 def test_invalid_window_files_are_refused(folder, open_source, text, message):
     (folder / "bad.txt").write_text(text)
     with pytest.raises(DataError, match=message) as exc_info:
-        next(open_source(layer(folder, file="bad.txt")))
+        next(open_source(layer_text(folder, file="bad.txt")))
     assert "bad.txt" in str(exc_info.value)
     assert "layer 'd' (WindowData)" in str(exc_info.value)
 
 
 def test_all_invalid_settings_are_named_at_once(folder, open_source):
     with pytest.raises(DataError) as exc_info:
-        open_source(layer(folder, 'crop_mode: "warped" fg_fraction: 2', "", batch_size=0))
+        open_source(layer_text(folder, 'crop_mode: "warped" fg_fraction: 2', "", batch_size=0))
     messages = str(exc_info.value)
-    for words in ("batch_size must be 1", "crop_size must be 1", "crop_mode is 'warped'", "fg_fraction is 2"):
-        assert words in messages
+    for text in ("batch_size must be 1", "crop_size must be 1", "crop_mode is 'warped'", "fg_fraction is 2"):
+        assert text in messages
     with pytest.raises(DataError, match="context_pad must be less than half"):
-        open_source(layer(folder, "context_pad: 6"))
+        open_source(layer_text(folder, "context_pad: 6"))
