@@ -13,19 +13,19 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from fuzz.harness import format_names
+from fuzz.harness import list_formats
 from fuzz.run import Tally, fuzz
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--format", action="append", choices=format_names(), help="one of them; all unless given")
+    parser.add_argument("--format", action="append", choices=list_formats(), help="one of them; all unless given")
     parser.add_argument("--seconds", type=float, default=600, help="for all formats together")
     parser.add_argument("--seed", type=int, default=1, help="the first case of each format")
     parser.add_argument("--jobs", type=int, default=1, help="formats at once")
     parser.add_argument("--findings", type=Path, default=Path("fuzz-findings"), help="where findings are kept")
     options = parser.parse_args()
-    names = options.format or format_names()
+    names = options.format or list_formats()
     seconds_each = options.seconds * options.jobs / len(names)
 
     def run(name: str) -> Tally:
@@ -33,7 +33,7 @@ def main() -> int:
             name,
             options.seed,
             seconds=seconds_each,
-            findings=options.findings,
+            findings_folder=options.findings,
             report=lambda line: print(line, flush=True),
         )
         print(f"{name}: {tally}", flush=True)
@@ -42,7 +42,7 @@ def main() -> int:
     with ThreadPoolExecutor(options.jobs) as threads:
         tallies = list(threads.map(run, names))
     findings = sum(len(tally.findings) for tally in tallies)
-    print(f"{sum(tally.cases for tally in tallies)} cases, {findings} findings")
+    print(f"{sum(tally.num_cases for tally in tallies)} cases, {findings} findings")
     return 1 if findings else 0
 
 

@@ -20,10 +20,11 @@ import atheris
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 with atheris.instrument_imports(include=["caffejax"]):
-    from fuzz.harness import Files, harness, intact_files, write_files
-    from fuzz.run_case import judge
+    from fuzz.harness import Files, get_intact_sets, load_harness, write_files
+    from fuzz.run_case import run_case
 
-    judge(sys.argv[1], None, intact_files(sys.argv[1])[0], Path(tempfile.mkdtemp()) / "intact")  # imports the rest
+    # imports the rest
+    run_case(sys.argv[1], None, get_intact_sets(sys.argv[1])[0], Path(tempfile.mkdtemp()) / "intact")
 
 
 def encode(files: Files) -> bytes:
@@ -43,25 +44,25 @@ def main() -> None:
     format, *flags = sys.argv[1:]
     folder = Path(tempfile.mkdtemp())
     numbers = itertools.count()
-    corpus = {str(i): encode(files) for i, files in enumerate(intact_files(format))}
+    corpus = {str(i): encode(files) for i, files in enumerate(get_intact_sets(format))}
     write_files(folder / "corpus", corpus)
 
     def read(data: bytes) -> None:
         case_folder = folder / str(next(numbers))
         files = decode(data)
         if files:
-            outcome = judge(format, None, files, case_folder)
+            outcome = run_case(format, None, files, case_folder)
             shutil.rmtree(case_folder, ignore_errors=True)
             if outcome.is_finding:
                 write_files(Path("fuzz-findings") / format / "guided" / "files@0", files)
                 raise RuntimeError(f"{outcome.signature}\n{outcome.text}")
 
     def mutate(data: bytes, max_size: int, seed: int) -> bytes:
-        draw, change = Random(seed), harness(format).mutate
+        draw, change = Random(seed), load_harness(format).mutate
         try:
             return encode(change(draw, decode(data)))
         except Exception:  # damaged too far to be taken apart again
-            return encode(change(draw, draw.choice(intact_files(format))))
+            return encode(change(draw, draw.choice(get_intact_sets(format))))
 
     size = f"-max_len={4 * max(map(len, corpus.values()))}"
     atheris.Setup([sys.argv[0], size, *flags, str(folder / "corpus")], read, custom_mutator=mutate)

@@ -16,7 +16,7 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
 
-from fuzz.harness import Files, harness, intact_files, read_files, write_files  # noqa: E402
+from fuzz.harness import Files, get_intact_sets, load_harness, read_files, write_files  # noqa: E402
 from fuzz.outcomes import Outcome  # noqa: E402
 from fuzz.pool import Worker  # noqa: E402
 from fuzz.shrink import OutOfTimeError, shrink  # noqa: E402
@@ -30,7 +30,7 @@ def main() -> int:
     options = parser.parse_args()
     format = options.case.resolve().parent.name
     (source,) = options.case.glob("files*")
-    number = int(source.name.partition("@")[2])
+    intact_index = int(source.name.partition("@")[2])
     finding = Outcome(**json.loads((options.case / "outcome.json").read_text()))
     worker, end = Worker(), time.monotonic() + options.seconds
 
@@ -39,19 +39,19 @@ def main() -> int:
             raise OutOfTimeError
         with tempfile.TemporaryDirectory() as folder:
             write_files(Path(folder), files)
-            return worker.ask_folder(format, Path(folder), number).signature == finding.signature
+            return worker.run_folder(format, Path(folder), intact_index).signature == finding.signature
 
     files = read_files(source)
     if not has_same_outcome(files):
         print(f"{options.case}: the finding is not there any more: {finding.signature}", file=sys.stderr)
         return 1
-    before = sum(map(len, files.values()))
-    files = shrink(files, has_same_outcome, intact_files(format)[number], text=harness(format).text)
+    original_size = sum(map(len, files.values()))
+    files = shrink(files, has_same_outcome, get_intact_sets(format)[intact_index], is_text=load_harness(format).is_text)
     worker.close()
-    case_path = TESTS / "fuzz" / "cases" / format / f"{options.name or options.case.name}@{number}"
+    case_path = TESTS / "fuzz" / "cases" / format / f"{options.name or options.case.name}@{intact_index}"
     shutil.rmtree(case_path, ignore_errors=True)
     write_files(case_path, files)
-    print(f"{case_path}: {finding.signature}: {before} bytes, now {sum(map(len, files.values()))}")
+    print(f"{case_path}: {finding.signature}: {original_size} bytes, now {sum(map(len, files.values()))}")
     return 0
 
 

@@ -15,11 +15,11 @@ from typing import Any
 from . import formats
 
 Files = Mapping[str, bytes]  # by their paths within the case's folder
-Mutate = Callable[[Random, bytes], bytes]
+Mutator = Callable[[Random, bytes], bytes]
 
 
-def no_complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> None:
-    """Complain of nothing."""
+def find_no_difference(damaged: Files, intact: Files, expected: Any, actual: Any) -> None:
+    """Return None: the content of damaged files is not compared."""
 
 
 @dataclass(frozen=True)
@@ -27,48 +27,48 @@ class Harness:
     """The harness of one format.
 
     Attributes:
-        intact: several sets of intact files; a case damages one.
+        make_intact_sets: makes several sets of intact files; a case damages one.
         mutate: damages some of the files.
         read: the public function that reads the files in a folder; returns their content.
-        complaint: describes a wrong content of damaged files, or returns None; its arguments are the damaged and the
-            intact files, and the contents of the intact and of the damaged ones.
-        text: whether the files are text, which is shrunk by tokens.
+        describe_difference: describes a wrong content of damaged files, or returns None; its arguments are the damaged
+            and the intact files, and the contents of the intact and of the damaged ones.
+        is_text: whether the files are text, which is shrunk by tokens.
         location_text: the place in errors other than a file in the folder or a layer.
     """
 
-    intact: Callable[[], list[Files]]
+    make_intact_sets: Callable[[], list[Files]]
     mutate: Callable[[Random, Files], Files]
     read: Callable[[Path], Any]
-    complaint: Callable[[Files, Files, Any, Any], str | None] = no_complaint
-    text: bool = False
+    describe_difference: Callable[[Files, Files, Any, Any], str | None] = find_no_difference
+    is_text: bool = False
     location_text: str = "layer '"
 
 
 @functools.cache
-def harness(format: str) -> Harness:
+def load_harness(format: str) -> Harness:
     """Return the harness of a format, by its name: the module in `formats`."""
     result: Harness = import_module(f"{formats.__name__}.{format}").HARNESS
     return result
 
 
-def format_names() -> list[str]:
+def list_formats() -> list[str]:
     """List the formats."""
     return sorted(module.name for module in iter_modules(formats.__path__) if not module.name.startswith("_"))
 
 
 @functools.cache
-def intact_files(format: str) -> list[Files]:
+def get_intact_sets(format: str) -> list[Files]:
     """Return the sets of intact files of a format; they are made only once."""
-    return harness(format).intact()
+    return load_harness(format).make_intact_sets()
 
 
-def case_files(format: str, seed: int) -> tuple[int, Files]:
+def make_case(format: str, seed: int) -> tuple[int, Files]:
     """Return the index of the set of intact files that the case damages, and the damaged files."""
     rng = Random(f"{format} {seed}")
-    sets = intact_files(format)
-    set_number = rng.randrange(len(sets))
+    intact_sets = get_intact_sets(format)
+    intact_index = rng.randrange(len(intact_sets))
     with warnings.catch_warnings(action="ignore"):  # of what writes the damaged file
-        return set_number, harness(format).mutate(rng, sets[set_number])
+        return intact_index, load_harness(format).mutate(rng, intact_sets[intact_index])
 
 
 def write_files(folder: Path, files: Files) -> None:
@@ -84,7 +84,7 @@ def read_files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def mutate_one_file(mutate: Mutate, *suffixes: str) -> Callable[[Random, Files], Files]:
+def mutate_one_file(mutate: Mutator, *suffixes: str) -> Callable[[Random, Files], Files]:
     """Return a function that damages one file, chosen among those whose names end with one of the suffixes."""
 
     def damage(rng: Random, files: Files) -> Files:
@@ -94,7 +94,7 @@ def mutate_one_file(mutate: Mutate, *suffixes: str) -> Callable[[Random, Files],
     return damage
 
 
-def choose_mutator(*mutators: Mutate) -> Mutate:
+def choose_mutator(*mutators: Mutator) -> Mutator:
     """Return a function that applies a random one of the mutators, or in one of four cases two in a row."""
 
     def damage(rng: Random, content: bytes) -> bytes:

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-SECONDS = 10  # a case may take
-MEMORY = 512 << 20  # bytes that it may take beyond what the process had
+MAX_SECONDS = 10  # a case may take
+MAX_MEMORY = 512 << 20  # bytes that it may take beyond what the process had
 
-CLEAN = ("read", "refused", "equal")  # equal: the mutation has changed nothing
+CLEAN_KINDS = ("read", "refused", "equal")  # equal: the mutation has changed nothing
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Outcome:
     """The outcome of a case.
 
     Attributes:
-        kind: one of `CLEAN`, or a problem: exception, warning, differs, unnamed, output, memory, hang, crash.
+        kind: one of `CLEAN_KINDS`, or a problem: exception, warning, differs, unnamed, output, memory, hang, crash.
         location: the place in the code, or another short word that distinguishes findings.
         text: the details.
         seconds: the time of the case.
@@ -32,7 +32,7 @@ class Outcome:
     @property
     def is_finding(self) -> bool:
         """Return whether something is wrong."""
-        return self.kind not in CLEAN
+        return self.kind not in CLEAN_KINDS
 
     @property
     def signature(self) -> str:
@@ -47,8 +47,8 @@ class Outcome:
 def exception_outcome(error: BaseException) -> Outcome:
     """Return the outcome for an exception that caffejax does not raise on purpose."""
     frames = traceback.extract_tb(error.__traceback__)
-    frames_of_ours = [frame for frame in frames if "caffejax" in Path(frame.filename).parts] or list(frames)
-    location = f"{Path(frames_of_ours[-1].filename).name}:{frames_of_ours[-1].name}" if frames_of_ours else ""
+    caffejax_frames = [frame for frame in frames if "caffejax" in Path(frame.filename).parts] or list(frames)
+    location = f"{Path(caffejax_frames[-1].filename).name}:{caffejax_frames[-1].name}" if caffejax_frames else ""
     kind = "warning" if isinstance(error, Warning) else "exception"
     text = "".join(traceback.format_exception(error))
     return Outcome(kind, f"{type(error).__name__} in {location}", text[-6000:])

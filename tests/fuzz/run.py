@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .harness import case_files, write_files
+from .harness import make_case, write_files
 from .outcomes import Outcome
 from .pool import Worker
 
@@ -19,35 +19,35 @@ class Tally:
     """The results of a format's cases.
 
     Attributes:
-        kinds: the number of outcomes of each kind.
+        counts_by_kind: the number of outcomes of each kind.
         findings: the first case of each finding, by its signature: seed and outcome.
         seconds: spent on cases.
-        slowest: the time of the slowest case, in seconds.
+        max_seconds: the time of the slowest case, in seconds.
     """
 
-    kinds: Counter[str] = field(default_factory=Counter)
+    counts_by_kind: Counter[str] = field(default_factory=Counter)
     findings: dict[str, tuple[int, Outcome]] = field(default_factory=dict)
     seconds: float = 0.0
-    slowest: float = 0.0
+    max_seconds: float = 0.0
 
     @property
-    def cases(self) -> int:
+    def num_cases(self) -> int:
         """How many there were."""
-        return sum(self.kinds.values())
+        return sum(self.counts_by_kind.values())
 
     def add(self, seed: int, outcome: Outcome) -> bool:
         """Count an outcome; return whether it is a new finding."""
-        self.kinds[outcome.kind] += 1
-        self.slowest = max(self.slowest, outcome.seconds)
+        self.counts_by_kind[outcome.kind] += 1
+        self.max_seconds = max(self.max_seconds, outcome.seconds)
         is_new = outcome.is_finding and outcome.signature not in self.findings
         if is_new:
             self.findings[outcome.signature] = seed, outcome
         return is_new
 
     def __str__(self) -> str:
-        rate = self.cases / self.seconds if self.seconds else 0.0
-        kinds = ", ".join(f"{count} {kind}" for kind, count in self.kinds.most_common())
-        return f"{self.cases} cases, {rate:.0f} a second, slowest {self.slowest:.1f} s: {kinds}"
+        rate = self.num_cases / self.seconds if self.seconds else 0.0
+        counts = ", ".join(f"{count} {kind}" for kind, count in self.counts_by_kind.most_common())
+        return f"{self.num_cases} cases, {rate:.0f} a second, slowest {self.max_seconds:.1f} s: {counts}"
 
 
 def fuzz(
@@ -55,8 +55,8 @@ def fuzz(
     first_seed: int,
     *,
     seconds: float | None = None,
-    cases: int | None = None,
-    findings: Path | None = None,
+    num_cases: int | None = None,
+    findings_folder: Path | None = None,
     worker: Worker | None = None,
     report: Callable[[str], object] = lambda line: None,
 ) -> Tally:
@@ -64,37 +64,37 @@ def fuzz(
 
     Args:
         format: its name.
-        first: the first seed.
+        first_seed: the first seed.
         seconds: the time limit.
-        cases: the number of cases.
-        findings: a folder for the first case of each finding.
+        num_cases: the number of cases.
+        findings_folder: a folder for the first case of each finding.
         worker: the process to use; default: a new one, which is ended afterwards.
         report: called with a line about each finding.
     """
-    tally, used_worker = Tally(), worker or Worker()
+    tally, active_worker = Tally(), worker or Worker()
     try:
-        seed, begin = first_seed, None
-        while (cases is None or tally.cases < cases) and (
-            seconds is None or begin is None or time.monotonic() - begin < seconds
+        seed, start_time = first_seed, None
+        while (num_cases is None or tally.num_cases < num_cases) and (
+            seconds is None or start_time is None or time.monotonic() - start_time < seconds
         ):
-            outcome = used_worker.ask_seed(format, seed)
-            begin = time.monotonic() if begin is None else begin  # the first one starts the process
+            outcome = active_worker.run_seed(format, seed)
+            start_time = time.monotonic() if start_time is None else start_time  # the first one starts the process
             if tally.add(seed, outcome):
                 report(f"{format}, seed {seed}: {outcome.signature}")
-                if findings is not None:
-                    store_case(findings, format, seed, outcome)
+                if findings_folder is not None:
+                    store_case(findings_folder, format, seed, outcome)
             seed += 1
-        tally.seconds = time.monotonic() - (begin or time.monotonic())
+        tally.seconds = time.monotonic() - (start_time or time.monotonic())
     finally:
         if worker is None:
-            used_worker.close()
+            active_worker.close()
     return tally
 
 
 def store_case(folder: Path, format: str, seed: int, outcome: Outcome) -> None:
     """Store a case: its files in `files@<set>`, the outcome beside it."""
-    number, files = case_files(format, seed)
+    intact_index, files = make_case(format, seed)
     case_folder = folder / format / str(seed)
-    write_files(case_folder / f"files@{number}", files)
+    write_files(case_folder / f"files@{intact_index}", files)
     (case_folder / "outcome.json").write_text(json.dumps(outcome.to_json(), indent=1))
     (case_folder / "said.txt").write_text(outcome.text)

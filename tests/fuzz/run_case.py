@@ -11,19 +11,19 @@ from typing import Any
 
 from caffejax.errors import CaffejaxError
 
-from .harness import Files, harness, intact_files, no_complaint, write_files
+from .harness import Files, find_no_difference, get_intact_sets, load_harness, write_files
 from .outcomes import Outcome, exception_outcome
 
-_LONGEST_MESSAGE = 20_000  # characters, and ten for each byte of the case
+_MAX_MESSAGE_LENGTH = 20_000  # characters, and ten for each byte of the case
 
 
-def judge(format: str, set_number: int | None, files: Files, folder: Path) -> Outcome:
+def run_case(format: str, intact_index: int | None, files: Files, folder: Path) -> Outcome:
     """Read files, which are written to a new folder, as a format; compare what was read with the intact set.
 
     Python's own warnings count as exceptions.
     """
-    compares = set_number is not None and harness(format).complaint is not no_complaint
-    expected = expected_values(format, set_number) if compares else None  # type: ignore[arg-type]
+    has_reference = intact_index is not None and load_harness(format).describe_difference is not find_no_difference
+    expected = read_intact_set(format, intact_index) if has_reference else None  # type: ignore[arg-type]
     try:
         write_files(folder, files)
     except (OSError, ValueError):  # a name that no file can have
@@ -31,41 +31,43 @@ def judge(format: str, set_number: int | None, files: Files, folder: Path) -> Ou
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            result = harness(format).read(folder)
+            result = load_harness(format).read(folder)
     except CaffejaxError as error:
-        return _refusal(error, folder, harness(format).location_text)
+        return _classify_refusal(error, folder, load_harness(format).location_text)
     except BaseException as error:
         return exception_outcome(error)
-    complaint = None
-    if compares:
-        assert set_number is not None
+    difference = None
+    if has_reference:
+        assert intact_index is not None
         with warnings.catch_warnings(action="ignore"):
-            complaint = harness(format).complaint(files, intact_files(format)[set_number], expected, result)
-    return Outcome("read") if complaint is None else Outcome("differs", complaint.split(":")[0], complaint)
+            difference = load_harness(format).describe_difference(
+                files, get_intact_sets(format)[intact_index], expected, result
+            )
+    return Outcome("read") if difference is None else Outcome("differs", difference.split(":")[0], difference)
 
 
 @functools.cache
-def expected_values(format: str, set_number: int) -> Any:
+def read_intact_set(format: str, intact_index: int) -> Any:
     """Return what is read of an intact set."""
     folder = Path(tempfile.mkdtemp())
-    write_files(folder, intact_files(format)[set_number])
+    write_files(folder, get_intact_sets(format)[intact_index])
     try:
-        return harness(format).read(folder)
+        return load_harness(format).read(folder)
     finally:
         shutil.rmtree(folder)
 
 
-def _refusal(error: CaffejaxError, folder: Path, location_text: str) -> Outcome:
+def _classify_refusal(error: CaffejaxError, folder: Path, location_text: str) -> Outcome:
     """Return the outcome of a refusal.
 
     An error without a place, an endless one, or one with control characters is a finding.
     """
-    message, code = str(error), exception_outcome(error)
+    message, exception_result = str(error), exception_outcome(error)
     if str(folder) not in message and location_text not in message:
-        return Outcome("unnamed", code.location, code.text)
+        return Outcome("unnamed", exception_result.location, exception_result.text)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    if len(message) > _LONGEST_MESSAGE + 10 * size:
-        return Outcome("output", f"endless message, {code.location}", message[:2000])
+    if len(message) > _MAX_MESSAGE_LENGTH + 10 * size:
+        return Outcome("output", f"endless message, {exception_result.location}", message[:2000])
     if not message.replace("\n", "").isprintable():
-        return Outcome("output", f"control characters, {code.location}", ascii(message))
+        return Outcome("output", f"control characters, {exception_result.location}", ascii(message))
     return Outcome("refused", text=message[:300])

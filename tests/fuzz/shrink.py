@@ -13,17 +13,17 @@ Reproduces = Callable[[Files], bool]
 
 
 class OutOfTimeError(Exception):
-    """Raised by `same` when the time is over; the result is the smallest case until then."""
+    """Raised by `reproduces` when the time is over; the result is the smallest case until then."""
 
 
-def shrink(files: Files, reproduces: Reproduces, intact: Files | None = None, *, text: bool = False) -> Files:
+def shrink(files: Files, reproduces: Reproduces, intact: Files | None = None, *, is_text: bool = False) -> Files:
     """Return fewer, smaller files with which a case still ends the same.
 
     Args:
         files: the case's.
-        same: says whether other files end so.
+        reproduces: returns whether other files end in the same way.
         intact: what they were made of; bytes are put back where they do not matter, so that what does can be seen.
-        text: whether to leave out tokens rather than bytes.
+        is_text: whether to leave out tokens rather than bytes.
     """
     names = minimise_units(sorted(files), lambda subset: reproduces({name: files[name] for name in subset}))
     files = {name: files[name] for name in names}
@@ -36,7 +36,7 @@ def shrink(files: Files, reproduces: Reproduces, intact: Files | None = None, *,
                 files[name], original, lambda content, name=name: reproduces({**files, name: content})
             )  # type: ignore[misc]
         files[name] = _shrink_content(
-            files[name], lambda content, name=name: reproduces({**files, name: content}), text
+            files[name], lambda content, name=name: reproduces({**files, name: content}), is_text
         )  # type: ignore[misc]
     return files
 
@@ -46,24 +46,24 @@ def minimise_units(units: Sequence[T], reproduces: Callable[[list[T]], bool]) ->
     result = list(units)
     size = max(1, len(result) // 2)
     while True:
-        start, removed_any = 0, False
+        start, has_removed = 0, False
         while start < len(result):
             candidate = result[:start] + result[start + size :]
             try:
-                is_same = reproduces(candidate)
+                has_reproduced = reproduces(candidate)
             except OutOfTimeError:
                 return result
-            if is_same:
-                result, removed_any = candidate, True
+            if has_reproduced:
+                result, has_removed = candidate, True
             else:
                 start += size
-        if size == 1 and not removed_any:
+        if size == 1 and not has_removed:
             return result
         size = max(1, size // 2)
 
 
-def _shrink_content(content: bytes, reproduces: Callable[[bytes], bool], text: bool) -> bytes:
-    if text:
+def _shrink_content(content: bytes, reproduces: Callable[[bytes], bool], is_text: bool) -> bytes:
+    if is_text:
         tokens = split_tokens(content.decode("utf-8", "surrogateescape"))
         return "".join(
             minimise_units(tokens, lambda subset: reproduces("".join(subset).encode("utf-8", "surrogateescape")))
@@ -75,10 +75,10 @@ def _restore_bytes(content: bytes, original: bytes, reproduces: Callable[[bytes]
     """Keep as few of the changed bytes as can be."""
     positions = [i for i in range(len(content)) if content[i] != original[i]]
 
-    def with_changes(subset: Sequence[int]) -> bytes:
+    def apply_changes(subset: Sequence[int]) -> bytes:
         result = bytearray(original)
         for i in subset:
             result[i] = content[i]
         return bytes(result)
 
-    return with_changes(minimise_units(positions, lambda some: reproduces(with_changes(some))))
+    return apply_changes(minimise_units(positions, lambda subset: reproduces(apply_changes(subset))))

@@ -5,24 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from .harness import case_files, format_names, read_files
+from .harness import list_formats, make_case, read_files
 from .outcomes import Outcome
 from .pool import Worker
 from .run import fuzz
-from .run_case import judge
+from .run_case import run_case
 
 CASES = Path(__file__).parent / "cases"
-SECONDS = 4  # for each format, without what it takes to begin
-SLOW = {"checkpoints", "solver", "solverstate", "solverstate_h5"}  # to begin
+SECONDS_PER_FORMAT = 4  # for each format, without what it takes to begin
+SLOW_FORMATS = {"checkpoints", "solver", "solverstate", "solverstate_h5"}  # to begin
 STORED_CASES = [
-    pytest.param(case, id=f"{format.name}-{case.name}", marks=[pytest.mark.slow] if format.name in SLOW else [])
+    pytest.param(case, id=f"{format.name}-{case.name}", marks=[pytest.mark.slow] if format.name in SLOW_FORMATS else [])
     for format in sorted(CASES.iterdir())
     for case in sorted(format.iterdir())
 ]
-QUICK = [name for name in format_names() if name not in SLOW]
+QUICK_FORMATS = [name for name in list_formats() if name not in SLOW_FORMATS]
 
 
-def explanation(format: str, seed: object, outcome: Outcome) -> str:
+def describe_outcome(format: str, seed: object, outcome: Outcome) -> str:
     return f"{format}, {seed}: {outcome.signature}\n{outcome.text}"
 
 
@@ -35,26 +35,26 @@ def worker() -> Iterator[Worker]:
 
 
 @pytest.mark.parametrize("case", STORED_CASES)
-def test_kept_findings_stay_fixed(case: Path, tmp_path: Path) -> None:
-    format, number = case.parent.name, int(case.name.partition("@")[2])
-    outcome = judge(format, number, read_files(case), tmp_path / "case")
-    assert not outcome.is_finding, explanation(format, case.name, outcome)
+def test_stored_cases_stay_fixed(case: Path, tmp_path: Path) -> None:
+    format, intact_index = case.parent.name, int(case.name.partition("@")[2])
+    outcome = run_case(format, intact_index, read_files(case), tmp_path / "case")
+    assert not outcome.is_finding, describe_outcome(format, case.name, outcome)
 
 
-@pytest.mark.parametrize("format", QUICK)
+@pytest.mark.parametrize("format", QUICK_FORMATS)
 def test_some_damaged_files_are_read_or_refused(format: str, tmp_path: Path) -> None:
     for seed in range(1, 6):
-        number, files = case_files(format, seed)
-        outcome = judge(format, number, files, tmp_path / str(seed))
-        assert not outcome.is_finding, explanation(format, seed, outcome)
+        intact_index, files = make_case(format, seed)
+        outcome = run_case(format, intact_index, files, tmp_path / str(seed))
+        assert not outcome.is_finding, describe_outcome(format, seed, outcome)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("format", format_names())
+@pytest.mark.parametrize("format", list_formats())
 def test_damaged_files_are_read_or_refused(format: str, worker: Worker) -> None:
     """As many cases as there is time for, from a fixed seed on; some can be read, others are refused."""
-    tally = fuzz(format, 1, seconds=SECONDS, worker=worker)
+    tally = fuzz(format, 1, seconds=SECONDS_PER_FORMAT, worker=worker)
     for seed, outcome in tally.findings.values():
-        raise AssertionError(explanation(format, seed, outcome))
-    assert tally.kinds["refused"] > 5, tally
-    assert tally.kinds["read"] > 0, tally
+        raise AssertionError(describe_outcome(format, seed, outcome))
+    assert tally.counts_by_kind["refused"] > 5, tally
+    assert tally.counts_by_kind["read"] > 0, tally

@@ -12,7 +12,7 @@ from caffejax.schema import caffe_pb2
 
 
 @functools.cache
-def words() -> list[str]:
+def list_schema_words() -> list[str]:
     """The names of fields and of enums' values."""
     result: set[str] = set()
     for message in caffe_pb2.DESCRIPTOR.message_types_by_name.values():
@@ -22,7 +22,7 @@ def words() -> list[str]:
 
 
 @functools.cache
-def layer_type_names() -> list[str]:
+def list_quoted_layer_types() -> list[str]:
     """The names of layer types, in quotes."""
     return [f'"{name}"' for name in sorted(layer_types())]
 
@@ -30,7 +30,7 @@ def layer_type_names() -> list[str]:
 def differs_from_google(text: bytes, message: Any) -> bool:
     """Return whether Google's parser reads another message; a text that it refuses does not count."""
     try:
-        parsed = text_format.Parse(text.decode("utf-8"), type(message)())
+        google_message = text_format.Parse(text.decode("utf-8"), type(message)())
     except (text_format.ParseError, ValueError, RecursionError):
         return False
-    return bool(parsed.SerializeToString(deterministic=True) != message.SerializeToString(deterministic=True))
+    return bool(google_message.SerializeToString(deterministic=True) != message.SerializeToString(deterministic=True))

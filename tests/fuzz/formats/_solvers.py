@@ -29,13 +29,13 @@ base_lr: 0.001 lr_policy: "plateau" plateau_winsize: 5 gamma: 0.1 max_iter: 100 
 
 
 @functools.cache
-def solver() -> Solver:
+def build_solver() -> Solver:
     """The solver, built once."""
     return Solver(SOLVER)
 
 
 @functools.cache
-def snapshot(*name_parts: str, hdf5: bool = False) -> Files:
+def write_snapshot(*name_parts: str, hdf5: bool = False) -> Files:
     """Write a snapshot after two iterations; return its files whose names contain this text."""
     with tempfile.TemporaryDirectory() as folder:
         format_setting = "snapshot_format: HDF5" if hdf5 else ""
@@ -46,7 +46,7 @@ def snapshot(*name_parts: str, hdf5: bool = False) -> Files:
         return {
             name: content
             for name, content in read_files(Path(folder)).items()
-            if any(end in name for end in name_parts)
+            if any(part in name for part in name_parts)
         }
 
 
@@ -57,28 +57,28 @@ def restore(path: Path) -> dict[str, Any]:
         CaffejaxError: if the snapshot is refused; then the solver is unchanged.
         AssertionError: if the solver has changed.
     """
-    training = solver()
-    state_before = _state(training)
+    solver = build_solver()
+    state_before = _get_state(solver)
     try:
-        training.restore(path)
+        solver.restore(path)
     except CaffejaxError:
-        assert not _differences(state_before, _state(training)), "refused, but the solver is changed"
+        assert not _find_differences(state_before, _get_state(solver)), "refused, but the solver is changed"
         raise
-    result = _state(training)
-    training.step(1)
+    result = _get_state(solver)
+    solver.step(1)
     return result
 
 
-def first_difference(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> str | None:
-    """Complain where what was restored is not what was saved."""
-    names = _differences(expected, actual)
+def describe_state_difference(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> str | None:
+    """Return a message if the restored state differs from the saved state."""
+    names = _find_differences(expected, actual)
     return f"restored something else: {', '.join(names)}" if names else None
 
 
-def _state(solver: Solver) -> dict[str, Any]:
+def _get_state(solver: Solver) -> dict[str, Any]:
     state = solver.train_state.replace(key=jax.random.key_data(solver.train_state.key))  # type: ignore[attr-defined]
     return {jax.tree_util.keystr(path): np.asarray(x) for path, x in jax.tree_util.tree_leaves_with_path(state)}
 
 
-def _differences(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:
+def _find_differences(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:
     return [name for name in expected if not np.array_equal(expected[name], actual[name], equal_nan=True)]

@@ -14,7 +14,7 @@ _MAX_PIXELS = 1 << 22  # pixels of an image: the default lets one take more memo
 GOLDEN = Path(__file__).parents[2] / "golden" / "data"
 
 
-def batches(net: str, folder: Path, count: int = 3, phase: str = "TEST") -> list[tuple[np.ndarray, ...]]:
+def read_net_batches(net: str, folder: Path, count: int = 3, phase: str = "TEST") -> list[tuple[np.ndarray, ...]]:
     """Build a net beside the data that it reads, and return its one data layer's first batches.
 
     Raises:
@@ -28,15 +28,15 @@ def read_batches(path: Path, count: int = 3, phase: str = "TEST") -> list[tuple[
     """Likewise of a net's file."""
     net = Net(path, phase, seed=1, max_image_pixels=_MAX_PIXELS)  # type: ignore[arg-type]
     sources = net.sources()
-    result = []
+    batches = []
     try:
         for source in sources.values():
-            size = sum(math.prod(top.shape) for top in source.tops)
-            for _ in range(count if size < _MAX_NUMBERS else 0):
+            numbers_per_batch = sum(math.prod(top.shape) for top in source.tops)
+            for _ in range(count if numbers_per_batch < _MAX_NUMBERS else 0):
                 batch = next(source)
                 assert [a.ndim for a in batch] == [len(top.shape) for top in source.tops]
-                result.append(batch)
+                batches.append(batch)
     finally:
         for source in sources.values():
             source.close()
-    return result
+    return batches

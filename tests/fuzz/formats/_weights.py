@@ -28,28 +28,31 @@ BLOBS = {
 
 
 @functools.cache
-def net_and_variables() -> tuple[Net, Variables]:
+def build_net() -> tuple[Net, Variables]:
     """The net, built once."""
     net = Net(NET)
     return net, net.init(jax.random.key(0))
 
 
-def load(path: Path) -> dict[str, list[np.ndarray]]:
+def load_blobs(path: Path) -> dict[str, list[np.ndarray]]:
     """The net's blobs once a file is loaded."""
-    net, variables = net_and_variables()
+    net, variables = build_net()
     result = load_weights(path, net.graph, variables)
     return {name: [np.asarray(b) for b in blobs if b is not None] for tree in result for name, blobs in tree.items()}
 
 
-def same_array(one: Any, two: Any) -> bool:
+def are_equal_arrays(first: Any, second: Any) -> bool:
     """Return whether two arrays are equal in shape, dtype and all bits."""
-    return one is two or (
-        one.shape == two.shape and one.dtype == two.dtype and bool(np.array_equal(one, two, equal_nan=True))
+    return first is second or (
+        first.shape == second.shape
+        and first.dtype == second.dtype
+        and bool(np.array_equal(first, second, equal_nan=True))
     )
 
 
-def same_weights(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
+def same_weights(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
     """Return whether the same layers have equal blobs."""
-    return one.keys() == two.keys() and all(
-        len(one[name]) == len(two[name]) and all(map(same_array, one[name], two[name])) for name in one
+    return first.keys() == second.keys() and all(
+        len(first[name]) == len(second[name]) and all(map(are_equal_arrays, first[name], second[name]))
+        for name in first
     )

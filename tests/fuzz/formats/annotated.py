@@ -15,8 +15,8 @@ from caffejax.data import Lmdb, write_annotated, write_lmdb
 from ..harness import Files, Harness, read_files
 from ..mutators.tokens import change_tokens
 from ..mutators.wire import change_fields
-from ._schema import words
-from ._sources import batches
+from ._schema import list_schema_words
+from ._sources import read_net_batches
 
 _NET = """layer { name: "d" type: "AnnotatedData" top: "data" top: "label"
   transform_param { mirror: true resize_param { height: 20 width: 20 } expand_param { prob: 0.5 max_expand_ratio: 2 } }
@@ -36,7 +36,7 @@ def _records() -> list[tuple[bytes, bytes]]:
         return list(Lmdb(Path(folder) / "db"))
 
 
-def _intact() -> list[Files]:
+def _make_intact_sets() -> list[Files]:
     records = {f"records/{i}": value for i, (_, value) in enumerate(_records())}
     return [{**records, "labels.prototxt": _MAP}]
 
@@ -44,15 +44,15 @@ def _intact() -> list[Files]:
 def _mutate(rng: Random, files: Files) -> Files:
     name = rng.choice(sorted(files))
     if name == "labels.prototxt":
-        return {**files, name: change_tokens(rng, files[name], words())}
+        return {**files, name: change_tokens(rng, files[name], list_schema_words())}
     return {**files, name: change_fields(rng, files[name])}
 
 
 def _read(folder: Path) -> Any:
     values = read_files(folder / "records")
     write_lmdb(folder / "db", [(name.encode(), value) for name, value in sorted(values.items())])
-    batches(_NET, folder, 3, "TRAIN")
-    return batches(_NET, folder, 3)
+    read_net_batches(_NET, folder, 3, "TRAIN")
+    return read_net_batches(_NET, folder, 3)
 
 
-HARNESS = Harness(_intact, _mutate, _read)
+HARNESS = Harness(_make_intact_sets, _mutate, _read)

@@ -12,11 +12,11 @@ from caffejax.checkpoints.caffe_hdf5 import write_caffemodel_h5
 
 from ..harness import Files, Harness, mutate_one_file, read_files
 from ..mutators.hdf5 import change_hdf5
-from ._weights import BLOBS, load
+from ._weights import BLOBS, load_blobs
 
 
 @functools.cache
-def _intact() -> list[Files]:
+def _make_intact_sets() -> list[Files]:
     with tempfile.TemporaryDirectory() as folder:
         write_caffemodel_h5(Path(folder) / "weights.caffemodel.h5", {**BLOBS, "data": []}, layers=["data", *BLOBS])
         return [read_files(Path(folder))]
@@ -25,8 +25,8 @@ def _intact() -> list[Files]:
 def _read(folder: Path) -> Any:
     path = folder / "weights.caffemodel.h5"
     result = read_caffemodel(path)
-    load(path)
+    load_blobs(path)
     return result
 
 
-HARNESS = Harness(_intact, mutate_one_file(change_hdf5), _read)
+HARNESS = Harness(_make_intact_sets, mutate_one_file(change_hdf5), _read)

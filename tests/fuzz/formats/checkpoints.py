@@ -9,25 +9,25 @@ from typing import Any
 from ..harness import Files, Harness
 from ..mutators.json_trees import change_json
 from ..mutators.raw import damage
-from ._solvers import first_difference, restore, snapshot
+from ._solvers import describe_state_difference, restore, write_snapshot
 
 
-def _intact() -> list[Files]:
-    return [snapshot(".orbax/")]
+def _make_intact_sets() -> list[Files]:
+    return [write_snapshot(".orbax/")]
 
 
 def _mutate(rng: Random, files: Files) -> Files:
     name, result = rng.choice(sorted(files)), dict(files)
-    kind = rng.random()
-    if kind < 0.1:
+    choice = rng.random()
+    if choice < 0.1:
         del result[name]
-    elif kind < 0.15:
+    elif choice < 0.15:
         result[f"{name}{rng.choice(['x', '2'])}"] = result.pop(name)
-    elif kind < 0.2:
+    elif choice < 0.2:
         result = {
             n.replace("/2/", rng.choice(["/3/", "/x/", "/2.tmp/", "/-1/"])): content for n, content in result.items()
         }
-    elif kind < 0.6 and result[name][:1] in (b"{", b"["):
+    elif choice < 0.6 and result[name][:1] in (b"{", b"["):
         result[name] = change_json(rng, result[name])
     else:
         result[name] = damage(rng, result[name])
@@ -38,8 +38,8 @@ def _read(folder: Path) -> Any:
     return restore(next(folder.glob("*.orbax")))
 
 
-def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
-    return first_difference(expected, actual)
+def _describe_difference(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
+    return describe_state_difference(expected, actual)
 
 
-HARNESS = Harness(_intact, _mutate, _read, _complaint)
+HARNESS = Harness(_make_intact_sets, _mutate, _read, _describe_difference)

@@ -8,10 +8,10 @@ from typing import Any
 
 from caffejax.schema import caffe_pb2
 
-from ..harness import Files, Harness, intact_files
+from ..harness import Files, Harness, get_intact_sets
 from ..mutators.messages import change_message
 from ..mutators.tokens import change_tokens
-from ._schema import words
+from ._schema import list_schema_words
 from ._sources import GOLDEN, read_batches
 
 _NETS = {
@@ -26,15 +26,15 @@ _NETS = {
 _TOPS = {"hdf5_data": 'top: "extra" top: "data"'}
 
 
-def _intact() -> list[Files]:
+def _make_intact_sets() -> list[Files]:
     mean = (GOLDEN / "mean.binaryproto").read_bytes()
     return [
-        {**intact_files(format)[0], "mean.binaryproto": mean, "net.prototxt": _net(format, text).encode()}
+        {**get_intact_sets(format)[0], "mean.binaryproto": mean, "net.prototxt": _net_text(format, text).encode()}
         for format, text in _NETS.items()
     ]
 
 
-def _net(format: str, text: str) -> str:
+def _net_text(format: str, text: str) -> str:
     tops = _TOPS.get(format, 'top: "data" top: "label"')
     return f'layer {{ name: "d" {tops} {text} }}'
 
@@ -42,10 +42,11 @@ def _net(format: str, text: str) -> str:
 def _mutate(rng: Random, files: Files) -> Files:
     text = files["net.prototxt"]
     if rng.random() < 0.2:
-        return {**files, "net.prototxt": change_tokens(rng, text, words())}
+        return {**files, "net.prototxt": change_tokens(rng, text, list_schema_words())}
     strings = [*sorted(files), "square", "\0", "a/" * 3000, "~", "Data", "ImageData", "db"]
-    changed = change_message(rng, text, caffe_pb2.NetParameter, strings)
-    return {**files, "net.prototxt": changed.replace(b"20000000", b"200000")}  # what is large and not too large is slow
+    changed_text = change_message(rng, text, caffe_pb2.NetParameter, strings)
+    # what is large and not too large is slow
+    return {**files, "net.prototxt": changed_text.replace(b"20000000", b"200000")}
 
 
 def _read(folder: Path) -> Any:
@@ -53,4 +54,4 @@ def _read(folder: Path) -> Any:
     return read_batches(folder / "net.prototxt", 2)
 
 
-HARNESS = Harness(_intact, _mutate, _read, text=True)
+HARNESS = Harness(_make_intact_sets, _mutate, _read, is_text=True)

@@ -14,13 +14,13 @@ from caffejax.schema.caffe_pb2 import Datum
 from ..harness import Files, Harness, choose_mutator, mutate_one_file, read_files
 from ..mutators.raw import damage
 from ..mutators.wire import change_fields
-from ._sources import batches
+from ._sources import read_net_batches
 
 _NET = """layer { name: "d" type: "Data" top: "data" top: "label" transform_param { %s }
   data_param { source: "db" backend: LMDB batch_size: 3 } }"""
 
 
-def _intact() -> list[Files]:
+def _make_intact_sets() -> list[Files]:
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 256, (3, 6, 8), np.uint8)
     shape = {"channels": 3, "height": 6, "width": 8, "label": 5}
@@ -33,8 +33,8 @@ def _intact() -> list[Files]:
 def _read(folder: Path) -> Any:
     values = read_files(folder / "records")
     write_lmdb(folder / "db", [(name.encode(), value) for name, value in sorted(values.items())])
-    batches(_NET % "crop_size: 4 mirror: true", folder, 2, "TRAIN")
-    return batches(_NET % "scale: 0.5", folder, 2)
+    read_net_batches(_NET % "crop_size: 4 mirror: true", folder, 2, "TRAIN")
+    return read_net_batches(_NET % "scale: 0.5", folder, 2)
 
 
-HARNESS = Harness(_intact, mutate_one_file(choose_mutator(change_fields, damage)), _read)
+HARNESS = Harness(_make_intact_sets, mutate_one_file(choose_mutator(change_fields, damage)), _read)

@@ -10,10 +10,10 @@ from .net import build, change_net
 _GOLDEN = Path(__file__).parents[2] / "golden"
 
 
-def _intact() -> list[Files]:
+def _make_intact_sets() -> list[Files]:
     folders = [folder for name in ("fork_layers", "fork_layers_more") for folder in sorted((_GOLDEN / name).iterdir())]
     result = [sorted(folder.glob("*.prototxt"))[:2] for folder in folders if folder.is_dir()]
     return [{"net.prototxt": path.read_bytes()} for paths in result for path in paths]
 
 
-HARNESS = Harness(_intact, change_net, build, text=True)
+HARNESS = Harness(_make_intact_sets, change_net, build, is_text=True)

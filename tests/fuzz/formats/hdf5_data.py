@@ -9,13 +9,13 @@ from typing import Any
 from ..harness import Files, Harness
 from ..mutators.hdf5 import change_hdf5
 from ..mutators.tokens import change_tokens
-from ._sources import GOLDEN, batches
+from ._sources import GOLDEN, read_net_batches
 
 _NET = """layer { name: "d" type: "HDF5Data" top: "extra" top: "data"
   hdf5_data_param { source: "list.txt" batch_size: 4 %s } }"""
 
 
-def _intact() -> list[Files]:
+def _make_intact_sets() -> list[Files]:
     parts = {name: (GOLDEN / name).read_bytes() for name in ("part0.h5", "part1.h5")}
     return [{**parts, "list.txt": b"part0.h5\npart1.h5\n"}]
 
@@ -28,8 +28,8 @@ def _mutate(rng: Random, files: Files) -> Files:
 
 
 def _read(folder: Path) -> Any:
-    batches(_NET % "shuffle: true", folder, 4)
-    return batches(_NET % "", folder, 4)
+    read_net_batches(_NET % "shuffle: true", folder, 4)
+    return read_net_batches(_NET % "", folder, 4)
 
 
-HARNESS = Harness(_intact, _mutate, _read)
+HARNESS = Harness(_make_intact_sets, _mutate, _read)

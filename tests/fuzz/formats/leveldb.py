@@ -11,12 +11,12 @@ from caffejax.data import LevelDb
 from ..harness import Files, Harness, read_files
 from ..mutators.leveldb_files import change_log, change_table
 from ..mutators.raw import damage
-from ._sources import GOLDEN, batches
+from ._sources import GOLDEN, read_net_batches
 
 _NET = """layer { name: "d" type: "Data" top: "data" top: "label" data_param { source: "db" batch_size: 10 } }"""
 
 
-def _intact() -> list[Files]:
+def _make_intact_sets() -> list[Files]:
     names = ("leveldb_raw", "leveldb_compacted", "leveldb_snappy")
     return [{f"db/{name}": content for name, content in read_files(GOLDEN / folder).items()} for folder in names]
 
@@ -38,12 +38,12 @@ def _mutate(rng: Random, files: Files) -> Files:
 
 def _read(folder: Path) -> Any:
     records = list(LevelDb(folder / "db"))
-    batches(_NET, folder, 2)
+    read_net_batches(_NET, folder, 2)
     return records
 
 
-def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
-    """Return a complaint if there are records other than the written ones, or the first of them if a log is cut off.
+def _describe_difference(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
+    """Return a message if there are records other than the written ones, or the first of them if a log is cut off.
 
     Checksums detect changes, unless they were computed again, which takes more bytes than a few.
     """
@@ -51,8 +51,12 @@ def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str
         _has_few_changes(damaged.get(name, b""), original) for name, original in intact.items()
     ):
         return None
-    is_cut = any(name.endswith(".log") and damaged.get(name) != original for name, original in intact.items())
-    return None if is_cut and actual == expected[: len(actual)] else f"other records: {len(actual)} of {len(expected)}"
+    has_changed_log = any(name.endswith(".log") and damaged.get(name) != original for name, original in intact.items())
+    return (
+        None
+        if has_changed_log and actual == expected[: len(actual)]
+        else f"other records: {len(actual)} of {len(expected)}"
+    )
 
 
 def _has_few_changes(content: bytes, original: bytes) -> bool:
@@ -62,4 +66,4 @@ def _has_few_changes(content: bytes, original: bytes) -> bool:
     return sum(changed_byte != original_byte for changed_byte, original_byte in zip(content, original, strict=True)) < 4
 
 
-HARNESS = Harness(_intact, _mutate, _read, _complaint)
+HARNESS = Harness(_make_intact_sets, _mutate, _read, _describe_difference)

@@ -34,18 +34,18 @@ _LAYERS = {
 }
 
 
-def _intact() -> list[Files]:
+def _make_intact_sets() -> list[Files]:
     rng = np.random.default_rng(0)
-    picture = cv2.imencode(".png", rng.integers(0, 4, (9, 12, 3), np.uint8))[1].tobytes()
+    image = cv2.imencode(".png", rng.integers(0, 4, (9, 12, 3), np.uint8))[1].tobytes()
     frames = [f"frames/img_{i:05d}.jpg" for i in range(1, 6)]
-    pictures = dict.fromkeys(("a.png", "b c.png", "d/e.png", *frames), picture)
+    images = dict.fromkeys(("a.png", "b c.png", "d/e.png", *frames), image)
     return [
-        {**pictures, "list.txt": text.encode(), "net.prototxt": _net(layer_type, param).encode()}
+        {**images, "list.txt": text.encode(), "net.prototxt": _net_text(layer_type, param).encode()}
         for layer_type, (param, text) in _LAYERS.items()
     ]
 
 
-def _net(layer_type: str, param: str) -> str:
+def _net_text(layer_type: str, param: str) -> str:
     return f'layer {{ name: "d" type: "{layer_type}" top: "data" top: "label" {param} }}'
 
 
@@ -59,7 +59,7 @@ def _read(folder: Path) -> Any:
     return read_batches(folder / "net.prototxt", 3)
 
 
-def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
+def _describe_difference(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
     """Labels of an ImageData list stand in it."""
     if b'"ImageData"' not in damaged["net.prototxt"]:
         return None
@@ -68,4 +68,4 @@ def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str
     return None if labels <= {np.float32(n) for n in numbers} else f"labels from nowhere: {labels - numbers}"
 
 
-HARNESS = Harness(_intact, _mutate, _read, _complaint, text=True)
+HARNESS = Harness(_make_intact_sets, _mutate, _read, _describe_difference, is_text=True)

@@ -8,8 +8,8 @@ from typing import Any
 from caffejax.data import Lmdb
 
 from ..harness import Files, Harness, mutate_one_file, read_files
-from ..mutators.lmdb_pages import PAGE, change_pages
-from ._sources import GOLDEN, batches
+from ..mutators.lmdb_pages import PAGE_SIZE, change_pages
+from ._sources import GOLDEN, read_net_batches
 
 _NET = """layer { name: "d" type: "Data" top: "data" top: "label"
   data_param { source: "db" batch_size: 10 backend: LMDB } %s }"""
@@ -17,26 +17,29 @@ _MAX_RECORDS = 40  # records on a page
 _TRANSFORM = "transform_param { crop_size: 3 mirror: true }"
 
 
-def _intact() -> list[Files]:
+def _make_intact_sets() -> list[Files]:
     names = ("lmdb_raw", "lmdb_encoded", "lmdb_float", "lmdb_var_encoded")
     return [{f"db/{name}": content for name, content in read_files(GOLDEN / folder).items()} for folder in names]
 
 
 def _read(folder: Path) -> Any:
     records = list(Lmdb(folder / "db"))
-    batches(_NET % _TRANSFORM, folder, 2, "TRAIN")
+    read_net_batches(_NET % _TRANSFORM, folder, 2, "TRAIN")
     return records
 
 
-def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
+def _describe_difference(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
     """A wrong byte within a key or value cannot be told, an LMDB has no checksums; but it spoils no other page's."""
     content, original = damaged["db/data.mdb"], intact["db/data.mdb"]
-    pages = [
-        content[offset : offset + PAGE] != original[offset : offset + PAGE] for offset in range(0, len(original), PAGE)
+    is_damaged = [
+        content[offset : offset + PAGE_SIZE] != original[offset : offset + PAGE_SIZE]
+        for offset in range(0, len(original), PAGE_SIZE)
     ]
     records = dict(expected)
-    wrong = sum(records.get(key) != value for key, value in actual)
-    return f"more records than are on damaged pages: {wrong}" if wrong > _MAX_RECORDS * sum(pages) else None
+    num_wrong = sum(records.get(key) != value for key, value in actual)
+    return (
+        f"more records than are on damaged pages: {num_wrong}" if num_wrong > _MAX_RECORDS * sum(is_damaged) else None
+    )
 
 
-HARNESS = Harness(_intact, mutate_one_file(change_pages), _read, _complaint)
+HARNESS = Harness(_make_intact_sets, mutate_one_file(change_pages), _read, _describe_difference)

@@ -15,15 +15,15 @@ from caffejax.schema.caffe_pb2 import Datum
 from ..harness import Files, Harness, mutate_one_file
 from ..mutators.raw import change_bytes, damage
 
-_IMAGE = 3 * 32 * 32
-_CIFAR = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
+_IMAGE_SIZE = 3 * 32 * 32
+_CIFAR_NAMES = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
 
 
-def _intact() -> list[Files]:
+def _make_intact_sets() -> list[Files]:
     rng = Random(0)
     images = struct.pack(">4I", 2051, 5, 4, 3) + rng.randbytes(5 * 4 * 3)
     labels = struct.pack(">2I", 2049, 5) + rng.randbytes(5)
-    return [{"images": images, "labels": labels}, {name: rng.randbytes(2 * (1 + _IMAGE)) for name in _CIFAR}]
+    return [{"images": images, "labels": labels}, {name: rng.randbytes(2 * (1 + _IMAGE_SIZE)) for name in _CIFAR_NAMES}]
 
 
 def _mutate(rng: Random, content: bytes) -> bytes:
@@ -34,26 +34,26 @@ def _read(folder: Path) -> Any:
     if (folder / "images").exists():
         paths = {name: str(folder / name) for name in ("images", "labels", "database")}
         convert_mnist_data.run(Namespace(**paths, backend="lmdb"))
-        return _records(folder / "database")
+        return _read_records(folder / "database")
     convert_cifar_data.run(Namespace(input=str(folder), output=str(folder), db_type="lmdb"))
-    return [record for name in ("train", "test") for record in _records(folder / f"cifar10_{name}_lmdb")]
+    return [record for name in ("train", "test") for record in _read_records(folder / f"cifar10_{name}_lmdb")]
 
 
-def _records(database: Path) -> list[tuple[int, bytes]]:
+def _read_records(database: Path) -> list[tuple[int, bytes]]:
     datums = [Datum.FromString(value) for _, value in Lmdb(database)]
     return [(datum.label % 256, datum.data) for datum in datums]
 
 
-def _complaint(damaged: Files, intact: Files, expected_values: Any, actual: Any) -> str | None:
+def _describe_difference(damaged: Files, intact: Files, expected_values: Any, actual: Any) -> str | None:
     if "images" in damaged:
-        _, count, height, width = struct.unpack_from(">4I", damaged["images"])
+        _, num_images, height, width = struct.unpack_from(">4I", damaged["images"])
         size, pixels, labels = height * width, damaged["images"][16:], damaged["labels"][8:]
-        expected = [(labels[i], pixels[i * size : (i + 1) * size]) for i in range(count)]
+        expected = [(labels[i], pixels[i * size : (i + 1) * size]) for i in range(num_images)]
     else:
-        rows = b"".join(damaged[name] for name in _CIFAR)
-        starts = range(0, len(rows), 1 + _IMAGE)
-        expected = [(rows[offset], rows[offset + 1 : offset + 1 + _IMAGE]) for offset in starts]
+        rows = b"".join(damaged[name] for name in _CIFAR_NAMES)
+        starts = range(0, len(rows), 1 + _IMAGE_SIZE)
+        expected = [(rows[offset], rows[offset + 1 : offset + 1 + _IMAGE_SIZE]) for offset in starts]
     return None if actual == expected else "other than the file: labels or pixels"
 
 
-HARNESS = Harness(_intact, mutate_one_file(_mutate), _read, _complaint)
+HARNESS = Harness(_make_intact_sets, mutate_one_file(_mutate), _read, _describe_difference)

@@ -15,32 +15,32 @@ from ..harness import Files, Harness
 from ..mutators.messages import change_message
 from ..mutators.raw import damage
 from ..mutators.tokens import change_tokens
-from ._schema import differs_from_google, layer_type_names, words
+from ._schema import differs_from_google, list_quoted_layer_types, list_schema_words
 
 _CONFIGS = Path(__file__).parents[3] / "configs"
 _GOLDEN = Path(__file__).parents[2] / "golden" / "layers"
 
 
-def _intact() -> list[Files]:
+def _make_intact_sets() -> list[Files]:
     lenet = (
         (_CONFIGS / "digits" / "lenet_train_test.prototxt")
         .read_text()
         .replace('"digits_', f'"{_CONFIGS}/digits/digits_')
     )
     layers = [sorted(folder.glob("*.prototxt")) for folder in sorted(_GOLDEN.iterdir()) if folder.is_dir()]
-    texts = [lenet.encode(), *(result[0].read_bytes() for result in layers if result)]
+    texts = [lenet.encode(), *(paths[0].read_bytes() for paths in layers if paths)]
     return [{"net.prototxt": text} for text in texts]
 
 
 def change_net(rng: Random, files: Files) -> Files:
     """Change tokens of the net; now and then any bytes, or put another type in the place of one."""
-    text, kind = files["net.prototxt"], rng.random()
-    if kind > 0.4:
-        names = [name.strip('"') for name in rng.sample(layer_type_names(), 8)]
+    text, choice = files["net.prototxt"], rng.random()
+    if choice > 0.4:
+        names = [name.strip('"') for name in rng.sample(list_quoted_layer_types(), 8)]
         return {**files, "net.prototxt": change_message(rng, text, caffe_pb2.NetParameter, names)}
-    if kind < 0.05:
+    if choice < 0.05:
         return {**files, "net.prototxt": damage(rng, text)}
-    vocabulary = [*words(), *layer_type_names()] if kind < 0.2 else words()
+    vocabulary = [*list_schema_words(), *list_quoted_layer_types()] if choice < 0.2 else list_schema_words()
     return {**files, "net.prototxt": change_tokens(rng, text, vocabulary)}
 
 
@@ -61,10 +61,10 @@ def _read(folder: Path) -> Any:
     return build(folder)
 
 
-def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
+def _describe_difference(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
     text = damaged["net.prototxt"]
     message = parse_text(text.decode("utf-8-sig", "surrogateescape"), caffe_pb2.NetParameter)
     return "other than Google's parser: the net" if differs_from_google(text, message) else None
 
 
-HARNESS = Harness(_intact, change_net, _read, _complaint, text=True, location_text="layer '")
+HARNESS = Harness(_make_intact_sets, change_net, _read, _describe_difference, is_text=True, location_text="layer '")

@@ -17,10 +17,10 @@ from ..harness import Files, Harness, mutate_one_file
 from ..mutators.json_trees import change_json
 from ..mutators.numbers import draw_edge
 from ..mutators.raw import damage
-from ._weights import BLOBS, same_array
+from ._weights import BLOBS, are_equal_arrays
 
 
-def _intact() -> list[Files]:
+def _make_intact_sets() -> list[Files]:
     return [
         {"weights.safetensors": save({f"{name}/{i}": b for name, blobs in BLOBS.items() for i, b in enumerate(blobs)})}
     ]
@@ -33,8 +33,8 @@ def _mutate(rng: Random, content: bytes) -> bytes:
     (size,) = struct.unpack_from("<Q", content)
     header, data = content[8 : 8 + size], content[8 + size :]
     header = change_json(rng, header)
-    length = len(header) if rng.random() < 0.9 else draw_edge(rng)
-    return struct.pack("<Q", length) + header + data
+    stated_length = len(header) if rng.random() < 0.9 else draw_edge(rng)
+    return struct.pack("<Q", stated_length) + header + data
 
 
 def _read(folder: Path) -> Any:
@@ -42,18 +42,18 @@ def _read(folder: Path) -> Any:
     return format_of(path).read(path)
 
 
-def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
+def _describe_difference(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
     """The file's own tables lead to the same numbers."""
     content = damaged["weights.safetensors"]
     begin = 8 + struct.unpack_from("<Q", content)[0]
     for key, entry in json.loads(content[8:begin]).items():
         if key != "__metadata__" and entry["dtype"] == "F32":
-            first, last = (begin + offset for offset in entry["data_offsets"])
+            data_begin, data_end = (begin + offset for offset in entry["data_offsets"])
             name, _, i = key.rpartition("/")
-            numbers = np.frombuffer(content[first:last], "<f4").reshape(entry["shape"])
-            if not same_array(numbers, actual[name][int(i)]):
+            expected_blob = np.frombuffer(content[data_begin:data_end], "<f4").reshape(entry["shape"])
+            if not are_equal_arrays(expected_blob, actual[name][int(i)]):
                 return f"other numbers: {key}"
     return None
 
 
-HARNESS = Harness(_intact, mutate_one_file(_mutate), _read, _complaint)
+HARNESS = Harness(_make_intact_sets, mutate_one_file(_mutate), _read, _describe_difference)

@@ -14,7 +14,7 @@ from ..harness import Files, Harness
 from ..mutators.messages import change_message
 from ..mutators.raw import damage
 from ..mutators.tokens import change_tokens
-from ._schema import words
+from ._schema import list_schema_words
 
 _NET = b"""layer { name: "data" type: "DummyData" top: "data" top: "label"
   dummy_data_param { shape { dim: 4 dim: 6 } shape { dim: 4 } data_filler { type: "gaussian" } } }
@@ -35,18 +35,18 @@ rampup_interval: 2 rampup_lr: 0.1 """,
 ]
 
 
-def _intact() -> list[Files]:
+def _make_intact_sets() -> list[Files]:
     return [{"solver.prototxt": text, "net.prototxt": _NET} for text in _TEXTS]
 
 
 def _mutate(rng: Random, files: Files) -> Files:
     text = files["solver.prototxt"]
-    kind = rng.random()
-    if kind > 0.5:
+    choice = rng.random()
+    if choice > 0.5:
         names = ["net.prototxt", "SGD", "Nesterov", "AdaGrad", "AdaDelta", "poly", "inv", "sigmoid", "L2", "x"]
         return {**files, "solver.prototxt": change_message(rng, text, SolverParameter, names)}
-    changed = damage(rng, text) if kind < 0.1 else change_tokens(rng, text, words())
-    return {**files, "solver.prototxt": changed}
+    changed_text = damage(rng, text) if choice < 0.1 else change_tokens(rng, text, list_schema_words())
+    return {**files, "solver.prototxt": changed_text}
 
 
 def _read(folder: Path) -> Any:
@@ -59,4 +59,4 @@ def _read(folder: Path) -> Any:
         os.chdir(working_folder)
 
 
-HARNESS = Harness(_intact, _mutate, _read, text=True, location_text="")
+HARNESS = Harness(_make_intact_sets, _mutate, _read, is_text=True, location_text="")

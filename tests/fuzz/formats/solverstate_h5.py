@@ -13,11 +13,11 @@ import numpy as np
 from ..harness import Files, Harness
 from ..mutators.hdf5 import change_hdf5
 from ..mutators.json_trees import change_json
-from ._solvers import restore, snapshot
+from ._solvers import restore, write_snapshot
 
 
-def _intact() -> list[Files]:
-    return [snapshot(".solverstate", ".caffemodel", hdf5=True)]
+def _make_intact_sets() -> list[Files]:
+    return [write_snapshot(".solverstate", ".caffemodel", hdf5=True)]
 
 
 def _mutate(rng: Random, files: Files) -> Files:
@@ -39,4 +39,4 @@ def _read(folder: Path) -> Any:
     return restore(next(folder.glob("*.solverstate.h5")))
 
 
-HARNESS = Harness(_intact, _mutate, _read)
+HARNESS = Harness(_make_intact_sets, _mutate, _read)

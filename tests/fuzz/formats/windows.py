@@ -12,7 +12,7 @@ import numpy as np
 from ..harness import Files, Harness, mutate_one_file
 from ..mutators.raw import damage
 from ..mutators.tokens import change_tokens
-from ._sources import batches
+from ._sources import read_net_batches
 
 _NET = """layer { name: "d" type: "WindowData" top: "data" top: "label" transform_param { crop_size: 12 mirror: true }
   window_data_param { source: "windows.txt" batch_size: 8 context_pad: 2 %s } }"""
@@ -36,12 +36,12 @@ im1.png
 """
 
 
-def _intact() -> list[Files]:
-    pictures = {}
+def _make_intact_sets() -> list[Files]:
+    images = {}
     for i, (height, width) in enumerate([(50, 70), (64, 40)]):
         pixels = np.random.default_rng(i).integers(0, 256, (height, width, 3), np.uint8)
-        pictures[f"im{i}.png"] = cv2.imencode(".png", pixels)[1].tobytes()
-    return [{**pictures, "windows.txt": _TEXT}]
+        images[f"im{i}.png"] = cv2.imencode(".png", pixels)[1].tobytes()
+    return [{**images, "windows.txt": _TEXT}]
 
 
 def _mutate(rng: Random, content: bytes) -> bytes:
@@ -50,9 +50,9 @@ def _mutate(rng: Random, content: bytes) -> bytes:
 
 
 def _read(folder: Path) -> Any:
-    result = batches(_NET % "", folder, 3)
-    batches(_NET % "crop_mode: 'square' cache_images: true", folder, 2, "TRAIN")
+    result = read_net_batches(_NET % "", folder, 3)
+    read_net_batches(_NET % "crop_mode: 'square' cache_images: true", folder, 2, "TRAIN")
     return result
 
 
-HARNESS = Harness(_intact, mutate_one_file(_mutate, ".txt"), _read, text=True)
+HARNESS = Harness(_make_intact_sets, mutate_one_file(_mutate, ".txt"), _read, is_text=True)

@@ -11,15 +11,15 @@ import numpy as np
 from .numbers import draw_edge
 from .raw import damage
 
-_MARKS = (b"TREE", b"HEAP", b"SNOD", b"\x89HDF", b"OHDR", b"FRHP", b"BTHD")
+_SIGNATURES = (b"TREE", b"HEAP", b"SNOD", b"\x89HDF", b"OHDR", b"FRHP", b"BTHD")
 
 
 def change_hdf5(rng: Random, content: bytes) -> bytes:
     """Change the file in one of these ways."""
-    kind = rng.random()
-    if kind < 0.2:
+    choice = rng.random()
+    if choice < 0.2:
         return damage(rng, content)
-    if kind < 0.6:
+    if choice < 0.6:
         return change_tables(rng, content)
     return change_objects(rng, content)
 
@@ -27,7 +27,7 @@ def change_hdf5(rng: Random, content: bytes) -> bytes:
 def change_tables(rng: Random, content: bytes) -> bytes:
     """Change numbers near the begin of one of the file's own tables."""
     result = bytearray(content)
-    offsets = [i for mark in _MARKS for i in range(0, len(result), 8) if result.startswith(mark, i)] or [0]
+    offsets = [i for mark in _SIGNATURES for i in range(0, len(result), 8) if result.startswith(mark, i)] or [0]
     for _ in range(rng.choice((1, 1, 2, 4))):
         offset = min(len(result) - 1, rng.choice(offsets) + rng.randrange(rng.choice((24, 100, 600))))
         size = rng.choice((1, 2, 4, 8))
@@ -46,37 +46,37 @@ def change_objects(rng: Random, content: bytes) -> bytes:
             item = file[name]
             array = item[()] if isinstance(item, h5py.Dataset) else np.zeros(3, np.float32)
             del file[name]
-            _put(rng, file, name, array, sorted(names))
+            _put_object(rng, file, name, array, sorted(names))
     except (OSError, RuntimeError, ValueError, KeyError, TypeError):
         return damage(rng, content)
     return buffer.getvalue()
 
 
-def _put(rng: Random, file: h5py.File, name: str, array: np.ndarray, names: list[str]) -> None:
-    kind = rng.randrange(12)
-    if kind == 0:
+def _put_object(rng: Random, file: h5py.File, name: str, array: np.ndarray, names: list[str]) -> None:
+    choice = rng.randrange(12)
+    if choice == 0:
         file.create_group(name)
-    elif kind == 1:
+    elif choice == 1:
         file[name] = h5py.SoftLink(rng.choice(["/nowhere", f"/{name}", "/", f"/{rng.choice(names)}"]))
-    elif kind == 2:
+    elif choice == 2:
         file[name] = h5py.ExternalLink(rng.choice(["nowhere.h5", "/etc/passwd", "."]), "/x")
-    elif kind == 3:
+    elif choice == 3:
         file[name] = rng.choice(["text", b"bytes", np.array([b"a", b"b"]), 1 + 2j, True])
-    elif kind == 4:
+    elif choice == 4:
         file.create_dataset(name, data=h5py.Empty("f4"))
-    elif kind == 5:
+    elif choice == 5:
         file[name] = np.asarray(array).reshape(-1)[: rng.randrange(4)]
-    elif kind == 6:
+    elif choice == 6:
         file[name] = np.asarray(array)[None]
-    elif kind == 7:
+    elif choice == 7:
         file.create_dataset(name, (draw_edge(rng, 12), 3), rng.choice(["f4", "i8", "f8", "u1"]))
-    elif kind == 8:
+    elif choice == 8:
         file[name] = np.zeros(3, [("a", "f4"), ("b", "i4")])
-    elif kind == 9:
+    elif choice == 9:
         file.create_dataset(
             name, data=np.broadcast_to(np.float64(rng.choice([1e300, np.nan, -np.inf])), np.shape(array))
         )
-    elif kind == 10:
+    elif choice == 10:
         file.create_dataset(rng.choice([f"{name}1000000000000", f"{name}/x", "\u0663", "-1", "x" * 2000]), data=array)
     else:
         file[name] = file["/"]

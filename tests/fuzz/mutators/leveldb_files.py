@@ -20,12 +20,12 @@ _FOOTER = 48
 
 def change_log(rng: Random, content: bytes) -> bytes:
     """Change a record of a log or manifest, and frame all records again; sometimes the file's bytes instead."""
-    records = _records(content)
-    kind = rng.random()
-    if kind < 0.25 or not records:
+    records = _read_records(content)
+    choice = rng.random()
+    if choice < 0.25 or not records:
         return damage(rng, content)
     index = rng.randrange(len(records))
-    if kind < 0.8:
+    if choice < 0.8:
         records[index] = _change_numbers(rng, records[index]) if rng.random() < 0.6 else damage(rng, records[index])
     else:
         records = rng.choice([records[:index], records + records[: index + 1], records[::-1], records[index:]])
@@ -37,13 +37,13 @@ def change_table(rng: Random, content: bytes) -> bytes:
     if rng.random() < 0.3 or len(content) < _FOOTER:
         return damage(rng, content)
     result = bytearray(content)
-    blocks = list(_block_ranges(content))
+    blocks = list(_find_blocks(content))
     if not blocks:
         return damage(rng, content)
     offset, size = rng.choice(blocks)
     block = bytes(result[offset : offset + size])
-    kind = result[offset + size]
-    if kind == 1 and rng.random() < 0.8:
+    compression = result[offset + size]
+    if compression == 1 and rng.random() < 0.8:
         try:
             decompressed = bytes(cramjam.snappy.decompress_raw(block))
             compressed = bytes(cramjam.snappy.compress_raw(_change_in_place(rng, decompressed)))
@@ -55,8 +55,8 @@ def change_table(rng: Random, content: bytes) -> bytes:
         block = _change_in_place(rng, block)
     if len(block) == size:
         result[offset : offset + size] = block
-        kind = rng.choice((kind, kind, kind, 0, 1, 2))
-        result[offset + size : offset + size + 5] = _TRAILER.pack(kind, checksum(block + bytes([kind])))
+        compression = rng.choice((compression, compression, compression, 0, 1, 2))
+        result[offset + size : offset + size + 5] = _TRAILER.pack(compression, checksum(block + bytes([compression])))
     return bytes(result)
 
 
@@ -82,7 +82,7 @@ def _change_numbers(rng: Random, record: bytes) -> bytes:
     return _change_in_place(rng, record) if rng.random() < 0.7 else record + rng.randbytes(rng.randrange(1, 12))
 
 
-def _block_ranges(content: bytes) -> list[tuple[int, int]]:
+def _find_blocks(content: bytes) -> list[tuple[int, int]]:
     """Where the blocks are that the footer names, and those before the first of them, as far as they can be told."""
     numbers, value, shift = [], 0, 0
     for byte in content[-_FOOTER:-8]:
@@ -91,22 +91,22 @@ def _block_ranges(content: bytes) -> list[tuple[int, int]]:
         if byte < 128:
             numbers.append(value)
             value = shift = 0
-    result = [(numbers[i], numbers[i + 1]) for i in (0, 2) if len(numbers) > i + 1]
-    ends = [offset for offset, _ in result if offset]
+    blocks = [(numbers[i], numbers[i + 1]) for i in (0, 2) if len(numbers) > i + 1]
+    ends = [offset for offset, _ in blocks if offset]
     if ends and min(ends) > 5:  # a small table has one block of data, from its begin on
-        result.append((0, min(ends) - 5))
-    return [(offset, size) for offset, size in result if size and offset + size + 5 <= len(content)]
+        blocks.append((0, min(ends) - 5))
+    return [(offset, size) for offset, size in blocks if size and offset + size + 5 <= len(content)]
 
 
-def _records(content: bytes) -> list[bytes]:
+def _read_records(content: bytes) -> list[bytes]:
     """The records of a small log: those in one fragment."""
     records, offset = [], 0
     while offset + _HEADER.size <= len(content):
-        _, length, kind = _HEADER.unpack_from(content, offset)
+        _, length, record_type = _HEADER.unpack_from(content, offset)
         data = content[offset + _HEADER.size : offset + _HEADER.size + length]
-        if kind in (1, 2):
+        if record_type in (1, 2):
             records.append(data)
-        elif kind in (3, 4) and records:
+        elif record_type in (3, 4) and records:
             records[-1] += data
         offset += _HEADER.size + length
         if 32768 - offset % 32768 < _HEADER.size:

@@ -42,44 +42,44 @@ _LIMITS = {
 }
 
 
-def change_message(rng: Random, content: bytes, kind: type[Message], strings: list[str]) -> bytes:
+def change_message(rng: Random, content: bytes, message_class: type[Message], strings: list[str]) -> bytes:
     """Change one to three fields of a text's message or its nested messages; `strings` are meaningful values.
 
     Raises:
         text_format.ParseError: if the text is not valid.
     """
-    message = text_format.Parse(content.decode(), kind())
+    message = text_format.Parse(content.decode(), message_class())
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
-        messages = list(_messages(message))
-        _change(rng, rng.choice(messages), [*strings, *_strings(message)])
+        messages = list(_iterate_messages(message))
+        _change_message(rng, rng.choice(messages), [*strings, *_collect_strings(message)])
     return text_format.MessageToString(message, as_utf8=True).encode("utf-8", "surrogateescape")
 
 
-def _messages(message: Any) -> Iterator[Any]:
+def _iterate_messages(message: Any) -> Iterator[Any]:
     """Yield a message and all within it."""
     yield message
     for field, value in message.ListFields():
         if field.message_type:
             for inner in value if field.is_repeated else [value]:
-                yield from _messages(inner)
+                yield from _iterate_messages(inner)
 
 
-def _strings(message: Any) -> list[str]:
+def _collect_strings(message: Any) -> list[str]:
     result = []
-    for inner in _messages(message):
+    for inner in _iterate_messages(message):
         for field, value in inner.ListFields():
             if field.cpp_type == FieldDescriptor.CPPTYPE_STRING and field.type != FieldDescriptor.TYPE_BYTES:
                 result += list(value) if field.is_repeated else [value]
     return result
 
 
-def _change(rng: Random, message: Any, strings: list[str]) -> None:
+def _change_message(rng: Random, message: Any, strings: list[str]) -> None:
     fields = message.DESCRIPTOR.fields
     if not fields:
         return
-    present = [field for field, _ in message.ListFields()]
-    field = rng.choice(present) if present and rng.random() < 0.6 else rng.choice(fields)
-    if field in present and rng.random() < 0.15:
+    present_fields = [field for field, _ in message.ListFields()]
+    field = rng.choice(present_fields) if present_fields and rng.random() < 0.6 else rng.choice(fields)
+    if field in present_fields and rng.random() < 0.15:
         message.ClearField(field.name)
         return
     if field.is_repeated:
@@ -87,26 +87,26 @@ def _change(rng: Random, message: Any, strings: list[str]) -> None:
     elif field.message_type:
         child = getattr(message, field.name)
         child.SetInParent()
-        _change(rng, child, strings)
+        _change_message(rng, child, strings)
     else:
-        setattr(message, field.name, _value(rng, field, strings))
+        setattr(message, field.name, _draw_value(rng, field, strings))
 
 
 def _change_repeated(rng: Random, field: Any, values: Any, strings: list[str]) -> None:
-    kind = rng.random()
-    if len(values) and kind < 0.2:
+    choice = rng.random()
+    if len(values) and choice < 0.2:
         del values[rng.randrange(len(values))]
-    elif len(values) and kind < 0.3:
+    elif len(values) and choice < 0.3:
         values.extend([values[rng.randrange(len(values))]] * rng.choice((1, 1, 1, 40)))
     elif field.message_type:
-        _change(rng, values.add() if kind < 0.4 or not len(values) else rng.choice(values), strings)
-    elif len(values) and kind < 0.8:
-        values[rng.randrange(len(values))] = _value(rng, field, strings)
+        _change_message(rng, values.add() if choice < 0.4 or not len(values) else rng.choice(values), strings)
+    elif len(values) and choice < 0.8:
+        values[rng.randrange(len(values))] = _draw_value(rng, field, strings)
     else:
-        values.append(_value(rng, field, strings))
+        values.append(_draw_value(rng, field, strings))
 
 
-def _value(rng: Random, field: Any, strings: list[str]) -> Any:
+def _draw_value(rng: Random, field: Any, strings: list[str]) -> Any:
     if field.enum_type:
         return rng.choice(field.enum_type.values).number
     if field.cpp_type in _LIMITS:

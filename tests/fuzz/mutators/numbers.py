@@ -6,7 +6,7 @@ from random import Random
 
 EDGES = sorted(
     {0, 1, 2, 3, 100, 1000, 4096, 65537, 10**6}
-    | {(1 << bits) + d for bits in (7, 8, 15, 16, 24, 31, 32, 62, 63, 64) for d in (-1, 0, 1)}
+    | {(1 << bits) + offset for bits in (7, 8, 15, 16, 24, 31, 32, 62, 63, 64) for offset in (-1, 0, 1)}
 )
 
 

@@ -13,50 +13,50 @@ from .raw import damage
 
 @dataclass(frozen=True)
 class Field:
-    """A field: its number, its wire type, and its content; `claimed` is a length other than the true one."""
+    """A field: its number, its wire type, and its content; `stated_length` is a length other than the true one."""
 
     number: int
-    kind: int
+    wire_type: int
     value: int | bytes | tuple[Field, ...]
-    claimed: int | None = None
+    stated_length: int | None = None
 
 
-def parse(content: bytes) -> tuple[Field, ...]:
+def parse_fields(content: bytes) -> tuple[Field, ...]:
     """Parse a message, and its fields as nested messages where they look like messages.
 
     Raises:
         ValueError: if the data is not a message.
     """
     fields = []
-    for number, kind, value in wire.read_fields(memoryview(content)):
+    for number, wire_type, value in wire.read_fields(memoryview(content)):
         if isinstance(value, int):
-            fields.append(Field(number, kind, value))
+            fields.append(Field(number, wire_type, value))
             continue
         inner: bytes | tuple[Field, ...] = bytes(value)
-        if kind == wire.DELIMITED and 1 < len(value) < 100_000:
+        if wire_type == wire.DELIMITED and 1 < len(value) < 100_000:
             try:
-                inner = parse(bytes(value))
+                inner = parse_fields(bytes(value))
             except ValueError:
                 inner = bytes(value)
-        size = 8 if kind == wire.FIXED64 else 4
-        if kind == wire.DELIMITED:
-            fields.append(Field(number, kind, inner))
+        size = 8 if wire_type == wire.FIXED64 else 4
+        if wire_type == wire.DELIMITED:
+            fields.append(Field(number, wire_type, inner))
         else:
-            fields += [Field(number, kind, bytes(value[i : i + size])) for i in range(0, len(value), size)]
+            fields += [Field(number, wire_type, bytes(value[i : i + size])) for i in range(0, len(value), size)]
     return tuple(fields)
 
 
-def encode(fields: tuple[Field, ...]) -> bytes:
+def encode_fields(fields: tuple[Field, ...]) -> bytes:
     """Put a message together."""
     out = bytearray()
     for field in fields:
-        out += wire.encode_varint(field.number << 3 | field.kind)
+        out += wire.encode_varint(field.number << 3 | field.wire_type)
         if isinstance(field.value, int):
             out += wire.encode_varint(field.value)
             continue
-        content = field.value if isinstance(field.value, bytes) else encode(field.value)
-        if field.kind == wire.DELIMITED:
-            out += wire.encode_varint(len(content) if field.claimed is None else field.claimed)
+        content = field.value if isinstance(field.value, bytes) else encode_fields(field.value)
+        if field.wire_type == wire.DELIMITED:
+            out += wire.encode_varint(len(content) if field.stated_length is None else field.stated_length)
         out += content
     return bytes(out)
 
@@ -64,41 +64,41 @@ def encode(fields: tuple[Field, ...]) -> bytes:
 def change_fields(rng: Random, content: bytes) -> bytes:
     """Change a field of a message or of a nested message; change bytes if the data is not a message."""
     try:
-        fields = parse(content)
+        fields = parse_fields(content)
     except ValueError:
         return damage(rng, content)
     for _ in range(rng.choice((1, 1, 2))):
-        fields = _change(rng, fields)
-    return encode(fields)
+        fields = _change_fields(rng, fields)
+    return encode_fields(fields)
 
 
-def _change(rng: Random, fields: tuple[Field, ...]) -> tuple[Field, ...]:
+def _change_fields(rng: Random, fields: tuple[Field, ...]) -> tuple[Field, ...]:
     if not fields:
         return (Field(rng.choice((1, 2, 5, 7, 100)), wire.VARINT, draw_edge(rng)),)
     index = rng.randrange(len(fields))
     field = fields[index]
     if isinstance(field.value, tuple) and rng.random() < 0.8:
-        return (*fields[:index], replace(field, value=_change(rng, field.value)), *fields[index + 1 :])
-    return (*fields[:index], *_replacements(rng, field, fields), *fields[index + 1 :])
+        return (*fields[:index], replace(field, value=_change_fields(rng, field.value)), *fields[index + 1 :])
+    return (*fields[:index], *_draw_replacements(rng, field, fields), *fields[index + 1 :])
 
 
-def _replacements(rng: Random, field: Field, fields: tuple[Field, ...]) -> tuple[Field, ...]:
-    kind = rng.randrange(8)
-    if kind == 0:
+def _draw_replacements(rng: Random, field: Field, fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    choice = rng.randrange(8)
+    if choice == 0:
         return ()
-    if kind == 1:
+    if choice == 1:
         return (field, rng.choice(fields))
-    if kind == 2:
+    if choice == 2:
         return (replace(field, number=rng.choice((1, 2, 4, 5, 6, 7, 8, 9, 100, 20000, rng.choice(fields).number))),)
-    if kind == 3 and field.kind == wire.DELIMITED:
-        return (replace(field, claimed=draw_edge(rng)),)
-    if kind == 4:
+    if choice == 3 and field.wire_type == wire.DELIMITED:
+        return (replace(field, stated_length=draw_edge(rng)),)
+    if choice == 4:
         return (Field(field.number, wire.VARINT, draw_edge(rng)),)
-    if kind == 5:
+    if choice == 5:
         return (Field(field.number, wire.DELIMITED, rng.randbytes(rng.choice((0, 1, 3, 4, 8, 40)))),)
     if isinstance(field.value, int):
         return (replace(field, value=draw_edge(rng)),)
-    content = field.value if isinstance(field.value, bytes) else encode(field.value)
-    if field.kind == wire.DELIMITED:
+    content = field.value if isinstance(field.value, bytes) else encode_fields(field.value)
+    if field.wire_type == wire.DELIMITED:
         return (replace(field, value=damage(rng, content)),)
     return (replace(field, value=rng.randbytes(len(content))),)

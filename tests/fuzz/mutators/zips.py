@@ -9,7 +9,7 @@ from random import Random
 from .numbers import draw_edge
 from .raw import damage
 
-_KINDS = [
+_DTYPES = [
     "<f4",
     ">f4",
     "<f8",
@@ -43,18 +43,18 @@ _SHAPES = [
 
 def change_archive(rng: Random, content: bytes) -> bytes:
     """Change a member, and write the archive again; sometimes the archive's bytes instead."""
-    kind = rng.random()
-    if kind < 0.3:
+    choice = rng.random()
+    if choice < 0.3:
         return damage(rng, content)
-    if kind < 0.5:
+    if choice < 0.5:
         return _change_headers(rng, content)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = [(info.filename, archive.read(info)) for info in archive.infolist()]
     index = rng.randrange(len(members))
     name, data = members[index]
-    if kind < 0.85:
+    if choice < 0.85:
         members[index] = name, change_npy(rng, data)
-    elif kind < 0.95:
+    elif choice < 0.95:
         names = [member for member, _ in members]
         members[index] = (
             rng.choice(
@@ -86,14 +86,14 @@ def change_archive(rng: Random, content: bytes) -> bytes:
 
 def change_npy(rng: Random, data: bytes) -> bytes:
     """Change the head of an .npy file, or its bytes."""
-    kind = rng.random()
+    choice = rng.random()
     end = data.find(b"\n") + 1
-    if kind < 0.2 or not end:
+    if choice < 0.2 or not end:
         return damage(rng, data)
-    if kind < 0.3:
+    if choice < 0.3:
         return data[:end] + damage(rng, data[end:])
-    shape, order, dtype = rng.choice(_SHAPES), rng.choice(("True", "False", "0", "None")), rng.choice(_KINDS)
-    fields = {"descr": repr(dtype) if dtype[:1] != "[" else dtype, "fortran_order": order, "shape": shape}
+    shape, fortran_order, dtype = rng.choice(_SHAPES), rng.choice(("True", "False", "0", "None")), rng.choice(_DTYPES)
+    fields = {"descr": repr(dtype) if dtype[:1] != "[" else dtype, "fortran_order": fortran_order, "shape": shape}
     if rng.random() < 0.2:
         fields.pop(rng.choice(sorted(fields)))
     if rng.random() < 0.1:
