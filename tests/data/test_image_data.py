@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from image_labels import read_labels
 
-from caffejax.data.annotated.write_annotated import StorageOptions, encode_annotated
+from caffejax.data.annotated.write_annotated import StorageOptions, encode_annotated_datum
 from caffejax.data.image_decoding import read_image
 from caffejax.data.image_list import read_list
 from caffejax.errors import DataError
@@ -77,7 +77,7 @@ def test_the_pixel_limit_applies_after_resizing(folder):
         read_image(file, True, 8, 6, max_pixels=40)
     options = StorageOptions(height=8, width=6, max_pixels=40)
     with pytest.raises(DataError, match="height 8 and width 6: that is more than max_image_pixels"):
-        encode_annotated(str(file), 1, options)
+        encode_annotated_datum(str(file), 1, options)
 
 
 @pytest.mark.parametrize("is_color", [True, False])

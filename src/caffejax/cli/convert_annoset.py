@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> None:
 class _Image(NamedTuple):
     name: str
     path: str
-    label: Any  # the argument of `encode_annotated`
+    label: Any  # the argument of `encode_annotated_datum`
 
 
 def _read_list(options: argparse.Namespace) -> list[_Image]:
@@ -130,7 +130,7 @@ def _read_list(options: argparse.Namespace) -> list[_Image]:
 
 def _read_records(options: argparse.Namespace, images: list[_Image]) -> Iterator[tuple[bytes, bytes]]:
     """Yield the key and the AnnotatedDatum of each image, in the order of `images`."""
-    from ..data.annotated.write_annotated import StorageOptions, encode_annotated
+    from ..data.annotated.write_annotated import StorageOptions, encode_annotated_datum
     from ..data.write_imageset import guess_encoding
 
     size = {"height": options.resize_height, "width": options.resize_width}
@@ -140,7 +140,7 @@ def _read_records(options: argparse.Namespace, images: list[_Image]) -> Iterator
     first_shape = None
     for line, image in enumerate(images):
         encoding = options.encode_type or (guess_encoding(image.name) if options.encoded else "")
-        record, shape = encode_annotated(image.path, image.label, replace(storage, encoding=encoding))
+        record, shape = encode_annotated_datum(image.path, image.label, replace(storage, encoding=encoding))
         first_shape = first_shape or shape
         if options.check_size and shape != first_shape:
             message = (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..errors import DataError, Problem
 
-Put = Callable[[bytes, bytes], None]
+PutFn = Callable[[bytes, bytes], None]
 """A function that takes a key and a value, and writes them as a record."""
 
 

@@ -17,7 +17,7 @@ from ..layers.registry import define_layer
 from ..layers.types import Signature
 from ..paths import suggest_sibling
 from ..schema import caffe_pb2
-from .atomic_folder import Put
+from .atomic_folder import PutFn
 from .data_layer import DataLayer
 from .image_batches import ImageBatches, ImageDataset, Label
 from .image_decoding import COLOR, GRAY, UNCHANGED, DatumReader, is_compressed
@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 
 Records = Lmdb | LevelDb  # (key, value) records, indexed by position in key order
 READERS: Mapping[str, type[Records]] = {"lmdb": Lmdb, "leveldb": LevelDb}
-WRITERS: Mapping[str, Callable[[str | os.PathLike[str]], AbstractContextManager[Put]]] = {
+WRITERS: Mapping[str, Callable[[str | os.PathLike[str]], AbstractContextManager[PutFn]]] = {
     "lmdb": lmdb_writer,
     "leveldb": leveldb_writer,
 }

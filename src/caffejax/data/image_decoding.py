@@ -293,9 +293,9 @@ class DatumReader:
             return
         channels, height, width = image.shape
         datum = caffe_pb2.Datum(channels=channels, height=height, width=width, data=image.tobytes())
-        serialized = datum.SerializeToString()  # in the order of the fields: shape, data, others
-        if data.startswith(serialized):
-            self._template = _DatumTemplate(serialized[: -image.size], image.shape)
+        serialized_datum = datum.SerializeToString()  # in the order of the fields: shape, data, others
+        if data.startswith(serialized_datum):
+            self._template = _DatumTemplate(serialized_datum[: -image.size], image.shape)
 
 
 class _DatumTemplate(NamedTuple):

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import lmdb
 
 from ..errors import DataError, Problem, locate_errors
-from .atomic_folder import Put, convert_write_errors, create_folder
+from .atomic_folder import PutFn, convert_write_errors, create_folder
 
 # the binding refuses to open a folder twice in a process, but two layers may read the same folder
 _environments: weakref.WeakValueDictionary[tuple[int, str], Any] = weakref.WeakValueDictionary()
@@ -226,7 +226,7 @@ _RECORD_OVERHEAD = 100  # bytes that a record needs in addition to its value
 
 
 @contextmanager
-def lmdb_writer(path: str | os.PathLike[str]) -> Iterator[Put]:
+def lmdb_writer(path: str | os.PathLike[str]) -> Iterator[PutFn]:
     """Create a new LMDB folder, and yield a function that writes a record (key, value) to it.
 
     The folder appears when the `with` block ends without an exception. Keys have 1 to 511 bytes, must be distinct, and
@@ -406,9 +406,9 @@ class Pages:
         if not 1 <= meta.depth <= _MAX_TREE_DEPTH:
             raise DamagedError(f"its tree has depth {meta.depth}, which is not 1 to {_MAX_TREE_DEPTH}")
         num_branches, num_leaves = 0, 0
-        pending = [(meta.root, 1)]
-        while pending:
-            page_number, depth = pending.pop()
+        pending_pages = [(meta.root, 1)]
+        while pending_pages:
+            page_number, depth = pending_pages.pop()
             if depth == meta.depth:
                 num_leaves += 1
                 if num_leaves > meta.leaf_pages:
@@ -419,7 +419,7 @@ class Pages:
             if num_branches > meta.branch_pages:
                 raise DamagedError(f"it has more than the stated {meta.branch_pages} branch pages")
             page = self._read_page(page_number, _BRANCH_PAGE)
-            pending += [
+            pending_pages += [
                 (child, depth + 1) for child in reversed([_parse_child(page, offset) for offset in _node_offsets(page)])
             ]
 

@@ -128,8 +128,8 @@ class Loader:
                 check_labels(user_arrays, self._index_ranges)
                 batch |= user_arrays
         for key, source in self._sources.items():
-            shared = self._shared_sources.get(key)
-            arrays = next(source) if shared is None else shared.take(self._next_index)
+            shared_source = self._shared_sources.get(key)
+            arrays = next(source) if shared_source is None else shared_source.take(self._next_index)
             if is_local and arrays is not None:
                 batch |= self._name_arrays(key, arrays)
         self._next_index += 1

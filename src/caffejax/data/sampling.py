@@ -48,14 +48,14 @@ def refuse_unsupported(message: Any, message_name: str, supported: Container[str
     Raises:
         DataError: if any other field has a value that differs from its default. The message names each such field.
     """
-    unsupported = [
+    unsupported_fields = [
         field.name
         for field, value in message.ListFields()
         if field.name not in supported and field.name not in HINTS.get(message.DESCRIPTOR.name, {})
         if value != field.default_value
     ]
-    if unsupported:
-        raise DataError([f"{message_name}.{field} is not supported yet" for field in unsupported])
+    if unsupported_fields:
+        raise DataError([f"{message_name}.{field} is not supported yet" for field in unsupported_fields])
 
 
 class CounterRng:
@@ -93,7 +93,7 @@ class IndexSampler:
     With `shuffle`, each epoch has a different order.
 
     Args:
-        count: the number of files.
+        num_files: the number of files.
         param: a message with `shuffle` and `rand_skip`.
         rng: the source of the order and of the number of skipped files.
 
@@ -101,20 +101,22 @@ class IndexSampler:
         DataError: if all files are skipped.
     """
 
-    def __init__(self, count: int, param: Any, rng: CounterRng) -> None:
-        self._count, self._shuffle, self._rng = count, param.shuffle, rng
+    def __init__(self, num_files: int, param: Any, rng: CounterRng) -> None:
+        self._num_files, self._shuffle, self._rng = num_files, param.shuffle, rng
         self._num_skipped = rng.random_integer(param.rand_skip) if param.rand_skip else 0
-        if self._num_skipped >= count:
-            raise DataError(f"rand_skip skips {self._num_skipped} of {count} images; it must be less than {count}")
+        if self._num_skipped >= num_files:
+            raise DataError(
+                f"rand_skip skips {self._num_skipped} of {num_files} images; it must be less than {num_files}"
+            )
         self._orders: dict[int, np.ndarray] = {}
 
     def __len__(self) -> int:
         """Return the number of files in an epoch."""
-        return self._count
+        return self._num_files
 
     def __getitem__(self, n: int) -> int:
         """Return the index of the file of example n."""
-        epoch, i = divmod(self._num_skipped + n, self._count)
+        epoch, i = divmod(self._num_skipped + n, self._num_files)
         return int(self._file_order(epoch)[i]) if self._shuffle else i
 
     def _file_order(self, epoch: int) -> np.ndarray:
@@ -122,5 +124,5 @@ class IndexSampler:
         if epoch not in orders:
             # a different thread may still read the previous epoch
             self._orders = orders = {e: order for e, order in orders.items() if abs(e - epoch) == 1}
-            orders[epoch] = self._rng.permutation(self._count, epoch)
+            orders[epoch] = self._rng.permutation(self._num_files, epoch)
         return orders[epoch]

@@ -370,16 +370,16 @@ class Augmentation:
             image = replace(image, pixels=add_noise(image.get_color_pixels(), param.noise_param, rng))
         return AugmentedImage(image, (height, width))
 
-    def visible_objects(self, augmented: AugmentedImage, window: np.ndarray, flip: bool) -> np.ndarray:
+    def visible_objects(self, augmented_image: AugmentedImage, window: np.ndarray, flip: bool) -> np.ndarray:
         """Return the objects in a crop, float32 (G, 7), with boxes relative to the crop.
 
         Args:
-            augmented: the image.
+            augmented_image: the image.
             window: the crop, float32 (4,), relative to the image.
             flip: whether the crop is mirrored.
         """
-        crop = self._select_objects(augmented.image, window).crop(window)
+        crop = self._select_objects(augmented_image.image, window).crop(window)
         boxes = mirror_boxes(crop.boxes) if flip else crop.boxes
         if self._resize is not None:
-            boxes = scale_boxes(boxes, self._resize, augmented.original_size, window)
+            boxes = scale_boxes(boxes, self._resize, augmented_image.original_size, window)
         return crop.with_boxes(boxes).objects

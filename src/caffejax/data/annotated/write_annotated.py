@@ -45,7 +45,7 @@ class StorageOptions:
     max_pixels: int = MAX_IMAGE_PIXELS
 
 
-def encode_annotated(
+def encode_annotated_datum(
     path: str, label: int | Callable[[Size], np.ndarray], options: StorageOptions
 ) -> tuple[bytes, Shape]:
     """Serialize an image file as an AnnotatedDatum.

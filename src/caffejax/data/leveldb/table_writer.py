@@ -12,7 +12,7 @@ from typing import BinaryIO
 import cramjam
 
 from ...errors import DataError, Problem
-from ..atomic_folder import Put, convert_write_errors, create_folder
+from ..atomic_folder import PutFn, convert_write_errors, create_folder
 from .leveldb_format import checksum, encode_varint, join_key
 from .manifest import Table, encode_manifest
 from .sorted_table import FOOTER, MAGIC, RAW, SNAPPY, TRAILER
@@ -59,9 +59,9 @@ class TableWriter:
         """Write a block and return its handle."""
         data, compression = block.serialize(), RAW
         if self._compress:
-            compressed = bytes(cramjam.snappy.compress_raw(data))
-            if len(compressed) < len(data) - len(data) // 8:
-                data, compression = compressed, SNAPPY
+            compressed_data = bytes(cramjam.snappy.compress_raw(data))
+            if len(compressed_data) < len(data) - len(data) // 8:
+                data, compression = compressed_data, SNAPPY
         handle = encode_varint(self.size) + encode_varint(len(data))
         data += bytes([compression])
         self._put(data + TRAILER.pack(compression, checksum(data))[1:])
@@ -82,12 +82,12 @@ class _BlockBuilder:
         self.data = bytearray()
         self.last_key = b""
         self._restart_interval = restart_interval
-        self._restarts = [0]
+        self._restart_offsets = [0]
         self._num_entries_since_restart = 0
 
     def add(self, key: bytes, value: bytes) -> None:
         if self._num_entries_since_restart == self._restart_interval:
-            self._restarts.append(len(self.data))
+            self._restart_offsets.append(len(self.data))
             self._num_entries_since_restart = 0
         shared = _shared_prefix_length(self.last_key, key) if self._num_entries_since_restart else 0
         self.data += encode_varint(shared) + encode_varint(len(key) - shared) + encode_varint(len(value))
@@ -96,7 +96,7 @@ class _BlockBuilder:
         self._num_entries_since_restart += 1
 
     def serialize(self) -> bytes:
-        return bytes(self.data) + _pack_words([*self._restarts, len(self._restarts)])
+        return bytes(self.data) + _pack_words([*self._restart_offsets, len(self._restart_offsets)])
 
 
 def _pack_words(numbers: Sequence[int]) -> bytes:
@@ -117,7 +117,7 @@ _MANIFEST = "MANIFEST-000001"
 
 
 @contextmanager
-def leveldb_writer(path: str | os.PathLike[str], compress: bool = True) -> Iterator[Put]:
+def leveldb_writer(path: str | os.PathLike[str], compress: bool = True) -> Iterator[PutFn]:
     """Create a new LevelDB folder, and yield a function that writes a record (key, value) to it.
 
     The folder appears when the `with` block ends without an exception. Records are written directly to tables, so their

@@ -135,10 +135,10 @@ class ClipDataset(VideoDataset[Any]):
             frame_numbers = range(first_number, first_number + length * step, step)
             frame_paths = [os.path.join(path, f"{frame_number:06d}.jpg") for frame_number in frame_numbers]
             frames = [read_image(file, max_pixels=self._max_pixels) for file in frame_paths]
-        resized = [resize(frame, param.new_height, param.new_width, self._max_pixels) for frame in frames]
-        if len({frame.shape for frame in resized}) > 1:
+        resized_frames = [resize(frame, param.new_height, param.new_width, self._max_pixels) for frame in frames]
+        if len({frame.shape for frame in resized_frames}) > 1:
             raise BadImageError(Problem("has frames of several sizes; set new_height and new_width", path))
-        return np.stack(resized, axis=1).reshape(-1, *resized[0].shape[1:]), self._labels[i]
+        return np.stack(resized_frames, axis=1).reshape(-1, *resized_frames[0].shape[1:]), self._labels[i]
 
 
 def _read_frames(
