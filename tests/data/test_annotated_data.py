@@ -92,13 +92,17 @@ def test_augmentation_depends_only_on_example_and_seed(database, open_source):
     )
     batches = [next(source) for source in [open_source(net, "TRAIN", seed=1)] for _ in range(4)]
     option_sets: tuple[dict[str, int], ...] = {"seed": 1}, {"seed": 2}, {"seed": 1, "workers": 1}
-    resumed, other_seed, worker = (open_source(net, "TRAIN", **options) for options in option_sets)
-    resumed.set_state({"examples": 8})
-    worker.set_state({"examples": 4})
-    for expected, result in [(batches[2], next(resumed)), (batches[1], next(worker)), (batches[2], next(worker))]:
+    resumed_source, other_source, worker_source = (open_source(net, "TRAIN", **options) for options in option_sets)
+    resumed_source.set_state({"examples": 8})
+    worker_source.set_state({"examples": 4})
+    for expected, result in [
+        (batches[2], next(resumed_source)),
+        (batches[1], next(worker_source)),
+        (batches[2], next(worker_source)),
+    ]:
         for a, b in zip(expected, result, strict=True):
             np.testing.assert_array_equal(a, b)
-    assert not np.array_equal(batches[0][0], next(other_seed)[0])
+    assert not np.array_equal(batches[0][0], next(other_source)[0])
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.integers(0, 6))

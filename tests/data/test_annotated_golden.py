@@ -15,8 +15,8 @@ TRANSFORM_SCALES = {"crop_center": 0.017}
 
 
 def test_every_recorded_case_is_tested():
-    recorded = {path.stem for path in FOLDER.glob("*.prototxt")}
-    assert set(CASES) == recorded == {"warp", "pad", "fit_small", "crop_center", "plain_sampler"}
+    recorded_names = {path.stem for path in FOLDER.glob("*.prototxt")}
+    assert set(CASES) == recorded_names == {"warp", "pad", "fit_small", "crop_center", "plain_sampler"}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -59,9 +59,9 @@ def test_seed_determines_the_shuffled_order_of_each_epoch(open_source, data_laye
     net = data_layer_text(source, data=f"backend: {backend} shuffle: true rand_skip: 3")
     order = np.concatenate(read_labels(open_source(net, seed=1), 16))  # of batches of 4
     assert np.array_equal(order, np.concatenate(read_labels(open_source(net, seed=1), 16)))
-    resumed = open_source(net, seed=1)
-    resumed.set_state({"examples": 8})
-    assert np.array_equal(np.concatenate(read_labels(resumed, 14)), order[8:])
+    resumed_source = open_source(net, seed=1)
+    resumed_source.set_state({"examples": 8})
+    assert np.array_equal(np.concatenate(read_labels(resumed_source, 14)), order[8:])
     skips = [n for n in range(3) if all(len(set(order[k : k + 13])) == 13 for k in (13 - n, 26 - n, 39 - n))]
     assert skips
     epochs = [tuple(order[k : k + 13]) for k in (13 - skips[0], 26 - skips[0], 39 - skips[0])]

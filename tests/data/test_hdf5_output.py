@@ -33,7 +33,7 @@ def read_arrays(path):
         return {name: file[name][...] for name in file}
 
 
-def test_every_forward_adds_rows_and_a_new_net_starts_anew(tmp_path):
+def test_every_forward_appends_rows_and_a_new_net_replaces_the_file(tmp_path):
     path, batches = tmp_path / "out.h5", [make_batch(i) for i in range(3)]
     path.write_bytes(b"an old file")
     net = Net(net_text(path))

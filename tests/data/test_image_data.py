@@ -42,9 +42,9 @@ def test_seed_determines_the_shuffled_order_of_each_epoch(folder, open_source, w
     assert len(set(epochs)) > 3
     assert read_labels(open_source(net, seed=1), 14) == order
     assert read_labels(open_source(net, seed=2), 14) != order
-    resumed = open_source(net, seed=1)
-    resumed.set_state({"examples": 6})
-    assert read_labels(resumed, 12) == order[6:]
+    resumed_source = open_source(net, seed=1)
+    resumed_source.set_state({"examples": 6})
+    assert read_labels(resumed_source, 12) == order[6:]
 
 
 def test_rand_skip_skips_up_to_that_many_images(folder, open_source):

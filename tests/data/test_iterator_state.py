@@ -28,17 +28,17 @@ def read_batches(source, n):
 
 
 def check_resume(open_net, num_skipped, num_read):
-    original = open_net()
-    read_batches(original, num_skipped)
-    state = original.get_state()
-    expected = read_batches(original, num_read)
-    resumed = open_net()
-    resumed.set_state(state)
-    assert resumed.get_state() == state
-    assert read_batches(resumed, num_read) == expected
-    original.set_state(state)
-    assert read_batches(original, num_read) == expected
-    for source in (original, resumed):
+    original_source = open_net()
+    read_batches(original_source, num_skipped)
+    state = original_source.get_state()
+    expected = read_batches(original_source, num_read)
+    resumed_source = open_net()
+    resumed_source.set_state(state)
+    assert resumed_source.get_state() == state
+    assert read_batches(resumed_source, num_read) == expected
+    original_source.set_state(state)
+    assert read_batches(original_source, num_read) == expected
+    for source in (original_source, resumed_source):
         source.close()
 
 

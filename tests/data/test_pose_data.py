@@ -174,8 +174,8 @@ def test_augmentation_depends_on_the_seed_and_the_example(tmp_path: Path, open_s
     datum = make_record(joints, visibility, scale=1).SerializeToString()
     write_lmdb(tmp_path / "db", [(b"%d" % n, datum) for n in range(3)])
     text = net_text(tmp_path, 56, "max_rotate_degree: 40 scale_prob: 1 scale_min: 0.5 target_dist: 0.6", 2)
-    first, second, other_seed = (open_source(text, "TRAIN", seed=seed) for seed in (1, 1, 2))
-    first_label, second_label, other_label = next(first)[1], next(second)[1], next(other_seed)[1]
+    first_source, second_source, other_source = (open_source(text, "TRAIN", seed=seed) for seed in (1, 1, 2))
+    first_label, second_label, other_label = next(first_source)[1], next(second_source)[1], next(other_source)[1]
     np.testing.assert_array_equal(first_label, second_label)
     assert (first_label != other_label).any()
     assert (first_label[0] != first_label[1]).any()

@@ -82,9 +82,9 @@ def test_images_and_labels_are_cropped_and_mirrored_together(folder, open_source
                     crops.add((i, *corner.tolist(), flip))
     assert len(crops) > 30
     assert {crop[0] for crop in crops} == set(range(5))
-    resumed = open_source(net, "TRAIN", seed=3)
-    resumed.set_state({"examples": 20})
-    for a, b in zip(next(resumed), batches[5], strict=True):
+    resumed_source = open_source(net, "TRAIN", seed=3)
+    resumed_source.set_state({"examples": 20})
+    for a, b in zip(next(resumed_source), batches[5], strict=True):
         np.testing.assert_array_equal(a, b)
 
 

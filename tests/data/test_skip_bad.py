@@ -58,9 +58,9 @@ def test_the_next_good_image_replaces_each_bad_one_with_one_warning(make_net, op
 def test_the_replacement_of_a_bad_image_depends_on_its_position(make_net, open_source):
     net = make_net(BAD_INDICES)
     for start in range(10):
-        resumed = open_source(net, skip_bad=True)
-        resumed.set_state({"examples": start})
-        assert read_labels(resumed, 4) == [REPLACEMENTS[(start + i) % 10] for i in range(12)]
+        resumed_source = open_source(net, skip_bad=True)
+        resumed_source.set_state({"examples": start})
+        assert read_labels(resumed_source, 4) == [REPLACEMENTS[(start + i) % 10] for i in range(12)]
 
 
 def test_without_skip_bad_a_bad_image_is_fatal(make_net, open_source):

@@ -108,22 +108,22 @@ def test_batches_have_the_expected_examples(graph: Graph, kind: str) -> None:
 @pytest.mark.parametrize("kind", DATA_FACTORIES)
 @pytest.mark.parametrize("num_taken", [0, 2, 3, 5], ids=lambda n: f"after {n}")
 def test_reading_continues_at_a_restored_position(graph: Graph, kind: str, num_taken: int) -> None:
-    original = UserData("data", DATA_FACTORIES[kind](), graph)
+    original_data = UserData("data", DATA_FACTORIES[kind](), graph)
     for _ in range(num_taken):
-        next(original)
-    position = json.loads(json.dumps(original.get_state()))
-    resumed = UserData("data", DATA_FACTORIES[kind](), graph)
-    resumed.set_state(position)
-    assert resumed.get_state()["done"] == position["done"]
+        next(original_data)
+    position = json.loads(json.dumps(original_data.get_state()))
+    resumed_data = UserData("data", DATA_FACTORIES[kind](), graph)
+    resumed_data.set_state(position)
+    assert resumed_data.get_state()["done"] == position["done"]
     for x, y in expected_batches(kind, num_taken + 4)[num_taken:]:
-        batch = next(resumed)
+        batch = next(resumed_data)
         np.testing.assert_array_equal(batch["x"], x)
         np.testing.assert_array_equal(batch["y"], y)
     if kind != "endless generator":
-        original.close()
-        resumed.set_state(position)  # back, in the same process
-        np.testing.assert_array_equal(next(resumed)["x"], expected_batches(kind, num_taken + 1)[num_taken][0])
-        np.testing.assert_array_equal(next(original)["x"], expected_batches(kind, num_taken + 1)[num_taken][0])
+        original_data.close()
+        resumed_data.set_state(position)  # back, in the same process
+        np.testing.assert_array_equal(next(resumed_data)["x"], expected_batches(kind, num_taken + 1)[num_taken][0])
+        np.testing.assert_array_equal(next(original_data)["x"], expected_batches(kind, num_taken + 1)[num_taken][0])
 
 
 @pytest.mark.parametrize("kind", ["arrays", "list"])

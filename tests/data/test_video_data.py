@@ -182,11 +182,11 @@ def test_mirrored_flows_are_inverted(folder: Path, open_source: Any) -> None:
     has_mirrored_flow = False
     source = open_source(layer_text(folder, "lengths", text, "mirror: true is_flow: true"), workers=0)
     for _ in range(6):
-        for result, plain in zip(next(source)[0], data, strict=True):
-            mirrored = plain[:, :, ::-1].copy()
-            mirrored[::2] = 255 - mirrored[::2]
-            assert (result == plain).all() or (result == mirrored).all()
-            has_mirrored_flow |= bool((result == mirrored).all())
+        for result, flow in zip(next(source)[0], data, strict=True):
+            mirrored_flow = flow[:, :, ::-1].copy()
+            mirrored_flow[::2] = 255 - mirrored_flow[::2]
+            assert (result == flow).all() or (result == mirrored_flow).all()
+            has_mirrored_flow |= bool((result == mirrored_flow).all())
     assert has_mirrored_flow
 
 

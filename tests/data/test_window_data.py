@@ -56,9 +56,9 @@ def test_batches_equal_caffes_batches(name, open_source, monkeypatch):
     """One window on an object and one on none, so that Caffe's random choice had nothing to choose from."""
     monkeypatch.chdir(GOLDEN_WINDOWS)
     data, label = next(open_source(Path(f"{name}.prototxt"), phase="TRAIN"))
-    with np.load(f"{name}.npz") as recorded:
-        np.testing.assert_array_equal(label, recorded["0/label"])
-        np.testing.assert_array_equal(data, recorded["0/data"])
+    with np.load(f"{name}.npz") as recorded_arrays:
+        np.testing.assert_array_equal(label, recorded_arrays["0/label"])
+        np.testing.assert_array_equal(data, recorded_arrays["0/data"])
 
 
 def round_as_c(x):
@@ -93,9 +93,9 @@ def reference_warp(image, box, size, context, square, mirror):
         if min(to_height, to_width) < 1:  # OpenCV ends Caffe here
             return None
     out, is_filled = np.zeros((size, size, 3), np.float32), np.zeros((size, size), bool)
-    resized = cv2.resize(image[y1 : y2 + 1, x1 : x2 + 1], (to_width, to_height), interpolation=cv2.INTER_LINEAR)
-    resized = cv2.flip(resized, 1) if mirror else resized
-    out[pad_h : pad_h + to_height, pad_w : pad_w + to_width] = resized
+    resized_window = cv2.resize(image[y1 : y2 + 1, x1 : x2 + 1], (to_width, to_height), interpolation=cv2.INTER_LINEAR)
+    resized_window = cv2.flip(resized_window, 1) if mirror else resized_window
+    out[pad_h : pad_h + to_height, pad_w : pad_w + to_width] = resized_window
     is_filled[pad_h : pad_h + to_height, pad_w : pad_w + to_width] = True
     return out, is_filled
 
@@ -172,11 +172,11 @@ def test_batches_are_windows_of_the_file(folder, open_source, crop_mode, mean):
 
 def test_batches_depend_on_the_seed_and_resume(folder, open_source):
     net = layer_text(folder, "cache_images: true", "crop_size: 8 mirror: true")
-    first_source, resumed, other_seed = (open_source(net, "TRAIN", seed=seed) for seed in (1, 1, 2))
+    first_source, resumed_source, other_source = (open_source(net, "TRAIN", seed=seed) for seed in (1, 1, 2))
     batches = [next(first_source) for _ in range(3)]
-    resumed.set_state({"examples": 16})
-    np.testing.assert_array_equal(next(resumed)[0], batches[2][0])
-    assert not np.array_equal(next(other_seed)[0], batches[0][0])
+    resumed_source.set_state({"examples": 16})
+    np.testing.assert_array_equal(next(resumed_source)[0], batches[2][0])
+    assert not np.array_equal(next(other_source)[0], batches[0][0])
 
 
 def test_the_center_of_the_mean_file_is_subtracted(folder, open_source, tmp_path):

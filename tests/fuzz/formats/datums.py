@@ -24,10 +24,13 @@ def _make_intact_sets() -> list[Files]:
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 256, (3, 6, 8), np.uint8)
     shape = {"channels": 3, "height": 6, "width": 8, "label": 5}
-    raw = Datum(**shape, data=pixels.tobytes())
-    floats = Datum(**shape, float_data=(pixels / 7).reshape(-1).tolist())
-    encoded = Datum(**shape, data=cv2.imencode(".png", pixels.transpose(1, 2, 0))[1].tobytes(), encoded=True)
-    return [{f"records/{i}": datum.SerializeToString() for i in range(3)} for datum in (raw, floats, encoded)]
+    raw_datum = Datum(**shape, data=pixels.tobytes())
+    float_datum = Datum(**shape, float_data=(pixels / 7).reshape(-1).tolist())
+    encoded_datum = Datum(**shape, data=cv2.imencode(".png", pixels.transpose(1, 2, 0))[1].tobytes(), encoded=True)
+    return [
+        {f"records/{i}": datum.SerializeToString() for i in range(3)}
+        for datum in (raw_datum, float_datum, encoded_datum)
+    ]
 
 
 def _read(folder: Path) -> Any:

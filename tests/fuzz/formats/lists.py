@@ -63,9 +63,11 @@ def _describe_difference(damaged: Files, intact: Files, expected: Any, actual: A
     """Labels of an ImageData list stand in it."""
     if b'"ImageData"' not in damaged["net.prototxt"]:
         return None
-    numbers = {int(n) for n in re.findall(rb"[+-]?\d+", damaged["list.txt"]) if len(n) < 4000}
+    listed_numbers = {int(n) for n in re.findall(rb"[+-]?\d+", damaged["list.txt"]) if len(n) < 4000}
     labels = {int(label) for batch in actual for label in batch[1]}
-    return None if labels <= {np.float32(n) for n in numbers} else f"labels from nowhere: {labels - numbers}"
+    return (
+        None if labels <= {np.float32(n) for n in listed_numbers} else f"labels from nowhere: {labels - listed_numbers}"
+    )
 
 
 HARNESS = Harness(_make_intact_sets, _mutate, _read, _describe_difference, is_text=True)
