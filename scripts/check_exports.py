@@ -24,7 +24,7 @@ from typing import Any
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
 
-from export.compare_outputs import FORMS, verdict  # noqa: E402  it is stored beside the tests
+from export.compare_outputs import FORMS, judge_form  # noqa: E402  it is stored beside the tests
 
 ASSESS = """
 import json, sys
@@ -51,7 +51,7 @@ def main() -> int:
         running = {threads.submit(_assess_net, file, options.phase, forms, options.seconds): file for file in files}
         for future in as_completed(running):
             file, errors = running[future], future.result()
-            verdicts = {form: verdict(errors, form) for form in forms}
+            verdicts = {form: judge_form(errors, form) for form in forms}
             for form, word in verdicts.items():
                 counts[form][word] += 1
             largest = [f"{form} {word} {_largest(errors.get(form))}".rstrip() for form, word in verdicts.items()]

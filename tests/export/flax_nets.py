@@ -134,7 +134,7 @@ LAYERS: dict[str, tuple[tuple[int, ...], str]] = {
 }
 
 
-def one_layer_net(name: str) -> str:
+def make_one_layer_net(name: str) -> str:
     """A net of one of the layers."""
     shape, text = LAYERS[name]
     dims = " ".join(f"dim: {n}" for n in shape)
@@ -148,19 +148,23 @@ def input_layer(*shape: int, name: str = "data") -> str:
     return f'layer {{ name: "{name}" type: "Input" top: "{name}" input_param {{ shape {{ {dims} }} }} }}'
 
 
-def layer(kind: str, name: str, bottoms: str, tops: str, settings: str = "") -> str:
+def layer(layer_type: str, name: str, bottoms: str, tops: str, settings: str = "") -> str:
     """A layer; bottoms and tops are separated by spaces."""
     blob_fields = [f'bottom: "{b}"' for b in bottoms.split()] + [f'top: "{t}"' for t in tops.split()]
-    return f'layer {{ name: "{name}" type: "{kind}" {" ".join(blob_fields)} {settings} }}'
+    return f'layer {{ name: "{name}" type: "{layer_type}" {" ".join(blob_fields)} {settings} }}'
 
 
 SHARED = 'param { name: "w" } param { name: "c" }'
 
 
-def residual_net(blocks: int, channels: int = 4) -> str:
+def make_residual_net(blocks: int, channels: int = 4) -> str:
     """Blocks of convolution, normalisation and a sum, between a first convolution and a classifier."""
     settings = f"convolution_param {{ num_output: {channels} kernel_size: 3 pad: 1 bias_term: false }}"
-    layers = ['name: "Tiny ResNet"', input_layer(2, 3, 8, 8), layer("Convolution", "conv1", "data", "conv1", settings)]
+    layers = [
+        'name: "Tiny ResNet"',
+        input_layer(2, 3, 8, 8),
+        layer("Convolution", "conv1", "data", "conv1", settings),
+    ]
     for k in range(blocks):
         previous = f"res{k - 1}" if k else "conv1"
         layers += [
@@ -181,20 +185,20 @@ def residual_net(blocks: int, channels: int = 4) -> str:
     return "\n".join(layers)
 
 
-def _net(*layers: str) -> str:
+def join_layers(*layers: str) -> str:
     return "\n".join(layers)
 
 
 # several layers, for what they do together
 NETS: dict[str, str] = {
-    "flatten, then fc": _net(
+    "flatten, then fc": join_layers(
         input_layer(2, 3, 4, 5),
         layer("Flatten", "flat", "data", "flat"),
         layer("ReLU", "relu", "flat", "flat"),
         layer("InnerProduct", "ip", "flat", "ip", "inner_product_param { num_output: 3 }"),
         layer("Concat", "both", "ip flat", "both"),
     ),
-    "two bottoms": _net(
+    "two bottoms": join_layers(
         input_layer(2, 3, 4, 5),
         input_layer(2, 3, name="factor"),
         input_layer(2, 3, 4, 5, name="other"),
@@ -205,7 +209,7 @@ NETS: dict[str, str] = {
         layer("Eltwise", "most", "product data sum", "most", "eltwise_param { operation: MAX }"),
         layer("Bias", "bias", "most factor", "biased", "bias_param { axis: 0 }"),
     ),
-    "cut and put together": _net(
+    "cut and put together": join_layers(
         input_layer(2, 6, 4, 5),
         layer("Slice", "halves", "data", "a b"),
         layer("Slice", "parts", "a", "c d", "slice_param { axis: 2 slice_point: 1 }"),
@@ -213,7 +217,7 @@ NETS: dict[str, str] = {
         layer("Concat", "cat", "b e a", "f"),
         layer("Crop", "crop", "f c", "g", "crop_param { axis: 2 offset: 1 offset: 0 }"),
     ),
-    "orders": _net(
+    "orders": join_layers(
         input_layer(2, 6, 4, 5),
         layer("Permute", "permute", "data", "p", "permute_param { order: 0 order: 2 order: 3 order: 1 }"),
         layer("Flatten", "flat", "p", "flat"),
@@ -225,7 +229,7 @@ NETS: dict[str, str] = {
         layer("Eltwise", "sum", "p q", "sum"),
         layer("Convolution", "conv", "sum", "conv", "convolution_param { num_output: 2 kernel_size: 1 }"),
     ),
-    "shared": _net(
+    "shared": join_layers(
         input_layer(2, 3, name="a"),
         input_layer(2, 3, name="b"),
         *(
@@ -233,12 +237,12 @@ NETS: dict[str, str] = {
             for n in "ab"
         ),
     ),
-    "the largest of equal numbers": _net(
+    "the largest of equal numbers": join_layers(
         input_layer(2, 5, 4, 3),
         layer("Threshold", "step", "data", "step"),
         layer("ArgMax", "last", "step", "last", "argmax_param { axis: 1 }"),
     ),
-    "distance to another bottom": _net(
+    "distance to another bottom": join_layers(
         input_layer(2, 3, 4, 5),
         layer("Flatten", "flat", "data", "flat"),
         layer("Normalize", "norm", "flat", "norm"),
@@ -246,7 +250,7 @@ NETS: dict[str, str] = {
         layer("InnerDistance", "distance", "norm centers", "distance"),
         layer("InnerDistance", "apart", "data centers", "apart"),
     ),
-    "product with other bottoms": _net(
+    "product with other bottoms": join_layers(
         input_layer(2, 3, 4, 5),
         layer("Parameter", "w", "", "weight", "parameter_param { shape { dim: 4 dim: 60 } }"),
         layer("Parameter", "v", "", "wide", "parameter_param { shape { dim: 60 dim: 3 } }"),
@@ -255,7 +259,7 @@ NETS: dict[str, str] = {
         layer("InnerProduct", "g", "data weight", "g"),
         layer("InnerProduct", "h", "data wide", "h", "inner_product_param { transpose: true bias_term: false }"),
     ),
-    "back to where maxima were": _net(
+    "back to where maxima were": join_layers(
         input_layer(2, 3, 7, 8),
         layer("Pooling", "p", "data", "p pm", "pooling_param { kernel_size: 2 stride: 2 }"),
         layer("BN", "bn", "p", "bn", "bn_param { shift_filler { value: 0 } }"),
@@ -265,14 +269,14 @@ NETS: dict[str, str] = {
         layer("Pooling", "q", "v", "q qm", "pooling_param { kernel_size: 3 stride: 2 pad: 1 }"),
         layer("Unpooling", "w", "q qm", "w", "unpooling_param { unpool_h: 7 unpool_w: 8 }"),
     ),
-    "places of equal maxima": _net(
+    "places of equal maxima": join_layers(
         input_layer(2, 3, 7, 8),
         layer("Threshold", "step", "data", "step"),
         layer(
             "Pooling", "p", "step", "p places", "pooling_param { kernel_h: 3 kernel_w: 2 stride: 2 pad_h: 1 pad_w: 0 }"
         ),
     ),
-    "labels for training": _net(
+    "labels for training": join_layers(
         input_layer(2, 3),
         input_layer(2, name="label"),
         layer(
@@ -281,20 +285,20 @@ NETS: dict[str, str] = {
         layer("LabelSpecificAdd", "add", "a label", "b", "label_specific_add_param { bias: -0.3 }"),
         layer("Power", "power", "b", "c", "power_param { scale: 2 }"),
     ),
-    "passed on": _net(
+    "passed on": join_layers(
         input_layer(2, 3, 4, 5),
         input_layer(2, 3, name="other"),
         layer("Gather", "gather", "data other", "a b"),
         layer("ReLU", "relu", "a", "c"),
         layer("TanH", "tanh", "b", "d"),
     ),
-    "nothing to do": _net(input_layer(2, 3), layer("Split", "split", "data", "a")),
-    "residual": residual_net(2),
-    "residual, in a list": residual_net(6),
+    "nothing to do": join_layers(input_layer(2, 3), layer("Split", "split", "data", "a")),
+    "residual": make_residual_net(2),
+    "residual, in a list": make_residual_net(6),
 }
 
 
-def subject_for(text: str) -> InferenceModel:
+def make_subject(text: str) -> InferenceModel:
     """A net of that text with numbers in it."""
     net = Net(text)
     return InferenceModel(net.for_inference(), fill_variables(net))

@@ -54,7 +54,7 @@ def run_readme(folder: str) -> str:
     return output.getvalue()
 
 
-def results_by_mode(folder: str, batch: Any) -> dict[str, Any]:
+def collect_results_by_mode(folder: str, batch: Any) -> dict[str, Any]:
     """Return a net's results in train mode, twice on the same batch, and in eval mode before and after."""
     import numpy as np
     from flax import nnx

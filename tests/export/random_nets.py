@@ -28,24 +28,24 @@ MULTI_BLOB_LAYERS = (  # with as many bottoms, or tops, as there are after the t
 
 
 @st.composite
-def nets(draw: Any, max_layers: int = 8) -> tuple[str, tuple[str, ...]]:
+def draw_nets(draw: Any, max_layers: int = 8) -> tuple[str, tuple[str, ...]]:
     """Draw a net's text and the blobs that are wanted of it."""
     parts = [input_layer(*draw(st.sampled_from(SHAPES)), name=f"x{i}") for i in range(draw(st.sampled_from([1, 1, 2])))]
     blobs = [f"x{i}" for i in range(len(parts))]
     for number in range(draw(st.integers(2, max_layers))):
-        added, tops = _layer(draw, f"b{number}", blobs)
+        layer_text, tops = _draw_layer(draw, f"b{number}", blobs)
         try:
-            Net("\n".join([*parts, added]), "TEST")
+            Net("\n".join([*parts, layer_text]), "TEST")
         except CaffejaxError:  # it does not take such blobs
             continue
-        parts.append(added)
+        parts.append(layer_text)
         blobs = [*(name for name in blobs if name not in tops), *tops]
     computed = [name for name in blobs if not name.startswith("x")] or ["x0"]
-    expected = {computed[-1], *draw(st.lists(st.sampled_from(computed), max_size=2))}
-    return "\n".join(parts), tuple(sorted(expected))
+    output_names = {computed[-1], *draw(st.lists(st.sampled_from(computed), max_size=2))}
+    return "\n".join(parts), tuple(sorted(output_names))
 
 
-def _layer(draw: Any, name: str, blobs: list[str]) -> tuple[str, list[str]]:
+def _draw_layer(draw: Any, name: str, blobs: list[str]) -> tuple[str, list[str]]:
     """A layer, often of the last blob, and its tops; sometimes it works in place."""
 
     def bottom() -> str:
@@ -53,11 +53,11 @@ def _layer(draw: Any, name: str, blobs: list[str]) -> tuple[str, list[str]]:
 
     if draw(st.integers(0, 2)):
         settings = LAYERS[draw(st.sampled_from(sorted(LAYERS)))][1]
-        kind, _, settings = settings.removeprefix('type: "').partition('"')
+        layer_type, _, settings = settings.removeprefix('type: "').partition('"')
         bottom_name = bottom()
         tops = [bottom_name if draw(st.integers(0, 3)) == 0 else name]
-        return layer(kind, name, bottom_name, tops[0], settings), tops
+        return layer(layer_type, name, bottom_name, tops[0], settings), tops
     counts, settings = draw(st.sampled_from(MULTI_BLOB_LAYERS))
-    kind, bottoms, *top_counts = counts.split()
+    layer_type, bottoms, *top_counts = counts.split()
     tops = [name, f"{name}s"][: int(top_counts[0]) if top_counts else 1]
-    return layer(kind, name, " ".join(bottom() for _ in range(int(bottoms))), " ".join(tops), settings), tops
+    return layer(layer_type, name, " ".join(bottom() for _ in range(int(bottoms))), " ".join(tops), settings), tops

@@ -17,7 +17,7 @@ from caffejax.layers.context import Phase
 from caffejax.net import Variables
 from caffejax.schema import read_net
 from export import flax_worker
-from export.compare_outputs import FORMS, Arrays, count_large_errors, largest, relative_errors, unordered_distances
+from export.compare_outputs import FORMS, Arrays, count_large_errors, find_largest, relative_errors, unordered_distances
 from export.onnx.onnx_oracle import compile_net, export_net, outputs_with_row_counts, run_onnx
 from export.random_params import fill_variables
 
@@ -28,7 +28,7 @@ def assess(path: str, phase: str = "TEST", forms: Sequence[str] = FORMS) -> dict
     """Return the assessment of a net in a file, see `assess_subject`, or the reason why there is none; and its time."""
     start = time.monotonic()
     try:
-        result = assess_subject(_subject(path, phase), forms)
+        result = assess_subject(_make_subject(path, phase), forms)
     except CaffejaxError as error:
         return {"refused": str(error)}
     return result | {"seconds": round(time.monotonic() - start, 1)}
@@ -44,20 +44,21 @@ def assess_subject(subject: InferenceModel, forms: Sequence[str] = FORMS) -> dic
         compute = compile_net(subject, subject.inputs)
     except CaffejaxError as error:
         return {form: {"refused": str(error)} for form in forms}
-    first, second = _inputs(subject, 1), _inputs(subject, 2)
-    expected = compute(first)
+    first_inputs, second_inputs = _draw_inputs(subject, 1), _draw_inputs(subject, 2)
+    expected = compute(first_inputs)
     signs = np.random.default_rng(3)
-    perturbed = {
-        name: (x * (1 + PERTURBATION * signs.choice([-1, 1], x.shape))).astype(x.dtype) for name, x in first.items()
+    perturbed_inputs = {
+        name: (x * (1 + PERTURBATION * signs.choice([-1, 1], x.shape))).astype(x.dtype)
+        for name, x in first_inputs.items()
     }
     result: dict[str, Any] = {
-        "outputs": {name: [list(a.shape), largest(a)] for name, a in expected.items()},
-        "moves": relative_errors(compute(second), expected),
-        "sways": relative_errors(compute(perturbed), expected),
+        "outputs": {name: [list(a.shape), find_largest(a)] for name, a in expected.items()},
+        "moves": relative_errors(compute(second_inputs), expected),
+        "sways": relative_errors(compute(perturbed_inputs), expected),
     }
     for form in forms:
         try:
-            outputs = _FORMS[form](subject, first)
+            outputs = _FORMS[form](subject, first_inputs)
             result |= {
                 form: relative_errors(outputs, expected),
                 f"{form}_beyond": count_large_errors(outputs, expected),
@@ -68,7 +69,7 @@ def assess_subject(subject: InferenceModel, forms: Sequence[str] = FORMS) -> dic
     return result
 
 
-def _subject(path: str, phase: Phase) -> InferenceModel:
+def _make_subject(path: str, phase: Phase) -> InferenceModel:
     """Return the net up to layers that run on the host, and the bottoms of its last layers.
 
     The last layers may hide or magnify errors.
@@ -76,19 +77,19 @@ def _subject(path: str, phase: Phase) -> InferenceModel:
     net = Net(path, phase)
     read_last = [name for layer in net.graph.layers[-1:] for name in layer.bottoms]
     inference_net = make_inference_model(net, fill_variables(net), None if net.outputs else read_last).net
-    expected, host_blobs = list(inference_net.outputs), set[str]()
+    output_names, host_blobs = list(inference_net.outputs), set[str]()
     for layer in inference_net.graph.layers:
         if layer.type.on_host or host_blobs.intersection(layer.bottoms):
             host_blobs.update(layer.tops)
-            expected += layer.bottoms
+            output_names += layer.bottoms
         elif not layer.type.is_input and set(layer.tops).intersection(inference_net.outputs):
-            expected += layer.bottoms
+            output_names += layer.bottoms
     blobs = net.graph.blobs.keys() - host_blobs - set(inference_net.input_names)  # none that a later layer writes over
-    output_names = [name for name in dict.fromkeys(expected) if name in blobs]
-    return make_inference_model(net, _measure(path, phase, fill_variables(net), output_names), output_names)
+    unique_names = [name for name in dict.fromkeys(output_names) if name in blobs]
+    return make_inference_model(net, _measure_statistics(path, phase, fill_variables(net), unique_names), unique_names)
 
 
-def _measure(path: str, phase: Phase, variables: Variables, outputs: list[str]) -> Variables:
+def _measure_statistics(path: str, phase: Phase, variables: Variables, outputs: list[str]) -> Variables:
     """The variables with statistics in BatchNorm that a batch has: as after training, no signal grows over depth."""
     message = read_net(path)
     for layer in message.layer:
@@ -100,20 +101,20 @@ def _measure(path: str, phase: Phase, variables: Variables, outputs: list[str]) 
     state = {layer.key: variables.state[layer.key] for layer in net.graph.layers if layer.type.name == "BatchNorm"}
     if not state:
         return variables
-    empty = {**variables.state, **jax.tree.map(np.zeros_like, state)}
-    compute = jax.jit(lambda inputs: net.apply(variables.params, empty, inputs)[1])
-    batch_state = compute(_inputs(InferenceModel(net, variables), 0))
-    updated = {key: _with_floor(batch_state[key]) for key in state if key in batch_state}
+    zero_state = {**variables.state, **jax.tree.map(np.zeros_like, state)}
+    compute = jax.jit(lambda inputs: net.apply(variables.params, zero_state, inputs)[1])
+    batch_state = compute(_draw_inputs(InferenceModel(net, variables), 0))
+    updated = {key: _raise_variances(batch_state[key]) for key in state if key in batch_state}
     return variables._replace(state={**variables.state, **updated})
 
 
-def _with_floor(statistics: dict[int, Any]) -> dict[int, Any]:
+def _raise_variances(statistics: dict[int, Any]) -> dict[int, Any]:
     """Raise each variance to at least a tenth of the mean one, since smaller ones would magnify rounding."""
     variance = statistics[1]
     return {**statistics, 1: np.maximum(variance, 0.1 * np.mean(variance) or 1.0)}
 
 
-def _inputs(subject: InferenceModel, seed: int) -> dict[str, np.ndarray]:
+def _draw_inputs(subject: InferenceModel, seed: int) -> dict[str, np.ndarray]:
     """Return random inputs; boxes and image sizes fit the images."""
     random = np.random.default_rng(seed)
     arrays = complete_inputs(subject.net.graph, {}, random)

@@ -8,25 +8,25 @@ from hypothesis import HealthCheck, given, settings
 from caffejax import Net
 from caffejax.export import make_inference_model
 from export.compare_outputs import FORMS, TOLERANCE
-from export.random_nets import nets
+from export.random_nets import draw_nets
 from export.random_params import fill_variables
 from export.run_exports import assess_subject
 
-FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.slow
-@FEW
-@given(nets())
-def test_random_nets_are_equal_in_all_forms(drawn: tuple[str, tuple[str, ...]]) -> None:
-    _check(*drawn)
+@SETTINGS
+@given(draw_nets())
+def test_random_nets_are_equal_in_all_forms(net_and_outputs: tuple[str, tuple[str, ...]]) -> None:
+    _check(*net_and_outputs)
 
 
 @pytest.mark.long
-@settings(FEW, max_examples=150)
-@given(nets(max_layers=12))
-def test_many_random_nets_are_equal_in_all_forms(drawn: tuple[str, tuple[str, ...]]) -> None:
-    _check(*drawn)
+@settings(SETTINGS, max_examples=150)
+@given(draw_nets(max_layers=12))
+def test_many_random_nets_are_equal_in_all_forms(net_and_outputs: tuple[str, tuple[str, ...]]) -> None:
+    _check(*net_and_outputs)
 
 
 def _check(text: str, outputs: tuple[str, ...]) -> None:

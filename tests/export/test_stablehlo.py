@@ -123,7 +123,7 @@ def compute(subject: InferenceModel, inputs: dict[str, np.ndarray]) -> Any:
     return lowered.compile(compiler_options={"xla_backend_optimization_level": 0})(inputs)
 
 
-def assert_same(actual: dict[str, np.ndarray], expected: dict[str, Any]) -> None:
+def assert_equal(actual: dict[str, np.ndarray], expected: dict[str, Any]) -> None:
     assert actual.keys() == expected.keys()
     for name, blob in expected.items():
         assert np.ptp(blob) > 0, "the net says the same of everything"
@@ -154,14 +154,14 @@ def test_an_exported_net_takes_any_batch_size_in_another_process(
     for rows in (1, 4):
         arguments = draw_inputs(subject, rows)
         actual = fresh_process.submit(call_exported, serialized, (arguments,)).result()
-        assert_same(actual, compute(subject, arguments))
+        assert_equal(actual, compute(subject, arguments))
         assert {name: blob.shape for name, blob in actual.items()} == {
             name: tuple(-rows * n if n < 0 else n for n in shape) for name, shape in outputs.items()
         }
 
 
 @pytest.mark.optimized
-def test_detections_are_those_of_caffe(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
+def test_detections_equal_caffes(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
     subject = build_subject(SSD / "deploy.prototxt", SSD / "weights.caffemodel")
     write_stablehlo(subject, tmp_path / "net.stablehlo")
     with np.load(SSD / "deploy.npz", allow_pickle=False) as recorded:
@@ -185,7 +185,7 @@ def test_detections_are_those_of_caffe(tmp_path: Path, fresh_process: ProcessPoo
         ("ssd300/train_val", ["float32[batch,3,300,300]"]),
     ],
 )
-def test_exported_nets_take_any_batch_size_or_their_own(name: str, input_types: list[str] | None) -> None:
+def test_exported_nets_have_a_symbolic_batch_size_if_supported(name: str, input_types: list[str] | None) -> None:
     """Whole nets, which are not run; None for those that take one number of rows only."""
     net = Net(REPOSITORY / "configs" / f"{name}.prototxt")
     shapes = jax.eval_shape(net.init, jax.random.key(0))
@@ -216,10 +216,10 @@ def test_images_and_regions_have_separate_batch_sizes(tmp_path: Path, fresh_proc
     arguments = {"data": images, "rois": rois}
     actual = fresh_process.submit(call_exported, (tmp_path / "net.stablehlo").read_bytes(), (arguments,)).result()
     assert actual["ip"].shape == (4, 4)
-    assert_same(actual, compute(subject, arguments))
+    assert_equal(actual, compute(subject, arguments))
 
 
-def test_the_program_for_other_tools_takes_the_inputs_alone() -> None:
+def test_inputs_without_effect_remain_arguments() -> None:
     """One whose numbers do not matter, too."""
     text = f"""{input_layer("like", 2, 4, 3, 3)} {input_layer("data", 2, 4, 6, 6)}
       layer {{ name: "crop" type: "Crop" bottom: "data" bottom: "like" top: "crop" }}"""
@@ -242,7 +242,7 @@ def test_a_recurrent_net_is_exported_with_its_batch_size(
     write_stablehlo(subject, tmp_path / "net.stablehlo", symbolic_batch=False)
     arguments = draw_inputs(subject, None)
     actual = fresh_process.submit(call_exported, (tmp_path / "net.stablehlo").read_bytes(), (arguments,)).result()
-    assert_same(actual, compute(subject, arguments))
+    assert_equal(actual, compute(subject, arguments))
 
 
 def test_names_may_contain_any_characters(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
@@ -252,7 +252,7 @@ def test_names_may_contain_any_characters(tmp_path: Path, fresh_process: Process
     write_stablehlo(subject, tmp_path / "net.stablehlo")
     arguments = draw_inputs(subject, 4)
     actual = fresh_process.submit(call_exported, (tmp_path / "net.stablehlo").read_bytes(), (arguments,)).result()
-    assert_same(actual, {"\u00e9/{x}": np.tanh(arguments["a b/c-1"])})
+    assert_equal(actual, {"\u00e9/{x}": np.tanh(arguments["a b/c-1"])})
 
 
 def test_no_custom_calls_are_exported() -> None:
@@ -265,7 +265,7 @@ def test_no_custom_calls_are_exported() -> None:
         assert "stablehlo.convolution" in text
 
 
-def test_the_function_names_inputs_and_outputs() -> None:
+def test_exported_trees_name_inputs_and_outputs() -> None:
     exported = export_stablehlo(build_subject(SIAMESE))
     assert "'pair'" in str(exported.in_tree)
     assert [str(aval) for aval in exported.in_avals] == ["float32[batch,2,6,6]"]

@@ -21,21 +21,21 @@ LAYERS = """
   layer { name: "ip" type: "InnerProduct" bottom: "pool" top: "ip"
     inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
 """
-DATA = """layer { name: "data" type: "Data" top: "data" top: "label" transform_param { TRANSFORM }
+DATA_LAYER = """layer { name: "data" type: "Data" top: "data" top: "label" transform_param { TRANSFORM }
   data_param { source: "db" batch_size: 4 backend: LMDB } }"""
 IMAGES = np.random.default_rng(3).integers(0, 256, (4, 12, 14, 3), np.uint8)  # R, G, B
 
 
-def deploy(channels: int = 3) -> str:
+def make_deploy_net(channels: int = 3) -> str:
     dims = f"dim: 2 dim: {channels} dim: 10 dim: 10"
     return f'layer {{ name: "data" type: "Input" top: "data" input_param {{ shape {{ {dims} }} }} }} {LAYERS}'
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def net_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a net and its weights; also the working directory."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "net.prototxt").write_text(deploy())
+    (tmp_path / "net.prototxt").write_text(make_deploy_net())
     net = Net(tmp_path / "net.prototxt")
     save_weights(tmp_path / "net.caffemodel", net.graph, net.init(jax.random.key(1)))
     return tmp_path
@@ -65,18 +65,18 @@ def export_net(*arguments: str) -> Any:
     ids=["bytes", "all_settings", "mean_of_another_size"],
 )
 def test_classify_preprocessing_equals_the_classifier(
-    folder: Path, settings: dict[str, Any], arguments: list[str]
+    net_folder: Path, settings: dict[str, Any], arguments: list[str]
 ) -> None:
     if "mean" in settings:
-        np.save(folder / "mean.npy", settings["mean"])
+        np.save(net_folder / "mean.npy", settings["mean"])
     exported = export_net("--preprocess=classify", "--images_dim=12,14", *arguments)
-    classifier = Classifier(folder / "net.prototxt", folder / "net.caffemodel", (12, 14), **settings)
+    classifier = Classifier(net_folder / "net.prototxt", net_folder / "net.caffemodel", (12, 14), **settings)
     expected = classifier.predict([image.astype(np.float32) / 255 for image in IMAGES], oversample=False)
     assert np.ptp(expected) > 0.1
     np.testing.assert_allclose(exported(IMAGES), expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
 
 
-def test_images_have_the_size_of_the_input_by_default(folder: Path) -> None:
+def test_images_have_the_size_of_the_input_by_default(net_folder: Path) -> None:
     cropped_images = IMAGES[:, 1:11, 2:12]
     cropped = export_net("--preprocess=classify", "--images_dim=12,14")(IMAGES)
     np.testing.assert_array_equal(export_net("--preprocess=classify")(cropped_images), cropped)
@@ -91,16 +91,16 @@ def test_images_have_the_size_of_the_input_by_default(folder: Path) -> None:
     ],
     ids=["values", "one_value", "file"],
 )
-def test_transform_param_preprocessing_equals_the_data_layer(folder: Path, transform: str) -> None:
+def test_transform_param_preprocessing_equals_the_data_layer(net_folder: Path, transform: str) -> None:
     """As the layer itself reads the images, which Caffe's tools store in B, G, R."""
     bgr_images = [np.ascontiguousarray(image[:, :, ::-1].transpose(2, 0, 1)) for image in IMAGES]
     datums = [caffe_pb2.Datum(channels=3, height=12, width=14, data=image.tobytes()) for image in bgr_images]
-    write_lmdb(folder / "db", ((b"%d" % i, datum.SerializeToString()) for i, datum in enumerate(datums)))
+    write_lmdb(net_folder / "db", ((b"%d" % i, datum.SerializeToString()) for i, datum in enumerate(datums)))
     mean = caffe_pb2.BlobProto(num=1, channels=3, height=12, width=14, data=np.linspace(0, 255, 3 * 12 * 14))
-    (folder / "mean.binaryproto").write_bytes(mean.SerializeToString())
-    (folder / "net.prototxt").write_text(DATA.replace("TRANSFORM", transform) + LAYERS)
+    (net_folder / "mean.binaryproto").write_bytes(mean.SerializeToString())
+    (net_folder / "net.prototxt").write_text(DATA_LAYER.replace("TRANSFORM", transform) + LAYERS)
     exported = export_net("--preprocess=transform_param", "--images_dim=12,14")
-    net = Net(folder / "net.prototxt")
+    net = Net(net_folder / "net.prototxt")
     (source,) = net.sources().values()
     (layer,) = (layer for layer in net.graph.layers if layer.type.is_input)
     data, _ = layer.transform_on_device(next(source))
@@ -111,13 +111,13 @@ def test_transform_param_preprocessing_equals_the_data_layer(folder: Path, trans
     np.testing.assert_allclose(exported(IMAGES), expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
 
 
-def test_channels_are_swapped_only_for_three_channels(folder: Path) -> None:
-    net = Net(deploy(channels=1))
+def test_channels_are_swapped_only_for_three_channels(net_folder: Path) -> None:
+    net = Net(make_deploy_net(channels=1))
     subject = make_inference_model(net, net.init(jax.random.key(0)))
     with pytest.raises(CaffejaxError, match=r"layer 'data' \(Input\).*without a transform_param"):
         data_layer_preprocessing(net, subject)
-    grey = Uint8Preprocessing("data", (10, 10, 1), (10, 10), (0,))
-    np.testing.assert_array_equal(grey(IMAGES[:, :10, :10, :1])[:, 0], IMAGES[:, :10, :10, 0])
+    gray = Uint8Preprocessing("data", (10, 10, 1), (10, 10), (0,))
+    np.testing.assert_array_equal(gray(IMAGES[:, :10, :10, :1])[:, 0], IMAGES[:, :10, :10, 0])
 
 
 @pytest.mark.parametrize(
@@ -137,14 +137,14 @@ def test_channels_are_swapped_only_for_three_channels(folder: Path) -> None:
     ],
 )
 def test_inconsistent_flags_are_refused(
-    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+    net_folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
-    np.save(folder / "two.npy", np.zeros(2))
+    np.save(net_folder / "two.npy", np.zeros(2))
     flat_input = 'layer { name: "flat" type: "Input" top: "flat" input_param { shape { dim: 2 dim: 3 } } }'
     aside_layer = 'layer { name: "aside" type: "TanH" bottom: "flat" top: "aside" }'
-    (folder / "net.prototxt").write_text(deploy() + flat_input + aside_layer)
-    files_before = sorted(folder.iterdir())
+    (net_folder / "net.prototxt").write_text(make_deploy_net() + flat_input + aside_layer)
+    files_before = sorted(net_folder.iterdir())
     flags = ["--outputs=ip", *arguments]
     assert main(["export", "net.prototxt", "--weights=net.caffemodel", "--to=net.stablehlo", *flags]) == 1
     assert message in capsys.readouterr().err
-    assert sorted(folder.iterdir()) == files_before
+    assert sorted(net_folder.iterdir()) == files_before

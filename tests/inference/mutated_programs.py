@@ -89,7 +89,7 @@ def parse(text: str) -> Program:
             if token.isalpha() and token not in ("nan", "inf"):
                 numbers = fields[token] = []
             elif fields:
-                numbers.append(number_of(token))
+                numbers.append(parse_number(token))
             else:
                 raise ValueError(f"{token} belongs to no field")
         if word in shapes:
@@ -103,28 +103,28 @@ def parse(text: str) -> Program:
         else:
             out = tuple(fields.pop("out", ()))
             operations.append(Operation(word, fields, out))
-    numbers_of_values = [int(r) if abs(r) < 1e9 else 10**9 for r in results]
-    return encode(shapes["argument"], shapes["weight"], operations, numbers_of_values)
+    result_numbers = [int(r) if abs(r) < 1e9 else 10**9 for r in results]
+    return encode(shapes["argument"], shapes["weight"], operations, result_numbers)
 
 
-def number_of(text: str) -> Any:
+def parse_number(text: str) -> Any:
     number = float(text)
     return int(number) if abs(number) < 1e15 and number.is_integer() else number
 
 
 def mutate_numbers(program: Program, draw: random.Random) -> Program:
     """A program with some of its numbers replaced, removed or repeated."""
-    numbers = program.code.tolist()
+    code = program.code.tolist()
     for _ in range(draw.choice([1, 1, 2, 5])):
-        index = draw.randrange(len(numbers))
+        index = draw.randrange(len(code))
         match draw.randrange(3):
             case 0:
-                numbers[index] = float(draw.choice(NUMBERS))
+                code[index] = float(draw.choice(NUMBERS))
             case 1:
-                del numbers[index]
+                del code[index]
             case _:
-                numbers.insert(index, numbers[draw.randrange(len(numbers))])
-    return replace(program, code=np.array(numbers, np.float64))
+                code.insert(index, code[draw.randrange(len(code))])
+    return replace(program, code=np.array(code, np.float64))
 
 
 def mutate_text(text: str, draw: random.Random) -> str:
@@ -155,7 +155,7 @@ def mutate_text(text: str, draw: random.Random) -> str:
 
 def main(count: int) -> None:
     """Build this many programs."""
-    draw, n_valid, n_invalid = random.Random(0), 0, 0
+    draw, num_valid, num_invalid = random.Random(0), 0, 0
     for program in PROGRAMS:
         onednn_program.Executable(parse(program))
     for i in range(count):
@@ -167,10 +167,10 @@ def main(count: int) -> None:
                 program = mutate_numbers(program, draw)
                 print(program.code.tolist(), file=sys.stderr, flush=True)
             onednn_program.Executable(program)
-            n_valid += 1
+            num_valid += 1
         except ValueError:
-            n_invalid += 1
-    print(n_valid, n_invalid)
+            num_invalid += 1
+    print(num_valid, num_invalid)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ class NetBuilder:
     def __init__(self, draw: Any, shapes: list[Shape]) -> None:
         self.draw = draw
         self.layers: list[str] = []
-        self._read: set[str] = set()  # those that no layer may write over, Caffe says
+        self._read_blobs: set[str] = set()  # those that no layer may write over, Caffe says
         self.blobs = {f"x{i}": shape for i, shape in enumerate(shapes)}
         for name, shape in self.blobs.items():
             dims = " ".join(f"dim: {n}" for n in shape)
@@ -47,43 +47,43 @@ class NetBuilder:
                 f'layer {{ name: "{name}" type: "Input" top: "{name}" input_param {{ shape {{ {dims} }} }} }}'
             )
 
-    def one_of(self, options: Any) -> Any:
+    def draw_from(self, options: Any) -> Any:
         return self.draw(st.sampled_from(list(options)))
 
-    def blob(self, min_axes: int = 2) -> str:
+    def draw_blob(self, min_axes: int = 2) -> str:
         """One of the blobs, often the last."""
         names = [name for name, shape in self.blobs.items() if len(shape) >= min_axes]
-        return names[-1] if self.draw(st.booleans()) else self.one_of(names)
+        return names[-1] if self.draw(st.booleans()) else self.draw_from(names)
 
-    def add(self, kind: str, bottoms: list[str], shape: Shape, param: str = "", in_place: bool = False) -> None:
+    def add(self, layer_type: str, bottoms: list[str], shape: Shape, param: str = "", in_place: bool = False) -> None:
         name = f"b{len(self.layers)}"
         top = bottoms[0] if in_place else name
         reads = " ".join(f'bottom: "{b}"' for b in bottoms)
-        self.layers.append(f'layer {{ name: "{name}" type: "{kind}" {reads} top: "{top}" {param} }}')
-        self._read.update(() if in_place else bottoms)
+        self.layers.append(f'layer {{ name: "{name}" type: "{layer_type}" {reads} top: "{top}" {param} }}')
+        self._read_blobs.update(() if in_place else bottoms)
         self.blobs.pop(top, None)
         self.blobs[top] = shape  # the last
 
-    def neuron(self) -> None:
-        kind, _, param = self.one_of(NEURONS).partition(" ")
-        x = self.blob()
-        if kind == "PReLU" and len(self.blobs[x]) > 4:
+    def add_neuron(self) -> None:
+        layer_type, _, param = self.draw_from(NEURONS).partition(" ")
+        x = self.draw_blob()
+        if layer_type == "PReLU" and len(self.blobs[x]) > 4:
             return
-        can_be_in_place = kind not in OUT_OF_PLACE and x not in self._read
-        self.add(kind, [x], self.blobs[x], param, in_place=can_be_in_place and self.draw(st.booleans()))
+        can_be_in_place = layer_type not in OUT_OF_PLACE and x not in self._read_blobs
+        self.add(layer_type, [x], self.blobs[x], param, in_place=can_be_in_place and self.draw(st.booleans()))
 
-    def lrn(self) -> None:
-        x = self.blob(min_axes=4)
+    def add_lrn(self) -> None:
+        x = self.draw_blob(min_axes=4)
         if len(self.blobs[x]) == 4:
-            self.add("LRN", [x], self.blobs[x], f"lrn_param {{ {self.one_of(LRN)} }}")
+            self.add("LRN", [x], self.blobs[x], f"lrn_param {{ {self.draw_from(LRN)} }}")
 
-    def convolution(self) -> None:
-        x = self.blob(min_axes=3)
+    def add_convolution(self) -> None:
+        x = self.draw_blob(min_axes=3)
         n, c, *plane = self.blobs[x]
-        kernel, stride = self.one_of([1, 3, 2]), self.one_of([1, 1, 2])
-        pad = self.one_of([kernel // 2, kernel // 2, 0, 1])
-        out = self.one_of(CHANNELS)
-        group = self.one_of([g for g in (1, c, 2) if c % g == 0])
+        kernel, stride = self.draw_from([1, 3, 2]), self.draw_from([1, 1, 2])
+        pad = self.draw_from([kernel // 2, kernel // 2, 0, 1])
+        out = self.draw_from(CHANNELS)
+        group = self.draw_from([g for g in (1, c, 2) if c % g == 0])
         out = math.lcm(out, group) if group != c else c
         sizes = [(size + 2 * pad - kernel) // stride + 1 for size in plane]
         if min(sizes) < 1:
@@ -92,24 +92,24 @@ class NetBuilder:
         param = f"num_output: {out} kernel_size: {kernel} stride: {stride} pad: {pad} group: {group} {bias}"
         self.add("Convolution", [x], (n, out, *sizes), f"convolution_param {{ {param} }}")
 
-    def deconvolution(self) -> None:
-        x = self.blob(min_axes=4)
+    def add_deconvolution(self) -> None:
+        x = self.draw_blob(min_axes=4)
         n, _, *plane = self.blobs[x]
         if max(plane) > 12:
             return
         param = "num_output: 16 kernel_size: 2 stride: 2"
         self.add("Deconvolution", [x], (n, 16, *(2 * s for s in plane)), f"convolution_param {{ {param} }}")
 
-    def pooling(self) -> None:
-        x = self.blob(min_axes=4)
+    def add_pooling(self) -> None:
+        x = self.draw_blob(min_axes=4)
         n, c, *plane = self.blobs[x]
         if len(plane) != 2:
             return
-        method = self.one_of(["MAX", "AVE"])
+        method = self.draw_from(["MAX", "AVE"])
         if self.draw(st.integers(0, 4)) == 0:
             self.add("Pooling", [x], (n, c, 1, 1), f"pooling_param {{ pool: {method} global_pooling: true }}")
             return
-        kernel, stride, pad = self.one_of([(3, 1, 1), (2, 2, 0), (3, 2, 0), (3, 2, 1)])
+        kernel, stride, pad = self.draw_from([(3, 1, 1), (2, 2, 0), (3, 2, 0), (3, 2, 1)])
         if min(plane) < kernel:
             return
         sizes = []
@@ -119,35 +119,35 @@ class NetBuilder:
         param = f"pool: {method} kernel_size: {kernel} stride: {stride} pad: {pad}"
         self.add("Pooling", [x], (n, c, *sizes), f"pooling_param {{ {param} }}")
 
-    def eltwise(self) -> None:
-        x = self.blob()
+    def add_eltwise(self) -> None:
+        x = self.draw_blob()
         same_shape_blobs = [name for name, shape in self.blobs.items() if shape == self.blobs[x]]
-        bottoms = [x, *(self.one_of(same_shape_blobs) for _ in range(self.one_of([1, 1, 2])))]
+        bottoms = [x, *(self.draw_from(same_shape_blobs) for _ in range(self.draw_from([1, 1, 2])))]
         if self.draw(st.booleans()):
             bottoms.reverse()
-        operation = self.one_of(["SUM", "SUM", "MAX", "PROD"])
+        operation = self.draw_from(["SUM", "SUM", "MAX", "PROD"])
         self.add("Eltwise", bottoms, self.blobs[x], f"eltwise_param {{ operation: {operation} }}")
 
-    def concat(self) -> None:
-        x = self.blob()
-        axis = self.one_of([1, 1, 1, 0]) if len(self.blobs[x]) < 4 else self.one_of([1, 1, 1, 1, 2, 0])
+    def add_concat(self) -> None:
+        x = self.draw_blob()
+        axis = self.draw_from([1, 1, 1, 0]) if len(self.blobs[x]) < 4 else self.draw_from([1, 1, 1, 1, 2, 0])
         other_sizes = self.blobs[x][:axis] + self.blobs[x][axis + 1 :]
         compatible_blobs = [
             name
             for name, s in self.blobs.items()
             if s[:axis] + s[axis + 1 :] == other_sizes and len(s) == len(self.blobs[x])
         ]
-        bottoms = [x, *(self.one_of(compatible_blobs) for _ in range(self.one_of([1, 1, 2, 0])))]
+        bottoms = [x, *(self.draw_from(compatible_blobs) for _ in range(self.draw_from([1, 1, 2, 0])))]
         shape = list(self.blobs[x])
         shape[axis] = sum(self.blobs[b][axis] for b in bottoms)
         if shape[axis] <= 200:
             self.add("Concat", bottoms, tuple(shape), f"concat_param {{ axis: {axis} }}")
 
-    def slice(self) -> None:
-        x = self.blob()
+    def add_slice(self) -> None:
+        x = self.draw_blob()
         n, c, *plane = self.blobs[x]
         if c > 1:
-            point = self.one_of([16, 1] if c > 16 else [1])
+            point = self.draw_from([16, 1] if c > 16 else [1])
             self.add(
                 "Slice",
                 [x],
@@ -157,37 +157,37 @@ class NetBuilder:
             last = next(reversed(self.blobs))  # its tops in order: the first is the one of `point` channels
             self.blobs |= {last: (n, point, *plane), f"s{last[1:]}": (n, c - point, *plane)}
 
-    def permute(self) -> None:
-        x = self.blob(min_axes=4)
+    def add_permute(self) -> None:
+        x = self.draw_blob(min_axes=4)
         n, c, *plane = self.blobs[x]
         if len(plane) == 2:
-            order = self.one_of([(0, 2, 3, 1), (0, 1, 3, 2), (0, 3, 1, 2)])
+            order = self.draw_from([(0, 2, 3, 1), (0, 1, 3, 2), (0, 3, 1, 2)])
             param = " ".join(f"order: {i}" for i in order)
             self.add("Permute", [x], tuple((n, c, *plane)[i] for i in order), f"permute_param {{ {param} }}")
 
-    def shuffle(self) -> None:
-        x = self.blob(min_axes=4)
+    def add_shuffle(self) -> None:
+        x = self.draw_blob(min_axes=4)
         c = self.blobs[x][1]
-        group = self.one_of([g for g in (2, 4, 3, 1) if c % g == 0])
+        group = self.draw_from([g for g in (2, 4, 3, 1) if c % g == 0])
         if len(self.blobs[x]) == 4:
             self.add("ShuffleChannel", [x], self.blobs[x], f"shuffle_channel_param {{ group: {group} }}")
 
-    def axpy(self) -> None:
+    def add_axpy(self) -> None:
         """Return an axpy layer with factors from a pooling, as in squeeze-and-excitation blocks."""
-        x = self.blob(min_axes=4)
+        x = self.draw_blob(min_axes=4)
         shape = self.blobs[x]
         if len(shape) == 4:
-            y = self.one_of([name for name, s in self.blobs.items() if s == shape])
+            y = self.draw_from([name for name, s in self.blobs.items() if s == shape])
             self.add("Pooling", [x], (*shape[:2], 1, 1), "pooling_param { pool: AVE global_pooling: true }")
             self.add("Axpy", [next(reversed(self.blobs)), x, y], shape)
 
-    def dense(self) -> None:
-        x = self.blob()
-        out = self.one_of([16, 5])
+    def add_dense(self) -> None:
+        x = self.draw_blob()
+        out = self.draw_from([16, 5])
         self.add("InnerProduct", [x], (self.blobs[x][0], out), f"inner_product_param {{ num_output: {out} }}")
 
-    def reshape(self) -> None:
-        x = self.blob()
+    def add_reshape(self) -> None:
+        x = self.draw_blob()
         n, c, *plane = self.blobs[x]
         if self.draw(st.booleans()) or not plane:
             self.add("Flatten", [x], (n, c * math.prod(plane)))
@@ -197,7 +197,7 @@ class NetBuilder:
             )
 
 
-STEPS = {  # by name: the axes that a blob for it has at least
+MIN_AXES = {  # by name: the axes that a blob for it has at least
     "neuron": 2,
     "convolution": 3,
     "eltwise": 2,
@@ -212,23 +212,23 @@ STEPS = {  # by name: the axes that a blob for it has at least
     "axpy": 4,
     "deconvolution": 4,
 }
-OFTEN = ("convolution", "neuron", "eltwise", "concat")
+FREQUENT_LAYERS = ("convolution", "neuron", "eltwise", "concat")
 PLANES = ((7, 7), (6, 9), (4, 4), (5, 3), (6,), (3, 4, 3))
 
 
 @st.composite
-def nets(draw: Any, max_layers: int = 9) -> tuple[str, tuple[str, ...]]:
+def draw_nets(draw: Any, max_layers: int = 9) -> tuple[str, tuple[str, ...]]:
     """Draw a net's text and the blobs that are wanted of it."""
     n, plane = draw(st.sampled_from([1, 1, 2, 5])), draw(st.sampled_from(PLANES))
     count = draw(st.sampled_from([1, 1, 2]))
-    drawing = NetBuilder(draw, [(n, draw(st.sampled_from(CHANNELS)), *plane) for _ in range(count)])
+    builder = NetBuilder(draw, [(n, draw(st.sampled_from(CHANNELS)), *plane) for _ in range(count)])
     for _ in range(draw(st.integers(2, max_layers))):
-        step = draw(st.sampled_from([*OFTEN, *STEPS]))
-        if any(len(shape) >= STEPS[step] for shape in drawing.blobs.values()):
-            getattr(drawing, step)()
-    computed = [name for name in drawing.blobs if name not in ("x0", "x1")]
+        layer = draw(st.sampled_from([*FREQUENT_LAYERS, *MIN_AXES]))
+        if any(len(shape) >= MIN_AXES[layer] for shape in builder.blobs.values()):
+            getattr(builder, f"add_{layer}")()
+    computed = [name for name in builder.blobs if name not in ("x0", "x1")]
     if not computed:
-        drawing.add("ReLU", ["x0"], drawing.blobs["x0"])
-        computed = list(drawing.blobs)[-1:]
-    expected = {computed[-1], *draw(st.lists(st.sampled_from(computed), max_size=2))}
-    return "\n".join(drawing.layers), tuple(sorted(expected))
+        builder.add("ReLU", ["x0"], builder.blobs["x0"])
+        computed = list(builder.blobs)[-1:]
+    output_names = {computed[-1], *draw(st.lists(st.sampled_from(computed), max_size=2))}
+    return "\n".join(builder.layers), tuple(sorted(output_names))

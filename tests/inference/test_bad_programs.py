@@ -18,7 +18,7 @@ from caffejax.kernels.packed_weights import PackedWeights
 pytestmark = pytest.mark.skipif(not onednn_program.is_available(), reason="needs oneDNN")
 
 CONVOLUTION = PROGRAMS[0]
-CASES = {
+INVALID_PROGRAMS = {
     "no operation of this name": "argument dims 1 3\nfrobnicate in 0 out 1 3\nresult value 1",
     "an operation without a word": "argument dims 1 3\n in 0\nresult value 0",
     "no such value": CONVOLUTION.replace("in 0", "in 7"),
@@ -48,10 +48,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_an_invalid_program_is_an_error(case: str) -> None:
+@pytest.mark.parametrize("case", INVALID_PROGRAMS)
+def test_an_invalid_program_raises_an_error(case: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        onednn_program.Executable(parse(CASES[case]))
+        onednn_program.Executable(parse(INVALID_PROGRAMS[case]))
 
 
 @pytest.mark.parametrize("count", [400, pytest.param(8000, marks=pytest.mark.long)])
@@ -59,47 +59,47 @@ def test_random_program_texts_do_not_crash(count: int) -> None:
     script = Path(__file__).with_name("mutated_programs.py")
     process = subprocess.run([sys.executable, str(script), str(count)], capture_output=True, text=True)
     assert process.returncode == 0, f"{process.stdout[-3000:]}\n{process.stderr[-2000:]}"
-    right, wrong = map(int, process.stdout.split()[-2:])
-    assert right > count / 50
-    assert wrong > count / 4
+    num_valid, num_invalid = map(int, process.stdout.split()[-2:])
+    assert num_valid > count / 50
+    assert num_invalid > count / 4
 
 
-def test_a_program_refuses_arguments_and_weights_of_wrong_shapes() -> None:
+def test_arguments_and_weights_of_wrong_shapes_raise_errors() -> None:
     program = parse(CONVOLUTION)
     executable = onednn_program.Executable(program)
     weights = [np.ones((16, 16, 3, 3), np.float32), np.ones(16, np.float32)]
     packed = executable.pack(weights)
-    x, out = np.ones((1, 16, 6, 6), np.float32), (1, 16, 6, 6)
+    x, out_shape = np.ones((1, 16, 6, 6), np.float32), (1, 16, 6, 6)
     np.testing.assert_array_equal(executable(packed, [x])[0], onednn_program.run(program, packed, [x])[0])
     assert executable(packed, [np.concatenate([x, x])])[0].shape == (2, 16, 6, 6)
     for arguments in ([x[:, :8]], [x[..., :5]], [x[0]], [x[:0]], [x, x], [], [x.astype(np.float64)]):
         with pytest.raises(ValueError, match="argument"):
             executable(packed, arguments)
-    for other in (
+    for other_weights in (
         PackedWeights(packed.arrays[:-1], packed.layouts_hash),
         PackedWeights(packed.arrays, packed.layouts_hash + 1),
     ):
         with pytest.raises(ValueError, match="packed"):
-            executable(other, [x])
+            executable(other_weights, [x])
         with pytest.raises(jax.errors.JaxRuntimeError, match="packed"):
-            jax.block_until_ready(onednn_program.run(program, other, [x]))
-    assert onednn_program.run(program, packed, [x])[0].shape == out
-    for weights_given, arguments, results in (
-        (packed.arrays[::-1], [x], [out]),
-        ([], [x], [out]),
-        (packed.arrays, [x[:, :8]], [out]),
-        (packed.arrays, [x[..., :5]], [out]),
-        (packed.arrays, [x[0]], [out]),
-        (packed.arrays, [x, x], [out]),
+            jax.block_until_ready(onednn_program.run(program, other_weights, [x]))
+    assert onednn_program.run(program, packed, [x])[0].shape == out_shape
+    for packed_arrays, arguments, results in (
+        (packed.arrays[::-1], [x], [out_shape]),
+        ([], [x], [out_shape]),
+        (packed.arrays, [x[:, :8]], [out_shape]),
+        (packed.arrays, [x[..., :5]], [out_shape]),
+        (packed.arrays, [x[0]], [out_shape]),
+        (packed.arrays, [x, x], [out_shape]),
         (packed.arrays, [x], [(1, 16, 6, 7)]),
         (packed.arrays, [x], [(1, 16, 36)]),
-        (packed.arrays, [x], [out, out]),
+        (packed.arrays, [x], [out_shape, out_shape]),
     ):
-        packed_weights = PackedWeights(weights_given, packed.layouts_hash)
+        packed_weights = PackedWeights(packed_arrays, packed.layouts_hash)
         with pytest.raises((jax.errors.JaxRuntimeError, ValueError)):
             jax.block_until_ready(
                 onednn_program.run(replace(program, result_shapes=results), packed_weights, arguments)
             )
-    for wrong in ([weights[0]], [*weights, weights[1]], weights[::-1], [weights[0][:8], weights[1]]):
+    for invalid_weights in ([weights[0]], [*weights, weights[1]], weights[::-1], [weights[0][:8], weights[1]]):
         with pytest.raises(ValueError, match="weight"):
-            executable.pack(wrong)
+            executable.pack(invalid_weights)

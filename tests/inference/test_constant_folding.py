@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from frozen_nets import assert_frozen_is_the_same, inputs_of, net_text, variables_of
+from frozen_nets import assert_frozen_net_equals_net, draw_inputs, draw_variables, make_net_text
 
 from caffejax.net import Net
 
@@ -56,9 +56,9 @@ CASES: list[tuple[list[str], list[str] | None, str]] = [
 
 
 @pytest.mark.parametrize(("layers", "outputs", "expected_types"), CASES)
-def test_layers_left_after_folding(layers: list[str], outputs: list[str] | None, expected_types: str) -> None:
-    net = Net(net_text((2, 6, 6, 5), *layers), "TEST")
-    graph = net.freeze(variables_of(net), outputs).graph
+def test_folded_layers_are_removed(layers: list[str], outputs: list[str] | None, expected_types: str) -> None:
+    net = Net(make_net_text((2, 6, 6, 5), *layers), "TEST")
+    graph = net.freeze(draw_variables(net), outputs).graph
     assert " ".join(layer.type.name for layer in graph.layers if not layer.type.is_input) == expected_types
 
 
@@ -66,32 +66,32 @@ def test_layers_left_after_folding(layers: list[str], outputs: list[str] | None,
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize(("layers", "outputs"), [case[:2] for case in CASES])
 def test_folded_layers_give_equal_outputs(layers: list[str], outputs: list[str] | None, batch: int) -> None:
-    assert_frozen_is_the_same(net_text((batch, 6, 6, 5), *layers), outputs)
+    assert_frozen_net_equals_net(make_net_text((batch, 6, 6, 5), *layers), outputs)
 
 
 @pytest.mark.slow
 def test_folded_nets_give_equal_outputs() -> None:
     """The cases as branches of one net."""
-    branches, expected = [], []
+    branches, output_names = [], []
     for i, (layers, names, _) in enumerate(CASES):
         for layer in layers:
             words, _, param = layer.partition("|")
-            top, kind, *bottoms = words.split()
+            top, layer_type, *bottoms = words.split()
             reads = " ".join(b if b == "x" else f"{b}{i}" for b in bottoms)
-            branches.append(f"{top}{i} {kind} {reads} | " + re.sub('name: "(.)"', rf'name: "\g<1>{i}"', param))
-        expected += [f"{name}{i}" for name in names or [layers[-1].split()[0]]]
-    assert_frozen_is_the_same(net_text((2, 6, 6, 5), *branches), expected)
+            branches.append(f"{top}{i} {layer_type} {reads} | " + re.sub('name: "(.)"', rf'name: "\g<1>{i}"', param))
+        output_names += [f"{name}{i}" for name in names or [layers[-1].split()[0]]]
+    assert_frozen_net_equals_net(make_net_text((2, 6, 6, 5), *branches), output_names)
 
 
 def test_folding_does_not_change_its_arguments() -> None:
-    net = Net(net_text((2, 6, 6, 5), *SIAMESE, "n BatchNorm a", "e Eltwise n b c"), "TEST")
-    variables, inputs = variables_of(net), inputs_of(net)
-    before = net.apply(*variables, inputs)[0]["e"]
+    net = Net(make_net_text((2, 6, 6, 5), *SIAMESE, "n BatchNorm a", "e Eltwise n b c"), "TEST")
+    variables, inputs = draw_variables(net), draw_inputs(net)
+    output_before = net.apply(*variables, inputs)[0]["e"]
     net.freeze(variables)(inputs)
-    np.testing.assert_array_equal(net.apply(*variables, inputs)[0]["e"], before)
+    np.testing.assert_array_equal(net.apply(*variables, inputs)[0]["e"], output_before)
 
 
-def test_all_removable_layers_are_removed() -> None:
+def test_nets_of_identity_layers_give_equal_outputs() -> None:
     """A net of nothing but layers that do nothing still gives what is asked of it."""
-    for expected in (None, ["x"], ["d"]):
-        assert_frozen_is_the_same(net_text((2, 3, 4, 4), "d Dropout x", "p Split d"), expected)
+    for outputs in (None, ["x"], ["d"]):
+        assert_frozen_net_equals_net(make_net_text((2, 3, 4, 4), "d Dropout x", "p Split d"), outputs)

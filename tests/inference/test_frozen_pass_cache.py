@@ -12,7 +12,7 @@ import pytest
 from caffejax import Net, Variables
 from caffejax.data.loader import Loader
 from caffejax.debugging import extract_features
-from caffejax.inference import frozen_pass_cache as module
+from caffejax.inference import frozen_pass_cache
 from caffejax.inference.frozen_pass_cache import FrozenPasses, freeze_passes, scored_blobs
 from caffejax.training import Evaluator
 
@@ -25,7 +25,7 @@ IP = """layer { name: "%s" type: "InnerProduct" bottom: "x" top: "%s" %s
 """
 LOSS = """layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" loss_weight: 0.5 }
 """
-SCORED = {
+NETS = {
     "two losses, one of them an inner blob": INPUTS
     + IP % ("ip", "ip", "loss_weight: 0.25")
     + LOSS
@@ -36,10 +36,10 @@ SCORED = {
     + 'layer { name: "more" type: "Power" bottom: "loss" top: "more" power_param { scale: 3 } }',
     "no loss": INPUTS + IP % ("ip", "ip", ""),
 }
-CLOSE = {"rtol": 1e-5, "atol": 1e-6}
+TOLERANCE = {"rtol": 1e-5, "atol": 1e-6}
 
 
-def batch_of(net: Net, seed: int) -> dict[str, Any]:
+def draw_batch(net: Net, seed: int) -> dict[str, Any]:
     random = np.random.default_rng(seed)
     batch = {name: random.normal(size=net.graph.blobs[name].shape).astype(np.float32) for name in net.input_names}
     return {**batch, "label": random.integers(0, 5, 4)}
@@ -49,23 +49,23 @@ def freeze_net(net: Net, variables: Variables, blobs: list[str]) -> FrozenPasses
     return freeze_passes(net.graph, net.compute_config, variables, blobs)
 
 
-@pytest.mark.parametrize("case", SCORED)
-def test_losses_are_those_of_the_net(case: str) -> None:
-    net = Net(SCORED[case], "TEST")
+@pytest.mark.parametrize("case", NETS)
+def test_losses_of_frozen_passes_equal_the_nets(case: str) -> None:
+    net = Net(NETS[case], "TEST")
     variables = net.init(jax.random.key(0))
     passes = freeze_passes(net.graph, net.compute_config, variables, scored_blobs(net.graph))
     assert passes is not None
     for seed in range(2):
-        batch = batch_of(net, seed)
+        batch = draw_batch(net, seed)
         blobs = passes(batch, None)
         loss, outputs = net.loss_or_zero(*variables, batch)
         assert float(passes.loss(blobs)) == pytest.approx(float(loss), rel=1e-5, abs=1e-7)
         assert (float(loss) != 0) == (case != "no loss")
         for name, array in outputs.blobs.items():
-            np.testing.assert_allclose(blobs[name], array, err_msg=name, **CLOSE)
+            np.testing.assert_allclose(blobs[name], array, err_msg=name, **TOLERANCE)
 
 
-def test_tests_of_a_net_score_the_same_frozen_and_not() -> None:
+def test_scores_are_equal_with_and_without_freezing() -> None:
     net = Net(DIGITS, "TEST")  # what its data layer reads is still to be scaled
     variables = net.init(jax.random.key(0))
     scores = []
@@ -74,27 +74,27 @@ def test_tests_of_a_net_score_the_same_frozen_and_not() -> None:
         assert evaluator._compile_inference(variables) is not None
         scores.append(evaluator(variables, 3, jax.random.key(1)))
         evaluator.loader.close()
-    frozen_scores, plain = scores
-    assert frozen_scores.loss == pytest.approx(plain.loss, rel=1e-5)
-    assert frozen_scores.outputs.keys() == plain.outputs.keys()
-    for name, array in plain.outputs.items():
-        np.testing.assert_allclose(frozen_scores.outputs[name], array, err_msg=name, **CLOSE)
+    frozen_scores, plain_scores = scores
+    assert frozen_scores.loss == pytest.approx(plain_scores.loss, rel=1e-5)
+    assert frozen_scores.outputs.keys() == plain_scores.outputs.keys()
+    for name, array in plain_scores.outputs.items():
+        np.testing.assert_allclose(frozen_scores.outputs[name], array, err_msg=name, **TOLERANCE)
 
 
 @pytest.mark.parametrize("blobs", [["pool1"], ["ip2", "conv1", "label"], ["ip1", "mnist"]])
-def test_features_are_the_same_frozen_and_not(blobs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_features_are_equal_with_and_without_freezing(blobs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     net = Net(DIGITS, "TEST")
     blobs = [name if name in net.graph.blobs else net.input_names[0] for name in blobs]
     variables = net.init(jax.random.key(0))
     assert freeze_passes(net.graph, net.compute_config, variables, blobs) is not None
-    result = []
+    batches = []
     for freeze in (True, False):
         if not freeze:
             monkeypatch.setitem(extract_features.__globals__, "freeze_passes", lambda *_: None)
         loader = Loader(net.graph)
-        result.append(list(extract_features(net, variables, blobs, islice(loader, 2))))
+        batches.append(list(extract_features(net, variables, blobs, islice(loader, 2))))
         loader.close()
-    for frozen_batch, batch in zip(*result, strict=True):
+    for frozen_batch, batch in zip(*batches, strict=True):
         assert set(frozen_batch) == set(batch) == set(blobs)
         for name, array in batch.items():
             np.testing.assert_allclose(frozen_batch[name], array, err_msg=name, rtol=1e-5, atol=1e-5)
@@ -113,7 +113,7 @@ def test_nets_are_frozen_only_where_results_are_equal(monkeypatch: pytest.Monkey
     assert freeze_net(make(kernels="reference"), variables, ["ip"]) is None
     assert freeze_net(make(precision="bfloat16"), variables, ["ip"]) is None
     assert freeze_net(Net(prototxt, "TRAIN"), variables, ["ip"]) is None
-    monkeypatch.setattr(module, "get_free_memory", lambda: 100)
+    monkeypatch.setattr(frozen_pass_cache, "get_free_memory", lambda: 100)
     assert freeze_net(make(), variables, ["ip"]) is None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pytest
-from frozen_nets import assert_frozen_is_the_same, compiled_types, net_text
+from frozen_nets import assert_frozen_net_equals_net, find_compiled_types, make_net_text
 
 from caffejax.inference.layer_lowerings import LOWERINGS
 from caffejax.kernels import onednn_program
@@ -13,7 +13,7 @@ from caffejax.kernels import onednn_program
 pytestmark = pytest.mark.skipif(not onednn_program.is_available(), reason="needs oneDNN")
 
 # By type: its settings. "a b a" before | are its bottoms where there are several; a and b are alike.
-CASES: dict[str, list[str]] = {
+SETTINGS: dict[str, list[str]] = {
     "AbsVal": [""],
     "Axpy": ["p a b |", "p a a |", "p a x |", "q a b |"],
     "BN": ["bn_mode: INFERENCE"],
@@ -144,46 +144,50 @@ GROUPS = 6
 OTHER_SHAPES = [(2, 3, 8, 6), (5, 20, 12, 6), (1, 33, 4, 9)]
 
 
-def branches(cases: Mapping[str, Sequence[str]], shape: tuple[int, ...]) -> tuple[str, tuple[str, ...]]:
+def make_branches(cases: Mapping[str, Sequence[str]], shape: tuple[int, ...]) -> tuple[str, tuple[str, ...]]:
     """Return a net with one layer of each setting, each between a convolution and an activation, and its tops."""
     c, layers, tops = shape[1], [], []
-    for i, (kind, case) in enumerate((k, case) for k in cases for case in cases[k]):
-        bottoms, _, setting = case.rpartition("|")
+    for i, (layer_type, setting_text) in enumerate((k, setting_text) for k in cases for setting_text in cases[k]):
+        bottoms, _, setting = setting_text.rpartition("|")
         for name in "ab":
             layers.append(f"{name}{i} Convolution x | num_output: {c} kernel_size: 1")
-        if kind in ("BatchNorm", "BN", "Bias", "Scale") and i % 2 == 0:  # not to be folded
+        if layer_type in ("BatchNorm", "BN", "Bias", "Scale") and i % 2 == 0:  # not to be folded
             layers.append(f"a{i} Sigmoid a{i}")
-        if kind == "Axpy":
+        if layer_type == "Axpy":
             layers += [f"p{i} Pooling a{i} | pool: AVE global_pooling: true", f"q{i} Flatten p{i}"]
-        if kind == "Crop":
+        if layer_type == "Crop":
             layers.append(f"c{i} Convolution x | num_output: {c + 1} kernel_size: 1 pad: 2")
         reads = " ".join(b if b == "x" else f"{b}{i}" for b in bottoms.split() or ["a"])
-        top = f"t{i} {kind} {reads}" if kind != "Slice" else f"t{i} {kind} {reads} > s{i}"
+        top = f"t{i} {layer_type} {reads}" if layer_type != "Slice" else f"t{i} {layer_type} {reads} > s{i}"
         layers += [f"{top} | {setting.replace('CHANNELS', str(c))}", f"r{i} TanH t{i}"]
         tops += [f"r{i}", f"t{i}"] if i % 2 else [f"r{i}"]
-        tops += [f"s{i}"] if kind == "Slice" else []
-    return net_text(shape, *layers), tuple(tops)
+        tops += [f"s{i}"] if layer_type == "Slice" else []
+    return make_net_text(shape, *layers), tuple(tops)
 
 
 def test_every_lowering_has_cases() -> None:
-    assert set(CASES) == set(LOWERINGS)
+    assert set(SETTINGS) == set(LOWERINGS)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("shape", [SHAPE, *OTHER_SHAPES], ids=str)
-@pytest.mark.parametrize("kind", CASES)
-def test_a_lowering_gives_equal_outputs_in_all_settings(kind: str, shape: tuple[int, ...]) -> None:
-    assert_lowerings_are_equal({kind: CASES[kind]}, shape)
+@pytest.mark.parametrize("layer_type", SETTINGS)
+def test_a_lowering_gives_equal_outputs_in_all_settings(layer_type: str, shape: tuple[int, ...]) -> None:
+    assert_lowerings_are_equal({layer_type: SETTINGS[layer_type]}, shape)
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
-def test_many_types_in_some_settings(group: int) -> None:
+def test_lowerings_of_a_group_of_types_give_equal_outputs(group: int) -> None:
     assert_lowerings_are_equal(
-        {kind: CASES[kind][:: 1 + (len(CASES[kind]) > 6)] for kind in list(CASES)[group::GROUPS]}, SHAPE
+        {
+            layer_type: SETTINGS[layer_type][:: 1 + (len(SETTINGS[layer_type]) > 6)]
+            for layer_type in list(SETTINGS)[group::GROUPS]
+        },
+        SHAPE,
     )
 
 
 def assert_lowerings_are_equal(cases: Mapping[str, Sequence[str]], shape: tuple[int, ...]) -> None:
-    text, tops = branches(cases, shape)
-    frozen_net = assert_frozen_is_the_same(text, tops)
-    assert set(cases) <= compiled_types(frozen_net), "no case is in a program"
+    text, tops = make_branches(cases, shape)
+    frozen_net = assert_frozen_net_equals_net(text, tops)
+    assert set(cases) <= find_compiled_types(frozen_net), "no case is in a program"

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from frozen_nets import inputs_of, net_text, variables_of
+from frozen_nets import draw_inputs, draw_variables, make_net_text
 
 from caffejax import CaffejaxError, Solver
 from caffejax.data.lmdb import Lmdb
@@ -27,7 +27,7 @@ MARKS = {
     kind: pytest.mark.skipif(not onednn.has_instructions(kind), reason=f"the processor has no {kind}")
     for kind in ("bfloat16", "int8")
 }
-KINDS = [pytest.param(kind, marks=mark) for kind, mark in MARKS.items()]
+PRECISIONS = [pytest.param(kind, marks=mark) for kind, mark in MARKS.items()]
 HALF_ULP = 2.0**-9  # the largest relative error of rounding to bfloat16
 
 NETS = {
@@ -89,36 +89,36 @@ NETS = {
 
 
 def build_net(name: str, batch: int = 2) -> tuple[Net, Variables, dict[str, jax.Array]]:
-    net = Net(net_text((batch, 8, 9, 9), *NETS[name]), "TEST")
-    return net, variables_of(net), inputs_of(net)
+    net = Net(make_net_text((batch, 8, 9, 9), *NETS[name]), "TEST")
+    return net, draw_variables(net), draw_inputs(net)
 
 
-def freeze(net: Net, variables: Variables, kind: str, batch: Any) -> Frozen:
-    return net.freeze(variables, precision=kind, calibration=[batch] if kind == "int8" else None)
+def freeze(net: Net, variables: Variables, precision: str, batch: Any) -> Frozen:
+    return net.freeze(variables, precision=precision, calibration=[batch] if precision == "int8" else None)
 
 
-def steps(frozen: Frozen) -> str:
+def join_steps(frozen: Frozen) -> str:
     return " ".join(s for p in frozen.compile().programs.values() for s in p.executable.steps)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("name", NETS)
-def test_nets_are_near_float32(name: str, kind: str) -> None:
+def test_outputs_are_close_to_float32(name: str, precision: str) -> None:
     net, variables, x = build_net(name)
-    frozen = freeze(net, variables, kind, x)
-    want, got = net.freeze(variables)(x), frozen(x)
-    assert ("vnni" if kind == "int8" else "bf16") in steps(frozen)
-    assert f"in {kind}" in repr(frozen)
-    for blob, expected in want.items():
-        error = np.abs(np.asarray(got[blob]) - expected).max() / np.abs(expected).max()
-        assert 0 < error < {"bfloat16": 0.015, "int8": 0.05}[kind], blob
+    frozen = freeze(net, variables, precision, x)
+    expected_blobs, actual = net.freeze(variables)(x), frozen(x)
+    assert ("vnni" if precision == "int8" else "bf16") in join_steps(frozen)
+    assert f"in {precision}" in repr(frozen)
+    for blob, expected in expected_blobs.items():
+        error = np.abs(np.asarray(actual[blob]) - expected).max() / np.abs(expected).max()
+        assert 0 < error < {"bfloat16": 0.015, "int8": 0.05}[precision], blob
 
 
 @MARKS["bfloat16"]
 @pytest.mark.parametrize("layer", ["Convolution x | num_output: 16 kernel_size: 3", "InnerProduct x | num_output: 5"])
-def test_bfloat16_rounds_the_factors(layer: str) -> None:
-    net = Net(net_text((2, 8, 5, 5), f"y {layer}"), "TEST")
-    variables, x = variables_of(net), inputs_of(net)
+def test_errors_of_bfloat16_are_within_the_rounding_of_factors(layer: str) -> None:
+    net = Net(make_net_text((2, 8, 5, 5), f"y {layer}"), "TEST")
+    variables, x = draw_variables(net), draw_inputs(net)
     error = np.abs(np.asarray(net.freeze(variables, precision="bfloat16")(x)["y"]) - net.freeze(variables)(x)["y"])
     sums = net.freeze(jax.tree.map(abs, variables))(jax.tree.map(abs, x))["y"]
     assert np.all(error <= (2 * HALF_ULP + HALF_ULP**2) * sums * 1.001)
@@ -128,9 +128,9 @@ def test_bfloat16_rounds_the_factors(layer: str) -> None:
 @MARKS["int8"]
 @pytest.mark.parametrize("sign", [-1, 1], ids=["int8", "uint8"])
 @pytest.mark.parametrize("layer", ["Convolution x | num_output: 16 kernel_size: 3", "InnerProduct x | num_output: 5"])
-def test_int8_is_within_half_steps(layer: str, sign: int) -> None:
-    net = Net(net_text((2, 8, 5, 5), f"y {layer}"), "TEST")
-    variables, x = variables_of(net), inputs_of(net)
+def test_errors_of_int8_are_within_half_steps(layer: str, sign: int) -> None:
+    net = Net(make_net_text((2, 8, 5, 5), f"y {layer}"), "TEST")
+    variables, x = draw_variables(net), draw_inputs(net)
     x = x if sign < 0 else jax.tree.map(abs, x)
     error = np.abs(np.asarray(freeze(net, variables, "int8", x)(x)["y"]) - net.freeze(variables)(x)["y"])
     (weight, _), array = jax.tree.leaves(variables.params), np.asarray(x["x"])
@@ -146,10 +146,10 @@ def test_int8_is_within_half_steps(layer: str, sign: int) -> None:
 
 
 @MARKS["int8"]
-def test_integers_are_exact() -> None:
+def test_int8_is_exact_for_multiples_of_the_steps() -> None:
     """Where all factors are multiples of their steps, int8 differs from float32 only by the rounding of float32."""
     net = Net(
-        net_text(
+        make_net_text(
             (2, 8, 9, 9), "y Convolution x | num_output: 16 kernel_size: 3 pad: 1", "p Pooling y | kernel_size: 2"
         ),
         "TEST",
@@ -161,36 +161,36 @@ def test_integers_are_exact() -> None:
         array.reshape(shape[0], -1)[:, 0] = 127
         return array
 
-    variables = Variables(jax.tree.map(lambda a: integers(a.shape), variables_of(net).params), {})
+    variables = Variables(jax.tree.map(lambda a: integers(a.shape), draw_variables(net).params), {})
     x = {"x": integers((2, 8, 9, 9))}
     frozen = freeze(net, variables, "int8", x)
     np.testing.assert_allclose(frozen(x)["p"], net.freeze(variables)(x)["p"], rtol=1e-5, atol=0.5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_all_forms_give_the_same(kind: str) -> None:
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_copies_batches_and_transformations_give_equal_outputs(precision: str) -> None:
     net, variables, x = build_net("residual")
-    frozen = freeze(net, variables, kind, x)
-    want = frozen(x)["f"]
+    frozen = freeze(net, variables, precision, x)
+    expected = frozen(x)["f"]
     for variant in (copy.copy(frozen), pickle.loads(pickle.dumps(frozen)), frozen.with_batch(4), jax.jit(frozen)):
-        np.testing.assert_allclose(variant(x)["f"], want, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(variant(x)["f"], expected, rtol=1e-6, atol=1e-6)
     parts = [np.asarray(frozen({"x": x["x"][i : i + 1]})["f"]) for i in range(2)]
-    np.testing.assert_allclose(np.concatenate(parts), want, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(np.concatenate(parts), expected, rtol=1e-5, atol=1e-5)
     assert np.all(np.isfinite(jax.grad(lambda a: frozen({"x": a})["f"].sum())(x["x"])))
 
 
 @MARKS["int8"]
-def test_more_batches_widen_the_ranges() -> None:
+def test_ranges_cover_all_calibration_batches() -> None:
     net, variables, x = build_net("classifier")
-    small = {"x": x["x"] / 8}
-    want = net.freeze(variables)(x)["f"]
-    narrow = net.freeze(variables, precision="int8", calibration=[small])(x)["f"]
-    wide = net.freeze(variables, precision="int8", calibration=iter([small, x]))(x)["f"]
-    assert np.abs(narrow - want).max() > 4 * np.abs(wide - want).max()
+    small_batch = {"x": x["x"] / 8}
+    expected = net.freeze(variables)(x)["f"]
+    narrow_output = net.freeze(variables, precision="int8", calibration=[small_batch])(x)["f"]
+    wide_output = net.freeze(variables, precision="int8", calibration=iter([small_batch, x]))(x)["f"]
+    assert np.abs(narrow_output - expected).max() > 4 * np.abs(wide_output - expected).max()
 
 
 @MARKS["int8"]
-def test_constant_blobs_are_no_fault() -> None:
+def test_blobs_of_zeros_give_zeros() -> None:
     net, variables, x = build_net("classifier")
     zeros = jax.tree.map(np.zeros_like, variables)
     assert np.all(np.asarray(freeze(net, zeros, "int8", jax.tree.map(np.zeros_like, x))(x)["f"]) == 0)
@@ -199,7 +199,7 @@ def test_constant_blobs_are_no_fault() -> None:
 @pytest.mark.slow
 @MARKS["int8"]
 @MARKS["bfloat16"]
-def test_classes_of_digits_stay() -> None:
+def test_classes_of_digits_equal_float32() -> None:
     folder = Path(__file__).parents[2] / "configs" / "digits"
     param = read_solver(folder / "lenet_solver.prototxt")
     param.snapshot, param.display, param.test_initialization = 0, 0, False
@@ -207,18 +207,18 @@ def test_classes_of_digits_stay() -> None:
     solver.step(100)
     variables, net = solver.variables, Net(folder / "lenet_train_test.prototxt", "TEST")
     solver.close()
-    images = {phase: images_of(folder, phase) for phase in ("train", "test")}
+    images = {phase: read_images(folder, phase) for phase in ("train", "test")}
     classes = {}
-    for kind in ("float32", "bfloat16", "int8"):
-        calibration = [{"data": images["train"][:256]}] if kind == "int8" else None
-        frozen = net.freeze(variables, precision=kind, calibration=calibration)
-        classes[kind] = np.asarray(frozen({"data": images["test"]})[frozen.outputs[0]]).argmax(axis=1)
+    for precision in ("float32", "bfloat16", "int8"):
+        calibration = [{"data": images["train"][:256]}] if precision == "int8" else None
+        frozen = net.freeze(variables, precision=precision, calibration=calibration)
+        classes[precision] = np.asarray(frozen({"data": images["test"]})[frozen.outputs[0]]).argmax(axis=1)
     assert len(np.unique(classes["float32"])) == 10
-    for kind in ("bfloat16", "int8"):
-        assert np.mean(classes[kind] == classes["float32"]) >= 0.99
+    for precision in ("bfloat16", "int8"):
+        assert np.mean(classes[precision] == classes["float32"]) >= 0.99
 
 
-def images_of(folder: Path, phase: str) -> np.ndarray:
+def read_images(folder: Path, phase: str) -> np.ndarray:
     """Read the digits as the net's Data layer gives them."""
     database = Lmdb(folder / f"digits_{phase}_lmdb")
     data = [Datum.FromString(value) for _, value in database.read_range(0, len(database))]
@@ -257,16 +257,16 @@ def test_invalid_precision_and_calibration_are_refused(precision: Any, calibrati
         net.freeze(variables, precision=precision, calibration=calibration)
 
 
-@pytest.mark.parametrize("kind", ["bfloat16", "int8"])
-def test_float32_without_the_instructions(
-    kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+def test_without_the_instructions_a_net_computes_in_float32(
+    precision: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(onednn, "has_instructions", lambda kind: False)
+    monkeypatch.setattr(onednn, "has_instructions", lambda precision: False)
     low_precision._warn.cache_clear()
     net, variables, x = build_net("classifier")
     with caplog.at_level(logging.WARNING, logger="caffejax"):
         for _ in range(2):
-            frozen = freeze(net, variables, kind, x)
+            frozen = freeze(net, variables, precision, x)
     assert len(caplog.messages) == 1
-    assert f"float32 instead of {kind}" in caplog.text
+    assert f"float32 instead of {precision}" in caplog.text
     np.testing.assert_array_equal(frozen(x)["f"], net.freeze(variables)(x)["f"])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from frozen_nets import assert_frozen_is_the_same, compiled_types, net_text
+from frozen_nets import assert_frozen_net_equals_net, find_compiled_types, make_net_text
 from hypothesis import HealthCheck, given, settings
-from random_nets import nets
+from random_nets import draw_nets
 
 from caffejax.inference import partition
 from caffejax.kernels import onednn_program
@@ -69,15 +69,15 @@ NETS = {
     + [pytest.param(case, 1, marks=pytest.mark.long) for case in list(NETS)[1::2]]
     + [pytest.param(case, 2, marks=pytest.mark.long) for case in NETS],
 )
-def test_values_stay_as_long_as_they_are_read(case: str, batch: int) -> None:
-    frozen_net = assert_frozen_is_the_same(net_text((batch, *SHAPE[1:]), *NETS[case]))
-    assert compiled_types(frozen_net)
+def test_values_are_not_overwritten_before_their_last_reader(case: str, batch: int) -> None:
+    frozen_net = assert_frozen_net_equals_net(make_net_text((batch, *SHAPE[1:]), *NETS[case]))
+    assert find_compiled_types(frozen_net)
 
 
 @pytest.mark.parametrize("outputs", [("a",), ("a", "e"), ("b", "c", "e"), ("c",), ("d", "a", "f")])
 def test_inner_blobs_can_be_outputs(outputs: tuple[str, ...]) -> None:
     layers = [*AB, "e Eltwise b a", "c Concat a b", conv("d", "c"), "f Flatten d"]
-    assert_frozen_is_the_same(net_text(SHAPE, *layers), outputs)
+    assert_frozen_net_equals_net(make_net_text(SHAPE, *layers), outputs)
 
 
 @pytest.mark.parametrize(
@@ -85,20 +85,22 @@ def test_inner_blobs_can_be_outputs(outputs: tuple[str, ...]) -> None:
 )
 def test_images_are_computed_one_by_one_in_large_nets(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition, "_IMAGE_BY_IMAGE_BYTES", 0)
-    frozen_net = assert_frozen_is_the_same(net_text((3, *SHAPE[1:]), *NETS[case]))
-    rows = [lowered.executable.program.result_shapes[0][0] for lowered in frozen_net.compile().programs.values()]
+    frozen_net = assert_frozen_net_equals_net(make_net_text((3, *SHAPE[1:]), *NETS[case]))
+    rows = [
+        onednn_part.executable.program.result_shapes[0][0] for onednn_part in frozen_net.compile().programs.values()
+    ]
     assert 1 in rows
 
 
-def assert_frozen_is_the_same_by_parts(net_and_outputs: tuple[str, tuple[str, ...]]) -> None:
-    text, expected = net_and_outputs
-    for large in {
+def assert_equal_with_and_without_image_by_image(net_and_outputs: tuple[str, tuple[str, ...]]) -> None:
+    text, output_names = net_and_outputs
+    for min_bytes in {
         partition._IMAGE_BY_IMAGE_BYTES,
         0 if "dim: 2 dim" in text or "dim: 5 dim" in text else partition._IMAGE_BY_IMAGE_BYTES,
     }:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(partition, "_IMAGE_BY_IMAGE_BYTES", large)
-            assert_frozen_is_the_same(text, expected)
+            patch.setattr(partition, "_IMAGE_BY_IMAGE_BYTES", min_bytes)
+            assert_frozen_net_equals_net(text, output_names)
 
 
 HYPOTHESIS_OPTIONS = {
@@ -111,13 +113,13 @@ HYPOTHESIS_OPTIONS = {
 
 @pytest.mark.slow
 @settings(max_examples=6, **HYPOTHESIS_OPTIONS)
-@given(nets())
-def test_random_nets_give_equal_outputs(drawn: tuple[str, tuple[str, ...]]) -> None:
-    assert_frozen_is_the_same_by_parts(drawn)
+@given(draw_nets())
+def test_random_nets_give_equal_outputs(net_and_outputs: tuple[str, tuple[str, ...]]) -> None:
+    assert_equal_with_and_without_image_by_image(net_and_outputs)
 
 
 @pytest.mark.long
 @settings(max_examples=46, **HYPOTHESIS_OPTIONS)
-@given(nets(max_layers=14))
-def test_larger_random_nets_give_equal_outputs(drawn: tuple[str, tuple[str, ...]]) -> None:
-    assert_frozen_is_the_same_by_parts(drawn)
+@given(draw_nets(max_layers=14))
+def test_larger_random_nets_give_equal_outputs(net_and_outputs: tuple[str, tuple[str, ...]]) -> None:
+    assert_equal_with_and_without_image_by_image(net_and_outputs)

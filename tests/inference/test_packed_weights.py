@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from frozen_nets import inputs_of, net_text, variables_of
+from frozen_nets import draw_inputs, draw_variables, make_net_text
 
 from caffejax.inference.frozen_net import Frozen
 from caffejax.kernels import onednn_program
@@ -32,18 +32,18 @@ LAYERS = {
 
 def freeze(layers: list[str], shape: tuple[int, ...] = SHAPE) -> tuple[Net, Variables, Frozen]:
     """Return a net, its variables, and the net frozen."""
-    net = Net(net_text(shape, *layers), "TEST")
-    variables = variables_of(net)
+    net = Net(make_net_text(shape, *layers), "TEST")
+    variables = draw_variables(net)
     return net, variables, net.freeze(variables)
 
 
-def bits(variables: Any) -> Any:
+def view_bits(variables: Any) -> Any:
     """Return copies of arrays as integers, so that NaNs and signs of zeros count."""
     return jax.tree.map(lambda array: np.array(array).view(np.int32), variables)
 
 
 @pytest.fixture
-def packings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def packing_kinds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """How each weight was packed, in order."""
     layouts: list[str] = []
     pack = Layout.pack
@@ -52,78 +52,78 @@ def packings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("layers", [*LAYERS.values(), WINOGRAD, ["y InnerProduct x | num_output: 3"]])
-def test_variables_are_equal_to_the_bit_before_and_after_packing(layers: list[str]) -> None:
-    net, variables, call = freeze(layers)
+def test_variables_are_bitwise_equal_before_and_after_packing(layers: list[str]) -> None:
+    net, variables, frozen = freeze(layers)
     weight = next(a for a in jax.tree.leaves(variables.params) if a.ndim > 1)
-    odd = np.array(weight)
-    odd.ravel()[:4] = -0.0, np.nan, np.inf, 1e-42
-    variables = jax.tree.map(lambda a: odd if a is weight else a, variables)
-    call = net.freeze(variables)
-    before = bits(call.variables)
-    call(inputs_of(net))
-    jax.tree.map(np.testing.assert_array_equal, bits(call.variables), before)
+    special_values = np.array(weight)
+    special_values.ravel()[:4] = -0.0, np.nan, np.inf, 1e-42
+    variables = jax.tree.map(lambda a: special_values if a is weight else a, variables)
+    frozen = net.freeze(variables)
+    bits_before = view_bits(frozen.variables)
+    frozen(draw_inputs(net))
+    jax.tree.map(np.testing.assert_array_equal, view_bits(frozen.variables), bits_before)
 
 
 @pytest.mark.parametrize("layers", LAYERS.values(), ids=LAYERS)
-def test_weights_are_stored_only_as_they_are_packed(layers: list[str], packings: list[str]) -> None:
-    net, variables, call = freeze(layers)
+def test_packed_weights_replace_the_originals(layers: list[str], packing_kinds: list[str]) -> None:
+    net, variables, frozen = freeze(layers)
     weight = weakref.ref(next(a for a in jax.tree.leaves(variables.params) if a.ndim > 1))
     del variables
     assert weight() is not None
-    call(inputs_of(net))
+    frozen(draw_inputs(net))
     gc.collect()
-    assert packings == ["reordered"]
+    assert packing_kinds == ["reordered"]
     assert weight() is None
 
 
-def test_a_weight_that_cannot_be_unpacked_stays(packings: list[str]) -> None:
-    net, variables, call = freeze(WINOGRAD)
-    call(inputs_of(net))
-    assert sorted(packings) == ["reordered", "transformed"]
-    jax.tree.map(np.testing.assert_array_equal, bits(call.variables), bits(variables))
+def test_a_weight_that_cannot_be_unpacked_is_kept(packing_kinds: list[str]) -> None:
+    net, variables, frozen = freeze(WINOGRAD)
+    frozen(draw_inputs(net))
+    assert sorted(packing_kinds) == ["reordered", "transformed"]
+    jax.tree.map(np.testing.assert_array_equal, view_bits(frozen.variables), view_bits(variables))
 
 
-def test_weights_in_caffes_order_are_not_copied(packings: list[str]) -> None:
-    net, variables, call = freeze(["y InnerProduct x | num_output: 32"], (1, 64))
-    call(inputs_of(net))
-    assert not packings
+def test_weights_in_caffes_order_are_not_copied(packing_kinds: list[str]) -> None:
+    net, variables, frozen = freeze(["y InnerProduct x | num_output: 32"], (1, 64))
+    frozen(draw_inputs(net))
+    assert not packing_kinds
     weight = next(a for a in jax.tree.leaves(variables.params) if a.ndim > 1)
-    (used,) = (a for a in jax.tree.leaves(call.variables.params) if a.ndim > 1)
-    assert np.shares_memory(np.asarray(used), np.asarray(weight))
+    (used_weight,) = (a for a in jax.tree.leaves(frozen.variables.params) if a.ndim > 1)
+    assert np.shares_memory(np.asarray(used_weight), np.asarray(weight))
 
 
 def test_later_writes_to_an_array_of_numpy_do_not_change_the_net() -> None:
     net, variables, _ = freeze(["y InnerProduct x | num_output: 32"], (1, 64))
     arrays = jax.tree.map(np.array, variables)
-    call, inputs = net.freeze(arrays), inputs_of(net)
-    before = np.array(call(inputs)["y"])
+    frozen, inputs = net.freeze(arrays), draw_inputs(net)
+    output_before = np.array(frozen(inputs)["y"])
     for array in jax.tree.leaves(arrays):
         array.fill(7)
-    np.testing.assert_array_equal(call(inputs)["y"], before)
+    np.testing.assert_array_equal(frozen(inputs)["y"], output_before)
 
 
 @pytest.mark.parametrize("layers", [*LAYERS.values(), WINOGRAD])
-def test_sizes_share_packed_weights(layers: list[str], packings: list[str]) -> None:
-    call = freeze(layers)[-1]
+def test_input_sizes_share_packed_weights(layers: list[str], packing_kinds: list[str]) -> None:
+    frozen = freeze(layers)[-1]
     for shape in (SHAPE, (1, 16, 32, 24), (1, 16, 24, 32)):
-        call({"x": np.zeros(shape, np.float32)})
-    assert len(packings) == sum("onvolution" in layer for layer in layers)
+        frozen({"x": np.zeros(shape, np.float32)})
+    assert len(packing_kinds) == sum("onvolution" in layer for layer in layers)
 
 
-def test_nets_with_another_batch_share_packed_weights(packings: list[str]) -> None:
-    _, _, call = freeze(LAYERS["folded"])
-    call.compile()
-    assert len(packings) == 1
-    call.with_batch(2)
-    assert len(packings) == 1
+def test_nets_of_different_batch_sizes_share_packed_weights(packing_kinds: list[str]) -> None:
+    _, _, frozen = freeze(LAYERS["folded"])
+    frozen.compile()
+    assert len(packing_kinds) == 1
+    frozen.with_batch(2)
+    assert len(packing_kinds) == 1
 
 
-def test_a_layout_of_dropped_shapes_is_dropped(packings: list[str]) -> None:
+def test_layouts_are_freed_with_the_nets_that_use_them(packing_kinds: list[str]) -> None:
     """Only the first layout stays while nothing runs with it: the weight is stored in it."""
-    net, _, call = freeze(["y InnerProduct x | num_output: 32"], (1, 4096))
-    call(inputs_of(net))
+    net, _, frozen = freeze(["y InnerProduct x | num_output: 32"], (1, 4096))
+    frozen(draw_inputs(net))
     for _ in range(2):
-        other = call.with_batch(64)  # more rows than Caffe's order is fast for
-        del other
+        larger_net = frozen.with_batch(64)  # more rows than Caffe's order is fast for
+        del larger_net
         gc.collect()
-    assert packings == ["reordered"] * 2
+    assert packing_kinds == ["reordered"] * 2

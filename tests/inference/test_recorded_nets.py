@@ -8,7 +8,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from frozen_nets import UNTUNED, assert_close
+from frozen_nets import FAST_COMPILATION, assert_close
 
 from caffejax.inference.layer_lowerings import LOWERINGS
 from caffejax.net import Net, Variables
@@ -18,7 +18,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 NETS = [p.stem for p in sorted((GOLDEN / "nets").glob("*.npz"))]
 
 
-def group(values: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+def select_prefix(values: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     return {k.removeprefix(f"{prefix}/"): v for k, v in values.items() if k.startswith(f"{prefix}/")}
 
 
@@ -31,16 +31,16 @@ def test_frozen_recorded_nets_equal_caffe(name: str) -> None:
     params, state = net.init(jax.random.key(0))
     blobs = {k: {i: values[f"param/{k}/{i}"] for i in bs} for k, bs in params.items()}
     variables, key = Variables(blobs, state), jax.random.key(0)
-    expected = net.for_inference(group(values, "blob")).outputs  # without copies
-    frozen = net.freeze(variables, expected)
-    got = frozen({n: group(values, "in")[n] for n in frozen.input_names}, key)
-    test = net.with_phase("TEST")
-    want = jax.jit(
-        lambda v, x: test.apply(*v, x, key=key, blobs=expected)[0], compiler_options=UNTUNED
-    )(variables, group(values, "in"))  # fmt: skip
-    assert_close(got, want)
+    output_names = net.for_inference(select_prefix(values, "blob")).outputs  # without copies
+    frozen = net.freeze(variables, output_names)
+    actual = frozen({n: select_prefix(values, "in")[n] for n in frozen.input_names}, key)
+    test_net = net.with_phase("TEST")
+    expected = jax.jit(
+        lambda v, x: test_net.apply(*v, x, key=key, blobs=output_names)[0], compiler_options=FAST_COMPILATION
+    )(variables, select_prefix(values, "in"))  # fmt: skip
+    assert_close(actual, expected)
     if phase == "TEST":
-        assert_close(got, {name: values[f"blob/{name}"] for name in expected})
+        assert_close(actual, {name: values[f"blob/{name}"] for name in output_names})
 
 
 LAYERS = {
@@ -61,12 +61,12 @@ def test_frozen_recorded_layers_equal_the_net(name: str) -> None:
     values = dict(np.load(path.with_suffix(".npz")))
     net = Net(path.with_suffix(".prototxt"), "TEST")
     layer = net.graph.layer("layer")
-    owned = [(values[f"param/{p.slot.index}"], p.spec.learnable) for p in layer.params]
-    trees = [{"layer": tuple(value if learnable == kind else None for value, learnable in owned)}
-             for kind in (True, False)]  # fmt: skip
+    owned_arrays = [(values[f"param/{p.slot.index}"], p.spec.learnable) for p in layer.params]
+    trees = [{"layer": tuple(value if learnable == is_param else None for value, learnable in owned_arrays)}
+             for is_param in (True, False)]  # fmt: skip
     # a Parameter layer is named like its top, whose value is recorded as a bottom
     inputs = {n: (values[f"bottom/{n}"],) for n in net.init(jax.random.key(0)).params if n != "layer"}
     frozen = net.freeze(Variables(inputs | trees[0], trees[1]), layer.tops)
-    got = frozen({name: values[f"bottom/{name}"] for name in frozen.input_names}, jax.random.key(0))
+    actual = frozen({name: values[f"bottom/{name}"] for name in frozen.input_names}, jax.random.key(0))
     for top in layer.tops:  # one that lies in place of an input has another name
-        assert_close({top: got.get(top, got.get(f"{top}/layer"))}, {top: values[f"top/{top}"]})
+        assert_close({top: actual.get(top, actual.get(f"{top}/layer"))}, {top: values[f"top/{top}"]})

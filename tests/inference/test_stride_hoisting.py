@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from frozen_nets import assert_frozen_is_the_same, net_text
+from frozen_nets import assert_frozen_net_equals_net, make_net_text
 
 from caffejax.inference.program_builder import hoist_strides
 from caffejax.kernels import onednn_program
@@ -22,7 +24,7 @@ STAGE = [  # the end of one stage of a ResNet, and the beginning of the next
     "y Eltwise e f | operation: SUM",
 ]
 SIZES = [(7, 8), (1, 2), (9, 5)]
-OTHER_READERS: dict[str, list[str]] = {  # what else reads the sum
+ADDITIONAL_READERS: dict[str, list[str]] = {  # what else reads the sum
     "alone": [],
     "whole": ["t TanH s |"],
     "another stride": ["t Convolution s | num_output: 8 kernel_size: 1 stride: 3"],
@@ -34,36 +36,38 @@ OTHER_READERS: dict[str, list[str]] = {  # what else reads the sum
 @pytest.mark.skipif(not onednn_program.is_available(), reason="needs oneDNN")
 @pytest.mark.parametrize(
     ("size", "reader"),
-    [(size, reader) for size in SIZES for reader in OTHER_READERS if min(size) > 2 or reader != "larger kernel"],
+    [(size, reader) for size in SIZES for reader in ADDITIONAL_READERS if min(size) > 2 or reader != "larger kernel"],
     ids=str,
 )
 def test_hoisted_strides_give_equal_outputs(size: tuple[int, int], reader: str) -> None:
-    reader_layers = OTHER_READERS[reader]
+    reader_layers = ADDITIONAL_READERS[reader]
     tops = ["y", *(["t"] if reader_layers else [])]
-    assert_frozen_is_the_same(net_text((2, 16, *size), *STAGE, *reader_layers), tops)
+    assert_frozen_net_equals_net(make_net_text((2, 16, *size), *STAGE, *reader_layers), tops)
 
 
 @pytest.mark.skipif(not onednn_program.is_available(), reason="needs oneDNN")
 def test_outputs_are_computed_in_full() -> None:
-    assert_frozen_is_the_same(net_text((1, 16, 8, 8), *STAGE), ["s", "y"])
+    assert_frozen_net_equals_net(make_net_text((1, 16, 8, 8), *STAGE), ["s", "y"])
 
 
 WEIGHTS = [(16, 16, 3, 3), (16, 16, 1, 1)]
 
 
-def convolution(reads: int, weight: int, stride: int, out: int, after: list | None = None) -> Operation:  # type: ignore[type-arg]
+def make_convolution(
+    input_number: int, weight: int, stride: int, out_size: int, epilogue: list[Any] | None = None
+) -> Operation:
     pad = (1, 1) if weight == 0 else (0, 0)
-    fields = {"in": [reads], "weight": weight, "stride": (stride, stride), "low": pad, "high": pad}
-    return Operation("convolution", fields, (1, 16, out, out), after or [])
+    fields = {"in": [input_number], "weight": weight, "stride": (stride, stride), "low": pad, "high": pad}
+    return Operation("convolution", fields, (1, 16, out_size, out_size), epilogue or [])
 
 
-def test_strides_are_hoisted_until_a_value_is_read_in_full() -> None:
+def test_strides_are_hoisted_up_to_a_value_with_other_readers() -> None:
     """Two convolutions and their sum take the stride; the value that is added is thinned."""
     operations = [
-        convolution(0, 0, 1, 9),
-        convolution(1, 0, 1, 9),
-        convolution(2, 1, 1, 9, [("plus", {"value": 1}), ("relu", {"a": 0.0, "b": 0.0})]),
-        convolution(3, 1, 2, 5),
+        make_convolution(0, 0, 1, 9),
+        make_convolution(1, 0, 1, 9),
+        make_convolution(2, 1, 1, 9, [("plus", {"value": 1}), ("relu", {"a": 0.0, "b": 0.0})]),
+        make_convolution(3, 1, 2, 5),
     ]
     hoisted, value_numbers = hoist_strides(operations, [(1, 16, 9, 9)], WEIGHTS, [4])
     assert [(o.name, o.out_shape[2], tuple(o.fields["stride"])) for o in hoisted] == [  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from frozen_nets import assert_frozen_is_the_same, inputs_of, net_text, variables_of
+from frozen_nets import assert_frozen_net_equals_net, draw_inputs, draw_variables, make_net_text
 
 from caffejax.inference.frozen_net import Frozen
 from caffejax.kernels import onednn_program
@@ -61,32 +61,34 @@ CASES = {  # by name: the input's shape, and what is computed on x
         ["y Convolution x | num_output: 64 kernel_size: 3 pad: 1", "z Sigmoid y |"],
     ),
 }
-PLAIN = ("another function",)  # where oneDNN's own convolution computes what comes after in its pass
+CASES_WITHOUT_WINOGRAD = ("another function",)  # where oneDNN's own convolution computes what comes after in its pass
 
 
-def steps(net: Frozen) -> list[str]:
-    return [step for lowered in net.compile().programs.values() for step in lowered.executable.steps]
+def list_steps(net: Frozen) -> list[str]:
+    return [step for onednn_part in net.compile().programs.values() for step in onednn_part.executable.steps]
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_winograd_gives_equal_outputs(case: str) -> None:
     shape, layers = CASES[case]
-    frozen_net = assert_frozen_is_the_same(net_text(shape, *layers))
-    assert ("winograd" in steps(frozen_net)) != (case in PLAIN)
+    frozen_net = assert_frozen_net_equals_net(make_net_text(shape, *layers))
+    assert ("winograd" in list_steps(frozen_net)) != (case in CASES_WITHOUT_WINOGRAD)
 
 
 def test_small_convolutions_are_not_transformed() -> None:
     for channels, size in ((64, 5), (3, 30), (16, 6)):
-        text = net_text((1, channels, size, size), "y Convolution x | num_output: 64 kernel_size: 3 pad: 1")
-        assert "winograd" not in steps(assert_frozen_is_the_same(text))
+        text = make_net_text((1, channels, size, size), "y Convolution x | num_output: 64 kernel_size: 3 pad: 1")
+        assert "winograd" not in list_steps(assert_frozen_net_equals_net(text))
 
 
 def test_nan_stays_within_its_image() -> None:
-    net = Net(net_text((2, 64, 14, 14), "y Convolution x | num_output: 64 kernel_size: 3 pad: 1", "y ReLU y |"), "TEST")
-    frozen_net = net.freeze(variables_of(net))
-    x = inputs_of(net)["x"]
+    net = Net(
+        make_net_text((2, 64, 14, 14), "y Convolution x | num_output: 64 kernel_size: 3 pad: 1", "y ReLU y |"), "TEST"
+    )
+    frozen_net = net.freeze(draw_variables(net))
+    x = draw_inputs(net)["x"]
     y = np.asarray(frozen_net({"x": x.at[0, 0, 5, 5].set(np.nan)})["y"])
-    assert "winograd" in steps(frozen_net)
+    assert "winograd" in list_steps(frozen_net)
     assert np.isnan(y[0, :, 4:7, 4:7]).all()
     assert np.isfinite(y[1]).all()
     np.testing.assert_array_equal(y[1], np.asarray(frozen_net({"x": x})["y"])[1])

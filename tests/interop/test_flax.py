@@ -36,9 +36,9 @@ layer { name: "lstm" type: "LSTM" bottom: "x" bottom: "cont" top: "h"
 """
 
 
-def assert_equal(ours: Any, theirs: Any) -> None:
-    assert jax.tree.structure(ours) == jax.tree.structure(theirs)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-6, atol=1e-7), ours, theirs)
+def assert_equal(actual: Any, expected: Any) -> None:
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-6, atol=1e-7), actual, expected)
 
 
 def normal(*shape: int) -> jax.Array:
@@ -51,36 +51,36 @@ def loss_and_grads(model: CaffeModule, batch: Any) -> Any:
 
 
 @pytest.mark.parametrize("path", sorted((GOLDEN / "nets").glob("*.npz")), ids=lambda p: p.stem)
-def test_values_of_recorded_nets(path: Path) -> None:
-    stored = dict(np.load(path))
+def test_losses_blobs_and_gradients_equal_the_nets(path: Path) -> None:
+    recorded_arrays = dict(np.load(path))
     net = Net(path.with_suffix(".prototxt"), "TRAIN")
-    inputs = {k.removeprefix("in/"): v for k, v in stored.items() if k.startswith("in/")}
+    inputs = {k.removeprefix("in/"): v for k, v in recorded_arrays.items() if k.startswith("in/")}
     params, state = variables = net.init(jax.random.key(0))
     (total, outputs), grads = jax.jit(jax.value_and_grad(net.loss, has_aux=True))(params, state, inputs)
     model = CaffeModule(net, variables)
-    (our_total, our_blobs), our_grads = loss_and_grads(model, inputs)
-    assert_equal((our_total, our_blobs), (total, outputs.blobs))
-    assert_equal(jax.tree.leaves(our_grads), jax.tree.leaves(grads))
+    (actual_total, actual_blobs), actual_grads = loss_and_grads(model, inputs)
+    assert_equal((actual_total, actual_blobs), (total, outputs.blobs))
+    assert_equal(jax.tree.leaves(actual_grads), jax.tree.leaves(grads))
     assert_equal(variables_of(model), variables)
 
 
 @pytest.mark.parametrize("case", ["sgd_batchnorm_test", "sgd_shared_params", "adam_two_losses_weights_field"])
-def test_follows_a_recorded_training_net(case: str) -> None:
+def test_training_passes_equal_the_nets(case: str) -> None:
     """Losses, gradients and running statistics over some passes, from Caffe's own weights."""
     folder = GOLDEN / "solver" / case
     net = Net(folder / "net.prototxt", "TRAIN")
     params, state = variables = load_weights(folder / "init.caffemodel", net.graph, net.init(jax.random.key(0)))
-    model, feed = CaffeModule(net, variables), Loader(net.graph)
+    model, loader = CaffeModule(net, variables), Loader(net.graph)
     step = jax.jit(jax.value_and_grad(net.loss, has_aux=True))
     for _ in range(3):
-        batch = next(feed)
+        batch = next(loader)
         (total, outputs), grads = step(params, state, batch)
         state = outputs.state
-        (our_total, _), our_grads = loss_and_grads(model, batch)
-        assert_equal(our_total, total)
-        assert_equal(jax.tree.leaves(our_grads), jax.tree.leaves(grads))
+        (actual_total, _), actual_grads = loss_and_grads(model, batch)
+        assert_equal(actual_total, total)
+        assert_equal(jax.tree.leaves(actual_grads), jax.tree.leaves(grads))
         assert_equal(variables_of(model).state, state)
-    feed.close()
+    loader.close()
 
 
 def test_a_shared_blob_is_one_param() -> None:
@@ -95,13 +95,13 @@ def test_variables_are_named_by_layer_and_index() -> None:
     assert [type(state["state"]["bn"][i]) for i in range(3)] == [nnx.BatchStat] * 3
 
 
-def test_random_layers_draw_in_train_mode_only() -> None:
+def test_random_layers_use_new_keys_only_in_train_mode() -> None:
     net = Net(RANDOM, "TRAIN")
     model = CaffeModule(net, net.init(jax.random.key(0)), rngs=nnx.Rngs(dropout=1))
     batch = {"x": normal(64, 5)}
-    before, key = variables_of(model), jax.random.fold_in(model.stream.key[...], 0)
+    variables_before, key = variables_of(model), jax.random.fold_in(model.stream.key[...], 0)
     first, second = (model(batch, blobs=["drop"])["drop"] for _ in range(2))
-    assert_equal(first, net.apply(*before, batch, key=key, blobs=["drop"])[0]["drop"])
+    assert_equal(first, net.apply(*variables_before, batch, key=key, blobs=["drop"])[0]["drop"])
     assert (first != second).any()
 
     model.eval()
@@ -109,11 +109,11 @@ def test_random_layers_draw_in_train_mode_only() -> None:
     assert_equal(third, fourth)
     assert_equal(third, Net(RANDOM, "TEST").apply(*variables_of(model), batch, blobs=["drop"])[0]["drop"])
     model.train()
-    viewed = nnx.view(model, deterministic=True)
-    assert_equal(viewed(batch), Net(RANDOM, "TEST").apply(*variables_of(model), batch)[0])
+    model_view = nnx.view(model, deterministic=True)
+    assert_equal(model_view(batch), Net(RANDOM, "TEST").apply(*variables_of(model), batch)[0])
 
 
-def test_random_layers_repeat_in_eval_mode() -> None:
+def test_random_layers_repeat_their_samples_in_eval_mode() -> None:
     net = Net(
         """layer { name: "x" type: "DummyData" top: "x"
         dummy_data_param { shape { dim: 4 } data_filler { type: "gaussian" } } }"""
@@ -144,7 +144,7 @@ def test_recurrent_layers_carry_their_state() -> None:
     assert_equal(variables_of(model).state, state)
 
 
-def adam_steps(model: CaffeModule, feed: Loader, n: int) -> list[float]:
+def adam_steps(model: CaffeModule, loader: Loader, n: int) -> list[float]:
     optimizer = nnx.Optimizer(model, optax.adam(1e-3), wrt=nnx.Param)
 
     @nnx.jit
@@ -153,17 +153,17 @@ def adam_steps(model: CaffeModule, feed: Loader, n: int) -> list[float]:
         optimizer.update(model, grads)
         return loss
 
-    return [float(step(model, optimizer, next(feed))) for _ in range(n)]
+    return [float(step(model, optimizer, next(loader))) for _ in range(n)]
 
 
 @pytest.mark.slow
 def test_lenet_learns_digits_and_is_checkpointed(tmp_path: Path) -> None:
     train, test = Net(LENET, "TRAIN"), Net(LENET, "TEST")
     model = CaffeModule(train, rngs=nnx.Rngs(0))
-    feed, test_feed = Loader(train.graph), Loader(test.graph)
-    losses = adam_steps(model, feed, 40)
+    loader, test_loader = Loader(train.graph), Loader(test.graph)
+    losses = adam_steps(model, loader, 40)
     assert np.mean(losses[-5:]) < 0.4 * losses[0]
-    scores, _ = test.forward(*variables_of(model), next(test_feed))
+    scores, _ = test.forward(*variables_of(model), next(test_loader))
     assert scores["accuracy"] > 0.85
 
     with ocp.StandardCheckpointer() as checkpointer:
@@ -175,9 +175,9 @@ def test_lenet_learns_digits_and_is_checkpointed(tmp_path: Path) -> None:
         nnx.update(fresh_model, checkpointer.restore(tmp_path / "model", nnx.state(fresh_model)))
     assert_equal(variables_of(restored), variables_of(model))
     assert_equal(variables_of(fresh_model), variables_of(model))
-    batch = next(feed)
+    batch = next(loader)
     assert_equal(restored(batch), model(batch))
-    for f in (feed, test_feed):
+    for f in (loader, test_loader):
         f.close()
 
 
@@ -212,13 +212,13 @@ def test_linen_gives_the_nets_outputs_and_gradients() -> None:
     folder = GOLDEN / "solver" / "sgd_shared_params"
     net = Net(folder / "net.prototxt", "TRAIN")
     params, state = variables = load_weights(folder / "init.caffemodel", net.graph, net.init(jax.random.key(0)))
-    feed = Loader(net.graph)
-    batch = next(feed)
-    feed.close()
+    loader = Loader(net.graph)
+    batch = next(loader)
+    loader.close()
     model = to_linen(net, variables)
-    ours = model.init(jax.random.key(0), batch)
-    assert_equal(model.apply(ours, batch), net.apply(params, state, batch)[0])
-    grads = jax.grad(lambda v: model.apply(v, batch, nnx_method="loss")[0])(ours)
+    linen_variables = model.init(jax.random.key(0), batch)
+    assert_equal(model.apply(linen_variables, batch), net.apply(params, state, batch)[0])
+    grads = jax.grad(lambda v: model.apply(v, batch, nnx_method="loss")[0])(linen_variables)
     assert_equal(jax.tree.leaves(grads), jax.tree.leaves(jax.grad(net.loss, has_aux=True)(params, state, batch)[0]))
 
 
@@ -227,7 +227,7 @@ def test_no_other_package_imports_flax_interop() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_module_without_a_loss() -> None:
+def test_a_net_without_a_loss_raises_an_error() -> None:
     net = Net('layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 } } }')
     model = CaffeModule(net, net.init(jax.random.key(0)))
     assert model({"x": jnp.ones(2)})["x"].shape == (2,)

@@ -27,24 +27,24 @@ struct Counted {
   int64_t number;
 };
 
-int made = 0;
+int num_created = 0;
 
 std::shared_ptr<const Counted> Get(Cache<Counted>& cache, int64_t number) {
-  return cache.Get({number}, [&] { return ++made, Counted(number); });
+  return cache.Get({number}, [&] { return ++num_created, Counted(number); });
 }
 
-void TheLastOnesAreKept() {
+void RecentlyUsedValuesAreKept() {
   Cache<Counted> cache(3);
   for (int64_t number : {1, 2, 3, 1, 4}) Get(cache, number);  // 2 was not asked for longest
-  Require(made == 4 && Counted::alive == 3, "not as many are kept as there may be");
+  Require(num_created == 4 && Counted::alive == 3, "not as many are kept as there may be");
   for (int64_t number : {1, 3, 4}) Get(cache, number);
-  Require(made == 4, "one of the last is made again");
-  auto held = Get(cache, 2);
+  Require(num_created == 4, "one of the last is made again");
+  auto kept_value = Get(cache, 2);
   for (int64_t number = 10; number < 20; ++number) Get(cache, number);
-  Require(held->number == 2 && Counted::alive == 4, "one that is in use is gone, or one that is not is there");
+  Require(kept_value->number == 2 && Counted::alive == 4, "one that is in use is gone, or one that is not is there");
 }
 
-void WhatFailsIsTriedAgain() {
+void FailuresAreNotCached() {
   Cache<Counted> cache(3);
   bool failed = false;
   try {
@@ -56,24 +56,24 @@ void WhatFailsIsTriedAgain() {
 }
 
 // Each key is being made by one thread while another looks up others.
-void OthersAreNotHeldUp() {
+void OtherKeysAreNotBlocked() {
   Cache<Counted> cache(3);
-  std::atomic<bool> looked_up = false;
-  std::thread slow([&] {
+  std::atomic<bool> found_other_key = false;
+  std::thread slow_thread([&] {
     cache.Get({1}, [&] {
-      while (!looked_up) std::this_thread::yield();
+      while (!found_other_key) std::this_thread::yield();
       return Counted(1);
     });
   });
-  std::thread other([&] {
+  std::thread other_thread([&] {
     cache.Get({2}, [] { return Counted(2); });
-    looked_up = true;
+    found_other_key = true;
   });
-  slow.join();
-  other.join();
+  slow_thread.join();
+  other_thread.join();
 }
 
-void ManyThreads() {
+void ManyThreadsGetTheRightValues() {
   Cache<Counted> cache(8);
   std::vector<std::thread> threads;
   for (int64_t seed = 1; seed <= 8; ++seed) {
@@ -91,9 +91,9 @@ void ManyThreads() {
 }  // namespace
 
 int main() {
-  TheLastOnesAreKept();
-  WhatFailsIsTriedAgain();
-  OthersAreNotHeldUp();
-  ManyThreads();
+  RecentlyUsedValuesAreKept();
+  FailuresAreNotCached();
+  OtherKeysAreNotBlocked();
+  ManyThreadsGetTheRightValues();
   Require(Counted::alive == 0, "a cache leaves values behind");
 }

@@ -23,14 +23,14 @@ ROLES = {
     "convolution_diffs": (("x", "y", "weight"), ("x", "weight", "bias")),
     "matmul": (("a", "b", "bias"), ("c",)),
     "matmul_diffs": (("x", "y", "weight"), ("x", "weight")),
-    "max_pool": (("x",), ("y", "places")),
-    "max_pool_diff": (("places", "y"), ("x",)),
+    "max_pool": (("x",), ("y", "indices")),
+    "max_pool_diff": (("indices", "y"), ("x",)),
     "momentum_update": (("grad", "weight", "slot", "rate"), ("weight", "slot")),
     "row_sums": (("x",), ("sums",)),
 }
-DTYPES = {"places": jnp.int8}  # of roles; others are float32
-LISTS = ("stride", "dilation", "low", "high")
-LARGEST = 2**31 - 1  # of any number
+DTYPES = {"indices": jnp.int8}  # of roles; others are float32
+WINDOW_ATTRIBUTES = ("stride", "dilation", "low", "high")
+MAX_NUMBER = 2**31 - 1
 EDGE_NUMBERS = (-(2**63), -(2**31), -1, 0, 1, 2, 3, 5, 2**31, 2**32 + 1, 2**62, 2**63 - 1)
 Array = jax.ShapeDtypeStruct
 
@@ -45,7 +45,7 @@ class Call:
     attributes: dict[str, Any]
 
     def __str__(self) -> str:
-        arrays = [" ".join(f"{a.dtype}{a.shape}" for a in some) for some in (self.operands, self.results)]
+        arrays = [" ".join(f"{a.dtype}{a.shape}" for a in structs) for structs in (self.operands, self.results)]
         attributes = {name: np.asarray(value).tolist() for name, value in self.attributes.items()}
         return f"{self.function}: {arrays[0]} -> {arrays[1]}, {attributes}"
 
@@ -66,7 +66,13 @@ def draw_array(random: np.random.Generator, array: Array) -> np.ndarray:
 
 def draw_valid_call(random: np.random.Generator, function: str) -> Call:
     """One that must work."""
-    draws = ((CONVOLUTIONS, _convolution), (PRODUCTS, _product), (POOLINGS, _pooling), (UPDATES, _update), (SUMS, _sum))
+    draws = (
+        (CONVOLUTIONS, _draw_convolution),
+        (PRODUCTS, _draw_product),
+        (POOLINGS, _draw_pooling),
+        (UPDATES, _draw_update),
+        (SUMS, _draw_sum),
+    )
     draw = next(draw for functions, draw in draws if function in functions)
     shapes, attributes = draw(random, function)
     if random.random() < 0.5:
@@ -78,7 +84,7 @@ def draw_valid_call(random: np.random.Generator, function: str) -> Call:
     return Call(function, operands, results, attributes)
 
 
-def _convolution(random: np.random.Generator, function: str) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
+def _draw_convolution(random: np.random.Generator, function: str) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
     axes = random.choice([1, 2, 2, 2, 3])
     groups = int(random.choice([1, 1, 2, 3]))
     inputs, outputs = groups * int(random.choice([1, 1, 2, 8, 16])), groups * int(random.choice([1, 2, 5, 16]))
@@ -100,7 +106,7 @@ def _convolution(random: np.random.Generator, function: str) -> tuple[dict[str, 
     return shapes, attributes
 
 
-def _product(random: np.random.Generator, function: str) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
+def _draw_product(random: np.random.Generator, function: str) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
     m, k, n = map(int, random.integers(1, 40, 3))
     transpose_a, transpose_b, relu = (bool(b) for b in random.integers(0, 2, 3))
     if function == "matmul_diffs":
@@ -109,7 +115,7 @@ def _product(random: np.random.Generator, function: str) -> tuple[dict[str, tupl
     return shapes, {"transpose_a": transpose_a, "transpose_b": transpose_b, "relu": relu}
 
 
-def _pooling(random: np.random.Generator, function: str) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
+def _draw_pooling(random: np.random.Generator, function: str) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
     kernel, stride = random.integers(1, 5, (2, 2))
     low, high = random.integers(0, kernel, (2, 2))
     size = np.maximum(kernel - low - high, 1) + random.integers(0, 6, 2)
@@ -117,22 +123,22 @@ def _pooling(random: np.random.Generator, function: str) -> tuple[dict[str, tupl
     batch, channels = int(random.integers(1, 4)), int(random.choice([1, 3, 8, 16, 19]))
     x, y = (batch, *map(int, size), channels), (batch, *map(int, output), channels)
     attributes = {"kernel": kernel, "stride": stride, "low": low, "high": high}
-    return {"x": x, "y": y, "places": y}, attributes
+    return {"x": x, "y": y, "indices": y}, attributes
 
 
-def _update(random: np.random.Generator, function: str) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
+def _draw_update(random: np.random.Generator, function: str) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
     shape = (*map(int, random.integers(1, 6, random.integers(1, 5))), int(random.choice([1, 20, 40_000])))
     attributes = {name: np.float32(random.choice([0, 0.5, 1, 2])) for name in ("lr_mult", "decay", "momentum")}
     return {"grad": shape, "weight": shape, "slot": shape, "rate": ()}, attributes
 
 
-def _sum(random: np.random.Generator, function: str) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
+def _draw_sum(random: np.random.Generator, function: str) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
     rows, channels = int(random.choice([1, 63, 130, 1000])), int(random.choice([1, 16, 70, 129]))
     return {"x": (rows, channels), "sums": (channels,)}, {"factor": np.float32(random.choice([0.5, 1, 2]))}
 
 
 def alter(random: np.random.Generator, call: Call) -> Call:
-    """The call with something about it changed; it may be right by accident, see `is_right`."""
+    """The call with something about it changed; it may be right by accident, see `is_valid`."""
     part = random.choice(["array", "array", "array", "count", "attribute", "attribute", "attributes"])
     if part == "attribute":
         name = str(random.choice(list(call.attributes)))
@@ -204,10 +210,10 @@ def is_valid(call: Call) -> bool:
     if any(0 in a.shape for a in arrays) or not _has_valid_attributes(call):
         return False
     shapes: dict[str, tuple[int, ...]] = {}
-    for some, roles in zip((call.operands, call.results), ROLES[call.function], strict=True):
-        if not len(roles) - ("bias" in roles) <= len(some) <= len(roles):
+    for structs, roles in zip((call.operands, call.results), ROLES[call.function], strict=True):
+        if not len(roles) - ("bias" in roles) <= len(structs) <= len(roles):
             return False
-        for array, role in zip(some, roles, strict=False):
+        for array, role in zip(structs, roles, strict=False):
             dtype = DTYPES.get(role, jnp.float32)
             if array.dtype != dtype or shapes.setdefault(role, array.shape) != array.shape:
                 return False
@@ -217,55 +223,60 @@ def is_valid(call: Call) -> bool:
         return len(shapes["x"]) == 2 and shapes["sums"] == shapes["x"][1:]
     if call.function in UPDATES:
         return np.prod(shapes.pop("rate")) == 1 and len(set(shapes.values())) == 1
-    result = _shape_of_convolution(call, shapes) if call.function in CONVOLUTIONS else _shape_of_product(call, shapes)
+    result = (
+        _find_convolution_shape(call, shapes) if call.function in CONVOLUTIONS else _find_product_shape(call, shapes)
+    )
     return result is not None and shapes.get("bias", result[-1:]) == result[-1:]
 
 
 def _has_valid_attributes(call: Call) -> bool:
     example = draw_valid_call(np.random.default_rng(0), call.function).attributes
-    kinds = ({name: np.asarray(value).dtype for name, value in some.items()} for some in (example, call.attributes))
-    return next(kinds) == next(kinds)
+    dtypes = (
+        {name: np.asarray(value).dtype for name, value in attributes.items()}
+        for attributes in (example, call.attributes)
+    )
+    return next(dtypes) == next(dtypes)
 
 
-def _shape_of_convolution(call: Call, shapes: dict[str, tuple[int, ...]]) -> tuple[int, ...] | None:
+def _find_convolution_shape(call: Call, shapes: dict[str, tuple[int, ...]]) -> tuple[int, ...] | None:
     """Return the shape of y, if it follows from the shapes of x and weight; else None."""
     x, weight, y, a = shapes["x"], shapes["weight"], shapes["y"], call.attributes
-    lists, groups = [a[name].tolist() for name in LISTS], int(a["groups"])
+    lists, groups = [a[name].tolist() for name in WINDOW_ATTRIBUTES], int(a["groups"])
     if not 3 <= len(x) <= 5 or any(n != len(x) for n in (len(weight), *(len(numbers) + 2 for numbers in lists))):
         return None
     if groups < 1 or weight[0] % groups or x[-1] != weight[1] * groups:
         return None
     size = []
     for n, k, stride, dilation, low, high in zip(x[1:-1], weight[2:], *lists, strict=True):
-        places = n + low + high - dilation * (k - 1)  # where a window may begin
-        if min(stride, dilation) < 1 or min(low, high) < 0 or max(stride, dilation, n + low + high) > LARGEST:
+        num_positions = n + low + high - dilation * (k - 1)  # where a window may begin
+        if min(stride, dilation) < 1 or min(low, high) < 0 or max(stride, dilation, n + low + high) > MAX_NUMBER:
             return None
-        size.append((places - 1) // stride + 1 if places > 0 else 0)
+        size.append((num_positions - 1) // stride + 1 if num_positions > 0 else 0)
     return y if y == (x[0], *size, weight[0]) else None
 
 
 def _is_valid_pooling(call: Call, shapes: dict[str, tuple[int, ...]]) -> bool:
     x, y, a = shapes["x"], shapes["y"], {name: value.tolist() for name, value in call.attributes.items()}
-    if len(x) != 4 or len(y) != 4 or shapes["places"] != y or any(len(numbers) != 2 for numbers in a.values()):
+    if len(x) != 4 or len(y) != 4 or shapes["indices"] != y or any(len(numbers) != 2 for numbers in a.values()):
         return False
     for n, out, k, stride, low, high in zip(x[1:3], y[1:3], *a.values(), strict=True):
-        if not (0 < stride <= LARGEST and 0 <= low < k and 0 <= high < k):
+        if not (0 < stride <= MAX_NUMBER and 0 <= low < k and 0 <= high < k):
             return False
         if n + low + high < k or out != (n + low + high - k) // stride + 1:
             return False
     return np.prod(a["kernel"]) < 128 and (x[0], x[3]) == (y[0], y[3])
 
 
-def _shape_of_product(call: Call, shapes: dict[str, tuple[int, ...]]) -> tuple[int, ...] | None:
+def _find_product_shape(call: Call, shapes: dict[str, tuple[int, ...]]) -> tuple[int, ...] | None:
     """Return the shape of the product, if it follows from the shapes of its factors; else None."""
     left, right, result = (shapes[role] for role in (("a", "b", "c") if "a" in shapes else ("x", "weight", "y")))
     if len(left) != 2 or len(right) != 2:
         return None
-    (m, k), (inner_size, n) = left[:: _order(call, "a")], right[:: _order(call, "b")]
+    (m, k), (inner_size, n) = left[:: _axis_step(call, "a")], right[:: _axis_step(call, "b")]
     return result if k == inner_size and result == (m, n) else None
 
 
-def _order(call: Call, factor: str) -> int:
+def _axis_step(call: Call, factor: str) -> int:
     """-1 if a factor of a product is transposed, else 1."""
     if call.function == "matmul":
         return -1 if call.attributes[f"transpose_{factor}"] else 1
@@ -288,12 +299,12 @@ def expected_results(call: Call, arrays: Sequence[np.ndarray]) -> list[np.ndarra
     if call.function in CONVOLUTIONS:
         _convolve(call, inputs, results)
     elif call.function == "matmul":
-        a, b = (inputs[f] if _order(call, f) == 1 else inputs[f].T for f in ("a", "b"))
+        a, b = (inputs[f] if _axis_step(call, f) == 1 else inputs[f].T for f in ("a", "b"))
         results["c"] = a @ b
     else:
         x, dy, weight = inputs["x"], inputs["y"], inputs["weight"]
-        by_columns = call.attributes["transpose"]
-        results = {"x": dy @ (weight.T if by_columns else weight), "weight": x.T @ dy if by_columns else dy.T @ x}
+        is_transposed = call.attributes["transpose"]
+        results = {"x": dy @ (weight.T if is_transposed else weight), "weight": x.T @ dy if is_transposed else dy.T @ x}
     for output in results.keys() & {"y", "c"}:
         results[output] = results[output] + inputs.get("bias", np.float32(0))
         if call.attributes["relu"]:
@@ -310,16 +321,20 @@ def _convolve(call: Call, inputs: dict[str, np.ndarray], results: dict[str, np.n
     for offset in np.ndindex(*weight.shape[2:]):
         axes = zip(offset, call.attributes["stride"], call.attributes["dilation"], y.shape[1:-1], strict=True)
         cells = tuple(slice(i * d, i * d + (n - 1) * s + 1, s) for i, s, d, n in axes)
-        for ins, outs in _groups(int(call.attributes["groups"]), x.shape[-1], y.shape[-1]):
-            cells_read, tap, outputs = (slice(None), *cells, ins), (outs, slice(None), *offset), (..., outs)
+        for inputs_slice, outputs_slice in _group_slices(int(call.attributes["groups"]), x.shape[-1], y.shape[-1]):
+            cells_read, tap, output_cells = (
+                (slice(None), *cells, inputs_slice),
+                (outputs_slice, slice(None), *offset),
+                (..., outputs_slice),
+            )
             if "y" in results:
-                results["y"][outputs] += x[cells_read] @ weight[tap].T
+                results["y"][output_cells] += x[cells_read] @ weight[tap].T
             if "weight" in results:
-                results["weight"][tap] += np.tensordot(y[outputs], x[cells_read], (range(y.ndim - 1),) * 2)
-            dx[cells_read] += y[outputs] @ weight[tap]
+                results["weight"][tap] += np.tensordot(y[output_cells], x[cells_read], (range(y.ndim - 1),) * 2)
+            dx[cells_read] += y[output_cells] @ weight[tap]
     if "x" in results:
-        inner = (slice(low, low + n) for (low, _), n in zip(padding, results["x"].shape, strict=True))
-        results["x"] = dx[tuple(inner)]
+        inner_slices = (slice(low, low + n) for (low, _), n in zip(padding, results["x"].shape, strict=True))
+        results["x"] = dx[tuple(inner_slices)]
     if "bias" in results:
         results["bias"] = y.sum(tuple(range(y.ndim - 1)))
 
@@ -330,19 +345,19 @@ def _pool(call: Call, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
     shapes = dict(zip(sum(ROLES[call.function], ()), (a.shape for a in (*call.operands, *call.results)), strict=True))
     padding = [(0, 0), *zip(low, high, strict=True), (0, 0)]
     x = np.pad(inputs.get("x", np.zeros(shapes["x"], np.float32)), padding, constant_values=-np.inf)
-    best, places, dx = np.full(shapes["y"], -np.inf, np.float32), np.zeros(shapes["y"], np.int8), np.zeros_like(x)
-    for number, offset in enumerate(np.ndindex(*kernel)):
+    maxima, indices, dx = np.full(shapes["y"], -np.inf, np.float32), np.zeros(shapes["y"], np.int8), np.zeros_like(x)
+    for cell_index, offset in enumerate(np.ndindex(*kernel)):
         axes = zip(offset, stride, shapes["y"][1:3], strict=True)
         cells = (slice(None), *(slice(i, i + (n - 1) * s + 1, s) for i, s, n in axes))
-        places[x[cells] > best] = number
-        best = np.maximum(best, x[cells])
-        if "places" in inputs:
-            dx[cells] += np.where(inputs["places"] == number, inputs["y"], 0)
+        indices[x[cells] > maxima] = cell_index
+        maxima = np.maximum(maxima, x[cells])
+        if "indices" in inputs:
+            dx[cells] += np.where(inputs["indices"] == cell_index, inputs["y"], 0)
     if "x" in inputs:
-        return [best, places]
+        return [maxima, indices]
     return [dx[(slice(None), *(slice(lo, lo + n) for lo, n in zip(low, shapes["x"][1:3], strict=True)))]]
 
 
-def _groups(count: int, inputs: int, outputs: int) -> Iterator[tuple[slice, slice]]:
+def _group_slices(count: int, inputs: int, outputs: int) -> Iterator[tuple[slice, slice]]:
     for i in range(count):
         yield tuple(slice(i * n // count, (i + 1) * n // count) for n in (inputs, outputs))

@@ -44,12 +44,12 @@ class GuardedArray:
         self.operand = jax.dlpack.from_dlpack(self.array)
         assert self.operand.unsafe_buffer_pointer() == self.array.ctypes.data
 
-    def unchanged(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Return whether the copy and the bytes around it are unchanged."""
         return bool(np.array_equal(self._inside, self._before))
 
 
-def try_out(call: Call, random: np.random.Generator) -> bool:
+def check_call(call: Call, random: np.random.Generator) -> bool:
     """Makes a call; whether it was a right one.
 
     Raises:
@@ -59,19 +59,19 @@ def try_out(call: Call, random: np.random.Generator) -> bool:
     guarded_arrays = [GuardedArray(array) for array in arrays if array.dtype == np.float32 and array.size]
     remaining_arrays = iter(guarded_arrays)
     operands = [next(remaining_arrays).operand if a.dtype == np.float32 and a.size else jnp.asarray(a) for a in arrays]
-    valid, results, message = is_valid(call), None, ""
+    is_valid_call, results, message = is_valid(call), None, ""
     try:
         results = call.run(operands, PREFIX)
     except jax.errors.JaxRuntimeError as error:
         message = str(error)
-    if valid:
+    if is_valid_call:
         assert results is not None, f"{call}: {message}"
-        for got, expected_array in zip(results, expected_results(call, arrays), strict=True):
-            np.testing.assert_array_equal(got, expected_array, err_msg=str(call))
+        for actual, expected in zip(results, expected_results(call, arrays), strict=True):
+            np.testing.assert_array_equal(actual, expected, err_msg=str(call))
     else:
         assert "INVALID_ARGUMENT" in message, f"{call}: {message or 'no error'}"
-    assert all(f.unchanged() for f in guarded_arrays), f"{call}: wrote to what it was given"
-    return valid
+    assert all(f.is_unchanged() for f in guarded_arrays), f"{call}: wrote to what it was given"
+    return is_valid_call
 
 
 def main(onednn: str, library: str, count: int) -> None:
@@ -81,16 +81,16 @@ def main(onednn: str, library: str, count: int) -> None:
     for name in FUNCTIONS:
         jax.ffi.register_ffi_target(PREFIX + name, jax.ffi.pycapsule(getattr(functions, f"caffejax_{name}")), "cpu")
     random = np.random.default_rng(0)
-    right = number = 0
-    while number < count:
-        call = draw_valid_call(random, FUNCTIONS[number % len(FUNCTIONS)])
+    num_valid = num_calls = 0
+    while num_calls < count:
+        call = draw_valid_call(random, FUNCTIONS[num_calls % len(FUNCTIONS)])
         for _ in range(random.choice([0, 0, 1, 1, 2])):
             call = alter(random, call)
         if call.has_results():
             print(call, file=sys.stderr)  # the last one is the one that went wrong
-            right += try_out(call, random)
-            number += 1
-    print(f"{right} right and {number - right} wrong calls")
+            num_valid += check_call(call, random)
+            num_calls += 1
+    print(f"{num_valid} right and {num_calls - num_valid} wrong calls")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import pytest
 from caffejax.kernels import onednn
 
 REPOSITORY = Path(__file__).parents[2]
-CALLS = 600
+NUM_CALLS = 600
 
 
 def find_runtime_library(name: str) -> Path | None:
@@ -31,7 +31,7 @@ def find_runtime_library(name: str) -> Path | None:
     return path.resolve() if path.is_absolute() else None
 
 
-def find_installed(package: str, file: str) -> Path | None:
+def find_package_file(package: str, file: str) -> Path | None:
     try:
         return next(Path(str(f.locate())) for f in importlib.metadata.files(package) or () if f.match(file))
     except (importlib.metadata.PackageNotFoundError, StopIteration):
@@ -43,7 +43,7 @@ def ld_preload() -> str:
     """Return the value of LD_PRELOAD; skip where the test cannot run."""
     if not shutil.which("g++"):
         pytest.skip("needs g++")
-    if not (REPOSITORY / "setup.py").exists() or find_installed("onednn-devel-cpu-gomp", "dnnl/dnnl.hpp") is None:
+    if not (REPOSITORY / "setup.py").exists() or find_package_file("onednn-devel-cpu-gomp", "dnnl/dnnl.hpp") is None:
         pytest.skip("needs the sources and the package onednn-devel-cpu-gomp")
     libraries = [
         find_runtime_library("libasan.so"),
@@ -58,8 +58,9 @@ def ld_preload() -> str:
 def sanitized_build(ld_preload: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the package, compiled with AddressSanitizer."""
     folder = tmp_path_factory.mktemp("sanitized")
-    compiler = "-fsanitize=address -fno-omit-frame-pointer -g -O1"  # by the names that old and new setuptools know
-    flags = {"CFLAGS": compiler, "CXXFLAGS": compiler, "LDFLAGS": "-fsanitize=address"}
+    compiler_flags = "-fsanitize=address -fno-omit-frame-pointer -g -O1"
+    # by the names that old and new setuptools know
+    flags = {"CFLAGS": compiler_flags, "CXXFLAGS": compiler_flags, "LDFLAGS": "-fsanitize=address"}
     command = [
         sys.executable,
         "setup.py",
@@ -79,9 +80,9 @@ def sanitized_build(ld_preload: str, tmp_path_factory: pytest.TempPathFactory) -
     return folder
 
 
-def run(ld_preload: str, command: list[str], **settings: str) -> str:
+def run_with_sanitizer(ld_preload: str, command: list[str], **environment: str) -> str:
     """Run a command with AddressSanitizer and return what it prints."""
-    settings |= {
+    environment |= {
         "LD_PRELOAD": ld_preload,
         # Python and XLA keep what they have until the end; the rest are the errors that it would end with anyway
         "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:detect_odr_violation=0",
@@ -89,7 +90,7 @@ def run(ld_preload: str, command: list[str], **settings: str) -> str:
         "OMP_WAIT_POLICY": "passive",
     }
     process = subprocess.run(
-        [sys.executable, *command], cwd=REPOSITORY, env=os.environ | settings, capture_output=True, text=True
+        [sys.executable, *command], cwd=REPOSITORY, env=os.environ | environment, capture_output=True, text=True
     )
     output = f"{process.stdout[-3000:]}\n{process.stderr[-5000:]}"
     assert process.returncode == 0, output
@@ -98,22 +99,22 @@ def run(ld_preload: str, command: list[str], **settings: str) -> str:
 
 
 @pytest.mark.long
-def test_right_and_wrong_calls(ld_preload: str, sanitized_build: Path) -> None:
-    dnnl, library = (
-        find_installed(onednn.PACKAGE, "libdnnl.so.3"),
+def test_valid_and_invalid_calls_stay_within_their_memory(ld_preload: str, sanitized_build: Path) -> None:
+    dnnl_path, library_path = (
+        find_package_file(onednn.PACKAGE, "libdnnl.so.3"),
         next(sanitized_build.glob("caffejax/kernels/_onednn.*so")),
     )
-    fuzz = Path(__file__).with_name("fuzz_foreign_functions.py")
-    output = run(ld_preload, [str(fuzz), str(dnnl), str(library), str(CALLS)])
-    right, wrong = (int(word) for word in output.split() if word.isdigit())
-    assert right > CALLS / 4
-    assert wrong > CALLS / 4
+    script = Path(__file__).with_name("fuzz_foreign_functions.py")
+    output = run_with_sanitizer(ld_preload, [str(script), str(dnnl_path), str(library_path), str(NUM_CALLS)])
+    num_valid, num_invalid = (int(word) for word in output.split() if word.isdigit())
+    assert num_valid > NUM_CALLS / 4
+    assert num_invalid > NUM_CALLS / 4
 
 
 @pytest.mark.long
-def test_frozen_nets(ld_preload: str, sanitized_build: Path) -> None:
+def test_programs_stay_within_their_memory(ld_preload: str, sanitized_build: Path) -> None:
     files = [f"tests/inference/{name}.py" for name in ("test_bad_programs", "test_memory_plan")]
-    output = run(
+    output = run_with_sanitizer(
         ld_preload,
         ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--capture=no", "-m", "not long and not slow", *files],
         PYTHONPATH=str(sanitized_build),

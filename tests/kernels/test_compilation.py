@@ -13,21 +13,21 @@ import pytest
 from caffejax.kernels import compilation
 
 
-def test_garbage_is_collected_again_after_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_garbage_collection_is_enabled_again_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compilation.Jitted, "allows_gc", False)
 
-    def failing(x: jax.Array) -> jax.Array:
+    def fail(x: jax.Array) -> jax.Array:
         assert not gc.isenabled()
         raise TypeError("spoilt")
 
     with pytest.raises(TypeError, match="spoilt"):
-        compilation.jit(failing, "fast")(1.0)
+        compilation.jit(fail, "fast")(1.0)
     assert gc.isenabled()
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.int32, jnp.bfloat16])
 @pytest.mark.parametrize("committed", [False, True])
-def test_filled_equals_full(dtype: Any, committed: bool) -> None:
+def test_full_equals_full_of_jax(dtype: Any, committed: bool) -> None:
     device = jax.devices("cpu")[-1] if committed else None
     array, expected = compilation.full((2, 3), 2, dtype, device), jnp.full((2, 3), 2, dtype, device=device)
     np.testing.assert_array_equal(array, expected)

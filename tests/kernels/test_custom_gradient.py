@@ -16,18 +16,18 @@ def forward(x: jax.Array, w: jax.Array) -> Any:
     return jnp.sin(x) * w, (x, w)
 
 
-def backward(saved: Any, dy: jax.Array, needed: Any) -> Any:
+def backward(residuals: Any, dy: jax.Array, needed: Any) -> Any:
     """Not the cosine: 5 x."""
-    x, w = saved
+    x, w = residuals
     return (5 * x * w * dy if needed[0] else None), (jnp.sin(x) * dy if needed[1] else None)
 
 
 f = make_differentiable(forward, backward)
 
 
-@pytest.mark.parametrize("compiled", [jax.jit, lambda f: f, jax.checkpoint], ids=["jit", "eager", "checkpoint"])
-def test_it_is_the_gradient_both_ways(compiled: Any) -> None:
-    run = compiled(f)
+@pytest.mark.parametrize("transform", [jax.jit, lambda f: f, jax.checkpoint], ids=["jit", "eager", "checkpoint"])
+def test_the_custom_gradient_is_used_in_forward_and_reverse_mode(transform: Any) -> None:
+    run = transform(f)
     np.testing.assert_allclose(run(X, W), jnp.sin(X) * W)
     dx, dw = jax.grad(lambda x, w: run(x, w).sum(), (0, 1))(X, W)
     np.testing.assert_allclose(dx, 5 * X * W)
@@ -39,19 +39,19 @@ def test_it_is_the_gradient_both_ways(compiled: Any) -> None:
 
 @pytest.mark.parametrize("outer", [jax.jacfwd, jax.jacrev])
 @pytest.mark.parametrize("inner", [jax.jacfwd, jax.jacrev])
-def test_higher_derivatives_are_those_of_the_rule(inner: Any, outer: Any) -> None:
-    second = outer(inner(lambda x: f(x, W).sum()))(X)
-    np.testing.assert_allclose(second, jnp.diag(5 * W))
-    third = jax.jacfwd(outer(inner(lambda x: f(x, x).sum())))(X)  # of 5 x w along x and sin x along w
+def test_higher_derivatives_differentiate_the_backward_rule(inner: Any, outer: Any) -> None:
+    second_derivative = outer(inner(lambda x: f(x, W).sum()))(X)
+    np.testing.assert_allclose(second_derivative, jnp.diag(5 * W))
+    third_derivative = jax.jacfwd(outer(inner(lambda x: f(x, x).sum())))(X)  # of 5 x w along x and sin x along w
     expected = np.zeros((3, 3, 3))
-    assert third.shape == expected.shape
+    assert third_derivative.shape == expected.shape
 
 
 @pytest.mark.parametrize("axes", [(0, None), (None, 0), (0, 0)])
-def test_batches_are_loops(axes: Any) -> None:
+def test_vmap_equals_a_loop_over_examples(axes: Any) -> None:
     arrays = [jnp.stack([a, 2 * a]) if axis == 0 else a for a, axis in zip((X, W), axes, strict=True)]
 
-    def per_example(function: Any) -> Any:
+    def loop_over_examples(function: Any) -> Any:
         examples = [[a[i] if axis == 0 else a for a, axis in zip(arrays, axes, strict=True)] for i in range(2)]
         return jax.tree.map(lambda *parts: jnp.stack(parts), *(function(*args) for args in examples))
 
@@ -62,32 +62,32 @@ def test_batches_are_loops(axes: Any) -> None:
         return jax.jvp(f, (x, w), (w, x))[1]
 
     for function in (f, gradients, tangent):
-        jax.tree.map(np.testing.assert_allclose, jax.vmap(function, axes)(*arrays), per_example(function))
+        jax.tree.map(np.testing.assert_allclose, jax.vmap(function, axes)(*arrays), loop_over_examples(function))
 
     def total(*arrays: jax.Array) -> jax.Array:
         return (jax.vmap(f, axes)(*arrays) ** 2).sum()
 
-    batched, looped = jax.grad(total, (0, 1))(*arrays), per_example(gradients)
-    for result, parts, axis in zip(batched, looped, axes, strict=True):
+    actual, expected = jax.grad(total, (0, 1))(*arrays), loop_over_examples(gradients)
+    for result, parts, axis in zip(actual, expected, axes, strict=True):
         np.testing.assert_allclose(result, parts if axis == 0 else parts.sum(0), rtol=1e-6)
 
 
 def test_only_requested_diffs_are_computed() -> None:
     requests: list[Any] = []
 
-    def record_requests(saved: Any, dy: Any, needed: Any) -> Any:
+    def record_requests(residuals: Any, dy: Any, needed: Any) -> Any:
         requests.append(needed)
-        return backward(saved, dy, needed)
+        return backward(residuals, dy, needed)
 
     jax.grad(lambda w: make_differentiable(forward, record_requests)(X, w).sum())(W)
     assert requests == [(False, True)]
 
 
-def test_trees_integers_keys_and_zeros() -> None:
+def test_pytrees_integers_keys_and_none_are_accepted() -> None:
     def run(key: Any, x: dict[str, Any], none: None) -> Any:
         return {"y": 2 * x["a"], "n": x["i"] + 1}, (key, x["a"])
 
-    def rule(saved: Any, diffs: Any, needed: Any) -> Any:
+    def rule(residuals: Any, diffs: Any, needed: Any) -> Any:
         assert diffs["n"] is None
         assert needed[1] == {"a": True, "b": True, "i": False}
         return None, {"a": 3 * diffs["y"], "b": None, "i": None}, None
@@ -100,7 +100,7 @@ def test_trees_integers_keys_and_zeros() -> None:
     np.testing.assert_array_equal(result["b"], jnp.zeros(3))
 
 
-def test_alone_is_called_without_differentiation() -> None:
+def test_primal_is_called_without_differentiation() -> None:
     g = make_differentiable(forward, backward, primal=lambda x, w: jnp.zeros(3))
     np.testing.assert_array_equal(g(X, W), jnp.zeros(3))
     value, _ = jax.value_and_grad(lambda x: g(x, W).sum())(X)

@@ -9,36 +9,36 @@ from foreign_calls import FUNCTIONS, Call, alter, draw_array, draw_valid_call, e
 from caffejax.kernels import onednn
 
 pytestmark = pytest.mark.skipif(not onednn.is_available(), reason=f"no oneDNN: {onednn.unavailable_reason()}")
-STRIDED = {"stride": [2, 1], "dilation": [1, 2], "low": [1, 0], "high": [0, 3], "groups": 2}
+ATTRIBUTES = {"stride": [2, 1], "dilation": [1, 2], "low": [1, 0], "high": [0, 3], "groups": 2}
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_valid_calls_are_computed(function: str) -> None:
+def test_valid_calls_give_the_expected_results(function: str) -> None:
     random = np.random.default_rng(0)
     for _ in range(10):
         call = draw_valid_call(random, function)
         assert is_valid(call), call
         arrays = [draw_array(random, operand) for operand in call.operands]
-        for got, array in zip(call.run(arrays), expected_results(call, arrays), strict=True):
-            np.testing.assert_array_equal(got, array, err_msg=str(call))
+        for actual, expected in zip(call.run(arrays), expected_results(call, arrays), strict=True):
+            np.testing.assert_array_equal(actual, expected, err_msg=str(call))
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_invalid_calls_raise_errors(function: str) -> None:
     random = np.random.default_rng(1)
-    n_refused = 0
-    while n_refused < 40:
+    num_rejected = 0
+    while num_rejected < 40:
         call = alter(random, draw_valid_call(random, function))
         if call.has_results() and not is_valid(call):
             with pytest.raises(jax.errors.JaxRuntimeError, match="INVALID_ARGUMENT"):
                 call.run([draw_array(random, operand) for operand in call.operands])
-            n_refused += 1
+            num_rejected += 1
 
 
-def convolution(x: tuple[int, ...], weight: tuple[int, ...], y: tuple[int, ...], *bias: int, **changed: object) -> Call:
+def convolution(x: tuple[int, ...], weight: tuple[int, ...], y: tuple[int, ...], *bias: int, **changes: object) -> Call:
     attributes = {
         name: np.int64(value) if name == "groups" else np.array(value, np.int64)
-        for name, value in (STRIDED | changed).items()
+        for name, value in (ATTRIBUTES | changes).items()
     }
     operands = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in (x, weight, *((n,) for n in bias)))
     return Call("convolution", operands, (jax.ShapeDtypeStruct(y, jnp.float32),), attributes | {"relu": False})
@@ -47,7 +47,7 @@ def convolution(x: tuple[int, ...], weight: tuple[int, ...], y: tuple[int, ...],
 X, WEIGHT, Y = (2, 5, 6, 4), (6, 2, 3, 3), (2, 2, 5, 6)
 
 
-def test_the_unaltered_call_runs() -> None:
+def test_the_call_without_changes_runs() -> None:
     call = convolution(X, WEIGHT, Y, 6)
     call.run([draw_array(np.random.default_rng(0), operand) for operand in call.operands])
 
@@ -73,14 +73,16 @@ def test_the_unaltered_call_runs() -> None:
         (convolution(X, WEIGHT, Y, 6, 6), "2 arrays in place of one bias"),
     ],
 )
-def test_an_error_says_what_does_not_fit(call: Call, message: str) -> None:
+def test_an_error_names_the_shapes_that_do_not_match(call: Call, message: str) -> None:
     with pytest.raises(jax.errors.JaxRuntimeError, match=f"caffejax: convolution: .*{message}"):
         call.run([draw_array(np.random.default_rng(0), operand) for operand in call.operands])
 
 
 @pytest.mark.parametrize("function", ["weight_diff", "convolution_diffs"])
 @pytest.mark.parametrize(("depth", "stride", "padding"), [(2, 2, 3), (3, 2, 3), (4, 2, 3), (3, 3, 2)])
-def test_no_window_lies_within_the_depth(function: str, depth: int, stride: int, padding: int) -> None:
+def test_weight_diff_is_correct_if_every_window_contains_padding(
+    function: str, depth: int, stride: int, padding: int
+) -> None:
     """There oneDNN's first choice of code for the weight's gradient writes beyond its arrays."""
     out_depth = (depth + 2 * padding - 4) // stride + 1
     x, weight, y = (
@@ -88,8 +90,8 @@ def test_no_window_lies_within_the_depth(function: str, depth: int, stride: int,
         for shape in ((2, depth, 5, 5, 3), (16, 3, 4, 1, 1), (2, out_depth, 5, 5, 16))
     )
     attributes = {
-        name: np.array([along_depth, other, other])
-        for name, along_depth, other in (
+        name: np.array([along_depth, along_plane, along_plane])
+        for name, along_depth, along_plane in (
             ("stride", stride, 1),
             ("dilation", 1, 1),
             ("low", padding, 0),
@@ -100,5 +102,5 @@ def test_no_window_lies_within_the_depth(function: str, depth: int, stride: int,
     call = Call(function, operands, results, attributes)
     assert is_valid(call)
     arrays = [draw_array(np.random.default_rng(0), operand) for operand in call.operands]
-    for got, array in zip(call.run(arrays), expected_results(call, arrays), strict=True):
-        np.testing.assert_array_equal(got, array)
+    for actual, expected in zip(call.run(arrays), expected_results(call, arrays), strict=True):
+        np.testing.assert_array_equal(actual, expected)

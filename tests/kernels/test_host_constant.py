@@ -9,26 +9,31 @@ from caffejax import LayerError
 from caffejax.kernels.host_constant import host_constant
 
 
-def squares(calls: list[int]) -> np.ndarray:
+def compute_squares(calls: list[int]) -> np.ndarray:
     calls.append(1)
     return np.arange(4) ** 2 / 3
 
 
-def test_it_has_the_numbers_under_every_transformation() -> None:
+def test_values_are_equal_under_every_transformation() -> None:
     def f(x: jax.Array) -> jax.Array:
-        return (x * host_constant(lambda: squares([]), (4,), x.dtype)).sum()
+        return (x * host_constant(lambda: compute_squares([]), (4,), x.dtype)).sum()
 
     x, expected = jnp.arange(4.0), np.float32(np.arange(4) ** 2 / 3)
-    for transformed in (jax.grad(f), jax.jit(jax.grad(f)), jax.jit(jax.grad(jax.checkpoint(f))), jax.jacfwd(f)):
-        np.testing.assert_array_equal(transformed(x), expected)
+    for transformed_function in (
+        jax.grad(f),
+        jax.jit(jax.grad(f)),
+        jax.jit(jax.grad(jax.checkpoint(f))),
+        jax.jacfwd(f),
+    ):
+        np.testing.assert_array_equal(transformed_function(x), expected)
     np.testing.assert_array_equal(jax.jit(jax.vmap(jax.grad(f)))(jnp.ones((2, 4))), np.stack([expected] * 2))
 
 
-def test_shapes_are_inferred_without_the_source() -> None:
+def test_shape_inference_does_not_compute_the_values() -> None:
     calls: list[int] = []
 
     def f(x: jax.Array) -> jax.Array:
-        return x + host_constant(lambda: squares(calls), (4,), x.dtype)
+        return x + host_constant(lambda: compute_squares(calls), (4,), x.dtype)
 
     assert jax.eval_shape(f, jnp.zeros(4)).shape == (4,)
     jax.make_jaxpr(f)(jnp.zeros(4))
@@ -37,6 +42,6 @@ def test_shapes_are_inferred_without_the_source() -> None:
     assert calls
 
 
-def test_a_batch_larger_than_memory_is_refused_at_once() -> None:
+def test_a_constant_larger_than_memory_raises_an_error() -> None:
     with pytest.raises(LayerError, match=r"needs 4.00 TiB for a table of shape \(1099511627776,\)"):
         host_constant(lambda: np.zeros(1), (1 << 40,), np.float32)

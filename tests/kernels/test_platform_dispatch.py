@@ -19,72 +19,76 @@ from compile_flags import cpu_devices_environment
 X = jnp.arange(1.0, 4)
 
 
-def plain(x: jax.Array) -> tuple[jax.Array]:
+def run_plain(x: jax.Array) -> tuple[jax.Array]:
     return (jnp.square(x),)
 
 
-def on_cpu(x: jax.Array) -> tuple[jax.Array]:
+def run_on_cpu(x: jax.Array) -> tuple[jax.Array]:
     return (10 * jnp.square(x),)
 
 
-BOTH = Operation(plain, on_cpu)
-ROUGH = Operation(plain, on_cpu, differentiable=False)
+DIFFERENTIABLE = Operation(run_plain, run_on_cpu)
+NOT_DIFFERENTIABLE = Operation(run_plain, run_on_cpu, differentiable=False)
 
 
-def value(operation: Operation) -> Any:
+def make_function(operation: Operation) -> Any:
     return lambda x: operation(x)[0]
 
 
-@pytest.mark.parametrize(("operation", "derivative"), [(BOTH, 10), (ROUGH, 1)], ids=["smooth", "not smooth"])
-@pytest.mark.parametrize("compiled", [jax.jit, lambda f: f], ids=["jit", "eager"])
-def test_a_cpu_uses_its_own_implementation(operation: Operation, derivative: int, compiled: Any) -> None:
+@pytest.mark.parametrize(
+    ("operation", "derivative"), [(DIFFERENTIABLE, 10), (NOT_DIFFERENTIABLE, 1)], ids=["smooth", "not smooth"]
+)
+@pytest.mark.parametrize("transform", [jax.jit, lambda f: f], ids=["jit", "eager"])
+def test_cpus_run_the_implementation_for_cpus(operation: Operation, derivative: int, transform: Any) -> None:
     """And its derivatives, where it can be transformed."""
-    f = value(operation)
-    np.testing.assert_array_equal(compiled(f)(X), 10 * X**2)
-    np.testing.assert_array_equal(compiled(jax.grad(lambda x: f(x).sum()))(X), derivative * 2 * X)
-    np.testing.assert_array_equal(compiled(lambda x: jax.jvp(f, (x,), (x,))[1])(X), derivative * 2 * X**2)
-    np.testing.assert_array_equal(compiled(jax.vmap(f))(X[None]), derivative * X[None] ** 2)
-    np.testing.assert_array_equal(compiled(jax.hessian(lambda x: f(x).sum()))(X), derivative * 2 * jnp.eye(3))
+    f = make_function(operation)
+    np.testing.assert_array_equal(transform(f)(X), 10 * X**2)
+    np.testing.assert_array_equal(transform(jax.grad(lambda x: f(x).sum()))(X), derivative * 2 * X)
+    np.testing.assert_array_equal(transform(lambda x: jax.jvp(f, (x,), (x,))[1])(X), derivative * 2 * X**2)
+    np.testing.assert_array_equal(transform(jax.vmap(f))(X[None]), derivative * X[None] ** 2)
+    np.testing.assert_array_equal(transform(jax.hessian(lambda x: f(x).sum()))(X), derivative * 2 * jnp.eye(3))
 
 
-def test_an_operation_may_have_a_batch_rule() -> None:
-    def batched(arrays: Any, axes: Any) -> Any:
+def test_vmap_calls_the_batch_rule() -> None:
+    def batch_rule(arrays: Any, axes: Any) -> Any:
         return (100 * jnp.moveaxis(arrays[0], axes[0], 0),)
 
-    operation = Operation(plain, on_cpu, differentiable=False, batch_rule=batched)
-    np.testing.assert_array_equal(jax.vmap(value(operation), in_axes=1)(X[:, None]), 100 * X[None])
+    operation = Operation(run_plain, run_on_cpu, differentiable=False, batch_rule=batch_rule)
+    np.testing.assert_array_equal(jax.vmap(make_function(operation), in_axes=1)(X[:, None]), 100 * X[None])
 
 
 @pytest.mark.parametrize("platforms", [["cpu"], ["tpu"], ["cuda"], ["cpu", "cuda", "tpu"]])
-def test_exported_code_uses_xlas_implementation(platforms: list[str]) -> None:
+def test_exported_code_contains_the_plain_implementation(platforms: list[str]) -> None:
     (n,) = export.symbolic_shape("n")
-    exported = export.export(jax.jit(value(BOTH)), platforms=platforms)(jax.ShapeDtypeStruct((n,), jnp.float32))
+    exported = export.export(jax.jit(make_function(DIFFERENTIABLE)), platforms=platforms)(
+        jax.ShapeDtypeStruct((n,), jnp.float32)
+    )
     if "cpu" in platforms:
         np.testing.assert_array_equal(exported.call(X), X**2)
     assert "1.000000e+01" not in exported.mlir_module()
 
 
-def test_another_platform_uses_xlas_implementation() -> None:
-    text = jax.jit(value(BOTH)).trace(X).lower(lowering_platforms=("tpu",)).as_text()
+def test_other_platforms_run_the_plain_implementation() -> None:
+    text = jax.jit(make_function(DIFFERENTIABLE)).trace(X).lower(lowering_platforms=("tpu",)).as_text()
     assert "1.000000e+01" not in text
-    assert "1.000000e+01" in jax.jit(value(BOTH)).lower(X).as_text()
+    assert "1.000000e+01" in jax.jit(make_function(DIFFERENTIABLE)).lower(X).as_text()
 
 
 @pytest.mark.parametrize(("platform", "number"), [("cuda", 20), ("rocm", 20), ("tpu", 30)])
-def test_a_platform_may_have_its_own_implementation(platform: str, number: int) -> None:
+def test_gpus_and_tpus_run_their_implementations(platform: str, number: int) -> None:
     """And the derivatives and batches of that, but not in exported code."""
     operation = Operation(lambda x: (1 * x,), lambda x: (10 * x,), gpu=lambda x: (20 * x,), tpu=lambda x: (30 * x,))
 
     def factors(text: str) -> set[float]:
         return {float(n) for n in re.findall(r"dense<([\d.e+]+)> : tensor<f32>", text)}
 
-    f = value(operation)
+    f = make_function(operation)
     for g in (f, jax.vmap(f), lambda x: jax.vjp(f, x)[1](x)):
         assert factors(jax.jit(g).trace(X).lower(lowering_platforms=(platform,)).as_text()) == {number}
     assert factors(export.export(jax.jit(f), platforms=[platform])(X).mlir_module()) == {1}
 
 
-DEVICES = """
+SHARDED_SCRIPT = """
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from caffejax.kernels.platform_dispatch import Operation
@@ -101,19 +105,19 @@ with jax.set_mesh(explicit):
 """
 
 
-def test_a_partitioned_program_uses_xlas_implementation() -> None:
+def test_partitioned_programs_run_the_plain_implementation() -> None:
     """Under shard_map it is one device's."""
     environment = os.environ | cpu_devices_environment(4)
     process = subprocess.run(
-        [sys.executable, "-c", DEVICES], capture_output=True, text=True, env=environment, check=True
+        [sys.executable, "-c", SHARDED_SCRIPT], capture_output=True, text=True, env=environment, check=True
     )
     assert process.stdout.split() == ["10.0", "1.0", "1.0", "10.0", "1.0"]
 
 
-def test_matmul_precision_is_read_at_the_call() -> None:
+def test_the_matmul_precision_of_the_call_is_used() -> None:
     operation = Operation(lambda x: (x @ x,), lambda x: (x @ x,))
     with jax.default_matmul_precision("float32"):
-        inner = jax.make_jaxpr(value(operation))(jnp.ones((2, 2)))
+        inner = jax.make_jaxpr(make_function(operation))(jnp.ones((2, 2)))
     gradient = jax.grad(lambda x: jax.extend.core.jaxpr_as_fun(inner)(x)[0].sum())
     text = jax.jit(gradient).trace(jnp.ones((2, 2))).lower(lowering_platforms=("tpu",)).as_text()
     assert "HIGHEST" in text

@@ -15,7 +15,7 @@ GRADS = jax.tree.map(lambda a: a + 1, PARAMS)
 
 
 @pytest.mark.parametrize("max_size", [0, 2, math.inf])
-def test_the_barrier_keeps_the_numbers(max_size: float) -> None:
+def test_the_barrier_does_not_change_values(max_size: float) -> None:
     for run in (separate_updates, jax.jit(separate_updates, static_argnums=2)):
         result, expected = map(jax.tree.flatten, (run(PARAMS, GRADS, max_size), (PARAMS, GRADS)))
         assert result[1] == expected[1]

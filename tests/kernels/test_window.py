@@ -17,7 +17,9 @@ from caffejax.kernels.window import Window
         (10, 1, 4, (0, -1), (0, 0)),  # nor is anything cut off
     ],
 )
-def test_even_padding(size: int, kernel: int, stride: int, padding: tuple[int, int], expected: tuple[int, int]) -> None:
+def test_equalize_padding(
+    size: int, kernel: int, stride: int, padding: tuple[int, int], expected: tuple[int, int]
+) -> None:
     window = Window((kernel,), (stride,), (padding,), (1,))
     result = window.equalize_padding((size,))
     assert result.padding == (expected,)

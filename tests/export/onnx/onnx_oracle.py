@@ -32,11 +32,11 @@ def run_onnx(model: onnx.ModelProto, inputs: Arrays) -> dict[str, np.ndarray]:
     return dict(zip(names, session.run(names, dict(inputs)), strict=True))
 
 
-def compile_net(subject: InferenceModel, like: Mapping[str, Any]) -> Callable[[Arrays], dict[str, np.ndarray]]:
+def compile_net(subject: InferenceModel, structs: Mapping[str, Any]) -> Callable[[Arrays], dict[str, np.ndarray]]:
     """The net for inputs of those shapes, compiled in little time; what it gives is without rows of padding."""
     blob_names = outputs_with_row_counts(subject)
     apply = jax.jit(lambda arrays: subject.net.apply(*subject.variables, arrays, blobs=blob_names)[0])
-    program = apply.lower(dict(like)).compile(compiler_options={"xla_backend_optimization_level": 0})
+    program = apply.lower(dict(structs)).compile(compiler_options={"xla_backend_optimization_level": 0})
 
     def outputs(inputs: Arrays) -> dict[str, np.ndarray]:
         blobs = {name: np.asarray(blob) for name, blob in subject.net.strip_padding(program(dict(inputs))).items()}
@@ -53,7 +53,7 @@ def outputs_with_row_counts(subject: InferenceModel) -> list[str]:
     )
 
 
-def net_outputs(subject: InferenceModel, inputs: Arrays) -> dict[str, np.ndarray]:
+def compute_net_outputs(subject: InferenceModel, inputs: Arrays) -> dict[str, np.ndarray]:
     """Return the net's results, without padded rows."""
     return compile_net(subject, inputs)(inputs)
 
@@ -68,7 +68,7 @@ def assert_equal(actual: Arrays, expected: Arrays, tolerance: float = 1e-4) -> N
         np.testing.assert_allclose(actual[name] / scale, array / scale, atol=tolerance, rtol=0, err_msg=name)
 
 
-def batched_inputs(model: onnx.ModelProto) -> set[str]:
+def find_batched_inputs(model: onnx.ModelProto) -> set[str]:
     """The inputs that take any number of rows."""
     return {v.name for v in model.graph.input if any(d.dim_param for d in v.type.tensor_type.shape.dim)}
 
@@ -78,11 +78,11 @@ def repeat_rows(inputs: Arrays, rows: set[str]) -> dict[str, np.ndarray]:
     return {name: np.concatenate([x, x]) if name in rows else x for name, x in inputs.items()}
 
 
-def assert_same(subject: InferenceModel, inputs: Arrays, **options: Any) -> onnx.ModelProto:
+def assert_model_equals_net(subject: InferenceModel, inputs: Arrays, **options: Any) -> onnx.ModelProto:
     """Check that the model's results equal the net's, for these inputs and, if accepted, twice as many rows."""
     model = export_net(subject, **options)
-    assert_equal(run_onnx(model, inputs), net_outputs(subject, inputs))
-    if rows := batched_inputs(model):
+    assert_equal(run_onnx(model, inputs), compute_net_outputs(subject, inputs))
+    if rows := find_batched_inputs(model):
         repeated = repeat_rows(inputs, rows)
-        assert_equal(run_onnx(model, repeated), net_outputs(subject, repeated))
+        assert_equal(run_onnx(model, repeated), compute_net_outputs(subject, repeated))
     return model

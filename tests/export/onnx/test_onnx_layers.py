@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx_oracle import assert_same
+from onnx_oracle import assert_model_equals_net
 
 from caffejax.export import make_inference_model
 from caffejax.export.onnx.layer_operators import LAYER_CONVERSIONS
@@ -14,19 +14,19 @@ from golden_cases import ACCEPTED_CASES, first_case_by_type, is_of_fork, layer_t
 from layers.layer_nets import Replay
 
 FIRST_CASES = first_case_by_type([case for case in ACCEPTED_CASES if "stochastic" not in case])
-ON_HOST = {name for name, case in FIRST_CASES.items() if layer_type_of_case(case).on_host} | {
+HOST_TYPES = {name for name, case in FIRST_CASES.items() if layer_type_of_case(case).on_host} | {
     "ScaleRoute"
 }  # as recorded
-WITHOUT_TOPS = {"Silence"}  # has no top
-RANDOM = {"Python"}  # the recorded one draws samples
-FIXED_BATCH = {"MarginInnerProduct"}  # one bottom is a param, whose rows are those that there are
+TYPES_WITHOUT_TOPS = {"Silence"}  # has no top
+RANDOM_TYPES = {"Python"}  # the recorded one draws samples
+FIXED_BATCH_TYPES = {"MarginInnerProduct"}  # one bottom is a param, whose rows are those that there are
 
 # beside those with operators of their own, one for each way of converting primitives
-QUICK = {"Scale", "ArgMax", "Reduction", "Crop", "Embed", "LSTM", "ROIPooling", "BatchReindex"}
+QUICK_TYPES = {"Scale", "ArgMax", "Reduction", "Crop", "Embed", "LSTM", "ROIPooling", "BatchReindex"}
 
 
 def mark_case(name: str, case: dict[str, Any]) -> Any:
-    sampled = not is_of_fork(case) and (case["type"] in LAYER_CONVERSIONS or name in QUICK)
+    sampled = not is_of_fork(case) and (case["type"] in LAYER_CONVERSIONS or name in QUICK_TYPES)
     return pytest.param(case, id=name, marks=[] if sampled else [pytest.mark.long])
 
 
@@ -35,7 +35,12 @@ def test_operators_belong_to_registered_layer_types() -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [mark_case(name, case) for name, case in FIRST_CASES.items() if name not in ON_HOST | WITHOUT_TOPS | RANDOM]
+    "case",
+    [
+        mark_case(name, case)
+        for name, case in FIRST_CASES.items()
+        if name not in HOST_TYPES | TYPES_WITHOUT_TOPS | RANDOM_TYPES
+    ],
 )
 def test_a_layer_gives_equal_outputs(case: dict[str, Any]) -> None:
     replay = Replay(case)
@@ -44,6 +49,6 @@ def test_a_layer_gives_equal_outputs(case: dict[str, Any]) -> None:
     subject = make_inference_model(replay.net, Variables(replay.params, replay.state), layer.tops)
     assert subject.outputs == tuple(output_of_top.values())
     inputs = {name: np.asarray(replay.inputs[name]) for name in subject.inputs}
-    options = {"symbolic_batch": False} if case["type"] in FIXED_BATCH else {}
-    model = assert_same(subject, inputs, **options)
+    options = {"symbolic_batch": False} if case["type"] in FIXED_BATCH_TYPES else {}
+    model = assert_model_equals_net(subject, inputs, **options)
     assert model.graph.node

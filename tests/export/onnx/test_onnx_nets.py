@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx_oracle import assert_equal, assert_same, net_outputs, run_onnx
+from onnx_oracle import assert_equal, assert_model_equals_net, compute_net_outputs, run_onnx
 
 from caffejax import Net, __version__
 from caffejax.export import InferenceModel, Uint8Preprocessing, make_inference_model
@@ -29,7 +29,7 @@ ODD_NAMES = """
   layer { name: "sum" type: "Eltwise" bottom: "same/constant" bottom: "sizes/Shape" top: "sum/Add"
     eltwise_param { coeff: 2 coeff: -1 } }
 """
-FORMS = """
+FORKS_INNER_PRODUCTS = """
   layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 } } }
   layer { name: "weight" type: "Parameter" top: "weight" parameter_param { shape { dim: 4 dim: 3 } } }
   layer { name: "unit" type: "InnerProduct" bottom: "data" top: "unit"
@@ -45,53 +45,53 @@ NETS = {
     "detection": DETECTION,
     "in_place": IN_PLACE,
     "odd_names": ODD_NAMES,
-    "forms": FORMS,
+    "forms": FORKS_INNER_PRODUCTS,
 }
-QUICK = ("in_place", "odd_names", "forms")
-LONG = ["squeezenet", "mobilenet", "cifar10_full", "lstm", "faster_rcnn_toy/test", "ssd_shapes/deploy"]
+QUICK_NETS = ("in_place", "odd_names", "forms")
+LONG_NETS = ["squeezenet", "mobilenet", "cifar10_full", "lstm", "faster_rcnn_toy/test", "ssd_shapes/deploy"]
 
 
-def subject_of(text: Any, outputs: Any = None) -> InferenceModel:
+def make_subject(text: Any, outputs: Any = None) -> InferenceModel:
     """Return a net whose weights and statistics are not zero."""
     net = Net(text)
     return make_inference_model(net, fill_variables(net), outputs)
 
 
-def inputs_of(subject: InferenceModel) -> dict[str, np.ndarray]:
+def draw_inputs(subject: InferenceModel) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(1)
     return {name: rng.normal(size=b.shape).astype(b.dtype) for name, b in subject.inputs.items()}
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in NETS]
+    "name", [pytest.param(name, marks=[] if name in QUICK_NETS else [pytest.mark.slow]) for name in NETS]
 )
 def test_a_net_gives_equal_outputs(name: str) -> None:
-    subject = subject_of(NETS[name])
-    model = assert_same(subject, inputs_of(subject))
+    subject = make_subject(NETS[name])
+    model = assert_model_equals_net(subject, draw_inputs(subject))
     assert [v.name for v in model.graph.input] == list(subject.inputs)
     assert [v.name for v in model.graph.output] == list(subject.outputs)
     assert all(v.type.tensor_type.shape.dim[0].dim_param for v in model.graph.input)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("name", LONG_NETS)
 def test_a_larger_net_gives_equal_outputs(name: str) -> None:
     path = CONFIGS / (f"{name}.prototxt" if "/" in name else f"{name}/train_val.prototxt")
     net = Net(path).for_inference()
-    subject = subject_of(path, [*net.outputs, *(b for layer in net.graph.layers[-1:] for b in layer.bottoms)])
-    assert_same(subject, inputs_of(subject))
+    subject = make_subject(path, [*net.outputs, *(b for layer in net.graph.layers[-1:] for b in layer.bottoms)])
+    assert_model_equals_net(subject, draw_inputs(subject))
 
 
 @pytest.mark.parametrize("opset", [OPSETS[0], OPSETS[-1]])
 @pytest.mark.parametrize("name", ["classification", "segmentation"])
 def test_every_opset_gives_equal_outputs(name: str, opset: int) -> None:
-    subject = subject_of(NETS[name])
-    model = assert_same(subject, inputs_of(subject), opset=opset)
+    subject = make_subject(NETS[name])
+    model = assert_model_equals_net(subject, draw_inputs(subject), opset=opset)
     assert [(o.domain, o.version) for o in model.opset_import] == [("", opset)]
 
 
 def test_the_graph_has_the_names_of_the_net() -> None:
-    graph = export_onnx(subject_of(CLASSIFICATION)).graph
+    graph = export_onnx(make_subject(CLASSIFICATION)).graph
     assert [(node.name, node.op_type, *node.output) for node in graph.node] == [
         ("conv", "Conv", "conv/conv"),
         ("relu", "PRelu", "conv"),
@@ -105,14 +105,14 @@ def test_the_graph_has_the_names_of_the_net() -> None:
 
 
 def test_batch_norm_and_scale_are_one_node_unless_the_blob_between_is_an_output() -> None:
-    ops = [node.op_type for node in export_onnx(subject_of(SEGMENTATION)).graph.node]
+    ops = [node.op_type for node in export_onnx(make_subject(SEGMENTATION)).graph.node]
     assert ops[:3] == ["Conv", "BatchNormalization", "Relu"]
     text = SEGMENTATION.replace('name: "scale" type: "Scale" bottom: "conv" top: "conv"', 'name: "scale" type: "Scale" '
                                 'bottom: "conv" top: "scaled"').replace('name: "relu" type: "ReLU" bottom: "conv" top: '
                                 '"conv"', 'name: "relu" type: "ReLU" bottom: "scaled" top: "relu"')  # fmt: skip
     text = text.replace('name: "pool" type: "Pooling" bottom: "conv"', 'name: "pool" type: "Pooling" bottom: "relu"')
-    subject = subject_of(text, ["prob", "conv"])
-    assert [n.op_type for n in assert_same(subject, inputs_of(subject)).graph.node][1:4] == [
+    subject = make_subject(text, ["prob", "conv"])
+    assert [n.op_type for n in assert_model_equals_net(subject, draw_inputs(subject)).graph.node][1:4] == [
         "BatchNormalization",
         "Mul",
         "Add",
@@ -120,24 +120,24 @@ def test_batch_norm_and_scale_are_one_node_unless_the_blob_between_is_an_output(
 
 
 def test_shared_weights_are_stored_once() -> None:
-    matrices = [i for i in export_onnx(subject_of(SIAMESE)).graph.initializer if len(i.dims) == 2]
+    matrices = [i for i in export_onnx(make_subject(SIAMESE)).graph.initializer if len(i.dims) == 2]
     assert len(matrices) == 1
 
 
 def test_the_file_is_the_model(tmp_path: Path) -> None:
-    subject = subject_of("name: 'small'\n" + CLASSIFICATION)
+    subject = make_subject("name: 'small'\n" + CLASSIFICATION)
     model = write_onnx(subject, tmp_path / "net.onnx")
     loaded = onnx.load(tmp_path / "net.onnx")
     assert loaded == model
     assert (loaded.producer_name, loaded.producer_version, loaded.graph.name) == ("caffejax", __version__, "small")
-    inputs = inputs_of(subject)
-    assert_equal(run_onnx(loaded, inputs), net_outputs(subject, inputs))
+    inputs = draw_inputs(subject)
+    assert_equal(run_onnx(loaded, inputs), compute_net_outputs(subject, inputs))
 
 
 def test_large_weights_are_written_to_a_second_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("caffejax.export.onnx.save_onnx._MAX_BYTES", 1000)
     monkeypatch.setattr("caffejax.export.onnx.save_onnx._MIN_WEIGHT_BYTES", 100)
-    subject, path = subject_of(CLASSIFICATION), tmp_path / "net.onnx"
+    subject, path = make_subject(CLASSIFICATION), tmp_path / "net.onnx"
     model = write_onnx(subject, path)
     data = tmp_path / "net.onnx.data"
     assert sorted(tmp_path.iterdir()) == [path, data]
@@ -146,9 +146,10 @@ def test_large_weights_are_written_to_a_second_file(tmp_path: Path, monkeypatch:
     external = [i for i in onnx.load(path, load_external_data=False).graph.initializer if i.external_data]
     assert 0 < len(external) < len(model.graph.initializer)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    inputs = inputs_of(subject)
+    inputs = draw_inputs(subject)
     assert_equal(
-        dict(zip(subject.outputs, session.run(subject.outputs, inputs), strict=True)), net_outputs(subject, inputs)
+        dict(zip(subject.outputs, session.run(subject.outputs, inputs), strict=True)),
+        compute_net_outputs(subject, inputs),
     )
     # what was there stays whole where something goes wrong
     contents_before = {name: name.read_bytes() for name in (path, data)}
@@ -159,13 +160,15 @@ def test_large_weights_are_written_to_a_second_file(tmp_path: Path, monkeypatch:
 
 
 def test_a_model_with_preprocessing_takes_images() -> None:
-    subject = subject_of(SEGMENTATION)
+    subject = make_subject(SEGMENTATION)
     preprocessing = Uint8Preprocessing(
         "data", (20, 21, 3), (16, 18), (2, 1, 0), mean=np.full((3, 1, 1), 99, np.float32), scale=0.1
     )
     model = export_onnx(subject, preprocessing=preprocessing)
     images = np.random.default_rng(2).integers(0, 256, (3, 20, 21, 3)).astype(np.uint8)
-    assert_equal(run_onnx(model, {"data": images}), net_outputs(subject, {"data": np.asarray(preprocessing(images))}))
+    assert_equal(
+        run_onnx(model, {"data": images}), compute_net_outputs(subject, {"data": np.asarray(preprocessing(images))})
+    )
     with pytest.raises(Exception, match="uint8"):
         run_onnx(model, {"data": images.astype(np.float32)})
 
@@ -192,4 +195,4 @@ def test_boxes_with_infinite_corners_are_pooled_equally(pooling: str) -> None:
         "rois": np.asarray([(0, *box) for box in boxes], np.float32),
     }
     net = Net(text)
-    assert_same(InferenceModel(net.for_inference(), fill_variables(net)), inputs)
+    assert_model_equals_net(InferenceModel(net.for_inference(), fill_variables(net)), inputs)

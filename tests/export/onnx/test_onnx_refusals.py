@@ -18,13 +18,13 @@ from export.test_stablehlo import CLASSIFICATION
 REPOSITORY = Path(__file__).parents[3]
 
 DATA = 'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 } } }'
-RANDOM = "dropout_param { sample_weights_test: true }"
-TWICE = f"""
-  {DATA} layer {{ name: "one" type: "Dropout" bottom: "data" top: "a" {RANDOM} }}
-  layer {{ name: "two" type: "Dropout" bottom: "data" top: "b" {RANDOM} }}
+RANDOM_DROPOUT = "dropout_param { sample_weights_test: true }"
+TWO_RANDOM_LAYERS = f"""
+  {DATA} layer {{ name: "one" type: "Dropout" bottom: "data" top: "a" {RANDOM_DROPOUT} }}
+  layer {{ name: "two" type: "Dropout" bottom: "data" top: "b" {RANDOM_DROPOUT} }}
   layer {{ name: "after" type: "Eltwise" bottom: "a" bottom: "b" top: "sum" }}
 """
-FIXED = (
+FIXED_BATCH = (
     f'{DATA} layer {{ name: "shape" type: "Reshape" bottom: "data" top: "x" reshape_param {{ shape {{ dim: 6 }} }} }}'
 )
 ON_HOST = f"""
@@ -46,12 +46,12 @@ def write_net(text: str, path: Path, **options: object) -> None:
         (CLASSIFICATION, {"opset": True}, CaffejaxError, "not True"),
         (CLASSIFICATION, {"opset": "new"}, CaffejaxError, "not 'new'"),
         (
-            TWICE,
+            TWO_RANDOM_LAYERS,
             {"symbolic_batch": False},
             GraphError,
             r"'one' \(Dropout\): .* samples random .*\n.*'two' \(Dropout\): .* samples random",
         ),
-        (FIXED, {}, BatchError, r"layer 'shape' \(Reshape\)"),
+        (FIXED_BATCH, {}, BatchError, r"layer 'shape' \(Reshape\)"),
         (ON_HOST, {}, GraphError, r"layer 'host' \(Python\): cannot be exported to ONNX: it runs on the host"),
     ],
 )

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(int(cv2.__version__.split(".")[0]) < 5, reason=f
 
 BOXES = Path(__file__).parents[2] / "golden" / "opencv_dnn" / "boxes.prototxt"
 NETS = {"classification": CLASSIFICATION, "segmentation": SEGMENTATION, "detection": BOXES}
-LARGE = ("squeezenet", "mobilenet", "mobilenet_ssd")
+LARGE_NETS = ("squeezenet", "mobilenet", "mobilenet_ssd")
 
 
 def run_in_opencv(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -35,10 +35,10 @@ def assert_equal_in_opencv(subject: InferenceModel) -> None:
     inputs = {name: random.normal(size=b.shape).astype(b.dtype) for name, b in subject.inputs.items()}
     actual = run_in_opencv(export_onnx(subject, symbolic_batch=False, pad_rows=True), inputs)
     expected, _ = subject.net.apply(*subject.variables, inputs)
-    for name, theirs in actual.items():
-        ours = np.asarray(expected[name])
-        assert theirs.shape == ours.shape
-        np.testing.assert_allclose(theirs, ours, rtol=0, atol=1e-4 * np.abs(ours).max())
+    for name, actual_output in actual.items():
+        expected_output = np.asarray(expected[name])
+        assert actual_output.shape == expected_output.shape
+        np.testing.assert_allclose(actual_output, expected_output, rtol=0, atol=1e-4 * np.abs(expected_output).max())
 
 
 @pytest.mark.slow
@@ -49,7 +49,7 @@ def test_opencv_gives_equal_outputs(name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("name", LARGE_NETS)
 def test_opencv_gives_equal_outputs_of_larger_nets(name: str) -> None:
     net = Net(CONFIGS / name / "train_val.prototxt")
     assert_equal_in_opencv(make_inference_model(net, fill_variables(net)))
@@ -66,7 +66,7 @@ def test_opencv_gives_equal_outputs_of_segnet(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_flag_keeps_padding_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pad_rows_keeps_padding_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     weights = f"--weights={BOXES.with_suffix('.caffemodel')}"
     for flags, rows in ([], "rows"), (["--pad_rows", "--batch=1"], 12):
@@ -76,8 +76,8 @@ def test_the_flag_keeps_padding_rows(tmp_path: Path, monkeypatch: pytest.MonkeyP
     model = onnx.load("boxes.onnx")
     assert "Loop" not in {node.op_type for node in model.graph.node}
     net = Net(BOXES)
-    image = {"data": np.random.default_rng(0).uniform(-1, 1, (1, 3, 16, 16)).astype(np.float32)}
-    expected = np.asarray(net.apply(*net.load(BOXES.with_suffix(".caffemodel")), image)[0]["found"])
-    detections = run_in_opencv(model, image)["found"]
+    inputs = {"data": np.random.default_rng(0).uniform(-1, 1, (1, 3, 16, 16)).astype(np.float32)}
+    expected = np.asarray(net.apply(*net.load(BOXES.with_suffix(".caffemodel")), inputs)[0]["found"])
+    detections = run_in_opencv(model, inputs)["found"]
     np.testing.assert_allclose(detections, expected, atol=1e-5)
     assert detections.shape == (1, 1, 12, 7)
