@@ -63,7 +63,7 @@ def collect_results_by_mode(folder: str, batch: Any) -> dict[str, Any]:
     result: dict[str, Any] = {"eval": np.asarray(model(batch)), "statistics": _statistics(model)}
     model.train()
     result["train"] = [np.asarray(model(batch)) for _ in range(2)]
-    result["moved"] = _statistics(model)
+    result["train statistics"] = _statistics(model)
     model.eval()
     result["eval again"] = np.asarray(model(batch))
     result["params"] = {

@@ -13,7 +13,7 @@ from caffejax import Net, Variables
 from caffejax.data.loader import Loader
 from caffejax.debugging import extract_features
 from caffejax.inference import frozen_pass_cache
-from caffejax.inference.frozen_pass_cache import FrozenPasses, freeze_passes, scored_blobs
+from caffejax.inference.frozen_pass_cache import FrozenPasses, freeze_passes, output_and_loss_names
 from caffejax.training import Evaluator
 
 DIGITS = Path(__file__).parents[2] / "configs" / "digits" / "lenet_train_test.prototxt"
@@ -53,7 +53,7 @@ def freeze_net(net: Net, variables: Variables, blobs: list[str]) -> FrozenPasses
 def test_losses_of_frozen_passes_equal_the_nets(case: str) -> None:
     net = Net(NETS[case], "TEST")
     variables = net.init(jax.random.key(0))
-    passes = freeze_passes(net.graph, net.compute_config, variables, scored_blobs(net.graph))
+    passes = freeze_passes(net.graph, net.compute_config, variables, output_and_loss_names(net.graph))
     assert passes is not None
     for seed in range(2):
         batch = draw_batch(net, seed)
@@ -119,4 +119,4 @@ def test_nets_are_frozen_only_where_results_are_equal(monkeypatch: pytest.Monkey
 
 def test_an_unnamed_loss_cannot_be_computed_from_blobs() -> None:
     prototxt = INPUTS + IP % ("ip", "ip", "") + LOSS.replace('top: "loss" loss_weight: 0.5', "")
-    assert scored_blobs(Net(prototxt, "TEST").graph) == ()
+    assert output_and_loss_names(Net(prototxt, "TEST").graph) == ()

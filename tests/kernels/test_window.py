@@ -23,4 +23,4 @@ def test_equalize_padding(
     window = Window((kernel,), (stride,), (padding,), (1,))
     result = window.equalize_padding((size,))
     assert result.padding == (expected,)
-    assert result.output((size,)) == window.output((size,))
+    assert result.output_size((size,)) == window.output_size((size,))

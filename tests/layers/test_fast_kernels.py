@@ -165,7 +165,7 @@ def test_any_correlation_and_its_gradients_equal_xla(axes: Any, channels: tuple[
     size, kernel, stride, low, high, dilation = zip(*axes, strict=True)
     num_inputs, num_outputs, groups = channels
     window = Window(kernel, stride, tuple(zip(low, high, strict=True)), dilation)
-    if min(window.output(size)) < 1:
+    if min(window.output_size(size)) < 1:
         return
     random = np.random.default_rng(0)
     shapes = [(2, num_inputs, *size), (num_outputs, num_inputs // groups, *kernel), (num_outputs,)]

@@ -24,7 +24,7 @@ from ..execution import (
     split_by_layer,
 )
 from ..graph.index_ranges import find_indexing_layers
-from ..inference.frozen_pass_cache import freeze_passes, scored_blobs
+from ..inference.frozen_pass_cache import freeze_passes, output_and_loss_names
 from ..kernels import compilation
 from ..layers import SourceInput
 from ..net import Net, Variables
@@ -79,7 +79,7 @@ class Timer:
         self._schedule = split_by_layer(make_unfused_schedule(net.graph))
         self._compiled = {part: _CompiledLayer(part, not net.graph.loss_weights) for part in self._schedule.parts}
         self._forward = net.jit(lambda v, x: net.loss_or_zero(v.params, v.state, x, key))
-        self._frozen = freeze_passes(net.graph, net.compute_config, variables, scored_blobs(net.graph))
+        self._frozen = freeze_passes(net.graph, net.compute_config, variables, output_and_loss_names(net.graph))
         self._both = net.jit(lambda v, x: jax.value_and_grad(self._loss, has_aux=True)(v.params, v.state, x, key))
 
     def _loss(self, params: Any, state: Any, batch: Any, key: jax.Array) -> tuple[jax.Array, Any]:

@@ -21,7 +21,7 @@ def _make_zero_mean() -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Uint8Preprocessing:
-    """Conversion of images to a net's input by a centre crop and (pixel * factor - mean) * scale.
+    """Conversion of images to a net's input by a center crop and (pixel * factor - mean) * scale.
 
     Attributes:
         input_name: the name of the net's input.

@@ -75,7 +75,7 @@ class FrozenPasses:
         """Return the sum of the weighted losses of a pass, as float32.
 
         Args:
-            blobs: the blobs of the pass, which must include `scored_blobs`.
+            blobs: the blobs of the pass, which must include `output_and_loss_names`.
         """
         sums = (weight * np.sum(blobs[name], dtype=np.float32) for name, weight in self._loss_weights.items())
         return np.float32(sum(sums))
@@ -109,7 +109,7 @@ def freeze_passes(
     return FrozenPasses(graph, compute_config, variables, names)
 
 
-def scored_blobs(graph: Graph) -> tuple[str, ...]:
+def output_and_loss_names(graph: Graph) -> tuple[str, ...]:
     """Return the names of a net's outputs and loss blobs. Its total loss can be computed from these blobs.
 
     The result is empty if the loss cannot be computed from them, because a loss blob has no name in the net, or

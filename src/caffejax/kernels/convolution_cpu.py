@@ -109,7 +109,7 @@ def _multiply(x: jax.Array, weight: jax.Array, window: Window) -> jax.Array:
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
 def _correlate_depthwise(x: jax.Array, weight: jax.Array, window: Window) -> jax.Array:
     pads = [(low, high, 0) for low, high in window.padding]
-    return _sum_shifted_products(x, pads, weight, window, window.output(x.shape[2:]))
+    return _sum_shifted_products(x, pads, weight, window, window.output_size(x.shape[2:]))
 
 
 def _correlate_depthwise_forward(

@@ -58,7 +58,7 @@ def correlate(
         (batch, outputs, *output size), of the dtype of `x`.
     """
     window = window.drop_negative_padding(x.shape[2:])
-    num_results = x.shape[0] * weight.shape[0] * math.prod(window.output(x.shape[2:]))
+    num_results = x.shape[0] * weight.shape[0] * math.prod(window.output_size(x.shape[2:]))
     # scaling the output is cheaper
     if factor is not None and isinstance(num_results, int) and num_results < weight.size:
         y = correlate(x, weight, window, fast=fast)

@@ -229,7 +229,7 @@ def _compute_response_diff_on_cpu(x: jax.Array, scale: jax.Array, dy: jax.Array,
 
 
 def _sum_windows(x: jax.Array, size: int, axis: int) -> jax.Array:
-    """Return the sum over `size` neighbours centred at each element along an axis; beyond the ends `x` counts as 0."""
+    """Return the sum over `size` neighbours centered at each element along an axis; beyond the ends `x` counts as 0."""
     half, is_summed = half_width(size, x.shape[axis]), [k == axis for k in range(x.ndim)]
     kernel, padding = (2 * half + 1 if a else 1 for a in is_summed), [(half, half) if a else (0, 0) for a in is_summed]
     total: jax.Array = jax.lax.reduce_window(

@@ -132,7 +132,7 @@ def convolution(
     """
     groups = groups_of(x.shape[-1], weight)
     _check_shapes(x.shape[-1], weight.shape[1] * groups, len(weight), bias)
-    shape = (x.shape[0], *window.output(x.shape[1:-1]), len(weight))
+    shape = (x.shape[0], *window.output_size(x.shape[1:-1]), len(weight))
     arrays = [x, weight] if bias is None else [x, weight, bias]
     return _call("convolution", arrays, [shape], relu=relu, **_window_attributes(window, groups))[0]
 
@@ -227,7 +227,7 @@ def max_pool(x: jax.Array, window: Window) -> tuple[jax.Array, jax.Array]:
         x: (batch, height, width, channels).
         window: the window over height and width.
     """
-    shape = (x.shape[0], *window.output(x.shape[1:3]), x.shape[3])
+    shape = (x.shape[0], *window.output_size(x.shape[1:3]), x.shape[3])
     results = [jax.ShapeDtypeStruct(shape, np.float32), jax.ShapeDtypeStruct(shape, np.int8)]
     y, indices = _ffi_call("max_pool", results, [x], **_pooling_attributes(window))
     return y, indices

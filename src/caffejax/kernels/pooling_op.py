@@ -112,7 +112,7 @@ def _compute_means_diff_by_slices(
 
 
 def _is_global(window: Window, size: tuple[int, ...]) -> bool:
-    return window.kernel == size and window.output(size) == (1, 1)
+    return window.kernel == size and window.output_size(size) == (1, 1)
 
 
 def _gather_diffs(window: Window, size: tuple[int, ...], dy: jax.Array, indices: jax.Array | None = None) -> jax.Array:

@@ -10,7 +10,7 @@ Shape = tuple[int, ...]
 
 
 def half_width(size: int, n: int) -> int:
-    """Return the number of cells on each side of the centre of a window of `size` cells.
+    """Return the number of cells on each side of the center of a window of `size` cells.
 
     The result is less than n, the length of the axis.
     """
@@ -48,28 +48,28 @@ class Window:
         """The number of input cells that the dilated kernel spans along each axis."""
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
 
-    def output(self, size: Sequence[int]) -> Shape:
+    def output_size(self, size: Sequence[int]) -> Shape:
         """Return the number of windows along each axis of an input of this size."""
         axes = zip(size, self.extent, self.stride, self.padding, strict=True)
         return tuple((n + low + high - e) // s + 1 for n, e, s, (low, high) in axes)
 
-    def cells(self, out: Sequence[int]) -> Iterator[tuple[slice, ...]]:
+    def cells(self, num_windows: Sequence[int]) -> Iterator[tuple[slice, ...]]:
         """Yield, for each kernel position in row-major order, a tuple of slices of the padded input.
 
-        The slices select the cell at this position in each of the `out` windows.
+        The slices select the cell at this position in each of the windows.
         """
         for offset in product(*map(range, self.kernel)):
-            axes = zip(offset, out, self.stride, self.dilation, strict=True)
+            axes = zip(offset, num_windows, self.stride, self.dilation, strict=True)
             yield tuple(slice(i * d, i * d + (n - 1) * s + 1, s) for i, n, s, d in axes)
 
-    def fit_padding(self, size: Sequence[int], out: Sequence[int]) -> Window:
-        """Return the window with a high padding such that the padded input ends where the last of `out` windows ends.
+    def fit_padding(self, size: Sequence[int], num_windows: Sequence[int]) -> Window:
+        """Return the window with a high padding such that the padded input ends where the last window ends.
 
         Args:
             size: the spatial size of the input.
-            out: the number of windows along each axis.
+            num_windows: the number of windows along each axis.
         """
-        axes = zip(size, out, self.extent, self.stride, self.low, strict=True)
+        axes = zip(size, num_windows, self.extent, self.stride, self.low, strict=True)
         return replace(self, padding=tuple((low, (o - 1) * s + e - n - low) for n, o, e, s, low in axes))
 
     def drop_negative_padding(self, size: Sequence[int]) -> Window:
@@ -77,12 +77,12 @@ class Window:
         if all(high >= 0 for _, high in self.padding):
             return self
         window = replace(self, padding=tuple((low, max(high, 0)) for low, high in self.padding))
-        return window if window.output(size) == self.output(size) else self
+        return window if window.output_size(size) == self.output_size(size) else self
 
     def equalize_padding(self, size: Sequence[int]) -> Window:
         """Return the window with high padding raised to the low padding, or `self` if this would add a window."""
         window = replace(self, padding=tuple((low, max(low, high)) for low, high in self.padding))
-        return window if window.output(size) == self.output(size) else self
+        return window if window.output_size(size) == self.output_size(size) else self
 
     def transpose(self) -> Window:
         """Return the window of the transposed convolution, which slides with stride 1 over the output's diff.

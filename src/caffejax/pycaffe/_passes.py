@@ -13,7 +13,7 @@ from ..debugging import check_indices
 from ..execution import PassInputs, PassOutputs
 from ..execution.backward import Diffs
 from ..graph import Layer, Slot
-from ..inference.frozen_pass_cache import FrozenPassCache, scored_blobs
+from ..inference.frozen_pass_cache import FrozenPassCache, output_and_loss_names
 from . import _global_state
 from ._blob_store import Memories
 from ._layer_range import BackwardRange, Key, LayerRange, Ranges
@@ -34,7 +34,7 @@ class FrozenForward:
     def __init__(self, net: pure.Net, layers: LayerRange) -> None:
         self._covers_net = layers.last == len(net.graph.layers) - 1
         subject = net if self._covers_net or layers.first else net.first_layers(layers.last)
-        outputs = scored_blobs(net.graph) if self._covers_net else layers.leaves
+        outputs = output_and_loss_names(net.graph) if self._covers_net else layers.leaves
         self._outputs = frozenset(name for name in outputs if name not in net.graph.input_names)
         self._is_supported = bool(self._outputs) and not layers.first and not layers.on_host
         if not self._covers_net and any(any(layer.loss_weights) for layer in layers.layers):

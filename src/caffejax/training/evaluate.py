@@ -18,7 +18,7 @@ from ..debugging import IndexCheck
 from ..debugging.average_precision import average_precision
 from ..errors import DataError, GraphError, Problem
 from ..graph import Graph
-from ..inference.frozen_pass_cache import freeze_passes, scored_blobs
+from ..inference.frozen_pass_cache import freeze_passes, output_and_loss_names
 from ..net import Net, Params, Variables
 from ..parallel import DATA, all_gather, check_shapes, join_batches, local_shard, put_global, replicated_sharding
 from .program_keys import net_cache_key
@@ -139,7 +139,9 @@ class Evaluator:
 
     def _compile_inference(self, variables: Variables) -> Callable[..., Any] | None:
         """Return a function like `output_scores(net)` that is compiled for inference, or None if the net forbids it."""
-        passes = freeze_passes(self.net.graph, self.net.compute_config, variables, scored_blobs(self.net.graph))
+        passes = freeze_passes(
+            self.net.graph, self.net.compute_config, variables, output_and_loss_names(self.net.graph)
+        )
         if passes is None:
             return None
 

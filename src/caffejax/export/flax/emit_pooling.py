@@ -121,7 +121,7 @@ def compute_padding(window: Window, size: Shape, output_size: Shape) -> tuple[tu
     the padding that Caffe's output size requires.
     """
     fitted_padding = window.fit_padding(size, output_size).padding
-    are_equal = (a == b for a, b in zip(window.output(size), output_size, strict=True))
+    are_equal = (a == b for a, b in zip(window.output_size(size), output_size, strict=True))
     return tuple(
         (low, low) if is_equal else (low, high) for (low, high), is_equal in zip(fitted_padding, are_equal, strict=True)
     )

@@ -154,7 +154,7 @@ def _emit_convolution(ctx: ConversionContext, c: Correlation) -> Tops | None:
     if not _is_supported(c):
         return None
     size = c.spatial_shape(ctx.bottom_spec)
-    window = c.window if c.window.output(size) == convolution_output_size(size, c.window) else None
+    window = c.window if c.window.output_size(size) == convolution_output_size(size, c.window) else None
     window = window or c.window.fit_padding(size, convolution_output_size(size, c.window))
     weight_names = [ctx.add_blob(i) for i in range(len(ctx.blobs))]
     attributes = {"kernel_shape": list(window.kernel), "group": c.group, **_window_attributes(window)}
