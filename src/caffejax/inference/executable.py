@@ -205,7 +205,7 @@ class CompiledNet:
     def _run(
         self,
         run_program: Any,
-        packed: Mapping[Any, Arrays],
+        packed_arrays: Mapping[Any, Arrays],
         variables: VariableTrees,
         inputs: Mapping[str, jax.Array],
         key: jax.Array | None,
@@ -217,7 +217,7 @@ class CompiledNet:
             if onednn_part is None:
                 return self._run_part(part, pass_inputs, earlier_blobs, needed)
             tops = run_program(
-                onednn_part, packed[part.key], pass_inputs, [earlier_blobs[name] for name in onednn_part.reads]
+                onednn_part, packed_arrays[part.key], pass_inputs, [earlier_blobs[name] for name in onednn_part.reads]
             )
             return PassOutputs(dict(zip(onednn_part.writes, tops, strict=True)), {}, jnp.zeros(()))
 
@@ -233,12 +233,12 @@ class CompiledNet:
         return {name: values[name] for name in self.graph.outputs}
 
     def _call_program(
-        self, onednn_part: OnednnPart, packed: Arrays, _: PassInputs, bottoms: Sequence[jax.Array]
+        self, onednn_part: OnednnPart, packed_arrays: Arrays, _: PassInputs, bottoms: Sequence[jax.Array]
     ) -> Sequence[Any]:
-        return _run_program(onednn_part, packed, bottoms)
+        return _run_program(onednn_part, packed_arrays, bottoms)
 
     def _call_operation(
-        self, onednn_part: OnednnPart, packed: Arrays, pass_inputs: PassInputs, bottoms: Sequence[jax.Array]
+        self, onednn_part: OnednnPart, packed_arrays: Arrays, pass_inputs: PassInputs, bottoms: Sequence[jax.Array]
     ) -> Arrays:
         """Return the results of a oneDNN program, computed by a traced operation.
 
@@ -247,23 +247,23 @@ class CompiledNet:
 
         Args:
             onednn_part: the part that runs as a program.
-            packed: the packed weights of the program.
+            packed_arrays: the packed weights of the program.
             pass_inputs: the parameters and state.
             bottoms: the arguments of the program.
         """
         leaves, tree = jax.tree.flatten((pass_inputs.params, pass_inputs.state))
-        first_bottom = len(packed) + len(leaves)  # the index of the first bottom
+        first_bottom = len(packed_arrays) + len(leaves)  # the index of the first bottom
 
         def run_plain(*arrays: jax.Array) -> Arrays:
-            params, state = jax.tree.unflatten(tree, arrays[len(packed) : first_bottom])
+            params, state = jax.tree.unflatten(tree, arrays[len(packed_arrays) : first_bottom])
             earlier_blobs = dict(zip(onednn_part.reads, arrays[first_bottom:], strict=True))
             values = compute_part(onednn_part.part, PassInputs(params, state, {}, None, {}), earlier_blobs).values
             return tuple(values[name] for name in onednn_part.writes)
 
         def run_program(*arrays: jax.Array) -> Arrays:
-            return tuple(_run_program(onednn_part, arrays[: len(packed)], arrays[first_bottom:]))
+            return tuple(_run_program(onednn_part, arrays[: len(packed_arrays)], arrays[first_bottom:]))
 
-        def run_batched(arrays: Sequence[jax.Array], axes: Sequence[int | None]) -> Arrays | None:
+        def batch_rule(arrays: Sequence[jax.Array], axes: Sequence[int | None]) -> Arrays | None:
             if any(axis is not None for axis in axes[:first_bottom]) or None in axes[first_bottom:]:
                 return None
             bottoms = [
@@ -271,22 +271,23 @@ class CompiledNet:
                 for a, axis in zip(arrays[first_bottom:], axes[first_bottom:], strict=True)
                 if axis is not None
             ]
-            merged = [b.reshape(-1, *b.shape[2:]) for b in bottoms]
+            merged_bottoms = [b.reshape(-1, *b.shape[2:]) for b in bottoms]
             n = bottoms[0].shape[0]
             return tuple(
-                top.reshape(n, -1, *top.shape[1:]) for top in _run_program(onednn_part, arrays[: len(packed)], merged)
+                top.reshape(n, -1, *top.shape[1:])
+                for top in _run_program(onednn_part, arrays[: len(packed_arrays)], merged_bottoms)
             )
 
-        return Operation(run_plain, run_program, differentiable=False, batch_rule=run_batched)(
-            *packed, *leaves, *bottoms
+        return Operation(run_plain, run_program, differentiable=False, batch_rule=batch_rule)(
+            *packed_arrays, *leaves, *bottoms
         )
 
 
-def _make_program_step(onednn_part: OnednnPart, packed: PackedWeights) -> Step:
+def _make_program_step(onednn_part: OnednnPart, packed_weights: PackedWeights) -> Step:
     run_program, reads, writes = onednn_part.executable, onednn_part.reads, onednn_part.writes
 
     def step(values: dict[str, Any], key: jax.Array | None) -> None:
-        tops = run_program(packed, [np.asarray(values[name], np.float32) for name in reads])
+        tops = run_program(packed_weights, [np.asarray(values[name], np.float32) for name in reads])
         values.update(zip(writes, tops, strict=True))
 
     return step
@@ -330,6 +331,8 @@ def _select_variables(parts: Sequence[Part], variables: VariableTrees) -> Variab
     return params, state
 
 
-def _run_program(onednn_part: OnednnPart, packed: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> list[jax.Array]:
+def _run_program(
+    onednn_part: OnednnPart, packed_arrays: Sequence[jax.Array], bottoms: Sequence[jax.Array]
+) -> list[jax.Array]:
     executable = onednn_part.executable
-    return onednn_program.run(executable.program, PackedWeights(packed, executable.layouts_hash), bottoms)
+    return onednn_program.run(executable.program, PackedWeights(packed_arrays, executable.layouts_hash), bottoms)

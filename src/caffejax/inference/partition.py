@@ -120,17 +120,17 @@ def _group_layers(
     Groups of layers in `lowerable_keys` alternate with groups of other layers. Each group is as large as the
     dependencies of the layers allow.
     """
-    remaining, is_lowerable = list(layers), False
-    while remaining:
-        missing_blobs = {top for layer in remaining for top in layer.tops}
+    remaining_layers, is_lowerable = list(layers), False
+    while remaining_layers:
+        missing_blobs = {top for layer in remaining_layers for top in layer.tops}
         group = []
-        for layer in remaining:
+        for layer in remaining_layers:
             if (layer.key in lowerable_keys) == is_lowerable and missing_blobs.isdisjoint(layer.bottoms):
                 group.append(layer)
                 missing_blobs.difference_update(layer.tops)
         if group:
             keys = {layer.key for layer in group}
-            remaining = [layer for layer in remaining if layer.key not in keys]
+            remaining_layers = [layer for layer in remaining_layers if layer.key not in keys]
             yield is_lowerable, tuple(group)
         is_lowerable = not is_lowerable
 

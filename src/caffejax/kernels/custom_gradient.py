@@ -87,12 +87,12 @@ class _BackwardRule:
         tree_diffs = self.result_tree.unflatten(next(remaining_diffs) if d else None for d in self.is_differentiable)
         with jax.default_matmul_precision(self.precision):
             results = self.backward(self.residuals_tree.unflatten(residuals), tree_diffs, self.needed)
-        flat: list[jax.Array | None] = []
+        flat_diffs: list[jax.Array | None] = []
         for tree, needed in zip(results, self.needed, strict=True):
             flags, structure = _flatten(needed)
             leaves = [None] * len(flags) if tree is None else structure.flatten_up_to(tree)
-            flat += [leaf for is_needed, leaf in zip(flags, leaves, strict=True) if is_needed]
-        return tuple(flat)
+            flat_diffs += [leaf for is_needed, leaf in zip(flags, leaves, strict=True) if is_needed]
+        return tuple(flat_diffs)
 
 
 _tangent_p = Primitive("caffejax_tangent")

@@ -87,8 +87,8 @@ def _sum_over_devices(axis_name: str, *sums: jax.Array) -> Arrays:
     XLA combines the sums of separate arrays into one all-reduce. On TPUs this saves the fusions that stack the arrays
     and take them apart again. On GPUs it adds fusions.
     """
-    stacked, separate = partial(_sum_stacked, axis_name), partial(_sum_separately, axis_name)
-    return Operation(stacked, stacked, tpu=separate)(*(vary(s, frozenset({axis_name})) for s in sums))
+    sum_stacked, sum_separately = partial(_sum_stacked, axis_name), partial(_sum_separately, axis_name)
+    return Operation(sum_stacked, sum_stacked, tpu=sum_separately)(*(vary(s, frozenset({axis_name})) for s in sums))
 
 
 def _sum_stacked(axis_name: str, *sums: jax.Array) -> Arrays:

@@ -88,7 +88,7 @@ def has_instructions(number_type: str) -> bool:
     if not is_available():
         return False
     available_sets = int(ctypes.CDLL("libdnnl.so.3").dnnl_get_effective_cpu_isa())
-    return any(available_sets & required == required for required in _INSTRUCTION_SETS[number_type])
+    return any(available_sets & required_sets == required_sets for required_sets in _INSTRUCTION_SETS[number_type])
 
 
 @functools.cache

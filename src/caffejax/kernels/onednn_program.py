@@ -190,16 +190,16 @@ class Executable:
             raise ValueError(
                 f"the weights must have shapes {list(expected_shapes)}, not {[tuple(w.shape) for w in weights]}"
             )
-        stored = [weight if isinstance(weight, StoredWeight) else StoredWeight(weight) for weight in weights]
+        stored_weights = [weight if isinstance(weight, StoredWeight) else StoredWeight(weight) for weight in weights]
         largest_first = sorted(self.layouts, key=lambda layout: -layout.nbytes)
-        packed = {layout: stored[layout.weight].pack(layout) for layout in largest_first}
-        return PackedWeights([packed[layout] for layout in self.layouts], self.layouts_hash)
+        packed_arrays = {layout: stored_weights[layout.weight].pack(layout) for layout in largest_first}
+        return PackedWeights([packed_arrays[layout] for layout in self.layouts], self.layouts_hash)
 
-    def __call__(self, packed: PackedWeights, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def __call__(self, packed_weights: PackedWeights, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run the program.
 
         Args:
-            packed: the packed weights, from `pack`.
+            packed_weights: the packed weights, from `pack`.
             arguments: float32 arrays of the shapes `program.argument_shapes`. If their first axes are n times as long,
                 the program runs n times.
 
@@ -212,12 +212,12 @@ class Executable:
         program = self.program
         num_repeats = arguments[0].shape[0] // program.argument_shapes[0][0] if arguments and arguments[0].ndim else 0
         arrays = _check_and_copy(arguments, program.argument_shapes, num_repeats, "argument")
-        if packed.layouts_hash != self.layouts_hash or len(packed.arrays) != len(self.layouts):
-            raise ValueError(f"the packed weights ({packed.nbytes} bytes) belong to a different program")
+        if packed_weights.layouts_hash != self.layouts_hash or len(packed_weights.arrays) != len(self.layouts):
+            raise ValueError(f"the packed weights ({packed_weights.nbytes} bytes) belong to a different program")
         results = [aligned_empty((num_repeats * shape[0], *shape[1:]), np.float32) for shape in program.result_shapes]
         sources, targets = self._pointer_types[0](*map(address, arrays)), self._pointer_types[1](*map(address, results))
         raise_if_error(
-            self._library.caffejax_program_call(self._handle, sources, targets, packed.pointers, num_repeats)
+            self._library.caffejax_program_call(self._handle, sources, targets, packed_weights.pointers, num_repeats)
         )
         return results
 
@@ -235,9 +235,9 @@ def non_max_suppression(boxes: np.ndarray, threshold: float, eta: float) -> np.n
     """
     library = _library()
     assert library is not None
-    boxes, selected = np.ascontiguousarray(boxes, np.float32), np.empty(len(boxes), np.int64)
-    count = library.caffejax_program_suppress(address(boxes), len(boxes), threshold, eta, address(selected))
-    return selected[:count]
+    boxes, selected_indices = np.ascontiguousarray(boxes, np.float32), np.empty(len(boxes), np.int64)
+    count = library.caffejax_program_suppress(address(boxes), len(boxes), threshold, eta, address(selected_indices))
+    return selected_indices[:count]
 
 
 def _check_and_copy(
@@ -259,12 +259,12 @@ def _check_and_copy(
     return [array if array.flags.c_contiguous else np.ascontiguousarray(array) for array in arrays]
 
 
-def run(program: Program, packed: PackedWeights, arguments: Sequence[jax.Array]) -> list[jax.Array]:
+def run(program: Program, packed_weights: PackedWeights, arguments: Sequence[jax.Array]) -> list[jax.Array]:
     """Run a program in code that XLA compiles.
 
     Args:
         program: the program.
-        packed: the packed weights, as JAX arrays.
+        packed_weights: the packed weights, as JAX arrays.
         arguments: float32 arrays of the shapes `program.argument_shapes`. If their first axes are n times as long, the
             program runs n times.
     """
@@ -272,8 +272,12 @@ def run(program: Program, packed: PackedWeights, arguments: Sequence[jax.Array])
     result_structs = [jax.ShapeDtypeStruct((num_repeats * s[0], *s[1:]), np.float32) for s in program.result_shapes]
     call = jax.ffi.ffi_call("caffejax_program_run", result_structs, vmap_method="sequential")
     arrays = [jnp.asarray(a, np.float32) for a in arguments]
-    attributes = {"program": program.code, "mark": np.int64(packed.layouts_hash), "times": np.int64(num_repeats)}
-    return list(call(*packed.arrays, *arrays, **attributes))
+    attributes = {
+        "program": program.code,
+        "mark": np.int64(packed_weights.layouts_hash),
+        "times": np.int64(num_repeats),
+    }
+    return list(call(*packed_weights.arrays, *arrays, **attributes))
 
 
 @functools.cache

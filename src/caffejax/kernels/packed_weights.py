@@ -45,16 +45,16 @@ class Layout:
 
     def pack(self, weight: np.ndarray) -> np.ndarray:
         """Return a float32 weight in this layout, (nbytes,) of uint8."""
-        packed = aligned_empty((self.nbytes,), np.uint8)
-        raise_if_error(self._library.caffejax_program_pack(self._handle, address(weight), address(packed)))
-        return packed
+        packed_array = aligned_empty((self.nbytes,), np.uint8)
+        raise_if_error(self._library.caffejax_program_pack(self._handle, address(weight), address(packed_array)))
+        return packed_array
 
-    def unpack(self, packed: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    def unpack(self, packed_array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         """Return a packed weight in Caffe's order, as float32 of this shape. The layout must not be "transformed"."""
         if self.kind == "plain":
-            return packed.reshape(shape)
+            return packed_array.reshape(shape)
         weight = aligned_empty(shape, np.float32)
-        raise_if_error(self._library.caffejax_program_unpack(self._handle, address(packed), address(weight)))
+        raise_if_error(self._library.caffejax_program_unpack(self._handle, address(packed_array), address(weight)))
         return weight
 
     @cached_property
@@ -79,33 +79,34 @@ class StoredWeight:
         self.shape: tuple[int, ...] = tuple(array.shape)
         self.dtype, self.ndim = np.dtype(array.dtype), len(self.shape)
         self.source: Any = array
-        self._packed: weakref.WeakValueDictionary[str, np.ndarray] = (
+        self._packed_arrays: weakref.WeakValueDictionary[str, np.ndarray] = (
             weakref.WeakValueDictionary()
         )  # by layout, while in use
-        self._unpacked: Callable[[], np.ndarray | None] = lambda: None  # the array in Caffe's order, while it is in use
+        # returns the array in Caffe's order, while it is in use
+        self._get_unpacked: Callable[[], np.ndarray | None] = lambda: None
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Return the weight in Caffe's order."""
-        source, array = self.source, self._unpacked()
+        source, array = self.source, self._get_unpacked()
         if not isinstance(source, tuple):
             array = np.asarray(source)
         elif array is None:
-            layout, packed = source
-            array = layout.unpack(packed, self.shape)
+            layout, packed_array = source
+            array = layout.unpack(packed_array, self.shape)
             array.flags.writeable = False
-            self._unpacked = weakref.ref(array)
+            self._get_unpacked = weakref.ref(array)
         return array.astype(dtype or self.dtype, copy=bool(copy))
 
     def pack(self, layout: Layout) -> np.ndarray:
         """Return the weight in a layout. Calls with equal layouts return the same array."""
-        packed = self._packed.get(layout.name)
-        if packed is None:
+        packed_array = self._packed_arrays.get(layout.name)
+        if packed_array is None:
             array = np.asarray(self, np.float32, order="C")
-            packed = self._align(array) if layout.kind == "plain" else layout.pack(array)
-            self._packed[layout.name] = packed
+            packed_array = self._align(array) if layout.kind == "plain" else layout.pack(array)
+            self._packed_arrays[layout.name] = packed_array
             if self.dtype == np.float32 and layout.kind != "transformed" and not isinstance(self.source, tuple):
-                self.source = layout, packed
-        return packed
+                self.source = layout, packed_array
+        return packed_array
 
     def _align(self, array: np.ndarray) -> np.ndarray:
         """Return an aligned array with the numbers of `array`, which is copied only if necessary.
@@ -114,9 +115,9 @@ class StoredWeight:
         """
         if isinstance(self.source, jax.Array | tuple) and not address(array) % _ALIGNMENT:
             return array.view()
-        aligned = aligned_empty(array.shape, np.float32)
-        aligned[...] = array
-        return aligned
+        aligned_array = aligned_empty(array.shape, np.float32)
+        aligned_array[...] = array
+        return aligned_array
 
 
 @dataclass(frozen=True, eq=False)

@@ -219,9 +219,10 @@ class _TransposedFunction:
 
         def call_with_selected(*selected_arrays: jax.Array) -> Arrays:
             operands = dict(zip((i for i, _ in self.linear_arguments), selected_arrays, strict=True))
-            remaining = iter(residuals)
+            remaining_residuals = iter(residuals)
             arguments = (
-                operands[i] if i in operands else next(remaining) for i in range(len(selected_arrays) + len(residuals))
+                operands[i] if i in operands else next(remaining_residuals)
+                for i in range(len(selected_arrays) + len(residuals))
             )
             return tuple(self.function(*arguments))
 

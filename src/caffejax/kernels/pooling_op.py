@@ -142,13 +142,15 @@ def _gather_diffs(window: Window, size: tuple[int, ...], dy: jax.Array, indices:
     total = jnp.zeros((), dy.dtype)
     for block_offset in np.ndindex(*num_windows):
         rows, columns = (np.arange(s) + s * b for s, b in zip(stride, block_offset, strict=True))
-        in_window = (rows[:, None] < kernel[0]) & (columns < kernel[1])
-        cell_index = np.where(in_window, rows[:, None] * kernel[1] + columns, -2)[:, None, :, None]
+        is_in_window = (rows[:, None] < kernel[0]) & (columns < kernel[1])
+        cell_index = np.where(is_in_window, rows[:, None] * kernel[1] + columns, -2)[:, None, :, None]
         block_slices = [
             slice(r - 1 - b, r - 1 - b + n) for r, b, n in zip(num_windows, block_offset, blocks, strict=True)
         ]
         windows = np.s_[:, block_slices[0], None, block_slices[1], None]
-        mask = in_window[:, None, :, None] if indices is None else indices[windows] == cell_index.astype(indices.dtype)
+        mask = (
+            is_in_window[:, None, :, None] if indices is None else indices[windows] == cell_index.astype(indices.dtype)
+        )
         total = total + jnp.where(mask, dy[windows], 0)
     dx = total.reshape(dy.shape[0], blocks[0] * stride[0], blocks[1] * stride[1], -1)
     top, left = window.low

@@ -15,8 +15,8 @@ def varying_axes(aval: Any) -> frozenset[str]:
 
 def vary(x: jax.Array, axes: frozenset[str]) -> jax.Array:
     """Return `x` with a type that varies along the mesh axes `axes`. The transpose sums over these axes."""
-    missing = tuple(axes - varying_axes(jax.typeof(x)))
-    return jax.lax.pcast(x, missing, to="varying") if missing else x
+    missing_axes = tuple(axes - varying_axes(jax.typeof(x)))
+    return jax.lax.pcast(x, missing_axes, to="varying") if missing_axes else x
 
 
 def vary_as(x: jax.Array, *arrays: jax.Array) -> jax.Array:

@@ -346,11 +346,11 @@ def _find_increments(previous: ExpressionStep, step: ExpressionStep) -> tuple[in
     assert previous.module is not None
     assert step.module is not None
     increments = []
-    for (_, old), (_, new) in zip(previous.module.arguments, step.module.arguments, strict=True):
-        if old == new:
+    for (_, old_value), (_, new_value) in zip(previous.module.arguments, step.module.arguments, strict=True):
+        if old_value == new_value:
             increments.append(0)
-        elif type(old) is int and type(new) is int:
-            increments.append(new - old)
+        elif type(old_value) is int and type(new_value) is int:
+            increments.append(new_value - old_value)
         else:
             return None
     return tuple(increments)

@@ -164,10 +164,10 @@ def _reshape_for_broadcast(array: np.ndarray, x: Value, axis: int) -> np.ndarray
     In Caffe's order, the axes of the array are the axes of `x` from `axis` on.
     """
     start = canonical_axis(axis, x.shape) if array.ndim else 0
-    expanded = array.reshape((1,) * start + array.shape + (1,) * (len(x.shape) - start - array.ndim))
-    expanded = expanded.transpose(x.order)
-    first = next((k for k, n in enumerate(expanded.shape) if n != 1), expanded.ndim)
-    return expanded.reshape(expanded.shape[first:])
+    expanded_array = array.reshape((1,) * start + array.shape + (1,) * (len(x.shape) - start - array.ndim))
+    expanded_array = expanded_array.transpose(x.order)
+    first_axis = next((k for k, n in enumerate(expanded_array.shape) if n != 1), expanded_array.ndim)
+    return expanded_array.reshape(expanded_array.shape[first_axis:])
 
 
 def _emit_broadcast(e: EmitContext, factor: Value, x: Value) -> Value:
@@ -185,7 +185,7 @@ def _emit_broadcast(e: EmitContext, factor: Value, x: Value) -> Value:
         text = ", ".join(map(str, ("{0}.shape[0]", *shape[1:])))
     else:
         text = ", ".join(map(str, shape))
-    reshaped = e.add_step(
+    reshaped_factor = e.add_step(
         f"{{0}}.reshape({text})", factor, shape=shape, order=tuple(range(len(shape))), blob=factor.blob
     )
-    return e.reorder(reshaped, x.order)
+    return e.reorder(reshaped_factor, x.order)

@@ -205,8 +205,8 @@ class _ModelBuilder:
         self.values[name] = value
         if preprocessing is not None:
             with self.builder.layer_scope(f"preprocess/{name}"):
-                (preprocessed,) = convert(self.builder, preprocessing, [value])
-                self.values[name] = self.builder.expand(preprocessed)
+                (preprocessed_input,) = convert(self.builder, preprocessing, [value])
+                self.values[name] = self.builder.expand(preprocessed_input)
 
     def build(self) -> ModelProto:
         """Add all layers that can be exported, and return the model.

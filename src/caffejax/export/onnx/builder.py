@@ -194,8 +194,10 @@ class OnnxBuilder:
         """Broadcast a value to its full shape, and return the name of the result."""
         if value.has_full_shape:
             return self.stored_name(value)
-        expanded: str = self.add_node("Expand", [self.stored_name(value), self.sizes.add_shape_vector(value.shape)])
-        return expanded
+        expanded_name: str = self.add_node(
+            "Expand", [self.stored_name(value), self.sizes.add_shape_vector(value.shape)]
+        )
+        return expanded_name
 
     def expand(self, value: OnnxValue) -> OnnxValue:
         """Return the value, broadcast to its full shape."""

@@ -349,5 +349,5 @@ class IndexBuilder:
                 )
                 total = b.add_node("Add", [total, scaled_term])
             stride = stride * self._shape[axis]
-        expanded: str = b.add_node("Expand", [total, b.sizes.add_shape_vector(shape)])
-        return expanded
+        expanded_name: str = b.add_node("Expand", [total, b.sizes.add_shape_vector(shape)])
+        return expanded_name
