@@ -73,16 +73,16 @@ class RecordDataset(ImageDataset[Label]):
             raise DataError(f"{param.source} is in MyCaffe's SQL database, which is not supported; write it to an LMDB")
         backend, path = caffe_pb2.DataParameter.DB.Name(param.backend).lower(), definition.path(param.source)
         if not os.path.lexists(path):
-            net_text = f" of {definition.file}" if definition.file else ""
+            net_note = f" of {definition.file}" if definition.file else ""
             message = (
-                f"no such folder, but it is the source in phase {definition.phase}{net_text}; a database is a folder, "
+                f"no such folder, but it is the source in phase {definition.phase}{net_note}; a database is a folder, "
                 f"as written by convert_imageset -backend {backend}{suggest_sibling(path)}"
             )
             raise DataError(Problem(message, str(path)))
         records = READERS[backend](path)
-        skip = rng.random_integer(param.rand_skip) if param.rand_skip else 0
-        self._records = records if max_examples is None else records.head(skip + max_examples)
-        self._num_skipped = skip % len(self._records)  # opens the database without reading a record
+        num_skipped = rng.random_integer(param.rand_skip) if param.rand_skip else 0
+        self._records = records if max_examples is None else records.head(num_skipped + max_examples)
+        self._num_skipped = num_skipped % len(self._records)  # opens the database without reading a record
         self._shuffle = bool(param.shuffle) and max_examples is None
         shuffle_param = caffe_pb2.DataParameter(shuffle=self._shuffle)
         self._sampler = IndexSampler(len(self._records), shuffle_param, rng)
@@ -105,8 +105,8 @@ class RecordDataset(ImageDataset[Label]):
             return [self._records[self._record_index(n)] for n in range(start, start + count)]
         records: list[Record] = []
         index = self._record_index(start)
-        while (n_remaining := count - len(records)) > 0:
-            records += self._records.read_range(index, min(n_remaining, len(self._records) - index))
+        while (num_remaining := count - len(records)) > 0:
+            records += self._records.read_range(index, min(num_remaining, len(self._records) - index))
             index = 0
         return records
 

@@ -69,7 +69,7 @@ def read_windows(file: Path, fg_threshold: float, bg_threshold: float, max_image
     try:
         with open(file, encoding="utf-8", errors="surrogateescape") as text_file:
             words = _Words(text_file)
-            for image_number, line_number in itertools.islice(_image_numbers(words), max_images):
+            for image_number, line_number in itertools.islice(_read_image_numbers(words), max_images):
                 image_index = len(images.names)
                 if image_number != image_index:
                     problems.append(
@@ -117,10 +117,10 @@ def read_windows(file: Path, fg_threshold: float, bg_threshold: float, max_image
 class _Words:
     """An iterator over the words of a text. It stores the last word and the number of its line."""
 
-    def __init__(self, text: TextIO) -> None:
+    def __init__(self, text_file: TextIO) -> None:
         self.line_number = 0
         self.last_word = ""
-        self._words = self._split_lines(text)
+        self._words = self._split_lines(text_file)
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -129,12 +129,12 @@ class _Words:
         self.last_word = next(self._words)
         return self.last_word
 
-    def _split_lines(self, text: TextIO) -> Iterator[str]:
-        for self.line_number, line in enumerate(text, 1):
+    def _split_lines(self, text_file: TextIO) -> Iterator[str]:
+        for self.line_number, line in enumerate(text_file, 1):
             yield from line.split()
 
 
-def _image_numbers(words: _Words) -> Iterator[tuple[int, int]]:
+def _read_image_numbers(words: _Words) -> Iterator[tuple[int, int]]:
     """Yield the number of each image in the file, and the number of the line that contains it."""
     for word in words:
         # a space between the sign and the number is optional
@@ -238,10 +238,7 @@ class _Span(NamedTuple):
         visible_span = _Span(self.first + pixels_before, self.last - pixels_after, self.image_size)
         scale = np.float32(size) / np.float32(self.last - self.first + 1)
         length = visible_span.last - visible_span.first + 1
-        num_filled, pixels_before, pixels_after = (
-            _round(np.float32(n) * scale) for n in (length, pixels_before, pixels_after)
-        )
-        return visible_span, _Fill(num_filled, pixels_before, pixels_after)
+        return visible_span, _Fill(*(_round(np.float32(n) * scale) for n in (length, pixels_before, pixels_after)))
 
 
 def _round(x: np.float32) -> int:
