@@ -121,8 +121,8 @@ def test_layers_that_run_as_one_stay_together() -> None:
     groups = [[layer for step in group for layer in step.layers] for group in chosen.groups]
     assert tuple(itertools.chain(*groups)) == net.graph.layers
     for group in groups:
-        assert not group[0].in_place
-        assert not group[-1].inserted_split
+        assert not group[0].is_in_place
+        assert not group[-1].is_inserted_split
 
 
 @pytest.mark.long

@@ -61,7 +61,7 @@ def describe(graph: Graph) -> dict[str, Any]:
     layers = []
     for layer in graph.layers:
         bottoms = [origin.get(b, b) for b in layer.bottoms]
-        if layer.inserted_split:
+        if layer.is_inserted_split:
             origin.update(dict.fromkeys(layer.tops, bottoms[0]))
             continue
         layers.append(

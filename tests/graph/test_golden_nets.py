@@ -61,7 +61,7 @@ def describe(graph: Graph) -> dict[str, Any]:
                 "loss_weights": list(layer.loss_weights),
                 "params": [list(p.spec.shape) for p in layer.params],
                 "param_propagate_down": [p.need_backward for p in layer.params],
-                "inserted_split": layer.inserted_split,
+                "inserted_split": layer.is_inserted_split,
             }
             for layer in graph.layers
         ],

@@ -126,7 +126,7 @@ def test_a_row_wise_layer_says_so_and_is(name: str) -> None:
     """Another first row changes no other row of the top just where the layer says so."""
     param, row_wise = LAYERS[name]
     net = Net(f'{INPUT}layer {{ name: "l" type: "{name.split()[0]}" bottom: "x" top: "y" {param} }}')
-    assert net.graph.layers[-1].row_wise is row_wise
+    assert net.graph.layers[-1].is_row_wise is row_wise
     params, state = net.init(jax.random.key(0))
     params = jax.tree.map(lambda a: jax.random.normal(jax.random.key(1), a.shape), params)
     x = np.random.default_rng(0).normal(size=(4, 3, 6, 6)).astype(np.float32)

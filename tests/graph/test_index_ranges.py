@@ -67,7 +67,7 @@ def test_labels_are_class_numbers_except_the_ignored_one(kind: str) -> None:
     for settings, ignored in (("", None), (CLASSES[kind], 9)):
         result = net(kind, {"x": (4, 3), "label": (4,)}, settings)
         (expected,) = find_index_ranges(result.graph)["label"]
-        assert (expected.layer.name, expected.classes, expected.ignored) == ("layer", 3, ignored)
+        assert (expected.layer.name, expected.num_classes, expected.ignore_label) == ("layer", 3, ignored)
         loader = Loader(result.graph)
         if ignored is None:
             with pytest.raises(DataError, match=r"'label' holds 9 in row 0 .* 3 classes, 0 to 2"):
@@ -81,7 +81,7 @@ def test_labels_are_class_numbers_except_the_ignored_one(kind: str) -> None:
 def test_an_ignore_label_of_a_fork_is_not_a_class(kind: str) -> None:
     result = net(kind, {"x": (4, 3), "label": (4,)}, "loss_param { ignore_label: 9 }")
     (expected,) = find_index_ranges(result.graph)["label"]
-    assert (expected.classes, expected.ignored) == (3, None)
+    assert (expected.num_classes, expected.ignore_label) == (3, None)
     loader = Loader(result.graph)
     with pytest.raises(DataError, match=rf"layer 'layer' \({kind}\): blob 'label' holds 9 in row 0"):
         next(loader)

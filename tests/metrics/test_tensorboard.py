@@ -110,7 +110,7 @@ def test_the_graph_has_the_layers_with_their_shapes(run: tuple[list[Any], EventR
 
     events, _, solver = run
     (graph,) = (GraphDef.FromString(event.graph_def) for event in events if event.graph_def)
-    layers = [layer for layer in solver.net.graph.layers if not layer.inserted_split]
+    layers = [layer for layer in solver.net.graph.layers if not layer.is_inserted_split]
     assert [(node.name, node.op) for node in graph.node] == [(layer.key, layer.type.name) for layer in layers]
     nodes = {node.name: node for node in graph.node}
     assert list(nodes["loss"].input) == ["ip", "data:1"]

@@ -151,7 +151,7 @@ def _phase_report(
 def _loaded_report(name: str, graph: Graph, assumed: tuple[str, ...], weights: Sequence[Any]) -> PhaseReport:
     on_host = tuple(f"{x.name} ({x.type.name})" for x in graph.layers if x.type.on_host)
     n_inputs = sum(x.type.is_input for x in graph.layers)
-    n_splits = sum(x.inserted_split for x in graph.layers)
+    n_splits = sum(x.is_inserted_split for x in graph.layers)
     parameters, activations = count_elements(graph)
     training = graph.phase == "TRAIN" and any(graph.loss_weights)
     numbers = (

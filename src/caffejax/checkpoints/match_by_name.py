@@ -86,7 +86,7 @@ def match_blobs(
     Raises:
         WeightsError: if a layer of `exclude` is not in the net.
     """
-    first = {layer.name: layer for layer in reversed(graph.layers) if not layer.inserted_split}
+    first = {layer.name: layer for layer in reversed(graph.layers) if not layer.is_inserted_split}
     unknown = [
         Problem(f"exclude: no layer '{n}' in the net{did_you_mean(n, first)}") for n in exclude if n not in first
     ]
@@ -282,7 +282,7 @@ def report_missing(
     names = ", ".join(os.fspath(file) for file in files)
     if strict:
         reason = f"has no weights in {names}, but each layer needs weights here; layers are matched by name"
-        error = MissingLayersError(layer.problem(reason) for layer in layers_without_weights)
+        error = MissingLayersError(layer.make_problem(reason) for layer in layers_without_weights)
         error.missing, error.unused = [layer.name for layer in layers_without_weights], list(unused)
         raise error
     with_weights = [layer.name for layer in graph.layers if layer.params and layer not in layers_without_weights]

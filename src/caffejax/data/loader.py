@@ -62,7 +62,7 @@ class Loader:
         input_layers = [layer for layer in graph.layers if isinstance(layer.type.implementation, CallerInput)]
         if input_layers and read_caller_inputs is None and user_data is None:
             raise GraphError(
-                layer.problem("has no data; replace it by a data layer, such as Data, ImageData or HDF5Data")
+                layer.make_problem("has no data; replace it by a data layer, such as Data, ImageData or HDF5Data")
                 for layer in input_layers
             )
         self._graph = graph
@@ -202,7 +202,7 @@ def _warn_of_wrong_labels(ranges: Mapping[str, list[IndexRange]]) -> None:
             name,
             index_range.layer.type.name,
             " and ".join(map(str, sorted(index_range.ignored_elsewhere))),
-            index_range.classes,
+            index_range.num_classes,
         )
 
 

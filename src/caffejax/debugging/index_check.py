@@ -43,7 +43,7 @@ def _check(layer: Layer, indices: Any, count: int) -> None:
             f"index {values[invalid].flat[0]:g} at {position} of bottom '{find_index_blob(layer)}' is out of range: "
             f"it must be one of 0 to {count - 1}"
         )
-        raise LayerError(layer.problem(message))
+        raise LayerError(layer.make_problem(message))
 
 
 class IndexCheck:

@@ -63,7 +63,7 @@ def list_nodes(graph: Graph, produced_once: Graph) -> Iterator[Node]:
     names = find_inference_names(graph)
     counts = Counter[str]()
     for original in graph.layers:
-        if original.inserted_split:
+        if original.is_inserted_split:
             continue
         n_previous = counts[original.name]
         counts[original.name] += 1

@@ -132,7 +132,9 @@ def _host_pullback(layer: Layer, inputs: PassInputs, earlier_blobs: Values, valu
         blobs, bottoms = prepare_layer_inputs(layer, inputs.params, inputs.state, earlier_blobs)
         tops = [values[top] for top in layer.tops]
         cotangents = [_like(diff, top) for diff, top in zip(top_diffs, tops, strict=True)]
-        context = layer.context.replace(base_key=layer.base_key(inputs.key), propagate_down=layer.bottom_need_backward)
+        context = layer.context.replace(
+            base_key=layer.make_base_key(inputs.key), propagate_down=layer.bottom_need_backward
+        )
         with layer.locate_errors():
             blob_diffs, bottom_diffs = backward(context, *map(to_numpy, (blobs, bottoms, tops, cotangents)))
         names, slots = set(find_differentiated_bottoms(layer)), set(find_differentiated_params(layer))

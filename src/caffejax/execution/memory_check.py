@@ -41,7 +41,7 @@ def _problems(graph: Graph, available: int) -> Iterator[Problem]:
         purpose = f"{format_bytes(parameter_bytes)} of params and {format_bytes(activation_bytes)} of tops ({shapes})"
         remedy = "check the sizes of the layer and its inputs"
         if problem := find_memory_problem(parameter_bytes + activation_bytes, purpose, remedy, available):
-            yield layer.problem(problem)
+            yield layer.make_problem(problem)
 
 
 def _largest_memory() -> int:

@@ -166,7 +166,7 @@ def measure_residuals(schedule: LayerSchedule, inputs: PassInputs) -> tuple[list
 def _group_in_place(steps: Iterable[Step]) -> Iterator[tuple[Step, ...]]:
     unit: list[Step] = []
     for step in steps:
-        if unit and not step.first.in_place and not all(s.first.inserted_split for s in unit):
+        if unit and not step.first.is_in_place and not all(s.first.is_inserted_split for s in unit):
             yield tuple(unit)
             unit = []
         unit.append(step)

@@ -236,7 +236,7 @@ def _first_rows(blob: jax.Array, root: jax.Array, rows: int) -> jax.Array:
 
 def _ignores_padding(layer: Layer) -> bool:
     """Return whether padded rows leave a layer's results unchanged. Statistics and losses would include them."""
-    return layer.row_wise and not any(layer.loss_weights) and all(p.spec.learnable for p in layer.all_params)
+    return layer.is_row_wise and not any(layer.loss_weights) and all(p.spec.learnable for p in layer.all_params)
 
 
 # -- the pass that fuses layers
@@ -291,5 +291,5 @@ def _num_fused(graph: Graph, layer: Layer, later: Sequence[Layer]) -> int:
 
 def _is_epilogue(layer: Layer, other: Layer) -> bool:
     """Return whether `other` works in place on a layer's only top, has no loss weight, and lets gradients pass."""
-    same_blob = other.in_place and layer.tops == other.tops
+    same_blob = other.is_in_place and layer.tops == other.tops
     return same_blob and not any(other.loss_weights) and not any(other.gradient_stops)

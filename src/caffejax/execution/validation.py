@@ -142,7 +142,7 @@ def check_blob_names(graph: Graph, argument: str, names: Any) -> tuple[str, ...]
 
 def _nearest(name: str, graph: Graph) -> str:
     """Return a hint for a message: the most similar blob name or, if there is none, up to 20 blobs of the net."""
-    tops = dict.fromkeys(top for layer in graph.layers if not layer.inserted_split for top in layer.tops)
+    tops = dict.fromkeys(top for layer in graph.layers if not layer.is_inserted_split for top in layer.tops)
     return did_you_mean(name, graph.blobs) or f"; it has {', '.join(shorten_list([*tops], 20))}"
 
 
@@ -228,7 +228,7 @@ def _layer_problems(layer: Layer, trees: Mapping[str, Mapping[str, Any]]) -> Ite
         tree = "params" if param.spec.learnable else "state"
         problem = _array_problem(trees[tree].get(layer.key, {}), param.slot.index, param.spec.shape)
         if problem is not None:
-            yield layer.problem(f"blob {param.slot.index} in {tree} {problem}")
+            yield layer.make_problem(f"blob {param.slot.index} in {tree} {problem}")
 
 
 def _array_problem(blobs: Mapping[int, Any], index: int, shape: Shape) -> str | None:

@@ -152,7 +152,7 @@ def _find_problems(model: InferenceModel, inputs: Shapes) -> list[Problem]:
         if any(bottom not in blobs for bottom in layer.bottoms):
             continue
         if reason := layer.type.unsupported.get("symbolic_batch"):
-            problems.append(layer.problem(reason))
+            problems.append(layer.make_problem(reason))
             continue
         try:
             with layer.locate_errors():

@@ -461,7 +461,7 @@ def cases(
     pairs = []
     for layer in selected:
         blobs, bottoms, tops = arrays[layer.key]
-        context = replace(layer.context, base_key=layer.base_key(key), propagate_down=layer.bottom_need_backward)
+        context = replace(layer.context, base_key=layer.make_base_key(key), propagate_down=layer.bottom_need_backward)
         diffs = sample_diffs(tops, random)
         pairs.append((layer, Case(context, blobs, bottoms, tops, diffs, _arguments(layer))))
     return pairs
@@ -487,7 +487,7 @@ def _sample_if_zero(param: jax.Array, random: np.random.Generator) -> jax.Array:
 
 def _select_layers(graph: Graph, names: Sequence[str] | None) -> list[Layer]:
     if names is None:
-        return [layer for layer in graph.layers if not layer.inserted_split]
+        return [layer for layer in graph.layers if not layer.is_inserted_split]
     keys = [layer.key for layer in graph.layers]
     if unknown := [name for name in names if name not in keys]:
         raise GraphError(
@@ -539,7 +539,7 @@ def _layer_arrays(
             with layer.locate_errors():
                 blobs = layer.arrays(*variables)
                 bottoms = tuple(before[name] for name in layer.bottoms)
-                tops = compute_tops(layer.context.with_key(layer.base_key(key)), blobs, bottoms)
+                tops = compute_tops(layer.context.with_key(layer.make_base_key(key)), blobs, bottoms)
             if layer.key in keys:
                 arrays[layer.key] = (blobs, bottoms, tops)
             return PassOutputs(dict(zip(layer.tops, map(_to_float64, tops), strict=True)), {}, jnp.zeros(()))

@@ -289,7 +289,7 @@ class _Wiring:
                 loss_weights=_loss_weights(context.type, layer, len(names)),
                 params=params,
                 recurrent_state=recurrent_state,
-                inserted_split=inserted,
+                is_inserted_split=inserted,
                 source_spec=source_spec,
             )
         )

@@ -24,7 +24,7 @@ def log_creation(graph: Graph) -> None:
 def format_creation_lines(graph: Graph) -> Iterator[str]:
     """Yield Caffe's log lines for a net. The first contains the net's text, without inserted splits."""
     message = NetParameter(
-        name=graph.name, layer=[layer.definition.layer for layer in graph.layers if not layer.inserted_split]
+        name=graph.name, layer=[layer.definition.layer for layer in graph.layers if not layer.is_inserted_split]
     )
     roots = graph.split_roots
     for definition in message.layer:

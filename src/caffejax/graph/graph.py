@@ -84,7 +84,7 @@ class Layer:
             blobs.
         need_backward: whether the layer takes part in the backward pass.
         bottom_need_backward: for each bottom, whether its gradient is computed.
-        inserted_split: whether this is a Split that was inserted because a blob has several readers.
+        is_inserted_split: whether this is a Split that was inserted because a blob has several readers.
         source_spec: for a data layer, the shapes and dtypes that probing its source returned; None for other layers.
     """
 
@@ -98,7 +98,7 @@ class Layer:
     recurrent_state: tuple[Param, ...] = ()
     need_backward: bool = False
     bottom_need_backward: tuple[bool, ...] = ()
-    inserted_split: bool = False
+    is_inserted_split: bool = False
     source_spec: SourceSpec | None = None
 
     def __reduce__(self) -> Any:
@@ -118,7 +118,7 @@ class Layer:
         """Return a context manager that adds the layer's name, type and file to errors."""
         return locate_errors(file=self.definition.file, layer=self.name, layer_type=self.type.name)
 
-    def problem(self, message: str) -> Problem:
+    def make_problem(self, message: str) -> Problem:
         """Return a problem with the message and the layer's name, type and file."""
         return Problem(message, file=self.definition.file, layer=self.name, layer_type=self.type.name)
 
@@ -160,12 +160,12 @@ class Layer:
         )
 
     @property
-    def in_place(self) -> bool:
+    def is_in_place(self) -> bool:
         """True if the layer has one bottom and one top of the same name."""
         return len(self.bottoms) == 1 and self.tops == self.bottoms
 
     @property
-    def row_wise(self) -> bool:
+    def is_row_wise(self) -> bool:
         """True if each row (index of axis 0) of the tops depends only on the same row of the bottoms."""
         traits = self.type.traits
         return traits.elementwise or (traits.row_wise(self.context) if callable(traits.row_wise) else traits.row_wise)
@@ -185,7 +185,7 @@ class Layer:
         """Return the arrays of `all_params`, each in the shape that this layer uses; see `Param.array`."""
         return tuple(param.array(params, state) for param in self.all_params)
 
-    def base_key(self, key: jax.Array | None) -> tuple[jax.Array, Any] | None:
+    def make_base_key(self, key: jax.Array | None) -> tuple[jax.Array, Any] | None:
         """Return the key of a forward pass paired with a number that depends on this layer's name.
 
         The result is None if `key` is None. See `Context.base_key`.
@@ -239,7 +239,7 @@ class Graph:
         object.__setattr__(self, "blobs", MappingProxyType(dict(self.blobs)))
 
     def __repr__(self) -> str:
-        layers = [layer for layer in self.layers if not layer.inserted_split]
+        layers = [layer for layer in self.layers if not layer.is_inserted_split]
         name_lists = self.input_names, self.outputs
         inputs, outputs = (", ".join(map(self._format_blob, names)) or "nothing" for names in name_lists)
         count = format_count(len(layers), "layer")
@@ -301,7 +301,7 @@ class Graph:
     @cached_property
     def split_roots(self) -> dict[str, str]:
         """For each top of an inserted Split, the blob that it copies. In Caffe the top and the blob share one array."""
-        return {top: layer.bottoms[0] for layer in self.layers if layer.inserted_split for top in layer.tops}
+        return {top: layer.bottoms[0] for layer in self.layers if layer.is_inserted_split for top in layer.tops}
 
     def with_phase(self, phase: Phase) -> Graph:
         """Return a graph of the same layers in the given phase. Include and exclude rules are not applied again."""
@@ -349,7 +349,7 @@ class Graph:
             ]
             if needed and not layer.type.has_backward:
                 messages = ["has no backward pass, but a gradient through it is needed; see propagate_down"]
-            problems += [layer.problem(m) for m in messages]
+            problems += [layer.make_problem(m) for m in messages]
         if problems:
             raise GraphError(problems)
 

@@ -12,15 +12,15 @@ from .graph import Graph, Layer
 
 
 class IndexRange(NamedTuple):
-    """The values that a layer accepts in a blob of labels or indices: 0 to `classes` - 1, and `ignored`.
+    """The values that a layer accepts in a blob of labels or indices: 0 to `num_classes` - 1, and `ignore_label`.
 
     A metric also accepts the labels `ignored_elsewhere`, which other layers that read the same blob ignore. The metric
     counts a prediction for such a label as wrong.
     """
 
     layer: Layer
-    classes: int
-    ignored: int | None
+    num_classes: int
+    ignore_label: int | None
     ignored_elsewhere: frozenset[int] = frozenset()
 
 
@@ -31,25 +31,27 @@ def find_index_ranges(graph: Graph, *, parts: bool = False) -> dict[str, list[In
         graph: the net.
         parts: whether a blob also gets the ranges of the blobs that contain a part of it, such as slices.
     """
-    movements = {"all", "some"} if parts else {"all"}
+    accepted_movements = {"all", "some"} if parts else {"all"}
     ranges: dict[str, list[IndexRange]] = {}
     for layer in reversed(graph.layers):
-        if layer.type.traits.data_movement in movements:
+        if layer.type.traits.data_movement in accepted_movements:
             top_ranges = [r for top in layer.tops for r in ranges.get(top, ())]
             for bottom in layer.bottoms if top_ranges else ():
                 ranges.setdefault(bottom, []).extend(top_ranges)
         indices = layer.type.gradient.indices
-        classes = _classes(layer, [graph.blobs[name] for name in layer.bottoms])
-        if classes is not None:
-            ignored = None if indices.ignore_label is None else indices.ignore_label(layer.context)
-            ranges.setdefault(find_index_blob(layer), []).append(IndexRange(layer, classes, ignored))
-    return {name: _with_labels_ignored_elsewhere(blob_ranges) for name, blob_ranges in ranges.items()}
+        num_classes = _count_classes(layer, [graph.blobs[name] for name in layer.bottoms])
+        if num_classes is not None:
+            ignore_label = None if indices.ignore_label is None else indices.ignore_label(layer.context)
+            ranges.setdefault(find_index_blob(layer), []).append(IndexRange(layer, num_classes, ignore_label))
+    return {name: _add_labels_ignored_elsewhere(blob_ranges) for name, blob_ranges in ranges.items()}
 
 
-def _with_labels_ignored_elsewhere(ranges: list[IndexRange]) -> list[IndexRange]:
-    ignored = frozenset(r.ignored for r in ranges if r.ignored is not None)
+def _add_labels_ignored_elsewhere(ranges: list[IndexRange]) -> list[IndexRange]:
+    ignore_labels = frozenset(r.ignore_label for r in ranges if r.ignore_label is not None)
     return [
-        r._replace(ignored_elsewhere=frozenset(n for n in ignored - {r.ignored} if not 0 <= n < r.classes))
+        r._replace(
+            ignored_elsewhere=frozenset(n for n in ignore_labels - {r.ignore_label} if not 0 <= n < r.num_classes)
+        )
         if r.layer.type.gradient.indices.counts_ignored
         else r
         for r in ranges
@@ -73,12 +75,12 @@ def count_indexed(layer: Layer, bottoms: Iterable[Any]) -> int:
         layer: one of `find_indexing_layers`.
         bottoms: the layer's bottoms, or their shapes and dtypes.
     """
-    count = _classes(layer, list(bottoms))
+    count = _count_classes(layer, list(bottoms))
     assert count is not None
     return count
 
 
-def _classes(layer: Layer, bottoms: Sequence[Any]) -> int | None:
+def _count_classes(layer: Layer, bottoms: Sequence[Any]) -> int | None:
     indices = layer.type.gradient.indices
     if indices.num_classes is None or not indices.positions(len(bottoms)):  # an optional bottom may be left out
         return None
@@ -86,16 +88,16 @@ def _classes(layer: Layer, bottoms: Sequence[Any]) -> int | None:
     return count
 
 
-def find_out_of_range(numbers: np.ndarray, classes: int, *ignored: int | None) -> np.ndarray:
-    """Return a boolean mask of the values that are neither 0 ... `classes` - 1 nor in `ignored`.
+def find_out_of_range(labels: np.ndarray, num_classes: int, *ignore_labels: int | None) -> np.ndarray:
+    """Return a boolean mask of the values that are neither 0 ... `num_classes` - 1 nor in `ignore_labels`.
 
     Values are truncated to integers first, as in Caffe. NaN is out of range.
     """
-    integers = np.trunc(numbers)
-    valid = (integers >= 0) & (integers < classes)  # False for NaN
-    for number in ignored:
-        if number is not None:
-            valid |= integers == number
+    integers = np.trunc(labels)
+    valid = (integers >= 0) & (integers < num_classes)  # False for NaN
+    for label in ignore_labels:
+        if label is not None:
+            valid |= integers == label
     return ~valid
 
 
@@ -110,13 +112,16 @@ def check_labels(blobs: Mapping[str, np.ndarray], ranges: Mapping[str, Sequence[
         DataError: if a label is not a class. The message names the blob and the first row that contains such a label.
     """
     for name, array in blobs.items():
-        for allowed in ranges.get(name, ()):
-            invalid = find_out_of_range(array, allowed.classes, allowed.ignored, *allowed.ignored_elsewhere)
+        for index_range in ranges.get(name, ()):
+            invalid = find_out_of_range(
+                array, index_range.num_classes, index_range.ignore_label, *index_range.ignored_elsewhere
+            )
             if invalid.any():
                 row = int(np.argwhere(np.atleast_1d(invalid))[0][0])
+                num_classes = index_range.num_classes
                 message = (
                     f"blob '{name}' holds {array[invalid].flat[0]:g} in row {row} of the batch, but the layer has "
-                    f"{allowed.classes} classes, 0 to {allowed.classes - 1}; correct the labels, or the num_output of "
-                    "the layer that computes the scores, or set ignore_label"
+                    f"{num_classes} classes, 0 to {num_classes - 1}; correct the labels, or the num_output of the "
+                    "layer that computes the scores, or set ignore_label"
                 )
-                raise DataError(allowed.layer.problem(message))
+                raise DataError(index_range.layer.make_problem(message))

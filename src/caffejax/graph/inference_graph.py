@@ -72,7 +72,7 @@ def predictions(graph: Graph) -> tuple[str, ...]:
     queue += [bottom for layer in unnamed_losses for bottom in layer.bottoms if bottom in param_dependent]
     while queue:
         layer = producers[name := queue.pop(0)]
-        if layer.inserted_split or _is_score(layer, param_dependent):
+        if layer.is_inserted_split or _is_score(layer, param_dependent):
             queue += [bottom for bottom in layer.bottoms if bottom in param_dependent]
         else:
             predicted[name] = None
@@ -123,7 +123,7 @@ def _remove_splits_and_in_place_tops(graph: Graph) -> tuple[list[Layer], dict[st
     layers = []
     for layer in graph.layers:
         bottoms = tuple(names[name] for name in layer.bottoms)
-        if layer.inserted_split:
+        if layer.is_inserted_split:
             names.update(dict.fromkeys(layer.tops, bottoms[0]))
             continue
         tops = tuple(

@@ -22,14 +22,14 @@ def is_stateless(graph: Graph) -> bool:
     """
     if graph.has_host_layers:
         return False
-    stateful = [
+    stateful_layers = [
         layer
         for layer in graph.layers
         if isinstance(layer.type.implementation, Traced) and layer.type.implementation.stateful
     ]
-    shapes = [tuple(graph.blobs[name] for name in layer.bottoms) for layer in stateful]
-    distinct = {(layer.context, bottoms): layer for layer, bottoms in zip(stateful, shapes, strict=True)}
-    return not any(_changes_state(layer, bottoms) for (_, bottoms), layer in distinct.items())
+    shapes = [tuple(graph.blobs[name] for name in layer.bottoms) for layer in stateful_layers]
+    distinct_layers = {(layer.context, bottoms): layer for layer, bottoms in zip(stateful_layers, shapes, strict=True)}
+    return not any(_changes_state(layer, bottoms) for (_, bottoms), layer in distinct_layers.items())
 
 
 def _changes_state(layer: Layer, bottoms: tuple[jax.ShapeDtypeStruct, ...]) -> bool:

@@ -32,7 +32,7 @@ def make_graph_def(graph: Graph) -> Any:
     nodes = []
     for layer in graph.layers:
         inputs = [producers.get(bottom, bottom) for bottom in layer.bottoms]
-        if layer.inserted_split:
+        if layer.is_inserted_split:
             producers |= dict.fromkeys(layer.tops, inputs[0])
             continue
         nodes.append(_node(layer, inputs, [graph.blobs[top].shape for top in layer.tops]))

@@ -54,7 +54,7 @@ def find_main_outputs(graph: Graph, outputs: Sequence[str]) -> tuple[str, ...]:
     An output is auxiliary if a different output has the same shape and a larger loss weight.
     """
     weights = dict.fromkeys(outputs, 0.0)
-    sources = {top: layer.bottoms[0] for layer in graph.layers if layer.inserted_split for top in layer.tops}
+    sources = {top: layer.bottoms[0] for layer in graph.layers if layer.is_inserted_split for top in layer.tops}
     for layer in graph.layers:
         for bottom in layer.bottoms[:1]:
             name = sources.get(bottom, bottom)

@@ -137,4 +137,4 @@ def _check_arrays(layer: Layer, top: tuple[int, ...], data: np.ndarray, labels: 
             f"the arrays' first dimension must be a multiple of the batch size {batch_size}, not {len(data)}"
         )
     if problems:
-        raise GraphError(map(layer.problem, problems))
+        raise GraphError(map(layer.make_problem, problems))

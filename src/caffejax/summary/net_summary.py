@@ -339,7 +339,7 @@ class Summary:
 def summarize(graph: Graph) -> Summary:
     """Return the summary of a net. The net is not run."""
     fields = find_receptive_fields(graph)
-    layers = [x for x in graph.layers if not x.inserted_split]
+    layers = [x for x in graph.layers if not x.is_inserted_split]
     return Summary(graph.name, graph.phase, tuple(summarize_layer(x, graph, field=fields[x.key]) for x in layers))
 
 

@@ -325,7 +325,7 @@ def _check_no_host_layers(graph: Graph) -> None:
     on_host = [layer for layer in graph.layers if layer.type.on_host]
     if on_host:
         raise GraphError(
-            layer.problem("runs on the host, so the net cannot be trained on several devices; train on one device")
+            layer.make_problem("runs on the host, so the net cannot be trained on several devices; train on one device")
             for layer in on_host
         )
 

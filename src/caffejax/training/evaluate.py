@@ -340,7 +340,7 @@ def decode_recurrent_state(graph: Graph, record: Mapping[str, Any]) -> Params:
         try:
             arrays = [_decode(value) for value in stored[_FIELD]]
         except (TypeError, ValueError, KeyError) as error:
-            raise DataError(layer.problem(f"its recurrent state is damaged in the snapshot: {error}")) from error
+            raise DataError(layer.make_problem(f"its recurrent state is damaged in the snapshot: {error}")) from error
         if [a.shape for a in arrays] == [param.spec.shape for param in layer.recurrent_state]:
             state[layer.key] = {
                 p.slot.index: jnp.asarray(a) for p, a in zip(layer.recurrent_state, arrays, strict=True)
