@@ -191,7 +191,7 @@ def memory() -> None:
     left.set(xlabel="layer", ylabel="MiB", title=f"ResNet-50, {batch} images: summed up to each layer")
     left.legend()
     peaks = [report.training.peak / 2**30 for report in reports if report.training]
-    recomputed = [report.training.n_recomputed for report in reports if report.training]
+    recomputed = [report.training.num_recomputed for report in reports if report.training]
     fixed = reports[0].training.fixed / 2**30 if reports[0].training else 0
     names = [f"limit {gib:g} GiB" if gib else "no limit" for gib in limits]
     right.bar(names, peaks, label="activations and their diffs")

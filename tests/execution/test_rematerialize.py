@@ -78,7 +78,7 @@ def test_recomputation_gives_the_same_numbers(options: dict[str, Any]) -> None:
     blobs = ["e1", "c2", "loss"]
     assert_same(run_step(net, 6, blobs=blobs), run_step(plain, 6, blobs=blobs))
     assert net.rematerializer is not None
-    assert all(groups.n_recomputed for groups in net.rematerializer._groups_by_shapes.values())
+    assert all(groups.num_recomputed for groups in net.rematerializer._groups_by_shapes.values())
 
 
 @pytest.mark.long
@@ -117,7 +117,7 @@ def test_layers_that_run_as_one_stay_together() -> None:
     net = recomputing_net(residual_net())
     assert net.rematerializer is not None
     chosen = net.rematerializer.choose_groups(PassInputs(*net.init(KEY), inputs_of(net, 4), KEY, {}))
-    assert chosen.n_recomputed
+    assert chosen.num_recomputed
     groups = [[layer for step in group for layer in step.layers] for group in chosen.groups]
     assert tuple(itertools.chain(*groups)) == net.graph.layers
     for group in groups:
@@ -211,7 +211,7 @@ def test_residuals_are_counted_by_what_the_backward_pass_reads() -> None:
     net = Net(CONFIGS / "lenet" / "train_val.prototxt", "TRAIN")
     variables = net.init(KEY)
     units, values = measure_residuals(net.layer_schedule, PassInputs(*variables, inputs_of(net, 64), KEY, {}))
-    residuals = {unit.steps[0].first.name: unit.residuals for unit in units}
+    residuals = {unit.steps[0].first_layer.name: unit.residuals for unit in units}
     top = {name: int(np.prod(blob.shape)) for name, blob in net.graph.blobs.items()}
     assert residuals["data"] == residuals["label"] == 0
     assert residuals["pool1"] == top["pool1"] * 5
@@ -249,4 +249,4 @@ def test_the_groups_chosen_are_the_best(seed: int) -> None:
         feasible = [s for s in all_groupings(n) if peak(s) <= max(limit, lowest)]
         assert (chosen.peak, chosen.fits, chosen.peak_without_remat) == (peak(starts), limit >= lowest, peak([0]))
         assert chosen.peak <= max(limit, lowest)
-        assert chosen.n_recomputed == min(s[-1] for s in feasible)
+        assert chosen.num_recomputed == min(s[-1] for s in feasible)

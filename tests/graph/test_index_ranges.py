@@ -55,7 +55,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("kind", "shapes", "settings"), NO_CLASSES)
 def test_targets_similarities_and_marks_are_no_class_numbers(kind: str, shapes: Shapes, settings: str) -> None:
     result = net(kind, shapes, settings)
-    assert find_index_ranges(result.graph, parts=True) == {}
+    assert find_index_ranges(result.graph, with_parts=True) == {}
     assert result.graph.layers[-1].index_bottoms  # though no gradient goes there
     loader = Loader(result.graph)
     np.testing.assert_array_equal(next(loader)[list(shapes)[-1]], np.full(list(shapes.values())[-1], 9))

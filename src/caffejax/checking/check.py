@@ -28,7 +28,7 @@ from ..debugging.memory_report import count_elements
 from ..errors import CaffejaxError, Problem, SchemaError, WeightsError
 from ..glog import collect_warnings
 from ..graph import Graph
-from ..graph.resolve import State, has_no_data, list_net_states
+from ..graph.resolve import NamedState, has_no_data, list_net_states
 from ..paths import find_file
 from ..schema import read_solver, read_valid_part
 from ..schema.caffe_pb2 import NetParameter, SolverParameter
@@ -126,7 +126,7 @@ def _solver_report(file: Path, param: SolverParameter, data_config: DataConfig, 
 def _phase_report(
     file: Path,
     net: NetParameter,
-    state: State,
+    state: NamedState,
     weights: Sequence[Path],
     data_config: DataConfig,
     text_problems: Sequence[Problem] = (),

@@ -73,7 +73,7 @@ def _read_batches(graph: Graph) -> dict[str, np.ndarray]:
 
 def _index_limits(graph: Graph) -> dict[str, int]:
     """Return the exclusive upper limit of each blob that contains indices."""
-    ranges = find_index_ranges(graph, parts=True)
+    ranges = find_index_ranges(graph, with_parts=True)
     limits = {name: min(r.num_classes for r in items) for name, items in ranges.items()}
     unlimited_blobs = {layer.bottoms[i] for layer in graph.layers for i in layer.index_bottoms} - limits.keys()
     return limits | dict.fromkeys(unlimited_blobs, 2)  # 0 and 1 are valid everywhere

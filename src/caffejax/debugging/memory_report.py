@@ -66,8 +66,8 @@ class MemoryReport:
             return
         yield f"\nParameters, gradients, history, statistics and a batch: {format_bytes(training.fixed)}"
         yield f"Training, with activations and their diffs: about {format_bytes(training.peak_without_remat)}"
-        if training.n_recomputed:
-            layers = f"{training.n_recomputed} of {len(self.layers)} layers"
+        if training.num_recomputed:
+            layers = f"{training.num_recomputed} of {len(self.layers)} layers"
             groups = format_count(len(training.groups) - 1, "group")
             yield f"Training, computing {layers} in {groups} twice: about {format_bytes(training.peak)}"
         if not training.fits:

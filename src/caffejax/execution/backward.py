@@ -70,7 +70,7 @@ def run_with_pullback(
             result = runner(part, inputs, earlier_blobs, None)
         else:
             result = PassOutputs({top: host_tops[top] for top in layer.tops}, dict(inputs.state), jnp.zeros(()))
-        return result, _host_pullback(layer, inputs, earlier_blobs, result.values)
+        return result, _make_host_pullback(layer, inputs, earlier_blobs, result.values)
     slots, names = find_differentiated_params(layer), find_differentiated_bottoms(layer)
 
     def forward(params: Mapping[str, Any], bottoms: Values) -> Any:
@@ -81,7 +81,7 @@ def run_with_pullback(
     tops, vjp, result = jax.vjp(forward, used_params, {name: earlier_blobs[name] for name in names}, has_aux=True)
 
     def pullback(top_diffs: Sequence[Any]) -> Diffs:
-        cotangents = tuple(_like(diff, top) for diff, top in zip(top_diffs, tops, strict=True))
+        cotangents = tuple(_match_top(diff, top) for diff, top in zip(top_diffs, tops, strict=True))
         with layer.locate_errors():
             params, bottoms = vjp(cotangents)
         return Diffs(bottoms, {slot: params[slot.layer][slot.index] for slot in slots})
@@ -99,12 +99,12 @@ def make_deconv_pullback(layer: Layer, pullback: Pullback) -> Pullback:
     if rule is None:
         return pullback
 
-    def deconv(top_diffs: Sequence[Any]) -> Diffs:
+    def deconv_pullback(top_diffs: Sequence[Any]) -> Diffs:
         (bottom,) = find_differentiated_bottoms(layer)
         diff = rule(layer.context, *top_diffs)
         return pullback(top_diffs) if diff is None else Diffs({bottom: diff}, {})
 
-    return deconv
+    return deconv_pullback
 
 
 def run_backward(
@@ -124,14 +124,14 @@ def run_backward(
         yield layer, diffs
 
 
-def _host_pullback(layer: Layer, inputs: PassInputs, earlier_blobs: Values, values: Values) -> Pullback:
+def _make_host_pullback(layer: Layer, inputs: PassInputs, earlier_blobs: Values, values: Values) -> Pullback:
     def to_numpy(arrays: Sequence[Any]) -> list[np.ndarray]:
         return [np.asarray(a) for a in arrays]
 
     def pullback(top_diffs: Sequence[Any]) -> Diffs:
         blobs, bottoms = prepare_layer_inputs(layer, inputs.params, inputs.state, earlier_blobs)
         tops = [values[top] for top in layer.tops]
-        cotangents = [_like(diff, top) for diff, top in zip(top_diffs, tops, strict=True)]
+        cotangents = [_match_top(diff, top) for diff, top in zip(top_diffs, tops, strict=True)]
         context = layer.context.replace(
             base_key=layer.make_base_key(inputs.key), propagate_down=layer.bottom_need_backward
         )
@@ -147,6 +147,6 @@ def _host_pullback(layer: Layer, inputs: PassInputs, earlier_blobs: Values, valu
     return pullback
 
 
-def _like(diff: Any, top: jax.Array) -> jax.Array:
+def _match_top(diff: Any, top: jax.Array) -> jax.Array:
     """Convert a diff to the dtype of its top, and broadcast it to the shape of the top."""
     return jnp.broadcast_to(jnp.asarray(diff, top.dtype), top.shape)

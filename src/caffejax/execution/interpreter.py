@@ -85,7 +85,7 @@ def compute_part(
     """
     values, state, total = dict(earlier_blobs), dict(inputs.state), jnp.zeros(())
     for step in part.steps:
-        layer = step.first
+        layer = step.first_layer
         with jax.named_scope(layer.name), layer.locate_errors(), matmul_precision(layer.context):
             tops, new_state = _compute_tops(step, inputs, state, values)
             tops = cross_replica.reduce_scalar_tops(layer.context, tops)
@@ -175,7 +175,9 @@ def _compute_tops(
     blobs, bottoms = prepare_layer_inputs(layer, inputs.params, state, values)
     context = cross_replica.with_mesh_axis(layer.context, bottoms)
     if fused:
-        epilogues = [Epilogue(fused_layer.context, _blobs(fused_layer, inputs.params, state)) for fused_layer in fused]
+        epilogues = [
+            Epilogue(fused_layer.context, _get_blobs(fused_layer, inputs.params, state)) for fused_layer in fused
+        ]
         return cached_fused_call(context, blobs, bottoms, epilogues)
     if layer.type.on_host:
         context = context.replace(propagate_down=layer.bottom_need_backward)
@@ -194,10 +196,10 @@ def prepare_layer_inputs(
         for name, stops in zip(layer.bottoms, layer.gradient_stops, strict=True)
     ]
     check_dtypes(layer.context, layer.bottoms, bottoms)
-    return cast_inputs(layer.context, _blobs(layer, params, state), bottoms)
+    return cast_inputs(layer.context, _get_blobs(layer, params, state), bottoms)
 
 
-def _blobs(layer: Layer, params: Mapping[str, Any], state: Mapping[str, Any]) -> Arrays:
+def _get_blobs(layer: Layer, params: Mapping[str, Any], state: Mapping[str, Any]) -> Arrays:
     arrays = layer.arrays(params, state)
     return tuple(
         a if p.need_backward else jax.lax.stop_gradient(a) for p, a in zip(layer.all_params, arrays, strict=True)
@@ -223,7 +225,7 @@ class CompiledParts:
 
     def __init__(self, kernels: Kernels) -> None:
         self._kernels = kernels
-        self._compiled: dict[Any, Any] = {}
+        self._compiled_parts: dict[Any, Any] = {}
         self._compiled_shapes: dict[Any, set[Any]] = {}  # by the part's key: the row counts or shapes compiled so far
 
     def __call__(
@@ -234,14 +236,14 @@ class CompiledParts:
         needed: frozenset[str] | None = None,
     ) -> PassOutputs:
         """Run a part; see `compute_part`."""
-        run_part = self._function(part, needed)
+        compute = self._compile(part, needed)
         rows = {len(v) for name, v in earlier_blobs.items() if name in part.bucketed_inputs and not inputs.taps}
         if len(rows) != 1:
             self._log_shapes(part, earlier_blobs)
             return (
-                strip_top_padding(part, run_part(inputs, earlier_blobs))
+                strip_top_padding(part, compute(inputs, earlier_blobs))
                 if part.mode == "trimmed"
-                else run_part(inputs, earlier_blobs)
+                else compute(inputs, earlier_blobs)
             )
         (n,) = rows
         size = 1 << (n - 1).bit_length() if n else 1
@@ -253,17 +255,17 @@ class CompiledParts:
         def pad(v: jax.Array) -> jax.Array:
             return jnp.pad(v, [(0, size - n)] + [(0, 0)] * (v.ndim - 1))
 
-        outputs = run_part(
+        outputs = compute(
             inputs, {name: pad(v) if name in part.bucketed_inputs else v for name, v in earlier_blobs.items()}
         )
         return outputs._replace(values={name: v[:n] for name, v in outputs.values.items()})
 
-    def _function(self, part: Part, needed: frozenset[str] | None) -> Any:
+    def _compile(self, part: Part, needed: frozenset[str] | None) -> Any:
         key = part.key, needed
-        if key not in self._compiled:
+        if key not in self._compiled_parts:
             function = partial(compute_part, part, needed=needed)
-            self._compiled[key] = function if part.mode == "host" else compilation.jit(function, self._kernels)
-        return self._compiled[key]
+            self._compiled_parts[key] = function if part.mode == "host" else compilation.jit(function, self._kernels)
+        return self._compiled_parts[key]
 
     def _log_shapes(self, part: Part, earlier_blobs: Mapping[str, jax.Array]) -> None:
         """Log that a part is compiled again for new shapes."""

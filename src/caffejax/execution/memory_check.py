@@ -25,12 +25,12 @@ def check_layers_fit(graph: Graph, shardings: Any = None) -> None:
         GraphError: if layers do not fit. The message names each with its size, and the available memory.
     """
     devices = max((len(s.device_set) for s in jax.tree.leaves(shardings) if not s.is_fully_replicated), default=1)
-    problems = list(_problems(graph, _largest_memory() * devices))
+    problems = list(_find_problems(graph, _get_largest_memory() * devices))
     if problems:
         raise GraphError(problems)
 
 
-def _problems(graph: Graph, available: int) -> Iterator[Problem]:
+def _find_problems(graph: Graph, available: int) -> Iterator[Problem]:
     for layer in graph.layers:
         parameters, _, activation_bytes = count_layer_elements(layer, graph)
         parameter_bytes = 4 * parameters  # float32
@@ -44,6 +44,6 @@ def _problems(graph: Graph, available: int) -> Iterator[Problem]:
             yield layer.make_problem(problem)
 
 
-def _largest_memory() -> int:
+def _get_largest_memory() -> int:
     """Return the memory in bytes of the first device or of the machine, whichever is larger."""
     return max(get_total_memory(), get_device_memory(jax.devices()[0]) or 0)

@@ -57,7 +57,7 @@ class RematGroups:
     fits: bool
 
     @property
-    def n_recomputed(self) -> int:
+    def num_recomputed(self) -> int:
         """The number of layers that are recomputed."""
         return sum(len(step.layers) for group in self.groups[:-1] for step in group)
 
@@ -97,16 +97,17 @@ def choose_remat_groups(schedule: LayerSchedule, inputs: PassInputs, limit: int)
         inputs: the inputs of a pass (arrays or `jax.ShapeDtypeStruct`).
         limit: the bytes that training may use.
     """
-    fixed = _PARAM_COPIES * size(inputs.params) + size(inputs.state) + size(inputs.blobs)
+    fixed = _PARAM_COPIES * count_bytes(inputs.params) + count_bytes(inputs.state) + count_bytes(inputs.blobs)
     return search_groups(*measure_residuals(schedule, inputs), limit, fixed)
 
 
 def _log_groups(groups: RematGroups, limit: int, layers: int) -> None:
     peak, peak_without = format_bytes(groups.peak), format_bytes(groups.peak_without_remat)
-    if groups.n_recomputed:
+    if groups.num_recomputed:
         log.info(
-            f"Recomputing {groups.n_recomputed} of {layers} layers in {format_count(len(groups.groups) - 1, 'group')}: "
-            f"training takes about {peak} instead of {peak_without}; the limit is {format_bytes(limit)}."
+            f"Recomputing {groups.num_recomputed} of {layers} layers in "
+            f"{format_count(len(groups.groups) - 1, 'group')}: training takes about {peak} instead of {peak_without}; "
+            f"the limit is {format_bytes(limit)}."
         )
     if not groups.fits:
         log.warning(
@@ -160,13 +161,13 @@ def measure_residuals(schedule: LayerSchedule, inputs: PassInputs) -> tuple[list
     trace = _ResidualTrace()
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), inputs)
     run_schedule(units, shapes, runner=trace)
-    return trace.units(), [Value(v.bytes, v.producer, v.last_consumer) for v in trace.values]
+    return trace.make_units(), [Value(v.bytes, v.producer, v.last_consumer) for v in trace.values]
 
 
 def _group_in_place(steps: Iterable[Step]) -> Iterator[tuple[Step, ...]]:
     unit: list[Step] = []
     for step in steps:
-        if unit and not step.first.is_in_place and not all(s.first.is_inserted_split for s in unit):
+        if unit and not step.first_layer.is_in_place and not all(s.first_layer.is_inserted_split for s in unit):
             yield tuple(unit)
             unit = []
         unit.append(step)
@@ -198,7 +199,7 @@ class _ResidualTrace:
     """Runner that traces each unit with shapes instead of arrays, and records the unit's residuals."""
 
     def __init__(self) -> None:
-        self._current: dict[str, _MutableValue] = {}  # by blob name, at this point of the pass
+        self._current_values: dict[str, _MutableValue] = {}  # by blob name, at this point of the pass
         self._units: list[tuple[tuple[Step, ...], int, int]] = []  # steps, bytes of inner residuals, live bytes
         self.values: list[_MutableValue] = []
 
@@ -207,14 +208,14 @@ class _ResidualTrace:
     ) -> PassOutputs:
         index = len(self._units)
         traced = _trace_unit(part, inputs, earlier_blobs)
-        origins: dict[Any, _MutableValue] = {name: self._current[name] for name in earlier_blobs}
+        origins: dict[Any, _MutableValue] = {name: self._current_values[name] for name in earlier_blobs}
         for value in origins.values():
             value.last_consumer = index
         for name, (origin, shape) in traced.tops.items():
             if origin not in origins:
-                origins[origin] = _MutableValue(0 if origin == _INPUT else size(shape), index, index)
+                origins[origin] = _MutableValue(0 if origin == _INPUT else count_bytes(shape), index, index)
                 self.values.append(origins[origin])
-            self._current[name] = origins[origin]
+            self._current_values[name] = origins[origin]
         inner_bytes = 0
         for origin, count in traced.residuals.items():
             if origin in origins:
@@ -222,10 +223,10 @@ class _ResidualTrace:
             elif origin != _INPUT:
                 inner_bytes += count
         tops: Any = {name: shape for name, (_, shape) in traced.tops.items()}
-        self._units.append((part.steps, inner_bytes, size((dict(earlier_blobs), tops))))
+        self._units.append((part.steps, inner_bytes, count_bytes((dict(earlier_blobs), tops))))
         return PassOutputs(tops, traced.state, jnp.zeros(()))
 
-    def units(self) -> list[Unit]:
+    def make_units(self) -> list[Unit]:
         residuals = [inner_bytes for _, inner_bytes, _ in self._units]
         for value in self.values:
             residuals[value.producer] += value.bytes if value.is_residual else 0
@@ -247,15 +248,15 @@ def _trace_unit(part: Part, inputs: PassInputs, earlier_blobs: Mapping[str, Any]
         inputs.params, dict(earlier_blobs), inputs
     )
     params, other_inputs = ([_INPUT] * len(jax.tree.leaves(tree)) for tree in (inputs.params, inputs))
-    origins = _origins(traced.jaxpr, [*params, *sorted(earlier_blobs), *other_inputs])
+    origins = _find_origins(traced.jaxpr, [*params, *sorted(earlier_blobs), *other_inputs])
     return _TracedUnit(
         tops=dict(zip(names, zip(origins, tops, strict=False), strict=True)),
-        residuals={origin: size(x) for origin, x in zip(origins[len(tops) :], residuals, strict=False)},
+        residuals={origin: count_bytes(x) for origin, x in zip(origins[len(tops) :], residuals, strict=False)},
         state=state,
     )
 
 
-def _origins(jaxpr: Any, arguments: Sequence[Any]) -> list[Any]:
+def _find_origins(jaxpr: Any, arguments: Sequence[Any]) -> list[Any]:
     """Return, for each result of a jaxpr, the origin of the array of which the result is a view.
 
     Args:
@@ -264,21 +265,21 @@ def _origins(jaxpr: Any, arguments: Sequence[Any]) -> list[Any]:
     """
     origins = {**dict.fromkeys(jaxpr.constvars, _INPUT), **dict(zip(jaxpr.invars, arguments, strict=True))}
 
-    def origin(var: Any) -> Any:
+    def find_origin(var: Any) -> Any:
         return _INPUT if hasattr(var, "val") else origins.get(var, var)  # a literal needs no memory
 
     for eqn in jaxpr.eqns:
         name = eqn.primitive.name
         if name in ("jit", "pjit"):
             origins.update(
-                zip(eqn.outvars, _origins(eqn.params["jaxpr"].jaxpr, [*map(origin, eqn.invars)]), strict=True)
+                zip(eqn.outvars, _find_origins(eqn.params["jaxpr"].jaxpr, [*map(find_origin, eqn.invars)]), strict=True)
             )
         elif name in _VIEWS:
-            origins[eqn.outvars[0]] = origin(eqn.invars[0])
-    return [origin(v) for v in jaxpr.outvars]
+            origins[eqn.outvars[0]] = find_origin(eqn.invars[0])
+    return [find_origin(v) for v in jaxpr.outvars]
 
 
-def size(tree: Any) -> int:
+def count_bytes(tree: Any) -> int:
     """Return the total bytes of all arrays in a tree."""
     return sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree))
 
@@ -301,14 +302,14 @@ def search_groups(units: Sequence[Unit], values: Sequence[Value], limit: int, fi
     """
     costs = _Costs(units, values)
     total = costs.group_bytes[0, -1]
-    cuts = costs.cuts(limit - fixed)
+    cuts = costs.find_cuts(limit - fixed)
     fits = cuts is not None
     if cuts is None:  # find the lowest reachable peak by bisection
         low, high = float(limit - fixed), float(total)
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            low, high = (middle, high) if costs.cuts(middle) is None else (low, middle)
-        cuts = costs.cuts(high) or ([0], total)
+            low, high = (middle, high) if costs.find_cuts(middle) is None else (low, middle)
+        cuts = costs.find_cuts(high) or ([0], total)
     starts, peak = cuts
     groups = [
         tuple(step for unit in units[a:b] for step in unit.steps)
@@ -337,7 +338,7 @@ class _Costs:
             max_live = np.maximum.accumulate(live[start:])
             self.group_bytes[start, start + 1 :] = residuals[start + 1 :] - residuals[start] + max_live
 
-    def cuts(self, limit: float) -> tuple[list[int], float] | None:
+    def find_cuts(self, limit: float) -> tuple[list[int], float] | None:
         """Return the index of the first unit of each group, and the peak memory in bytes.
 
         The result is None if no grouping stays within the limit.
@@ -351,10 +352,10 @@ class _Costs:
             totals = np.where(within_limit, crossing_before[:end] + self.crossing_bytes[:end, end], np.inf)
             previous[end] = np.argmin(totals)
             crossing_before[end] = totals[previous[end]]
-        last = np.flatnonzero(crossing_before + self.group_bytes[:n, n] <= limit)
-        if not last.size:
+        last_starts = np.flatnonzero(crossing_before + self.group_bytes[:n, n] <= limit)
+        if not last_starts.size:
             return None
-        starts = [int(last[0])]
+        starts = [int(last_starts[0])]
         while starts[0]:
             starts.insert(0, int(previous[starts[0]]))
         ends = [*starts[1:], n]
@@ -369,9 +370,9 @@ class _Costs:
 def apply_groups(schedule: LayerSchedule, groups: RematGroups) -> LayerSchedule:
     """Return the schedule with a part for each group. All parts except the last are recomputed in the backward pass."""
     (part,) = schedule.parts
-    *first, last = groups.groups
-    remat = (replace(part, steps=steps, mode="remat") for steps in first)
-    return replace(schedule, parts=(*remat, replace(part, steps=last)))
+    *recomputed_groups, last_group = groups.groups
+    remat = (replace(part, steps=steps, mode="remat") for steps in recomputed_groups)
+    return replace(schedule, parts=(*remat, replace(part, steps=last_group)))
 
 
 def compute_part_with_remat(
@@ -381,11 +382,11 @@ def compute_part_with_remat(
     if part.mode != "remat":
         return compute_part(part, inputs, earlier_blobs, needed)
 
-    def layers(inputs: PassInputs, earlier_blobs: Any) -> Any:
+    def compute(inputs: PassInputs, earlier_blobs: Any) -> Any:
         result = compute_part(part, inputs, earlier_blobs, needed)
         return (result.values, result.loss), result.state
 
-    (values, loss), state = rematerialize(layers)(inputs, dict(earlier_blobs))
+    (values, loss), state = rematerialize(compute)(inputs, dict(earlier_blobs))
     return PassOutputs(values, state, loss)
 
 
@@ -403,7 +404,7 @@ def rematerialize(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], A
 
     def backward(residuals: Any, diffs: Any, needed: Any) -> Any:
         inputs, earlier_blobs = residuals
-        token = _token_of(diffs[0])
+        token = _make_token(diffs[0])
         inputs = inputs._replace(blobs=_depend_on(token, inputs.blobs))
         _, pullback, _ = jax.vjp(function, inputs, _depend_on(token, earlier_blobs), has_aux=True)
         return pullback(diffs[0])
@@ -411,7 +412,7 @@ def rematerialize(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], A
     return make_differentiable(forward, backward)
 
 
-def _token_of(diffs: Any) -> jax.Array:
+def _make_token(diffs: Any) -> jax.Array:
     """Return a boolean scalar that depends on every floating-point array: True if the first element of any is NaN."""
     first_elements = [x.ravel()[0] for x in jax.tree.leaves(diffs) if jnp.issubdtype(x.dtype, jnp.floating) and x.size]
     token: jax.Array = jnp.any(jnp.stack([jnp.isnan(x) for x in first_elements]))

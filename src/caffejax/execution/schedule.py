@@ -39,8 +39,8 @@ class Step:
     layers: tuple[Layer, ...]
 
     @property
-    def first(self) -> Layer:
-        """The layer with which the other layers of the step are fused."""
+    def first_layer(self) -> Layer:
+        """The layer with which the later_layer layers of the step are fused."""
         return self.layers[0]
 
 
@@ -118,8 +118,8 @@ class LayerSchedule:
         for part in self.parts:
             first, last = part.layers[0].name, part.layers[-1].name
             names = first if first == last else f"{first} .. {last}"
-            fused = [" + ".join(layer.name for layer in step.layers) for step in part.steps if len(step.layers) > 1]
-            lines += [f"{_DESCRIPTIONS[part.mode]}: {names}", *(f"  fused: {text}" for text in fused)]
+            fusions = [" + ".join(layer.name for layer in step.layers) for step in part.steps if len(step.layers) > 1]
+            lines += [f"{_DESCRIPTIONS[part.mode]}: {names}", *(f"  fused: {text}" for text in fusions)]
         return "\n".join(lines)
 
 
@@ -159,7 +159,7 @@ def find_blobs_read(layers: Sequence[Layer]) -> tuple[str, ...]:
 
 
 def split_at_host_layers(schedule: LayerSchedule, *, trim: bool) -> LayerSchedule:
-    """Split a schedule into parts of one kind: host layers, layers on padded rows, or other layers.
+    """Split a schedule into parts of one kind: host layers, layers on padded rows, or later_layer layers.
 
     The number of rows after a Filter layer depends on the data. Row-wise layers after it are compiled for row counts
     padded to powers of two, which requires about log2(batch) compilations at most.
@@ -169,35 +169,35 @@ def split_at_host_layers(schedule: LayerSchedule, *, trim: bool) -> LayerSchedul
         trim: whether to split also at layers with padded tops. The padded rows of these tops are then removed, so that
             all blobs have Caffe's shapes.
     """
-    kinds = _row_kinds([layer for part in schedule.parts for layer in part.layers], trim)
-    return replace(schedule, parts=tuple(piece for part in schedule.parts for piece in _split_by_kind(part, kinds)))
+    row_modes = _find_row_modes([layer for part in schedule.parts for layer in part.layers], trim)
+    return replace(schedule, parts=tuple(piece for part in schedule.parts for piece in _split_by_mode(part, row_modes)))
 
 
-def _split_by_kind(part: Part, kinds: dict[str, tuple[Mode, frozenset[str]]]) -> list[Part]:
+def _split_by_mode(part: Part, row_modes: dict[str, tuple[Mode, frozenset[str]]]) -> list[Part]:
     parts = []
-    for mode, steps in groupby(part.steps, key=lambda step: kinds[step.first.key][0]):
+    for mode, steps in groupby(part.steps, key=lambda step: row_modes[step.first_layer.key][0]):
         piece = replace(part, steps=tuple(steps), mode=mode)
-        varying_blobs = kinds[piece.layers[0].key][1] if mode == "bucketed" else frozenset()
+        varying_blobs = row_modes[piece.layers[0].key][1] if mode == "bucketed" else frozenset()
         parts.append(replace(piece, bucketed_inputs=varying_blobs.intersection(piece.reads)))
     return parts
 
 
-def _row_kinds(layers: Sequence[Layer], trim: bool) -> dict[str, tuple[Mode, frozenset[str]]]:
+def _find_row_modes(layers: Sequence[Layer], trim: bool) -> dict[str, tuple[Mode, frozenset[str]]]:
     """Return, by layer key, how the layer runs, and the earlier blobs whose row count varies with the data."""
     varying_blobs: set[str] = set()
-    mode: dict[str, tuple[Mode, frozenset[str]]] = {}
+    modes: dict[str, tuple[Mode, frozenset[str]]] = {}
     for layer in layers:
         # for a layer that pools regions of maps, only the number of regions may vary
         rows_vary = varying_blobs & set(layer.bottoms) == set(layer.row_bottoms)
         tops_vary = bool(layer.bottoms) and rows_vary and _ignores_padding(layer)
-        kind: Mode = "host" if layer.type.on_host else "bucketed" if tops_vary else "traced"
+        layer_mode: Mode = "host" if layer.type.on_host else "bucketed" if tops_vary else "traced"
         if isinstance(implementation := layer.type.implementation, HostFunction):
             tops_vary = implementation.ragged
         elif trim and layer.type.traits.pads_rows:
-            kind, tops_vary = "trimmed", True
-        mode[layer.key] = kind, frozenset(varying_blobs)
+            layer_mode, tops_vary = "trimmed", True
+        modes[layer.key] = layer_mode, frozenset(varying_blobs)
         (varying_blobs.update if tops_vary else varying_blobs.difference_update)(layer.tops)
-    return mode
+    return modes
 
 
 def find_padded_blobs(layers: Sequence[Layer]) -> dict[str, str]:
@@ -224,12 +224,12 @@ def strip_blob_padding(graph: Graph, blobs: Blobs) -> Blobs:
     roots = find_padded_blobs(graph.layers)
     rows = {name: num_valid_rows(blobs[name]) for name in set(roots.values()) if name in blobs}
     return {
-        name: _first_rows(blob, blobs[root], rows[root]) if (root := roots.get(name)) in rows else blob
+        name: _take_rows(blob, blobs[root], rows[root]) if (root := roots.get(name)) in rows else blob
         for name, blob in blobs.items()
     }
 
 
-def _first_rows(blob: jax.Array, root: jax.Array, rows: int) -> jax.Array:
+def _take_rows(blob: jax.Array, root: jax.Array, rows: int) -> jax.Array:
     axis = matching_rows_axis(blob, root)
     return blob if axis is None else first_rows(blob, rows, axis)
 
@@ -255,7 +255,7 @@ def unfuse(schedule: LayerSchedule, blobs: frozenset[str]) -> LayerSchedule:
     """Undo the fusion of the layers that compute the given blobs, so that each value of these blobs exists."""
 
     def split(step: Step) -> tuple[Step, ...]:
-        if blobs.isdisjoint(step.first.tops):
+        if blobs.isdisjoint(step.first_layer.tops):
             return (step,)
         return tuple(Step((layer,)) for layer in step.layers)
 
@@ -271,8 +271,8 @@ def _fused_steps(graph: Graph, layers: Sequence[Layer]) -> Iterator[Step]:
             yield Step(tuple(layers[i:end]))
 
 
-def _num_fused(graph: Graph, layer: Layer, later: Sequence[Layer]) -> int:
-    """Return the number of layers in `later`, the layers after `layer`, that are fused with it."""
+def _num_fused(graph: Graph, layer: Layer, later_layers: Sequence[Layer]) -> int:
+    """Return the number of layers in `later_layers`, the layers after `layer`, that are fused with it."""
     if (
         layer.type.fusion is None
         or not layer.context.fast
@@ -281,15 +281,17 @@ def _num_fused(graph: Graph, layer: Layer, later: Sequence[Layer]) -> int:
     ):
         return 0
     epilogues = [
-        Epilogue(other.context, tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in other.all_params))
-        for other in takewhile(lambda other: _is_epilogue(layer, other), later)
+        Epilogue(
+            later_layer.context, tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in later_layer.all_params)
+        )
+        for later_layer in takewhile(lambda later_layer: _is_epilogue(layer, later_layer), later_layers)
     ]
     if not epilogues:
         return 0
     return layer.type.fusion.count_fusible(layer.context, graph.blobs[layer.bottoms[0]], epilogues)
 
 
-def _is_epilogue(layer: Layer, other: Layer) -> bool:
-    """Return whether `other` works in place on a layer's only top, has no loss weight, and lets gradients pass."""
-    same_blob = other.is_in_place and layer.tops == other.tops
-    return same_blob and not any(other.loss_weights) and not any(other.gradient_stops)
+def _is_epilogue(layer: Layer, later_layer: Layer) -> bool:
+    """Return whether `later_layer` works in place on a layer's only top, has no loss weight, and passes gradients."""
+    same_blob = later_layer.is_in_place and layer.tops == later_layer.tops
+    return same_blob and not any(later_layer.loss_weights) and not any(later_layer.gradient_stops)

@@ -69,10 +69,13 @@ def check_inputs_and_variables(graph: Graph, inputs: PassInputs) -> PassInputs:
     """
     check_inputs(graph, graph.input_names, inputs.blobs, _UNNEEDED_INPUTS)
     check_blob_names(graph, "taps", inputs.taps)
-    kinds = {name: describe_type(value) for name, value in inputs.taps.items() if not hasattr(value, "dtype")}
+    value_types = {name: describe_type(value) for name, value in inputs.taps.items() if not hasattr(value, "dtype")}
     raise_if_any(
         GraphError,
-        [f"the tap of blob '{name}' must be an array of zeros, not {kind}" for name, kind in kinds.items()],
+        [
+            f"the tap of blob '{name}' must be an array of zeros, not {value_type}"
+            for name, value_type in value_types.items()
+        ],
         graph.file,
     )
     params, state = check_variables(graph, inputs.params, inputs.state)
@@ -136,11 +139,13 @@ def check_blob_names(graph: Graph, argument: str, names: Any) -> tuple[str, ...]
         graph.file,
     )
     unknown = [name for name in blobs if name not in graph.blobs]
-    raise_if_any(GraphError, [f"{argument}: no blob '{n}' in the net{_nearest(n, graph)}" for n in unknown], graph.file)
+    raise_if_any(
+        GraphError, [f"{argument}: no blob '{n}' in the net{_suggest_blob(n, graph)}" for n in unknown], graph.file
+    )
     return blobs
 
 
-def _nearest(name: str, graph: Graph) -> str:
+def _suggest_blob(name: str, graph: Graph) -> str:
     """Return a hint for a message: the most similar blob name or, if there is none, up to 20 blobs of the net."""
     tops = dict.fromkeys(top for layer in graph.layers if not layer.is_inserted_split for top in layer.tops)
     return did_you_mean(name, graph.blobs) or f"; it has {', '.join(shorten_list([*tops], 20))}"
@@ -179,11 +184,11 @@ def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
         problems = _text_key_problems(graph, trees) or [
             problem for layer in graph.layers for problem in _layer_problems(layer, trees)
         ]
-    if not problems and (deleted := [name for name, tree in trees.items() if _has_deleted(tree)]):
+    if not problems and (deleted_trees := [name for name, tree in trees.items() if _has_deleted_arrays(tree)]):
         problems.append(
             Problem(
-                f"arrays of {' and '.join(deleted)} were deleted, because a compiled function reused their memory "
-                "(donate_argnums); read solver.variables again after each step of a solver, or keep a copy: "
+                f"arrays of {' and '.join(deleted_trees)} were deleted, because a compiled function reused their "
+                "memory (donate_argnums); read solver.variables again after each step of a solver, or keep a copy: "
                 "jax.tree.map(jnp.copy, variables)"
             )
         )
@@ -216,7 +221,7 @@ def _text_key_problems(graph: Graph, trees: Mapping[str, Mapping[str, Any]]) -> 
     ]
 
 
-def _has_deleted(tree: Any) -> bool:
+def _has_deleted_arrays(tree: Any) -> bool:
     arrays = (x for x in jax.tree.leaves(tree) if isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer))
     return any(x.is_deleted() for x in arrays)
 
@@ -255,9 +260,9 @@ def add_shape_hints(graph: Graph, inputs: Mapping[str, Any]) -> Iterator[None]:
         # user inputs only: batches of a source may differ from the blob until `SourceSpec.device_transform` is applied
         shapes = {name: (np.shape(inputs[name]), graph.blobs[name].shape) for name in graph.caller_inputs}
         hints = [
-            Problem(f"the input '{name}' has shape {shape}, but the net was built for {built}{remedy}", graph.file)
-            for name, (shape, built) in shapes.items()
-            if (remedy := shape_remedy(shape, built)) or shape[1:] != built[1:]
+            Problem(f"the input '{name}' has shape {shape}, but the net was built for {old_shape}{remedy}", graph.file)
+            for name, (shape, old_shape) in shapes.items()
+            if (remedy := shape_remedy(shape, old_shape)) or shape[1:] != old_shape[1:]
         ]
         raise type(error)([*hints, *error.problems]) from error.__cause__
 

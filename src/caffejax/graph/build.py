@@ -46,7 +46,7 @@ from .resolve import (
     rule_problems,
     type_problems,
 )
-from .shared_params import Sharing, make_recurrent_state_params
+from .shared_params import SharedParams, make_recurrent_state_params
 
 log = logging.getLogger("caffejax")
 
@@ -101,10 +101,10 @@ def build_graph(
     return Graph(
         name=net.name,
         phase=wiring.phase,
-        layers=mark_backward(list(wiring.sharing.resolve_multipliers(wiring.layers)), net.force_backward),
+        layers=mark_backward(list(wiring.shared_params.resolve_multipliers(wiring.layers)), net.force_backward),
         blobs=wiring.blobs,
         input_layer_tops=tuple(wiring.input_layer_tops),
-        outputs=tuple(sorted(wiring.unread, key=str.encode)),
+        outputs=tuple(sorted(wiring.unread_blobs, key=str.encode)),
         force_backward=net.force_backward,
         file=file,
     )
@@ -118,7 +118,7 @@ def _rename_in_place_reshapes(layers: list[LayerParameter]) -> list[LayerParamet
     Caffe does not allow such layers.
     """
 
-    def replaces(layer: LayerParameter) -> bool:
+    def is_in_place_reshape(layer: LayerParameter) -> bool:
         if len(layer.top) != 1 or list(layer.top) != list(layer.bottom):
             return False
         with suppress(GraphError):  # an unknown type is a problem of its layer
@@ -126,22 +126,22 @@ def _rename_in_place_reshapes(layers: list[LayerParameter]) -> list[LayerParamet
             return kind.traits.data_movement == "all" and kind.signature.in_place is False
         return False
 
-    def is_of_fork(layer: LayerParameter) -> bool:
+    def has_fork_type(layer: LayerParameter) -> bool:
         with suppress(GraphError):
             return type_of(layer).docs.origin != "BVLC"
         return False
 
-    if not any(map(replaces, layers)) or not any(map(is_of_fork, layers)):
+    if not any(map(is_in_place_reshape, layers)) or not any(map(has_fork_type, layers)):
         return layers
-    names: dict[str, str] = {}
+    new_names: dict[str, str] = {}
     result = []
     for layer in reversed(layers):
         copy = LayerParameter()
         copy.CopyFrom(layer)
-        copy.top[:] = [names.get(top, top) for top in layer.top]
-        if replaces(layer):
-            names[layer.top[0]] = f"{layer.top[0]}_{layer.name}"
-        copy.bottom[:] = [names.get(bottom, bottom) for bottom in layer.bottom]
+        copy.top[:] = [new_names.get(top, top) for top in layer.top]
+        if is_in_place_reshape(layer):
+            new_names[layer.top[0]] = f"{layer.top[0]}_{layer.name}"
+        copy.bottom[:] = [new_names.get(bottom, bottom) for bottom in layer.bottom]
         result.append(copy)
     return result[::-1]
 
@@ -175,28 +175,33 @@ def _connect_layers(
         net, state, file, compute_config, data_config, text_problems: see `build_graph`.
     """
     layers = _rename_in_place_reshapes([layer for layer in net.layer if is_included(layer, state)])
-    names = {problem.layer or "" for problem in text_problems}
-    has_text_problem = [layer.name in names for layer in layers]
-    problems = [*net_problems(net), *(p for x in net.layer if x.name not in names for p in rule_problems(x))]
+    unreadable_layers = {problem.layer or "" for problem in text_problems}
+    has_text_problem = [layer.name in unreadable_layers for layer in layers]
+    problems = [
+        *net_problems(net),
+        *(p for x in net.layer if x.name not in unreadable_layers for p in rule_problems(x)),
+    ]
     problems_by_layer = [
         list(type_problems(layer) if has_problem else layer_problems(layer))
         for layer, has_problem in zip(layers, has_text_problem, strict=True)
     ]
     problems += [p for problems_of_layer in problems_by_layer for p in problems_of_layer]
-    sources, missing = find_sources(layers)
-    may_lack_tops = "" in names or any(
+    sources, missing_bottoms = find_sources(layers)
+    may_lack_tops = "" in unreadable_layers or any(
         has_problem and not layer.top for layer, has_problem in zip(layers, has_text_problem, strict=True)
     )
     if not may_lack_tops:  # a layer whose text is unreadable may produce the missing blobs
-        problems += missing_problems(layers, [layer for layer in net.layer if not is_included(layer, state)], missing)
+        problems += missing_problems(
+            layers, [layer for layer in net.layer if not is_included(layer, state)], missing_bottoms
+        )
     phase: Any = caffe_pb2.Phase.Name(state.phase)
     wiring = _Wiring(phase, file, compute_config, data_config, definitions=layers)
     for layer, i in insert_splits(layers, sources):
         if i is not None and has_text_problem[i]:
-            wiring.doubtful.update(layer.top)
-            wiring.unknown.update(layer.top)
+            wiring.uncertain_tops.update(layer.top)
+            wiring.failed_tops.update(layer.top)
         elif i is not None and (problems_by_layer[i] or any((i, j) not in sources for j in range(len(layer.bottom)))):
-            wiring.unknown.update(layer.top)
+            wiring.failed_tops.update(layer.top)
         else:
             wiring.add(layer, i)
     return wiring, [*problems, *wiring.problems]
@@ -210,15 +215,15 @@ class _Wiring:
     file: str | None
     compute_config: ComputeConfig
     data_config: DataConfig
-    sharing: Sharing = field(default_factory=Sharing)
+    shared_params: SharedParams = field(default_factory=SharedParams)
     layers: list[Layer] = field(default_factory=list)
     blobs: dict[str, jax.ShapeDtypeStruct] = field(default_factory=dict)
     input_layer_tops: list[str] = field(default_factory=list)
-    unread: set[str] = field(default_factory=set)
+    unread_blobs: set[str] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
-    unknown: set[str] = field(default_factory=set)  # tops of layers with errors; their readers are not checked
-    doubtful: set[str] = field(default_factory=set)  # tops of layers with errors in their text, perhaps in their rules
-    keys: set[str] = field(default_factory=set)
+    failed_tops: set[str] = field(default_factory=set)  # tops of layers with errors; their readers are not checked
+    uncertain_tops: set[str] = field(default_factory=set)  # tops of layers with errors in their text or rules
+    used_keys: set[str] = field(default_factory=set)
     definitions: Sequence[LayerParameter] = ()  # the layers of the text, without splits
 
     def add(self, layer: LayerParameter, index: int | None) -> None:
@@ -228,42 +233,44 @@ class _Wiring:
                 if index is not None:
                     layer = resolve_variant(layer, index, self.definitions, self.blobs)
                 self._connect(layer)
-                context, definition = self._context(layer)
-                if self.unknown.isdisjoint(layer.bottom):
-                    self._infer(context, definition, inserted=index is None)
+                context, definition = self._make_context(layer)
+                if self.failed_tops.isdisjoint(layer.bottom):
+                    self._append_layer(context, definition, inserted=index is None)
                     return
         except CaffejaxError as error:
             self.problems += error.problems
-        self.unknown.update(layer.top)
+        self.failed_tops.update(layer.top)
 
     def _connect(self, layer: LayerParameter) -> None:
         kind = type_of(layer)
-        self.unread.difference_update(layer.bottom)
+        self.unread_blobs.difference_update(layer.bottom)
         for i, top in enumerate(layer.top):
             in_place = i < len(layer.bottom) and top == layer.bottom[i]
             if in_place and not kind.signature.in_place:
                 raise GraphError(f"does not allow in-place computation (bottom and top '{top}')")
-            if not in_place and (top in self.blobs or top in self.unknown - self.doubtful or top in layer.top[:i]):
+            if not in_place and (
+                top in self.blobs or top in self.failed_tops - self.uncertain_tops or top in layer.top[:i]
+            ):
                 raise GraphError(f"top blob '{top}' produced by multiple sources")
-        self.unread.update(layer.top)
+        self.unread_blobs.update(layer.top)
         if isinstance(kind.implementation, CallerInput) and not kind.implementation.from_arrays:
             self.input_layer_tops.extend(layer.top)
 
-    def _context(self, layer: LayerParameter) -> tuple[Context, LayerDefinition]:
+    def _make_context(self, layer: LayerParameter) -> tuple[Context, LayerDefinition]:
         phase: Any = caffe_pb2.Phase.Name(layer.phase) if layer.HasField("phase") else self.phase
         definition = LayerDefinition(layer, phase, self.file, self.data_config)
         kind = type_of(layer)
         context = Context(strip_wiring(layer), kind, phase, self.compute_config)
         return resolve_type(context, definition), definition
 
-    def _infer(self, context: Context, definition: LayerDefinition, inserted: bool) -> None:
-        layer, key = definition.layer, self._key(definition.layer.name)
+    def _append_layer(self, context: Context, definition: LayerDefinition, inserted: bool) -> None:
+        layer, key = definition.layer, self._make_key(definition.layer.name)
         bottoms = [self.blobs[b] for b in layer.bottom]
         specs = declared_params(context, bottoms)
         for spec in specs:
             check_filler(spec.filler)
         persistent = [s for s in specs if s.persistent]
-        params = self.sharing.add(key, layer, persistent, strict=context.type.docs.origin == "BVLC")
+        params = self.shared_params.add(key, layer, persistent, strict=context.type.docs.origin == "BVLC")
         recurrent_state = make_recurrent_state_params(key, len(params), [s for s in specs if not s.persistent])
         kind = context.type
         source_spec = kind.implementation.probe(definition) if isinstance(kind.implementation, SourceInput) else None
@@ -286,7 +293,7 @@ class _Wiring:
                 definition=definition,
                 bottoms=tuple(layer.bottom),
                 tops=names,
-                loss_weights=_loss_weights(context.type, layer, len(names)),
+                loss_weights=_get_loss_weights(context.type, layer, len(names)),
                 params=params,
                 recurrent_state=recurrent_state,
                 is_inserted_split=inserted,
@@ -294,16 +301,16 @@ class _Wiring:
             )
         )
 
-    def _key(self, name: str) -> str:
+    def _make_key(self, name: str) -> str:
         key, n = name, 1
-        while key in self.keys:
+        while key in self.used_keys:
             n += 1
             key = f"{name}#{n}"
-        self.keys.add(key)
+        self.used_keys.add(key)
         return key
 
 
-def _loss_weights(kind: LayerType, layer: LayerParameter, n_tops: int) -> tuple[float, ...]:
+def _get_loss_weights(kind: LayerType, layer: LayerParameter, n_tops: int) -> tuple[float, ...]:
     weights = tuple(layer.loss_weight) or ((1.0,) if kind.signature.loss else (0.0,) * n_tops)
     if len(weights) != n_tops:
         raise GraphError(f"loss_weight must be unspecified or specified once per top: {len(weights)} for {n_tops} tops")
@@ -334,9 +341,9 @@ def infer_top_shapes(
         return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.implementation.shapes(context))
     if isinstance(kind.implementation, HostFunction):
         return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.implementation.top_shapes(context, *bottoms))
-    infer = _infer_tops if is_cacheable(context, bottoms) else _infer_tops.__wrapped__
+    infer_tops = _infer_tops if is_cacheable(context, bottoms) else _infer_tops.__wrapped__
     blobs = tuple(p.spec.shape for p in params)
-    tops: tuple[jax.ShapeDtypeStruct, ...] = infer(context, blobs, tuple(bottoms), jax.enable_x64.value)
+    tops: tuple[jax.ShapeDtypeStruct, ...] = infer_tops(context, blobs, tuple(bottoms), jax.enable_x64.value)
     return tops
 
 
@@ -422,20 +429,20 @@ def _mark_from_params(layers: Sequence[Layer]) -> list[Layer]:
 
 
 def _unmark_without_loss(layers: Sequence[Layer]) -> list[Layer]:
-    under_loss: set[str] = set()
+    blobs_to_loss: set[str] = set()
     tops_without_loss: set[str] = set()
     result = []
     for layer in reversed(layers):
-        contributes = any(
-            weight or top in under_loss for top, weight in zip(layer.tops, layer.loss_weights, strict=True)
+        leads_to_loss = any(
+            weight or top in blobs_to_loss for top, weight in zip(layer.tops, layer.loss_weights, strict=True)
         )
-        unreachable = all(top in tops_without_loss for top in layer.tops)
+        is_unreachable = all(top in tops_without_loss for top in layer.tops)
         bottoms = layer.bottom_need_backward
-        if not contributes or (layer.need_backward and unreachable):
+        if not leads_to_loss or (layer.need_backward and is_unreachable):
             bottoms = (False,) * len(bottoms)
-        needs_backward = layer.need_backward and contributes and not unreachable
-        if contributes:
-            under_loss.update(layer.bottoms)
+        needs_backward = layer.need_backward and leads_to_loss and not is_unreachable
+        if leads_to_loss:
+            blobs_to_loss.update(layer.bottoms)
         tops_without_loss.update(b for b, needed in zip(layer.bottoms, bottoms, strict=True) if not needed)
         result.append(replace(layer, need_backward=needs_backward, bottom_need_backward=bottoms))
     return result[::-1]

@@ -11,7 +11,7 @@ from ..schema import format_text
 from ..schema.caffe_pb2 import NetParameter
 from .graph import Graph
 
-_BYTES = 4  # Caffe's blobs are float32
+_BYTES_PER_ELEMENT = 4  # Caffe's blobs are float32
 
 
 def log_creation(graph: Graph) -> None:
@@ -39,7 +39,7 @@ def format_creation_lines(graph: Graph) -> Iterator[str]:
         yield f"Setting up {layer.name}"
         for top, weight in zip(layer.tops, layer.loss_weights, strict=True):
             shape = graph.blobs[top].shape
-            memory_bytes += _BYTES * math.prod(shape)
+            memory_bytes += _BYTES_PER_ELEMENT * math.prod(shape)
             yield f"Top shape: {''.join(f'{n} ' for n in shape)}({math.prod(shape)})"
             if weight:
                 yield f"    with loss weight {weight:g}"

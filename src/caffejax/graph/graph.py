@@ -153,10 +153,10 @@ class Layer:
         if self.type.stops_gradients:
             return (True,) * len(self.bottoms)
         propagate = tuple(self.definition.layer.propagate_down) or (True,) * len(self.bottoms)
-        forced = self.bottom_need_backward or (False,) * len(self.bottoms)
+        force_flags = self.bottom_need_backward or (False,) * len(self.bottoms)
         return tuple(
             i in self.index_bottoms or not (requested or force)
-            for i, (requested, force) in enumerate(zip(propagate, forced, strict=True))
+            for i, (requested, force) in enumerate(zip(propagate, force_flags, strict=True))
         )
 
     @property
@@ -252,7 +252,7 @@ class Graph:
 
     def __reduce__(self) -> Any:
         # a mapping proxy cannot be pickled
-        return _graph, ({f.name: getattr(self, f.name) for f in fields(self)} | {"blobs": dict(self.blobs)},)
+        return _unpickle_graph, ({f.name: getattr(self, f.name) for f in fields(self)} | {"blobs": dict(self.blobs)},)
 
     @property
     def params(self) -> tuple[Param, ...]:
@@ -340,21 +340,21 @@ class Graph:
         """
         problems = []
         for layer in self.layers[layers]:
-            needed = [i for i, need in enumerate(layer.bottom_need_backward) if need]
+            gradient_bottoms = [i for i, need in enumerate(layer.bottom_need_backward) if need]
             messages = [
                 f"cannot propagate a gradient to bottom {i} ('{layer.bottoms[i]}'), which holds indices; "
                 "set propagate_down once per bottom, with false for this bottom"
-                for i in needed
+                for i in gradient_bottoms
                 if i in layer.index_bottoms
             ]
-            if needed and not layer.type.has_backward:
+            if gradient_bottoms and not layer.type.has_backward:
                 messages = ["has no backward pass, but a gradient through it is needed; see propagate_down"]
             problems += [layer.make_problem(m) for m in messages]
         if problems:
             raise GraphError(problems)
 
 
-def _graph(state: dict[str, Any]) -> Graph:
+def _unpickle_graph(state: dict[str, Any]) -> Graph:
     return Graph(**state)
 
 

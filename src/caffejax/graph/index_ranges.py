@@ -24,14 +24,14 @@ class IndexRange(NamedTuple):
     ignored_elsewhere: frozenset[int] = frozenset()
 
 
-def find_index_ranges(graph: Graph, *, parts: bool = False) -> dict[str, list[IndexRange]]:
+def find_index_ranges(graph: Graph, *, with_parts: bool = False) -> dict[str, list[IndexRange]]:
     """Return the blobs that layers read as labels or indices, with the range that each such layer accepts.
 
     Args:
         graph: the net.
-        parts: whether a blob also gets the ranges of the blobs that contain a part of it, such as slices.
+        with_parts: whether a blob also gets the ranges of the blobs that contain a part of it, such as slices.
     """
-    accepted_movements = {"all", "some"} if parts else {"all"}
+    accepted_movements = {"all", "some"} if with_parts else {"all"}
     ranges: dict[str, list[IndexRange]] = {}
     for layer in reversed(graph.layers):
         if layer.type.traits.data_movement in accepted_movements:

@@ -24,15 +24,15 @@ def make_inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> 
 
     Args:
         graph: a net's graph.
-        outputs: names of the blobs to compute; default: `predictions(graph)`.
+        outputs: names of the blobs to compute; default: `find_predictions(graph)`.
 
     Raises:
         GraphError: if the net does not have some of the blobs, or has no outputs. The message names missing blobs.
     """
-    selected = tuple(predictions(graph) if outputs is None else outputs)
-    unknown = [name for name in selected if name not in graph.blobs]
-    if unknown or not selected:
-        problems = [f"no blob '{name}' in the net{did_you_mean(name, graph.blobs)}" for name in unknown]
+    selected_blobs = tuple(find_predictions(graph) if outputs is None else outputs)
+    unknown_blobs = [name for name in selected_blobs if name not in graph.blobs]
+    if unknown_blobs or not selected_blobs:
+        problems = [f"no blob '{name}' in the net{did_you_mean(name, graph.blobs)}" for name in unknown_blobs]
         raise GraphError(
             [
                 Problem(p, graph.file)
@@ -41,12 +41,12 @@ def make_inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> 
             ]
         )
     layers, names = _remove_splits_and_in_place_tops(graph)
-    outputs = tuple(dict.fromkeys(names[name] for name in selected))
-    needed, used_layers = set(outputs), list[Layer]()
+    outputs = tuple(dict.fromkeys(names[name] for name in selected_blobs))
+    needed_blobs, used_layers = set(outputs), list[Layer]()
     for layer in reversed(layers):
-        if not needed.isdisjoint(layer.tops):
-            used_layers.append(_make_input(layer, graph, needed) if layer.type.is_input else layer)
-            needed.update(layer.bottoms)
+        if not needed_blobs.isdisjoint(layer.tops):
+            used_layers.append(_make_input(layer, graph, needed_blobs) if layer.type.is_input else layer)
+            needed_blobs.update(layer.bottoms)
     inputs = {top: graph.blobs[top] for layer in reversed(used_layers) if layer.type.is_input for top in layer.tops}
     reduced_graph = replace(
         graph, layers=tuple(reversed(used_layers)), blobs=inputs, input_layer_tops=tuple(inputs), outputs=outputs
@@ -59,14 +59,14 @@ def find_inference_names(graph: Graph) -> dict[str, str]:
     return _remove_splits_and_in_place_tops(graph)[1]
 
 
-def predictions(graph: Graph) -> tuple[str, ...]:
+def find_predictions(graph: Graph) -> tuple[str, ...]:
     """Return the blobs that a net predicts: its outputs, with losses and metrics replaced by their predictions.
 
     If no blob depends on params, the net's outputs are returned.
     """
     producers = {top: layer for layer in graph.layers for top in layer.tops}  # the last producer of each blob
     param_dependent = _param_dependent_blobs(graph)
-    predicted: dict[str, None] = {}
+    predicted_blobs: dict[str, None] = {}
     queue = [name for name in graph.outputs if name in param_dependent]
     unnamed_losses = [layer for layer in graph.layers if UNNAMED_TOP in layer.tops]  # losses, as in V1 nets
     queue += [bottom for layer in unnamed_losses for bottom in layer.bottoms if bottom in param_dependent]
@@ -75,8 +75,8 @@ def predictions(graph: Graph) -> tuple[str, ...]:
         if layer.is_inserted_split or _is_score(layer, param_dependent):
             queue += [bottom for bottom in layer.bottoms if bottom in param_dependent]
         else:
-            predicted[name] = None
-    return tuple(predicted) or graph.outputs
+            predicted_blobs[name] = None
+    return tuple(predicted_blobs) or graph.outputs
 
 
 def _param_dependent_blobs(graph: Graph) -> set[str]:
@@ -91,10 +91,13 @@ def _param_dependent_blobs(graph: Graph) -> set[str]:
 def _is_score(layer: Layer, param_dependent: Collection[str]) -> bool:
     """Return whether a layer has the type of a loss or metric, or has a loss weight and reads labels."""
     indices = layer.index_bottoms
-    all_labels = 1 < len(layer.bottoms) == len(indices)  # all bottoms are labels: predictions and ground truth
+    reads_only_labels = 1 < len(layer.bottoms) == len(indices)  # all bottoms are labels: predictions and ground truth
     is_weighted_loss = any(layer.loss_weights) and not all(bottom in param_dependent for bottom in layer.bottoms)
     return (
-        layer.type.signature.loss or is_weighted_loss or all_labels or bool(indices and not layer.type.gradient.exists)
+        layer.type.signature.loss
+        or is_weighted_loss
+        or reads_only_labels
+        or bool(indices and not layer.type.gradient.exists)
     )
 
 
@@ -117,19 +120,21 @@ def _remove_splits_and_in_place_tops(graph: Graph) -> tuple[list[Layer], dict[st
 
     Each value of a blob that layers overwrite in place gets a different name.
     """
-    last = {top: layer.key for layer in graph.layers for top in layer.tops}
+    last_writers = {top: layer.key for layer in graph.layers for top in layer.tops}
     inputs = {top for layer in graph.layers if layer.type.is_input for top in layer.tops}
-    names: dict[str, str] = {}
+    current_names: dict[str, str] = {}
     layers = []
     for layer in graph.layers:
-        bottoms = tuple(names[name] for name in layer.bottoms)
+        bottoms = tuple(current_names[name] for name in layer.bottoms)
         if layer.is_inserted_split:
-            names.update(dict.fromkeys(layer.tops, bottoms[0]))
+            current_names.update(dict.fromkeys(layer.tops, bottoms[0]))
             continue
         tops = tuple(
-            top if layer.type.is_input or (last[top] == layer.key and top not in inputs) else f"{top}/{layer.key}"
+            top
+            if layer.type.is_input or (last_writers[top] == layer.key and top not in inputs)
+            else f"{top}/{layer.key}"
             for top in layer.tops
         )
-        names.update(zip(layer.tops, tops, strict=True))
+        current_names.update(zip(layer.tops, tops, strict=True))
         layers.append(replace(layer, bottoms=bottoms, tops=tops))
-    return layers, names
+    return layers, current_names

@@ -38,24 +38,24 @@ def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]], layers: r
     blobs |= {name: jax.ShapeDtypeStruct(shape, blobs[name].dtype) for name, shape in inputs.items() if name in blobs}
     reshaped_layers: list[Layer] = []
     problems: list[Problem] = []
-    unknown: set[str] = set()  # tops of layers with errors
+    failed_tops: set[str] = set()  # tops of layers with errors
     for index, layer in enumerate(graph.layers):
         if index not in layers:
             reshaped_layers.append(layer)
             continue
         try:
-            if not unknown.isdisjoint(layer.bottoms):
-                unknown.update(layer.tops)
+            if not failed_tops.isdisjoint(layer.bottoms):
+                failed_tops.update(layer.tops)
                 continue
             with layer.locate_errors():
-                new, tops = _reshape_layer(graph, layer, [blobs[b] for b in layer.bottoms], inputs)
+                reshaped_layer, tops = _reshape_layer(graph, layer, [blobs[b] for b in layer.bottoms], inputs)
                 check_countable(tops)
         except CaffejaxError as error:
             problems += error.problems
-            unknown.update(layer.tops)
+            failed_tops.update(layer.tops)
         else:
             blobs.update(zip(layer.tops, tops, strict=True))
-            reshaped_layers.append(new)
+            reshaped_layers.append(reshaped_layer)
     if problems:
         raise GraphError(problems)
     return replace(graph, layers=tuple(reshaped_layers), blobs=blobs)
@@ -78,9 +78,9 @@ def _reshape_layer(
     if layer.type.is_input:
         specs = {top: graph.blobs[top] for top in layer.tops}
         return layer, tuple(jax.ShapeDtypeStruct(inputs.get(top, b.shape), b.dtype) for top, b in specs.items())
-    check = _check_params if is_cacheable(layer.context, bottoms) else _check_params.__wrapped__
+    check_params = _check_params if is_cacheable(layer.context, bottoms) else _check_params.__wrapped__
     shapes = tuple(param.spec.shape for param in layer.params)
-    state_specs = check(layer.context, shapes, tuple(bottoms))
+    state_specs = check_params(layer.context, shapes, tuple(bottoms))
     recurrent_state = make_recurrent_state_params(layer.key, len(layer.params), state_specs)
     if recurrent_state or layer.recurrent_state:
         layer = replace(layer, recurrent_state=recurrent_state)

@@ -59,21 +59,21 @@ def rule_problems(layer: LayerParameter) -> list[Problem]:
 _PHASES: tuple[Phase, ...] = ("TRAIN", "TEST")
 
 
-class State(NamedTuple):
+class NamedState(NamedTuple):
     """A net state (phase, level and stages), and its name for messages, such as "TRAIN" or "TEST+deploy"."""
 
     name: str
     message: NetState
 
 
-def list_net_states(net: NetParameter) -> Iterator[State]:
+def list_net_states(net: NetParameter) -> Iterator[NamedState]:
     """Yield the states of a net: both phases, each without stages and with each stage that the layers' rules name."""
     rules = [rule for layer in net.layer for rule in (*layer.include, *layer.exclude)]
     stages = sorted({stage for rule in rules for stage in (*rule.stage, *rule.not_stage)} - set(net.state.stage))
     for phase in _PHASES:
-        yield State(phase, make_net_state(net, phase))
+        yield NamedState(phase, make_net_state(net, phase))
         for stage in stages:
-            yield State(f"{phase}+{stage}", make_net_state(net, phase, stages=[stage]))
+            yield NamedState(f"{phase}+{stage}", make_net_state(net, phase, stages=[stage]))
 
 
 def has_loss(net: NetParameter, state: NetState) -> bool:
@@ -124,35 +124,35 @@ def insert_splits(layers: Sequence[LayerParameter], sources: Sources) -> list[tu
         layers: the net's layers, in order.
         sources: the result of `find_sources`. Bottoms without a source are not changed.
     """
-    readers: dict[_Top, int] = defaultdict(int)
+    num_readers: dict[_Top, int] = defaultdict(int)
     for source in sources.values():
-        readers[source] += 1
-    weights: dict[_Top, float] = {
+        num_readers[source] += 1
+    loss_weights: dict[_Top, float] = {
         (i, j): weight
         for i, layer in enumerate(layers)
         for j, (weight, _) in enumerate(zip(layer.loss_weight, layer.top, strict=False))
         if weight
     }
-    for weighted_top in weights:
-        readers[weighted_top] += 1
+    for weighted_top in loss_weights:
+        num_readers[weighted_top] += 1
 
-    readers_so_far: dict[_Top, int] = defaultdict(int)
+    num_earlier_readers: dict[_Top, int] = defaultdict(int)
     result: list[tuple[LayerParameter, int | None]] = []
     for i, original in enumerate(layers):
         layer = LayerParameter()
         layer.CopyFrom(original)
         for j in range(len(layer.bottom)):
             top = sources.get((i, j))
-            if top is not None and readers[top] > 1:
-                layer.bottom[j] = _split_blob(layers, top, readers_so_far[top])
-                readers_so_far[top] += 1
+            if top is not None and num_readers[top] > 1:
+                layer.bottom[j] = _split_blob(layers, top, num_earlier_readers[top])
+                num_earlier_readers[top] += 1
         result.append((layer, i))
         for j in range(len(layer.top)):
-            if readers[i, j] > 1:
-                result.append((_make_split(layers, (i, j), readers[i, j], weights.get((i, j), 0)), None))
-                if (i, j) in weights:
+            if num_readers[i, j] > 1:
+                result.append((_make_split(layers, (i, j), num_readers[i, j], loss_weights.get((i, j), 0)), None))
+                if (i, j) in loss_weights:
                     layer.ClearField("loss_weight")
-                    readers_so_far[i, j] += 1
+                    num_earlier_readers[i, j] += 1
     return result
 
 
@@ -161,18 +161,18 @@ def find_sources(layers: Sequence[LayerParameter]) -> tuple[Sources, list[Missin
 
     For each missing name only the first bottom is listed. Later readers of the name have no source either.
     """
-    latest: dict[str, _Top | None] = {}
+    latest_tops: dict[str, _Top | None] = {}
     sources: Sources = {}
     missing: list[Missing] = []
     for i, layer in enumerate(layers):
         for j, name in enumerate(layer.bottom):
-            if name not in latest:
+            if name not in latest_tops:
                 missing.append((i, j, name))
-                latest[name] = None
-            elif (source := latest[name]) is not None:
+                latest_tops[name] = None
+            elif (source := latest_tops[name]) is not None:
                 sources[i, j] = source
         for j, name in enumerate(layer.top):
-            latest[name] = (i, j)
+            latest_tops[name] = (i, j)
     return sources, missing
 
 
@@ -282,27 +282,29 @@ def missing_problems(
         missing: the bottoms, from `find_sources`.
     """
     names_before: list[str] = []
-    n_seen = 0
+    num_layers_seen = 0
     reported_problems: dict[str, Problem] = {}
     for i, j, name in missing:
         reader = layers[i]
-        for layer in layers[n_seen:i]:
+        for layer in layers[num_layers_seen:i]:
             names_before += layer.top
-        n_seen = max(n_seen, i)
+        num_layers_seen = max(num_layers_seen, i)
         text = f"unknown bottom blob '{name}' (bottom index {j})"
         later_name = next((layer.name for layer in layers[i:] if name in layer.top), None)
-        producer = next((layer.name for layer in excluded if name in layer.top), None)
+        producer_name = next((layer.name for layer in excluded if name in layer.top), None)
         if later_name is not None:
             yield Problem(
                 f"{text}; only the later layer '{later_name}' produces it", layer=reader.name, layer_type=reader.type
             )
-        elif producer is None:
+        elif producer_name is None:
             yield Problem(f"{text}{did_you_mean(name, names_before)}", layer=reader.name, layer_type=reader.type)
-        elif producer not in reported_problems:
-            names = [n for _, _, n in missing if any(n in layer.top for layer in excluded if layer.name == producer)]
+        elif producer_name not in reported_problems:
+            names = [
+                n for _, _, n in missing if any(n in layer.top for layer in excluded if layer.name == producer_name)
+            ]
             further_names = (
                 f" and {len(names) - 1} more blobs" if len(names) > 2 else f" and '{names[1]}'" if names[1:] else ""
             )
-            text += f": only layer '{producer}' produces it{further_names}, and its rules exclude it in this state"
-            reported_problems[producer] = Problem(text, layer=reader.name, layer_type=reader.type)
-            yield reported_problems[producer]
+            text += f": only layer '{producer_name}' produces it{further_names}, and its rules exclude it in this state"
+            reported_problems[producer_name] = Problem(text, layer=reader.name, layer_type=reader.type)
+            yield reported_problems[producer_name]

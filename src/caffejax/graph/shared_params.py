@@ -15,7 +15,7 @@ from .graph import Layer, Param, Slot
 
 
 @dataclass
-class _Shared:
+class _SharedParam:
     owner: Slot
     layer: str
     spec: ParamSpec
@@ -24,10 +24,10 @@ class _Shared:
 
 
 @dataclass
-class Sharing:
+class SharedParams:
     """A record of the owners of shared params, filled while layers are added in order."""
 
-    _names: dict[str, _Shared] = field(default_factory=dict)
+    _shared_by_name: dict[str, _SharedParam] = field(default_factory=dict)
 
     def add(
         self, key: str, layer: LayerParameter, specs: Sequence[ParamSpec], strict: bool = True
@@ -50,11 +50,13 @@ class Sharing:
         if layer.freeze_learning:  # a setting of MyCaffe
             messages = [caffe_pb2.ParamSpec(name=message.name, lr_mult=0) for message in messages]
         return tuple(
-            self._param(Slot(key, i), layer.name, message, spec, explicit=strict and i < len(layer.param))
+            self._make_param(Slot(key, i), layer.name, message, spec, explicit=strict and i < len(layer.param))
             for i, (message, spec) in enumerate(zip(messages, specs, strict=True))
         )
 
-    def _param(self, slot: Slot, layer: str, message: caffe_pb2.ParamSpec, spec: ParamSpec, explicit: bool) -> Param:
+    def _make_param(
+        self, slot: Slot, layer: str, message: caffe_pb2.ParamSpec, spec: ParamSpec, explicit: bool
+    ) -> Param:
         lr = message.lr_mult if message.HasField("lr_mult") else None
         decay = message.decay_mult if message.HasField("decay_mult") else None
         need_backward = lr != 0  # as in Caffe, also for running statistics
@@ -63,9 +65,9 @@ class Sharing:
                 value = 1 if lr is None else lr
                 raise GraphError(f"param {slot.index} holds running statistics: its lr_mult must be 0, not {value:g}")
             lr = 0.0
-        shared = self._names.get(message.name) if message.name else None
+        shared = self._shared_by_name.get(message.name) if message.name else None
         if message.name and shared is None:
-            self._names[message.name] = _Shared(slot, layer, spec, lr, decay)
+            self._shared_by_name[message.name] = _SharedParam(slot, layer, spec, lr, decay)
         if shared is not None:
             _check_shapes(message, spec, shared)
             shared.lr_mult = _merge_multiplier("lr_mult", message.name, lr, shared.lr_mult)
@@ -82,7 +84,7 @@ class Sharing:
 
     def resolve_multipliers(self, layers: Sequence[Layer]) -> Iterator[Layer]:
         """Yield the layers with the multipliers in effect; see `Param`."""
-        owners = {shared.owner: shared for shared in self._names.values()}
+        owners = {shared.owner: shared for shared in self._shared_by_name.values()}
 
         def resolve(param: Param) -> Param:
             shared = owners.get(param.owner)
@@ -98,9 +100,9 @@ class Sharing:
             yield replace(layer, params=tuple(resolve(p) for p in layer.params))
 
 
-def make_recurrent_state_params(key: str, n_params: int, specs: Sequence[ParamSpec]) -> tuple[Param, ...]:
-    """Return params for a layer's recurrent state, in the slots after its `n_params` params. They are never shared."""
-    slots = [Slot(key, n_params + i) for i in range(len(specs))]
+def make_recurrent_state_params(key: str, num_params: int, specs: Sequence[ParamSpec]) -> tuple[Param, ...]:
+    """Return params for a layer's recurrent state, in the slots after its `num_params` params. They are not shared."""
+    slots = [Slot(key, num_params + i) for i in range(len(specs))]
     return tuple(
         Param(slot=s, owner=s, spec=spec, name="", lr_mult=0.0, decay_mult=0.0, need_backward=False)
         for s, spec in zip(slots, specs, strict=True)
@@ -113,7 +115,7 @@ def _merge_multiplier(field: str, name: str, new: float | None, old: float | Non
     return old if new is None else new
 
 
-def _check_shapes(message: caffe_pb2.ParamSpec, spec: ParamSpec, shared: _Shared) -> None:
+def _check_shapes(message: caffe_pb2.ParamSpec, spec: ParamSpec, shared: _SharedParam) -> None:
     if message.share_mode == caffe_pb2.ParamSpec.PERMISSIVE:
         if math.prod(spec.shape) != math.prod(shared.spec.shape):
             raise GraphError(

@@ -27,23 +27,25 @@ def _make_initializer(
     `shardings` is a tree like params. One compiled program creates the shards of all params that `shardings` splits
     over several devices.
     """
-    targets = {p.slot: shardings.get(p.slot.layer, {}).get(p.slot.index) for p in graph.variables}
+    target_shardings = {p.slot: shardings.get(p.slot.layer, {}).get(p.slot.index) for p in graph.variables}
     sharded_params = [
-        p for p in graph.variables if not (targets[p.slot] is None or targets[p.slot].is_fully_replicated)
+        p
+        for p in graph.variables
+        if not (target_shardings[p.slot] is None or target_shardings[p.slot].is_fully_replicated)
     ]
-    sharded: dict[Slot, jax.Array] = {}
+    sharded_arrays: dict[Slot, jax.Array] = {}
     if sharded_params:
 
-        def make(data: Any) -> list[jax.Array]:
+        def make_sharded(data: Any) -> list[jax.Array]:
             return [
                 make_initial_param(graph, p, jax.random.wrap_key_data(data, impl=impl), dtype) for p in sharded_params
             ]
 
         assert key is not None
         data, impl = np.asarray(jax.random.key_data(key)), jax.random.key_impl(key)  # equal in all processes
-        arrays = jax.jit(make, out_shardings=[targets[p.slot] for p in sharded_params])(data)
-        sharded = {p.slot: array for p, array in zip(sharded_params, arrays, strict=True)}
-    return lambda p: sharded[p.slot] if p.slot in sharded else make_initial_param(graph, p, key, dtype)
+        arrays = jax.jit(make_sharded, out_shardings=[target_shardings[p.slot] for p in sharded_params])(data)
+        sharded_arrays = {p.slot: array for p, array in zip(sharded_params, arrays, strict=True)}
+    return lambda p: sharded_arrays[p.slot] if p.slot in sharded_arrays else make_initial_param(graph, p, key, dtype)
 
 
 def make_initial_param(graph: Graph, param: Param, key: jax.Array | None, dtype: Any) -> jax.Array:
@@ -97,9 +99,9 @@ def make_initial_variables(
         shardings: see `Net.init`.
         existing_arrays: arrays by slot, which are used instead of initial values.
     """
-    make = _make_initializer(graph, key, dtype, shardings)
+    make_param = _make_initializer(graph, key, dtype, shardings)
 
-    def initial(param: Param) -> jax.Array:
-        return existing_arrays[param.slot] if param.slot in existing_arrays else make(param)
+    def get_initial(param: Param) -> jax.Array:
+        return existing_arrays[param.slot] if param.slot in existing_arrays else make_param(param)
 
-    return Variables(*graph.map_variables(initial))
+    return Variables(*graph.map_variables(get_initial))

@@ -153,7 +153,7 @@ class Net:
         self._checked_memory = False
         self._label_ranges: Mapping[str, Sequence[IndexRange]] | None = None  # computed in the first pass
         self._forward = self.jit(self.apply, static_argnames="blobs")
-        self._other_phase: Net | None = None
+        self._net_in_other_phase: Net | None = None
 
     # -- description
 
@@ -244,10 +244,10 @@ class Net:
         """Return a net of the same layers in the given phase. Include and exclude rules are not applied again."""
         if phase == self.graph.phase:
             return self
-        if self._other_phase is None:
+        if self._net_in_other_phase is None:
             net = self._with_graph(self.graph.with_phase(phase))
-            self._other_phase, net._other_phase = net, self
-        return self._other_phase
+            self._net_in_other_phase, net._net_in_other_phase = net, self
+        return self._net_in_other_phase
 
     def freeze(
         self,
@@ -512,11 +512,15 @@ class Net:
     def _missing_loss(self) -> str:
         """Return the message for a net without a loss, which names the other phase if the net has a loss there."""
         message, state, _ = self._definition
-        other, name = NetState(), "TEST" if state.phase == TRAIN else "TRAIN"
-        other.CopyFrom(state)
-        other.phase = TEST if state.phase == TRAIN else TRAIN
-        fix = f"build it with phase='{name}'" if has_loss(message, other) else "add a loss layer, or set a loss_weight"
-        return f"this net has no loss in phase {self.graph.phase}; {fix}"
+        other_state, other_phase = NetState(), "TEST" if state.phase == TRAIN else "TRAIN"
+        other_state.CopyFrom(state)
+        other_state.phase = TEST if state.phase == TRAIN else TRAIN
+        remedy = (
+            f"build it with phase='{other_phase}'"
+            if has_loss(message, other_state)
+            else "add a loss layer, or set a loss_weight"
+        )
+        return f"this net has no loss in phase {self.graph.phase}; {remedy}"
 
     def strip_padding(self, blobs: Blobs) -> Blobs:
         """Return blobs without padded rows, in Caffe's shapes.
@@ -558,7 +562,7 @@ class Net:
         return {name: convert(values[name]) for name in names}
 
 
-def _unpickle(kind: Any, message: bytes, state: bytes, options: dict[str, Any], graph: Phase | Graph) -> Any:
-    """Rebuild a pickled net of class `kind`. `graph` is the net's graph if it was reshaped, otherwise its phase."""
-    net = kind(NetParameter.FromString(message), state=NetState.FromString(state), **options)
+def _unpickle(net_class: Any, message: bytes, state: bytes, options: dict[str, Any], graph: Phase | Graph) -> Any:
+    """Rebuild a pickled net. `graph` is the net's graph if it was reshaped, otherwise its phase."""
+    net = net_class(NetParameter.FromString(message), state=NetState.FromString(state), **options)
     return net._with_graph(graph, reshaped=True) if isinstance(graph, Graph) else net.with_phase(graph)
