@@ -1,16 +1,16 @@
 """The table of settings that are ignored names fields of forks, and nothing else."""
 
 from caffejax.schema import caffe_pb2, ignored_fields, unknown_settings
-from caffejax.schema.fork_fields import HINTS, fork_fields
+from caffejax.schema.fork_fields import IGNORED_FIELDS, load_fork_fields
 
 
-def test_hints_are_fields_of_forks_each_with_a_reason() -> None:
-    for message, fields in HINTS.items():
-        assert set(fields) <= set(fork_fields()[message]), message
+def test_ignored_fields_are_fields_of_forks_and_have_a_reason() -> None:
+    for message, fields in IGNORED_FIELDS.items():
+        assert set(fields) <= set(load_fork_fields()[message]), message
         assert all(fields.values())
 
 
-def test_a_setting_is_followed_ignored_or_refused() -> None:
+def test_fork_settings_are_supported_ignored_or_rejected() -> None:
     param = caffe_pb2.BatchNormParameter(scale_bias=True, relu=True, engine=caffe_pb2.BatchNormParameter.CUDNN)
     param.scale_filler.diag_val.append(2)
     param.scale_filler.alpha = 3  # every filler obeys it, or has no use for it

@@ -14,7 +14,7 @@ from ..errors import Problem, WeightsError, did_you_mean, shorten_list
 from ..graph import Graph, Layer, Param
 from ..graph.graph import Slot
 from ..human_readable import format_count
-from ..schema.blob_proto import Array, Legacy4D, shape_text
+from ..schema.blob_proto import Array, Legacy4D, format_shape
 
 Stored = Mapping[str, Sequence[Array | None]]
 
@@ -169,7 +169,9 @@ def reshape_to_net(
         message = f"the file has {format_count(count, 'blob')}, the net {len(shapes)}{advice}"
         raise WeightsError(Problem(message, layer=name))
     problems = [
-        Problem(f"blob {i} is {shape_text(blob.shape)} in the file, {shape_text(shape)} in the net{advice}", layer=name)
+        Problem(
+            f"blob {i} is {format_shape(blob.shape)} in the file, {format_shape(shape)} in the net{advice}", layer=name
+        )
         for i, (blob, shape) in enumerate(zip(blobs, shapes, strict=True))
         if blob is not None and not _is_compatible(blob, tuple(shape))
     ]

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from ..errors import DataError, is_integer
-from ..schema.fork_fields import HINTS
+from ..schema.fork_fields import IGNORED_FIELDS
 
 _MAX_POSITION = 2**62  # examples; larger numbers are damage
 
@@ -51,7 +51,7 @@ def refuse_unsupported(message: Any, message_name: str, supported: Container[str
     unsupported_fields = [
         field.name
         for field, value in message.ListFields()
-        if field.name not in supported and field.name not in HINTS.get(message.DESCRIPTOR.name, {})
+        if field.name not in supported and field.name not in IGNORED_FIELDS.get(message.DESCRIPTOR.name, {})
         if value != field.default_value
     ]
     if unsupported_fields:

@@ -25,7 +25,7 @@ Shape = tuple[int, ...]
 
 _METHODS = ("getMemoryShapes", "forward")
 
-_classes: dict[str, list[Any]] = {}  # {type: registered classes}; the last one is used
+_registered_classes: dict[str, list[Any]] = {}  # {type: registered classes}; the last one is used
 
 
 @raises_opencv_errors
@@ -44,18 +44,18 @@ def registerLayer(type: str, cls: Any) -> None:  # OpenCV's name of the argument
     Raises:
         CaffejaxError: if the class lacks a method.
     """
-    if lacking := [method for method in _METHODS if not callable(getattr(cls, method, None))]:
+    if missing_methods := [method for method in _METHODS if not callable(getattr(cls, method, None))]:
         name = getattr(cls, "__name__", describe_type(cls))
-        raise CaffejaxError(f"layer type '{type}': {name} has no method {' and no method '.join(lacking)}")
-    _classes.setdefault(type, []).append(cls)
+        raise CaffejaxError(f"layer type '{type}': {name} has no method {' and no method '.join(missing_methods)}")
+    _registered_classes.setdefault(type, []).append(cls)
 
 
 def unregisterLayer(type: str) -> None:
     """Undo the last `registerLayer` of a type. Types that are not registered are ignored, as in OpenCV."""
-    if type in _classes:
-        _classes[type].pop()
-        if not _classes[type]:
-            del _classes[type]
+    if type in _registered_classes:
+        _registered_classes[type].pop()
+        if not _registered_classes[type]:
+            del _registered_classes[type]
 
 
 class CustomObject:
@@ -69,17 +69,17 @@ class CustomObject:
 
     def __init__(self, cls: Any, layer: LayerParameter, blobs: tuple[Array, ...]) -> None:
         self.type = layer.type
-        self._cls, self._params, self._blobs = cls, opencv_params(layer), blobs
-        self._user: Any = None
+        self._cls, self._params, self._blobs = cls, make_opencv_params(layer), blobs
+        self._user_object: Any = None
         self._input_shapes: list[Shape] | None = None
         self._top_shapes: list[Shape] = []
 
-    def top_shapes(self, shapes: list[Shape]) -> list[Shape]:
+    def get_top_shapes(self, shapes: list[Shape]) -> list[Shape]:
         """Return the shapes of the tops for bottoms of these shapes. The user's method is called for new shapes."""
-        if self._user is None:
-            self._user = self._cls(self._params, self._blobs)
+        if self._user_object is None:
+            self._user_object = self._cls(self._params, self._blobs)
         if shapes != self._input_shapes:
-            self._top_shapes = [tuple(map(int, shape)) for shape in self._user.getMemoryShapes([*shapes])]
+            self._top_shapes = [tuple(map(int, shape)) for shape in self._user_object.getMemoryShapes([*shapes])]
             self._input_shapes = shapes
         return self._top_shapes
 
@@ -89,8 +89,8 @@ class CustomObject:
         Raises:
             LayerError: if the tops are not arrays of the shapes that `getMemoryShapes` returned.
         """
-        expected = self.top_shapes([array.shape for array in arrays])
-        tops = self._user.forward(arrays)
+        expected = self.get_top_shapes([array.shape for array in arrays])
+        tops = self._user_object.forward(arrays)
         shapes = [np.shape(top) for top in tops] if isinstance(tops, list | tuple) else describe_type(tops)
         if shapes != expected:
             name = getattr(self._cls, "__name__", self.type)
@@ -120,7 +120,7 @@ class CustomLayer:
         Raises:
             LayerError: if `getMemoryShapes` returns a different number of shapes.
         """
-        shapes = self._object.top_shapes([blob.shape for blob in bottom])
+        shapes = self._object.get_top_shapes([blob.shape for blob in bottom])
         if len(shapes) != len(top):
             raise LayerError(f"getMemoryShapes returns {len(shapes)} shapes, but the layer has {len(top)} tops")
         for blob, shape in zip(top, shapes, strict=True):
@@ -132,28 +132,28 @@ class CustomLayer:
             blob.data[...] = array
 
 
-def replace_custom_layers(net: NetParameter, stored: Mapping[str, Sequence[Array | None]]) -> list[CustomObject]:
+def replace_custom_layers(net: NetParameter, stored_blobs: Mapping[str, Sequence[Array | None]]) -> list[CustomObject]:
     """Replace the layers of registered types by Python layers, in place.
 
     Args:
         net: the net.
-        stored: the blobs of a .caffemodel by layer name, which the users' objects get.
+        stored_blobs: the blobs of a .caffemodel by layer name, which the users' objects get.
 
     Returns:
         The users' objects. The layers work as long as the list exists.
     """
     objects = []
     for layer in net.layer:
-        if layer.type in _classes:
-            blobs = tuple(np.array(blob) for blob in stored.get(layer.name, ()) if blob is not None)
-            custom = CustomObject(_classes[layer.type][-1], layer, blobs)
-            objects.append(custom)
-            _objects[id(custom)] = custom
+        if layer.type in _registered_classes:
+            blobs = tuple(np.array(blob) for blob in stored_blobs.get(layer.name, ()) if blob is not None)
+            custom_object = CustomObject(_registered_classes[layer.type][-1], layer, blobs)
+            objects.append(custom_object)
+            _objects[id(custom_object)] = custom_object
             replacement = type(layer)(name=layer.name, type="Python", bottom=layer.bottom, top=layer.top)
             replacement.include.extend(layer.include)
             replacement.exclude.extend(layer.exclude)
             replacement.python_param.module, replacement.python_param.layer = __name__, CustomLayer.__name__
-            replacement.python_param.param_str = json.dumps({"type": custom.type, "object": id(custom)})
+            replacement.python_param.param_str = json.dumps({"type": custom_object.type, "object": id(custom_object)})
             layer.CopyFrom(replacement)
     return objects
 
@@ -164,12 +164,12 @@ def is_custom(layer: LayerParameter) -> bool:
     return bool(layer.type == "Python" and (settings.module, settings.layer) == (__name__, CustomLayer.__name__))
 
 
-def opencv_type(layer: LayerParameter) -> str:
+def get_opencv_type(layer: LayerParameter) -> str:
     """Return a layer's type in the prototxt that was read."""
     return str(json.loads(layer.python_param.param_str)["type"] if is_custom(layer) else layer.type)
 
 
-def opencv_params(layer: LayerParameter) -> dict[str, Any]:
+def make_opencv_params(layer: LayerParameter) -> dict[str, Any]:
     """Return a layer's settings as OpenCV passes them: those of all messages `..._param` in one dict, by name.
 
     Enums are their names, booleans are 0 or 1, and a repeated setting with several values is a tuple.
@@ -190,8 +190,8 @@ def _add_settings(params: dict[str, Any], message: Any, field: Any) -> None:
     if not values:
         return
     if field.message_type:
-        for inner in field.message_type.fields:
-            _add_settings(params, values[0], inner)
+        for inner_field in field.message_type.fields:
+            _add_settings(params, values[0], inner_field)
         return
     if field.enum_type:
         values = [field.enum_type.values_by_number[value].name for value in values]

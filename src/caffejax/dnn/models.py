@@ -30,10 +30,10 @@ class Model:
             raise CaffejaxError(f"{type(self).__name__} takes a net, or the paths of a .caffemodel and a prototxt")
         self._net = net if isinstance(net, Net) else readNet(net, config)
         self._outputs = list(self._net.getUnconnectedOutLayersNames())
-        self._size = self._net._input_size()
+        self._size = self._net._get_input_size()
         self._mean: tuple[float, ...] = ()
         self._scale: tuple[float, ...] = (1.0,) * 4
-        self._swap = self._crop = False
+        self._swap_rb = self._crop = False
 
     def setInputParams(
         self, scale: float = 1.0, size: Any = (0, 0), mean: Any = (), swapRB: bool = False, crop: bool = False
@@ -45,7 +45,7 @@ class Model:
             size: width and height of the net's input.
             mean: up to four numbers, in the order of the channels after `swapRB`.
             swapRB: whether to swap the first and the last channel.
-            crop: whether to keep the aspect ratio and crop at the centre, instead of stretching the image.
+            crop: whether to keep the aspect ratio and crop at the center, instead of stretching the image.
         """
         self.setInputScale(scale).setInputSize(size).setInputMean(mean).setInputSwapRB(swapRB).setInputCrop(crop)
 
@@ -73,7 +73,7 @@ class Model:
 
     def setInputSwapRB(self, swapRB: bool) -> Model:
         """Set whether the first and the last channel are swapped."""
-        self._swap = bool(swapRB)
+        self._swap_rb = bool(swapRB)
         return self
 
     def setInputCrop(self, crop: bool) -> Model:
@@ -109,12 +109,12 @@ class Model:
         """
         from ..data.import_cv2 import cv2
 
-        frame = _image(frame)
+        frame = _check_image(frame)
         if min(self._size) < 1:
             raise CaffejaxError("the net has no input size; call setInputSize((width, height))")
         settings = cv2.dnn.Image2BlobParams()
         settings.scalefactor, settings.size, settings.mean = self._scale, self._size, self._mean
-        settings.swapRB = self._swap
+        settings.swapRB = self._swap_rb
         if self._crop:
             settings.paddingmode = cv2.dnn.DNN_PMODE_CROP_CENTER
         self._net.setInput(cv2.dnn.blobFromImageWithParams(frame, settings))
@@ -127,7 +127,7 @@ class Model:
     def _has_im_info(self) -> bool:
         return self._net.getLayer(0).outputNameToIndex("im_info") != -1
 
-    def _predict_one(self, frame: Array) -> Array:
+    def _predict_single(self, frame: Array) -> Array:
         outputs = self.predict(frame)
         if len(outputs) != 1:
             names = ", ".join(self._outputs)
@@ -152,7 +152,7 @@ class ClassificationModel(Model):
 
     def classify(self, frame: Array) -> tuple[int, float]:
         """Return the number of the best class, and its score."""
-        scores = self._predict_one(frame).ravel()
+        scores = self._predict_single(frame).ravel()
         if self._softmax:
             scores = np.exp(scores - scores.max())
             scores /= scores.sum()
@@ -166,7 +166,7 @@ class SegmentationModel(Model):
 
     def segment(self, frame: Array, mask: Any = None) -> Array:
         """Return the best class of each cell of the scores, uint8 (height, width)."""
-        return self._predict_one(frame)[0].argmax(0).astype(np.uint8)
+        return self._predict_single(frame)[0].argmax(0).astype(np.uint8)
 
 
 @methods_raise_opencv_errors
@@ -180,10 +180,10 @@ class KeypointsModel(Model):
             frame: the image.
             thresh: the score that a keypoint's map must exceed; other keypoints are (-1, -1).
         """
-        output = self._predict_one(frame)
+        output = self._predict_single(frame)
         if output.ndim != 4:
             return output[0, :, :2].copy()
-        maps, frame = output[0, :-1], _image(frame)
+        maps, frame = output[0, :-1], _check_image(frame)
         rows, columns = np.unravel_index(maps.reshape(len(maps), -1).argmax(1), maps.shape[1:])
         scale = np.array([frame.shape[1] / maps.shape[2], frame.shape[0] / maps.shape[1]], np.float32)
         points = np.stack([columns, rows], 1).astype(np.float32) * scale
@@ -195,19 +195,19 @@ class KeypointsModel(Model):
 class DetectionModel(Model):
     """A net that ends with DetectionOutput."""
 
-    _across_classes = False
+    _nms_across_classes = False
 
     def setNmsAcrossClasses(self, value: bool) -> DetectionModel:
         """Store whether boxes of different classes suppress each other.
 
         The value has no effect, because DetectionOutput has already suppressed overlapping boxes.
         """
-        self._across_classes = bool(value)
+        self._nms_across_classes = bool(value)
         return self
 
     def getNmsAcrossClasses(self) -> bool:
         """Return the value of the last `setNmsAcrossClasses`. It has no effect."""
-        return self._across_classes
+        return self._nms_across_classes
 
     def detect(self, frame: Array, confThreshold: float = 0.5, nmsThreshold: float = 0.0) -> tuple[Any, Any, Any]:
         """Return classes, confidences, and boxes in pixels of the image.
@@ -224,7 +224,7 @@ class DetectionModel(Model):
         kind = self._net.getLayer(self._net.getLayerNames()[-1]).type
         if kind != "DetectionOutput":
             raise CaffejaxError(f"DetectionModel takes a net whose last layer is a DetectionOutput, not {kind}")
-        frame = _image(frame)
+        frame = _check_image(frame)
         height, width = frame.shape[:2]
         if self._has_im_info():
             width, height = self._size
@@ -232,15 +232,15 @@ class DetectionModel(Model):
         rows = rows[rows[:, 2] >= np.float32(confThreshold)]
         if not len(rows):
             return (), (), ()
-        boxes = _boxes(rows[:, 3:], np.ones(4, np.float32))
-        scaled = _boxes(rows[:, 3:], np.array([width, height, width, height], np.float32))
-        boxes = np.where(np.any(boxes[:, 2:] <= 2, axis=1, keepdims=True), scaled, boxes)
+        boxes = _scale_boxes(rows[:, 3:], np.ones(4, np.float32))
+        scaled_boxes = _scale_boxes(rows[:, 3:], np.array([width, height, width, height], np.float32))
+        boxes = np.where(np.any(boxes[:, 2:] <= 2, axis=1, keepdims=True), scaled_boxes, boxes)
         corners = np.clip(boxes[:, :2], 0, [width - 1, height - 1])
         sizes = np.maximum(1, np.minimum(boxes[:, 2:], [width, height] - corners))
         return rows[:, 1].astype(np.int32), rows[:, 2].copy(), np.concatenate([corners, sizes], 1).astype(np.int32)
 
 
-def _image(frame: Any) -> Array:
+def _check_image(frame: Any) -> Array:
     """Return an image as an array.
 
     Raises:
@@ -254,7 +254,7 @@ def _image(frame: Any) -> Array:
     return image
 
 
-def _boxes(corners: Array, scale: Array) -> Array:
+def _scale_boxes(corners: Array, scale: Array) -> Array:
     """Scale the corners of boxes and truncate them to integers; return left, top, width and height of each box."""
     with np.errstate(over="ignore", invalid="ignore"):  # of untrained nets, corners may be huge or NaN
         corners = (corners * scale).astype(np.int32)

@@ -51,11 +51,11 @@ class Layer:
 
         A convolution to which only weights are assigned has no bias from then on: its bias is zero.
         """
-        return tuple(self._net.getParam(self._number, i) for i in range(len(self._net._params(self._number))))
+        return tuple(self._net.getParam(self._number, i) for i in range(len(self._net._get_params(self._number))))
 
     @blobs.setter
     def blobs(self, arrays: Sequence[Any]) -> None:
-        shapes = [param.spec.shape for param in self._net._params(self._number)]
+        shapes = [param.spec.shape for param in self._net._get_params(self._number)]
         lacks_bias = self.type in ("Convolution", "Deconvolution") and (len(arrays), len(shapes)) == (1, 2)
         values = [*arrays, np.zeros(shapes[1])] if lacks_bias else arrays
         if len(values) != len(shapes):
@@ -70,7 +70,7 @@ class Layer:
         """
         if self._number:
             return 0
-        return self._net._inputs.index(outputName) if outputName in self._net._inputs else -1
+        return self._net._opencv_input_names.index(outputName) if outputName in self._net._opencv_input_names else -1
 
 
 @methods_raise_opencv_errors
@@ -85,16 +85,16 @@ class Net:
     def __init__(self) -> None:
         self._target = _CPU
         self._nodes: list[Node] = []
-        self._numbers: dict[str, int] = {}
-        self._inputs: list[str] = []
-        self._arrays: dict[str, Array] = {}
+        self._number_by_name: dict[str, int] = {}
+        self._opencv_input_names: list[str] = []
+        self._input_arrays: dict[str, Array] = {}
         self._missing_slots: set[Slot] = set()
-        self._compiled: OrderedDict[tuple[str, ...], Frozen] = OrderedDict()
+        self._frozen_by_tops: OrderedDict[tuple[str, ...], Frozen] = OrderedDict()
         self._last_index, self._nanoseconds = 0, 0
         self._net: CaffeNet | None = None
         self._variables: Variables
         self._input_names: tuple[str, ...] = ()
-        self._reshaped: Graph
+        self._reshaped_graph: Graph
         self._custom_objects: list[CustomObject] = []
 
     def _set_net(
@@ -103,14 +103,14 @@ class Net:
         """Set the net, in phase TEST, and its parameters and state. Blobs in `missing_slots` have no weights yet."""
         self._custom_objects = custom_objects
         self._net = net.for_inference(net.graph.blobs)
-        self._reshaped = self._net.graph
+        self._reshaped_graph = self._net.graph
         self._variables, self._missing_slots = variables, missing_slots
         self._input_names = net.graph.input_names
-        self._inputs = list(self._input_names)
+        self._opencv_input_names = list(self._input_names)
         self._nodes = list(list_nodes(net.graph, self._net.graph))
-        self._numbers = {node.name: i for i, node in reversed([*enumerate(self._nodes, 1)])}
+        self._number_by_name = {node.name: i for i, node in reversed([*enumerate(self._nodes, 1)])}
         for i, node in enumerate(self._nodes, 1):
-            self._numbers.setdefault(node.layer.name, i)
+            self._number_by_name.setdefault(node.layer.name, i)
 
     # -- layers
 
@@ -124,11 +124,11 @@ class Net:
 
     def getLayerId(self, layer: str) -> int:
         """Return a layer's number, or -1 if no layer has this name."""
-        return 0 if layer == "_input" else self._numbers.get(layer, -1)
+        return 0 if layer == "_input" else self._number_by_name.get(layer, -1)
 
     def getLayer(self, layerId: int | str) -> Layer:
         """Return a layer by number or name."""
-        number = self._number(layerId)
+        number = self._find_number(layerId)
         return Layer(self, number, *(self._nodes[number - 1][:2] if number else ("_input", "")))
 
     def getLayerTypes(self) -> tuple[str, ...]:
@@ -141,20 +141,21 @@ class Net:
 
     def getUnconnectedOutLayers(self) -> Array:
         """Return the numbers of the layers whose tops no layer reads, int32."""
-        read = {bottom for node in self._nodes for bottom in node.layer.bottoms}
-        last = {id(node.layer): node for node in self._nodes}  # the last node of a layer that OpenCV splits into two
-        ends = (node for node in last.values() if read.isdisjoint(node.layer.tops))
-        return np.array([self._nodes.index(node) + 1 for node in ends], np.int32)
+        blobs_read = {bottom for node in self._nodes for bottom in node.layer.bottoms}
+        # the last node of a layer that OpenCV splits into two
+        last_nodes = {id(node.layer): node for node in self._nodes}
+        end_nodes = (node for node in last_nodes.values() if blobs_read.isdisjoint(node.layer.tops))
+        return np.array([self._nodes.index(node) + 1 for node in end_nodes], np.int32)
 
     def getUnconnectedOutLayersNames(self) -> tuple[str, ...]:
         """Return the names of the layers whose tops no layer reads."""
         return tuple(self._nodes[i - 1].name for i in self.getUnconnectedOutLayers())
 
-    def _number(self, layer: int | str) -> int:
+    def _find_number(self, layer: int | str) -> int:
         number = self.getLayerId(layer) if isinstance(layer, str) else int(layer)
         if not 0 <= number <= len(self._nodes):
             hint = (
-                _suggest(layer, sorted(self._numbers, key=lambda name: self._numbers[name]), "layers")
+                _suggest(layer, sorted(self._number_by_name, key=lambda name: self._number_by_name[name]), "layers")
                 if isinstance(layer, str)
                 else f"; the last layer is {len(self._nodes)}"
             )
@@ -163,19 +164,19 @@ class Net:
 
     # -- parameters
 
-    def _params(self, number: int) -> tuple[Param, ...]:
+    def _get_params(self, number: int) -> tuple[Param, ...]:
         return self._nodes[number - 1].params if number else ()
 
-    def _param(self, layer: int | str, index: int) -> tuple[int, Param]:
-        number = self._number(layer)
-        params = self._params(number)
+    def _find_param(self, layer: int | str, index: int) -> tuple[int, Param]:
+        number = self._find_number(layer)
+        params = self._get_params(number)
         if not 0 <= index < len(params):
             raise CaffejaxError(f"layer {layer!r} has {len(params)} blobs, so there is no blob {index}")
         return number, params[index]
 
     def getParam(self, layer: int | str, numParam: int = 0) -> Array:
         """Return a float32 copy of a layer's blob. A blob with one axis is returned with two axes, as in OpenCV."""
-        number, param = self._param(layer, numParam)
+        number, param = self._find_param(layer, numParam)
         array = np.array(param.array(*self._variables), np.float32)
         if array.ndim > 1:
             return array
@@ -185,28 +186,31 @@ class Net:
         """Set a layer's blob for the next `forward`, from an array with the blob's number of elements."""
         import jax
 
-        _, param = self._param(layer, numParam)
-        new, old = as_array(blob).astype(np.float32), param.array(*self._variables)
-        if new.size != old.size:
+        _, param = self._find_param(layer, numParam)
+        new_array, old_array = as_array(blob).astype(np.float32), param.array(*self._variables)
+        if new_array.size != old_array.size:
             raise CaffejaxError(
-                f"blob {numParam} of layer {layer!r} has shape {old.shape}, but the new array has shape {new.shape}"
+                f"blob {numParam} of layer {layer!r} has shape {old_array.shape}, but the new array has shape "
+                f"{new_array.shape}"
             )
         tree = self._variables[not param.spec.learnable]
         blobs = {**tree[param.owner.layer]}
-        blobs[param.owner.index] = jax.device_put(new.reshape(blobs[param.owner.index].shape))
-        changed = {**tree, param.owner.layer: blobs}
+        blobs[param.owner.index] = jax.device_put(new_array.reshape(blobs[param.owner.index].shape))
+        new_tree = {**tree, param.owner.layer: blobs}
         field = "params" if param.spec.learnable else "state"
-        self._variables = self._variables._replace(**{field: changed})
+        self._variables = self._variables._replace(**{field: new_tree})
         self._missing_slots.discard(param.owner)
-        self._compiled.clear()
+        self._frozen_by_tops.clear()
 
     # -- inputs and outputs
 
     def setInputsNames(self, inputBlobNames: Sequence[str]) -> None:
         """Rename the inputs."""
-        if len(inputBlobNames) != len(self._inputs):
-            raise CaffejaxError(f"the net has {len(self._inputs)} inputs, but {len(inputBlobNames)} names were given")
-        self._inputs = list(inputBlobNames)
+        if len(inputBlobNames) != len(self._opencv_input_names):
+            raise CaffejaxError(
+                f"the net has {len(self._opencv_input_names)} inputs, but {len(inputBlobNames)} names were given"
+            )
+        self._opencv_input_names = list(inputBlobNames)
 
     def setInputShape(self, inputName: str, shape: Sequence[int]) -> None:
         """Reshape the net for a new shape of an input. `setInput` accepts arrays of new shapes without this call."""
@@ -240,7 +244,7 @@ class Net:
             else:
                 array -= np.float32(means[0])
             array *= np.float32(scalefactor)
-        self._arrays[input_name] = array
+        self._input_arrays[input_name] = array
 
     def forward(self, outputName: str | Sequence[str] = "", outputBlobs: Any = None) -> Any:
         """Run the layers that lead to an output.
@@ -253,14 +257,14 @@ class Net:
             The first top of the layer as a new float32 array, or a tuple of such arrays for a sequence of names.
         """
         names = [outputName] if isinstance(outputName, str) else outputName
-        nodes = [self._output(name) for name in (names or [""])]
+        nodes = [self._find_output(name) for name in (names or [""])]
         blobs = self._run(tuple(dict.fromkeys(node.tops[0] for node in nodes)))
         arrays = tuple(blobs[node.tops[0]].copy() for node in nodes)
         return arrays[0] if isinstance(outputName, str) else arrays
 
     def forwardAndRetrieve(self, outBlobNames: Sequence[str]) -> tuple[tuple[Array, ...], ...]:
         """Return all tops of each of the named layers."""
-        nodes = [self._output(name) for name in outBlobNames]
+        nodes = [self._find_output(name) for name in outBlobNames]
         blobs = self._run(tuple(dict.fromkeys(top for node in nodes for top in node.tops)))
         return tuple(tuple(blobs[top].copy() for top in node.tops) for node in nodes)
 
@@ -274,9 +278,9 @@ class Net:
         """Raise an error, because int8 is not supported."""
         raise CaffejaxError("quantize is not supported: nets compute in float32")
 
-    def _output(self, name: str) -> Node:
+    def _find_output(self, name: str) -> Node:
         self._require_net()
-        number = self._number(name) if name else len(self._nodes)
+        number = self._find_number(name) if name else len(self._nodes)
         if not number or not self._nodes[number - 1].tops:
             raise CaffejaxError(f"layer '{name or self._nodes[-1].name}' has no output")
         return self._nodes[number - 1]
@@ -288,51 +292,56 @@ class Net:
 
     def _find_input(self, name: str) -> str:
         self._require_net()
-        if name and name not in self._inputs:
-            raise CaffejaxError(f"no input '{name}' in the net{_suggest(name, self._inputs, 'inputs')}")
-        return self._input_names[self._inputs.index(name) if name else 0]
+        if name and name not in self._opencv_input_names:
+            raise CaffejaxError(f"no input '{name}' in the net{_suggest(name, self._opencv_input_names, 'inputs')}")
+        return self._input_names[self._opencv_input_names.index(name) if name else 0]
 
     def _run(self, tops: tuple[str, ...]) -> dict[str, Array]:
         """Return the blobs `tops` for the current inputs, in OpenCV's shapes."""
         import jax
 
         frozen = self._compile(tops)
-        if missing := [self._inputs[self._input_names.index(n)] for n in frozen.input_names if n not in self._arrays]:
+        if missing := [
+            self._opencv_input_names[self._input_names.index(n)]
+            for n in frozen.input_names
+            if n not in self._input_arrays
+        ]:
             raise CaffejaxError(f"call setInput before forward for these inputs: {', '.join(missing)}")
         start = time.perf_counter_ns()
-        inputs = {name: self._to_device(self._arrays[name]) for name in frozen.input_names}
+        inputs = {name: self._to_device(self._input_arrays[name]) for name in frozen.input_names}
         try:
             blobs = frozen(inputs, jax.random.key(0) if frozen.may_draw(inputs) else None)
         except CaffejaxError as error:
-            if problem := self._input_problem():
+            if problem := self._describe_input_problem():
                 raise CaffejaxError(problem) from error
             raise
         arrays = {name: np.array(blob, np.float32) for name, blob in frozen.strip_padding(blobs).items()}
         for node in self._nodes:
             if node.layer.definition.layer.type == "DetectionOutput" and node.tops[0] in arrays:
-                self._reshape({name: array.shape for name, array in self._arrays.items()})
+                self._reshape({name: array.shape for name, array in self._input_arrays.items()})
                 rows = arrays[node.tops[0]].reshape(-1, 7)
                 rows = rows[rows[:, 1] >= 0]  # without Caffe's row for an image in which nothing was detected
-                arrays[node.tops[0]] = np.zeros(find_top_shapes(self._reshaped, node)[0], np.float32)
+                arrays[node.tops[0]] = np.zeros(find_top_shapes(self._reshaped_graph, node)[0], np.float32)
                 arrays[node.tops[0]][0, 0, : len(rows)] = rows[np.lexsort((-rows[:, 2], rows[:, 0]))]
         self._nanoseconds = time.perf_counter_ns() - start
         self._last_index = max(i for i, node in enumerate(self._nodes) if not set(tops).isdisjoint(node.tops))
         return arrays
 
-    def _input_problem(self) -> str | None:
+    def _describe_input_problem(self) -> str | None:
         """Return a message if an input is no batch of images with the net's channels, or None."""
-        for name, array in self._arrays.items():
+        for name, array in self._input_arrays.items():
             shape = self._require_net().graph.blobs[name].shape
             if len(shape) == 4 and (array.ndim != 4 or array.shape[1] != shape[1]):
+                opencv_name = self._opencv_input_names[self._input_names.index(name)]
                 return (
-                    f"input '{self._inputs[self._input_names.index(name)]}' has shape {array.shape}, but the net takes "
-                    f"a batch of images, such as {shape}; use blobFromImage, which makes such an array from an image "
-                    f"with {format_count(shape[1], 'channel')}"
+                    f"input '{opencv_name}' has shape {array.shape}, but the net takes a batch of images, such as "
+                    f"{shape}; use blobFromImage, which makes such an array from an image with "
+                    f"{format_count(shape[1], 'channel')}"
                 )
         return None
 
     def _compile(self, tops: tuple[str, ...]) -> Frozen:
-        frozen = self._compiled.pop(tops, None)
+        frozen = self._frozen_by_tops.pop(tops, None)
         if frozen is None:
             net = self._require_net().for_inference(tops)
             layers = [layer for layer in net.graph.layers if any(p.owner in self._missing_slots for p in layer.params)]
@@ -341,9 +350,9 @@ class Net:
                 message = f"{format_count(len(layers), 'layer')} without weights: {names}"
                 raise CaffejaxError(Problem(f"{message}; read the net with its .caffemodel", net.graph.file))
             frozen = net.freeze(self._variables, tops)
-        self._compiled[tops] = frozen
-        while len(self._compiled) > _MAX_COMPILED:
-            self._compiled.popitem(last=False)
+        self._frozen_by_tops[tops] = frozen
+        while len(self._frozen_by_tops) > _MAX_COMPILED:
+            self._frozen_by_tops.popitem(last=False)
         return frozen
 
     def _to_device(self, array: Array) -> Any:
@@ -387,15 +396,15 @@ class Net:
     def _reshape(self, shapes: dict[str, Shape]) -> None:
         from ..graph.reshape import reshape_graph
 
-        current = {name: self._reshaped.blobs[name].shape for name in self._input_names}
-        self._reshaped = reshape_graph(self._reshaped, {**current, **shapes})
+        current = {name: self._reshaped_graph.blobs[name].shape for name in self._input_names}
+        self._reshaped_graph = reshape_graph(self._reshaped_graph, {**current, **shapes})
 
-    def _input_size(self) -> tuple[int, int]:
+    def _get_input_size(self) -> tuple[int, int]:
         """Return width and height of the first input, or (0, 0) if it is not an image."""
-        shape: Shape = self._reshaped.blobs[self._input_names[0]].shape if self._input_names else ()
+        shape: Shape = self._reshaped_graph.blobs[self._input_names[0]].shape if self._input_names else ()
         return (shape[3], shape[2]) if len(shape) == 4 else (0, 0)
 
-    def _shapes_for(self, netInputShapes: Any) -> tuple[list[tuple[Shape, ...]], list[tuple[Shape, ...]]]:
+    def _infer_shapes(self, netInputShapes: Any) -> tuple[list[tuple[Shape, ...]], list[tuple[Shape, ...]]]:
         """Return two lists for the given input shapes: the shapes of the bottoms and of the tops of all layers.
 
         The first item of both lists is for layer 0, and contains the shapes of the inputs.
@@ -406,7 +415,7 @@ class Net:
         if len(shapes) != len(self._input_names):
             raise CaffejaxError(f"the net has {len(self._input_names)} inputs, but {len(shapes)} shapes were given")
         self._reshape(dict(zip(self._input_names, shapes, strict=True)))
-        graph = self._reshaped
+        graph = self._reshaped_graph
         bottoms = [tuple(graph.blobs[name].shape for name in node.layer.bottoms) for node in self._nodes]
         return [tuple(shapes), *bottoms], [tuple(shapes), *(find_top_shapes(graph, node) for node in self._nodes)]
 
@@ -419,7 +428,7 @@ class Net:
         """
         arrays = (
             [tuple(np.array(shape, np.int32) for shape in shapes) for shapes in layers]
-            for layers in self._shapes_for(netInputShapes)
+            for layers in self._infer_shapes(netInputShapes)
         )
         bottoms, tops = map(tuple, arrays)
         return np.arange(len(self._nodes) + 1, dtype=np.int32), bottoms, tops
@@ -427,13 +436,13 @@ class Net:
     def getLayerShapes(self, netInputShapes: Any, layerId: int) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
         """Return the shapes of a layer's bottoms and tops. OpenCV has this method only in C++."""
         _, bottoms, tops = self.getLayersShapes(netInputShapes)
-        number = self._number(layerId)
+        number = self._find_number(layerId)
         return bottoms[number], tops[number]
 
     def _split_arguments(self, layer_and_shapes: tuple[Any, ...]) -> tuple[Sequence[int], Any]:
-        """Return the number of the passed layer, or of all layers by default, and the result of `_shapes_for`."""
+        """Return the number of the passed layer, or of all layers by default, and the result of `_infer_shapes`."""
         *layer, shapes = layer_and_shapes
-        return [self._number(*layer)] if layer else range(len(self._nodes) + 1), self._shapes_for(shapes)
+        return [self._find_number(*layer)] if layer else range(len(self._nodes) + 1), self._infer_shapes(shapes)
 
     def getFLOPS(self, *layer_and_shapes: Any) -> int:
         """Return the number of operations by OpenCV's rules: `getFLOPS([layerId,] netInputShapes)`."""
@@ -443,7 +452,7 @@ class Net:
     def getMemoryConsumption(self, *layer_and_shapes: Any) -> tuple[int, int]:
         """Return the bytes of parameters and of tops: `getMemoryConsumption([layerId,] netInputShapes)`."""
         numbers, (_, tops) = self._split_arguments(layer_and_shapes)
-        weights = sum(4 * prod(param.spec.shape) for i in numbers for param in self._params(i))
+        weights = sum(4 * prod(param.spec.shape) for i in numbers for param in self._get_params(i))
         return weights, sum(4 * prod(shape) for i in numbers for shape in tops[i])
 
     def getPerfProfile(self) -> tuple[int, Array]:
@@ -461,7 +470,7 @@ class Net:
         producers = {top: node.name for node in self._nodes for top in node.layer.tops}
         lines = []
         for node in self._nodes:
-            shapes = [" x ".join(map(str, shape)) for shape in find_top_shapes(self._reshaped, node)]
+            shapes = [" x ".join(map(str, shape)) for shape in find_top_shapes(self._reshaped_graph, node)]
             text = "".join(rf"{part}\l" for part in (node.name, node.type, *(f"output: {s}" for s in shapes)))
             lines.append(f"\t{_quote(node.name)} [label={_quote(text)} style=filled shape=box]")
         for node in self._nodes:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from .custom_layers import is_custom, opencv_type
+from .custom_layers import get_opencv_type, is_custom
 
 if TYPE_CHECKING:
     from ..graph import Graph, Layer, Param
@@ -50,41 +50,41 @@ def find_top_shapes(graph: Graph, node: Node) -> tuple[Shape, ...]:
     return shapes
 
 
-def list_nodes(graph: Graph, produced_once: Graph) -> Iterator[Node]:
+def list_nodes(graph: Graph, inference_graph: Graph) -> Iterator[Node]:
     """Yield the layers of a net with OpenCV's names and types.
 
     Args:
         graph: the net's graph.
-        produced_once: the same net as a graph in which no two layers write the same blob.
+        inference_graph: the same net as a graph in which no two layers write the same blob.
     """
     from ..graph.inference_graph import find_inference_names
 
-    layers = {layer.key: layer for layer in produced_once.layers}
+    layers = {layer.key: layer for layer in inference_graph.layers}
     names = find_inference_names(graph)
     counts = Counter[str]()
     for original in graph.layers:
         if original.is_inserted_split:
             continue
-        n_previous = counts[original.name]
+        num_previous = counts[original.name]
         counts[original.name] += 1
         if original.type.is_input:
             continue
-        name = f"{original.name}_{n_previous}" if n_previous else original.name
+        name = f"{original.name}_{num_previous}" if num_previous else original.name
         layer, message = layers.get(original.key), original.definition.layer
         if layer is None:  # the layer has no tops
             layer = replace(original, bottoms=tuple(names[bottom] for bottom in original.bottoms))
-        kind = opencv_type(message)
+        node_type = get_opencv_type(message)
         settings = message.batch_norm_param
-        if kind == "BatchNorm" and settings.HasField("use_global_stats") and not settings.use_global_stats:
+        if node_type == "BatchNorm" and settings.HasField("use_global_stats") and not settings.use_global_stats:
             yield Node(f"{name}/mvn", "MVN", layer, (), layer.tops)
-        elif kind == "Axpy" and not is_custom(message):
+        elif node_type == "Axpy" and not is_custom(message):
             yield Node(f"{name}/scale", "Scale", layer, (), ())
-            kind = "Eltwise"
-        elif kind == "Convolution":
+            node_type = "Eltwise"
+        elif node_type == "Convolution":
             name = str(message.top[0])
-        elif kind == "ConvolutionDepthwise":
-            kind = "Convolution"
-        yield Node(name, kind, layer, layer.params, layer.tops or layer.bottoms)
+        elif node_type == "ConvolutionDepthwise":
+            node_type = "Convolution"
+        yield Node(name, node_type, layer, layer.params, layer.tops or layer.bottoms)
 
 
 _PER_ELEMENT = {  # operations for each element of the top
@@ -109,28 +109,28 @@ def count_operations(node: Node, bottoms: Shapes, tops: Shapes) -> int:
     return rule(node, bottoms, tops) if rule else 0
 
 
-def _convolution(node: Node, bottoms: Shapes, tops: Shapes) -> int:
+def _count_convolution(node: Node, bottoms: Shapes, tops: Shapes) -> int:
     return prod(tops[0]) * (2 * prod(node.params[0].spec.shape[2:]) * bottoms[0][1] + 1)
 
 
-def _deconvolution(node: Node, bottoms: Shapes, tops: Shapes) -> int:
+def _count_deconvolution(node: Node, bottoms: Shapes, tops: Shapes) -> int:
     channels, _, *window = node.params[0].spec.shape
     return 2 * channels * prod(window) * prod(bottoms[0])
 
 
-def _inner_product(node: Node, bottoms: Shapes, tops: Shapes) -> int:
+def _count_inner_product(node: Node, bottoms: Shapes, tops: Shapes) -> int:
     return 3 * node.params[0].spec.shape[-1] * prod(tops[0])
 
 
-def _eltwise(node: Node, bottoms: Shapes, tops: Shapes) -> int:
+def _count_eltwise(node: Node, bottoms: Shapes, tops: Shapes) -> int:
     return len(bottoms) * prod(tops[0])
 
 
-def _power(node: Node, bottoms: Shapes, tops: Shapes) -> int:
+def _count_power(node: Node, bottoms: Shapes, tops: Shapes) -> int:
     return (2 if node.layer.definition.layer.power_param.power == 1 else 10) * prod(tops[0])
 
 
-def _pooling(node: Node, bottoms: Shapes, tops: Shapes) -> int:
+def _count_pooling(node: Node, bottoms: Shapes, tops: Shapes) -> int:
     settings = node.layer.definition.layer.pooling_param
     window = (settings.kernel_h or settings.kernel_size) * (settings.kernel_w or settings.kernel_size)
     if settings.global_pooling:
@@ -138,7 +138,7 @@ def _pooling(node: Node, bottoms: Shapes, tops: Shapes) -> int:
     return prod(tops[0]) * (window + (settings.pool != settings.MAX))
 
 
-def _lrn(node: Node, bottoms: Shapes, tops: Shapes) -> int:
+def _count_lrn(node: Node, bottoms: Shapes, tops: Shapes) -> int:
     settings = node.layer.definition.layer.lrn_param
     images, channels, *plane = tops[0]
     if settings.norm_region == settings.WITHIN_CHANNEL:
@@ -149,24 +149,24 @@ def _lrn(node: Node, bottoms: Shapes, tops: Shapes) -> int:
     return prod(plane) * (4 * images * channels + sums)
 
 
-def _mvn(node: Node, bottoms: Shapes, tops: Shapes) -> int:
+def _count_mvn(node: Node, bottoms: Shapes, tops: Shapes) -> int:
     normalizes_variance = node.layer.definition.layer.mvn_param.normalize_variance
     return 6 * prod(tops[0]) + 3 * prod(tops[0][: 2 if normalizes_variance else 1])
 
 
-def _prior_box(node: Node, bottoms: Shapes, tops: Shapes) -> int:
+def _count_prior_box(node: Node, bottoms: Shapes, tops: Shapes) -> int:
     per_cell = tops[0][2] // prod(bottoms[0][2:])
     return sum(prod(bottom[2:]) * per_cell for bottom in bottoms)
 
 
 _RULES: dict[str, Callable[[Node, Shapes, Shapes], int]] = {
-    "Convolution": _convolution,
-    "Deconvolution": _deconvolution,
-    "Eltwise": _eltwise,
-    "InnerProduct": _inner_product,
-    "LRN": _lrn,
-    "MVN": _mvn,
-    "Pooling": _pooling,
-    "Power": _power,
-    "PriorBox": _prior_box,
+    "Convolution": _count_convolution,
+    "Deconvolution": _count_deconvolution,
+    "Eltwise": _count_eltwise,
+    "InnerProduct": _count_inner_product,
+    "LRN": _count_lrn,
+    "MVN": _count_mvn,
+    "Pooling": _count_pooling,
+    "Power": _count_power,
+    "PriorBox": _count_prior_box,
 }

@@ -30,7 +30,9 @@ def raises_opencv_errors(function: F) -> F:
         except CaffejaxError as error:
             if not _opencv_errors or isinstance(error, _opencv_errors[0]):
                 raise
-            raise _combined_class(type(error))(error.problems).with_traceback(error.__traceback__) from error.__cause__
+            raise _combine_with_opencv(type(error))(error.problems).with_traceback(
+                error.__traceback__
+            ) from error.__cause__
 
     return cast(F, call)
 
@@ -39,18 +41,18 @@ def methods_raise_opencv_errors(cls: C) -> C:
     """Wrap the public methods and properties of a class like `raises_opencv_errors`, in place; return the class."""
     for name, member in list(vars(cls).items()):
         if isinstance(member, property):
-            put = member.fset and raises_opencv_errors(member.fset)
-            setattr(cls, name, property(member.fget and raises_opencv_errors(member.fget), put, doc=member.__doc__))
+            setter = member.fset and raises_opencv_errors(member.fset)
+            setattr(cls, name, property(member.fget and raises_opencv_errors(member.fget), setter, doc=member.__doc__))
         elif callable(member) and (name == "__init__" or not name.startswith("_")):
             setattr(cls, name, raises_opencv_errors(member))
     return cls
 
 
-def _combined_class(ours: type[CaffejaxError]) -> type[CaffejaxError]:
+def _combine_with_opencv(error_class: type[CaffejaxError]) -> type[CaffejaxError]:
     def reduce(error: CaffejaxError) -> Any:  # pickled as the class in caffejax, because pickle finds no other
-        return ours, (error.problems,)
+        return error_class, (error.problems,)
 
-    if ours not in _combined_classes:
-        bases, methods = (ours, *_opencv_errors), {"__module__": ours.__module__, "__reduce__": reduce}
-        _combined_classes[ours] = type(ours.__name__, bases, methods)
-    return _combined_classes[ours]
+    if error_class not in _combined_classes:
+        bases, methods = (error_class, *_opencv_errors), {"__module__": error_class.__module__, "__reduce__": reduce}
+        _combined_classes[error_class] = type(error_class.__name__, bases, methods)
+    return _combined_classes[error_class]

@@ -62,8 +62,8 @@ def readNetFromCaffe(
         if layer.type == "PriorBox" and not layer.prior_box_param.HasField("clip"):
             layer.prior_box_param.clip = True  # OpenCV's default
     name = "bufferModel" if is_buffer(model) else os.fspath(model)
-    stored = _read_blobs(model, name) if name else {}
-    custom_objects = replace_custom_layers(message, stored)
+    stored_blobs = _read_blobs(model, name) if name else {}
+    custom_objects = replace_custom_layers(message, stored_blobs)
     try:
         net = CaffeNet(message, "TEST", file=file)
     except GraphError as error:
@@ -73,7 +73,7 @@ def readNetFromCaffe(
             "cv2.dnn_registerLayer, after caffejax.dnn.install(), or caffejax.dnn.registerLayer adds a type in Python"
         )
         raise GraphError([*error.problems, advice]) from None
-    arrays = _match_blobs(net.graph, stored, name) if name else {}
+    arrays = _match_blobs(net.graph, stored_blobs, name) if name else {}
     result = Net()
     result._set_net(net, *_fill_with_zeros(net.graph, arrays), custom_objects)
     return result
@@ -143,7 +143,7 @@ def _read_blobs(model: Any, name: str) -> Mapping[str, Sequence[np.ndarray | Non
 
 
 def _match_blobs(
-    graph: Graph, stored: Mapping[str, Sequence[np.ndarray | None]], name: str
+    graph: Graph, stored_blobs: Mapping[str, Sequence[np.ndarray | None]], name: str
 ) -> Mapping[Slot, np.ndarray]:
     """Return the arrays of a .caffemodel for a net, by slot.
 
@@ -153,10 +153,10 @@ def _match_blobs(
     from ..checkpoints.match_by_name import match_blobs
     from ..paths import is_hdf5
 
-    custom = {layer.name for layer in graph.layers if is_custom(layer.definition.layer)}
-    stored = {layer: blobs for layer, blobs in stored.items() if layer not in custom}
+    custom_names = {layer.name for layer in graph.layers if is_custom(layer.definition.layer)}
+    stored_blobs = {layer: blobs for layer, blobs in stored_blobs.items() if layer not in custom_names}
     copies = name == "bufferModel" or not is_hdf5(name)
-    arrays, report = match_blobs(graph, stored, name, stores_copies=copies)
+    arrays, report = match_blobs(graph, stored_blobs, name, stores_copies=copies)
     remedy = "use the .caffemodel that was made for this prototxt"
     if report.mismatched:
         layers = {problem.layer: problem for problem in reversed(report.mismatched)}
@@ -166,7 +166,7 @@ def _match_blobs(
         count = format_count(len(layers), "layer")
         raise WeightsError(Problem(f"the weights of {count} do not fit the net ({examples}); {remedy}", name))
     if not arrays and graph.variables:
-        names = ", ".join(shorten_list([layer for layer, blobs in stored.items() if blobs])) or "no layer"
+        names = ", ".join(shorten_list([layer for layer, blobs in stored_blobs.items() if blobs])) or "no layer"
         raise WeightsError(Problem(f"contains no weights for layers of this net, only for {names}; {remedy}", name))
     return arrays
 
@@ -181,7 +181,9 @@ def _fill_with_zeros(graph: Graph, arrays: Mapping[Slot, np.ndarray]) -> tuple[V
     from ..checkpoints.match_by_name import find_missing_layers
     from ..net.init import make_initial_variables
 
-    missing = {p.owner for layer in find_missing_layers(graph, arrays.keys()) for p in layer.params} - arrays.keys()
-    zeros = {p.slot: np.zeros(p.spec.shape, np.float32) for p in graph.variables if p.slot in missing}
+    missing_slots = {
+        p.owner for layer in find_missing_layers(graph, arrays.keys()) for p in layer.params
+    } - arrays.keys()
+    zeros = {p.slot: np.zeros(p.spec.shape, np.float32) for p in graph.variables if p.slot in missing_slots}
     values = {slot: jax.device_put(array) for slot, array in {**zeros, **arrays}.items()}
-    return make_initial_variables(graph, None, np.float32, {}, values), missing
+    return make_initial_variables(graph, None, np.float32, {}, values), missing_slots

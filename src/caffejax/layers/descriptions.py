@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 from ..schema import caffe_pb2
-from ..schema.fork_fields import fork_fields
+from ..schema.fork_fields import load_fork_fields
 from .types import (
     RUNS_ON_HOST,
     TRANSFORMS,
@@ -146,7 +146,7 @@ def _iterate_settings(message: Any, prefix: str = "", supported: tuple[str, ...]
         prefix: the text before the names of fields, such as "weight_filler.".
         supported: the fields of forks to include. Default: all that have a comment in caffe.proto.
     """
-    fork_names, meanings = fork_fields().get(message.name, {}), read_field_comments().get(message.full_name, {})
+    fork_names, meanings = load_fork_fields().get(message.name, {}), read_field_comments().get(message.full_name, {})
     for field in message.fields:
         is_param = message.name == "LayerParameter" and field.number >= 100 and field.name not in COMMON_PARAMS
         if is_param or (field.name in fork_names and field.name not in (meanings if supported is None else supported)):

@@ -21,7 +21,7 @@ _MAX_AXES = 32  # as in Caffe
 
 # the field numbers of BlobProto, where 1 to 4 are the legacy shape
 _DATA, _DIFF, _SHAPE, _DOUBLE_DATA = 5, 6, 7, 8
-_NUMBERS = {_DATA: (wire.DELIMITED, wire.FIXED32), _DOUBLE_DATA: (wire.DELIMITED, wire.FIXED64)}
+_WIRE_TYPES = {_DATA: (wire.DELIMITED, wire.FIXED32), _DOUBLE_DATA: (wire.DELIMITED, wire.FIXED64)}
 
 
 class Legacy4D(np.ndarray[tuple[int, ...], np.dtype[np.float32]]):
@@ -38,18 +38,18 @@ def decode_blob(data: memoryview) -> Array:
     Raises:
         ValueError: if the bytes are not a BlobProto, or the shape does not match the data.
     """
-    legacy: dict[int, int] = {}
+    legacy_dims: dict[int, int] = {}
     dims: list[int] = []
     chunks: dict[int, list[memoryview]] = {_DATA: [], _DOUBLE_DATA: []}
-    for number, kind, value in wire.read_fields(data):
+    for number, wire_type, value in wire.read_fields(data):
         if number <= 4 and isinstance(value, int):
-            legacy[number] = value
+            legacy_dims[number] = value
         elif number == _SHAPE and isinstance(value, memoryview):
-            dims += _dims(value)
-        elif number in chunks and kind in _NUMBERS[number] and isinstance(value, memoryview):
+            dims += _read_dims(value)
+        elif number in chunks and wire_type in _WIRE_TYPES[number] and isinstance(value, memoryview):
             chunks[number].append(value)
-    shape = tuple(legacy.get(i, 0) for i in range(1, 5)) if legacy else tuple(dims)
-    return _array(chunks, shape, bool(legacy))
+    shape = tuple(legacy_dims.get(i, 0) for i in range(1, 5)) if legacy_dims else tuple(dims)
+    return _make_array(chunks, shape, bool(legacy_dims))
 
 
 def encode_blob(blob: ArrayLike, diff: ArrayLike | None = None) -> list[bytes | memoryview]:
@@ -65,9 +65,9 @@ def encode_blob(blob: ArrayLike, diff: ArrayLike | None = None) -> list[bytes | 
         The pieces of the message, in order. Some are views of the arrays.
     """
     values = np.asarray(blob, "<f4")
-    pieces = wire.encode_delimited(_DATA, _raw(values))
+    pieces = wire.encode_delimited(_DATA, _as_bytes(values))
     if diff is not None:
-        pieces += wire.encode_delimited(_DIFF, _raw(np.asarray(diff, "<f4")))
+        pieces += wire.encode_delimited(_DIFF, _as_bytes(np.asarray(diff, "<f4")))
     if isinstance(blob, Legacy4D):
         return [wire.encode_varint(i << 3) + wire.encode_varint(n) for i, n in enumerate(values.shape, 1)] + pieces
     return pieces + wire.encode_delimited(_SHAPE, BlobShape(dim=values.shape).SerializeToString())
@@ -91,11 +91,11 @@ def read_blob_proto(path: str | os.PathLike[str], error: type[CaffejaxError] = W
         raise error(Problem(f"not a .binaryproto file, or damaged or truncated: {cause}", str(path))) from cause
 
 
-def _raw(values: Array) -> memoryview:
+def _as_bytes(values: Array) -> memoryview:
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
 
 
-def _dims(shape: memoryview) -> list[int]:
+def _read_dims(shape: memoryview) -> list[int]:
     dims: list[int] = []
     for number, _, value in wire.read_fields(shape):
         if number == 1:
@@ -103,21 +103,21 @@ def _dims(shape: memoryview) -> list[int]:
     return dims
 
 
-def _array(chunks: dict[int, list[memoryview]], shape: tuple[int, ...], legacy: bool) -> Array:
+def _make_array(chunks: dict[int, list[memoryview]], shape: tuple[int, ...], legacy: bool) -> Array:
     number, dtype = (_DOUBLE_DATA, "<f8") if chunks[_DOUBLE_DATA] else (_DATA, "<f4")
     content = chunks[number][0] if len(chunks[number]) == 1 else b"".join(chunks[number])
     values = np.frombuffer(content, dtype)
     if len(shape) > _MAX_AXES:
         raise ValueError(f"a blob has {len(shape)} axes, but at most {_MAX_AXES} are allowed")
     if math.prod(shape) != values.size:
-        n_values = format_count(math.prod(shape), "value")
-        raise ValueError(f"a blob of shape {shape_text(shape)} must have {n_values}, but has {values.size}")
+        expected_count = format_count(math.prod(shape), "value")
+        raise ValueError(f"a blob of shape {format_shape(shape)} must have {expected_count}, but has {values.size}")
     with np.errstate(over="ignore", invalid="ignore"):  # out-of-range values become infinity, as in Caffe
         array = values.astype(np.float32, copy=False).reshape(shape)
     array.flags.writeable = False
     return array.view(Legacy4D) if legacy else array
 
 
-def shape_text(shape: Sequence[int]) -> str:
+def format_shape(shape: Sequence[int]) -> str:
     """Format a shape for messages: "2 x 3"."""
     return " x ".join(map(str, shape)) or "a single number"

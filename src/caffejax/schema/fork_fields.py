@@ -23,7 +23,7 @@ _TRAINER = "it is for the trainers of MyCaffe's application"
 _PRINTS = "it only selects what is printed"
 
 # the reason why a field is ignored, by message and field
-HINTS: dict[str, dict[str, str]] = {
+IGNORED_FIELDS: dict[str, dict[str, str]] = {
     "NetParameter": {
         "engine": _LIBRARY,
         "compile_net_state": _SPEED,
@@ -124,37 +124,40 @@ _SUPPORTED_FIELDS = {
 
 
 @functools.cache
-def fork_fields() -> dict[str, dict[str, str]]:
+def load_fork_fields() -> dict[str, dict[str, str]]:
     """Return `{message: {field: the forks that have it}}`, from forks.json."""
     return json.loads(files(__package__).joinpath("forks.json").read_text())
 
 
-def unknown_settings(message: Message, known: Container[str] = ()) -> Iterator[str]:
+def unknown_settings(message: Message, supported: Container[str] = ()) -> Iterator[str]:
     """Yield `field (of fork)` for each unsupported field of a fork whose value differs from the field's default.
 
     Fields that are supported, or ignored with a warning, are omitted. Nested messages such as fillers are included.
 
     Args:
         message: the settings.
-        known: the supported fields.
+        supported: the supported fields.
     """
     name = message.DESCRIPTOR.name
-    fields_of_forks, accepted = fork_fields().get(name, {}), (*HINTS.get(name, {}), *_SUPPORTED_FIELDS.get(name, ()))
+    fields_of_forks, accepted = (
+        load_fork_fields().get(name, {}),
+        (*IGNORED_FIELDS.get(name, {}), *_SUPPORTED_FIELDS.get(name, ())),
+    )
     for field, value in message.ListFields():
-        if field.name in fields_of_forks and field.name not in known and value != field.default_value:
+        if field.name in fields_of_forks and field.name not in supported and value != field.default_value:
             if field.name not in accepted:
                 yield f"{field.name} (of {fields_of_forks[field.name]})"
         elif isinstance(value, Message):
-            yield from (f"{field.name}.{inner}" for inner in unknown_settings(value, known))
+            yield from (f"{field.name}.{inner}" for inner in unknown_settings(value, supported))
 
 
 def ignored_fields(message: Message) -> Iterator[tuple[str, str]]:
     """Yield `field (of fork)` and the reason for each ignored fork field that a message sets."""
     name = message.DESCRIPTOR.name
     for field, value in message.ListFields():
-        reason = HINTS.get(name, {}).get(field.name)
-        if reason and field.name in fork_fields().get(name, {}) and value != field.default_value:
-            yield f"{field.name} (of {fork_fields()[name][field.name]})", reason
+        reason = IGNORED_FIELDS.get(name, {}).get(field.name)
+        if reason and field.name in load_fork_fields().get(name, {}) and value != field.default_value:
+            yield f"{field.name} (of {load_fork_fields()[name][field.name]})", reason
 
 
 def ignored_settings(net: NetParameter, layers: Iterable[tuple[LayerParameter, str | None]]) -> list[str]:

@@ -20,7 +20,7 @@ from .upgrade import is_about_old_form, upgrade_net, upgrade_solver
 M = TypeVar("M", bound=Message)
 
 _FIELD = re.compile(r"\s*\w+\s*:\s*\S")  # a name, a colon and the start of a value
-_STEP = re.compile(r"(\w+)(?:\[(\d+)\])?")  # one step of a path as protobuf prints it: layer[3]
+_PATH_STEP = re.compile(r"(\w+)(?:\[(\d+)\])?")  # one step of a path as protobuf prints it: layer[3]
 
 # by expected message: its name, the message that users confuse it with, and unknown fields that are a sign of this
 _CONFUSED_MESSAGES = {
@@ -119,24 +119,28 @@ def parse_binary(data: bytes, message_class: type[M], *, file: str | None = None
     return message
 
 
-def _read(source: str | os.PathLike[str] | Message, kind: type[M], name: str) -> tuple[M, tuple[Problem, ...], str]:
+def _read(
+    source: str | os.PathLike[str] | Message, message_class: type[M], name: str
+) -> tuple[M, tuple[Problem, ...], str]:
     """Return the message, the problems of its text, and the name of its source for error messages."""
-    if isinstance(source, kind):
-        copy = kind()
+    if isinstance(source, message_class):
+        copy = message_class()
         copy.CopyFrom(source)
         _check_complete(copy, name)
         return copy, (), name
     if isinstance(source, Message):  # of the class of a different schema, whose field numbers may differ
-        if source.DESCRIPTOR.name != kind.DESCRIPTOR.name:
-            raise SchemaError(f"expected a {kind.DESCRIPTOR.name}, found a {source.DESCRIPTOR.name}")
-        return *parse_valid_fields(format_text(source), kind, file=name), name
+        if source.DESCRIPTOR.name != message_class.DESCRIPTOR.name:
+            raise SchemaError(f"expected a {message_class.DESCRIPTOR.name}, found a {source.DESCRIPTOR.name}")
+        return *parse_valid_fields(format_text(source), message_class, file=name), name
     path = source_file(source)
     text, file = (str(source), name) if path is None else (read_text(path), str(path))
-    message, problems = parse_valid_fields(text, kind, file=file)
-    if confused := _CONFUSED_MESSAGES.get(kind.DESCRIPTOR.name):
-        kind_name, other_name, fields = confused
-        if any(fields.match(p.message) for p in problems):
-            raise SchemaError(Problem(f"this is a {other_name}, not a {kind_name}; name the {kind_name} itself", file))
+    message, problems = parse_valid_fields(text, message_class, file=file)
+    if confusion := _CONFUSED_MESSAGES.get(message_class.DESCRIPTOR.name):
+        expected_name, actual_name, field_pattern = confusion
+        if any(field_pattern.match(p.message) for p in problems):
+            raise SchemaError(
+                Problem(f"this is a {actual_name}, not a {expected_name}; name the {expected_name} itself", file)
+            )
     return message, problems, file
 
 
@@ -150,7 +154,7 @@ def _check_complete(message: Message, file: str | None) -> None:
     for path in message.FindInitializationErrors():  # type: ignore[attr-defined]  # the stubs lack it
         *parents, _ = path.split(".")
         owner, layer = message, None
-        for name, index in (_STEP.match(parent).groups() for parent in parents):  # type: ignore[union-attr]
+        for name, index in (_PATH_STEP.match(parent).groups() for parent in parents):  # type: ignore[union-attr]
             owner = getattr(owner, name)[int(index)] if index else getattr(owner, name)
             layer = owner if is_layer(owner) else layer
         problem = Problem(f"required fields are missing: {path}", file)
@@ -175,8 +179,8 @@ def read_text(path: Path) -> str:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise SchemaError(Problem(f"cannot be read: {reason}", str(path))) from error
-    if (kind := describe_content(content)) not in (None, "a text"):
-        raise SchemaError(Problem(f"this is {kind}", str(path)))
+    if (description := describe_content(content)) not in (None, "a text"):
+        raise SchemaError(Problem(f"this is {description}", str(path)))
     if b"\0" in content:
         raise SchemaError(Problem("this is a binary file; a prototxt is text", str(path)))
     if len(content) > _MAX_TEXT_SIZE:

@@ -43,14 +43,14 @@ It raises ValueError with the reason if the token is not valid.
 
 def make_converter(field: FieldDescriptor) -> Convert:
     """Return a function that converts a token to a value of `field`, which is a number, a bool or an enum."""
-    kind = field.cpp_type
-    if kind in _RANGES:
-        return lambda token, is_negative: _parse_integer(token, is_negative, *_RANGES[kind])
-    if kind == FieldDescriptor.CPPTYPE_BOOL:
+    cpp_type = field.cpp_type
+    if cpp_type in _RANGES:
+        return lambda token, is_negative: _parse_integer(token, is_negative, *_RANGES[cpp_type])
+    if cpp_type == FieldDescriptor.CPPTYPE_BOOL:
         return _parse_boolean
     if enum := field.enum_type:
         return lambda token, is_negative: _parse_enum(token, is_negative, enum)
-    return _parse_float32 if kind == FieldDescriptor.CPPTYPE_FLOAT else _parse_float64
+    return _parse_float32 if cpp_type == FieldDescriptor.CPPTYPE_FLOAT else _parse_float64
 
 
 _RANGES = {
@@ -149,8 +149,8 @@ def is_layer(message: Message) -> bool:
 
 def add_layer_to_problem(problem: Problem, layer: Any) -> Problem:
     """Return a copy of the problem that names the layer, if the layer has a name."""
-    kind = layer.type if isinstance(layer.type, str) else None  # V1 layers have a number
-    return replace(problem, layer=layer.name, layer_type=kind) if layer.name else problem
+    layer_type = layer.type if isinstance(layer.type, str) else None  # V1 layers have a number
+    return replace(problem, layer=layer.name, layer_type=layer_type) if layer.name else problem
 
 
 M = TypeVar("M", bound=Message)
@@ -185,9 +185,9 @@ def parse_valid_fields(text: str, message_class: type[M], *, file: str | None = 
     with suppress(GiveUpError):
         parser.parse_fields(message, END, 0, 0)
     if parser.bare_words:
-        more = f" and {len(parser.bare_words) - 1} more" if parser.bare_words[1:] else ""
-        words = f"{parser.bare_words[0]}{more}: strings without quotes, which BVLC Caffe refuses"
-        warn_once(f"{file}: {words}" if file else words)
+        suffix = f" and {len(parser.bare_words) - 1} more" if parser.bare_words[1:] else ""
+        warning = f"{parser.bare_words[0]}{suffix}: strings without quotes, which BVLC Caffe refuses"
+        warn_once(f"{file}: {warning}" if file else warning)
     return message, (*parser.problems, *parser.missing_field_problems)
 
 
@@ -210,7 +210,7 @@ class _Field:
 
 
 @cache
-def _fields_of(descriptor: Descriptor) -> tuple[dict[str, _Field], tuple[str, ...]]:
+def _get_fields(descriptor: Descriptor) -> tuple[dict[str, _Field], tuple[str, ...]]:
     """Return a message type's fields by name, and the names of its required fields."""
     fields = {field.name: _Field(field) for field in descriptor.fields}
     return fields, tuple(field.name for field in descriptor.fields if field.is_required)
@@ -251,7 +251,7 @@ class _Parser(Cursor):
     def parse_field_list(self, message: Message, closing: str, opening_index: int, depth: int) -> None:
         """Parse fields as `parse_fields` does, without adding the names of layers to the problems."""
         tokens = self.tokens
-        fields, required = _fields_of(message.DESCRIPTOR)
+        fields, required = _get_fields(message.DESCRIPTOR)
         names: set[str] = set()
         while (token := tokens[self.position]) != closing:
             start = self.position
@@ -276,7 +276,7 @@ class _Parser(Cursor):
         for name in required:
             if name not in names:
                 self.missing_field_problems.append(
-                    self.problem_at(opening_index, f"{message.DESCRIPTOR.name} needs '{name}'")
+                    self.make_problem(opening_index, f"{message.DESCRIPTOR.name} needs '{name}'")
                 )
 
     def recover_missing_brace(self, message: Message, opening_index: int) -> bool:
@@ -289,7 +289,7 @@ class _Parser(Cursor):
             return False
         if self.unclosed_index != self.position:
             self.unclosed_index = self.position
-            line, _ = self.tokens.position(opening_index)
+            line, _ = self.tokens.find_line_and_column(opening_index)
             description = f"a closing brace is missing before this `{self.tokens[self.position]}`"
             self.add_problem(
                 self.position, f"{description}: {message.DESCRIPTOR.name}, opened at line {line}, is still open"
@@ -424,7 +424,7 @@ class _Parser(Cursor):
         Raises:
             ValueError: if no string follows, or a further value follows on its line, so that its end is unknown.
         """
-        word, end = self.tokens.bare_word(self.position)
+        word, end = self.tokens.read_bare_word(self.position)
         next_token = self.tokens[end]
         has_value_after = (
             next_token and next_token not in "},;>]" and not (next_token[0].isalpha() or next_token[0] == "_")
@@ -435,17 +435,17 @@ class _Parser(Cursor):
         self.position = end
         return word
 
-    def skip_unknown(self, owner: str, known: dict[str, _Field], opening_index: int) -> None:
+    def skip_unknown(self, owner: str, fields: dict[str, _Field], opening_index: int) -> None:
         """Record a problem for a name that the message `owner` does not have, and skip the name and its value."""
         start, token = self.position, self.tokens[self.position]
         if token == END:
-            line, column = self.tokens.position(opening_index)
+            line, column = self.tokens.find_line_and_column(opening_index)
             self.give_up(start, f"the text ends inside {owner}, opened at line {line}, column {column}")
         if token == "[":
             self.add_problem(start, f"{owner} has no extensions")
             self.skip_nested()
         elif token[0].isalpha() or token[0] == "_":
-            hint = did_you_mean(token, known)
+            hint = did_you_mean(token, fields)
             self.add_problem(start, f"{owner} has no field '{token}'{hint}")
             self.position += 1
         else:

@@ -33,24 +33,24 @@ class Tokens(list[str]):
         super().__init__(token for token in _TOKEN.findall(text) if token)
         self.append(END)
 
-    def bare_word(self, index: int) -> tuple[str, int]:
+    def read_bare_word(self, index: int) -> tuple[str, int]:
         """Return the unquoted word from the token at `index` up to the next space, and the index of the token after it.
 
         The word is "" if the token does not begin one.
         """
-        starts, _ = self._starts
+        starts, _ = self._offsets
         match = _BARE_WORD.match(self.text, starts[index]) if index < len(starts) else None
         return (match[0], bisect_left(starts, match.end())) if match else ("", index)
 
-    def position(self, index: int) -> tuple[int, int]:
+    def find_line_and_column(self, index: int) -> tuple[int, int]:
         """Return the 1-based line and column of the token at `index`. `END` is at the end of the text."""
-        starts, lines = self._starts
+        starts, lines = self._offsets
         offset = starts[index] if index < len(starts) else len(self.text.rstrip())
         line = bisect_right(lines, offset)
         return line, offset - lines[line - 1] + 1
 
     @cached_property
-    def _starts(self) -> tuple[list[int], list[int]]:
+    def _offsets(self) -> tuple[list[int], list[int]]:
         """The offsets of tokens and of lines, which are needed only for problems and unquoted words."""
         tokens = [match.start(1) for match in _TOKEN.finditer(self.text) if match[1]]
         return tokens, [0, *(match.end() for match in re.finditer("\n", self.text))]
@@ -127,14 +127,14 @@ class Cursor:
         printable = token.encode(errors="backslashreplace").decode()
         return f"'{printable if len(token) < 60 else printable[:60] + '...'}'" if token else "the end of the text"
 
-    def problem_at(self, index: int, message: str) -> Problem:
+    def make_problem(self, index: int, message: str) -> Problem:
         """Return a problem with the line and column of the token at `index`."""
-        line, column = self.tokens.position(index)
+        line, column = self.tokens.find_line_and_column(index)
         return Problem(message, self.file, line, column)
 
     def add_problem(self, index: int, message: str) -> None:
         """Record a problem at the token with the given index."""
-        self.problems.append(self.problem_at(index, message))
+        self.problems.append(self.make_problem(index, message))
 
     def give_up(self, index: int, message: str) -> NoReturn:
         """Record a problem at the token with the given index, and raise `GiveUpError`."""

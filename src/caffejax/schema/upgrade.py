@@ -11,7 +11,7 @@ from ..human_readable import format_count
 from .caffe_pb2 import AnnotatedDatum, LayerParameter, NetParameter, SolverParameter, V0LayerParameter, V1LayerParameter
 
 # other names are formed from the enum's words: INNER_PRODUCT becomes InnerProduct
-_IRREGULAR = {
+_IRREGULAR_NAMES = {
     "NONE": "",
     "ABSVAL": "AbsVal",
     "ARGMAX": "ArgMax",
@@ -35,7 +35,7 @@ _IRREGULAR = {
 }
 
 
-def type_name(number: int) -> str:
+def get_type_name(number: int) -> str:
     """Return the current name of a layer type in V1LayerParameter's enum: "ReLU" for RELU.
 
     Raises:
@@ -45,7 +45,7 @@ def type_name(number: int) -> str:
     if number not in names:
         raise SchemaError(f"there is no V1 layer type {number}")
     name = names[number].name
-    return _IRREGULAR.get(name, "".join(word.capitalize() for word in name.split("_")))
+    return _IRREGULAR_NAMES.get(name, "".join(word.capitalize() for word in name.split("_")))
 
 
 def upgrade_v1(net: NetParameter) -> list[str]:
@@ -67,14 +67,14 @@ def _upgrade_layer(old: V1LayerParameter, new: LayerParameter) -> None:
         if old.HasField(name):
             setattr(new, name, getattr(old, name))
     if old.HasField("type"):
-        new.type = type_name(old.type)
+        new.type = get_type_name(old.type)
     if len(old.softmaxloss_param.ignore_label) == 1 and not old.loss_param.HasField("ignore_label"):  # DeepLab's
         new.loss_param.ignore_label = old.softmaxloss_param.ignore_label[0]
         del new.softmaxloss_param.ignore_label[:]
     names = {"param": "name", "blob_share_mode": "share_mode", "blobs_lr": "lr_mult", "weight_decay": "decay_mult"}
-    for name, current in names.items():  # the modes have the same numbers in both versions
+    for name, new_name in names.items():  # the modes have the same numbers in both versions
         for i, value in enumerate(getattr(old, name)):
-            setattr(new.param[i] if i < len(new.param) else new.param.add(), current, value)
+            setattr(new.param[i] if i < len(new.param) else new.param.add(), new_name, value)
 
 
 _DATA_PARAMS = {
@@ -139,7 +139,7 @@ def upgrade_batch_norms(net: NetParameter) -> list[str]:
     return []
 
 
-_TOPS = range(1, 5)  # the tops are numbered 1 to 4 in the fields of cbfinn's older MemoryData
+_TOP_NUMBERS = range(1, 5)  # the tops are numbered 1 to 4 in the fields of cbfinn's older MemoryData
 
 
 def upgrade_softmax(net: NetParameter) -> list[str]:
@@ -177,7 +177,7 @@ def _memory_shapes(layer: LayerParameter) -> list[list[int]]:
     p = layer.memory_data_param
     if p.input_shapes:
         return [list(shape.dim) for shape in p.input_shapes]
-    numbers = _TOPS[: len(layer.top)] if p.channels1 else ()
+    numbers = _TOP_NUMBERS[: len(layer.top)] if p.channels1 else ()
     return [[p.batch_size, *(getattr(p, f"{side}{i}") for side in ("channels", "height", "width"))] for i in numbers]
 
 
@@ -191,7 +191,7 @@ def upgrade_statistics(net: NetParameter) -> list[str]:
     return []
 
 
-def drop_inactive(net: NetParameter) -> list[str]:
+def drop_inactive_settings(net: NetParameter) -> list[str]:
     """Drop settings that MyCaffe marks as inactive, and rename MyCaffe's fields to the names in other forks.
 
     The fields that mark settings, `active` and `option`, are removed as well. The returned list is empty, because these
@@ -202,7 +202,7 @@ def drop_inactive(net: NetParameter) -> list[str]:
             _rename_field(layer, name, new_name)
         for name in ("transform_param", "detection_output_param", "detection_evaluate_param", "multibox_loss_param"):
             if layer.HasField(name):
-                _drop_inactive_in(getattr(layer, name))
+                _drop_inactive_messages(getattr(layer, name))
         _rename_field(layer.norm_param, "esp", "eps")  # MyCaffe's spelling of eps
         _rename_field(layer.unpooling_param, "pool", "unpool")
         for name, new_name in (("distortion_param", "distort_param"), ("expansion_param", "expand_param")):
@@ -221,17 +221,17 @@ _BIAS_PARAMS = {
 
 def drop_bias_multipliers(net: NetParameter) -> list[str]:
     """Drop the second `param` of layers with `bias_term: false`, which have no bias. MyCaffe ignores it."""
-    dropped = []
+    layer_names = []
     for layer in net.layer:
         settings = getattr(layer, _BIAS_PARAMS.get(layer.type, ""), None)
         if len(layer.param) != 2 or settings is None or settings.bias_term:
             continue
         if not getattr(settings, "enable_noise", False):  # the noise has a second blob
             del layer.param[1:]
-            dropped.append(layer.name)
-    if not dropped:
+            layer_names.append(layer.name)
+    if not layer_names:
         return []
-    layers = ", ".join(map(repr, dropped))
+    layers = ", ".join(map(repr, layer_names))
     return [f"the second param of a layer without bias is ignored, which BVLC Caffe refuses; remove it: {layers}"]
 
 
@@ -288,12 +288,12 @@ def _new_layer(template: LayerParameter, name: str, type: str, bottom: str, top:
 
 def _append_axes(layer: LayerParameter) -> list[LayerParameter]:
     p = layer.inner_product_param
-    min_axes, n_leading = p.min_top_axes, p.axis + 1
+    min_axes, num_leading = p.min_top_axes, p.axis + 1
     p.ClearField("min_top_axes")
-    if not min_axes > n_leading > 0 or len(layer.top) != 1:
+    if not min_axes > num_leading > 0 or len(layer.top) != 1:
         return [layer]
     reshape = _new_layer(layer, f"{layer.name}_axes", "Reshape", f"{layer.top[0]}_rows", layer.top[0])
-    reshape.reshape_param.shape.dim.extend([0] * n_leading + [1] * (min_axes - n_leading))
+    reshape.reshape_param.shape.dim.extend([0] * num_leading + [1] * (min_axes - num_leading))
     layer.top[0] = reshape.bottom[0]
     return [layer, reshape]
 
@@ -325,12 +325,12 @@ def _flatten_bottoms(layer: LayerParameter) -> list[LayerParameter]:
     if (p.concat_dim if p.HasField("concat_dim") else p.axis) != 1:
         return [layer]  # Intel Caffe then ignores it, too
     for k, bottom in enumerate(layer.bottom):
-        permuted, flat = f"{layer.name}_permuted_{k}", f"{layer.name}_flat_{k}"
-        permute = _new_layer(layer, permuted, "Permute", bottom, permuted)
+        permuted_name, flat_name = f"{layer.name}_permuted_{k}", f"{layer.name}_flat_{k}"
+        permute = _new_layer(layer, permuted_name, "Permute", bottom, permuted_name)
         permute.permute_param.order.extend([0, 2, 3, 1])
-        reshape = _new_layer(layer, flat, "Reshape", permuted, flat)
+        reshape = _new_layer(layer, flat_name, "Reshape", permuted_name, flat_name)
         reshape.reshape_param.shape.dim.extend([0, -1, 1, 1])
-        layer.bottom[k] = flat
+        layer.bottom[k] = flat_name
         new_layers += [permute, reshape]
     return [*new_layers, layer]
 
@@ -339,27 +339,27 @@ def _build_stack(layer: LayerParameter) -> list[LayerParameter]:
     p = layer.recurrent_param
     if p.num_layers > 1 and (p.expose_hidden or len(layer.top) != 1 or p.num_layers > _MAX_LAYERS):
         return [layer]  # the layer itself then reports num_layers as an error
-    count, ratio = p.num_layers, p.dropout_ratio
+    num_layers, ratio = p.num_layers, p.dropout_ratio
     p.ClearField("num_layers")
     p.ClearField("dropout_ratio")  # the Dropout layers between the layers have it
     stack: list[LayerParameter] = []
-    for k in range(1, count):
+    for k in range(1, num_layers):
         lower_layer = LayerParameter()
         lower_layer.CopyFrom(layer)
         lower_layer.name, lower_layer.top[0] = f"{layer.name}_{k}", f"{layer.top[0]}_{k}"
         layer.bottom[0] = lower_layer.top[0]
         stack.append(lower_layer)
         if ratio:
-            drop = _new_layer(layer, f"{layer.name}_drop_{k}", "Dropout", lower_layer.top[0], lower_layer.top[0])
-            drop.dropout_param.dropout_ratio = ratio
-            stack.append(drop)
+            dropout = _new_layer(layer, f"{layer.name}_drop_{k}", "Dropout", lower_layer.top[0], lower_layer.top[0])
+            dropout.dropout_param.dropout_ratio = ratio
+            stack.append(dropout)
     return [*stack, layer]
 
 
 _MAX_LAYERS = 1000  # the largest number of layers in a stack
 
 
-def _drop_inactive_in(message: Message) -> None:
+def _drop_inactive_messages(message: Message) -> None:
     """Drop each message inside `message` whose `active` or `option.active` is false, and clear these two fields."""
     for field, value in message.ListFields():
         if not field.message_type:
@@ -370,7 +370,7 @@ def _drop_inactive_in(message: Message) -> None:
         for x in remaining:
             for mark in ("active", "option") if has_marks else ():
                 x.ClearField(mark)
-            _drop_inactive_in(x)
+            _drop_inactive_messages(x)
         if len(remaining) < len(messages) and field.is_repeated:
             del value[:]
             value.extend(remaining)
@@ -378,11 +378,11 @@ def _drop_inactive_in(message: Message) -> None:
             message.ClearField(field.name)
 
 
-_SOLVERS = {  # by names in capitals, which the enum of old files and MyCaffe use
+_SOLVER_TYPES = {  # by names in capitals, which the enum of old files and MyCaffe use
     name.upper(): name for name in ("SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam", "SAG", "AdamW")
 }
 # for each field, Caffe's spelling by MyCaffe's
-_SOLVER_NAMES = {"type": _SOLVERS, "ap_version": {name.lower(): name for name in ("Integral", "MaxIntegral")}}
+_SOLVER_NAMES = {"type": _SOLVER_TYPES, "ap_version": {name.lower(): name for name in ("Integral", "MaxIntegral")}}
 
 
 def upgrade_net(net: NetParameter) -> list[str]:
@@ -401,8 +401,8 @@ def upgrade_net(net: NetParameter) -> list[str]:
             f"(first 'layers' entry: '{net.layers[0].name or net.layers[0].layer.name}')"
         )
     warnings = ["'layers' is old; write layer { type: \"ReLU\" ... }"] if net.layers else []
-    for step in _STEPS:
-        warnings += step(net)
+    for upgrade in _UPGRADES:
+        warnings += upgrade(net)
     return warnings
 
 
@@ -424,7 +424,7 @@ def upgrade_solver(solver: SolverParameter) -> list[str]:
     if solver.HasField("solver_type"):
         if solver.HasField("type"):
             raise SchemaError(f"the solver has both type ('{solver.type}') and the old solver_type; remove the latter")
-        solver.type = _SOLVERS[SolverParameter.SolverType.Name(solver.solver_type)]
+        solver.type = _SOLVER_TYPES[SolverParameter.SolverType.Name(solver.solver_type)]
         solver.ClearField("solver_type")
         warnings.append(f'solver_type is old; write type: "{solver.type}"')
     for field, names in _SOLVER_NAMES.items():
@@ -495,26 +495,26 @@ def upgrade_v0(net: NetParameter) -> list[str]:
 
 def _fold_padding(net: NetParameter) -> list[V1LayerParameter]:
     """Return the layers without padding layers. Convolutions and poolings that read a padding layer get its `pad`."""
-    remaining: list[V1LayerParameter] = []
+    remaining_layers: list[V1LayerParameter] = []
     producers: dict[str, V1LayerParameter] = {}
     for layer in net.layers:
         for i, bottom in enumerate(layer.bottom):
-            source = producers.get(bottom)
-            if source is None or source.layer.type != "padding":
+            padding_layer = producers.get(bottom)
+            if padding_layer is None or padding_layer.layer.type != "padding":
                 continue
             problem = ""
             if layer.layer.type not in ("conv", "pool"):
                 problem = "only conv and pool can follow a padding layer"
-            elif len(layer.bottom) != 1 or len(source.bottom) != 1 or len(source.top) != 1:
+            elif len(layer.bottom) != 1 or len(padding_layer.bottom) != 1 or len(padding_layer.top) != 1:
                 problem = "a padding layer and the layer after it must have one bottom"
             if problem:
                 raise SchemaError(Problem(problem, layer=layer.layer.name, layer_type=layer.layer.type))
-            layer.layer.pad = source.layer.pad
-            layer.bottom[i] = source.bottom[0]
+            layer.layer.pad = padding_layer.layer.pad
+            layer.bottom[i] = padding_layer.bottom[0]
         producers.update(dict.fromkeys(layer.top, layer))
         if layer.layer.type != "padding":
-            remaining.append(layer)
-    return remaining
+            remaining_layers.append(layer)
+    return remaining_layers
 
 
 def _upgrade_v0_layer(old: V1LayerParameter, new: V1LayerParameter) -> list[str]:
@@ -567,8 +567,8 @@ def _v1_type(v0_layer: V0LayerParameter) -> V1LayerParameter.LayerType:
     return number
 
 
-_STEPS = (
+_UPGRADES = (
     *(upgrade_v0, upgrade_transforms, upgrade_v1, upgrade_inputs, upgrade_batch_norms),
-    *(upgrade_softmax, upgrade_memory_data, upgrade_statistics, drop_inactive, drop_bias_multipliers),
+    *(upgrade_softmax, upgrade_memory_data, upgrade_statistics, drop_inactive_settings, drop_bias_multipliers),
     expand_layers,
 )

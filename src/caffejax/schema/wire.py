@@ -26,19 +26,19 @@ def read_fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]
     while position < len(data):
         start = position
         key, position = _read_varint(data, position)
-        number, kind = key >> 3, key & 7
+        number, wire_type = key >> 3, key & 7
         if number == 0:
             raise ValueError(f"there is no valid field at byte {start}")
-        if kind == VARINT:
+        if wire_type == VARINT:
             value, position = _read_varint(data, position)
-            yield number, kind, value
-        elif kind == DELIMITED:
+            yield number, wire_type, value
+        elif wire_type == DELIMITED:
             size, position = _read_varint(data, position)
-            yield number, kind, _read_bytes(data, position, size)
+            yield number, wire_type, _read_bytes(data, position, size)
             position += size
-        elif kind in _SIZES:
-            values, position = _read_repeated(data, start, position - start, _SIZES[kind])
-            yield number, kind, values
+        elif wire_type in _SIZES:
+            values, position = _read_repeated(data, start, position - start, _SIZES[wire_type])
+            yield number, wire_type, values
         else:
             raise ValueError(f"there is no valid field at byte {start}")
 

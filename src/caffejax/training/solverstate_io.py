@@ -19,7 +19,7 @@ from ..graph import Graph, Param, Slot
 from ..human_readable import format_count
 from ..net import Variables
 from ..parallel import reshard
-from ..schema.blob_proto import Array, shape_text
+from ..schema.blob_proto import Array, format_shape
 from ..schema.caffe_pb2 import SolverParameter
 from .lr_schedules import current_step
 from .snapshot_record import format_record, parse_record
@@ -144,8 +144,8 @@ def _differences(stored: SolverState, graph: Graph, slots: int, type: str) -> It
         if array.shape != param.spec.shape:
             description = f"history blob {i} (layer '{param.slot.layer}', blob {param.slot.index})"
             yield (
-                f"{description} has shape {shape_text(array.shape)} in the file, but {shape_text(param.spec.shape)} "
-                "in the net; resume with the net that wrote the file"
+                f"{description} has shape {format_shape(array.shape)} in the file, but "
+                f"{format_shape(param.spec.shape)} in the net; resume with the net that wrote the file"
             )
 
 
