@@ -232,12 +232,12 @@ def test_host_and_device_never_disagree(actions: list[str]) -> None:
             value = np.zeros((2, 3), np.float32)
             blob.data_memory.clear()
         elif action == "upload":
-            np.testing.assert_array_equal(blob.data_on(DEVICE), value)
+            np.testing.assert_array_equal(blob.get_data(DEVICE), value)
         elif action == "look":
             np.testing.assert_array_equal(blob.data, value)
         if held is not None:
             np.testing.assert_array_equal(held, value[0])
-    np.testing.assert_array_equal(blob.data_on(DEVICE), value)
+    np.testing.assert_array_equal(blob.get_data(DEVICE), value)
     np.testing.assert_array_equal(blob.data, value)
 
 
@@ -245,18 +245,18 @@ def test_an_uploaded_array_does_not_share_the_hosts_memory() -> None:
     blob = SyncedBlob((1000,))
     view = blob.data
     view[...] = 1
-    array = blob.data_on(DEVICE)
+    array = blob.get_data(DEVICE)
     view[...] = 2
     assert (np.asarray(array) == 1).all()
-    assert (np.asarray(blob.data_on(DEVICE)) == 2).all()
+    assert (np.asarray(blob.get_data(DEVICE)) == 2).all()
 
 
 def test_untouched_blobs_are_not_uploaded_again() -> None:
     memory = Memory(jnp.ones(3))
-    assert memory.on_device((3,), DEVICE) is memory.on_device((3,), DEVICE)
+    assert memory.get_array((3,), DEVICE) is memory.get_array((3,), DEVICE)
     memory.view((3,))
-    first = memory.on_device((3,), DEVICE)
-    assert memory.on_device((3,), DEVICE) is first
+    first = memory.get_array((3,), DEVICE)
+    assert memory.get_array((3,), DEVICE) is first
 
 
 def test_gpu_mode_without_a_gpu_warns_once_and_runs(net: Any) -> None:

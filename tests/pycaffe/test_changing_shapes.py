@@ -24,7 +24,7 @@ def test_reshape_keeps_params_and_compiles_once_per_shape() -> None:
         assert net.blobs["sum"].data.shape == (n, 5)
         net.blobs["data"].data[...] = x if size == 6 else 1
         net.forward()
-        ranges.append(net._executor._history.last(0).range)
+        ranges.append(net._executor._history.get_last_pass(0).layer_range)
     assert ranges[0] is ranges[2]
     net.blobs["data"].reshape(4, 2, 6, 6)
     net.blobs["label"].reshape(4)

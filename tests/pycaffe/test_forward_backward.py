@@ -80,7 +80,7 @@ def test_equal_to_the_pure_net() -> None:
     out = net.forward()
     sum_ = net.blobs["sum"].data.copy()
     net.backward()
-    numbers = net._executor._history.last(-1).inputs.key
+    numbers = net._executor._history.get_last_pass(-1).inputs.key
     reference = caffejax.Net(FED, "TRAIN")
     inputs = {n: jnp.asarray(net.blobs[n].data) for n in net.inputs}
     taps = {n: jnp.zeros(reference.graph.blobs[n].shape) for n in ("sum", "pool", "conv")}

@@ -36,11 +36,11 @@ class Memories:
         for name, blob in graph.blobs.items():
             root = self.blobs.get(self._roots.get(name, ""))
             self.blobs[name] = SyncedBlob(blob.shape, data=root.data_memory if root else None)
-        self._padded: dict[str, tuple[Shape, int, jax.Array]] = {}
+        self._padded_tops: dict[str, tuple[Shape, int, jax.Array]] = {}
         self._set_loss_weights(graph.loss_weights)
         self.slots = {
             slot: SyncedBlob(array.shape, data=Memory(jax.device_put(array, device)))
-            for slot, array in _pairs((self._params, self._state), variables)
+            for slot, array in _pair_slots((self._params, self._state), variables)
         }
 
     # -- params and state
@@ -48,35 +48,35 @@ class Memories:
     @property
     def variables(self) -> pure.Variables:
         """The net's parameters and state as JAX arrays on the net's device."""
-        return pure.Variables(self.data_of(self._params), self.data_of(self._state))
+        return pure.Variables(self.select_data(self._params), self.select_data(self._state))
 
     @variables.setter
     def variables(self, new: pure.Variables) -> None:
-        for slot, array in _pairs((self._params, self._state), new):
-            if self.slots[slot].data_on(self.device) is not array:
+        for slot, array in _pair_slots((self._params, self._state), new):
+            if self.slots[slot].get_data(self.device) is not array:
                 self.slots[slot].data_memory.store(array)
 
     @property
     def params(self) -> pure.Params:
         """The net's parameters as JAX arrays: `{layer: {index: array}}`."""
-        return self.data_of(self._params)
+        return self.select_data(self._params)
 
     @params.setter
     def params(self, new: pure.Params) -> None:
-        for slot, array in _pairs((self._params,), (new,)):
+        for slot, array in _pair_slots((self._params,), (new,)):
             self.slots[slot].data_memory.store(array)
 
     @property
     def param_diffs(self) -> pure.Params:
         """The diffs of the parameters as JAX arrays: `{layer: {index: array}}`."""
         return {
-            layer: {i: self.slots[slot].diff_on(self.device) for i, slot in slots.items()}
+            layer: {i: self.slots[slot].get_diff(self.device) for i, slot in slots.items()}
             for layer, slots in self._params.items()
         }
 
     @param_diffs.setter
     def param_diffs(self, new: pure.Params) -> None:
-        for slot, array in _pairs((self._params,), (new,)):
+        for slot, array in _pair_slots((self._params,), (new,)):
             self.slots[slot].diff_memory.store(array)
 
     def clear_param_diffs(self, layer: Layer | None = None) -> None:
@@ -89,20 +89,20 @@ class Memories:
         for param in layer.params:
             if param.spec.rewrite:
                 blob = self.slots[param.owner]
-                blob.data_memory.store(param.spec.rewrite(blob.data_on(self.device)))
+                blob.data_memory.store(param.spec.rewrite(blob.get_data(self.device)))
 
-    def data_of(self, tree: Mapping[str, Mapping[int, Slot]]) -> pure.Params:
+    def select_data(self, tree: Mapping[str, Mapping[int, Slot]]) -> pure.Params:
         """Return a copy of a tree in which each slot is replaced by its data."""
         return {
-            layer: {i: self.slots[slot].data_on(self.device) for i, slot in slots.items()}
+            layer: {i: self.slots[slot].get_data(self.device) for i, slot in slots.items()}
             for layer, slots in tree.items()
         }
 
     # -- blobs
 
-    def values(self, names: Iterable[str]) -> dict[str, jax.Array]:
+    def get_values(self, names: Iterable[str]) -> dict[str, jax.Array]:
         """Return the data of the blobs `names` as JAX arrays, by name."""
-        return {name: self.blobs[name].data_on(self.device) for name in names}
+        return {name: self.blobs[name].get_data(self.device) for name in names}
 
     def store(self, name: str, array: jax.Array) -> None:
         """Store new data for the blob `name`, and reshape the blob to the array's shape."""
@@ -112,30 +112,30 @@ class Memories:
     def store_rows(self, name: str, padded: jax.Array) -> None:
         """Store a top with padded rows. Its blob gets only the valid rows, as in Caffe, or one row if no row is valid.
 
-        `inputs` returns the top with its padded rows, because passes are compiled for their number.
+        `get_inputs` returns the top with its padded rows, because passes are compiled for their number.
         """
         self.store(name, strip_padding(padded, max(1, num_valid_rows(padded))))
         blob = self.blobs[name]
-        self._padded[name] = blob.shape, blob.data_memory.version, padded
+        self._padded_tops[name] = blob.shape, blob.data_memory.version, padded
 
-    def inputs(self, names: Iterable[str]) -> dict[str, jax.Array]:
+    def get_inputs(self, names: Iterable[str]) -> dict[str, jax.Array]:
         """Return the data of the blobs `names` as JAX arrays, by name.
 
         A top that `store_rows` stored is returned with its padding, unless it has been changed since.
         """
         values = {}
         for name in names:
-            shape, version, padded = self._padded.get(name, (None, None, None))
+            shape, version, padded = self._padded_tops.get(name, (None, None, None))
             blob = self.blobs[name]
             is_unchanged = padded is not None and (blob.shape, blob.data_memory.current_version()) == (shape, version)
-            values[name] = padded if is_unchanged and padded is not None else blob.data_on(self.device)
+            values[name] = padded if is_unchanged and padded is not None else blob.get_data(self.device)
         return values
 
     def set_shape(self, name: str, shape: Shape) -> None:
         """Set the shape of the blob `name`. If it is the bottom of a Split, set the shape of the Split's tops, too."""
         if self.blobs[name].shape != shape:
-            for other in (name, *(top for top, root in self._roots.items() if root == name)):
-                self.blobs[other].reshape(*shape)
+            for blob_name in (name, *(top for top, root in self._roots.items() if root == name)):
+                self.blobs[blob_name].reshape(*shape)
 
     def reshape(self, graph: Graph, layers: range) -> None:
         """Reshape the tops and the recurrent state of `layers` to their shapes in `graph`, which has new input shapes.
@@ -143,16 +143,16 @@ class Memories:
         State with a new shape becomes zero.
         """
         self._graph = graph
-        reshaped = graph.layers[layers.start : layers.stop]
-        tops = dict.fromkeys(top for layer in reshaped for top in layer.tops)
-        changed = [name for name in tops if self.blobs[name].shape != graph.blobs[name].shape]
-        for name in changed:
+        reshaped_layers = graph.layers[layers.start : layers.stop]
+        tops = dict.fromkeys(top for layer in reshaped_layers for top in layer.tops)
+        changed_names = [name for name in tops if self.blobs[name].shape != graph.blobs[name].shape]
+        for name in changed_names:
             self.blobs[name].reshape(*graph.blobs[name].shape)
-        for param in (param for layer in reshaped for param in layer.recurrent_state):
+        for param in (param for layer in reshaped_layers for param in layer.recurrent_state):
             if (state := self.slots[param.slot]).shape != param.spec.shape:
                 state.reshape(*param.spec.shape)
                 state.data_memory.clear()
-        self._set_loss_weights(changed)
+        self._set_loss_weights(changed_names)
 
     def move(self, device: jax.Device) -> None:
         """Move all data and diffs to `device`."""
@@ -168,7 +168,9 @@ class Memories:
                 self.blobs[name].diff[...] = weight
 
 
-def _pairs(trees: Iterable[Mapping[str, Any]], values: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Slot, jax.Array]]:
+def _pair_slots(
+    trees: Iterable[Mapping[str, Any]], values: Iterable[Mapping[str, Any]]
+) -> Iterator[tuple[Slot, jax.Array]]:
     for tree, arrays in zip(trees, values, strict=True):
         for layer, slots in tree.items():
             yield from ((slot, arrays[layer][i]) for i, slot in slots.items())

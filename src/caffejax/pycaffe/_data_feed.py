@@ -25,31 +25,31 @@ class BatchReader:
         memories: the arrays of the net, to which the batches are written.
 
     Attributes:
-        arrays: the sources from which MemoryData layers read batches, by layer key.
+        array_sources: the sources from which MemoryData layers read batches, by layer key.
     """
 
     def __init__(self, loader: Loader, memories: Memories) -> None:
-        self.arrays: dict[str, ArraySource] = {}
+        self.array_sources: dict[str, ArraySource] = {}
         self._loader, self._memories = loader, memories
         self._transforms: dict[str, Any] = {}
 
     def check(self, layers: Iterable[Layer]) -> None:
         """Raise `GraphError` if a MemoryData layer among `layers` has no arrays to read."""
         for layer in layers:
-            if takes_arrays(layer) and layer.key not in self.arrays:
+            if reads_arrays(layer) and layer.key not in self.array_sources:
                 raise GraphError(Problem("has no data; call set_input_arrays first", layer=layer.name))
 
     def read(self, layers: Iterable[Layer]) -> None:
         """Read the next batch of each data layer and MemoryData layer among `layers`, and store it in the tops."""
         for layer in layers:
-            if layer.key in self.arrays:
-                self._store(layer, next(self.arrays[layer.key])[: len(layer.tops)])
+            if layer.key in self.array_sources:
+                self._store(layer, next(self.array_sources[layer.key])[: len(layer.tops)])
             elif isinstance(layer.type.implementation, SourceInput):
                 self._store(layer, tuple(self._loader.read(layer.key).values()))
 
     def read_arrays(self, layers: Iterable[Layer]) -> None:
         """Read the next batch of the MemoryData layers among `layers`, and store it in the tops."""
-        self.read(layer for layer in layers if layer.key in self.arrays)
+        self.read(layer for layer in layers if layer.key in self.array_sources)
 
     def _store(self, layer: Layer, arrays: tuple[Any, ...]) -> None:
         tops = jax.device_put(arrays, self._memories.device)
@@ -62,25 +62,25 @@ class BatchReader:
             (self._memories.store_rows if i in padded else self._memories.store)(name, array)
 
 
-_MISMATCH = {
+_MISMATCH_MESSAGES = {
     "data": "Input blob arguments do not match net inputs",
     "diff": "Top diff arguments do not match net outputs",
 }
 
 
-def takes_arrays(layer: Layer) -> bool:
+def reads_arrays(layer: Layer) -> bool:
     """Return whether a layer reads its batches from arrays, as MemoryData layers do."""
     return isinstance(layer.type.implementation, CallerInput) and layer.type.implementation.from_arrays
 
 
-def array_source(graph: Graph, data: np.ndarray, labels: np.ndarray) -> ArraySource:
+def make_array_source(graph: Graph, data: np.ndarray, labels: np.ndarray) -> ArraySource:
     """Return a source of batches from arrays for a net's first layer, which must be MemoryData.
 
     Raises:
         GraphError: if the arrays do not fit the layer, or the first layer is not MemoryData.
     """
     layer = graph.layers[0]
-    if not takes_arrays(layer):
+    if not reads_arrays(layer):
         raise GraphError("set_input_arrays needs a net whose first layer is MemoryData")
     if labels.ndim == 1:
         labels = np.ascontiguousarray(labels[:, None, None, None])
@@ -104,7 +104,7 @@ def write_batch(
         GraphError: if the names of the arrays are not `names`, or an array and its blob differ in the first axis.
     """
     if set(arrays) != set(names):
-        raise GraphError(f"{_MISMATCH[which]}: {sorted(arrays)} were given, but the net has {sorted(names)}")
+        raise GraphError(f"{_MISMATCH_MESSAGES[which]}: {sorted(arrays)} were given, but the net has {sorted(names)}")
     noun = "Input" if which == "data" else "Diff"
     for name, array in arrays.items():
         shape = blobs[name].shape

@@ -22,8 +22,8 @@ from ..layers.context import Phase, hash_name
 from . import _global_state
 from ._blob_store import Memories
 from ._data_feed import BatchReader
-from ._layer_range import BackwardRange, Key, LayerRange, Ranges
-from ._passes import BackwardPass, FrozenForward, History, Pass, new_pass
+from ._layer_range import BackwardRange, Key, LayerRange, LayerRanges
+from ._passes import BackwardPass, FrozenForward, History, Pass, make_pass
 
 Callback = Callable[[int], object]
 
@@ -47,7 +47,7 @@ class Executor:
     """
 
     def __init__(self, net: pure.Net, variables: pure.Variables, loader: Loader) -> None:
-        self.memories = Memories(net.graph, variables, _global_state.device())
+        self.memories = Memories(net.graph, variables, _global_state.get_device())
         self.batch_reader = BatchReader(loader, self.memories)
         self.callbacks: dict[str, list[Callback]] = {
             f"{when}_{direction}": [] for when in ("before", "after") for direction in ("forward", "backward")
@@ -55,9 +55,9 @@ class Executor:
         self._net = net
         self._frozen: dict[tuple[int, int], FrozenForward] = {}  # by the first and last layer
         self._caller_inputs = net.graph.caller_inputs
-        self._set_ranges(Ranges(net.graph))
+        self._set_ranges(LayerRanges(net.graph))
         shapes = {name: net.graph.blobs[name].shape for name in self._caller_inputs}
-        self._ranges_by_shapes = {_shape_key(net.graph, range(len(net.graph.layers)), shapes): self._ranges}
+        self._ranges_by_shapes = {_make_shape_key(net.graph, range(len(net.graph.layers)), shapes): self._ranges}
         self._stale_layers: set[int] = set()  # layers that were not reshaped since their bottoms' shapes changed
 
     @property
@@ -68,7 +68,7 @@ class Executor:
     def read_caller_inputs(self) -> dict[str, jax.Array]:
         """Return the current tops of Input layers, and the next batch for the tops of MemoryData layers, by name."""
         self.batch_reader.read_arrays(self.graph.layers)
-        return self.memories.values(self._caller_inputs)
+        return self.memories.get_values(self._caller_inputs)
 
     def reshape(self, first: int = 0, last: int | None = None) -> None:
         """Reshape layers `first` to `last` for the current shapes of their inputs.
@@ -79,27 +79,32 @@ class Executor:
             GraphError: if one of these layers does not support the shapes, or does not fit into memory.
         """
         last = len(self.graph.layers) - 1 if last is None else last
-        old, layers = self.graph, range(first, last + 1)
+        old_graph, layers = self.graph, range(first, last + 1)
         inputs = {name: self.memories.blobs[root].shape for name, root in self._ranges.get(first, last).inputs}
-        if self._stale_layers.isdisjoint(layers) and all(old.blobs[name].shape == s for name, s in inputs.items()):
+        if self._stale_layers.isdisjoint(layers) and all(
+            old_graph.blobs[name].shape == s for name, s in inputs.items()
+        ):
             return
-        key = _shape_key(old, layers, inputs)
+        key = _make_shape_key(old_graph, layers, inputs)
         if key not in self._ranges_by_shapes:
-            new = reshape_graph(old, inputs, layers)
-            check_layers_fit(new)
-            self._ranges_by_shapes[key] = Ranges(new)
+            new_graph = reshape_graph(old_graph, inputs, layers)
+            check_layers_fit(new_graph)
+            self._ranges_by_shapes[key] = LayerRanges(new_graph)
         self._set_ranges(self._ranges_by_shapes[key])
         self.memories.reshape(self.graph, layers)
         self._stale_layers = {
             i
-            for i, layer in enumerate(old.layers)
+            for i, layer in enumerate(old_graph.layers)
             if i not in layers
-            and (i in self._stale_layers or any(old.blobs[b].shape != self.graph.blobs[b].shape for b in layer.bottoms))
+            and (
+                i in self._stale_layers
+                or any(old_graph.blobs[b].shape != self.graph.blobs[b].shape for b in layer.bottoms)
+            )
         }
 
     def move_to_current_device(self) -> None:
         """Move the net's memories to the process's current device."""
-        if (device := _global_state.device()) is not self.memories.device:
+        if (device := _global_state.get_device()) is not self.memories.device:
             self.memories.move(device)
             self.forget_passes()
 
@@ -117,9 +122,9 @@ class Executor:
         key = key or _global_state.next_key()
         losses = []
         for layers in self._ranges.split(first, last, by_layer=self._has_callbacks):
-            self._call("before_forward", layers.first)
+            self._call_callbacks("before_forward", layers.first)
             losses.append(self._forward(layers, key))
-            self._call("after_forward", layers.last)
+            self._call_callbacks("after_forward", layers.last)
         return losses
 
     def backward(self, high: int, low: int, diffs: Iterable[str] = (), deconv: bool = False) -> None:
@@ -136,12 +141,14 @@ class Executor:
         self.graph.check_backward(slice(low, high + 1))
         self.move_to_current_device()
         output_names = frozenset(diffs)
-        groups = {layers.high: (forward, layers) for forward, layers in self._groups(high, low, deconv)}
+        groups = {
+            layers.high: (forward_pass, layers) for forward_pass, layers in self._group_by_pass(high, low, deconv)
+        }
         for i in range(high, low - 1, -1):
-            self._call("before_backward", i)
+            self._call_callbacks("before_backward", i)
             if i in groups:
                 self._backward(*groups[i], output_names)
-            self._call("after_backward", i)
+            self._call_callbacks("after_backward", i)
 
     def forward_backward(self, key: Key | None = None) -> list[jax.Array]:
         """Run all layers forward and backward, in one compiled call where possible.
@@ -161,40 +168,42 @@ class Executor:
         self.graph.check_backward()
         full_range = self._ranges.get(0, last)
         layers = full_range.backward_range(indices[0], indices[-1])
-        forward = self._prepare_pass(full_range, key)
-        back = BackwardPass(forward, layers, self.memories)
-        blobs, diffs = self._blobs_to_return(forward), self._diffs_to_return(layers, frozenset())
-        outputs, output_diffs = full_range.forward_backward(forward.inputs, back.seeds, layers, blobs, diffs)
-        forward.finish(outputs, self.memories)
-        self._history.add(forward)
-        back.finish(output_diffs, self.memories)
+        forward_pass = self._prepare_pass(full_range, key)
+        backward_pass = BackwardPass(forward_pass, layers, self.memories)
+        blobs, diffs = self._blobs_to_return(forward_pass), self._diffs_to_return(layers, frozenset())
+        outputs, output_diffs = full_range.forward_backward(
+            forward_pass.inputs, backward_pass.seeds, layers, blobs, diffs
+        )
+        forward_pass.finish(outputs, self.memories)
+        self._history.add(forward_pass)
+        backward_pass.finish(output_diffs, self.memories)
         return [outputs.loss]
 
     @property
     def _has_callbacks(self) -> bool:
         return any(self.callbacks.values())
 
-    def _set_ranges(self, ranges: Ranges) -> None:
+    def _set_ranges(self, ranges: LayerRanges) -> None:
         self._ranges = ranges
         self._history = History(self._ranges, self.memories)
 
     def _prepare_pass(self, layers: LayerRange, key: Key, frozen: FrozenForward | None = None) -> Pass:
         """Read the next batch of each data layer, and return a new pass, which has not run yet."""
         self.batch_reader.read(layers.input_layers)
-        return new_pass(layers, self.memories, key, frozen)
+        return make_pass(layers, self.memories, key, frozen)
 
     def _forward(self, layers: LayerRange, key: Key) -> jax.Array:
         if (bounds := (layers.first, layers.last)) not in self._frozen:
             self._frozen[bounds] = FrozenForward(self._net, layers)
-        forward = self._prepare_pass(layers, key, self._frozen[bounds])
-        outputs = forward.run(self._blobs_to_return(forward))
-        forward.finish(outputs, self.memories)
-        self._history.add(forward)
+        forward_pass = self._prepare_pass(layers, key, self._frozen[bounds])
+        outputs = forward_pass.run(self._blobs_to_return(forward_pass))
+        forward_pass.finish(outputs, self.memories)
+        self._history.add(forward_pass)
         return outputs.loss
 
-    def _blobs_to_return(self, forward: Pass) -> tuple[str, ...]:
+    def _blobs_to_return(self, forward_pass: Pass) -> tuple[str, ...]:
         """Return the names of the blobs that a forward pass should return."""
-        layers, inputs = forward.range, forward.inputs.blobs
+        layers, inputs = forward_pass.layer_range, forward_pass.inputs.blobs
         blobs, shapes = self.memories.blobs, self.graph.blobs
         layers_to_last = self.graph.layers[: layers.last + 1]
         rows_vary = any(layer.type.on_host for layer in layers_to_last) or self._ranges.padding_is_read
@@ -205,22 +214,22 @@ class Executor:
         required |= set(self._caller_inputs).intersection(layers.writes)
         return tuple(name for name in layers.writes if blobs[name].data_memory.expects_read() or name in required)
 
-    def _groups(self, high: int, low: int, deconv: bool) -> Iterator[tuple[Pass, BackwardRange]]:
+    def _group_by_pass(self, high: int, low: int, deconv: bool) -> Iterator[tuple[Pass, BackwardRange]]:
         """Split the backward pass from layer `high` down to `low` into ranges that each belong to one forward pass.
 
         Yield each of these forward passes with its range.
         """
         indices = [i for i in range(high, low - 1, -1) if has_backward(self.graph.layers[i])]
-        passes = {i: self._history.pass_to_differentiate(i) for i in indices}
+        passes = {i: self._history.find_pass_to_differentiate(i) for i in indices}
         while indices:
             top = bottom = indices.pop(0)
             while indices and passes[indices[0]] is passes[top] and not self._has_callbacks:
                 bottom = indices.pop(0)
-            yield passes[top], passes[top].range.backward_range(bottom, top, deconv)
+            yield passes[top], passes[top].layer_range.backward_range(bottom, top, deconv)
 
-    def _backward(self, forward: Pass, layers: BackwardRange, output_names: frozenset[str]) -> None:
-        back = BackwardPass(forward, layers, self.memories)
-        back.finish(back.run(self._diffs_to_return(layers, output_names)), self.memories)
+    def _backward(self, forward_pass: Pass, layers: BackwardRange, output_names: frozenset[str]) -> None:
+        backward_pass = BackwardPass(forward_pass, layers, self.memories)
+        backward_pass.finish(backward_pass.run(self._diffs_to_return(layers, output_names)), self.memories)
 
     def _diffs_to_return(self, layers: BackwardRange, output_names: frozenset[str]) -> tuple[str, ...]:
         """Return the names of the blobs whose diffs a backward pass should return."""
@@ -229,18 +238,20 @@ class Executor:
         required, blobs = {*layers.leaves, *output_names}, self.memories.blobs
         return tuple(name for name in layers.writes if blobs[name].diff_memory.expects_read() or name in required)
 
-    def _call(self, event: str, layer: int) -> None:
+    def _call_callbacks(self, event: str, layer: int) -> None:
         for callback in self.callbacks[event]:
             callback(layer)
 
 
-def _shape_key(graph: Graph, layers: range, inputs: Mapping[str, tuple[int, ...]]) -> Any:
+def _make_shape_key(graph: Graph, layers: range, inputs: Mapping[str, tuple[int, ...]]) -> Any:
     """Return the cache key of the graph that `reshape_graph` returns for these arguments."""
-    computed = {top for layer in graph.layers[layers.start : layers.stop] for top in layer.tops}
-    return layers, *(inputs.get(name, None if name in computed else blob.shape) for name, blob in graph.blobs.items())
+    computed_blobs = {top for layer in graph.layers[layers.start : layers.stop] for top in layer.tops}
+    return layers, *(
+        inputs.get(name, None if name in computed_blobs else blob.shape) for name, blob in graph.blobs.items()
+    )
 
 
-@_global_state.caffe_log()
+@_global_state.write_caffe_log()
 def open_executor(
     network_file: str | os.PathLike[str],
     phase: Phase,
@@ -260,7 +271,7 @@ def open_executor(
     Raises:
         WeightsError: if `weights` cannot be loaded; see `load_weights`.
     """
-    data_config = replace(_global_state.data_config(), seed=_global_state.next_seed())
+    data_config = replace(_global_state.make_data_config(), seed=_global_state.next_seed())
     net = pure.Net(network_file, phase, level=level, stages=stages, data_config=data_config)
     log_creation(net.graph)
     key, number = _global_state.next_key()

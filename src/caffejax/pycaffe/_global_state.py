@@ -34,11 +34,11 @@ class _Process:
 
     def __init__(self) -> None:
         self.mode = ""  # "cpu" or "gpu"; "" for JAX's default device
-        self.gpu = 0
-        self.solvers, self.rank, self.multiprocess = 1, 0, False
+        self.gpu_number = 0
+        self.solver_count, self.rank, self.multiprocess = 1, 0, False
         self.seed: int | None = None
         self.key: jax.Array | None = None
-        self.n_keys = 0
+        self.num_keys = 0
         self.has_warned = False
         self.is_logging = True
         self.limits: dict[str, Any] = {}
@@ -64,19 +64,19 @@ def set_device(device_id: int) -> None:
     Raises:
         ValueError: if JAX finds GPUs, but none with this number.
     """
-    gpus = _gpus()
+    gpus = _find_gpus()
     if gpus and not 0 <= device_id < len(gpus):
         raise ValueError(f"there is no GPU {device_id}; the GPUs have the numbers 0 to {len(gpus) - 1}")
-    _process.gpu = device_id
+    _process.gpu_number = device_id
 
 
-def device() -> jax.Device:
+def get_device() -> jax.Device:
     """Return the current device: the CPU or GPU of the mode, or JAX's default device if no mode was set."""
     if _process.mode == "cpu":
         return jax.devices("cpu")[0]
     if _process.mode == "gpu":
-        if gpus := _gpus():
-            return gpus[_process.gpu]
+        if gpus := _find_gpus():
+            return gpus[_process.gpu_number]
         if not _process.has_warned:
             _process.has_warned = True
             warnings.warn("set_mode_gpu: JAX finds no GPU here, so nets run on the CPU", stacklevel=2)
@@ -87,7 +87,7 @@ def device() -> jax.Device:
 def set_random_seed(seed: int) -> None:
     """Set the seed for the fillers and data layers of new nets, and for random layers of all nets."""
     with _process.lock:
-        _process.seed, _process.key, _process.n_keys = int(seed), None, 0
+        _process.seed, _process.key, _process.num_keys = int(seed), None, 0
 
 
 def set_limits(**limits: Any) -> None:
@@ -99,13 +99,13 @@ def set_limits(**limits: Any) -> None:
     Raises:
         CaffejaxError: for unknown names and invalid values.
     """
-    if unknown := [name for name in limits if name not in LIMIT_FIELDS]:
-        raise CaffejaxError(f"there is no limit '{name}'{did_you_mean(name, LIMIT_FIELDS)}" for name in unknown)
+    if unknown_names := [name for name in limits if name not in LIMIT_FIELDS]:
+        raise CaffejaxError(f"there is no limit '{name}'{did_you_mean(name, LIMIT_FIELDS)}" for name in unknown_names)
     DataConfig(**limits)
     _process.limits |= limits
 
 
-def data_config() -> DataConfig:
+def make_data_config() -> DataConfig:
     """Return the `DataConfig` of new nets: the defaults with the limits of `set_limits`."""
     return DataConfig(**_process.limits)
 
@@ -117,8 +117,8 @@ def next_key() -> tuple[jax.Array, np.uint32]:
             _process.seed = secrets.randbits(31)
         if _process.key is None:
             _process.key = make_key(_process.seed)
-        _process.n_keys += 1
-        return _process.key, np.uint32(_process.n_keys)
+        _process.num_keys += 1
+        return _process.key, np.uint32(_process.num_keys)
 
 
 def next_seed() -> int:
@@ -133,14 +133,14 @@ def set_multiprocess(multiprocess: bool) -> None:
 
 def solver_count() -> int:
     """Return the number of solvers that train together."""
-    return _process.solvers
+    return _process.solver_count
 
 
 def set_solver_count(count: int) -> None:
     """Set the number of solvers that train together; only 1 is supported."""
     if count != 1:
         raise NotImplementedError(f"{count} solvers: {_NO_NCCL}")
-    _process.solvers = count
+    _process.solver_count = count
 
 
 def solver_rank() -> int:
@@ -180,15 +180,15 @@ class Timer:
     """Timer of the wall time between `start` and `stop`."""
 
     def __init__(self) -> None:
-        self._started = self._seconds = 0.0
+        self._start_time = self._seconds = 0.0
 
     def start(self) -> None:
         """Start measuring."""
-        self._started = time.perf_counter()
+        self._start_time = time.perf_counter()
 
     def stop(self) -> None:
         """Stop measuring."""
-        self._seconds = time.perf_counter() - self._started
+        self._seconds = time.perf_counter() - self._start_time
 
     @property
     def ms(self) -> float:
@@ -231,7 +231,7 @@ def set_logging(enabled: bool) -> None:
 
 
 @contextmanager
-def caffe_log() -> Iterator[None]:
+def write_caffe_log() -> Iterator[None]:
     """Return a context or decorator that writes the log to stderr in Caffe's format, unless the log is off."""
     if not _process.is_logging:
         yield
@@ -241,13 +241,13 @@ def caffe_log() -> Iterator[None]:
         yield
 
 
-@caffe_log()
+@write_caffe_log()
 def log(message: str) -> None:
     """Write a line to the log."""
     _log.info("%s", message)
 
 
-def _gpus() -> list[jax.Device]:
+def _find_gpus() -> list[jax.Device]:
     try:
         return jax.devices("gpu")
     except RuntimeError:

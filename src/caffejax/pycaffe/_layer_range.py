@@ -41,7 +41,7 @@ from ..kernels import compilation
 from ..kernels.program_cache import ProgramCacheConfig
 from ..layers.row_padding import strip_padding
 
-_SMALL = 2**28  # elements
+_SMALL_SIZE = 2**28  # elements
 
 Key = tuple[jax.Array, *tuple[Any, ...]]  # a PRNG key, and numbers that are folded into it in this order
 
@@ -55,7 +55,7 @@ class BackwardRange:
         reads: the blobs whose diffs the pass starts from.
         writes: the blobs whose diffs the pass computes.
         leaves: the blobs in `writes` that are computed by earlier layers.
-        differentiated: the keys of the layers that compute diffs.
+        differentiated_keys: the keys of the layers that compute diffs.
     """
 
     def __init__(self, graph: Graph, low: int, high: int, deconv: bool = False) -> None:
@@ -67,7 +67,7 @@ class BackwardRange:
         for layer in reversed(layers_with_backward):
             reads.update(dict.fromkeys(t for t in layer.tops if t not in writes and t != UNNAMED_TOP))
             writes.update(dict.fromkeys(find_differentiated_bottoms(layer)))
-        self.differentiated = frozenset(layer.key for layer in layers_with_backward)
+        self.differentiated_keys = frozenset(layer.key for layer in layers_with_backward)
         tops = {top for layer in layers for top in layer.tops}
         self.reads, self.writes = tuple(reads), tuple(writes)
         self.leaves = tuple(name for name in writes if name not in tops)
@@ -82,7 +82,7 @@ class LayerRange:
     Args:
         graph: the graph.
         first, last: indices of its first and last layer. A host layer is always a separate range, and so is a layer
-            whose tops have padded rows (see `padded_tops`) if other layers read them.
+            whose tops have padded rows (see `find_padded_tops`) if other layers read them.
 
     Attributes:
         on_host: True if the range is a host layer, which is not compiled.
@@ -98,90 +98,97 @@ class LayerRange:
         self.graph, self.first, self.last = graph, first, last
         self.layers = graph.layers[first : last + 1]
         self.on_host = any(layer.type.on_host for layer in self.layers)
-        self._padded = frozenset(padded_tops(self.layers))
+        self._padded_tops = frozenset(find_padded_tops(self.layers))
         self.input_layers = tuple(layer for layer in self.layers if layer.type.is_input)
         self._roots = graph.split_roots
         self._part = self._make_part(last)
-        self.reads = tuple(dict.fromkeys(map(self.root, self._part.reads)))
+        self.reads = tuple(dict.fromkeys(map(self.find_root, self._part.reads)))
         self.writes = tuple(sorted(self._part.writes - self._roots.keys()))
         self.params, self.state = (self._part.select(tree) for tree in graph.map_variables(lambda param: param.slot))
-        self.indices = tuple((layer, self.root(find_index_blob(layer))) for layer in find_indexing_layers(self.layers))
+        self.indices = tuple(
+            (layer, self.find_root(find_index_blob(layer))) for layer in find_indexing_layers(self.layers)
+        )
         self._backward_ranges: dict[tuple[int, int, bool], BackwardRange] = {}
         self._compiled: dict[Any, Any] = {}
 
     @cached_property
     def leaves(self) -> frozenset[str]:
         """The names of the blobs that the range computes for later layers, or as outputs of the net."""
-        later = make_part(self.graph.layers[self.last + 1 :])
-        return frozenset(map(self.root, (*later.reads, *self.graph.outputs))).intersection(self.writes)
+        later_part = make_part(self.graph.layers[self.last + 1 :])
+        return frozenset(map(self.find_root, (*later_part.reads, *self.graph.outputs))).intersection(self.writes)
 
     @cached_property
     def inputs(self) -> tuple[tuple[str, str], ...]:
         """The blobs whose shapes users set: tops of the range's Input layers, and blobs that earlier layers compute.
 
-        Each item is a pair of a name and its `root`. Tops of data layers are not included. In nets whose number of rows
-        varies by batch, computed blobs are not included either.
+        Each item is a pair of a name and its root (see `find_root`). Tops of data layers are not included. In nets
+        whose number of rows varies by batch, computed blobs are not included either.
         """
-        computed = make_part(layer for layer in self.graph.layers[: self.first] if not layer.type.is_input).writes
+        computed_blobs = make_part(layer for layer in self.graph.layers[: self.first] if not layer.type.is_input).writes
         tops = {top for layer in self.layers for top in layer.tops}
         inputs = [name for name in self.graph.caller_inputs if name in tops or name in self._part.reads]
-        earlier = () if self.graph.has_varying_rows else sorted(computed.intersection(self._part.reads))
-        return tuple((name, self.root(name)) for name in (*inputs, *earlier))
+        earlier = () if self.graph.has_varying_rows else sorted(computed_blobs.intersection(self._part.reads))
+        return tuple((name, self.find_root(name)) for name in (*inputs, *earlier))
 
-    def root(self, name: str) -> str:
+    def find_root(self, name: str) -> str:
         """Return the name of the Split's bottom if `name` is a Split's top, else `name`."""
         return self._roots.get(name, name)
 
     def forward(self, inputs: PassInputs, output_names: tuple[str, ...]) -> PassOutputs:
         """Run the layers forward; return at least the blobs in `output_names`, without padded rows."""
-        outputs: PassOutputs = self._function("forward", self._forward, self._all_if_small(self.writes, output_names))(
-            inputs
-        )
+        outputs: PassOutputs = self._compile(
+            "forward", self._forward, self._return_all_if_small(self.writes, output_names)
+        )(inputs)
         return outputs._replace(values=self.strip_padding(outputs.values))
 
     def strip_padding(self, values: Values) -> Values:
         """Return the values with only the valid rows of padded tops."""
-        if self._padded.isdisjoint(values):
+        if self._padded_tops.isdisjoint(values):
             return values
-        return {name: strip_padding(value) if name in self._padded else value for name, value in values.items()}
+        return {name: strip_padding(value) if name in self._padded_tops else value for name, value in values.items()}
 
     def backward(
         self,
         inputs: PassInputs,
         seeds: Values,
-        back: BackwardRange,
+        backward_layers: BackwardRange,
         output_names: tuple[str, ...],
         host_tops: Mapping[str, jax.Array],
     ) -> Diffs:
-        """Run the layers of `back` backward; return the diffs of parameters, and at least of the blobs `output_names`.
+        """Run `backward_layers` backward; return the diffs of parameters, and at least of the blobs `output_names`.
 
         Args:
             inputs: the inputs of the forward pass.
             seeds: the blobs' diffs to start from, by name.
-            back: the range of layers to run backward.
+            backward_layers: the range of layers to run backward.
             output_names: the blobs whose diffs to return.
             host_tops: the tops that a host layer computed in the forward pass; empty for other layers.
         """
-        output_names = self._all_if_small(back.writes, output_names)
-        return self._function("backward", self._backward, back, output_names)(inputs, seeds, host_tops)
+        output_names = self._return_all_if_small(backward_layers.writes, output_names)
+        return self._compile("backward", self._backward, backward_layers, output_names)(inputs, seeds, host_tops)
 
-    def _all_if_small(self, names: tuple[str, ...], output_names: tuple[str, ...]) -> tuple[str, ...]:
+    def _return_all_if_small(self, names: tuple[str, ...], output_names: tuple[str, ...]) -> tuple[str, ...]:
         """Return `names` if these blobs are small, else `output_names`.
 
         If a pass returns all small blobs, one compiled function is sufficient whichever of them users read.
         """
         size = sum(math.prod(self.graph.blobs[name].shape) for name in names)
-        return names if size <= _SMALL else output_names
+        return names if size <= _SMALL_SIZE else output_names
 
     def forward_backward(
-        self, inputs: PassInputs, seeds: Values, back: BackwardRange, blobs: tuple[str, ...], diffs: tuple[str, ...]
+        self,
+        inputs: PassInputs,
+        seeds: Values,
+        backward_layers: BackwardRange,
+        blobs: tuple[str, ...],
+        diffs: tuple[str, ...],
     ) -> tuple[PassOutputs, Diffs]:
-        """Run all layers of the range forward and the layers of `back` backward.
+        """Run all layers of the range forward and the layers of `backward_layers` backward.
 
         Returns:
             The blobs in `blobs`, and the diffs of parameters and of the blobs in `diffs`.
         """
-        function = self._function("forward_backward", self._forward_backward, back, self.last, blobs, diffs)
+        function = self._compile("forward_backward", self._forward_backward, backward_layers, self.last, blobs, diffs)
         return function(inputs, seeds, {})
 
     def backward_range(self, low: int, high: int, deconv: bool = False) -> BackwardRange:
@@ -191,11 +198,11 @@ class LayerRange:
             self._backward_ranges[key] = BackwardRange(self.graph, *key)
         return self._backward_ranges[key]
 
-    def _function(self, name: str, function: Any, *static: Any) -> Any:
-        key = (name, *static)
+    def _compile(self, name: str, function: Any, *static_args: Any) -> Any:
+        key = (name, *static_args)
         if key not in self._compiled:
-            bound = partial(function, *static)
-            self._compiled[key] = bound if self.on_host else self._jit(bound, key)
+            bound_function = partial(function, *static_args)
+            self._compiled[key] = bound_function if self.on_host else self._jit(bound_function, key)
         return self._compiled[key]
 
     def _jit(self, function: Any, key: tuple[Any, ...]) -> Any:
@@ -208,18 +215,25 @@ class LayerRange:
 
     def _forward(self, output_names: tuple[str, ...], inputs: PassInputs) -> PassOutputs:
         schedule = fuse(LayerSchedule(self.graph, (self._part,)))
-        return _select(
+        return _select_outputs(
             inputs, run_schedule(schedule, _fold_key(inputs), earlier_blobs=self._input_values(inputs)), output_names
         )
 
     def _backward(
-        self, back: BackwardRange, output_names: tuple[str, ...], inputs: PassInputs, seeds: Values, host_tops: Values
+        self,
+        backward_layers: BackwardRange,
+        output_names: tuple[str, ...],
+        inputs: PassInputs,
+        seeds: Values,
+        host_tops: Values,
     ) -> Diffs:
-        return self._forward_backward(back, back.high, (), output_names, inputs, seeds, host_tops)[1]
+        return self._forward_backward(
+            backward_layers, backward_layers.high, (), output_names, inputs, seeds, host_tops
+        )[1]
 
     def _forward_backward(
         self,
-        back: BackwardRange,
+        backward_layers: BackwardRange,
         last: int,
         output_names: tuple[str, ...],
         diff_names: tuple[str, ...],
@@ -227,15 +241,17 @@ class LayerRange:
         seeds: Values,
         host_tops: Values,
     ) -> tuple[PassOutputs, Diffs]:
-        """Run forward from the first layer of the range to layer `last`, and then the layers of `back` backward."""
+        """Run forward from the first layer of the range to layer `last`, and then `backward_layers` backward."""
         pullbacks: list[tuple[Layer, Pullback]] = []
 
-        def record_pullback(part: Part, inputs: PassInputs, before: Values, keep: frozenset[str] | None) -> PassOutputs:
+        def record_pullback(
+            part: Part, inputs: PassInputs, earlier_blobs: Values, needed: frozenset[str] | None
+        ) -> PassOutputs:
             (layer,) = part.layers
-            if layer.key not in back.differentiated:
-                return compute_part(part, inputs, before)
-            result, pullback = run_with_pullback(part, inputs, before, host_tops=host_tops)
-            pullbacks.append((layer, make_deconv_pullback(layer, pullback) if back.deconv else pullback))
+            if layer.key not in backward_layers.differentiated_keys:
+                return compute_part(part, inputs, earlier_blobs)
+            result, pullback = run_with_pullback(part, inputs, earlier_blobs, host_tops=host_tops)
+            pullbacks.append((layer, make_deconv_pullback(layer, pullback) if backward_layers.deconv else pullback))
             return result
 
         schedule = split_by_layer(LayerSchedule(self.graph, (self._make_part(last),)))
@@ -246,7 +262,7 @@ class LayerRange:
         for _, diffs in run_backward(pullbacks, blobs):
             for slot, diff in diffs.params.items():
                 params[slot] = params[slot] + diff if slot in params else diff
-        return _select(inputs, result, output_names), Diffs({name: blobs[name] for name in diff_names}, params)
+        return _select_outputs(inputs, result, output_names), Diffs({name: blobs[name] for name in diff_names}, params)
 
     def _make_part(self, last: int) -> Part:
         """Return the layers of the range up to index `last` as one part, without Input and data layers."""
@@ -259,7 +275,7 @@ class LayerRange:
         return {**inputs.blobs, **aliases}
 
 
-class Ranges:
+class LayerRanges:
     """A cache of the layer ranges of a graph; each range is created once.
 
     Attributes:
@@ -269,7 +285,7 @@ class Ranges:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        padded = padded_tops(graph.layers)
+        padded = find_padded_tops(graph.layers)
         self.padding_is_read = any(padded.intersection(layer.bottoms) for layer in graph.layers)
         self._ranges: dict[tuple[int, int], LayerRange] = {}
 
@@ -294,7 +310,7 @@ class Ranges:
             first = stop
 
 
-def padded_tops(layers: Iterable[Layer]) -> set[str]:
+def find_padded_tops(layers: Iterable[Layer]) -> set[str]:
     """Return the names of the tops with padded rows, which follow the valid rows because the number of these varies."""
     return {top for layer in layers if layer.type.traits.pads_rows for top in layer.tops}
 
@@ -307,7 +323,7 @@ def _fold_key(inputs: PassInputs) -> PassInputs:
     return inputs._replace(key=key, blobs={})
 
 
-def _select(inputs: PassInputs, outputs: PassOutputs, output_names: tuple[str, ...]) -> PassOutputs:
+def _select_outputs(inputs: PassInputs, outputs: PassOutputs, output_names: tuple[str, ...]) -> PassOutputs:
     """Return the outputs of a pass, but only the blobs in `output_names` and the state that the pass has changed."""
     state = {
         layer: {i: new for i, new in arrays.items() if new is not inputs.state[layer][i]}

@@ -21,12 +21,12 @@ from ..layers.python.layer import Layer as PythonLayer
 from ..paths import make_missing_problem
 from ..schema.caffe_pb2 import TRAIN
 from ..summary import summarize
-from ._data_feed import array_source, write_batch
+from ._data_feed import make_array_source, write_batch
 from ._executor import Callback, Executor, open_executor
 from ._synced_memory import SyncedBlob
 
 
-class Rows:
+class BatchRows:
     """The rows of several batches of blobs, collected by blob name."""
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -37,13 +37,15 @@ class Rows:
         for name, array in arrays.items():
             self._rows[name].extend(np.atleast_1d(array).copy())
 
-    def first_rows(self, n: int, size: int) -> dict[str, np.ndarray]:
+    def take_rows(self, n: int, size: int) -> dict[str, np.ndarray]:
         """Return the arrays of `n` examples, without the rows that padded the last batch to `size` examples."""
-        n_padded = -(-n // size) * size
-        return {name: np.asarray(rows[:n] if len(rows) == n_padded else rows) for name, rows in self._rows.items()}
+        num_padded_rows = -(-n // size) * size
+        return {
+            name: np.asarray(rows[:n] if len(rows) == num_padded_rows else rows) for name, rows in self._rows.items()
+        }
 
 
-def batches(arrays: Mapping[str, Any], size: int) -> Iterator[dict[str, np.ndarray]]:
+def split_batches(arrays: Mapping[str, Any], size: int) -> Iterator[dict[str, np.ndarray]]:
     """Yield batches of `size` examples; the last is padded with zeros."""
     if not arrays:
         return
@@ -86,14 +88,14 @@ def get_layer_item(layer: Layer, blobs: BlobVec) -> Any:
     return user_layer
 
 
-def layer_blobs(executor: Executor, layer: Layer) -> BlobVec:
+def make_layer_blobs(executor: Executor, layer: Layer) -> BlobVec:
     """Return a layer's blobs. A shared blob uses its owner's memory, possibly with a different shape."""
 
-    def blob(owner: SyncedBlob, shape: tuple[int, ...], owns_data: bool) -> SyncedBlob:
+    def make_blob(owner: SyncedBlob, shape: tuple[int, ...], owns_data: bool) -> SyncedBlob:
         return owner if owns_data else SyncedBlob(shape, owner.data_memory, owner.diff_memory)
 
     slots = executor.memories.slots
-    return BlobVec(blob(slots[p.owner], p.spec.shape, p.is_owner) for p in layer.params)
+    return BlobVec(make_blob(slots[p.owner], p.spec.shape, p.is_owner) for p in layer.params)
 
 
 def share_data(targets: Iterable[tuple[str, list[SyncedBlob]]], sources: Mapping[str, list[SyncedBlob]]) -> None:
@@ -106,17 +108,17 @@ def share_data(targets: Iterable[tuple[str, list[SyncedBlob]]], sources: Mapping
     Raises:
         GraphError: if the layers' blobs differ in number or shape.
     """
-    common = [(name, blobs, sources[name]) for name, blobs in targets if name in sources]
-    shapes = [(name, [b.shape for b in target], [b.shape for b in source]) for name, target, source in common]
+    common_layers = [(name, blobs, sources[name]) for name, blobs in targets if name in sources]
+    shapes = [(name, [b.shape for b in target], [b.shape for b in source]) for name, target, source in common_layers]
     if problems := [
         Problem(f"has blobs of shapes {target} in one net, but {source} in the other", layer=name)
         for name, target, source in shapes
         if target != source
     ]:
         raise GraphError(problems)
-    for _, target, source in common:
-        for blob, shared in zip(target, source, strict=True):
-            blob.data_memory = shared.data_memory
+    for _, target, source in common_layers:
+        for blob, source_blob in zip(target, source, strict=True):
+            blob.data_memory = source_blob.data_memory
 
 
 AnyPath = str | os.PathLike[str]
@@ -167,8 +169,10 @@ class Net:
             weights, phase, level = phase, level, 0
         if weights is not None and not os.path.isfile(Path(weights)):
             raise WeightsError(make_missing_problem(weights))
-        name: Phase = "TRAIN" if phase == TRAIN else "TEST"
-        executor, loader = open_executor(network_file, name, level or 0, tuple(stages or ()), weights, strict_weights)
+        phase_name: Phase = "TRAIN" if phase == TRAIN else "TEST"
+        executor, loader = open_executor(
+            network_file, phase_name, level or 0, tuple(stages or ()), weights, strict_weights
+        )
         self._set_executor(executor)
         weakref.finalize(self, loader.close)
 
@@ -184,7 +188,7 @@ class Net:
         graph = executor.graph
         self.name = graph.name
         self.blobs: OrderedDict[str, SyncedBlob] = OrderedDict(executor.memories.blobs)
-        self._layer_blobs = [layer_blobs(executor, layer) for layer in graph.layers]
+        self._layer_blobs = [make_layer_blobs(executor, layer) for layer in graph.layers]
         self.layers = [
             get_layer_item(layer, blobs) for layer, blobs in zip(graph.layers, self._layer_blobs, strict=True)
         ]
@@ -235,13 +239,13 @@ class Net:
             The net's outputs, or with `end` the tops of that layer. The arrays are views of the blobs, which the next
             pass overwrites.
         """
-        first = self._layer_index(start) if start is not None else 0
-        last = self._layer_index(end) if end is not None else len(self.layers) - 1
+        first = self._find_layer_index(start) if start is not None else 0
+        last = self._find_layer_index(end) if end is not None else len(self.layers) - 1
         if kwargs:
             write_batch("data", kwargs, self.blobs, self.inputs)
         self._run_forward(first, last)
         names = self.top_names[end] if end is not None else self.outputs
-        return {name: self._blob(name).data for name in dict.fromkeys((*names, *(blobs or ())))}
+        return {name: self._find_blob(name).data for name in dict.fromkeys((*names, *(blobs or ())))}
 
     def backward(
         self, diffs: Iterable[str] | None = None, start: str | None = None, end: str | None = None, **kwargs: Any
@@ -288,14 +292,14 @@ class Net:
         Raises:
             GraphError: if there is no such layer or blob, or the shape of the diff differs from the blob's.
         """
-        self._set_start(start_name, start_diff, zero_higher)
+        self._set_start_diff(start_name, start_diff, zero_higher)
         return self.backward(diffs=diffs, start=start_name)
 
     def deconv_from_layer(
         self, start_name: str, start_diff: np.ndarray, diffs: Iterable[str] | None = None, zero_higher: bool = False
     ) -> Arrays:
         """Run a deconvolution pass from a layer in the middle of the net. For arguments see `backward_from_layer`."""
-        self._set_start(start_name, start_diff, zero_higher)
+        self._set_start_diff(start_name, start_diff, zero_higher)
         return self.deconv(diffs=diffs, start=start_name)
 
     def forward_all(self, blobs: Sequence[str] | None = None, **kwargs: Any) -> Arrays:
@@ -308,10 +312,10 @@ class Net:
         Returns:
             Copies of the blobs by name, with one row per example. A loss, which is a scalar, has one value per batch.
         """
-        rows = Rows((*self.outputs, *(blobs or ())))
-        for batch in self._batch(kwargs):
+        rows = BatchRows((*self.outputs, *(blobs or ())))
+        for batch in self._split_batches(kwargs):
             rows.add(self.forward(blobs=blobs, **batch))
-        return rows.first_rows(len(next(iter(kwargs.values()))), self._batch_size)
+        return rows.take_rows(len(next(iter(kwargs.values()))), self._batch_size)
 
     def forward_backward_all(
         self, blobs: Sequence[str] | None = None, diffs: Sequence[str] | None = None, **kwargs: Any
@@ -326,14 +330,14 @@ class Net:
         Returns:
             Copies of the blobs and of the diffs.
         """
-        rows, diff_rows = Rows((*self.outputs, *(blobs or ()))), Rows((*self.inputs, *(diffs or ())))
-        input_batches = self._batch({name: kwargs[name] for name in self.inputs if name in kwargs})
-        diff_batches = self._batch({name: kwargs[name] for name in self.outputs if name in kwargs})
+        rows, diff_rows = BatchRows((*self.outputs, *(blobs or ()))), BatchRows((*self.inputs, *(diffs or ())))
+        input_batches = self._split_batches({name: kwargs[name] for name in self.inputs if name in kwargs})
+        diff_batches = self._split_batches({name: kwargs[name] for name in self.outputs if name in kwargs})
         for batch, top_diffs in zip_longest(input_batches, diff_batches, fillvalue=dict[str, Any]()):
             rows.add(self.forward(blobs=blobs, **batch))
             diff_rows.add(self.backward(diffs=diffs, **top_diffs))
         n, size = len(next(iter(kwargs.values()))), self._batch_size
-        return rows.first_rows(n, size), diff_rows.first_rows(n, size)
+        return rows.take_rows(n, size), diff_rows.take_rows(n, size)
 
     def reshape(self) -> None:
         """Reshape the net to the current shapes of its input blobs.
@@ -377,7 +381,7 @@ class Net:
             GraphError: if the arrays do not fit the layer, or the first layer is not MemoryData.
         """
         graph = self._executor.graph
-        self._executor.batch_reader.arrays[graph.layers[0].key] = array_source(graph, data, labels)
+        self._executor.batch_reader.array_sources[graph.layers[0].key] = make_array_source(graph, data, labels)
 
     _set_input_arrays = set_input_arrays
 
@@ -440,8 +444,8 @@ class Net:
     def _run_backward(
         self, deconv: bool, diffs: Iterable[str] | None, start: str | None, end: str | None, output_diffs: Arrays
     ) -> Arrays:
-        high = self._layer_index(start) if start is not None else len(self.layers) - 1
-        low = self._layer_index(end) if end is not None else 0
+        high = self._find_layer_index(start) if start is not None else len(self.layers) - 1
+        low = self._find_layer_index(end) if end is not None else 0
         if output_diffs:
             write_batch("diff", output_diffs, self.blobs, self.outputs)
         names = self.bottom_names[end] if end is not None else self.inputs
@@ -450,33 +454,33 @@ class Net:
             if layer.type.gradient.overwrites_diffs:
                 self._executor.memories.clear_param_diffs(layer)
         self._executor.backward(high, low, names, deconv)
-        return {name: self._blob(name).diff for name in names}
+        return {name: self._find_blob(name).diff for name in names}
 
-    def _set_start(self, name: str, diff: np.ndarray, zero_higher: bool) -> None:
-        blob = self._blob(name)
+    def _set_start_diff(self, name: str, diff: np.ndarray, zero_higher: bool) -> None:
+        blob = self._find_blob(name)
         if np.shape(diff) != blob.shape:
             raise GraphError(f"Expected start_diff of shape {blob.shape} but got {np.shape(diff)}: blob '{name}'")
         blob.diff[...] = diff
-        for later in self._blob_names[self._blob_names.index(name) + 1 :] if zero_higher else ():
-            self.blobs[later].diff[...] = 0
+        for later_name in self._blob_names[self._blob_names.index(name) + 1 :] if zero_higher else ():
+            self.blobs[later_name].diff[...] = 0
 
     def _run_forward(self, first: int, last: int) -> list[Any]:
         self._executor.batch_reader.check(self._executor.graph.layers[first : last + 1])
         return self._executor.forward(first, last)
 
-    def _batch(self, blobs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        return batches(blobs, self._batch_size)
+    def _split_batches(self, blobs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        return split_batches(blobs, self._batch_size)
 
     @property
     def _batch_size(self) -> int:
         return next(iter(self.blobs.values())).shape[0]
 
-    def _layer_index(self, name: str) -> int:
+    def _find_layer_index(self, name: str) -> int:
         if name not in self._layer_names:
             raise GraphError(f"no layer '{name}' in the net{did_you_mean(name, self._layer_names)}")
         return self._layer_names.index(name)
 
-    def _blob(self, name: str) -> SyncedBlob:
+    def _find_blob(self, name: str) -> SyncedBlob:
         if name not in self.blobs:
             raise GraphError(f"no blob '{name}' in the net{did_you_mean(name, self.blobs)}")
         return self.blobs[name]

@@ -16,7 +16,7 @@ from ..graph import Layer, Slot
 from ..inference.frozen_pass_cache import FrozenPassCache, output_and_loss_names
 from . import _global_state
 from ._blob_store import Memories
-from ._layer_range import BackwardRange, Key, LayerRange, Ranges
+from ._layer_range import BackwardRange, Key, LayerRange, LayerRanges
 from ._synced_memory import Memory, next_version
 
 
@@ -27,8 +27,8 @@ class FrozenForward:
 
     Args:
         net: the net.
-        layers: the layers. A range does not have an inference function if it does not begin with the net's first layer,
-            if it contains losses and ends before the net's last layer, or if it is a host layer.
+        layer_range: the layers. A range does not have an inference function if it does not begin with the net's
+            first layer, if it contains losses and ends before the net's last layer, or if it is a host layer.
     """
 
     def __init__(self, net: pure.Net, layers: LayerRange) -> None:
@@ -36,13 +36,13 @@ class FrozenForward:
         subject = net if self._covers_net or layers.first else net.first_layers(layers.last)
         outputs = output_and_loss_names(net.graph) if self._covers_net else layers.leaves
         self._outputs = frozenset(name for name in outputs if name not in net.graph.input_names)
-        self._is_supported = bool(self._outputs) and not layers.first and not layers.on_host
-        if not self._covers_net and any(any(layer.loss_weights) for layer in layers.layers):
+        self._is_supported = bool(self._outputs) and not layer_range.first and not layer_range.on_host
+        if not self._covers_net and any(any(layer.loss_weights) for layer in layer_range.layers):
             self._is_supported = False
-        self.cache = FrozenPassCache(subject.graph, subject.compute_config)
+        self.cache = FrozenPassCache(net_part.graph, net_part.compute_config)
         self._fold_in = jax.jit(jax.random.fold_in)
 
-    def run(self, layers: LayerRange, inputs: PassInputs, output_names: tuple[str, ...]) -> PassOutputs | None:
+    def run(self, layer_range: LayerRange, inputs: PassInputs, output_names: tuple[str, ...]) -> PassOutputs | None:
         """Run a pass that returns the blobs in `output_names`; return None if no inference function can run it."""
         if not self._is_supported:
             return None
@@ -57,7 +57,7 @@ class FrozenForward:
             return key
 
         blobs = passes.run_transformed(inputs.blobs, make_key)
-        return PassOutputs(layers.strip_padding(blobs), {}, passes.loss(blobs) if self._covers_net else 0.0)
+        return PassOutputs(layer_range.strip_padding(blobs), {}, passes.loss(blobs) if self._covers_net else 0.0)
 
 
 def _variables(inputs: PassInputs) -> pure.Variables:
@@ -69,27 +69,27 @@ class Pass:
     """A forward pass. It runs a second time if a blob that it has not returned is read.
 
     Args:
-        layers: the layers to run.
+        layer_range: the layers to run.
         inputs: the inputs of the pass; the key is a `Key`.
         frozen: the inference functions that the pass may run instead of the layers, or None.
 
     Attributes:
-        range: the layers to run.
+        layer_range: the layers to run.
         inputs: the inputs of the pass; the key is a `Key`.
         host_tops: the tops of a host layer, which must not run again for its backward pass; empty for other layers.
         end_version: the version number at the end of the pass; memories with a larger version were written after it.
     """
 
-    def __init__(self, layers: LayerRange, inputs: PassInputs, frozen: FrozenForward | None = None) -> None:
-        self.range, self.inputs, self._frozen = layers, inputs, frozen
+    def __init__(self, layer_range: LayerRange, inputs: PassInputs, frozen: FrozenForward | None = None) -> None:
+        self.layer_range, self.inputs, self._frozen = layer_range, inputs, frozen
         self.host_tops: dict[str, jax.Array] = {}
         self.end_version = -1
         self._deferred: dict[str, Memory] = {}
 
     def run(self, output_names: tuple[str, ...]) -> PassOutputs:
         """Run the pass; return the blobs in `output_names`, the changed state and the loss."""
-        outputs = self._frozen.run(self.range, self.inputs, output_names) if self._frozen else None
-        return outputs or self.range.forward(self.inputs, output_names)
+        outputs = self._frozen.run(self.layer_range, self.inputs, output_names) if self._frozen else None
+        return outputs or self.layer_range.forward(self.inputs, output_names)
 
     def finish(self, outputs: PassOutputs, memories: Memories) -> None:
         """Store the results of the pass in `memories`. Blobs that are not in `outputs` are computed when they are read.
@@ -97,25 +97,25 @@ class Pass:
         Raises:
             LayerError: if a layer that selects values by index has an index that is out of range.
         """
-        blobs = self.range.graph.blobs
+        blobs = self.layer_range.graph.blobs
         values = {**self.inputs.blobs, **outputs.values}
-        for layer, _ in self.range.indices:
-            check_indices(layer, [values.get(self.range.root(b), blobs[b]) for b in layer.bottoms])
+        for layer, _ in self.layer_range.indices:
+            check_indices(layer, [values.get(self.layer_range.find_root(b), blobs[b]) for b in layer.bottoms])
         for layer_key, arrays in outputs.state.items():
             for index, array in arrays.items():
                 memories.slots[Slot(layer_key, index)].data_memory.store(array)
-        for name in self.range.writes:
+        for name in self.layer_range.writes:
             if name in outputs.values:
                 memories.store(name, outputs.values[name])
             else:
                 memories.set_shape(name, blobs[name].shape)  # the previous pass may have set a different shape
                 memory = self._deferred[name] = memories.blobs[name].data_memory
                 memory.defer(self)
-        for layer in self.range.layers:
+        for layer in self.layer_range.layers:
             memories.rewrite_params(layer)
-        if self.range.on_host:
+        if self.layer_range.on_host:
             self.host_tops = outputs.values
-            for param in (param for layer in self.range.layers for param in layer.params):
+            for param in (param for layer in self.layer_range.layers for param in layer.params):
                 memories.slots[param.owner].data_memory.current_version()  # Python layers may write to their blobs
         self.end_version = next_version()
 
@@ -123,7 +123,7 @@ class Pass:
         """Run the pass again, and store the blobs that it has not returned before."""
         if self._frozen and not self._frozen.cache.is_current(_variables(self.inputs)):
             self._frozen = None  # the inference function has newer parameters
-        values = self.run(self.range.writes).values
+        values = self.run(self.layer_range.writes).values
         for name, memory in self._deferred.items():
             memory.fill(self, values[name])
 
@@ -135,24 +135,24 @@ class BackwardPass:
     """A backward pass. It runs a second time if a diff that it has not returned is read.
 
     Args:
-        forward: the preceding forward pass.
-        layers: the layers to run backward.
+        forward_pass: the preceding forward pass.
+        backward_range: the layers to run backward.
         memories: the memories with the diffs to start from.
 
     Attributes:
-        forward: the preceding forward pass.
+        forward_pass: the preceding forward pass.
         seeds: the blobs' diffs to start from, by name.
     """
 
-    def __init__(self, forward: Pass, layers: BackwardRange, memories: Memories) -> None:
-        self.forward, self._layers = forward, layers
-        self.seeds = {name: memories.blobs[name].diff_on(memories.device) for name in layers.reads}
+    def __init__(self, forward_pass: Pass, backward_range: BackwardRange, memories: Memories) -> None:
+        self.forward_pass, self._backward_range = forward_pass, backward_range
+        self.seeds = {name: memories.blobs[name].get_diff(memories.device) for name in backward_range.reads}
         self._deferred: dict[str, Memory] = {}
 
     def run(self, output_names: tuple[str, ...]) -> Diffs:
         """Run the pass; return the diffs of parameters, and of the blobs in `output_names`."""
-        return self.forward.range.backward(
-            self.forward.inputs, self.seeds, self._layers, output_names, self.forward.host_tops
+        return self.forward_pass.layer_range.backward(
+            self.forward_pass.inputs, self.seeds, self._backward_range, output_names, self.forward_pass.host_tops
         )
 
     def finish(self, diffs: Diffs, memories: Memories) -> None:
@@ -160,12 +160,14 @@ class BackwardPass:
 
         Diffs of blobs that are not in `diffs` are computed when they are read.
         """
-        nonzero = {slot: memories.slots[slot] for slot in diffs.params if not memories.slots[slot].diff_memory.is_zero}
-        current = {slot: blob.diff_on(memories.device) for slot, blob in nonzero.items()}
-        sums = _add(current, {slot: diffs.params[slot] for slot in current}) if current else {}
+        nonzero_blobs = {
+            slot: memories.slots[slot] for slot in diffs.params if not memories.slots[slot].diff_memory.is_zero
+        }
+        current_diffs = {slot: blob.get_diff(memories.device) for slot, blob in nonzero_blobs.items()}
+        sums = _add(current_diffs, {slot: diffs.params[slot] for slot in current_diffs}) if current_diffs else {}
         for slot, array in {**diffs.params, **sums}.items():
             memories.slots[slot].diff_memory.store(array)
-        for name in self._layers.writes:
+        for name in self._backward_range.writes:
             memory = memories.blobs[name].diff_memory
             if name in diffs.blobs:
                 memory.store(diffs.blobs[name])
@@ -175,16 +177,16 @@ class BackwardPass:
 
     def resolve(self) -> None:
         """Run the pass again, and store the diffs that it has not returned before."""
-        diffs = self.run(self._layers.writes)
+        diffs = self.run(self._backward_range.writes)
         for name, memory in self._deferred.items():
             memory.fill(self, diffs.blobs[name])
 
 
-def new_pass(layers: LayerRange, memories: Memories, key: Key, frozen: FrozenForward | None = None) -> Pass:
-    """Return a new forward pass of `layers` on the current values in `memories`. It has not run yet."""
-    params, state = memories.data_of(layers.params), memories.data_of(layers.state)
-    blobs = memories.values(layers.reads) if layers.on_host else memories.inputs(layers.reads)
-    return Pass(layers, PassInputs(params, state, blobs, key, {}), frozen)
+def make_pass(layer_range: LayerRange, memories: Memories, key: Key, frozen: FrozenForward | None = None) -> Pass:
+    """Return a new forward pass of `layer_range` on the current values in `memories`. It has not run yet."""
+    params, state = memories.select_data(layer_range.params), memories.select_data(layer_range.state)
+    blobs = memories.get_values(layer_range.reads) if layer_range.on_host else memories.get_inputs(layer_range.reads)
+    return Pass(layer_range, PassInputs(params, state, blobs, key, {}), frozen)
 
 
 class History:
@@ -195,70 +197,74 @@ class History:
         memories: the net's memories.
     """
 
-    def __init__(self, ranges: Ranges, memories: Memories) -> None:
+    def __init__(self, ranges: LayerRanges, memories: Memories) -> None:
         self._ranges, self._memories = ranges, memories
         self._layers = ranges.graph.layers
-        self._last: list[Pass | None] = []
+        self._last_passes: list[Pass | None] = []
         self.forget()
 
     def forget(self) -> None:
         """Forget all passes. The next backward pass uses the current values of blobs and parameters."""
-        self._last = [None] * len(self._layers)
+        self._last_passes = [None] * len(self._layers)
 
-    def add(self, forward: Pass) -> None:
+    def add(self, forward_pass: Pass) -> None:
         """Record a pass that has run."""
-        self._last[forward.range.first : forward.range.last + 1] = [forward] * len(forward.range.layers)
+        self._last_passes[forward_pass.layer_range.first : forward_pass.layer_range.last + 1] = [forward_pass] * len(
+            forward_pass.layer_range.layers
+        )
 
-    def last(self, i: int) -> Pass | None:
+    def get_last_pass(self, i: int) -> Pass | None:
         """Return the most recent pass of layer `i`, or None if there is none."""
-        return self._last[i]
+        return self._last_passes[i]
 
-    def pass_to_differentiate(self, i: int) -> Pass:
+    def find_pass_to_differentiate(self, i: int) -> Pass:
         """Return the forward pass that the backward pass of layer `i` differentiates.
 
         This is the most recent pass of the layer, or a new pass if an input of the layer was written to after it. For
         a new pass, bottoms that the layer overwrote in place are recomputed, unless the layer that computes them has
         run since.
         """
-        last, layer = self._last[i], self._layers[i]
-        layers = self._ranges.get(i, i)
-        if last is None:
-            new = new_pass(layers, self._memories, _global_state.next_key())
+        last_pass, layer = self._last_passes[i], self._layers[i]
+        layer_range = self._ranges.get(i, i)
+        if last_pass is None:
+            new_pass = make_pass(layer_range, self._memories, _global_state.next_key())
         else:
-            overwritten = [name for name in _in_place_blobs(layer) if not self._was_recomputed(i, name, last)]
-            if len(overwritten) == len(_in_place_blobs(layer)) and not self._was_written(layer, last):
-                return last
-            new = new_pass(layers, self._memories, last.inputs.key)
-            blobs = {**new.inputs.blobs, **self._read_bottoms(i, last, overwritten)}
-            new.inputs = new.inputs._replace(state=last.inputs.state, blobs=blobs)
-        if layers.on_host:
-            new.host_tops = self._memories.values(layers.writes)
-        return new
+            overwritten_blobs = [
+                name for name in _find_in_place_blobs(layer) if not self._was_recomputed(i, name, last_pass)
+            ]
+            if len(overwritten_blobs) == len(_find_in_place_blobs(layer)) and not self._was_written(layer, last_pass):
+                return last_pass
+            new_pass = make_pass(layer_range, self._memories, last_pass.inputs.key)
+            blobs = {**new_pass.inputs.blobs, **self._read_bottoms(i, last_pass, overwritten_blobs)}
+            new_pass.inputs = new_pass.inputs._replace(state=last_pass.inputs.state, blobs=blobs)
+        if layer_range.on_host:
+            new_pass.host_tops = self._memories.get_values(layer_range.writes)
+        return new_pass
 
-    def _was_recomputed(self, i: int, name: str, last: Pass) -> bool:
-        """Return whether the layer that computes the bottom `name` of layer `i` has run after the pass `last`."""
+    def _was_recomputed(self, i: int, name: str, last_pass: Pass) -> bool:
+        """Return whether the layer that computes the bottom `name` of layer `i` has run after the pass `last_pass`."""
         producer = max(j for j, layer in enumerate(self._layers[:i]) if name in layer.tops)
-        later = self._last[producer]
-        return later is not None and later.end_version > last.end_version
+        producer_pass = self._last_passes[producer]
+        return producer_pass is not None and producer_pass.end_version > last_pass.end_version
 
-    def _was_written(self, layer: Layer, last: Pass) -> bool:
-        """Return whether an input of the layer's backward pass was written to after the forward pass `last`.
+    def _was_written(self, layer: Layer, last_pass: Pass) -> bool:
+        """Return whether an input of the layer's backward pass was written to after the pass `last_pass`.
 
         Bottoms that the layer overwrites in place are not compared, because the layer's tops replace them.
         """
-        blobs = [self._memories.blobs[name] for name in layer.bottoms if name not in _in_place_blobs(layer)]
+        blobs = [self._memories.blobs[name] for name in layer.bottoms if name not in _find_in_place_blobs(layer)]
         params = [self._memories.slots[p.owner] for p in layer.params if p.spec.learnable]
-        return any(blob.data_memory.current_version() >= last.end_version for blob in (*blobs, *params))
+        return any(blob.data_memory.current_version() >= last_pass.end_version for blob in (*blobs, *params))
 
-    def _read_bottoms(self, i: int, last: Pass, names: Iterable[str]) -> dict[str, jax.Array]:
-        """Return the bottoms `names` as layer `i` read them in the pass `last`, before it overwrote them."""
+    def _read_bottoms(self, i: int, last_pass: Pass, names: Iterable[str]) -> dict[str, jax.Array]:
+        """Return the bottoms `names` as layer `i` read them in the pass `last_pass`, before it overwrote them."""
         names = tuple(sorted(names))
-        first = last.range.first
+        first = last_pass.layer_range.first
         if first == i or not names:
-            return {name: last.inputs.blobs[name] for name in names}
-        return self._ranges.get(first, i - 1).forward(last.inputs, names).values
+            return {name: last_pass.inputs.blobs[name] for name in names}
+        return self._ranges.get(first, i - 1).forward(last_pass.inputs, names).values
 
 
-def _in_place_blobs(layer: Layer) -> frozenset[str]:
+def _find_in_place_blobs(layer: Layer) -> frozenset[str]:
     """Return the names of the bottoms that a layer overwrites with its tops."""
     return frozenset(layer.bottoms).intersection(layer.tops)

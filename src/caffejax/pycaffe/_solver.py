@@ -106,42 +106,42 @@ class BlobUpdater:
     ) -> StepResult:
         """Make one update from `iter_size` passes; `requests` is ignored, because there is a single process."""
         (rate,) = rates
-        for call in self.on_start:
-            call()
+        for callback in self.on_start:
+            callback()
         self._move_to_current_device()
         self._executor.memories.clear_param_diffs()
-        losses = [self._pass(i, debug_info) for i in range(self._iter_size)]
+        losses = [self._run_pass(i, debug_info) for i in range(self._iter_size)]
         loss = jnp.mean(jnp.stack(losses)) if len(losses) > 1 else losses[0]
-        for call in self.on_gradients:
-            call()
+        for callback in self.on_gradients:
+            callback()
         self.apply_update(rate)
-        return StepResult(loss, self._executor.memories.values(self._outputs), self.last_update)
+        return StepResult(loss, self._executor.memories.get_values(self._outputs), self.last_update)
 
     def apply_update(self, rate: np.float32) -> None:
         """Replace the diffs of the train net's parameters by their updates, and subtract the updates."""
         self._move_to_current_device()
-        before = self._other_variables.replace(params=self._executor.memories.params)
-        after, update = self._apply(self._executor.memories.param_diffs, before, rate)
+        old_state = self._other_variables.replace(params=self._executor.memories.params)
+        new_state, update = self._apply(self._executor.memories.param_diffs, old_state, rate)
         assert update is not None
-        self._executor.memories.params = after.params
+        self._executor.memories.params = new_state.params
         self._executor.memories.param_diffs = self.last_update = update
-        self._other_variables = _drop_variables(after)
+        self._other_variables = _drop_variables(new_state)
 
     def final_loss(self) -> jax.Array:
         """Run the train net forward on the next batch; return the loss."""
         return sum(self._executor.forward(0, self._last_layer), start=jnp.zeros(()))
 
-    def _pass(self, number: int, debug_info: bool) -> jax.Array:
-        first, *others = self._executor.forward_backward(
+    def _run_pass(self, number: int, debug_info: bool) -> jax.Array:
+        first_loss, *other_losses = self._executor.forward_backward(
             (self._other_variables.key, self._other_variables.iteration, number)
         )
         if debug_info:
             self._log_debug_info(number)
-        return sum(others, start=first)
+        return sum(other_losses, start=first_loss)
 
     def _log_debug_info(self, number: int) -> None:
         assert self._debug_info is not None
-        batch = self._executor.memories.values(self._input_names)
+        batch = self._executor.memories.get_values(self._input_names)
         for line in self._debug_info.lines(
             *self._executor.memories.variables, batch, pass_key(self._other_variables, number)
         ):
@@ -149,7 +149,7 @@ class BlobUpdater:
 
     def _move_to_current_device(self) -> None:
         """Move the train state and the net to the current device."""
-        if (device := _global_state.device()) is not self._device:
+        if (device := _global_state.get_device()) is not self._device:
             self._device = device
             self._other_variables = jax.device_put(self._other_variables, device)
             self._executor.move_to_current_device()
@@ -181,7 +181,7 @@ class Solver:
 
     _type = ""  # the type of the update rule; "" for the type in the file
 
-    @_global_state.caffe_log()
+    @_global_state.write_caffe_log()
     def __init__(self, solver_file: AnyPath, *, tune: bool = False) -> None:
         param = read_solver(solver_file)
         if self._type:
@@ -191,16 +191,18 @@ class Solver:
         if tune:
             tune_process()
         executors: dict[PureNet, Executor] = {}
-        parts, start = build_trainer(
+        parts, start_state = build_trainer(
             param,
             source_file(solver_file),
             TrainConfig(
-                device=_global_state.device(), seed=_global_state.next_seed(), data_config=_global_state.data_config()
+                device=_global_state.get_device(),
+                seed=_global_state.next_seed(),
+                data_config=_global_state.make_data_config(),
             ),
             open_loader=lambda net: Loader(net.graph, read_caller_inputs=lambda: executors[net].read_caller_inputs()),
         )
-        _make_executors(parts, start, executors)
-        self._updater = BlobUpdater(parts, start, executors[parts.net])
+        _make_executors(parts, start_state, executors)
+        self._updater = BlobUpdater(parts, start_state, executors[parts.net])
         self._trainer = Trainer(parts, self._updater, FiniteCheck(parts.net, param.iter_size))
         self._param = parts.param
         self.net = Net._from_executor(executors[parts.net])
@@ -236,7 +238,7 @@ class Solver:
         """The learning rate of the next update."""
         return self._trainer.rate
 
-    @_global_state.caffe_log()
+    @_global_state.write_caffe_log()
     def step(self, iterations: int) -> None:
         """Train for `iterations` iterations; test, display and write snapshots at the solver's intervals.
 
@@ -249,12 +251,12 @@ class Solver:
         self._trainer.step(max(0, iterations))  # as in Caffe, a negative number does nothing
         self._trainer.snapshots.wait()
 
-    @_global_state.caffe_log()
+    @_global_state.write_caffe_log()
     def solve(self, resume_file: AnyPath | None = None) -> None:
         """Train to iteration `max_iter`, from the current state or from a snapshot."""
         self._trainer.solve(resume_file)
 
-    @_global_state.caffe_log()
+    @_global_state.write_caffe_log()
     def snapshot(self) -> None:
         """Write a snapshot: Caffe's two files and a checkpoint.
 
@@ -263,7 +265,7 @@ class Solver:
         """
         self._trainer.snapshot()
 
-    @_global_state.caffe_log()
+    @_global_state.write_caffe_log()
     def restore(self, state_file: AnyPath) -> None:
         """Restore the state of a snapshot: a .solverstate, a .solverstate.h5 or a checkpoint.
 
@@ -290,13 +292,15 @@ class Solver:
         self._updater.on_gradients.append(on_gradients)
 
 
-def _make_executors(parts: TrainerParts, start: TrainState, executors: dict[PureNet, Executor]) -> None:
+def _make_executors(parts: TrainerParts, start_state: TrainState, executors: dict[PureNet, Executor]) -> None:
     """Create the executors of the train net and the test nets, and make tests read the test nets' blobs."""
-    trained = Variables(start.params, start.state)
-    executors[parts.net] = Executor(parts.net, trained, parts.loader)
+    trained_variables = Variables(start_state.params, start_state.state)
+    executors[parts.net] = Executor(parts.net, trained_variables, parts.loader)
     tests = parts.tests
     for i, evaluator in enumerate(tests.evaluators):
-        variables = copy_trained_params(evaluator.net.graph, tests.net_variables[i](), parts.net.graph, trained)
+        variables = copy_trained_params(
+            evaluator.net.graph, tests.net_variables[i](), parts.net.graph, trained_variables
+        )
         executors[evaluator.net] = Executor(evaluator.net, variables, evaluator.loader)
         tests.net_variables[i] = partial(_current_variables, evaluator, executors[evaluator.net])
 
@@ -346,7 +350,7 @@ class AdamSolver(SGDSolver):
 
 
 _CLASSES: Mapping[str, type[Solver]] = {
-    kind._type: kind for kind in (SGDSolver, NesterovSolver, AdaGradSolver, RMSPropSolver, AdaDeltaSolver, AdamSolver)
+    cls._type: cls for cls in (SGDSolver, NesterovSolver, AdaGradSolver, RMSPropSolver, AdaDeltaSolver, AdamSolver)
 }
 
 

@@ -21,7 +21,7 @@ from ..layers.python.blob import Blob
 
 Shape = tuple[int, ...]
 
-_FREQUENT = 2  # after this number of consecutive values that were read, every pass returns the blob
+_FREQUENT_READS = 2  # after this number of consecutive values that were read, every pass returns the blob
 
 _versions = itertools.count()
 
@@ -31,7 +31,7 @@ def next_version() -> int:
     return next(_versions)
 
 
-class Deferred(Protocol):
+class DeferredComputation(Protocol):
     """A computation that runs when one of its results is read."""
 
     def resolve(self) -> None:
@@ -45,129 +45,138 @@ class Memory:
     Attributes:
         version: the version of the value, from `next_version`, which counts the versions of all memories.
         was_read: True if the current value has been read on the host.
-        streak: the number of consecutive values that were read.
+        read_streak: the number of consecutive values that were read.
     """
 
-    __slots__ = ("_array", "_buffer", "_deferred", "_is_exposed", "_on_host", "streak", "version", "was_read")
+    __slots__ = (
+        "_buffer",
+        "_deferred",
+        "_device_array",
+        "_is_exposed",
+        "_is_on_host",
+        "read_streak",
+        "version",
+        "was_read",
+    )
 
     def __init__(self, array: jax.Array | None = None) -> None:
         self._buffer = np.zeros(0, np.float32)
-        self._array = array
-        self._on_host = False  # True if the buffer has the newest value; a buffer without a value is zero
+        self._device_array = array
+        self._is_on_host = False  # True if the buffer has the newest value; a buffer without a value is zero
         self._is_exposed = False  # True if a caller may have written to a view of the buffer
-        self._deferred: Deferred | None = None
+        self._deferred: DeferredComputation | None = None
         self.version = next_version()
         self.was_read = False
-        self.streak = 0
+        self.read_streak = 0
 
     @property
     def has_views(self) -> bool:
         """True if a view of the host's buffer exists. A view is detected by its reference to the buffer."""
-        return sys.getrefcount(self._buffer) > _REFERENCES
+        return sys.getrefcount(self._buffer) > _BASE_REFERENCES
 
     @property
     def is_zero(self) -> bool:
         """True if the value was never set or was cleared, so it is known to be zero without reading it."""
-        return self._array is None and not self._on_host and self._deferred is None
+        return self._device_array is None and not self._is_on_host and self._deferred is None
 
     def view(self, shape: Shape) -> np.ndarray:
         """Return a view of the host's buffer in this shape, after copying the newest value to the buffer."""
         self.was_read = True
         count = math.prod(shape)
-        self._to_host(count)
+        self._copy_to_host(count)
         self._is_exposed = True
         return self._buffer[:count].reshape(shape)
 
-    def on_device(self, shape: Shape, device: jax.Device) -> jax.Array:
+    def get_array(self, shape: Shape, device: jax.Device) -> jax.Array:
         """Return the newest value as a JAX array with this shape on `device`."""
-        if self._array is not None and not self._on_host and self._array.shape == shape:
-            return self._array
+        if self._device_array is not None and not self._is_on_host and self._device_array.shape == shape:
+            return self._device_array
         if self._deferred is not None:
             self._deferred.resolve()
         if self.is_zero:
             return full(shape, 0, device=device)
-        may_have_changed = self._on_host and self._is_exposed
-        if may_have_changed or self._array is None or self._array.shape != shape:
+        may_have_changed = self._is_on_host and self._is_exposed
+        if may_have_changed or self._device_array is None or self._device_array.shape != shape:
             count = math.prod(shape)
-            self._to_host(count)
-            self._array = jax.device_put(_private_copy(self._buffer[:count]).reshape(shape), device)
+            self._copy_to_host(count)
+            self._device_array = jax.device_put(_copy_aligned(self._buffer[:count]).reshape(shape), device)
             self._is_exposed = self.has_views  # a caller that holds a view may write to it and then drop it unnoticed
             self.version = next_version()
-        return self._array
+        return self._device_array
 
     def store(self, array: jax.Array) -> None:
         """Store a new value and update existing views."""
-        self._array, self._deferred = array, None
-        self._on_host = self._is_exposed = self.was_read = False
+        self._device_array, self._deferred = array, None
+        self._is_on_host = self._is_exposed = self.was_read = False
         self.version = next_version()
         self._refresh()
 
-    def defer(self, computation: Deferred) -> None:
+    def defer(self, computation: DeferredComputation) -> None:
         """Store a deferred value, which `computation` computes when it is read."""
-        self._array, self._deferred = None, computation
-        self._on_host = self._is_exposed = self.was_read = False
+        self._device_array, self._deferred = None, computation
+        self._is_on_host = self._is_exposed = self.was_read = False
         self.version = next_version()
 
-    def fill(self, computation: Deferred, array: jax.Array) -> None:
+    def fill(self, computation: DeferredComputation, array: jax.Array) -> None:
         """Store the value that the deferred `computation` has computed, unless a new value was stored since `defer`."""
         if self._deferred is computation:
-            self._array, self._deferred = array, None
+            self._device_array, self._deferred = array, None
 
     def clear(self) -> None:
         """Set the value to zero."""
-        self._array = self._deferred = None
-        self._on_host = self._is_exposed = False
+        self._device_array = self._deferred = None
+        self._is_on_host = self._is_exposed = False
         self.version = next_version()
         self._refresh()
 
     def move(self, device: jax.Device) -> None:
         """Move the device's copy, if there is one, to `device`."""
-        if self._array is not None:
-            self._array = jax.device_put(self._array, device)
+        if self._device_array is not None:
+            self._device_array = jax.device_put(self._device_array, device)
 
     def expects_read(self) -> bool:
         """Return whether the next value is likely to be read. Call it once for each new value."""
         if self.was_read:
-            self.streak += 1
-        elif self.streak < _FREQUENT:
-            self.streak = 0
-        return self.streak >= _FREQUENT or self.has_views
+            self.read_streak += 1
+        elif self.read_streak < _FREQUENT_READS:
+            self.read_streak = 0
+        return self.read_streak >= _FREQUENT_READS or self.has_views
 
     def current_version(self) -> int:
         """Return the version of the value. It is new if the host's buffer has changed since the device read it."""
-        may_have_changed = self._array is not None and self._on_host and self._is_exposed
+        may_have_changed = self._device_array is not None and self._is_on_host and self._is_exposed
         if may_have_changed and not self._buffer_equals_array():
-            self._array = None
+            self._device_array = None
             self.version = next_version()
         return self.version
 
     def _buffer_equals_array(self) -> bool:
-        array = np.asarray(self._array).reshape(-1)
+        array = np.asarray(self._device_array).reshape(-1)
         buffer = self._buffer[: array.size]
         return bool(np.array_equal(buffer.view(np.int32), array.view(np.int32)))  # compares bits, because NaN != NaN
 
     def _refresh(self) -> None:
         """Copy the newest value to the host's buffer if a view of the buffer exists."""
-        if not self._on_host and self.has_views:
-            self._to_host(0)
+        if not self._is_on_host and self.has_views:
+            self._copy_to_host(0)
             self._is_exposed = True
 
-    def _to_host(self, count: int) -> None:
+    def _copy_to_host(self, count: int) -> None:
         """Copy the newest value to the host's buffer, and enlarge the buffer to at least `count` elements."""
         if self._deferred is not None:
             self._deferred.resolve()
-        size = max(count, 0 if self._array is None or self._on_host else self._array.size)
+        size = max(count, 0 if self._device_array is None or self._is_on_host else self._device_array.size)
         if self._buffer.size < size:
-            old, self._buffer = self._buffer, np.zeros(size, np.float32)
-            if self._on_host:
-                self._buffer[: old.size] = old
-        if self._on_host:
+            old_buffer, self._buffer = self._buffer, np.zeros(size, np.float32)
+            if self._is_on_host:
+                self._buffer[: old_buffer.size] = old_buffer
+        if self._is_on_host:
             return
-        if self._array is None:
+        if self._device_array is None:
             self._buffer.fill(0)
         else:
-            self._buffer[: self._array.size] = np.asarray(self._array).reshape(-1)
-        self._on_host = True
+            self._buffer[: self._device_array.size] = np.asarray(self._device_array).reshape(-1)
+        self._is_on_host = True
 
 
 class SyncedBlob(Blob):
@@ -183,32 +192,32 @@ class SyncedBlob(Blob):
         self.data_memory = data or Memory()
         self.diff_memory = diff or Memory()
 
-    def data_on(self, device: jax.Device) -> jax.Array:
+    def get_data(self, device: jax.Device) -> jax.Array:
         """Return the data as a JAX array on `device`."""
-        return self.data_memory.on_device(self._shape, device)
+        return self.data_memory.get_array(self._shape, device)
 
-    def diff_on(self, device: jax.Device) -> jax.Array:
+    def get_diff(self, device: jax.Device) -> jax.Array:
         """Return the diff as a JAX array on `device`."""
-        return self.diff_memory.on_device(self._shape, device)
+        return self.diff_memory.get_array(self._shape, device)
 
     def _view(self, which: str) -> np.ndarray:
         memory = self.data_memory if which == "data" else self.diff_memory
         return memory.view(self._shape)
 
 
-def _private_copy(array: np.ndarray) -> Any:
+def _copy_aligned(array: np.ndarray) -> Any:
     """Return a copy of a float32 array, aligned to 64 bytes so that JAX on a CPU uses it without another copy."""
-    bytes_ = np.empty(array.nbytes + 64, np.uint8)
-    start = -bytes_.ctypes.data % 64
-    copy = bytes_[start : start + array.nbytes].view(np.float32)
+    buffer = np.empty(array.nbytes + 64, np.uint8)
+    start = -buffer.ctypes.data % 64
+    copy = buffer[start : start + array.nbytes].view(np.float32)
     copy[...] = array
     return copy
 
 
-def _references() -> int:
+def _count_references() -> int:
     """Return the reference count of a buffer without views."""
     memory = Memory()
     return sys.getrefcount(memory._buffer)
 
 
-_REFERENCES = _references()
+_BASE_REFERENCES = _count_references()

@@ -84,8 +84,8 @@ class Classifier(ImageNet):
 
         Args:
             inputs: images (H, W, K), as `io.load_image` returns them.
-            oversample: average over ten crops: four corners, the centre, and their mirror images. If False, only the
-                centre is classified.
+            oversample: average over ten crops: four corners, the center, and their mirror images. If False, only the
+                center is classified.
 
         Returns:
             Probabilities, (N, classes). With `oversample=False`, the net's output in its shape, with one row per image.

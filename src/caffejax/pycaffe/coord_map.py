@@ -2,7 +2,7 @@
 
 A map from a layer's bottom to its top is `(axis, scale, shift)`: along each spatial axis, beginning with `axis`,
 position `x` in the bottom corresponds to position `scale * x + shift` in the top. Positions are in pixels, measured
-from the centre of the first pixel. A map with `axis=None` is valid for all axes.
+from the center of the first pixel. A map with `axis=None` is valid for all axes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def conv_params(fn: Function) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
     """
     settings = fn.params.get("convolution_param") or fn.params.get("pooling_param") or fn.params
 
-    def values(name: str, prefix: str, default: int | None) -> np.ndarray:
+    def read_setting(name: str, prefix: str, default: int | None) -> np.ndarray:
         pair: list[Any] = [settings.get(f"{prefix}_h"), settings.get(f"{prefix}_w")]
         value: Any = (
             settings.get(name, default) if pair == [None, None] else [default if n is None else n for n in pair]
@@ -52,8 +52,8 @@ def conv_params(fn: Function) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
             raise UndefinedMapException(f"{fn.type_name} has no {name}")
         return np.atleast_1d(value)
 
-    kernel = (values("kernel_size", "kernel", None) - 1) * values("dilation", "dilation", 1) + 1
-    return settings.get("axis", 1), values("stride", "stride", 1), kernel, values("pad", "pad", 0)
+    kernel = (read_setting("kernel_size", "kernel", None) - 1) * read_setting("dilation", "dilation", 1) + 1
+    return settings.get("axis", 1), read_setting("stride", "stride", 1), kernel, read_setting("pad", "pad", 0)
 
 
 def crop_params(fn: Function) -> tuple[int, np.ndarray]:
@@ -68,22 +68,22 @@ def coord_map(fn: Function) -> CoordMap:
     Raises:
         UndefinedMapException: if the layer's type has no coordinate map.
     """
-    pixels = _pixels(fn)
-    if pixels == "windows":
+    spatial_map = _get_spatial_map(fn)
+    if spatial_map == "windows":
         axis, stride, kernel, pad = conv_params(fn)
         return axis, 1 / stride, (pad - (kernel - 1) / 2) / stride
-    if pixels == "transposed":
+    if spatial_map == "transposed":
         axis, stride, kernel, pad = conv_params(fn)
         return axis, stride, (kernel - 1) / 2 - pad
-    if pixels == "same" or fn.type_name in PASS_THROUGH_LAYERS:
+    if spatial_map == "same" or fn.type_name in PASS_THROUGH_LAYERS:
         return _IDENTITY
-    if pixels == "cropped":
+    if spatial_map == "cropped":
         axis, offset = crop_params(fn)
         return axis - 1, 1, -offset  # the first spatial axis comes after a map's axis, the channels
     raise UndefinedMapException(f"there is no coordinate map for layers of type {fn.type_name}")
 
 
-def _pixels(fn: Function) -> SpatialMap:
+def _get_spatial_map(fn: Function) -> SpatialMap:
     """Return the `SpatialMap` of the layer's type, or "unknown" for an unregistered type."""
     try:
         traits = layer_type(fn.type_name).traits
@@ -124,7 +124,7 @@ def _walk_ancestors(top: Top) -> Iterator[tuple[Top, CoordMap]]:
         except UndefinedMapException:
             continue
         # the second bottom of a Crop determines only the size
-        for bottom in blob.fn.inputs[:1] if _pixels(blob.fn) == "cropped" else blob.fn.inputs:
+        for bottom in blob.fn.inputs[:1] if _get_spatial_map(blob.fn) == "cropped" else blob.fn.inputs:
             if bottom not in maps:
                 maps[bottom] = compose(maps[blob], layer_map)
                 queue.append(bottom)

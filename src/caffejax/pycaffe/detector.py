@@ -105,13 +105,13 @@ class Detector(ImageNet):
         size = self.crop_dims[1]  # the input is square
         scale = size / (size - 2.0 * self.context_pad)
         half = np.array([(y2 - y1 + 1) / 2, (x2 - x1 + 1) / 2])
-        centre = np.array([y1, x1]) + half
-        first, last = np.round(centre - scale * half), np.round(centre + scale * half)
-        zoom = size / (last - first + 1)
-        pad = np.round(np.maximum(0, -first) * zoom).astype(int)
-        first, last = (np.clip(corner, 0, im.shape[:2]) for corner in (first, last))
-        dims = np.minimum(np.round((last - first + 1) * zoom).astype(int), size - pad)
-        (top, left), (bottom, right) = first.astype(int), last.astype(int)
+        center = np.array([y1, x1]) + half
+        first_corner, last_corner = np.round(center - scale * half), np.round(center + scale * half)
+        zoom = size / (last_corner - first_corner + 1)
+        pad = np.round(np.maximum(0, -first_corner) * zoom).astype(int)
+        first_corner, last_corner = (np.clip(corner, 0, im.shape[:2]) for corner in (first_corner, last_corner))
+        dims = np.minimum(np.round((last_corner - first_corner + 1) * zoom).astype(int), size - pad)
+        (top, left), (bottom, right) = first_corner.astype(int), last_corner.astype(int)
         crop = np.ones(self.crop_dims, np.float32) * self.crop_mean
         crop[pad[0] : pad[0] + dims[0], pad[1] : pad[1] + dims[1]] = io.resize_image(im[top:bottom, left:right], dims)
         return crop

@@ -1,4 +1,4 @@
-"""Drawings of nets: layers as boxes, blobs as octagons, with Caffe's colours.
+"""Drawings of nets: layers as boxes, blobs as octagons, with Caffe's colors.
 
 A drawing is a text in the DOT language. Graphviz's program `dot` converts it to other formats, if it is installed. SVG
 does not need Graphviz: the layout library of `caffejax view` computes it, if the package mini-racer is installed.
@@ -78,7 +78,7 @@ def get_layer_label(layer: LayerParameter, rankdir: str, display_lrm: bool = Fal
 
 
 def choose_color_by_layertype(layertype: str) -> str:
-    """Return the colour of a layer's box, in the form "#RRGGBB"."""
+    """Return the color of a layer's box, in the form "#RRGGBB"."""
     return get_draw_style(layertype).colour or LAYER_STYLE_DEFAULT["fillcolor"]
 
 
@@ -104,10 +104,10 @@ def drawing(
     """
     if rankdir not in _DIRECTIONS:
         raise CaffejaxError(f"rankdir must be one of {', '.join(_DIRECTIONS)}, not '{rankdir}'")
-    layers = [x for x in caffe_net.layer if phase is None or _layers_in_phase(x, phase)]
+    layers = [x for x in caffe_net.layer if phase is None or _is_in_phase(x, phase)]
     if not layers:
-        where = "" if phase is None else f" in phase {caffe_pb2.Phase.Name(phase)}"
-        raise CaffejaxError(f"net '{caffe_net.name}' has no layers{where}: there is nothing to draw")
+        phase_text = "" if phase is None else f" in phase {caffe_pb2.Phase.Name(phase)}"
+        raise CaffejaxError(f"net '{caffe_net.name}' has no layers{phase_text}: there is nothing to draw")
     result = Drawing(caffe_net.name or "Net", rankdir)
     for layer in connect_layers(layers):
         style = {**LAYER_STYLE_DEFAULT, "fillcolor": choose_color_by_layertype(layer.layer.type)}
@@ -122,7 +122,7 @@ def drawing(
     return result
 
 
-def _layers_in_phase(layer: LayerParameter, phase: int) -> bool:
+def _is_in_phase(layer: LayerParameter, phase: int) -> bool:
     if layer.include and layer.exclude:
         raise DrawingError(f"layer {layer.name} has both include and exclude specified.")
     if layer.include:

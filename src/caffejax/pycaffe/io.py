@@ -95,7 +95,7 @@ def datum_to_array(datum: Any) -> np.ndarray:
     A compressed image is decoded to uint8 with channels B, G, R.
     """
     if datum.encoded:
-        return decode_image(datum.data, max_pixels=_global_state.data_config().max_image_pixels)
+        return decode_image(datum.data, max_pixels=_global_state.make_data_config().max_image_pixels)
     shape = datum.channels, datum.height, datum.width
     if datum.data:
         return np.frombuffer(datum.data, np.uint8).reshape(shape).copy()
@@ -108,7 +108,7 @@ def load_image(filename: str | os.PathLike[str] | IO[bytes], color: bool = True)
     Args:
         filename: a JPEG, PNG or other file that OpenCV reads, or a file object in binary mode, which is read from its
             current position. Transparency is dropped.
-        color: if True, return three channels, also for grey images. If False, return one channel, which is a sum of R,
+        color: if True, return three channels, also for gray images. If False, return one channel, which is a sum of R,
             G and B with scikit-image's weights.
 
     Returns:
@@ -121,7 +121,7 @@ def load_image(filename: str | os.PathLike[str] | IO[bytes], color: bool = True)
         content = read_bytes(filename, DataError) if isinstance(filename, str | os.PathLike) else filename.read()
         if not isinstance(content, bytes):
             raise DataError("the file is opened as text; open it in binary mode, as in open(name, 'rb')")
-        pixels = decode_pixels(content, max_pixels=_global_state.data_config().max_image_pixels)
+        pixels = decode_pixels(content, max_pixels=_global_state.make_data_config().max_image_pixels)
     scale = np.iinfo(pixels.dtype).max if pixels.dtype.kind in "iu" else 1
     image = np.atleast_3d(pixels).astype(np.float64) / scale
     image = image[:, :, 2::-1] if image.shape[2] >= 3 else image[:, :, :1]  # B, G, R and alpha to R, G, B
@@ -133,7 +133,7 @@ def load_image(filename: str | os.PathLike[str] | IO[bytes], color: bool = True)
 
 
 def oversample(images: Sequence[np.ndarray], crop_dims: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Crop each image at its four corners and its centre, and mirror the five crops.
+    """Crop each image at its four corners and its center, and mirror the five crops.
 
     Args:
         images: images of the same shape (H, W, K).
@@ -141,7 +141,7 @@ def oversample(images: Sequence[np.ndarray], crop_dims: Sequence[int] | np.ndarr
 
     Returns:
         The crops, float32 (10 N, *crop_dims, K). For each image they are top left, top right, bottom left, bottom
-        right and centre, then the mirror images in the same order.
+        right and center, then the mirror images in the same order.
     """
     (height, width), (h, w) = images[0].shape[:2], (int(n) for n in crop_dims)
     if h > height or w > width:
@@ -301,10 +301,10 @@ def resize_image(im: np.ndarray, new_dims: Sequence[int], interp_order: int = 1)
     elif not high > low:
         resized = np.full((height, width, im.shape[2]), low)
     elif interp_order == 0:
-        resized = im[_nearest(height, im.shape[0])[:, np.newaxis], _nearest(width, im.shape[1])]
+        resized = im[_find_nearest(height, im.shape[0])[:, np.newaxis], _find_nearest(width, im.shape[1])]
     elif interp_order == 1:
         inner = cv2.resize(im - low, (width, height), interpolation=cv2.INTER_LINEAR)
-        edges = np.outer(_inside_fraction(height, im.shape[0]), _inside_fraction(width, im.shape[1])).astype(im.dtype)
+        edges = np.outer(_compute_coverage(height, im.shape[0]), _compute_coverage(width, im.shape[1])).astype(im.dtype)
         resized = inner.reshape(height, width, -1) * edges[:, :, np.newaxis] + low
     else:
         resized = _zoom((im - low) / (high - low), (height, width), interp_order, grid_mode=True)
@@ -324,19 +324,19 @@ def __getattr__(name: str) -> Any:
 _IMPORTS = {"skimage": "skimage.io", "resize": "skimage.transform:resize", "zoom": "scipy.ndimage:zoom"}
 
 
-def _centres(new: int, old: int) -> np.ndarray:
+def _find_centers(new: int, old: int) -> np.ndarray:
     """Return the centres of `new` pixels in coordinates of `old` pixels, (new,)."""
     return (np.arange(new) + 0.5) * (old / new) - 0.5
 
 
-def _nearest(new: int, old: int) -> np.ndarray:
-    return np.floor(_centres(new, old) + 0.5).astype(int).clip(0, old - 1)
+def _find_nearest(new: int, old: int) -> np.ndarray:
+    return np.floor(_find_centers(new, old) + 0.5).astype(int).clip(0, old - 1)
 
 
-def _inside_fraction(new: int, old: int) -> np.ndarray:
+def _compute_coverage(new: int, old: int) -> np.ndarray:
     """Return the sum of the interpolation weights for pixels inside the image, for each new pixel, (new,)."""
-    centres = _centres(new, old)
-    return 1 - np.maximum(np.maximum(-centres, centres - (old - 1)), 0)
+    centers = _find_centers(new, old)
+    return 1 - np.maximum(np.maximum(-centers, centers - (old - 1)), 0)
 
 
 def _zoom(im: np.ndarray, dims: tuple[int, int], order: int, grid_mode: bool) -> np.ndarray:
@@ -364,8 +364,8 @@ def make_transformer(
     """
     if channel_swap is not None and tuple(shape[1:2]) != (len(channel_swap),):
         swap = ",".join(map(str, channel_swap))
-        fitting = ",".join(map(str, reversed(range(shape[1])))) if len(shape) > 1 and shape[1] <= 4 else ""
-        example = f", such as {fitting}" * bool(fitting)
+        example_swap = ",".join(map(str, reversed(range(shape[1])))) if len(shape) > 1 and shape[1] <= 4 else ""
+        example = f", such as {example_swap}" * bool(example_swap)
         raise ValueError(
             f"channel_swap {swap} does not fit '{name}' of shape {tuple(shape)}: give one index per channel{example}"
         )

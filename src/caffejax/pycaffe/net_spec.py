@@ -31,7 +31,7 @@ from ..schema import caffe_pb2
 from ..schema.caffe_pb2 import LayerParameter, NetParameter
 
 _SUFFIX = "_param"
-_SINGLE = (str, bytes, Mapping, Message)  # iterable types that are a single value
+_SINGLE_VALUE_TYPES = (str, bytes, Mapping, Message)  # iterable types that are a single value
 
 
 @cache
@@ -42,12 +42,12 @@ def param_name_dict() -> dict[str, str]:
         for field in LayerParameter.DESCRIPTOR.fields[::-1]  # if fields have equal messages, the first remains
         if field.name.endswith(_SUFFIX) and field.message_type
     }
-    by_spelling = {name.replace("_", ""): name for name in fields}
-    return {kind: by_spelling.get(kind.lower(), name) for name, kind in fields.items()}
+    fields_by_spelling = {name.replace("_", ""): name for name in fields}
+    return {kind: fields_by_spelling.get(kind.lower(), name) for name, kind in fields.items()}
 
 
 @cache
-def _params_of(type_name: str) -> tuple[str, ...]:
+def _find_param_fields(type_name: str) -> tuple[str, ...]:
     """Return the names of the LayerParameter fields that may contain a type's settings, beginning with the most likely.
 
     First come the field of the type, or the fields of all types with this name in forks. A field whose name resembles
@@ -83,7 +83,7 @@ def assign_proto(proto: Message, name: str, val: Any) -> None:
         raise AttributeError(f"{proto.DESCRIPTOR.name} has no setting '{name}'{did_you_mean(name, fields)}")
     field = fields[name]
     if field.is_repeated:
-        values = list(val) if isinstance(val, Iterable) and not isinstance(val, _SINGLE) else [val]
+        values = list(val) if isinstance(val, Iterable) and not isinstance(val, _SINGLE_VALUE_TYPES) else [val]
         if field.message_type:
             for value in values:
                 _fill_message(getattr(proto, name).add(), name, value)
@@ -126,11 +126,13 @@ def fill_layer(layer: LayerParameter, settings: Mapping[str, Any]) -> None:
     """
     prefix = f"layer '{layer.name}' ({layer.type})"
     fields = LayerParameter.DESCRIPTOR.fields_by_name
-    settings_of = {param: getattr(layer, param).DESCRIPTOR.fields_by_name for param in _params_of(layer.type)}
+    fields_by_param = {
+        param: getattr(layer, param).DESCRIPTOR.fields_by_name for param in _find_param_fields(layer.type)
+    }
     for key, value in settings.items():
-        param = next((param for param, names in settings_of.items() if key in names), None)
+        param = next((param for param, names in fields_by_param.items() if key in names), None)
         if param is None and key not in fields:
-            names = [*fields, *(name for names in settings_of.values() for name in names)]
+            names = [*fields, *(name for names in fields_by_param.values() for name in names)]
             raise AttributeError(f"{prefix}: there is no setting '{key}'{did_you_mean(key, names)}")
         message: Message = layer if param is None else getattr(layer, param)
         try:
@@ -188,7 +190,7 @@ class Function:
         self.inputs = tuple(inputs)
         for index, bottom in enumerate(self.inputs):
             if not isinstance(bottom, Top):
-                raise _not_a_top(
+                raise _make_type_error(
                     f"{type_name} input {index}", bottom, "a layer with several tops returns a tuple of them"
                 )
         self.params = dict(params)
@@ -201,7 +203,7 @@ class Function:
         return to_proto(self)
 
 
-def _not_a_top(name: str, value: object, hint: str) -> TypeError:
+def _make_type_error(name: str, value: object, hint: str) -> TypeError:
     """Return a TypeError with Caffe's message, which scripts expect. If `value` is a tuple, also log `hint`."""
     if isinstance(value, tuple):
         log.warning("%s is a tuple: %s", name, hint)
@@ -221,9 +223,9 @@ class _NetBuilder:
         stack = [last]  # a loop and not recursion, because nets can be deeper than Python's stack
         while stack:
             fn = stack[-1]
-            missing = next((bottom.fn for bottom in fn.inputs if bottom.fn not in self.layers), None)
-            if missing is not None:
-                stack.append(missing)
+            missing_layer = next((bottom.fn for bottom in fn.inputs if bottom.fn not in self.layers), None)
+            if missing_layer is not None:
+                stack.append(missing_layer)
             else:
                 stack.pop()
                 if fn not in self.layers:
@@ -328,7 +330,7 @@ class NetSpec:
         """
         for name, top in self.tops.items():
             if not isinstance(top, Top | Function):
-                raise _not_a_top(f"'{name}'", top, "give each of the tops a name, as in n.a, n.b = ...")
+                raise _make_type_error(f"'{name}'", top, "give each of the tops a name, as in n.a, n.b = ...")
         builder = _NetBuilder({top: name for name, top in self.tops.items()})
         for top in self.tops.values():
             builder.add(top.fn if isinstance(top, Top) else top)
