@@ -25,8 +25,8 @@ def xla_flags(*extra_flags: str) -> str:
 
 def optimized_environment() -> dict[str, str]:
     """The environment without these flags: for programs that run far longer than they are compiled."""
-    others = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if flag.partition("=")[0] not in FLAGS]
-    return os.environ | {"XLA_FLAGS": " ".join(others)}
+    other_flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if flag.partition("=")[0] not in FLAGS]
+    return os.environ | {"XLA_FLAGS": " ".join(other_flags)}
 
 
 def cpu_devices_environment(count: int) -> dict[str, str]:

@@ -18,8 +18,8 @@ from jax_transforms.fresh_processes import spawn_jax_process
 
 os.environ["XLA_FLAGS"] = xla_flags()  # of the processes that tests start as well
 if "CAFFEJAX_CACHE" not in os.environ:  # the first of the processes: what one of them compiled, the others load
-    _compiled = tempfile.TemporaryDirectory()
-    os.environ["CAFFEJAX_CACHE"] = _compiled.name
+    _cache_folder = tempfile.TemporaryDirectory()
+    os.environ["CAFFEJAX_CACHE"] = _cache_folder.name
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 enable_compilation_cache()
 ProgramCacheConfig.folder = None  # tests change what is computed where no name of a program says so

@@ -3,7 +3,7 @@
 from caffejax.errors import CaffejaxError, Problem
 
 
-def test_a_long_message_still_says_where() -> None:
+def test_long_messages_are_shortened_but_name_the_location() -> None:
     message = str(Problem("is wrong: " + "m" * 99_999, "f" * 99_999, 3, layer="l" * 99_999, layer_type="t" * 99_999))
     assert len(message) < 20_000
     parts = ["f ... f", "f:3: layer 'l", "l ... l", "l' (t", "t ... t", "t): is wrong: m", "m ... m"]
@@ -11,7 +11,7 @@ def test_a_long_message_still_says_where() -> None:
     assert positions == sorted(positions)
 
 
-def test_the_first_of_many_problems_are_listed_and_all_are_there() -> None:
+def test_only_the_first_of_many_problems_are_listed() -> None:
     error = CaffejaxError(f"problem {n}" for n in range(5000))
     assert str(error).splitlines()[-2:] == ["problem 999", "and 4000 more problems"]
     assert len(error.problems) == 5000

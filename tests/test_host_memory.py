@@ -14,18 +14,18 @@ from caffejax.human_readable import format_bytes, parse_bytes
 @pytest.mark.parametrize(
     ("text", "size"), [("1000", 1000), ("8GiB", 8 << 30), ("1.5 kb", 1500), ("500MB", 500_000_000), ("2MiB", 2 << 20)]
 )
-def test_sizes_in_words_are_bytes(text: str, size: int) -> None:
+def test_sizes_with_units_are_parsed(text: str, size: int) -> None:
     assert parse_bytes(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "GiB", "-1", "8 TiBs", "0", "much"])
-def test_a_text_that_is_not_a_size_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_sizes_are_rejected(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["train", "--solver=absent", "--remat=auto", f"--memory_limit={text}"])
     assert "is not a size; give a number of bytes" in capsys.readouterr().err
 
 
-def test_bytes_are_written_in_words() -> None:
+def test_byte_counts_are_formatted_with_units() -> None:
     assert [format_bytes(x) for x in (1, 2048, 3 << 20, 5 << 30)] == ["1 bytes", "2 KiB", "3 MiB", "5.00 GiB"]
 
 

@@ -152,7 +152,7 @@ def run_in_pycaffe(case: Case, net: Net, run: Callable[[Executor, int], list[jax
         executor.memories.blobs[name].data[...] = value
     loss = sum(run(executor, len(net.graph.layers) - 1))
     memories = executor.memories
-    return PassResults(loss, memories.values(net.outputs), memories.param_diffs, memories.variables.state)
+    return PassResults(loss, memories.get_values(net.outputs), memories.param_diffs, memories.variables.state)
 
 
 def run_at_once(executor: Executor, last: int) -> list[jax.Array]:

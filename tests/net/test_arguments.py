@@ -28,12 +28,12 @@ def variables(lenet: Net) -> Variables:
     return lenet.init(KEY)
 
 
-def batch(*shape: int, dtype: Any = np.float32) -> dict[str, Any]:
+def make_batch(*shape: int, dtype: Any = np.float32) -> dict[str, Any]:
     shape = shape or (2, 1, 28, 28)
     return {"data": np.zeros(shape, dtype), "label": np.zeros(shape[0], np.float32)}
 
 
-ELSEWHERE = """
+UNEXPECTED_SHAPES_SCRIPT = """
 import sys
 
 import jax
@@ -45,9 +45,9 @@ net = Net(sys.argv[1], "TRAIN", kernels=sys.argv[2])
 params, state = net.init(jax.random.key(0))
 run = lambda params, x: net.loss(params, state, {"data": x, "label": np.zeros(len(x), np.float32)})[0]
 for shape in ((64, 1, 32, 32), (2, 1, 32, 32), (1, 1, 32, 32), (2, 1, 20, 20), (2, 3, 28, 28)):
-    for how in (run, jax.jit(run), jax.grad(run), net.jit(jax.grad(run))):
+    for function in (run, jax.jit(run), jax.grad(run), net.jit(jax.grad(run))):
         try:
-            how(params, np.ones(shape, np.float32))
+            function(params, np.ones(shape, np.float32))
         except LayerError as error:
             print(error)
 """
@@ -55,73 +55,82 @@ for shape in ((64, 1, 32, 32), (2, 1, 32, 32), (1, 1, 32, 32), (2, 1, 20, 20), (
 
 @pytest.mark.long
 @pytest.mark.parametrize("kernels", ["fast", pytest.param("reference", marks=pytest.mark.long)])
-def test_images_that_a_net_was_not_built_for(kernels: str) -> None:
-    command = [sys.executable, "-c", ELSEWHERE, LENET, kernels]
+def test_errors_about_unexpected_shapes_name_the_needed_shapes(kernels: str) -> None:
+    command = [sys.executable, "-c", UNEXPECTED_SHAPES_SCRIPT, LENET, kernels]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr  # neither a crash nor another error
     data = f"{LENET}: the input 'data' has shape {{}}, but the net was built for (64, 1, 28, 28)\n{LENET}: "
     ip1 = "layer 'ip1' (InnerProduct): blob 0 has shape (500, 800), but a bottom of shape "
     conv1 = "layer 'conv1' (Convolution): blob 0 has shape (20, 1, 5, 5), but a bottom of shape "
-    once = [
+    expected_messages = [
         data.format((64, 1, 32, 32)) + f"{ip1}(64, 50, 5, 5) needs shape (500, 1250)",
         data.format((2, 1, 32, 32)) + f"{ip1}(2, 50, 5, 5) needs shape (500, 1250)",
         data.format((1, 1, 32, 32)) + f"{ip1}(1, 50, 5, 5) needs shape (500, 1250)",
         data.format((2, 1, 20, 20)) + f"{ip1}(2, 50, 2, 2) needs shape (500, 200)",
         data.format((2, 3, 28, 28)) + f"{conv1}(2, 3, 28, 28) needs shape (20, 3, 5, 5)",
     ]
-    assert run.stdout == "".join(f"{line}\n" * 4 for line in once)
+    assert run.stdout == "".join(f"{line}\n" * 4 for line in expected_messages)
 
 
 @pytest.mark.parametrize(
-    ("inputs", "words"),
+    ("inputs", "message"),
     [
         (
-            batch(dtype=np.uint8),
+            make_batch(dtype=np.uint8),
             "layer 'conv1' (Convolution): bottom 0 ('data') has dtype uint8, but the layer computes in floating",
         ),
         (
-            batch(dtype=bool),
+            make_batch(dtype=bool),
             "layer 'conv1' (Convolution): bottom 0 ('data') has dtype bool, but the layer computes in floating",
         ),
         (
-            batch(dtype=complex),
+            make_batch(dtype=complex),
             "layer 'conv1' (Convolution): bottom 0 ('data') has dtype complex64, but the layer computes in floating",
         ),
         (
-            {**batch(), "data": jnp.zeros((2, 1, 28, 28), jnp.bfloat16)},
+            {**make_batch(), "data": jnp.zeros((2, 1, 28, 28), jnp.bfloat16)},
             "layer 'conv1' (Convolution): cannot take a bottom of shape (2, 1, 28, 28) bfloat16: params and inputs",
         ),
         (
-            {"data": batch()["data"]},
+            {"data": make_batch()["data"]},
             "the input for blob 'label' is missing; pass it, or if the requested blobs do not need it, use "
             "net.for_inference(blobs)",
         ),
         (
-            {"data": batch()["data"], "lable": 0},
+            {"data": make_batch()["data"], "lable": 0},
             f"the input for blob 'label' is missing\n{LENET}: the net has no input 'lable' in phase TRAIN; its "
             "inputs are 'data', 'label'; did you mean 'label'?",
         ),
         (
-            {"dta": batch()["data"]},
+            {"dta": make_batch()["data"]},
             f"the input for blob 'data' is missing\n{LENET}: the input for blob 'label' is missing\n"
             f"{LENET}: the net has no input 'dta' in phase TRAIN; its inputs are 'data', 'label'; did you mean 'data'?",
         ),
-        (batch() | {"data": "zeros"}, "the input for blob 'data' must be an array of numbers, not a value of type str"),
         (
-            batch() | {"data": np.array(["0"])},
+            make_batch() | {"data": "zeros"},
+            "the input for blob 'data' must be an array of numbers, not a value of type str",
+        ),
+        (
+            make_batch() | {"data": np.array(["0"])},
             "the input for blob 'data' must be an array of numbers, not of dtype <U1",
         ),
-        (batch() | {"data": None}, "the input for blob 'data' must be an array of numbers, not None"),
-        (batch() | {"data": [[1], [1, 2]]}, "the input for blob 'data' must be an array of numbers, not a value of"),
-        (batch() | {"label": KEY}, "the input for blob 'label' must be an array of numbers, not of dtype key<fry>"),
-        (batch()["data"], "inputs must be a dict {blob: array}, not a value of type ndarray"),
+        (make_batch() | {"data": None}, "the input for blob 'data' must be an array of numbers, not None"),
+        (
+            make_batch() | {"data": [[1], [1, 2]]},
+            "the input for blob 'data' must be an array of numbers, not a value of",
+        ),
+        (
+            make_batch() | {"label": KEY},
+            "the input for blob 'label' must be an array of numbers, not of dtype key<fry>",
+        ),
+        (make_batch()["data"], "inputs must be a dict {blob: array}, not a value of type ndarray"),
     ],
 )
-def test_wrong_inputs_are_refused_by_name(lenet: Net, variables: Variables, inputs: Any, words: str) -> None:
+def test_errors_about_invalid_inputs_name_them(lenet: Net, variables: Variables, inputs: Any, message: str) -> None:
     for run in (lenet.apply, lenet.loss):
         with pytest.raises(CaffejaxError) as exc_info:
             run(*variables, inputs)
-        assert str(exc_info.value).startswith(f"{LENET}: {words}")
+        assert str(exc_info.value).startswith(f"{LENET}: {message}")
 
 
 LOSS_IN_TRAIN = """
@@ -159,25 +168,25 @@ def test_a_net_without_a_loss_has_no_gradient(net: Net, message: str) -> None:
 def test_a_label_that_is_no_class_is_refused_outside_of_traced_code(
     lenet: Net, variables: Variables, label: float
 ) -> None:
-    wrong = batch() | {"label": jnp.array([0, label])}
+    invalid_batch = make_batch() | {"label": jnp.array([0, label])}
     for run in (lenet.loss, jax.value_and_grad(lenet.loss, has_aux=True)):
         with pytest.raises(DataError, match=r"'loss' \(SoftmaxWithLoss\): blob 'label' holds .* in row 1 .* 0 to 9"):
-            run(*variables, wrong)
-    assert np.isnan(lenet.forward(*variables, wrong)[0]["loss"])
+            run(*variables, invalid_batch)
+    assert np.isnan(lenet.forward(*variables, invalid_batch)[0]["loss"])
 
 
-def test_a_batch_may_hold_more_than_the_net_takes(lenet: Net, variables: Variables) -> None:
-    expected = lenet.loss(*variables, batch())[0]
-    assert lenet.loss(*variables, batch() | {"weight": "of another use"})[0] == expected
+def test_unneeded_arrays_of_a_batch_are_ignored(lenet: Net, variables: Variables) -> None:
+    expected = lenet.loss(*variables, make_batch())[0]
+    assert lenet.loss(*variables, make_batch() | {"weight": "of another use"})[0] == expected
 
 
 def test_lists_of_numbers_are_arrays(lenet: Net, variables: Variables) -> None:
-    expected = lenet.loss(*variables, batch())[0]
-    assert lenet.loss(*variables, {name: x.tolist() for name, x in batch().items()})[0] == expected
+    expected = lenet.loss(*variables, make_batch())[0]
+    assert lenet.loss(*variables, {name: x.tolist() for name, x in make_batch().items()})[0] == expected
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         ({"blobs": ["los"]}, "blobs: no blob 'los' in the net; did you mean 'loss'?"),
         ({"blobs": "loss"}, 'blobs must be a tuple of blob names, such as ("loss",), not a string'),
@@ -186,17 +195,17 @@ def test_lists_of_numbers_are_arrays(lenet: Net, variables: Variables) -> None:
     ],
 )
 def test_unknown_blobs_and_wrong_keys_are_refused(
-    lenet: Net, variables: Variables, arguments: dict[str, Any], words: str
+    lenet: Net, variables: Variables, arguments: dict[str, Any], message: str
 ) -> None:
     for run in (lenet.loss, lenet.apply)[: 1 if "taps" in arguments else 2]:
         with pytest.raises(CaffejaxError) as exc_info:
-            run(*variables, batch(), **arguments)
-        assert words in str(exc_info.value)
+            run(*variables, make_batch(), **arguments)
+        assert message in str(exc_info.value)
 
 
-def test_keys_of_both_forms_start_a_net(lenet: Net, variables: Variables) -> None:
-    old = lenet.init(jax.random.PRNGKey(0))
-    np.testing.assert_array_equal(old.params["ip2"][0], variables.params["ip2"][0])
+def test_typed_and_old_keys_initialize_the_same_params(lenet: Net, variables: Variables) -> None:
+    old_key_variables = lenet.init(jax.random.PRNGKey(0))
+    np.testing.assert_array_equal(old_key_variables.params["ip2"][0], variables.params["ip2"][0])
     with pytest.raises(CaffejaxError, match=r"such as jax.random.key\(0\), not a value of type int"):
         lenet.init(0)  # type: ignore[arg-type]
 
@@ -205,16 +214,16 @@ def test_donated_params_are_reported_with_a_remedy(lenet: Net, variables: Variab
     params = jax.tree.map(jnp.copy, variables.params)
     jax.jit(lambda tree: jax.tree.map(lambda x: x + 1, tree), donate_argnums=0)(params)
     with pytest.raises(WeightsError, match=r"arrays of params were deleted.*solver\.variables") as exc_info:
-        lenet.loss(params, variables.state, batch())
+        lenet.loss(params, variables.state, make_batch())
     assert len(exc_info.value.problems) == 1
 
 
-def test_all_problems_of_params_are_named(lenet: Net, variables: Variables) -> None:
+def test_all_problems_of_params_are_reported(lenet: Net, variables: Variables) -> None:
     params: Any = {name: blobs for name, blobs in variables.params.items() if name != "ip2"}
     params |= {"conv1": {0: params["conv1"][0]}, "conv2": {0: params["conv2"][0], 1: jnp.zeros(50, int)}}
     params["ip1"] = {0: jnp.zeros((500, 801)), 1: "bias"}
     with pytest.raises(WeightsError) as exc_info:
-        lenet.loss(params, variables.state, batch())
+        lenet.loss(params, variables.state, make_batch())
     assert str(exc_info.value).replace(f"{LENET}: layer ", "").splitlines() == [
         "'conv1' (Convolution): blob 1 in params is missing; pass the arrays that Net.init or load_weights returns, "
         "where its shape is (20,)",
@@ -228,10 +237,10 @@ def test_all_problems_of_params_are_named(lenet: Net, variables: Variables) -> N
     ]
 
 
-def test_indices_as_text_are_explained(lenet: Net, variables: Variables) -> None:
+def test_errors_about_text_keys_explain_them(lenet: Net, variables: Variables) -> None:
     params: Any = {name: {str(i): blob for i, blob in blobs.items()} for name, blobs in variables.params.items()}
     with pytest.raises(WeightsError) as exc_info:
-        lenet.loss(params, variables.state, batch())
+        lenet.loss(params, variables.state, make_batch())
     (problem,) = exc_info.value.problems
     assert "text such as '0' as their keys, not numbers such as 0: 'conv1', 'conv2', 'ip1', 'ip2'" in str(problem)
     assert all(
@@ -239,7 +248,7 @@ def test_indices_as_text_are_explained(lenet: Net, variables: Variables) -> None
     )
 
 
-def test_params_and_state_are_one_argument(lenet: Net, variables: Variables) -> None:
+def test_export_takes_params_and_state_as_one_argument(lenet: Net, variables: Variables) -> None:
     make: Any
     for make in (lenet.freeze, lambda *pair: make_inference_model(lenet, *pair)):
         for arguments in (variables, (variables.params,)):
@@ -252,23 +261,23 @@ def test_params_and_state_are_one_argument(lenet: Net, variables: Variables) -> 
 def test_sequences_in_caffes_order_are_accepted(lenet: Net, variables: Variables) -> None:
     params: Any = {name: tuple(blobs.values()) for name, blobs in variables.params.items()}
     params["conv1"] = [*params["conv1"], None]
-    expected, grads = jax.value_and_grad(lambda p: lenet.loss(p, {}, batch())[0])(variables.params)
-    loss, given_grads = jax.value_and_grad(lambda p: lenet.loss(p, {}, batch())[0])(params)
+    expected, grads = jax.value_and_grad(lambda p: lenet.loss(p, {}, make_batch())[0])(variables.params)
+    loss, sequence_grads = jax.value_and_grad(lambda p: lenet.loss(p, {}, make_batch())[0])(params)
     assert loss == expected
-    assert jax.tree.structure(given_grads) == jax.tree.structure(params)
-    jax.tree.map(np.testing.assert_array_equal, jax.tree.leaves(given_grads), jax.tree.leaves(grads))
+    assert jax.tree.structure(sequence_grads) == jax.tree.structure(params)
+    jax.tree.map(np.testing.assert_array_equal, jax.tree.leaves(sequence_grads), jax.tree.leaves(grads))
     with pytest.raises(WeightsError, match=r"'ip1' .*: blob 1 in params is missing"):
-        lenet.loss({**params, "ip1": params["ip1"][:1]}, {}, batch())
+        lenet.loss({**params, "ip1": params["ip1"][:1]}, {}, make_batch())
 
 
-def test_variables_are_given_as_their_parts(lenet: Net, variables: Variables) -> None:
+def test_variables_passed_as_params_or_missing_state_are_rejected(lenet: Net, variables: Variables) -> None:
     with pytest.raises(WeightsError, match=r"params must be .*, not .* Variables; pass its fields .params and"):
-        lenet.loss(variables, variables.state, batch())  # type: ignore[arg-type]
+        lenet.loss(variables, variables.state, make_batch())  # type: ignore[arg-type]
     with pytest.raises(WeightsError, match=r"state must be a dict \{layer: blobs\}, not None"):
-        lenet.loss(variables.params, None, batch())  # type: ignore[arg-type]
+        lenet.loss(variables.params, None, make_batch())  # type: ignore[arg-type]
 
 
-def test_statistics_and_what_is_carried_are_state() -> None:
+def test_statistics_and_recurrent_state_belong_to_the_state() -> None:
     net = Net("""
         layer { name: "x" type: "Input" top: "x" top: "c" input_param { shape { dim: 4 dim: 2 dim: 3 } shape { dim: 4
           dim: 2 } } }
@@ -288,7 +297,7 @@ def test_statistics_and_what_is_carried_are_state() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         ({"phase": "train"}, 'phase must be "TRAIN" or "TEST", not "train"'),
         ({"phase": 0}, 'phase must be "TRAIN" or "TEST", not 0'),
@@ -307,10 +316,10 @@ def test_statistics_and_what_is_carried_are_state() -> None:
         ),
     ],
 )
-def test_wrong_options_of_a_net_are_refused(options: dict[str, Any], words: str) -> None:
+def test_wrong_options_of_a_net_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(CaffejaxError) as exc_info:
         Net(LENET, **options)
-    assert str(exc_info.value).startswith(words)
+    assert str(exc_info.value).startswith(message)
 
 
 def test_a_net_is_a_path_a_text_or_a_message() -> None:
@@ -319,7 +328,7 @@ def test_a_net_is_a_path_a_text_or_a_message() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         ({"device": "cpu"}, 'device must be a JAX device, such as jax.devices()[0], not "cpu"'),
         (
@@ -332,21 +341,21 @@ def test_a_net_is_a_path_a_text_or_a_message() -> None:
         ({"remat": "all"}, 'remat must be "none" or "auto", not "all"'),
     ],
 )
-def test_wrong_options_of_a_solver_are_refused(options: dict[str, Any], words: str) -> None:
+def test_wrong_options_of_a_solver_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(CaffejaxError) as exc_info:
         Solver(f'net: "{CONFIGS}/digits/lenet_train_test.prototxt" base_lr: 0.1 lr_policy: "fixed"\n', **options)
-    assert str(exc_info.value) == words
+    assert str(exc_info.value) == message
 
 
 # two readers of a blob, so that a Split comes in; a layer that is random; statistics
 
 
 def test_blobs_may_be_named_in_a_list(lenet: Net, variables: Variables) -> None:
-    blobs, _ = lenet.forward(*variables, batch(), key=KEY, blobs=["ip2"])
+    blobs, _ = lenet.forward(*variables, make_batch(), key=KEY, blobs=["ip2"])
     assert list(blobs) == ["ip2"]
 
 
-def test_params_and_state_to_freeze_are_one_argument(lenet: Net, variables: Variables) -> None:
+def test_freeze_takes_params_and_state_as_one_argument(lenet: Net, variables: Variables) -> None:
     for args in (variables, (variables.params,)):
         with pytest.raises(WeightsError, match=r"net\.freeze\(\(params, state\)\)"):
             lenet.freeze(*args)  # type: ignore[arg-type]

@@ -16,17 +16,17 @@ from caffejax.schema.caffe_pb2 import NetParameter
 INPUT = 'layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 } } }'
 
 
-def messages(make: Any) -> list[str]:
+def collect_messages(function: Any) -> list[str]:
     """Return the messages of the error that a call raises, one for each problem."""
     with pytest.raises(CaffejaxError) as exc_info:
-        make()
+        function()
     return [problem.message for problem in exc_info.value.problems]
 
 
-def test_every_wrong_value_of_a_run_is_named() -> None:
+def test_all_invalid_values_of_a_compute_config_are_reported() -> None:
     values: dict[str, Any] = dict.fromkeys(("kernels", "precision", "backward", "remat"), "best") | {"memory_limit": -1}
     values |= {"axis_name": "", "sync_bn": "yes"}
-    assert sorted(messages(lambda: ComputeConfig(**values))) == sorted(
+    assert sorted(collect_messages(lambda: ComputeConfig(**values))) == sorted(
         [
             'kernels must be "fast" or "reference", not "best"',
             'precision must be "float32" or "tf32" or "bfloat16", not "best" (half precision is bfloat16, which needs '
@@ -40,9 +40,9 @@ def test_every_wrong_value_of_a_run_is_named() -> None:
     )
 
 
-def test_every_wrong_value_of_reading_is_named() -> None:
+def test_all_invalid_values_of_a_data_config_are_reported() -> None:
     values: dict[str, Any] = {"seed": 0.5, "workers": -1, "skip_bad": "no", "shard": 2}
-    assert sorted(messages(lambda: DataConfig(**values))) == sorted(
+    assert sorted(collect_messages(lambda: DataConfig(**values))) == sorted(
         [
             "seed must be an integer, not 0.5",
             "workers must be an integer of at least 0, not -1",
@@ -56,12 +56,12 @@ def test_every_wrong_value_of_reading_is_named() -> None:
     ("option", "value"),
     [("memory_limit", 1.5), ("memory_limit", True), ("seed", True), ("workers", "2"), ("skip_bad", 1), ("remat", None)],
 )
-def test_a_value_of_the_wrong_kind_is_named(option: str, value: Any) -> None:
-    (message,) = messages(lambda: resolve_options(ComputeConfig(), DataConfig(), {option: value}))
+def test_values_of_wrong_types_are_reported(option: str, value: Any) -> None:
+    (message,) = collect_messages(lambda: resolve_options(ComputeConfig(), DataConfig(), {option: value}))
     assert message.startswith(f"{option} must be ")
 
 
-def test_problems_of_both_values_and_of_names_are_reported_at_once() -> None:
+def test_problems_of_both_configs_and_unknown_options_are_reported_together() -> None:
     options = {"kernel": "fast", "kernels": "slow", "remat": "all", "workers": -2, "depth": 3, "skip_bad": None}
     expected = [
         "there is no option 'kernel'; did you mean 'kernels'?",
@@ -71,15 +71,15 @@ def test_problems_of_both_values_and_of_names_are_reported_at_once() -> None:
         "workers must be an integer of at least 0, not -2",
         "skip_bad must be True or False, not None",
     ]
-    assert sorted(messages(lambda: resolve_options(ComputeConfig(), DataConfig(), options))) == sorted(expected)
-    assert sorted(messages(lambda: Net(INPUT, **options))) == sorted(expected)  # type: ignore[arg-type]
+    assert sorted(collect_messages(lambda: resolve_options(ComputeConfig(), DataConfig(), options))) == sorted(expected)
+    assert sorted(collect_messages(lambda: Net(INPUT, **options))) == sorted(expected)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("name", "nearest"), [("kernel", "kernels"), ("sede", "seed"), ("Workers", "workers"), ("skip-bad", "skip_bad")]
 )
-def test_an_unknown_keyword_gets_the_nearest_name(name: str, nearest: str) -> None:
-    (message,) = messages(lambda: resolve_options(ComputeConfig(), DataConfig(), {name: 1}))
+def test_errors_about_unknown_options_suggest_a_similar_name(name: str, nearest: str) -> None:
+    (message,) = collect_messages(lambda: resolve_options(ComputeConfig(), DataConfig(), {name: 1}))
     assert message == f"there is no option '{name}'; did you mean '{nearest}'?"
 
 
@@ -94,7 +94,7 @@ def test_keywords_override_fields() -> None:
     assert (compute, data) == (ComputeConfig("reference", memory_limit=10), DataConfig(7, 2))  # as they were
 
 
-def test_a_net_takes_both_values_and_keywords() -> None:
+def test_a_net_takes_configs_and_options() -> None:
     net = Net(
         INPUT,
         compute_config=ComputeConfig(backward="rules"),
@@ -107,21 +107,21 @@ def test_a_net_takes_both_values_and_keywords() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "same", "other"),
+    ("value", "equal_config", "different_config"),
     [
         (ComputeConfig(), ComputeConfig("fast"), ComputeConfig("reference")),
         (DataConfig(), DataConfig(0), DataConfig(1)),
     ],
 )
-def test_values_are_frozen_and_hashable(value: Any, same: Any, other: Any) -> None:
-    assert {value: 1, same: 2, other: 3} == {value: 2, other: 3}
-    assert pickle.loads(pickle.dumps(other)) == other != value
+def test_configs_are_frozen_and_hashable(value: Any, equal_config: Any, different_config: Any) -> None:
+    assert {value: 1, equal_config: 2, different_config: 3} == {value: 2, different_config: 3}
+    assert pickle.loads(pickle.dumps(different_config)) == different_config != value
     for field in dataclasses.fields(value):
         with pytest.raises(dataclasses.FrozenInstanceError):
-            setattr(value, field.name, getattr(other, field.name))
+            setattr(value, field.name, getattr(different_config, field.name))
 
 
-def test_the_keywords_are_the_fields_of_both_values_with_their_types_but_for_the_share() -> None:
+def test_options_are_the_fields_of_both_configs_except_the_shard() -> None:
     hints = get_type_hints(ComputeConfig) | get_type_hints(DataConfig)
     del hints["shard"]
     assert get_type_hints(Options) == hints
@@ -155,7 +155,7 @@ def test_options_with_choices_refuse_other_values() -> None:
         ({"precision": np.array([1, 2])}, "precision must be"),
     ],
 )
-def test_values_of_another_kind_are_refused(options: Any, message: str) -> None:
+def test_configs_of_wrong_types_are_rejected(options: Any, message: str) -> None:
     with pytest.raises(CaffejaxError, match=re.escape(message)):
         Net(INPUT, **options)
 
@@ -167,6 +167,6 @@ def test_a_solver_names_its_own_and_the_nets_options_together() -> None:
         assert words in str(exc_info.value)
 
 
-def test_a_net_without_layers_has_nothing_to_run_again() -> None:
+def test_a_net_without_layers_allows_rematerialization() -> None:
     net = Net(NetParameter(name="empty"), "TRAIN", remat="auto")
     assert net.loss_or_zero({}, {}, {})[0] == 0

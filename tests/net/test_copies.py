@@ -40,9 +40,11 @@ def compute(net: Net) -> Any:
     """Blobs, state and gradients from variables of the net's own."""
     inputs = {name: INPUTS[name] for name in net.input_names}
     params, state = net.init(KEY)
-    blobs, new = net.forward(params, state, inputs, key=KEY)
-    diffs = jax.grad(lambda params: sum(jnp.sum(b) for b in net.apply(params, state, inputs, key=KEY)[0].values()))
-    return jax.tree.map(np.asarray, (blobs, new, diffs(params)))
+    blobs, new_state = net.forward(params, state, inputs, key=KEY)
+    compute_gradient = jax.grad(
+        lambda params: sum(jnp.sum(b) for b in net.apply(params, state, inputs, key=KEY)[0].values())
+    )
+    return jax.tree.map(np.asarray, (blobs, new_state, compute_gradient(params)))
 
 
 def assert_equal(actual: Any, expected: Any) -> None:
@@ -56,25 +58,25 @@ def test_copies_compute_the_same(make_copy: Callable[[Any], Any]) -> None:
     options: Any = {"seed": 3, "kernels": "reference", "backward": "rules", "remat": "auto", "memory_limit": 10**9}
     net = Net(BRANCHES, "TRAIN", level=1, stages=["a"], file="some.prototxt", **options)
     for original in (net, net.with_phase("TEST")):
-        other = make_copy(original)
-        assert other is not original
-        assert other.graph == original.graph
-        assert other.compute_config == ComputeConfig(
+        net_copy = make_copy(original)
+        assert net_copy is not original
+        assert net_copy.graph == original.graph
+        assert net_copy.compute_config == ComputeConfig(
             backward="rules", kernels="reference", remat="auto", memory_limit=10**9
         )
-        assert_equal(compute(other), compute(original))
-        assert other.with_phase("TRAIN").graph == net.graph
+        assert_equal(compute(net_copy), compute(original))
+        assert net_copy.with_phase("TRAIN").graph == net.graph
 
 
 @pytest.mark.parametrize("make_copy", COPIES, ids=["copy", "deepcopy", "pickle"])
-def test_copies_of_other_batches_and_of_parts(make_copy: Callable[[Any], Any]) -> None:
+def test_reshaped_and_inference_nets_can_be_copied(make_copy: Callable[[Any], Any]) -> None:
     net = Net(BRANCHES)
     for original in (net.with_batch(7), net.for_inference(["sum"]), net.for_inference(["sum"]).with_batch(2)):
         for variant in (original, original.with_phase("TRAIN")):
-            other = make_copy(variant)
-            assert other.graph == variant.graph
-            assert (other.outputs, other.graph.blobs["x"]) == (variant.outputs, variant.graph.blobs["x"])
-            assert other.with_phase("TEST").graph == original.graph
+            net_copy = make_copy(variant)
+            assert net_copy.graph == variant.graph
+            assert (net_copy.outputs, net_copy.graph.blobs["x"]) == (variant.outputs, variant.graph.blobs["x"])
+            assert net_copy.with_phase("TEST").graph == original.graph
 
 
 @pytest.mark.parametrize("make_copy", COPIES, ids=["copy", "deepcopy", "pickle"])
@@ -82,9 +84,9 @@ def test_copied_frozen_nets_are_compiled_again(make_copy: Callable[[Any], Any]) 
     net = Net(BRANCHES)
     frozen = net.freeze(net.init(KEY))
     expected = frozen({"x": INPUTS["x"]})
-    other = make_copy(frozen)
-    assert other.graph == frozen.graph
-    assert_equal(other({"x": INPUTS["x"]}), expected)
+    net_copy = make_copy(frozen)
+    assert net_copy.graph == frozen.graph
+    assert_equal(net_copy({"x": INPUTS["x"]}), expected)
 
 
 @pytest.mark.slow
@@ -123,7 +125,7 @@ class Double:
 def halve(x):
     return x / 2
 '''
-WITH_PYTHON = """
+PYTHON_NET = """
     layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 dim: 6 dim: 6 } } }
     layer { name: "a" type: "Python" bottom: "x" top: "a" python_param { module: "copied_layers" layer: "Double" } }
     layer { name: "b" type: "Python" bottom: "a" top: "b" python_param { module: "copied_layers" layer: "halve" } }
@@ -133,15 +135,15 @@ WITH_PYTHON = """
 @pytest.fixture
 def python_net(tmp_path: Path) -> Net:
     (tmp_path / "copied_layers.py").write_text(LAYERS)
-    (tmp_path / "net.prototxt").write_text(WITH_PYTHON)
+    (tmp_path / "net.prototxt").write_text(PYTHON_NET)
     return Net(tmp_path / "net.prototxt")
 
 
 @pytest.mark.parametrize("make_copy", COPIES, ids=["copy", "deepcopy", "pickle"])
 def test_python_layers_are_created_again(python_net: Net, make_copy: Callable[[Any], Any]) -> None:
-    other = make_copy(python_net)
-    assert other.has_host_layers
-    np.testing.assert_array_equal(other.forward({}, {}, {"x": INPUTS["x"]})[0]["b"], INPUTS["x"])
+    net_copy = make_copy(python_net)
+    assert net_copy.has_host_layers
+    np.testing.assert_array_equal(net_copy.forward({}, {}, {"x": INPUTS["x"]})[0]["b"], INPUTS["x"])
     graph = make_copy(python_net.graph)
     assert [layer.type.on_host for layer in graph.layers] == [False, True, False]
     assert all(layer.type.instance is not None for layer in graph.layers[1:])
@@ -155,7 +157,7 @@ def test_another_process_computes_the_same(python_net: Net) -> None:
         assert_equal(pool.submit(compute, python_net).result(), compute(python_net))
 
 
-def test_a_solver_says_that_it_cannot_be_copied() -> None:
+def test_copying_a_solver_raises_an_error() -> None:
     solver = Solver(CONFIGS / "digits" / "lenet_solver.prototxt")
     try:
         for make_copy in COPIES:

@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")]
 
-START = '''
+PREAMBLE = '''
 import multiprocessing, os, pickle, sys, warnings
 import numpy as np
 
@@ -27,7 +27,7 @@ def forward():
     return np.asarray(net.forward(*net.init(jax.random.key(0)), INPUTS)[0]["ip"]).tolist()
 
 
-def told(call):
+def call_or_describe_error(call):
     """What a child says: the error's class and message, or what was computed."""
     try:
         return call()
@@ -35,20 +35,20 @@ def told(call):
         return f"{type(error).__name__}: {error}"
 
 
-def in_fork(call):
+def run_in_child(call):
     """Call in a fork; return what it gives."""
-    back, to = os.pipe()
+    read_fd, write_fd = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         child = os.fork()
     if not child:
-        os.write(to, pickle.dumps(told(call)))
+        os.write(write_fd, pickle.dumps(call_or_describe_error(call)))
         os._exit(0)
     os.waitpid(child, 0)
-    return pickle.loads(os.read(back, 100_000))
+    return pickle.loads(os.read(read_fd, 100_000))
 '''
 
-AFTER = """
+FORK_AFTER_JAX = """
 if __name__ == "__main__":
     import jax
     from caffejax import Net
@@ -65,37 +65,41 @@ if __name__ == "__main__":
         "another": lambda: Net(NET).freeze(variables),
     }
     for name, call in calls.items():
-        said = in_fork(call)
-        assert said.startswith("CaffejaxError: this process was forked after JAX had started"), (name, said)
-        assert "spawn or forkserver" in said
-    assert in_fork(lambda: Net(NET).graph.outputs) == ("ip",)
-    assert in_fork(lambda: in_fork(calls["apply"])).startswith("CaffejaxError")
+        result = run_in_child(call)
+        assert result.startswith("CaffejaxError: this process was forked after JAX had started"), (name, result)
+        assert "spawn or forkserver" in result
+    assert run_in_child(lambda: Net(NET).graph.outputs) == ("ip",)
+    assert run_in_child(lambda: run_in_child(calls["apply"])).startswith("CaffejaxError")
     net.forward(*variables, INPUTS), frozen(INPUTS)  # here nothing has changed
-    print("told")
+    print("done")
 """
-BEFORE = """
+FORK_BEFORE_JAX = """
 if __name__ == "__main__":
     import caffejax.net
-    there = in_fork(forward)
-    assert there == forward(), there
-    print("told")
+    child_result = run_in_child(forward)
+    assert child_result == forward(), child_result
+    print("done")
 """
-OTHERS = """
+SPAWN_AND_FORKSERVER = """
 if __name__ == "__main__":
-    here = forward()
+    parent_result = forward()
     for method in ("spawn", "forkserver"):
         with multiprocessing.get_context(method).Pool(1) as pool:
-            assert pool.apply(forward) == here
-    print("told")
+            assert pool.apply(forward) == parent_result
+    print("done")
 """
 
 
 @pytest.mark.parametrize(
     "script",
-    [AFTER, pytest.param(BEFORE, marks=pytest.mark.long), pytest.param(OTHERS, marks=pytest.mark.long)],
+    [
+        FORK_AFTER_JAX,
+        pytest.param(FORK_BEFORE_JAX, marks=pytest.mark.long),
+        pytest.param(SPAWN_AND_FORKSERVER, marks=pytest.mark.long),
+    ],
     ids=["after", "before", "others"],
 )
-def test_forked_children(script: str, tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(START + textwrap.dedent(script))
+def test_nets_run_in_children_only_if_forked_before_jax(script: str, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(PREAMBLE + textwrap.dedent(script))
     run: Any = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert (run.returncode, run.stdout) == (0, "told\n"), run.stderr
+    assert (run.returncode, run.stdout) == (0, "done\n"), run.stderr

@@ -52,90 +52,94 @@ SHAPES = {
 SEEDS = (0, 7, 2**31 - 1)
 
 
-def _net(filler: str, kind: str, outputs: int, image: tuple[int, ...]) -> Net:
+def _make_net(filler: str, layer_type: str, outputs: int, image: tuple[int, ...]) -> Net:
     sizes = " ".join(f"dim: {n}" for n in (1, *image))
-    kernel = "kernel_size: 3" if kind == "Convolution" else ""
-    field = {"Convolution": "convolution_param", "InnerProduct": "inner_product_param"}[kind]
-    blobs = f"weight_filler {{ {FILLERS[filler]} }} bias_filler {{ {_bias(filler)} }}" if filler != "none" else ""
+    kernel = "kernel_size: 3" if layer_type == "Convolution" else ""
+    field = {"Convolution": "convolution_param", "InnerProduct": "inner_product_param"}[layer_type]
+    fillers = (
+        f"weight_filler {{ {FILLERS[filler]} }} bias_filler {{ {_get_bias_filler(filler)} }}"
+        if filler != "none"
+        else ""
+    )
     return Net(f"""
         layer {{ name: "x" type: "Input" top: "x" input_param {{ shape {{ {sizes} }} }} }}
-        layer {{ name: "layer" type: "{kind}" bottom: "x" top: "y"
-          {field} {{ num_output: {outputs} {kernel} {blobs} }} }}
+        layer {{ name: "layer" type: "{layer_type}" bottom: "x" top: "y"
+          {field} {{ num_output: {outputs} {kernel} {fillers} }} }}
     """)
 
 
-def _bias(filler: str) -> str:
+def _get_bias_filler(filler: str) -> str:
     return 'type: "constant" value: 0.3' if filler in ("bilinear",) else FILLERS[filler]
 
 
-def _cases() -> list[tuple[str, str, int, tuple[int, ...], int]]:
+def _list_cases() -> list[tuple[str, str, int, tuple[int, ...], int]]:
     return [
-        (filler, kind, *shape, seed)
+        (filler, layer_type, *shape, seed)
         for filler in FILLERS
-        for kind, shapes in SHAPES.items()
+        for layer_type, shapes in SHAPES.items()
         for i, shape in enumerate(shapes)
         for seed in (SEEDS if i == 1 else SEEDS[i % 3 :][:1])
-        if filler != "bilinear" or kind == "Convolution"
+        if filler != "bilinear" or layer_type == "Convolution"
     ]
 
 
-def _name(case: tuple[Any, ...]) -> str:
-    filler, kind, outputs, image, seed = case
-    return f"{filler} {kind} {outputs} of {'x'.join(map(str, image))} seed {seed}"
+def _format_case(case: tuple[Any, ...]) -> str:
+    filler, layer_type, outputs, image, seed = case
+    return f"{filler} {layer_type} {outputs} of {'x'.join(map(str, image))} seed {seed}"
 
 
-def _summary(arrays: Any) -> dict[str, Any]:
+def _summarize(arrays: Any) -> dict[str, Any]:
     """Return a checksum of all bits, and some numbers of each array, which help to find a difference."""
     numbers = [np.asarray(a) for a in arrays]
     crc = functools.reduce(lambda crc, a: zlib.crc32(a.tobytes(), crc), numbers, 0)
     return {"crc": crc, "numbers": [[float(x) for x in a.ravel()[:: max(1, a.size // 3)][:3]] for a in numbers]}
 
 
-def _summaries() -> dict[str, Any]:
+def _summarize_cases() -> dict[str, Any]:
     """Summaries of each net's arrays, made as they are and, of one case of each filler, in one compiled program."""
-    nets = {case: _net(*case[:4]) for case in _cases()}
+    nets = {case: _make_net(*case[:4]) for case in _list_cases()}
     result = {
-        case: {"init": _summary(net.init(jax.random.key(case[4])).params["layer"].values())}
+        case: {"init": _summarize(net.init(jax.random.key(case[4])).params["layer"].values())}
         for case, net in nets.items()
     }
-    compiled = [case for case in nets if case[1:] == ("Convolution", *SHAPES["Convolution"][1], SEEDS[0])]
-    compiled_params = jax.jit(lambda key: [nets[case].init(key).params["layer"] for case in compiled])(
+    compiled_cases = [case for case in nets if case[1:] == ("Convolution", *SHAPES["Convolution"][1], SEEDS[0])]
+    compiled_params = jax.jit(lambda key: [nets[case].init(key).params["layer"] for case in compiled_cases])(
         jax.random.key(SEEDS[0])
     )
-    for case, arrays in zip(compiled, compiled_params, strict=True):
-        result[case]["jit"] = _summary(arrays.values())
-    return {_name(case): ways for case, ways in result.items()}
+    for case, arrays in zip(compiled_cases, compiled_params, strict=True):
+        result[case]["jit"] = _summarize(arrays.values())
+    return {_format_case(case): summaries for case, summaries in result.items()}
 
 
-def test_first_numbers_are_those_recorded() -> None:
+def test_initial_params_equal_the_recorded_ones() -> None:
     """In a process that compiles as users do: how sums and products are rounded follows from that."""
     command = [sys.executable, __file__, "--print"]
     process = subprocess.run(command, capture_output=True, text=True, check=True, env=optimized_environment())
     result, recorded = json.loads(process.stdout), json.loads(RECORDED.read_text())
     assert result.keys() == recorded.keys()
     mismatches = []
-    for name, ways in result.items():
-        assert ways.keys() == recorded[name].keys()
-        for way, summary in ways.items():
-            numbers = (np.concatenate(values["numbers"]) for values in (summary, recorded[name][way]))
-            np.testing.assert_allclose(*numbers, rtol=1e-5, atol=1e-7, err_msg=f"{name}: {way}")
-            if summary["crc"] != recorded[name][way]["crc"]:
-                mismatches.append(f"{name}: {way}")
+    for name, summaries in result.items():
+        assert summaries.keys() == recorded[name].keys()
+        for mode, summary in summaries.items():
+            numbers = (np.concatenate(values["numbers"]) for values in (summary, recorded[name][mode]))
+            np.testing.assert_allclose(*numbers, rtol=1e-5, atol=1e-7, err_msg=f"{name}: {mode}")
+            if summary["crc"] != recorded[name][mode]["crc"]:
+                mismatches.append(f"{name}: {mode}")
     if platform.machine() == "x86_64" and jax.__version__ == RECORDED_WITH:  # elsewhere rounding differs
         assert not mismatches
 
 
 @pytest.mark.parametrize("filler", FILLERS)
-def test_shapes_alone_are_those_of_the_numbers(filler: str) -> None:
-    net = _net(filler, "Convolution", 7, (3, 5, 5))
+def test_abstract_init_has_the_same_shapes(filler: str) -> None:
+    net = _make_net(filler, "Convolution", 7, (3, 5, 5))
     variables, shapes = net.init(jax.random.key(1)), jax.eval_shape(net.init, jax.random.key(1))
     assert jax.tree.map(lambda a: (a.shape, a.dtype), variables) == jax.tree.map(lambda a: (a.shape, a.dtype), shapes)
 
 
 @pytest.mark.parametrize("filler", ["gaussian with mean", "xavier", "constant"])
-def test_cut_params_have_the_numbers_of_one_program(filler: str) -> None:
+def test_sharded_params_equal_unsharded_params(filler: str) -> None:
     """Under `shardings` each array is made by a compiled program; on one device it is not cut, and made at once."""
-    net, key = _net(filler, "InnerProduct", 10, (1, 1, 77)), jax.random.key(7)
+    net, key = _make_net(filler, "InnerProduct", 10, (1, 1, 77)), jax.random.key(7)
     mesh = Mesh(np.array(jax.devices()[:1]), ("d",))
     sharding = NamedSharding(mesh, PartitionSpec("d"))
     result = net.init(key, shardings={"layer": (sharding, sharding)})
@@ -144,9 +148,9 @@ def test_cut_params_have_the_numbers_of_one_program(filler: str) -> None:
 
 def main() -> None:
     if sys.argv[1:] == ["--print"]:
-        print(json.dumps(_summaries()))
+        print(json.dumps(_summarize_cases()))
     else:
-        RECORDED.write_text(json.dumps(_summaries()).replace("}}, ", "}},\n") + "\n")
+        RECORDED.write_text(json.dumps(_summarize_cases()).replace("}}, ", "}},\n") + "\n")
 
 
 if __name__ == "__main__":

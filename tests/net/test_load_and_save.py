@@ -51,15 +51,15 @@ def assert_equal(actual: Any, expected: Any) -> None:
     jax.tree.map(np.testing.assert_array_equal, actual, expected)
 
 
-@pytest.mark.parametrize("end", SUFFIXES)
-def test_saved_weights_load_again(end: str) -> None:
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_saved_weights_can_be_loaded(suffix: str) -> None:
     net = Net(NET, "TRAIN")
     params, state = draw_variables(net)
-    net.save(params, state, f"x{end}")
-    again, report = net.load_and_report(f"x{end}")
-    assert_equal(again, Variables(params, state))
+    net.save(params, state, f"x{suffix}")
+    loaded, report = net.load_and_report(f"x{suffix}")
+    assert_equal(loaded, Variables(params, state))
     assert (set(report.loaded) >= {"conv", "bn", "both", "a"}, report.unused, report.missing) == (True, (), ())
-    assert_equal(net.load(f"x{end}", draw_variables(net, seed=2)), Variables(params, state))
+    assert_equal(net.load(f"x{suffix}", draw_variables(net, seed=2)), Variables(params, state))
 
 
 @pytest.mark.parametrize("name", ["s.orbax", "s.orbax/2", "s_iter_2.caffemodel"])
@@ -73,10 +73,10 @@ def test_a_solvers_snapshots_are_weights(name: str) -> None:
     assert_equal(loaded.state, solver.net.init(jax.random.key(0)).state)
 
 
-@pytest.mark.parametrize("end", SUFFIXES)
-def test_the_report_says_what_was_taken_skipped_and_left(end: str) -> None:
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_reports_list_loaded_unused_and_missing_layers(suffix: str) -> None:
     net, other = Net(NET), Net(OTHER_HEAD)
-    path = f"x{end}"
+    path = f"x{suffix}"
     net.save(*draw_variables(net), path)
     variables = draw_variables(other, seed=2)
     loaded, report = other.load_and_report(path, variables, exclude=["conv"])
@@ -102,14 +102,14 @@ def test_the_weights_of_another_net_with_the_same_names_are_one_problem() -> Non
     assert len(exc_info.value.problems) == 1
 
 
-def test_misfits_are_refused_unless_excluded() -> None:
+def test_mismatched_layers_are_rejected_unless_excluded() -> None:
     net, wider = Net(NET), Net(NET.replace("num_output: 5", "num_output: 6"))
     net.save(*draw_variables(net), "x.npz")
     with pytest.raises(
         WeightsError, match=r"layer 'a': blob 0 is .*, or rename the layer to train it from scratch"
-    ) as e:
+    ) as exc_info:
         wider.load("x.npz")
-    assert {p.layer for p in e.value.problems} == {"a", "twin"}
+    assert {p.layer for p in exc_info.value.problems} == {"a", "twin"}
     assert wider.load_and_report("x.npz", exclude=["a", "twin"])[1].unused == ("a", "twin")
     with pytest.raises(WeightsError, match=r"the path is the last argument"):
         net.save("x.npz", *draw_variables(net))  # type: ignore[arg-type]
@@ -125,14 +125,14 @@ def test_layers_without_weights_in_the_file_are_initialised_by_the_key() -> None
 
 
 @pytest.mark.parametrize("name", ["x.bin", "x", "x.npy"])
-def test_names_of_no_format_are_refused_before_anything_is_written(name: str) -> None:
+def test_unknown_suffixes_are_rejected_before_writing(name: str) -> None:
     net = Net(NET)
     with pytest.raises(WeightsError, match=r"the name should end in one of \.caffemodel, \.h5, \.orbax"):
         net.save(*draw_variables(net), name)
     assert list(Path().iterdir()) == []
 
 
-def test_folders_that_are_no_snapshots_are_refused(tmp_path: Path) -> None:
+def test_folders_without_snapshots_are_rejected(tmp_path: Path) -> None:
     import orbax.checkpoint as ocp
 
     net = Net(NET)
@@ -153,7 +153,7 @@ def test_params_of_another_net_are_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_layers_of_one_name_need_a_caffemodel() -> None:
+def test_layers_with_equal_names_need_a_caffemodel() -> None:
     net = Net(NET.replace("twin", "conv").replace('top: "conv"', 'top: "c2"', 2).replace('"c2"', '"conv"', 1))
     net.save(*draw_variables(net), "x.caffemodel")
     assert "conv" in read_caffemodel("x.caffemodel")
@@ -161,7 +161,7 @@ def test_layers_of_one_name_need_a_caffemodel() -> None:
         net.save(*draw_variables(net), "x.npz")
 
 
-@pytest.mark.parametrize("end", [end for end in SUFFIXES if not end.endswith("/7")])
-def test_missing_files_are_named_at_once(end: str) -> None:
-    with pytest.raises(WeightsError, match=f"none{end}: no such"):
-        Net(NET).load(f"none{end}")
+@pytest.mark.parametrize("suffix", [suffix for suffix in SUFFIXES if not suffix.endswith("/7")])
+def test_missing_files_are_named_at_once(suffix: str) -> None:
+    with pytest.raises(WeightsError, match=f"none{suffix}: no such"):
+        Net(NET).load(f"none{suffix}")

@@ -69,7 +69,7 @@ NETS: dict[str, Any] = {
     "lrn": LRN,
 }
 each_net = pytest.mark.parametrize("name", NETS)
-each_choice = pytest.mark.parametrize(
+each_backward = pytest.mark.parametrize(
     ("kernels", "backward"), [("fast", "autodiff"), pytest.param("reference", "rules", marks=pytest.mark.long)]
 )
 
@@ -80,55 +80,59 @@ def make_net(name: str, precision: Any, **options: Any) -> tuple[Net, Any, dict[
     random = np.random.default_rng(0)
     shape = (4, *net.graph.blobs["data"].shape[1:])
     inputs = {"data": jnp.asarray(random.normal(size=shape), jnp.float32), "label": jnp.arange(4.0)}
-    return net, net.init(jax.random.key(0)), {fed: inputs[fed] for fed in net.input_names}
+    return net, net.init(jax.random.key(0)), {name: inputs[name] for name in net.input_names}
 
 
-def gradient(name: str, precision: Any, **options: Any) -> tuple[Any, Any]:
+def compute_gradient(name: str, precision: Any, **options: Any) -> tuple[Any, Any]:
     net, variables, inputs = make_net(name, precision, **options)
     return net.jit(jax.value_and_grad(net.loss, has_aux=True))(*variables, inputs, jax.random.key(1))
 
 
 @pytest.mark.slow
-@each_choice
+@each_backward
 @each_net
-def test_bfloat16_is_near_float32(name: str, kernels: Any, backward: Any) -> None:
+def test_bfloat16_is_close_to_float32(name: str, kernels: Any, backward: Any) -> None:
     """And all that is kept or given out is in float32."""
-    exact, near = (gradient(name, p, kernels=kernels, backward=backward) for p in ("float32", "bfloat16"))
-    assert jax.tree.structure(near) == jax.tree.structure(exact)
-    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(near))
-    assert near[0][0] != exact[0][0]
-    np.testing.assert_allclose(near[0][0], exact[0][0], rtol=5e-3)
-    a, b = (np.concatenate([np.ravel(g) for g in jax.tree.leaves(grads)]) for _, grads in (exact, near))
+    float32_result, bfloat16_result = (
+        compute_gradient(name, p, kernels=kernels, backward=backward) for p in ("float32", "bfloat16")
+    )
+    assert jax.tree.structure(bfloat16_result) == jax.tree.structure(float32_result)
+    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(bfloat16_result))
+    assert bfloat16_result[0][0] != float32_result[0][0]
+    np.testing.assert_allclose(bfloat16_result[0][0], float32_result[0][0], rtol=5e-3)
+    a, b = (
+        np.concatenate([np.ravel(g) for g in jax.tree.leaves(grads)]) for _, grads in (float32_result, bfloat16_result)
+    )
     assert a @ b > 0.99 * np.linalg.norm(a) * np.linalg.norm(b)
     np.testing.assert_allclose(np.linalg.norm(b), np.linalg.norm(a), rtol=0.05)
 
 
 @each_net
-def test_a_cpu_has_no_tf32(name: str) -> None:
-    exact, same = (gradient(name, p) for p in ("float32", "tf32"))
-    for a, b in zip(jax.tree.leaves(exact), jax.tree.leaves(same), strict=True):
+def test_tf32_equals_float32_on_a_cpu(name: str) -> None:
+    float32_result, tf32_result = (compute_gradient(name, p) for p in ("float32", "tf32"))
+    for a, b in zip(jax.tree.leaves(float32_result), jax.tree.leaves(tf32_result), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-def equations(jaxpr: Any) -> Iterator[Any]:
+def iterate_equations(jaxpr: Any) -> Iterator[Any]:
     """All of them, also those inside of others."""
     for equation in jaxpr.eqns:
         yield equation
         for inner in jax.tree.leaves(equation.params, is_leaf=lambda p: hasattr(p, "eqns") or hasattr(p, "jaxpr")):
             if hasattr(inner, "eqns") or hasattr(inner, "jaxpr"):
-                yield from equations(getattr(inner, "jaxpr", inner))
+                yield from iterate_equations(getattr(inner, "jaxpr", inner))
 
 
-def products(name: str, precision: Any, **options: Any) -> list[Any]:
+def find_products(name: str, precision: Any, **options: Any) -> list[Any]:
     """The products and convolutions of a gradient that a user takes, outside of `Net.jit`."""
     net, variables, inputs = make_net(name, precision, **options)
     traced = jax.make_jaxpr(jax.grad(net.loss, has_aux=True))(*variables, inputs, jax.random.key(1))
-    result = [e for e in equations(traced.jaxpr) if e.primitive.name in ("dot_general", "conv_general_dilated")]
+    result = [e for e in iterate_equations(traced.jaxpr) if e.primitive.name in ("dot_general", "conv_general_dilated")]
     assert result
     return result
 
 
-def factors(equation: Any) -> set[Any]:
+def get_factor_dtypes(equation: Any) -> set[Any]:
     return {v.aval.dtype for v in equation.invars}
 
 
@@ -138,11 +142,13 @@ def test_matrix_products_round_their_factors(name: str, backward: Any) -> None:
     """In both passes, whatever is computed between them."""
     options = {"kernels": "reference", "backward": backward}
     high, highest = jax.lax.Precision.HIGH, jax.lax.Precision.HIGHEST
-    exact, less, half = (products(name, p, **options) for p in ("float32", "tf32", "bfloat16"))
-    for result, precision in ((exact, highest), (less, high)):
+    float32_products, tf32_products, bfloat16_products = (
+        find_products(name, p, **options) for p in ("float32", "tf32", "bfloat16")
+    )
+    for result, precision in ((float32_products, highest), (tf32_products, high)):
         assert {e.params["precision"] for e in result} == {(precision, precision)}
-        assert set.union(*map(factors, result)) == {jnp.dtype(jnp.float32)}
-    assert set.union(*map(factors, half)) == {jnp.dtype(jnp.bfloat16)}
+        assert set.union(*map(get_factor_dtypes, result)) == {jnp.dtype(jnp.float32)}
+    assert set.union(*map(get_factor_dtypes, bfloat16_products)) == {jnp.dtype(jnp.bfloat16)}
 
 
 @pytest.mark.slow
@@ -151,26 +157,31 @@ def test_matrix_products_round_their_factors(name: str, backward: Any) -> None:
 def test_fast_kernels_without_onednn(name: str) -> None:
     """As on a GPU: sums, some of them written as products with ones, are in float32 whatever the products are in."""
     high, highest = ((p, p) for p in (jax.lax.Precision.HIGH, jax.lax.Precision.HIGHEST))
-    exact, less, half = (products(name, p) for p in ("float32", "tf32", "bfloat16"))
-    assert {e.params["precision"] for e in exact} == {highest}
+    float32_products, tf32_products, bfloat16_products = (
+        find_products(name, p) for p in ("float32", "tf32", "bfloat16")
+    )
+    assert {e.params["precision"] for e in float32_products} == {highest}
     net, _, _ = make_net(name, "bfloat16")
-    least = 2 * sum(
+    min_products = 2 * sum(
         layer.type.traits.dtype_policy == "products" for layer in net.graph.layers
     )  # forward, and the weight's gradient
-    rounded = [e for e in less if e.params["precision"] == high]
-    halves = [e for e in half if factors(e) == {jnp.dtype(jnp.bfloat16)}]
-    grouped = 1 if name == "residual" else 0  # the depthwise one is sums of shifted planes
-    assert len(rounded) >= least - 2 * grouped
-    assert len(halves) >= least - 2 * grouped
-    for result, sums in ((less, [e for e in less if e not in rounded]), (half, [e for e in half if e not in halves])):
+    rounded_tf32 = [e for e in tf32_products if e.params["precision"] == high]
+    rounded_bfloat16 = [e for e in bfloat16_products if get_factor_dtypes(e) == {jnp.dtype(jnp.bfloat16)}]
+    num_grouped = 1 if name == "residual" else 0  # the depthwise one is sums of shifted planes
+    assert len(rounded_tf32) >= min_products - 2 * num_grouped
+    assert len(rounded_bfloat16) >= min_products - 2 * num_grouped
+    for result, sums in (
+        (tf32_products, [e for e in tf32_products if e not in rounded_tf32]),
+        (bfloat16_products, [e for e in bfloat16_products if e not in rounded_bfloat16]),
+    ):
         assert len(sums) < len(result)
         for e in sums:
             assert e.primitive.name == "dot_general"
-            assert factors(e) == {jnp.dtype(jnp.float32)}
+            assert get_factor_dtypes(e) == {jnp.dtype(jnp.float32)}
             assert e.params["precision"] == highest
 
 
-def test_labels_beyond_256_stay_whole() -> None:
+def test_labels_beyond_256_are_not_rounded() -> None:
     """Through Split, Slice, Reshape, Concat and Silence; scores that bfloat16 has give float32's figures."""
     text = """
       layer { name: "in" type: "Input" top: "all" input_param { shape { dim: 64 dim: 1002 } } }
@@ -205,7 +216,7 @@ def test_probes_and_blobs_of_a_bfloat16_net_are_float32() -> None:
     assert {diff["conv1"].dtype, *(b.dtype for b in outputs.blobs.values())} == {jnp.dtype(jnp.float32)}
 
 
-def test_host_layers_see_float32() -> None:
+def test_host_layers_get_float32() -> None:
     text = """
       layer { name: "in" type: "Input" top: "data" top: "keep"
         input_param { shape { dim: 4 dim: 3 } shape { dim: 4 } } }
@@ -224,7 +235,7 @@ def test_host_layers_see_float32() -> None:
 
 
 @pytest.mark.parametrize("precision", ["float16", "half", ""])
-def test_another_precision_is_refused(precision: Any) -> None:
+def test_unknown_precisions_are_rejected(precision: Any) -> None:
     with pytest.raises(CaffejaxError, match=f'precision must be "float32" or "tf32" or "bfloat16", not "{precision}"'):
         Net(LRN, precision=precision)
 
@@ -250,7 +261,7 @@ def test_digits_are_learned_in_bfloat16(tmp_path: Path) -> None:
     assert abs(accuracies[1] - accuracies[0]) < 0.012  # 4 of the 360 images
 
 
-def test_a_bfloat16_run_goes_on_from_its_float32_files(tmp_path: Path) -> None:
+def test_bfloat16_training_resumes_from_float32_snapshots(tmp_path: Path) -> None:
     uninterrupted = make_digits_solver(tmp_path, "bfloat16", 8)
     uninterrupted.step(4)
     uninterrupted.snapshot()
@@ -258,8 +269,8 @@ def test_a_bfloat16_run_goes_on_from_its_float32_files(tmp_path: Path) -> None:
     resumed = make_digits_solver(tmp_path, "bfloat16", 8)
     resumed.restore(tmp_path / "bfloat16.orbax")
     resumed.step(4)
-    finished = [jax.tree.leaves((s.train_state.params, s.train_state.opt_state)) for s in (uninterrupted, resumed)]
-    for a, b in zip(*finished, strict=True):
+    final_states = [jax.tree.leaves((s.train_state.params, s.train_state.opt_state)) for s in (uninterrupted, resumed)]
+    for a, b in zip(*final_states, strict=True):
         np.testing.assert_array_equal(a, b)
     saved = read_caffemodel(tmp_path / "bfloat16_iter_4.caffemodel")
     weight = np.asarray(saved["conv1"][0])
@@ -270,7 +281,7 @@ def test_a_bfloat16_run_goes_on_from_its_float32_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_commands_accept_the_flag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_accept_the_precision_flag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = str(CONFIGS / "digits" / "lenet_train_test.prototxt")
     settings = (CONFIGS / "digits" / "lenet_solver.prototxt").read_text()
     (tmp_path / "solver.prototxt").write_text(

@@ -17,7 +17,7 @@ layer { name: "fc" type: "InnerProduct" bottom: "data" top: "fc" inner_product_p
 """
 
 
-def test_a_net_prints_on_a_line() -> None:
+def test_the_repr_of_a_net_is_one_line() -> None:
     net = caffejax.Net(REPOSITORY / "configs" / "lenet" / "train_val.prototxt", "TRAIN")
     assert repr(net.graph) == LENET
     assert repr(net) == f"Net {LENET}; 431.1 k parameters"
@@ -28,24 +28,24 @@ def test_a_net_prints_on_a_line() -> None:
     assert html.count("<tr>") == 11
 
 
-def test_names_from_files_move_no_cursor() -> None:
+def test_reprs_escape_control_characters() -> None:
     net = caffejax.Net('name: "\\033[2J" ' + NET.replace('"fc"', '"f\\033c"'))
     for value in (net, net.graph, *net.graph.layers):
         assert repr(value).isprintable()
 
 
-def test_variables_print_their_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_repr_of_variables_has_their_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     net = caffejax.Net(NET)
     shapes = "Variables\n  params: 1 layer: fc (4x3, 4)\n  state: none"
     assert repr(net.init(jax.random.key(0))) == shapes
     assert repr(jax.eval_shape(net.init, jax.random.key(0))) == shapes
-    many = caffejax.Variables({f"l{i}": {0: jnp.zeros(3), 1: jnp.zeros(())} for i in range(100)}, {})
-    assert "100 layers: l0 (3, a number), " in repr(many)
-    assert repr(many).endswith("..., l99 (3, a number)\n  state: none")
+    large_variables = caffejax.Variables({f"l{i}": {0: jnp.zeros(3), 1: jnp.zeros(())} for i in range(100)}, {})
+    assert "100 layers: l0 (3, a number), " in repr(large_variables)
+    assert repr(large_variables).endswith("..., l99 (3, a number)\n  state: none")
     assert "Variables" in str(jax.jit(lambda v: repr(v) and v)(net.init(jax.random.key(0))))
 
 
-def test_solvers_and_the_interface_of_caffe_print(tmp_path: Path) -> None:
+def test_reprs_of_solvers_and_pycaffe(tmp_path: Path) -> None:
     text = NET.replace("Input", "DummyData").replace("input_param", "dummy_data_param")
     (tmp_path / "net.prototxt").write_text(text)
     file = tmp_path / "s.prototxt"
@@ -56,8 +56,8 @@ def test_solvers_and_the_interface_of_caffe_print(tmp_path: Path) -> None:
         f"Solver of {graph}\n"
         f"  SGD, fixed, base_lr 0.5; iteration 0 of 9; 0 test nets; snapshots at x; on {jax.devices()[0]}"
     )
-    theirs = caffe.SGDSolver(str(file))
-    assert repr(theirs) == f"SGD solver of Net {graph}, iteration 0 of 9"
-    assert repr(theirs.net.blobs["data"]) == "Blob(2, 3)"
-    assert repr(theirs.net.params["fc"][0]) == "Blob(4, 3)"
-    assert theirs.net._repr_html_().startswith("<table>")
+    caffe_solver = caffe.SGDSolver(str(file))
+    assert repr(caffe_solver) == f"SGD solver of Net {graph}, iteration 0 of 9"
+    assert repr(caffe_solver.net.blobs["data"]) == "Blob(2, 3)"
+    assert repr(caffe_solver.net.params["fc"][0]) == "Blob(4, 3)"
+    assert caffe_solver.net._repr_html_().startswith("<table>")

@@ -16,7 +16,7 @@ TILE = """layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 1
     layer { name: "l" type: "Tile" bottom: "x" top: "y" tile_param { tiles: 2 } }"""
 
 
-def net(layer: str, channels: int = 3, **options: str) -> Net:
+def make_net(layer: str, channels: int = 3, **options: str) -> Net:
     shape = f"shape {{ dim: 1 dim: {channels} dim: 5 dim: 4 }}"
     return Net(
         f"""layer {{ name: "in" type: "Input" top: "x" input_param {{ {shape} }} }}
@@ -37,7 +37,7 @@ def net(layer: str, channels: int = 3, **options: str) -> Net:
 )
 def test_oversized_data_is_refused_before_allocation(layer: str) -> None:
     with pytest.raises(GraphError, match=r"layer 'l' .*needs .* there are only .* of memory: check the .*sizes"):
-        net(layer).init(jax.random.key(0))
+        make_net(layer).init(jax.random.key(0))
 
 
 def test_data_larger_than_memory_is_refused() -> None:
@@ -49,15 +49,15 @@ def test_data_larger_than_memory_is_refused() -> None:
 
 def test_abstract_init_allocates_nothing() -> None:
     """A net may be planned here for other machines."""
-    result = net('type: "InnerProduct" inner_product_param { num_output: 2000000000 }')
+    result = make_net('type: "InnerProduct" inner_product_param { num_output: 2000000000 }')
     shapes = jax.eval_shape(result.init, jax.random.key(0))
     assert shapes.params["l"][0].shape == (2_000_000_000, 60)
 
 
 @pytest.mark.parametrize("pool", ["MAX", "AVE"])
-def test_windows_beyond_the_plane_have_a_limit(pool: str) -> None:
+def test_pooling_windows_much_larger_than_the_image_are_rejected(pool: str) -> None:
     with pytest.raises(CaffejaxError, match=r"the kernel \(30000, 30000\) is larger than .*the plane \(5, 4\)"):
-        net(f'type: "Pooling" pooling_param {{ pool: {pool} kernel_size: 30000 pad: 29999 }}')
+        make_net(f'type: "Pooling" pooling_param {{ pool: {pool} kernel_size: 30000 pad: 29999 }}')
 
 
 @pytest.mark.parametrize(
@@ -76,41 +76,44 @@ def test_windows_beyond_the_plane_have_a_limit(pool: str) -> None:
         ),
     ],
 )
-def test_shapes_of_long_sides_are_found_without_numbers(shape: tuple[int, ...], layer: str) -> None:
+def test_shapes_of_large_layers_are_inferred_without_arrays(shape: tuple[int, ...], layer: str) -> None:
     dims = " ".join(f"dim: {n}" for n in shape)
     text = f"""layer {{ name: "in" type: "Input" top: "x" input_param {{ shape {{ {dims} }} }} }}
         layer {{ name: "l" bottom: "x" top: "y" {layer} }}"""
     tracemalloc.start()
     try:
         str(Net(text, "TEST").summary())
-        most = tracemalloc.get_traced_memory()[1]
+        peak_bytes = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert most < max(shape), "something as long as a side"
+    assert peak_bytes < max(shape), "something as long as a side"
 
 
 @pytest.mark.parametrize("kernels", ["fast", "reference"])
 @pytest.mark.parametrize("size", [3, 7, 9, 4294967295])
 @pytest.mark.parametrize("region", ["ACROSS_CHANNELS", "WITHIN_CHANNEL"])
-def test_neighbours_beyond_the_edge_cost_nothing(region: str, size: int, kernels: str) -> None:
+def test_lrn_windows_beyond_the_edges_are_cheap(region: str, size: int, kernels: str) -> None:
     """LRN counts them as zeros."""
     lrn = f'type: "LRN" lrn_param {{ local_size: {size} alpha: 2 beta: 0.75 norm_region: {region} }}'
-    result = net(lrn, kernels=kernels)
+    result = make_net(lrn, kernels=kernels)
     x = np.random.default_rng(0).normal(size=(1, 3, 5, 4)).astype(np.float32)
     y, _ = result.apply(*result.init(jax.random.key(0)), {"x": jnp.asarray(x)})
     half = min(size // 2, 10)
     squares, sums = np.pad(x[0] ** 2, half), np.zeros((3, 5, 4))
-    across = region == "ACROSS_CHANNELS"
+    is_across_channels = region == "ACROSS_CHANNELS"
     for c, i, j in np.ndindex(sums.shape):
         window = [slice(n, n + 2 * half + 1) for n in (c, i, j)]
         center = [slice(n + half, n + half + 1) for n in (c, i, j)]
-        sums[c, i, j] = squares[(window[0], *center[1:]) if across else (center[0], *window[1:])].sum()
-    scale = 1 + 2 / (size if across else size**2) * sums
+        sums[c, i, j] = squares[(window[0], *center[1:]) if is_across_channels else (center[0], *window[1:])].sum()
+    scale = 1 + 2 / (size if is_across_channels else size**2) * sums
     np.testing.assert_allclose(y["y"][0], x[0] * scale**-0.75, rtol=1e-5)
 
 
 def test_every_entry_point_checks_sizes() -> None:
-    small, large = net('type: "Tile" tile_param { tiles: 2 }'), net('type: "Tile" tile_param { tiles: 2147483647 }')
+    small, large = (
+        make_net('type: "Tile" tile_param { tiles: 2 }'),
+        make_net('type: "Tile" tile_param { tiles: 2147483647 }'),
+    )
     variables, inputs = small.init(jax.random.key(0)), {"x": jnp.ones((1, 3, 5, 4))}
     pycaffe_net = caffe.Net(TILE, caffe.TEST)
 

@@ -313,7 +313,7 @@ class Net:
             Copies of the blobs by name, with one row per example. A loss, which is a scalar, has one value per batch.
         """
         rows = BatchRows((*self.outputs, *(blobs or ())))
-        for batch in self._split_batches(kwargs):
+        for batch in self._batch(kwargs):
             rows.add(self.forward(blobs=blobs, **batch))
         return rows.take_rows(len(next(iter(kwargs.values()))), self._batch_size)
 
@@ -331,8 +331,8 @@ class Net:
             Copies of the blobs and of the diffs.
         """
         rows, diff_rows = BatchRows((*self.outputs, *(blobs or ()))), BatchRows((*self.inputs, *(diffs or ())))
-        input_batches = self._split_batches({name: kwargs[name] for name in self.inputs if name in kwargs})
-        diff_batches = self._split_batches({name: kwargs[name] for name in self.outputs if name in kwargs})
+        input_batches = self._batch({name: kwargs[name] for name in self.inputs if name in kwargs})
+        diff_batches = self._batch({name: kwargs[name] for name in self.outputs if name in kwargs})
         for batch, top_diffs in zip_longest(input_batches, diff_batches, fillvalue=dict[str, Any]()):
             rows.add(self.forward(blobs=blobs, **batch))
             diff_rows.add(self.backward(diffs=diffs, **top_diffs))
@@ -468,7 +468,7 @@ class Net:
         self._executor.batch_reader.check(self._executor.graph.layers[first : last + 1])
         return self._executor.forward(first, last)
 
-    def _split_batches(self, blobs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    def _batch(self, blobs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         return split_batches(blobs, self._batch_size)
 
     @property
