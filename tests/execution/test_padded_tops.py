@@ -39,41 +39,41 @@ def found_type() -> Iterator[None]:
         yield
 
 
-def make_rows(rows: int) -> np.ndarray:
-    x = np.random.default_rng(rows).uniform(0.1, 1, (6, 3)).astype(np.float32)
-    x[np.random.default_rng(1).permutation(6)[rows:], 0] = -1
+def make_rows(num_rows: int) -> np.ndarray:
+    x = np.random.default_rng(num_rows).uniform(0.1, 1, (6, 3)).astype(np.float32)
+    x[np.random.default_rng(1).permutation(6)[num_rows:], 0] = -1
     return x
 
 
-@pytest.mark.parametrize("rows", [0, 1, 4, 6])
-def test_compiled_code_has_all_rows_and_the_surface_those_there_are(rows: int, tmp_path: Path) -> None:
-    net, x = Net(NET), make_rows(rows)
+@pytest.mark.parametrize("num_rows", [0, 1, 4, 6])
+def test_nets_return_padded_rows_and_pycaffe_only_valid_rows(num_rows: int, tmp_path: Path) -> None:
+    net, x = Net(NET), make_rows(num_rows)
     params, state = net.init(jax.random.key(0))
     blobs, _ = net.forward(params, state, {"data": x}, blobs=("found", "ip"))
     assert blobs["found"].shape == (6, 3)
     assert blobs["ip"].shape == (6, 2)
-    trimmed = net.strip_padding(blobs)
-    np.testing.assert_array_equal(trimmed["found"], x[x[:, 0] >= 0])
+    stripped_blobs = net.strip_padding(blobs)
+    np.testing.assert_array_equal(stripped_blobs["found"], x[x[:, 0] >= 0])
     weight, bias = params["ip"][0], params["ip"][1]
     expected = np.maximum(x[x[:, 0] >= 0] @ np.asarray(weight).T + bias, 0)
-    np.testing.assert_allclose(trimmed["ip"], expected, rtol=1e-5)
+    np.testing.assert_allclose(stripped_blobs["ip"], expected, rtol=1e-5)
 
     file = tmp_path / "net.prototxt"
     file.write_text(NET)
-    caffe = pycaffe.Net(str(file), pycaffe.TEST)
-    caffe.blobs["data"].data[...] = x
-    caffe.params["ip"][0].data[...], caffe.params["ip"][1].data[...] = weight, bias
-    caffe.forward()
-    np.testing.assert_array_equal(caffe.blobs["found"].data, trimmed["found"])
-    np.testing.assert_allclose(caffe.blobs["ip"].data, expected, rtol=1e-5)
+    caffe_net = pycaffe.Net(str(file), pycaffe.TEST)
+    caffe_net.blobs["data"].data[...] = x
+    caffe_net.params["ip"][0].data[...], caffe_net.params["ip"][1].data[...] = weight, bias
+    caffe_net.forward()
+    np.testing.assert_array_equal(caffe_net.blobs["found"].data, stripped_blobs["found"])
+    np.testing.assert_allclose(caffe_net.blobs["ip"].data, expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("rows", [2, 5])
-def test_round_host_layers_blobs_have_the_rows_there_are(rows: int) -> None:
-    net, x = Net(NET + HOST, "TRAIN"), make_rows(rows)
-    kind_of_layer = {layer.name: part.mode for part in net.layer_schedule.parts for layer in part.layers}
-    assert kind_of_layer["found"] == "trimmed"
-    assert kind_of_layer["ip"] == kind_of_layer["relu"] == "bucketed"
+@pytest.mark.parametrize("num_rows", [2, 5])
+def test_blobs_have_only_valid_rows_in_nets_with_host_layers(num_rows: int) -> None:
+    net, x = Net(NET + HOST, "TRAIN"), make_rows(num_rows)
+    mode_by_layer = {layer.name: part.mode for part in net.layer_schedule.parts for layer in part.layers}
+    assert mode_by_layer["found"] == "trimmed"
+    assert mode_by_layer["ip"] == mode_by_layer["relu"] == "bucketed"
     params, state = net.init(jax.random.key(0))
     (loss, outputs), (grads, dx) = jax.value_and_grad(
         lambda params, x: net.loss(params, state, {"data": x}, blobs=("found", "ip")), (0, 1), has_aux=True

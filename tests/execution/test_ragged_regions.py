@@ -33,21 +33,21 @@ def make_inputs(row_count: int) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("row_count", [0, 1, 5, 16])
-def test_values_and_gradients_are_those_of_the_rows_that_there_are(row_count: int) -> None:
+def test_values_and_gradients_use_only_the_valid_rows(row_count: int) -> None:
     filtered, plain = Net(FILTERED, "TRAIN"), Net(PLAIN, "TRAIN")
     params, state = plain.init(jax.random.key(0))
     inputs = {name: value.astype(np.float32) for name, value in make_inputs(row_count).items()}
 
-    def total(net: Net, params: Any, inputs: Any) -> Any:
+    def compute_loss(net: Net, params: Any, inputs: Any) -> Any:
         return (net.apply(params, state, inputs, blobs=["ip"])[0]["ip"] ** 2).sum()
 
-    result = jax.value_and_grad(lambda p: total(filtered, p, inputs))(params)
+    result = jax.value_and_grad(lambda p: compute_loss(filtered, p, inputs))(params)
     rows = {"data": inputs["data"], "rois": inputs["boxes"][:row_count], "keep": inputs["keep"]}
-    expected = jax.value_and_grad(lambda p: total(plain, p, rows))(params)
+    expected = jax.value_and_grad(lambda p: compute_loss(plain, p, rows))(params)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), result, expected)
 
 
-def test_compilations_are_few(caplog: pytest.LogCaptureFixture) -> None:
+def test_row_counts_are_padded_to_few_compiled_sizes(caplog: pytest.LogCaptureFixture) -> None:
     net = Net(FILTERED, "TEST")
     params, state = net.init(jax.random.key(0))
     with caplog.at_level(logging.INFO, logger="caffejax"):

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from schedule_nets import CHAIN, CONFIGS, KEY, inputs_of, step_names
+from schedule_nets import CHAIN, CONFIGS, KEY, get_step_names, make_inputs
 
 from caffejax import Net, Solver
 from caffejax.cli import main
@@ -21,10 +21,10 @@ from caffejax.execution.rematerialize import RematGroups, Unit, Value, apply_gro
 from caffejax.schema import read_solver
 
 
-def residual_net(blocks: int = 3, size: int = 8) -> str:
+def make_residual_net(blocks: int = 3, size: int = 8) -> str:
     """Blocks of convolution, BatchNorm, Scale, ReLU and Dropout with a way past each; two losses."""
 
-    def block(i: int, bottom: str) -> str:
+    def make_block(i: int, bottom: str) -> str:
         return f"""
 layer {{ name: "c{i}" type: "Convolution" bottom: "{bottom}" top: "c{i}"
   convolution_param {{ num_output: 8 kernel_size: 3 pad: 1 bias_term: false weight_filler {{ type: "msra" }} }} }}
@@ -40,7 +40,7 @@ layer {{ name: "in" type: "Input" top: "data" top: "label"
   input_param {{ shape {{ dim: 4 dim: 3 dim: {size} dim: {size} }} shape {{ dim: 4 }} }} }}
 layer {{ name: "x0" type: "Convolution" bottom: "data" top: "x0"
   convolution_param {{ num_output: 8 kernel_size: 1 weight_filler {{ type: "msra" }} }} }}
-{"".join(block(i, names[i - 1]) for i in range(1, blocks + 1))}
+{"".join(make_block(i, names[i - 1]) for i in range(1, blocks + 1))}
 layer {{ name: "ip" type: "InnerProduct" bottom: "{names[-1]}" top: "ip"
   inner_product_param {{ num_output: 5 weight_filler {{ type: "xavier" }} }} }}
 layer {{ name: "side" type: "InnerProduct" bottom: "e1" top: "side"
@@ -55,26 +55,26 @@ def run_step(net: Net, batch: int, **options: Any) -> Any:
     variables = net.init(KEY)
 
     def loss(params: Any, taps: Any) -> Any:
-        return net.loss(params, variables.state, inputs_of(net, batch), KEY, taps=taps, **options)
+        return net.loss(params, variables.state, make_inputs(net, batch), KEY, taps=taps, **options)
 
     taps = {name: jnp.zeros((batch, *net.graph.blobs[name].shape[1:])) for name in options.get("blobs", ())}
     return net.jit(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True))(variables.params, taps)
 
 
-def assert_same(a: Any, b: Any) -> None:
-    assert jax.tree.structure(a) == jax.tree.structure(b)
-    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+def assert_same(actual: Any, expected: Any) -> None:
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    for x, y in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(x, y, rtol=2e-4, atol=2e-6 * (1 + float(jnp.abs(x).max())))
 
 
-def recomputing_net(model: Any, **options: Any) -> Net:
+def make_remat_net(model: Any, **options: Any) -> Net:
     """A net that recomputes all that saves memory."""
     return Net(model, "TRAIN", remat="auto", memory_limit=1, **options)
 
 
 @pytest.mark.parametrize("options", [{}, {"kernels": "reference"}, {"backward": "rules"}], ids=str)
 def test_recomputation_gives_the_same_numbers(options: dict[str, Any]) -> None:
-    net, plain = recomputing_net(residual_net(), **options), Net(residual_net(), "TRAIN", **options)
+    net, plain = make_remat_net(make_residual_net(), **options), Net(make_residual_net(), "TRAIN", **options)
     blobs = ["e1", "c2", "loss"]
     assert_same(run_step(net, 6, blobs=blobs), run_step(plain, 6, blobs=blobs))
     assert net.rematerializer is not None
@@ -83,40 +83,42 @@ def test_recomputation_gives_the_same_numbers(options: dict[str, Any]) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "batch"), [("lenet", 4), ("cifar10_full", 4)])
-def test_recomputation_gives_the_same_numbers_of_known_nets(name: str, batch: int) -> None:
+def test_recomputation_gives_the_same_numbers_for_configs(name: str, batch: int) -> None:
     model = CONFIGS / name / "train_val.prototxt"
-    assert_same(run_step(recomputing_net(model), batch), run_step(Net(model, "TRAIN"), batch))
+    assert_same(run_step(make_remat_net(model), batch), run_step(Net(model, "TRAIN"), batch))
 
 
 def test_the_loss_without_gradient_and_jit_is_the_same() -> None:
-    net, plain = recomputing_net(residual_net()), Net(residual_net(), "TRAIN")
-    variables, inputs = plain.init(KEY), inputs_of(plain, 4)
+    net, plain = make_remat_net(make_residual_net()), Net(make_residual_net(), "TRAIN")
+    variables, inputs = plain.init(KEY), make_inputs(plain, 4)
     assert_same(net.loss(*variables, inputs, KEY), plain.loss(*variables, inputs, KEY))
 
 
-def test_nan_is_not_hidden() -> None:
+def test_nan_is_propagated() -> None:
     """The second run waits for the diffs by looking at their first numbers."""
-    net = recomputing_net(residual_net())
-    variables, inputs = net.init(KEY), inputs_of(net, 4)
+    net = make_remat_net(make_residual_net())
+    variables, inputs = net.init(KEY), make_inputs(net, 4)
     inputs["data"] = inputs["data"].at[0, 0, 0, 0].set(jnp.nan)
     grads = jax.jit(jax.grad(lambda p: net.loss(p, variables.state, inputs, KEY)[0]))(variables.params)
     assert all(jnp.isnan(blob).any() for blob in jax.tree.leaves(grads["x0"]))
 
 
 @pytest.mark.optimized
-def test_memory_falls_once_compiled() -> None:
-    def temporary(net: Net) -> int:
-        variables, inputs = net.init(KEY), inputs_of(net, 4)
+def test_compiled_rematerialization_uses_less_memory() -> None:
+    def measure_temporary_bytes(net: Net) -> int:
+        variables, inputs = net.init(KEY), make_inputs(net, 4)
         grad = jax.jit(jax.grad(lambda p: net.loss(p, variables.state, inputs, KEY)[0]))
         return int(grad.lower(variables.params).compile().memory_analysis().temp_size_in_bytes)
 
-    assert temporary(recomputing_net(residual_net(12, 32))) < 0.7 * temporary(Net(residual_net(12, 32), "TRAIN"))
+    assert measure_temporary_bytes(make_remat_net(make_residual_net(12, 32))) < 0.7 * measure_temporary_bytes(
+        Net(make_residual_net(12, 32), "TRAIN")
+    )
 
 
-def test_layers_that_run_as_one_stay_together() -> None:
-    net = recomputing_net(residual_net())
+def test_in_place_layers_and_splits_stay_in_one_group() -> None:
+    net = make_remat_net(make_residual_net())
     assert net.rematerializer is not None
-    chosen = net.rematerializer.choose_groups(PassInputs(*net.init(KEY), inputs_of(net, 4), KEY, {}))
+    chosen = net.rematerializer.choose_groups(PassInputs(*net.init(KEY), make_inputs(net, 4), KEY, {}))
     assert chosen.num_recomputed
     groups = [[layer for step in group for layer in step.layers] for group in chosen.groups]
     assert tuple(itertools.chain(*groups)) == net.graph.layers
@@ -128,9 +130,9 @@ def test_layers_that_run_as_one_stay_together() -> None:
 @pytest.mark.long
 def test_layers_that_fit_are_not_recomputed(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "caffejax.net")
-    run_step(Net(residual_net(), "TRAIN", remat="auto"), 4)
+    run_step(Net(make_residual_net(), "TRAIN", remat="auto"), 4)
     assert not caplog.messages
-    run_step(recomputing_net(residual_net()), 4)
+    run_step(make_remat_net(make_residual_net()), 4)
     assert [m.split()[0] for m in caplog.messages] == ["Recomputing", "training"]
     assert "the limit is 1 bytes" in caplog.messages[0]
     assert "use a smaller batch" in caplog.messages[1]
@@ -147,7 +149,7 @@ def test_host_layers_are_not_recomputed(caplog: pytest.LogCaptureFixture) -> Non
     assert "run on the host" in caplog.text
 
 
-def digits_solver(**options: Any) -> Solver:
+def make_digits_solver(**options: Any) -> Solver:
     param = read_solver(CONFIGS / "digits" / "lenet_solver.prototxt")
     param.random_seed = 1
     param.ClearField("test_interval")
@@ -157,14 +159,14 @@ def digits_solver(**options: Any) -> Solver:
 
 @pytest.mark.long
 def test_a_solver_trains_to_the_same_params() -> None:
-    plain, recomputing = digits_solver(), digits_solver(remat="auto", memory_limit=1)
-    for solver in (plain, recomputing):
+    plain_solver, remat_solver = make_digits_solver(), make_digits_solver(remat="auto", memory_limit=1)
+    for solver in (plain_solver, remat_solver):
         solver.step(3)
         solver.close()
-    assert_same(recomputing.variables, plain.variables)
+    assert_same(remat_solver.variables, plain_solver.variables)
 
 
-def test_the_flags_of_train_recompute(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_train_has_flags_for_rematerialization(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "net.prototxt").write_text(
         """layer { name: "in" type: "DummyData" top: "x" top: "y"
           dummy_data_param { shape { dim: 64 dim: 9 } shape { dim: 64 } } }
@@ -186,7 +188,7 @@ def test_all_groups_but_the_last_are_recomputed() -> None:
     (part,) = net.layer_schedule.parts
     groups = RematGroups((part.steps[:3], part.steps[3:]), fixed=0, peak=0, peak_without_remat=0, fits=True)
     remat = apply_groups(net.layer_schedule, groups)
-    assert step_names(remat) == step_names(net.layer_schedule)
+    assert get_step_names(remat) == get_step_names(net.layer_schedule)
     assert str(remat).splitlines() == [
         "compiled, and run again in the backward pass: data .. relu",
         "  fused: batchnorm + scale + relu",
@@ -210,7 +212,7 @@ def test_residuals_are_counted_by_what_the_backward_pass_reads() -> None:
     """A convolution with ReLU stores its top, pooling its indices in int8, views and the inputs nothing."""
     net = Net(CONFIGS / "lenet" / "train_val.prototxt", "TRAIN")
     variables = net.init(KEY)
-    units, values = measure_residuals(net.layer_schedule, PassInputs(*variables, inputs_of(net, 64), KEY, {}))
+    units, values = measure_residuals(net.layer_schedule, PassInputs(*variables, make_inputs(net, 64), KEY, {}))
     residuals = {unit.steps[0].first_layer.name: unit.residuals for unit in units}
     top = {name: int(np.prod(blob.shape)) for name, blob in net.graph.blobs.items()}
     assert residuals["data"] == residuals["label"] == 0
@@ -219,34 +221,38 @@ def test_residuals_are_counted_by_what_the_backward_pass_reads() -> None:
     assert sum(v.bytes for v in values if v.producer < 2) == 0
 
 
-def all_groupings(n: int) -> Iterator[list[int]]:
+def iterate_groupings(n: int) -> Iterator[list[int]]:
     for count in range(n):
         for cuts in itertools.combinations(range(1, n), count):
             yield [0, *cuts]
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_groups_chosen_are_the_best(seed: int) -> None:
+def test_the_search_finds_the_best_groups(seed: int) -> None:
     random = np.random.default_rng(seed)
     n = 8
     units = [Unit((Step((i,)),), *map(int, random.integers(1, 50, 2))) for i in range(n)]  # type: ignore[arg-type]
     producers = random.integers(0, n - 1, 10)
     values = [Value(int(random.integers(1, 30)), int(m), int(random.integers(m + 1, n))) for m in producers]
 
-    def peak(starts: list[int]) -> int:
-        kept_bytes, largest = 0, 0
+    def compute_peak(starts: list[int]) -> int:
+        crossing_bytes, peak = 0, 0
         for a, b in zip(starts, [*starts[1:], n], strict=True):
-            largest = max(
-                largest, kept_bytes + sum(u.residuals for u in units[a:b]) + max(u.live_bytes for u in units[a:b])
+            peak = max(
+                peak, crossing_bytes + sum(u.residuals for u in units[a:b]) + max(u.live_bytes for u in units[a:b])
             )
-            kept_bytes += sum(v.bytes for v in values if a <= v.producer < b <= v.last_consumer)
-        return largest
+            crossing_bytes += sum(v.bytes for v in values if a <= v.producer < b <= v.last_consumer)
+        return peak
 
-    lowest = min(map(peak, all_groupings(n)))
-    for limit in (0, lowest, (lowest + peak([0])) // 2, peak([0])):
+    lowest_peak = min(map(compute_peak, iterate_groupings(n)))
+    for limit in (0, lowest_peak, (lowest_peak + compute_peak([0])) // 2, compute_peak([0])):
         chosen = search_groups(units, values, limit)
         starts = [int(group[0].layers[0]) for group in chosen.groups]  # type: ignore[call-overload]
-        feasible = [s for s in all_groupings(n) if peak(s) <= max(limit, lowest)]
-        assert (chosen.peak, chosen.fits, chosen.peak_without_remat) == (peak(starts), limit >= lowest, peak([0]))
-        assert chosen.peak <= max(limit, lowest)
-        assert chosen.num_recomputed == min(s[-1] for s in feasible)
+        feasible_starts = [s for s in iterate_groupings(n) if compute_peak(s) <= max(limit, lowest_peak)]
+        assert (chosen.peak, chosen.fits, chosen.peak_without_remat) == (
+            compute_peak(starts),
+            limit >= lowest_peak,
+            compute_peak([0]),
+        )
+        assert chosen.peak <= max(limit, lowest_peak)
+        assert chosen.num_recomputed == min(s[-1] for s in feasible_starts)

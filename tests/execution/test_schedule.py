@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from schedule_nets import CHAIN, CONVOLUTION, FILTERED, INPUT, in_place_layer, step_names
+from schedule_nets import CHAIN, CONVOLUTION, FILTERED, INPUT, get_step_names, make_in_place_layer
 
 from caffejax import LayerTraits, LayerType, Net, Signature, Traced
 from caffejax.execution import make_unfused_schedule
@@ -16,11 +16,11 @@ from caffejax.execution.schedule import fuse, split_at_host_layers, unfuse
 from caffejax.layers import ByChannel, Context, register_temporarily
 
 LEAKY = CHAIN.replace('"ReLU"', '"ReLU" relu_param { negative_slope: 0.1 }')
-WITHOUT_SCALE = INPUT + in_place_layer("BatchNorm", blob="data") + in_place_layer("ReLU", blob="data")
+BATCH_NORM_RELU = INPUT + make_in_place_layer("BatchNorm", blob="data") + make_in_place_layer("ReLU", blob="data")
 
 
-def fused_names(net: Net) -> list[list[str]]:
-    return [step for step in step_names(fuse(make_unfused_schedule(net.graph))) if len(step) > 1]
+def find_fused_names(net: Net) -> list[list[str]]:
+    return [step for step in get_step_names(fuse(make_unfused_schedule(net.graph))) if len(step) > 1]
 
 
 @pytest.mark.parametrize(
@@ -32,17 +32,17 @@ def fused_names(net: Net) -> list[list[str]]:
         (CHAIN, "TEST", {"kernels": "reference"}, []),
         (LEAKY, "TEST", {}, [["conv", "batchnorm", "scale"]]),
         (LEAKY, "TRAIN", {}, [["batchnorm", "scale"]]),
-        (WITHOUT_SCALE, "TRAIN", {}, [["batchnorm", "relu"]]),
-        (INPUT + CONVOLUTION + in_place_layer("ReLU", "loss_weight: 1"), "TEST", {}, []),
-        (INPUT + CONVOLUTION + in_place_layer("ReLU", "propagate_down: false"), "TEST", {}, []),
-        (INPUT + CONVOLUTION + in_place_layer("TanH"), "TEST", {}, []),
+        (BATCH_NORM_RELU, "TRAIN", {}, [["batchnorm", "relu"]]),
+        (INPUT + CONVOLUTION + make_in_place_layer("ReLU", "loss_weight: 1"), "TEST", {}, []),
+        (INPUT + CONVOLUTION + make_in_place_layer("ReLU", "propagate_down: false"), "TEST", {}, []),
+        (INPUT + CONVOLUTION + make_in_place_layer("TanH"), "TEST", {}, []),
     ],
 )
 def test_fusible_layers_become_one_step(text: str, phase: Any, options: Any, expected: list[list[str]]) -> None:
-    assert fused_names(Net(text, phase, **options)) == expected
+    assert find_fused_names(Net(text, phase, **options)) == expected
 
 
-def test_registered_layers_are_fused_by_their_facts() -> None:
+def test_registered_layers_are_fused_by_their_traits() -> None:
     def double(ctx: Context, x: jax.Array) -> jax.Array:
         return 2 * x
 
@@ -58,17 +58,19 @@ def test_registered_layers_are_fused_by_their_facts() -> None:
         Signature("TestRectify"), Traced(lambda ctx, x: jnp.maximum(x, 0)), traits=LayerTraits(is_relu=bool)
     )
     with register_temporarily(doubling), register_temporarily(relu):
-        text = INPUT + CONVOLUTION + in_place_layer("TestDouble") + in_place_layer("TestRectify")
+        text = INPUT + CONVOLUTION + make_in_place_layer("TestDouble") + make_in_place_layer("TestRectify")
         fast, plain = Net(text), Net(text, kernels="reference")
-        assert fused_names(fast) == [["conv", "testdouble", "testrectify"]]
+        assert find_fused_names(fast) == [["conv", "testdouble", "testrectify"]]
         variables, inputs = plain.init(jax.random.key(0)), {"data": np.random.default_rng(0).normal(size=(2, 3, 6, 6))}
         fused_blob, plain_blob = (net.forward(*variables, inputs)[0]["conv"] for net in (fast, plain))
         np.testing.assert_allclose(fused_blob, plain_blob, rtol=1e-5, atol=1e-6)
 
 
-def test_layers_are_unfused_where_a_blob_is_tapped() -> None:
+def test_layers_that_compute_requested_blobs_are_unfused() -> None:
     net = Net(CHAIN)
-    assert step_names(unfuse(net.layer_schedule, frozenset({"conv"}))) == [[layer.name] for layer in net.graph.layers]
+    assert get_step_names(unfuse(net.layer_schedule, frozenset({"conv"}))) == [
+        [layer.name] for layer in net.graph.layers
+    ]
     assert unfuse(net.layer_schedule, frozenset({"data"})).parts[0].steps[1:] == net.layer_schedule.parts[0].steps[1:]
     assert unfuse(net.layer_schedule, frozenset()) is net.layer_schedule
 
@@ -91,11 +93,11 @@ def test_a_schedule_is_split_at_host_layers() -> None:
 
 def test_a_schedule_without_host_layers_is_not_split() -> None:
     schedule = make_unfused_schedule(Net(CHAIN).graph)
-    assert step_names(split_at_host_layers(schedule, trim=True)) == step_names(schedule)
+    assert get_step_names(split_at_host_layers(schedule, trim=True)) == get_step_names(schedule)
     assert len(split_at_host_layers(schedule, trim=True).parts) == 1
 
 
-def test_parts_know_what_they_read_make_and_own() -> None:
+def test_parts_list_blobs_read_and_written_and_owners_of_params() -> None:
     net = Net(FILTERED)
     first, host, bucketed, last = net.layer_schedule.parts
     assert (first.reads, host.reads, bucketed.reads, last.reads) == ((), ("conv", "wanted"), ("some",), ("ip",))

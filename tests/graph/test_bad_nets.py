@@ -30,7 +30,7 @@ NETS = {n["prototxt"].split('"')[1]: n for n in json.loads((GOLDEN / "bad_nets.j
 
 
 @pytest.mark.parametrize("name", NETS)
-def test_refused_with_layer_and_cause(name: str, tmp_path: Path) -> None:
+def test_errors_name_layer_and_cause(name: str, tmp_path: Path) -> None:
     path = tmp_path / "net.prototxt"
     path.write_text(NETS[name]["prototxt"])
     with pytest.raises(CaffejaxError, match=CAUSES[name]) as exc_info:
@@ -66,19 +66,22 @@ layer { name: "ip" type: "InnerProduct" bottom: "mine" top: "ip" }
 layer { name: "big" type: "Convolution" bottom: "data" top: "big"
   convolution_param { num_output: 2 kernel_size: 99 } }
 """
-FIRST = 'layer { name: "a" type: "Input" top: "x" input_param { shape { dim: 1 } } '
+INPUT_LAYER = 'layer { name: "a" type: "Input" top: "x" input_param { shape { dim: 1 } } '
 READERS = """
 layer { name: "r" type: "ReLU" bottom: "x" top: "y" }
 layer { name: "t" type: "Tanh" bottom: "x" top: "z" }"""
 
 
 @pytest.mark.parametrize(
-    ("text", "lines"),
+    ("text", "expected_lines"),
     [
         (MISSPELT, ["conv: num_output", "mine: LayerParameter has no", "mine: unknown layer type", "big: the kernel"]),
-        (MISSPELT + FIRST, ["conv: num_output", "mine: Layer", "a: the text ends", "mine: unknown", "big: the kernel"]),
+        (
+            MISSPELT + INPUT_LAYER,
+            ["conv: num_output", "mine: Layer", "a: the text ends", "mine: unknown", "big: the kernel"],
+        ),
         # what the text lacks may be what produces these
-        (FIRST.replace("top", "tpo") + "}" + READERS, ["a: LayerParameter has no", "t: unknown layer type"]),
+        (INPUT_LAYER.replace("top", "tpo") + "}" + READERS, ["a: LayerParameter has no", "t: unknown layer type"]),
         ('input: "x" input_dmi: 1' + READERS, ["None: NetParameter has no", "t: unknown layer type"]),
         (
             'input: "x" input_dim: 1 input_dmi: 3' + READERS,
@@ -86,18 +89,18 @@ layer { name: "t" type: "Tanh" bottom: "x" top: "z" }"""
         ),
         # nor does a rule count that is wrong
         (
-            FIRST.replace('"a"', '"b"')
-            + f"include {{ phase: TRIAN }} }} {FIRST} include {{ phase: TEST }} }} {READERS}",
+            INPUT_LAYER.replace('"a"', '"b"')
+            + f"include {{ phase: TRIAN }} }} {INPUT_LAYER} include {{ phase: TEST }} }} {READERS}",
             ["phase: 'TRIAN' is not a value", "t: unknown layer type"],
         ),
     ],
 )
-def test_text_problems_neither_hide_nor_cause_other_problems(text: str, lines: list[str]) -> None:
+def test_text_problems_neither_hide_nor_cause_other_problems(text: str, expected_lines: list[str]) -> None:
     with pytest.raises(SchemaError) as exc_info:
         Net(text)
     result = [f"{p.layer}: {p.message}" for p in exc_info.value.problems]
-    assert len(result) == len(lines)
-    assert all(line in problem for line, problem in zip(lines, result, strict=True)), result
+    assert len(result) == len(expected_lines)
+    assert all(line in problem for line, problem in zip(expected_lines, result, strict=True)), result
 
 
 def test_a_solver_reports_all_problems_of_its_net(tmp_path: Path) -> None:
@@ -132,7 +135,7 @@ layer { name: "pool" type: "Pooling" bottom: "data" top: "pool" pooling_param { 
 """
 
 
-def test_fork_settings_are_followed_or_refused() -> None:
+def test_fork_settings_are_supported_or_rejected() -> None:
     assert Net(POOL % "").graph.blobs["pool"].shape == (1, 1, 3, 3)
     assert Net(POOL % "ceil_mode: false").graph.blobs["pool"].shape == (1, 1, 2, 2)
     with pytest.raises(
@@ -151,11 +154,11 @@ def test_a_label_of_another_shape_is_an_error_with_the_shape_that_its_layer_need
     """
     with pytest.raises(GraphError, match=r"layer 'loss'.*\(2, 6, 3, 4\), not \(2, 5\)"):
         Net(text, "TRAIN")
-    right = text.replace("dim: 2 dim: 5", "dim: 2 dim: 6 dim: 3 dim: 4")
-    assert Net(right, "TRAIN").graph.blobs["label"].shape == (2, 6, 3, 4)
+    valid_text = text.replace("dim: 2 dim: 5", "dim: 2 dim: 6 dim: 3 dim: 4")
+    assert Net(valid_text, "TRAIN").graph.blobs["label"].shape == (2, 6, 3, 4)
 
 
-def test_clips_need_a_truth_of_their_shape() -> None:
+def test_euclidean_loss_of_clips_needs_equal_shapes() -> None:
     text = """layer { name: "in" type: "Input" top: "x" top: "truth"
         input_param { shape { dim: 2 dim: 1 dim: 3 dim: 4 dim: 5 } shape { dim: 2 } } }
       layer { name: "loss" type: "EuclideanLoss" bottom: "x" bottom: "truth" top: "loss" }"""

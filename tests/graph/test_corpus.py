@@ -26,7 +26,7 @@ pytestmark = [
 ]
 
 
-def nets() -> list[str]:
+def list_nets() -> list[str]:
     if not CORPUS.is_dir():
         return []
     index = json.loads((CORPUS / "index.json").read_text())
@@ -57,12 +57,12 @@ def pyloss(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def describe(graph: Graph) -> dict[str, Any]:
     """A graph without its inserted splits, in the words of the recording."""
-    origin: dict[str, str] = {}
+    root_by_blob: dict[str, str] = {}
     layers = []
     for layer in graph.layers:
-        bottoms = [origin.get(b, b) for b in layer.bottoms]
+        bottoms = [root_by_blob.get(b, b) for b in layer.bottoms]
         if layer.is_inserted_split:
-            origin.update(dict.fromkeys(layer.tops, bottoms[0]))
+            root_by_blob.update(dict.fromkeys(layer.tops, bottoms[0]))
             continue
         layers.append(
             {
@@ -75,22 +75,22 @@ def describe(graph: Graph) -> dict[str, Any]:
         )
     return {
         "layers": layers,
-        "blobs": {name: list(blob.shape) for name, blob in graph.blobs.items() if name not in origin},
+        "blobs": {name: list(blob.shape) for name, blob in graph.blobs.items() if name not in root_by_blob},
         "inputs": list(graph.input_layer_tops),
         "outputs": list(graph.outputs),
     }
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("file", nets())
+@pytest.mark.parametrize("file", list_nets())
 def test_builds_what_caffe_builds(file: str, golden: dict[str, Any]) -> None:
     with zipfile.ZipFile(CORPUS / "nets.zip") as archive:
         net = read_net(archive.read(file).decode())
     for state, expected in golden[file].items():
         phase, _, stage = state.partition("+")
         graph = build_graph(net, make_net_state(net, phase, stages=[stage] if stage else []))  # type: ignore[arg-type]
-        built = describe(graph)
-        for ours, theirs in zip(built["layers"], expected["layers"], strict=True):
-            if theirs["params"] is None:  # not known without the setting
-                ours["params"] = None
-        assert built == {key: expected[key] for key in built}, state
+        actual = describe(graph)
+        for actual_layer, expected_layer in zip(actual["layers"], expected["layers"], strict=True):
+            if expected_layer["params"] is None:  # not known without the setting
+                actual_layer["params"] = None
+        assert actual == {key: expected[key] for key in actual}, state

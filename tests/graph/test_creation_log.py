@@ -18,7 +18,7 @@ layer { name: "loss" type: "Reduction" bottom: "ip" top: "sum" loss_weight: 2 }
 """
 
 
-def lines_of(net: Net) -> list[str]:
+def get_lines(net: Net) -> list[str]:
     return list(format_creation_lines(net.graph))
 
 
@@ -28,18 +28,18 @@ def test_memory_of_lenet(phase, batch, memory):
     for layer in definition.layer:
         if layer.type == "Data":
             layer.data_param.batch_size = batch
-    lines = lines_of(Net(definition, phase, file=LENET))
+    lines = get_lines(Net(definition, phase, file=LENET))
     assert [line for line in lines if line.startswith("Memory")][-1] == f"Memory required for data: {memory}"
     assert lines.count(f"Top shape: {batch} 20 24 24 ({batch * 20 * 24 * 24})") == 1
     assert lines[-1] == "Network initialization done."
 
 
-def test_every_line_of_a_net():
-    text, *lines = lines_of(Net(CUSTOM, "TRAIN"))
-    first, _, definition = text.partition("\n")
-    assert first == "Initializing net from parameters: "
-    expected = Net(CUSTOM, "TRAIN").graph
-    assert lines_of(Net(definition, "TRAIN"))[1:] == lines  # the text is the net
+def test_creation_lines_of_a_net():
+    text, *lines = get_lines(Net(CUSTOM, "TRAIN"))
+    first_line, _, definition = text.partition("\n")
+    assert first_line == "Initializing net from parameters: "
+    graph = Net(CUSTOM, "TRAIN").graph
+    assert get_lines(Net(definition, "TRAIN"))[1:] == lines  # the text is the net
     assert "_split" not in definition
     assert lines[: lines.index("Setting up ip") + 3] == [
         "Creating Layer in",
@@ -70,7 +70,7 @@ def test_every_line_of_a_net():
     ]
     assert [line for line in lines if "backward" in line] == [
         f"{layer.name} {'needs' if layer.name in ('ip', 'relu', 'loss') else 'does not need'} backward computation."
-        for layer in reversed(expected.layers)
+        for layer in reversed(graph.layers)
     ]
     assert lines[-3:] == [
         "This network produces output sum",

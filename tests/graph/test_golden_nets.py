@@ -21,24 +21,24 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "nets"
 OVERWRITTEN_DIFFS = {"loss_weights": {"a", "a/0", "a/1"}}
 
 
-def recorded() -> dict[str, Any]:
+def load_recorded_cases() -> dict[str, Any]:
     names = [c["case"] for c in json.loads((GOLDEN / "index.json").read_text())["nets"]]
     return {name: json.loads((GOLDEN / f"{name}.json").read_text()) for name in names}
 
 
-CASES = recorded()
+CASES = load_recorded_cases()
 
 
-def runs(kind: str) -> list[Any]:
+def make_run_params(key: str) -> list[Any]:
     return [
         pytest.param(name, run, id=f"{name}-{i}-{run['phase']}")
         for name, case in CASES.items()
         for i, run in enumerate(case["runs"])
-        if kind in run
+        if key in run
     ]
 
 
-def load(name: str, run: dict[str, Any]) -> Net:
+def load_net(name: str, run: dict[str, Any]) -> Net:
     path = GOLDEN / f"{name}.prototxt"
     return Net(path, run["phase"], level=run["level"], stages=run["stages"])
 
@@ -88,21 +88,21 @@ def describe(graph: Graph) -> dict[str, Any]:
     }
 
 
-def without_flags(built: dict[str, Any]) -> dict[str, Any]:
+def remove_flags(built: dict[str, Any]) -> dict[str, Any]:
     """The recording less `has_lr_mult` and `has_decay_mult`, which only say how Caffe keeps a default."""
     params = [{k: v for k, v in p.items() if k not in ("has_lr_mult", "has_decay_mult")} for p in built["net_params"]]
     return {**built, "net_params": params}
 
 
-@pytest.mark.parametrize(("name", "run"), runs("built"))
+@pytest.mark.parametrize(("name", "run"), make_run_params("built"))
 def test_builds_what_caffe_builds(name: str, run: dict[str, Any]) -> None:
-    assert describe(load(name, run).graph) == without_flags(run["built"])
+    assert describe(load_net(name, run).graph) == remove_flags(run["built"])
 
 
-@pytest.mark.parametrize(("name", "run"), runs("error"))
+@pytest.mark.parametrize(("name", "run"), make_run_params("error"))
 def test_refuses_what_caffe_refuses(name: str, run: dict[str, Any]) -> None:
     with pytest.raises(CaffejaxError) as exc_info:
-        load(name, run)
+        load_net(name, run)
     message = str(exc_info.value)
     assert f"{name}.prototxt" in message
     assert any(layer.name in message for layer in read_net(GOLDEN / f"{name}.prototxt").layer)
@@ -110,7 +110,7 @@ def test_refuses_what_caffe_refuses(name: str, run: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if "values_error" in case])
 def test_refuses_to_run_backward_where_caffe_does(name: str) -> None:
-    net = load(name, CASES[name]["runs"][0])
+    net = load_net(name, CASES[name]["runs"][0])
     with pytest.raises(CaffejaxError, match="backward"):
         net.graph.check_backward()
 
@@ -120,37 +120,37 @@ def test_refuses_to_run_backward_where_caffe_does(name: str) -> None:
 def test_values_and_diffs_equal_caffe(name: str, backward: Any, kernels: Any) -> None:
     values = dict(np.load(GOLDEN / f"{name}.npz"))
 
-    def group(prefix: str) -> dict[str, np.ndarray]:
+    def select_arrays(prefix: str) -> dict[str, np.ndarray]:
         return {k.removeprefix(f"{prefix}/"): v for k, v in values.items() if k.startswith(f"{prefix}/")}
 
     net = Net(GOLDEN / f"{name}.prototxt", CASES[name]["runs"][0]["phase"], backward=backward, kernels=kernels)
     params, state = net.init(jax.random.key(0))
     params = {k: {i: values[f"param/{k}/{i}"] for i in bs} for k, bs in params.items()}
-    taps = {b: jnp.zeros(net.graph.blobs[b].shape) for b in group("blobdiff")}
+    taps = {b: jnp.zeros(net.graph.blobs[b].shape) for b in select_arrays("blobdiff")}
 
     @jax.jit
     def run(params: Any, taps: Any) -> Any:
         def loss(params: Any, taps: Any) -> Any:
-            blobs = group("blob")
-            return net.loss_or_zero(params, state, group("in"), jax.random.key(0), blobs=blobs, taps=taps)
+            blobs = select_arrays("blob")
+            return net.loss_or_zero(params, state, select_arrays("in"), jax.random.key(0), blobs=blobs, taps=taps)
 
         return jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(params, taps)
 
-    (total, outputs), (param_diffs, blob_diffs) = run(params, taps)
-    close = {"rtol": 1e-5, "atol": 1e-6}
-    np.testing.assert_allclose(total, values["total_loss"], **close)
-    for blob, expected in group("blob").items():
-        np.testing.assert_allclose(outputs.blobs[blob], expected, **close, err_msg=blob)
-    spoiled = OVERWRITTEN_DIFFS.get(name, set())
-    for blob, expected in group("blobdiff").items():
-        if blob in spoiled:
+    (loss, outputs), (param_diffs, blob_diffs) = run(params, taps)
+    tolerances = {"rtol": 1e-5, "atol": 1e-6}
+    np.testing.assert_allclose(loss, values["total_loss"], **tolerances)
+    for blob, expected in select_arrays("blob").items():
+        np.testing.assert_allclose(outputs.blobs[blob], expected, **tolerances, err_msg=blob)
+    overwritten_diffs = OVERWRITTEN_DIFFS.get(name, set())
+    for blob, expected in select_arrays("blobdiff").items():
+        if blob in overwritten_diffs:
             continue
-        np.testing.assert_allclose(blob_diffs[blob], expected, **close, err_msg=f"diff of {blob}")
-    for slot, expected in group("paramdiff").items():
-        if slot in spoiled:
+        np.testing.assert_allclose(blob_diffs[blob], expected, **tolerances, err_msg=f"diff of {blob}")
+    for slot, expected in select_arrays("paramdiff").items():
+        if slot in overwritten_diffs:
             continue
         layer, index = slot.rsplit("/", 1)
         owner = next(p for p in net.graph.layer(layer).params if p.slot.index == int(index)).owner
         np.testing.assert_allclose(
-            param_diffs[owner.layer][owner.index].reshape(expected.shape), expected, **close, err_msg=slot
+            param_diffs[owner.layer][owner.index].reshape(expected.shape), expected, **tolerances, err_msg=slot
         )

@@ -29,7 +29,7 @@ layer { name: "filter" type: "Filter" bottom: "x" bottom: "s" top: "f" }
 """
 
 
-def graph(text: str, phase: Any = "TEST") -> Graph:
+def make_graph(text: str, phase: Any = "TEST") -> Graph:
     net = read_net(text)
     return build_graph(net, make_net_state(net, getattr(caffe_pb2, phase)))
 
@@ -42,7 +42,7 @@ def database(tmp_path: Path) -> Path:
 
 
 def test_with_phase_changes_every_layer_and_keeps_the_layers() -> None:
-    train = graph(PHASES, "TRAIN")
+    train = make_graph(PHASES, "TRAIN")
     test = train.with_phase("TEST")
     assert (train.phase, test.phase) == ("TRAIN", "TEST")
     assert [layer.name for layer in test.layers] == ["in", "train_drop", "ip"]  # rules are not applied anew
@@ -50,31 +50,31 @@ def test_with_phase_changes_every_layer_and_keeps_the_layers() -> None:
         assert (before.context.phase, before.definition.phase) == ("TRAIN", "TRAIN")
         assert (after.context.phase, after.definition.phase) == ("TEST", "TEST")
         assert after.params == before.params
-        assert after.context != before.context  # so that each phase is traced for itself
+        assert after.context != before.context  # so that each phase is traced separately
     assert test.blobs == train.blobs
     assert (test.input_layer_tops, test.outputs) == (train.input_layer_tops, train.outputs)
 
 
-def test_with_phase_and_back_is_the_same() -> None:
-    train = graph(PHASES, "TRAIN")
+def test_changing_the_phase_twice_restores_the_graph() -> None:
+    train = make_graph(PHASES, "TRAIN")
     assert train.with_phase("TEST").with_phase("TRAIN") == train
     assert train.with_phase("TRAIN") == train
-    assert train.with_phase("TEST") != graph(PHASES, "TEST")
+    assert train.with_phase("TEST") != make_graph(PHASES, "TEST")
 
 
 def test_with_phase_resolves_types_made_for_one_layer_again(tmp_path: Path) -> None:
     """Each HDF5Output layer has a file that only this layer writes."""
     text = f"""{INPUT}layer {{ name: "out" type: "HDF5Output" bottom: "x" bottom: "x"
         hdf5_output_param {{ file_name: "{tmp_path / "out.h5"}" }} }}"""
-    train = graph(text, "TRAIN")
-    kinds = [g.layers[-1].type for g in (train, train.with_phase("TEST"))]
-    assert kinds[0] != kinds[1]
-    assert [kind.name for kind in kinds] == ["HDF5Output"] * 2
-    assert all(kind.on_host for kind in kinds)
+    train = make_graph(text, "TRAIN")
+    layer_types = [g.layers[-1].type for g in (train, train.with_phase("TEST"))]
+    assert layer_types[0] != layer_types[1]
+    assert [layer_type.name for layer_type in layer_types] == ["HDF5Output"] * 2
+    assert all(layer_type.on_host for layer_type in layer_types)
 
 
-def test_tops_of_sources_are_not_caller_inputs(database: Path) -> None:
-    result = graph(
+def test_input_names_include_sources_and_caller_inputs_do_not(database: Path) -> None:
+    result = make_graph(
         f"""layer {{ name: "in" type: "Input" top: "x" top: "y" input_param {{ shape {{ dim: 2 dim: 3 }} }} }}
         layer {{ name: "data" type: "Data" top: "image" top: "label"
                  data_param {{ source: "{database}" batch_size: 2 backend: LMDB }} }}
@@ -88,17 +88,17 @@ def test_tops_of_sources_are_not_caller_inputs(database: Path) -> None:
 
 
 def test_a_net_may_have_no_inputs() -> None:
-    result = graph('layer { name: "z" type: "DummyData" top: "z" dummy_data_param { shape { dim: 2 } } }')
+    result = make_graph('layer { name: "z" type: "DummyData" top: "z" dummy_data_param { shape { dim: 2 } } }')
     assert result.input_names == result.caller_inputs == result.input_layer_tops == ()
 
 
-def test_host_layers_are_found_whatever_makes_them_so(tmp_path: Path) -> None:
+def test_graphs_with_host_layers_are_recognized(tmp_path: Path) -> None:
     output = f"""layer {{ name: "out" type: "HDF5Output" bottom: "x" bottom: "x"
         hdf5_output_param {{ file_name: "{tmp_path / "out.h5"}" }} }}"""
     relu = 'layer { name: "relu" type: "ReLU" bottom: "x" top: "x" }'
-    assert not graph(INPUT + relu).has_host_layers
+    assert not make_graph(INPUT + relu).has_host_layers
     for text in (FILTER, output):
-        result = graph(INPUT + relu + text)
+        result = make_graph(INPUT + relu + text)
         assert result.has_host_layers
         assert result.with_phase("TRAIN").has_host_layers
         assert [layer.type.on_host for layer in result.layers if layer.name in ("relu", "filter", "out")] == [
@@ -122,7 +122,7 @@ LAYERS = {
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_row_wise_layer_says_so_and_is(name: str) -> None:
+def test_is_row_wise_agrees_with_the_computation(name: str) -> None:
     """Another first row changes no other row of the top just where the layer says so."""
     param, row_wise = LAYERS[name]
     net = Net(f'{INPUT}layer {{ name: "l" type: "{name.split()[0]}" bottom: "x" top: "y" {param} }}')
@@ -133,8 +133,8 @@ def test_a_row_wise_layer_says_so_and_is(name: str) -> None:
     changed_input = x.copy()
     changed_input[0] *= 3
     before, after = (net.apply(params, state, {"x": a})[0]["y"] for a in (x, changed_input))
-    same = before.shape[:1] == (4,) and np.allclose(before[1:], after[1:])
-    assert same is row_wise
+    other_rows_are_equal = before.shape[:1] == (4,) and np.allclose(before[1:], after[1:])
+    assert other_rows_are_equal is row_wise
 
 
 def test_a_graph_cannot_be_written_to() -> None:
@@ -146,27 +146,27 @@ def test_a_graph_cannot_be_written_to() -> None:
 
 def test_shapes_of_equal_layers_are_inferred_once_for_all_graphs_and_sizes() -> None:
     """Another size, or another type of the same name, is inferred again."""
-    traced = []
+    traced_shapes = []
 
-    def doubled(ctx: Any, x: Any) -> Any:
-        traced.append(x.shape)
+    def double(ctx: Any, x: Any) -> Any:
+        traced_shapes.append(x.shape)
         return 2 * x
 
     text = INPUT + "".join(
         f'layer {{ name: "{name}" type: "Doubled" bottom: "x" top: "{name}" }}\n' for name in ("a", "b")
     )
-    with register_temporarily(LayerType(Signature("Doubled"), Traced(doubled))):
-        graphs = graph(text), graph(text)
+    with register_temporarily(LayerType(Signature("Doubled"), Traced(double))):
+        graphs = make_graph(text), make_graph(text)
         for large in [reshape_graph(original, {"x": (4, 3, 8, 6)}) for original in graphs]:
             assert large.blobs["a"].shape == large.blobs["b"].shape == (4, 3, 8, 6)
             assert reshape_graph(large, {"x": (4, 3, 6, 6)}).blobs["b"].shape == (4, 3, 6, 6)
-    assert traced == [(4, 3, 6, 6), (4, 3, 8, 6)]
+    assert traced_shapes == [(4, 3, 6, 6), (4, 3, 8, 6)]
     with register_temporarily(LayerType(Signature("Doubled"), Traced(lambda ctx, x: jnp.concatenate([x, x])))):
-        assert graph(text).blobs["a"].shape == (8, 3, 6, 6)
+        assert make_graph(text).blobs["a"].shape == (8, 3, 6, 6)
 
 
-def test_a_net_of_other_sizes_still_refuses_params_that_do_not_fit() -> None:
-    net = graph(PHASES)
+def test_reshaping_rejects_params_that_do_not_fit() -> None:
+    net = make_graph(PHASES)
     for _ in range(2):  # errors are not stored
         with pytest.raises(CaffejaxError, match=r"ip.*blob 0 has shape \(2, 108\)"):
             reshape_graph(net, {"x": (4, 3, 7, 6)})

@@ -29,32 +29,32 @@ CLASSES = {
 }
 
 
-def net(kind: str, shapes: Shapes, settings: str) -> Net:
+def make_net(layer_type: str, shapes: Shapes, settings: str) -> Net:
     """Return a net of HDF5 files in the working directory, with 9 in the last blob and zeros in the others."""
     with h5py.File("rows.h5", "w") as file:
         for name, shape in shapes.items():
             file[name] = np.full(shape, 9.0 if name == list(shapes)[-1] else 0.0, np.float32)
     Path("list.txt").write_text("rows.h5\n")
     tops, bottoms = (" ".join(f'{end}: "{name}"' for name in shapes) for end in ("top", "bottom"))
-    n_tops = 2 if kind == "LSTMUnit" else 1
+    n_tops = 2 if layer_type == "LSTMUnit" else 1
     top_fields = " ".join(f'top: "made{i}"' for i in range(n_tops))
     (batch_size, *_) = next(iter(shapes.values()))
     return Net(
         f"""layer {{ name: "data" type: "HDF5Data" {tops}
              hdf5_data_param {{ source: "list.txt" batch_size: {batch_size} }} }}
-        layer {{ name: "layer" type: "{kind}" {bottoms} {top_fields} {settings} }}""",
+        layer {{ name: "layer" type: "{layer_type}" {bottoms} {top_fields} {settings} }}""",
         "TRAIN",
     )
 
 
 @pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize(("kind", "shapes", "settings"), NO_CLASSES)
-def test_targets_similarities_and_marks_are_no_class_numbers(kind: str, shapes: Shapes, settings: str) -> None:
-    result = net(kind, shapes, settings)
+@pytest.mark.parametrize(("layer_type", "shapes", "settings"), NO_CLASSES)
+def test_targets_and_sequence_markers_are_not_index_blobs(layer_type: str, shapes: Shapes, settings: str) -> None:
+    result = make_net(layer_type, shapes, settings)
     assert find_index_ranges(result.graph, with_parts=True) == {}
     assert result.graph.layers[-1].index_bottoms  # though no gradient goes there
     loader = Loader(result.graph)
@@ -62,14 +62,14 @@ def test_targets_similarities_and_marks_are_no_class_numbers(kind: str, shapes: 
     loader.close()
 
 
-@pytest.mark.parametrize("kind", CLASSES)
-def test_labels_are_class_numbers_except_the_ignored_one(kind: str) -> None:
-    for settings, ignored in (("", None), (CLASSES[kind], 9)):
-        result = net(kind, {"x": (4, 3), "label": (4,)}, settings)
-        (expected,) = find_index_ranges(result.graph)["label"]
-        assert (expected.layer.name, expected.num_classes, expected.ignore_label) == ("layer", 3, ignored)
+@pytest.mark.parametrize("layer_type", CLASSES)
+def test_labels_have_a_range_and_an_ignore_label(layer_type: str) -> None:
+    for settings, ignore_label in (("", None), (CLASSES[layer_type], 9)):
+        result = make_net(layer_type, {"x": (4, 3), "label": (4,)}, settings)
+        (index_range,) = find_index_ranges(result.graph)["label"]
+        assert (index_range.layer.name, index_range.num_classes, index_range.ignore_label) == ("layer", 3, ignore_label)
         loader = Loader(result.graph)
-        if ignored is None:
+        if ignore_label is None:
             with pytest.raises(DataError, match=r"'label' holds 9 in row 0 .* 3 classes, 0 to 2"):
                 next(loader)
         else:
@@ -77,13 +77,13 @@ def test_labels_are_class_numbers_except_the_ignored_one(kind: str) -> None:
         loader.close()
 
 
-@pytest.mark.parametrize("kind", ["MultinomialLogisticLoss", "HingeLoss"])
-def test_an_ignore_label_of_a_fork_is_not_a_class(kind: str) -> None:
-    result = net(kind, {"x": (4, 3), "label": (4,)}, "loss_param { ignore_label: 9 }")
-    (expected,) = find_index_ranges(result.graph)["label"]
-    assert (expected.num_classes, expected.ignore_label) == (3, None)
+@pytest.mark.parametrize("layer_type", ["MultinomialLogisticLoss", "HingeLoss"])
+def test_ignore_labels_of_forks_are_out_of_range(layer_type: str) -> None:
+    result = make_net(layer_type, {"x": (4, 3), "label": (4,)}, "loss_param { ignore_label: 9 }")
+    (index_range,) = find_index_ranges(result.graph)["label"]
+    assert (index_range.num_classes, index_range.ignore_label) == (3, None)
     loader = Loader(result.graph)
-    with pytest.raises(DataError, match=rf"layer 'layer' \({kind}\): blob 'label' holds 9 in row 0"):
+    with pytest.raises(DataError, match=rf"layer 'layer' \({layer_type}\): blob 'label' holds 9 in row 0"):
         next(loader)
     loader.close()
     inputs = {"x": np.full((4, 3), 1 / 3, np.float32), "label": np.float32([0, 1, 9, 2])}

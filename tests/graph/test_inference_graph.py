@@ -19,7 +19,7 @@ IN_PLACE = """
   layer { name: "sum" type: "Eltwise" bottom: "x" bottom: "s" top: "sum" }
   layer { name: "aside" type: "TanH" bottom: "x" top: "aside" }
 """
-ON_INPUT = """
+IN_PLACE_ON_INPUT = """
   layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 } } }
   layer { name: "scale" type: "Power" bottom: "data" top: "data" power_param { scale: 0.1 } }
   layer { name: "shift" type: "Power" bottom: "data" top: "data" power_param { shift: 2 } }
@@ -64,7 +64,7 @@ DETECTOR = """
 """
 
 
-def inputs_of(net: Net) -> dict[str, jax.Array]:
+def make_inputs(net: Net) -> dict[str, jax.Array]:
     shapes = {name: net.graph.blobs[name].shape for name in net.input_names}
     return {name: jax.random.normal(jax.random.key(i), s) for i, (name, s) in enumerate(shapes.items())}
 
@@ -84,25 +84,25 @@ def test_an_inference_net_computes_the_same_outputs(
     text: str, outputs: tuple[str, ...], input_names: tuple[str, ...], layers: str
 ) -> None:
     net = Net(text, "TRAIN")
-    small = net.for_inference(outputs)
-    assert small.input_names == input_names
-    assert small.outputs == outputs
-    assert " ".join(layer.name for layer in small.graph.layers) == layers
-    variables, inputs = net.init(jax.random.key(1)), inputs_of(net)
+    inference_net = net.for_inference(outputs)
+    assert inference_net.input_names == input_names
+    assert inference_net.outputs == outputs
+    assert " ".join(layer.name for layer in inference_net.graph.layers) == layers
+    variables, inputs = net.init(jax.random.key(1)), make_inputs(net)
     expected, _ = net.apply(*variables, inputs, blobs=outputs)
-    result, _ = small.apply(*variables, {name: inputs[name] for name in input_names})
+    result, _ = inference_net.apply(*variables, {name: inputs[name] for name in input_names})
     for name in outputs:
         np.testing.assert_array_equal(result[name], expected[name])
 
 
 @pytest.mark.parametrize("text", [IN_PLACE, CLASSIFIER, AUTOENCODER])
-def test_each_blob_is_made_once(text: str) -> None:
+def test_each_blob_is_computed_once(text: str) -> None:
     counter = Counter(top for layer in Net(text).for_inference().graph.layers for top in layer.tops)
     assert set(counter.values()) == {1}
 
 
 @pytest.mark.parametrize(
-    ("text", "predicted"),
+    ("text", "predictions"),
     [
         (IN_PLACE, ("aside", "sum")),
         (CLASSIFIER, ("ip",)),
@@ -113,25 +113,27 @@ def test_each_blob_is_made_once(text: str) -> None:
         (DETECTOR, ("found",)),
     ],
 )
-def test_inference_outputs_are_the_inputs_of_losses_and_scores(text: str, predicted: tuple[str, ...]) -> None:
-    assert sorted(Net(text).for_inference().outputs) == list(predicted)
+def test_inference_outputs_are_the_inputs_of_losses_and_scores(text: str, predictions: tuple[str, ...]) -> None:
+    assert sorted(Net(text).for_inference().outputs) == list(predictions)
 
 
 def test_inputs_keep_their_names_if_overwritten() -> None:
-    net = Net(ON_INPUT)
-    small = net.for_inference()
-    assert small.input_names == ("data",)
-    assert small.outputs == ("data/shift",)
-    inputs = inputs_of(net)
-    np.testing.assert_array_equal(small.apply({}, {}, inputs)[0]["data/shift"], net.apply({}, {}, inputs)[0]["data"])
+    net = Net(IN_PLACE_ON_INPUT)
+    inference_net = net.for_inference()
+    assert inference_net.input_names == ("data",)
+    assert inference_net.outputs == ("data/shift",)
+    inputs = make_inputs(net)
+    np.testing.assert_array_equal(
+        inference_net.apply({}, {}, inputs)[0]["data/shift"], net.apply({}, {}, inputs)[0]["data"]
+    )
 
 
-def test_data_may_have_another_size() -> None:
+def test_batch_sizes_may_differ() -> None:
     net = Net(CLASSIFIER).for_inference()
     result, _ = net.apply(*net.init(jax.random.key(0)), {"data": jnp.ones((7, 3))})
     assert result["ip"].shape == (7, 4)
 
 
-def test_unknown_blobs_are_named() -> None:
+def test_unknown_blobs_raise_an_error() -> None:
     with pytest.raises(GraphError, match=r"no blob 'ipp' in the net; did you mean 'ip'"):
         Net(CLASSIFIER).for_inference(["ipp"])

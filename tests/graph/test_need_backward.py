@@ -19,8 +19,8 @@ layer { name: "loss" type: "Reduction" bottom: "y" top: "loss" loss_weight: 1 }
 """
 
 
-@pytest.mark.parametrize(("header", "passes"), [("", 0), ("force_backward: true", 1)])
-def test_force_backward_is_stronger_than_propagate_down(header: str, passes: int) -> None:
+@pytest.mark.parametrize(("header", "factor"), [("", 0), ("force_backward: true", 1)])
+def test_force_backward_is_stronger_than_propagate_down(header: str, factor: int) -> None:
     x = np.ones((2, 3), np.float32)
     net = caffejax.Net(header + NET, "TRAIN")
     variables = net.init(jax.random.key(0))
@@ -29,20 +29,20 @@ def test_force_backward_is_stronger_than_propagate_down(header: str, passes: int
         return net.loss(params, variables.state, inputs)[0]
 
     grads, inputs = jax.grad(loss, argnums=(0, 1))(variables.params, {"x": x})
-    np.testing.assert_array_equal(inputs["x"], np.full((2, 3), 24 * passes))
-    np.testing.assert_array_equal(grads["below"][0], np.full((3, 3), 8 * passes))
+    np.testing.assert_array_equal(inputs["x"], np.full((2, 3), 24 * factor))
+    np.testing.assert_array_equal(grads["below"][0], np.full((3, 3), 8 * factor))
     np.testing.assert_array_equal(grads["above"][1], np.full(4, 2))
 
 
-@pytest.mark.parametrize(("header", "passes"), [("", 0), ("force_backward: true", 1)])
-def test_pycaffe_gives_the_same_result(header: str, passes: int) -> None:
+@pytest.mark.parametrize(("header", "factor"), [("", 0), ("force_backward: true", 1)])
+def test_pycaffe_gives_the_same_result(header: str, factor: int) -> None:
     net = caffe.Net(header + NET, caffe.TRAIN)
     net.blobs["x"].data[...] = 1
     net.forward()
     net.backward()
-    np.testing.assert_array_equal(net.blobs["x"].diff, np.full((2, 3), 24 * passes))
-    np.testing.assert_array_equal(net.blobs["h"].diff, np.full((2, 3), 4 * passes))
-    np.testing.assert_array_equal(net.params["below"][0].diff, np.full((3, 3), 8 * passes))
+    np.testing.assert_array_equal(net.blobs["x"].diff, np.full((2, 3), 24 * factor))
+    np.testing.assert_array_equal(net.blobs["h"].diff, np.full((2, 3), 4 * factor))
+    np.testing.assert_array_equal(net.params["below"][0].diff, np.full((3, 3), 8 * factor))
 
 
 def test_labels_are_not_forced() -> None:

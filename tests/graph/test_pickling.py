@@ -45,12 +45,12 @@ def graph(tmp_path: Path) -> Graph:
 @pytest.mark.parametrize("make_copy", COPIES, ids=["copy", "deepcopy", "pickle"])
 def test_source_specs_are_copied_with_their_layers(graph: Graph, make_copy: Callable[[Any], Any]) -> None:
     for layer in graph.layers[:2]:
-        other = make_copy(layer)
+        layer_copy = make_copy(layer)
         assert layer.source_spec is not None
-        assert other.source_spec.tops == layer.source_spec.tops
-        assert (other.source_spec.device_transform is None) == (layer.source_spec.device_transform is None)
-        assert other.definition == layer.definition
-        assert other.context == layer.context
+        assert layer_copy.source_spec.tops == layer.source_spec.tops
+        assert (layer_copy.source_spec.device_transform is None) == (layer.source_spec.device_transform is None)
+        assert layer_copy.definition == layer.definition
+        assert layer_copy.context == layer.context
     assert make_copy(graph.layers[2]) == graph.layers[2]
     assert graph.layers[2].source_spec is None
 
@@ -67,10 +67,10 @@ def test_a_copy_applies_the_same_device_transform(graph: Graph, make_copy: Calla
 
 
 @pytest.mark.parametrize("make_copy", COPIES, ids=["copy", "deepcopy", "pickle"])
-def test_a_copied_graph_keeps_the_shapes_of_its_sources(graph: Graph, make_copy: Callable[[Any], Any]) -> None:
-    other = make_copy(graph)
-    assert other.blobs == graph.blobs
-    assert other.blobs["image"] == jax.ShapeDtypeStruct((4, 1, 2, 3), np.float32)
+def test_copies_of_graphs_keep_the_shapes_of_its_sources(graph: Graph, make_copy: Callable[[Any], Any]) -> None:
+    graph_copy = make_copy(graph)
+    assert graph_copy.blobs == graph.blobs
+    assert graph_copy.blobs["image"] == jax.ShapeDtypeStruct((4, 1, 2, 3), np.float32)
     assert (
-        other.with_phase("TEST").layers[0].source_spec.tops == graph.layers[0].source_spec.tops
+        graph_copy.with_phase("TEST").layers[0].source_spec.tops == graph.layers[0].source_spec.tops
     )  # nothing is looked at again

@@ -25,7 +25,7 @@ def test_statistics_shared_by_name_are_updated_one_after_the_other() -> None:
     assert "bn_b" not in state
 
 
-def test_layers_of_one_name_are_random_on_their_own() -> None:
+def test_layers_with_equal_names_draw_different_random_numbers() -> None:
     layers = "".join(f'layer {{ name: "drop" type: "Dropout" bottom: "{x}" top: "d_{x}" }}' for x in ("a", "b"))
     net = Net(INPUT.replace("8 dim: 2", "50 dim: 50") + layers, "TRAIN")
     ones = np.ones((50, 50), np.float32)
@@ -33,7 +33,7 @@ def test_layers_of_one_name_are_random_on_their_own() -> None:
     assert np.any(tops["d_a"] != tops["d_b"])
 
 
-def test_layers_of_one_name_are_all_saved_and_the_first_is_loaded(tmp_path: Path) -> None:
+def test_layers_with_equal_names_are_saved_and_loaded_as_in_caffe(tmp_path: Path) -> None:
     layers = "".join(
         f'layer {{ name: "ip" type: "InnerProduct" bottom: "{x}" top: "ip_{x}" inner_product_param {{ num_output: 1 '
         f'bias_term: false weight_filler {{ type: "constant" value: {value} }} }} }}'
@@ -49,7 +49,7 @@ def test_layers_of_one_name_are_all_saved_and_the_first_is_loaded(tmp_path: Path
     np.testing.assert_array_equal(loaded.params["ip#2"][0], [[2, 2]])  # untouched: it was 2 before
 
 
-def test_blobs_in_the_definition_take_the_place_of_fillers() -> None:
+def test_blobs_in_the_definition_replace_fillers() -> None:
     text = """layer { name: "ip" type: "InnerProduct" bottom: "a" top: "ip" inner_product_param { num_output: 1
       bias_term: false } blobs { shape { dim: 1 dim: 2 } data: 5 data: 7 } }"""
     np.testing.assert_array_equal(Net(INPUT + text).init(jax.random.key(0)).params["ip"][0], [[5, 7]])
@@ -57,7 +57,7 @@ def test_blobs_in_the_definition_take_the_place_of_fillers() -> None:
         Net(INPUT + text.replace("dim: 2 }", "dim: 3 }").replace("data: 5", "data: 5 data: 6")).init(jax.random.key(0))
 
 
-def test_labels_out_of_range_do_not_count_as_right() -> None:
+def test_labels_out_of_range_count_as_wrong() -> None:
     text = 'layer { name: "acc" type: "Accuracy" bottom: "a" bottom: "label" top: "acc" }'
     net = Net(INPUT.replace('top: "b" input_param {', 'top: "label" input_param {').replace(
         "shape { dim: 8 dim: 2 }", "shape { dim: 8 dim: 2 } shape { dim: 8 }") + text)  # fmt: skip

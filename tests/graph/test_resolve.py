@@ -11,7 +11,7 @@ INPUTS = """layer { name: "in" type: "Input" top: "map" top: "data"
 """
 
 
-def detector(boxes: int, classes: int, prior: str) -> str:
+def make_detector(boxes: int, classes: int, prior: str) -> str:
     """A net with that many boxes at each cell, by its Convolutions."""
     layers = [INPUTS]
     for name, outputs in ("loc", 4 * boxes), ("conf", classes * boxes):
@@ -29,9 +29,9 @@ def detector(boxes: int, classes: int, prior: str) -> str:
     return "\n".join(layers)
 
 
-def priors(boxes: int, classes: int, prior: str) -> np.ndarray:
+def compute_priors(boxes: int, classes: int, prior: str) -> np.ndarray:
     """The boxes in pixels, (cells, boxes of a cell, 4)."""
-    net = Net(detector(boxes, classes, prior), "TEST")
+    net = Net(make_detector(boxes, classes, prior), "TEST")
     params, state = net.init(jax.random.key(0))
     inputs = {name: np.zeros(net.graph.blobs[name].shape, np.float32) for name in net.input_names}
     prior_boxes = net.jit(lambda inputs: net.apply(params, state, inputs, blobs=("prior",))[0]["prior"])
@@ -40,7 +40,7 @@ def priors(boxes: int, classes: int, prior: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("boxes", "classes", "prior", "n"),
+    ("boxes", "classes", "prior", "num_boxes"),
     [
         (2, 2, "min_size: 9 aspect_ratio: 4 flip: false", 2),
         (2, 8, "min_size: 9 aspect_ratio: 4 flip: false", 2),  # whose classes have as many outputs as TextBoxes' boxes
@@ -48,21 +48,25 @@ def priors(boxes: int, classes: int, prior: str) -> np.ndarray:
         (2, 2, "min_size: 9 denser_prior_boxes: true", 2),
     ],
 )
-def test_the_number_of_boxes_of_a_cell(boxes: int, classes: int, prior: str, n: int) -> None:
-    assert priors(boxes, classes, prior).shape == (6, n, 4)
+def test_the_number_of_boxes_of_a_cell(boxes: int, classes: int, prior: str, num_boxes: int) -> None:
+    assert compute_priors(boxes, classes, prior).shape == (6, num_boxes, 4)
 
 
 def test_boxes_of_textboxes() -> None:
     """Each once more around the lower border of its cell, which is 20 pixels high."""
-    once, denser = (priors(n, 2, "min_size: 9 max_size: 16 aspect_ratio: 4 flip: false") for n in (3, 6))
-    np.testing.assert_allclose(denser[:, ::2], once, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(denser[:, 1::2] - once, np.broadcast_to([0, 10, 0, 10], once.shape), atol=1e-4)
+    plain_boxes, denser_boxes = (
+        compute_priors(n, 2, "min_size: 9 max_size: 16 aspect_ratio: 4 flip: false") for n in (3, 6)
+    )
+    np.testing.assert_allclose(denser_boxes[:, ::2], plain_boxes, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        denser_boxes[:, 1::2] - plain_boxes, np.broadcast_to([0, 10, 0, 10], plain_boxes.shape), atol=1e-4
+    )
 
 
 def test_boxes_of_faceboxes() -> None:
     """16 squares of size 32, four of 64 and one of 128; the first cell's middle is (10, 10)."""
-    (first, *_) = priors(21, 2, "min_size: 32 min_size: 64 min_size: 128")
-    middles, sides = (first[:, :2] + first[:, 2:]) / 2, first[:, 2:] - first[:, :2]
-    np.testing.assert_allclose(sides[:, 0], [31] * 16 + [63] * 4 + [127], rtol=1e-5)
-    np.testing.assert_allclose(middles[:4], [(-6, -6), (2, -6), (10, -6), (18, -6)], atol=1e-3)
-    np.testing.assert_allclose(middles[15:], [(18, 18), (-6, -6), (10, -6), (-6, 10), (10, 10), (10, 10)], atol=1e-3)
+    (first_cell, *_) = compute_priors(21, 2, "min_size: 32 min_size: 64 min_size: 128")
+    centers, sizes = (first_cell[:, :2] + first_cell[:, 2:]) / 2, first_cell[:, 2:] - first_cell[:, :2]
+    np.testing.assert_allclose(sizes[:, 0], [31] * 16 + [63] * 4 + [127], rtol=1e-5)
+    np.testing.assert_allclose(centers[:4], [(-6, -6), (2, -6), (10, -6), (18, -6)], atol=1e-3)
+    np.testing.assert_allclose(centers[15:], [(18, 18), (-6, -6), (10, -6), (-6, 10), (10, 10), (10, 10)], atol=1e-3)

@@ -36,14 +36,14 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_net_is_memoryless_if_its_state_stays(case: str) -> None:
+def test_is_stateless_agrees_with_the_state_after_a_pass(case: str) -> None:
     prototxt, phase, expected = CASES[case]
     net = Net(prototxt, phase)  # type: ignore[arg-type]
     assert is_stateless(net.graph) == expected
     params, state = net.init(jax.random.key(0))
-    _, after = net.apply(params, state, complete_inputs(net.graph, {}, np.random.default_rng(0)))
-    same = jax.tree.map(lambda a, b: bool((a == b).all()), state, after)
-    assert all(jax.tree.leaves(same)) == expected
+    _, new_state = net.apply(params, state, complete_inputs(net.graph, {}, np.random.default_rng(0)))
+    is_unchanged = jax.tree.map(lambda a, b: bool((a == b).all()), state, new_state)
+    assert all(jax.tree.leaves(is_unchanged)) == expected
 
 
 def test_host_layers_count_as_stateful() -> None:

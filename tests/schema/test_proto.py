@@ -14,18 +14,18 @@ from caffejax.schema import caffe_pb2
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden"
 
-KINDS = {
+TYPE_NAMES = {
     getattr(FieldDescriptor, f"TYPE_{name.upper()}"): name
     for name in ("bool", "bytes", "double", "float", "int32", "int64", "string", "uint32")
 }
 
 
-def rows(name: str) -> list[dict[str, str]]:
+def read_rows(name: str) -> list[dict[str, str]]:
     with open(GOLDEN / "schema" / name, newline="") as file:
         return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
-def descriptor(path: str):
+def find_descriptor(path: str):
     """The message or enum of that dotted name."""
     first, *inner_names = path.split(".")
     file = caffe_pb2.DESCRIPTOR
@@ -35,7 +35,7 @@ def descriptor(path: str):
     return result
 
 
-def field_facts(field: FieldDescriptor) -> dict[str, str]:
+def describe_field(field: FieldDescriptor) -> dict[str, str]:
     """A field in the words of the lists."""
     default = ""
     if field.has_default_value:
@@ -50,43 +50,43 @@ def field_facts(field: FieldDescriptor) -> dict[str, str]:
     return {
         "number": str(field.number),
         "label": "repeated" if field.is_repeated else "required" if field.is_required else "optional",
-        "type": composite.full_name.removeprefix("caffe.") if composite else KINDS[field.type],
+        "type": composite.full_name.removeprefix("caffe.") if composite else TYPE_NAMES[field.type],
         "default": str(default),
         "packed": "packed" if field.is_packed else "",
     }
 
 
-def test_every_bvlc_field_is_there_unchanged():
-    recorded_rows = rows("bvlc_caffe.tsv")
-    wrong = []
+def test_all_bvlc_fields_are_unchanged():
+    recorded_rows = read_rows("bvlc_caffe.tsv")
+    mismatches = []
     for row in recorded_rows:
-        owner, name = descriptor(row["message_or_enum"]), row["field"]
+        owner, name = find_descriptor(row["message_or_enum"]), row["field"]
         if row["label"] == "enum":
-            ours = {"number": str(owner.values_by_name[name].number)}
+            actual = {"number": str(owner.values_by_name[name].number)}
         else:
-            ours = field_facts(owner.fields_by_name[name])
-        if any(row[key] != value for key, value in ours.items()):
-            wrong.append((row, ours))
+            actual = describe_field(owner.fields_by_name[name])
+        if any(row[key] != value for key, value in actual.items()):
+            mismatches.append((row, actual))
     assert len(recorded_rows) == 534
-    assert wrong == []
+    assert mismatches == []
 
 
-def test_every_fork_name_is_there():
+def test_all_names_of_forks_exist():
     missing = []
-    for row in rows("fork_names.tsv"):
-        owner = descriptor(row["message_or_enum"])
+    for row in read_rows("fork_names.tsv"):
+        owner = find_descriptor(row["message_or_enum"])
         names = owner.values_by_name if row["type"] == "enum" else owner.fields_by_name
         if row["field"] not in names:
             missing.append(f"{row['message_or_enum']}.{row['field']}")
     assert missing == []
 
 
-def test_every_v1_parameter_has_a_place_in_todays_layers():
+def test_all_v1_parameters_exist_in_current_layers():
     v1 = caffe_pb2.V1LayerParameter.DESCRIPTOR
-    now = caffe_pb2.LayerParameter.DESCRIPTOR.fields_by_name
+    current_fields = caffe_pb2.LayerParameter.DESCRIPTOR.fields_by_name
     params = [field for field in v1.fields if field.message_type and field.name != "layer"]
     assert len(params) > 40
-    assert [f.name for f in params if now[f.name].message_type != f.message_type] == []
+    assert [f.name for f in params if current_fields[f.name].message_type != f.message_type] == []
 
 
 def test_compiled_schema_is_up_to_date(tmp_path):

@@ -51,7 +51,7 @@ def test_required_fields_of_a_message_name_the_layer():
             read()
 
 
-def test_marks_and_encodings(tmp_path):
+def test_byte_order_marks_and_empty_files_are_read(tmp_path):
     path = tmp_path / "net.prototxt"
     path.write_bytes(b"\xef\xbb\xbfname: 'x' # \xc4\xe3\xba\xc3, as editors write it\r\n")
     assert read_net(path) == NET
@@ -68,7 +68,7 @@ def test_marks_and_encodings(tmp_path):
         (b"layer { name: 'a'", "1:18: layer 'a': the text ends inside LayerParameter"),
     ],
 )
-def test_bad_files(tmp_path, content, message):
+def test_errors_of_invalid_files_name_the_position(tmp_path, content, message):
     path = tmp_path / "net.prototxt"
     path.write_bytes(content)
     with pytest.raises(SchemaError, match=f"^{path}:") as exc_info:
@@ -76,7 +76,7 @@ def test_bad_files(tmp_path, content, message):
     assert message in str(exc_info.value)
 
 
-def test_paths_that_cannot_be_read(tmp_path):
+def test_errors_of_unreadable_paths_say_why(tmp_path):
     for path, message in [
         (tmp_path / "none", "no such file"),
         (tmp_path, "a folder"),
@@ -84,11 +84,11 @@ def test_paths_that_cannot_be_read(tmp_path):
     ]:
         with pytest.raises(SchemaError, match=message):
             read_net(path)
-    secret = tmp_path / "secret"
-    secret.touch(0)
-    if not os.access(secret, os.R_OK):  # root may read all
+    unreadable_path = tmp_path / "secret"
+    unreadable_path.touch(0)
+    if not os.access(unreadable_path, os.R_OK):  # root may read all
         with pytest.raises(SchemaError, match="cannot be read: Permission denied"):
-            read_net(secret)
+            read_net(unreadable_path)
 
 
 def test_problems_of_upgrades_name_the_file(tmp_path):
@@ -98,7 +98,7 @@ def test_problems_of_upgrades_name_the_file(tmp_path):
         read_net(path)
 
 
-def test_binary_reads_back_and_names_what_is_missing():
+def test_binary_messages_are_parsed_and_missing_fields_named():
     net = caffe_pb2.NetParameter(name="x", input_dim=[1, 2])
     assert parse_binary(net.SerializeToString(), caffe_pb2.NetParameter) == net
     net.layer.add().clip_param.min = 1
@@ -107,12 +107,12 @@ def test_binary_reads_back_and_names_what_is_missing():
 
 
 @given(st.binary(max_size=60))
-def test_binary_junk_is_refused_or_read(data):
+def test_random_bytes_are_parsed_or_rejected(data):
     with suppress(SchemaError):
         assert isinstance(parse_binary(data, caffe_pb2.NetParameter), caffe_pb2.NetParameter)
 
 
-def test_text_without_end_is_not_read_whole(tmp_path, monkeypatch):
+def test_texts_above_the_size_limit_are_rejected(tmp_path, monkeypatch):
     monkeypatch.setattr("caffejax.schema.load._MAX_TEXT_SIZE", 1 << 20)
     (tmp_path / "net.prototxt").write_text('name: "a"' + " " * (1 << 20))
     with pytest.raises(SchemaError, match=r"net.prototxt: is larger than 1 MiB, the limit for text files"):

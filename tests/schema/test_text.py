@@ -16,10 +16,10 @@ from caffejax.schema.text import parse_valid_fields
 LAYER = caffe_pb2.LayerParameter
 
 
-def parse_with_google(text: str, kind: type[Message]) -> Message | None:
+def parse_with_google(text: str, message_class: type[Message]) -> Message | None:
     """Return the message that Google's reader reads, or None if it refuses the text."""
     try:
-        return text_format.Parse(text, kind())
+        return text_format.Parse(text, message_class())
     except text_format.ParseError:
         return None
 
@@ -117,7 +117,7 @@ def test_escapes_as_in_cpp(text, name):
         ("x { y [ }", "1:1: LayerParameter has no field 'x'\n1:9: expected ']', found '}'"),
     ],
 )
-def test_a_mistake_is_named_with_its_line_and_column(text, message):
+def test_errors_name_line_and_column(text, message):
     with pytest.raises(SchemaError) as exc_info:
         parse_text(text, LAYER)
     assert str(exc_info.value) == message
@@ -140,7 +140,7 @@ def test_a_mistake_is_named_with_its_line_and_column(text, message):
         (["layer { layer: 'b' }"], "1:9: LayerParameter has no field 'layer'"),
     ],
 )
-def test_a_missing_brace_is_named_once_and_the_next_layer_is_read(lines, messages):
+def test_a_missing_brace_is_reported_once_and_the_next_layer_is_parsed(lines, messages):
     message, problems = parse_valid_fields("\n".join(lines), caffe_pb2.NetParameter)
     assert "\n".join(map(str, problems)).startswith(messages)
     assert len(problems) == messages.count("\n") + 1
@@ -182,14 +182,14 @@ def test_all_mistakes_at_once_and_the_values_of_unknown_fields_are_skipped():
 
 
 @pytest.mark.parametrize("opening", ["nested_type {", "nested_type <", "nested_type: ["])
-def test_nesting_without_end(opening):
+def test_unclosed_nesting_is_rejected(opening):
     with pytest.raises(SchemaError):
         parse_text(opening * 100_000, descriptor_pb2.DescriptorProto)
     with pytest.raises(SchemaError):
         parse_text("unknown {" * 100_000, LAYER)
 
 
-def test_bytes_that_are_no_utf8_do_no_harm_in_comments():
+def test_comments_may_contain_invalid_utf8():
     assert parse_text("name: 'a' # \udcff\udc80", LAYER).name == "a"
 
 
@@ -198,7 +198,7 @@ numbers = st.floats(allow_nan=False)  # text does not say which NaN
 
 
 @st.composite
-def layers(draw: st.DrawFn) -> caffe_pb2.LayerParameter:
+def draw_layer(draw: st.DrawFn) -> caffe_pb2.LayerParameter:
     layer = caffe_pb2.LayerParameter(name=draw(names), top=draw(st.lists(names, max_size=3)))
     layer.loss_weight.extend(draw(st.lists(st.floats(width=32, allow_nan=False), max_size=4)))
     layer.propagate_down.extend(draw(st.lists(st.booleans(), max_size=2)))
@@ -212,7 +212,7 @@ def layers(draw: st.DrawFn) -> caffe_pb2.LayerParameter:
     return layer
 
 
-@given(layers())
+@given(draw_layer())
 def test_printed_text_is_parsed_to_the_same_message(layer):
     assert parse_text(format_text(layer), LAYER).SerializeToString() == layer.SerializeToString()
 
@@ -229,12 +229,12 @@ def test_any_text_reads_as_google_reads_it_or_is_refused(text):
     word = r"(?=[\d.]*[A-Za-z_])[\w.]+(?=\s|$)(?!\s+[\"'])"
     expected = parse_with_google(re.sub(rf"(?a)((?:name|type|top):\s+(?:\[\s+)?)({word})", r'\1"\2"', text), LAYER)
     try:
-        ours = parse_text(text, LAYER)
+        actual = parse_text(text, LAYER)
     except SchemaError:
         assert expected is None or not expected.IsInitialized()
     else:
         assert expected is not None
-        assert ours.SerializeToString() == expected.SerializeToString()
+        assert actual.SerializeToString() == expected.SerializeToString()
 
 
 @pytest.mark.slow
@@ -244,16 +244,16 @@ def test_corpus_reads_as_google_reads_it(shared_folder):
         texts += [(name, nets.read(name).decode(), caffe_pb2.NetParameter) for name in nets.namelist()]
     for path in sorted((shared_folder / "corpus" / "solvers").rglob("*.prototxt")):
         texts.append((path.name, path.read_text(), caffe_pb2.SolverParameter))
-    refused = []
-    for name, text, kind in texts:
-        if kind is caffe_pb2.SolverParameter:  # the first of a list of devices counts
+    rejected_names = []
+    for name, text, message_class in texts:
+        if message_class is caffe_pb2.SolverParameter:  # the first of a list of devices counts
             text = re.sub(r"(?m)^device_id: \[(\d+),.*", r"device_id: \1", original := text)
-            assert parse_text(original, kind) == parse_text(text, kind)
-        expected = parse_with_google(text, kind)
+            assert parse_text(original, message_class) == parse_text(text, message_class)
+        expected = parse_with_google(text, message_class)
         try:
-            assert parse_text(text, kind) == expected, name
+            assert parse_text(text, message_class) == expected, name
         except SchemaError:
             assert expected is None, name
-            refused.append(name)
+            rejected_names.append(name)
     # Three templates with placeholders for numbers.
-    assert (len(texts), len(refused)) == (405, 3)
+    assert (len(texts), len(rejected_names)) == (405, 3)

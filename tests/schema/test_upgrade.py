@@ -13,21 +13,21 @@ from caffejax.schema import caffe_pb2, format_text, parse_text, read_net, read_s
 NETS = Path(__file__).resolve().parents[1] / "golden" / "nets"
 
 
-@pytest.mark.parametrize("upgraded", sorted(NETS.glob("*.upgraded.prototxt")), ids=lambda path: path.name)
-def test_upgrades_equal_those_of_caffes_tools(upgraded):
-    read, kind = read_net, caffe_pb2.NetParameter
-    if upgraded.name.startswith("solver"):
-        read, kind = read_solver, caffe_pb2.SolverParameter
-    source = upgraded.with_name(upgraded.name.replace(".upgraded", ""))
-    assert read(source) == parse_text(upgraded.read_text(), kind)
-    assert read(upgraded) == read(source)
+@pytest.mark.parametrize("upgraded_path", sorted(NETS.glob("*.upgraded.prototxt")), ids=lambda path: path.name)
+def test_upgrades_equal_those_of_caffes_tools(upgraded_path):
+    read, message_class = read_net, caffe_pb2.NetParameter
+    if upgraded_path.name.startswith("solver"):
+        read, message_class = read_solver, caffe_pb2.SolverParameter
+    source = upgraded_path.with_name(upgraded_path.name.replace(".upgraded", ""))
+    assert read(source) == parse_text(upgraded_path.read_text(), message_class)
+    assert read(upgraded_path) == read(source)
 
 
 RECORDED = sorted(path for path in NETS.glob("*.json") if "upgrade" in json.loads(path.read_text()))
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
-def test_warns_where_caffe_warns_and_refuses_where_it_refuses(path):
+def test_warnings_and_errors_are_the_same_as_in_caffe(path):
     recorded = json.loads(path.read_text())["upgrade"]
     source = path.with_suffix(".prototxt")
     if recorded["file"] is None:
@@ -43,7 +43,7 @@ def test_warns_where_caffe_warns_and_refuses_where_it_refuses(path):
     assert "\n" not in "".join(warnings)
 
 
-def test_fields_without_meaning_are_named():
+def test_fields_without_effect_cause_warnings():
     net = parse_text((NETS / "v0_bad_field.prototxt").read_text(), caffe_pb2.NetParameter)
     warnings = [w for w in upgrade_net(net) if "has no effect" in w]
     assert warnings == [
@@ -71,7 +71,7 @@ PADDING = """
 """
 
 
-def test_padding_folds_into_the_layer_behind():
+def test_padding_layers_are_merged_into_the_next_layer():
     net = read_net(PADDING % "conv")
     assert [layer.name for layer in net.layer] == ["input", "y"]
     assert (list(net.layer[1].bottom), list(net.layer[1].convolution_param.pad)) == (["x"], [2])
@@ -91,12 +91,12 @@ def test_a_v1_layer_beside_v0_layers_keeps_only_its_blob_names():
         caffe_pb2.NetParameter,
     )
     warnings = upgrade_net(net)
-    conv, empty = net.layer
+    conv, upgraded_v1 = net.layer
     assert (conv.name, conv.type, conv.convolution_param.num_output) == ("y", "Convolution", 2)
-    assert empty == caffe_pb2.LayerParameter(bottom=["y"], top=["z"])
-    (lost,) = [w for w in warnings if "V1" in w]
-    assert "layer 'z'" in lost
-    assert "name, type, blobs_lr, pooling_param are dropped" in lost.replace("blobs_lr, type", "type, blobs_lr")
+    assert upgraded_v1 == caffe_pb2.LayerParameter(bottom=["y"], top=["z"])
+    (warning,) = [w for w in warnings if "V1" in w]
+    assert "layer 'z'" in warning
+    assert "name, type, blobs_lr, pooling_param are dropped" in warning.replace("blobs_lr, type", "type, blobs_lr")
 
 
 @pytest.mark.parametrize(
@@ -124,23 +124,23 @@ def test_enum_names_of_forks(old, new):
 
 
 @pytest.mark.slow
-def test_corpus_upgrades(shared_folder):
-    refused = []
+def test_public_nets_are_upgraded(shared_folder):
+    rejected_names = []
     with zipfile.ZipFile(shared_folder / "corpus" / "nets.zip") as nets:
         for name in nets.namelist():
             try:
                 net = read_net(nets.read(name).decode(), name=name)
             except SchemaError:
-                refused.append(name)
+                rejected_names.append(name)
                 continue
             assert not [*net.layers, *net.input, *net.input_dim], name
             assert all(layer.type for layer in net.layer), name
             assert read_net(format_text(net) + "\n") == net, name
-    assert len(refused) == 3  # templates with placeholders for numbers
-    assert all("template" in name for name in refused)
+    assert len(rejected_names) == 3  # templates with placeholders for numbers
+    assert all("template" in name for name in rejected_names)
 
 
-def test_what_mycaffe_marks_as_inactive_is_dropped() -> None:
+def test_inactive_settings_of_mycaffe_are_dropped() -> None:
     net = read_net(
         """layer { name: d type: AnnotatedData top: d transform_param { color_order: RGB
           resize_param { option { active: True } height: 3 }
@@ -165,7 +165,7 @@ def test_mycaffes_value_for_an_unset_annotation_type_is_dropped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("layer_type", "settings", "n_params", "n_remaining"),
+    ("layer_type", "settings", "num_params", "num_remaining"),
     [
         ("Convolution", "convolution_param { bias_term: false }", 2, 1),
         ("InnerProduct", "inner_product_param { bias_term: false }", 2, 1),
@@ -175,13 +175,13 @@ def test_mycaffes_value_for_an_unset_annotation_type_is_dropped() -> None:
         ("Scale", "scale_param { bias_term: false }", 2, 2),
     ],
 )
-def test_multipliers_of_absent_biases_are_dropped_as_in_mycaffe(
-    layer_type: str, settings: str, n_params: int, n_remaining: int
+def test_params_of_missing_biases_are_dropped_as_in_mycaffe(
+    layer_type: str, settings: str, num_params: int, num_remaining: int
 ) -> None:
-    params = "param { lr_mult: 3 } " + "param { } " * (n_params - 1)
+    params = "param { lr_mult: 3 } " + "param { } " * (num_params - 1)
     with collect_warnings() as warnings:
         net = read_net(f'layer {{ name: "x" type: "{layer_type}" bottom: "b" top: "x" {params} {settings} }}')
-    assert (len(net.layer[0].param), net.layer[0].param[0].lr_mult) == (n_remaining, 3)
+    assert (len(net.layer[0].param), net.layer[0].param[0].lr_mult) == (num_remaining, 3)
     assert ["second param of a layer without bias" in warning for warning in warnings] == [True] * (
-        n_params - n_remaining
+        num_params - num_remaining
     )
