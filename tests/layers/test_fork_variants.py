@@ -274,7 +274,7 @@ def test_num_layers_of_an_lstm_makes_a_stack() -> None:
     settings = "recurrent_param { num_output: 3 engine: CUDNN num_layers: 2 dropout_ratio: 0.4 dropout_seed: 1 }"
     x = np.random.default_rng(6).normal(size=(4, 2, 5)).astype("f")
     stack = make_net(format_layer("Lstm", 2, settings), x.shape, (4, 2))
-    assert [(layer.name, layer.type.name) for layer in stack.graph.layers[2:] if not layer.inserted_split] == [
+    assert [(layer.name, layer.type.name) for layer in stack.graph.layers[2:] if not layer.is_inserted_split] == [
         *(("x_1", "Lstm"), ("x_drop_1", "Dropout"), ("x", "Lstm")),
     ]
     lstm_param = "recurrent_param { num_output: 3 }"

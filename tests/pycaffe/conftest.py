@@ -11,7 +11,7 @@ import pytest
 import caffejax.pycaffe as caffe
 from caffejax.pycaffe import _global_state
 
-SMALL = """
+DUMMY_DATA_NET = """
 name: "small"
 layer { name: "data" type: "DummyData" top: "data" top: "label"
   dummy_data_param { shape { dim: 5 dim: 2 dim: 8 dim: 8 } shape { dim: 5 }
@@ -26,8 +26,8 @@ layer { name: "ip" type: "InnerProduct" bottom: "conv" top: "ip_blob"
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip_blob" bottom: "label" top: "loss" }
 """
 
-# fed by hand; a blob with two readers, an in-place layer, dropout
-FED = """
+# with Input layers; a blob with two readers, an in-place layer, dropout
+INPUT_NET = """
 name: "fed"
 layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 4 dim: 2 dim: 6 dim: 6 } } }
 layer { name: "label" type: "Input" top: "label" input_param { shape { dim: 4 } } }
@@ -49,18 +49,18 @@ CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 Write = Callable[[str, str], str]
 
 
-def make_fed_net(phase: int = caffe.TEST, prototxt: str = FED) -> Any:
-    """A net with something in its inputs."""
+def make_input_net(phase: int = caffe.TEST, prototxt: str = INPUT_NET) -> Any:
+    """Return a net with Input layers, whose blobs have random values."""
     net = caffe.Net(prototxt, phase)
-    r = np.random.default_rng(0)
-    net.blobs["data"].data[...] = r.normal(size=net.blobs["data"].shape)
-    net.blobs["label"].data[...] = r.integers(0, 5, net.blobs["label"].shape)
+    rng = np.random.default_rng(0)
+    net.blobs["data"].data[...] = rng.normal(size=net.blobs["data"].shape)
+    net.blobs["label"].data[...] = rng.integers(0, 5, net.blobs["label"].shape)
     return net
 
 
-def make_small_net(write: Write) -> Any:
-    """A net that makes its own data."""
-    return caffe.Net(write("small.prototxt", SMALL), caffe.TRAIN)
+def make_dummy_data_net(write: Write) -> Any:
+    """Return a net with a DummyData layer."""
+    return caffe.Net(write("small.prototxt", DUMMY_DATA_NET), caffe.TRAIN)
 
 
 def draw_normal(*shape: int, seed: int = 0) -> np.ndarray:
@@ -69,7 +69,7 @@ def draw_normal(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 @pytest.fixture(autouse=True)
-def _process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _reset_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A fresh process state, a log without handlers, fixed random numbers, and a folder to write to."""
     logger = logging.getLogger("caffejax")
     monkeypatch.setattr(logger, "handlers", [])

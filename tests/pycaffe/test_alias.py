@@ -13,7 +13,7 @@ def run_python(code: str, cwd: Path) -> None:
     assert process.returncode == 0, process.stderr
 
 
-def test_scripts_find_caffe(tmp_path: Path) -> None:
+def test_scripts_can_import_caffe(tmp_path: Path) -> None:
     code = """
 import importlib, sys
 import caffejax.pycaffe as real
@@ -56,7 +56,7 @@ assert pickle.loads(pickle.dumps(caffe.io.Transformer)) is caffe.io.Transformer
     run_python(code, tmp_path)
 
 
-def test_another_caffe_is_not_replaced_silently(tmp_path: Path) -> None:
+def test_replacing_an_imported_caffe_raises_an_error(tmp_path: Path) -> None:
     (tmp_path / "caffe").mkdir()
     (tmp_path / "caffe" / "__init__.py").write_text("here = True")
     code = """
@@ -74,11 +74,11 @@ assert caffe.here
     run_python(code, tmp_path)
 
 
-@pytest.mark.parametrize("installed", [False, True])
-def test_an_installed_caffe_is_found_only_without_install(tmp_path: Path, installed: bool) -> None:
+@pytest.mark.parametrize("is_aliased", [False, True])
+def test_an_installed_caffe_is_found_only_without_install(tmp_path: Path, is_aliased: bool) -> None:
     (tmp_path / "caffe.py").write_text("here = True")
-    call = "caffejax.pycaffe.install(); " if installed else ""
-    run_python(f"import caffejax.pycaffe; {call}import caffe; assert hasattr(caffe, 'here') != {installed}", tmp_path)
+    call = "caffejax.pycaffe.install(); " if is_aliased else ""
+    run_python(f"import caffejax.pycaffe; {call}import caffe; assert hasattr(caffe, 'here') != {is_aliased}", tmp_path)
 
 
 NAMES = {

@@ -15,7 +15,7 @@ from caffejax.pycaffe._synced_memory import Memory, SyncedBlob
 
 DEVICE = jax.devices()[0]
 
-LINE = """
+CHAIN_NET = """
 layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }
 layer { name: "a" type: "Power" bottom: "x" top: "a" power_param { scale: 2 } }
 layer { name: "b" type: "Power" bottom: "a" top: "b" power_param { shift: 1 } }
@@ -26,7 +26,7 @@ layer { name: "c" type: "Power" bottom: "b" top: "c" power_param { scale: 3 } }
 
 @pytest.fixture
 def net() -> Any:
-    return caffe.Net("force_backward: true\n" + LINE, caffe.TEST)
+    return caffe.Net("force_backward: true\n" + CHAIN_NET, caffe.TEST)
 
 
 def test_writes_through_any_view_are_seen(net: Any) -> None:
@@ -67,8 +67,8 @@ def test_in_place_layers_leave_the_last_value(net: Any) -> None:
     assert (net.blobs["b"].data == 0).all()
 
 
-@pytest.mark.parametrize("one_by_one", [False, True])
-def test_in_place_layers_go_back_from_what_they_read(one_by_one: bool) -> None:
+@pytest.mark.parametrize("layer_by_layer", [False, True])
+def test_in_place_layers_differentiate_at_the_overwritten_bottom(layer_by_layer: bool) -> None:
     """Also when their params were written since: Caffe keeps a copy of the bottom, but not of the params."""
     net = caffe.Net(
         """
@@ -80,7 +80,7 @@ def test_in_place_layers_go_back_from_what_they_read(one_by_one: bool) -> None:
         """,
         caffe.TRAIN,
     )
-    if one_by_one:
+    if layer_by_layer:
         net.before_backward(lambda i: None)
     x = net.blobs["x"].data[...] = np.linspace(-1, 1, 6).reshape(2, 3)
     net.forward()
@@ -91,7 +91,7 @@ def test_in_place_layers_go_back_from_what_they_read(one_by_one: bool) -> None:
     np.testing.assert_allclose(net.params["scale"][0].diff, (dy * (x + 1)).sum(0), rtol=1e-5)
 
 
-def test_in_place_layers_read_what_was_made_anew(net: Any) -> None:
+def test_in_place_layers_differentiate_at_recomputed_bottoms(net: Any) -> None:
     net.blobs["x"].data[...] = 1
     net.forward()
     net.blobs["x"].data[...] = -1
@@ -104,19 +104,19 @@ def test_a_blob_is_computed_on_read_and_returned_by_passes_after_repeated_reads(
     net: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requests: list[tuple[str, ...]] = []
-    run = Pass.run
+    original_run = Pass.run
 
     def record_run(self: Any, names: tuple[str, ...]) -> Any:
         requests.append(names)
-        return run(self, names)
+        return original_run(self, names)
 
     monkeypatch.setattr(Pass, "run", record_run)
     for i in range(5):
         net.blobs["x"].data[...] = i
         net.forward()
         assert (net.blobs["a"].data == 2 * i).all()
-    everything = ("a", "b", "c")
-    assert requests == [("c",), everything] * 2 + [("a", "c")] * 3
+    all_blobs = ("a", "b", "c")
+    assert requests == [("c",), all_blobs] * 2 + [("a", "c")] * 3
 
 
 def test_a_read_after_a_write_shows_the_earlier_pass(net: Any) -> None:
@@ -162,17 +162,17 @@ def test_dropout_is_fixed_within_a_pass_and_new_in_the_next() -> None:
     assert (masks[0] != masks[1]).any()
 
 
-def test_the_seed_fixes_fillers_and_masks() -> None:
-    prototxt = LINE + 'layer { name: "fc" type: "InnerProduct" bottom: "c" top: "fc" inner_product_param { num_output: 4 weight_filler { type: "gaussian" } } }'  # fmt: skip # noqa: E501
+def test_the_seed_determines_initial_params() -> None:
+    prototxt = CHAIN_NET + 'layer { name: "fc" type: "InnerProduct" bottom: "c" top: "fc" inner_product_param { num_output: 4 weight_filler { type: "gaussian" } } }'  # fmt: skip # noqa: E501
 
-    def weights() -> np.ndarray:
+    def make_weights() -> np.ndarray:
         return caffe.Net(prototxt, caffe.TEST).params["fc"][0].data
 
     caffe.set_random_seed(5)
-    first, second = weights(), weights()
+    first, second = make_weights(), make_weights()
     assert (first != second).any()
     caffe.set_random_seed(5)
-    np.testing.assert_array_equal(weights(), first)
+    np.testing.assert_array_equal(make_weights(), first)
 
 
 def test_blob_reshape_keeps_the_memory_that_fits(net: Any) -> None:
@@ -190,25 +190,25 @@ def test_blob_reshape_keeps_the_memory_that_fits(net: Any) -> None:
         blob.reshape(2.5, 3)
 
 
-def test_nan_in_a_blob_is_not_taken_for_a_change(net: Any) -> None:
+def test_nan_in_a_blob_is_not_a_change(net: Any) -> None:
     net.blobs["x"].data[...] = np.nan
-    held = net.blobs["x"].data
+    held_view = net.blobs["x"].data
     net.forward()
     version = net.blobs["x"].data_memory.version
     assert net.blobs["x"].data_memory.current_version() == version
-    held[0, 0] = 0
+    held_view[0, 0] = 0
     assert net.blobs["x"].data_memory.current_version() > version
 
 
 steps = st.lists(
-    st.sampled_from(["host write", "device write", "hold", "drop", "look", "write held", "clear", "upload"]),
+    st.sampled_from(["host write", "device write", "hold", "drop", "read", "write held", "clear", "upload"]),
     max_size=25,
 )
 
 
 @settings(max_examples=150)
 @given(steps)
-def test_host_and_device_never_disagree(actions: list[str]) -> None:
+def test_host_and_device_have_the_last_value(actions: list[str]) -> None:
     """Whatever the order of writes on either side, both sides see the last one; held views too."""
     blob = SyncedBlob((2, 3))
     value = np.zeros((2, 3), np.float32)
@@ -233,7 +233,7 @@ def test_host_and_device_never_disagree(actions: list[str]) -> None:
             blob.data_memory.clear()
         elif action == "upload":
             np.testing.assert_array_equal(blob.get_data(DEVICE), value)
-        elif action == "look":
+        elif action == "read":
             np.testing.assert_array_equal(blob.data, value)
         if held is not None:
             np.testing.assert_array_equal(held, value[0])
@@ -251,12 +251,12 @@ def test_an_uploaded_array_does_not_share_the_hosts_memory() -> None:
     assert (np.asarray(blob.get_data(DEVICE)) == 2).all()
 
 
-def test_untouched_blobs_are_not_uploaded_again() -> None:
+def test_unchanged_blobs_are_not_uploaded_again() -> None:
     memory = Memory(jnp.ones(3))
     assert memory.get_array((3,), DEVICE) is memory.get_array((3,), DEVICE)
     memory.view((3,))
-    first = memory.get_array((3,), DEVICE)
-    assert memory.get_array((3,), DEVICE) is first
+    first_array = memory.get_array((3,), DEVICE)
+    assert memory.get_array((3,), DEVICE) is first_array
 
 
 def test_gpu_mode_without_a_gpu_warns_once_and_runs(net: Any) -> None:

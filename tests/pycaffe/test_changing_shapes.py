@@ -8,11 +8,11 @@ import pytest
 import caffejax
 import caffejax.pycaffe as caffe
 
-from .conftest import CLOSE, FED, make_fed_net
+from .conftest import CLOSE, INPUT_NET, make_input_net
 
 
 def test_reshape_keeps_params_and_compiles_once_per_shape() -> None:
-    net = make_fed_net()
+    net = make_input_net()
     full_batch = net.forward(blobs=["sum"])["sum"].copy()
     x = net.blobs["data"].data.copy()
     ranges = []
@@ -33,9 +33,9 @@ def test_reshape_keeps_params_and_compiles_once_per_shape() -> None:
     np.testing.assert_allclose(net.blobs["sum"].data, full_batch, **CLOSE)
 
 
-def test_reshape_that_a_layer_cannot_take() -> None:
-    prototxt = FED.replace("global_pooling: true pool: AVE", "kernel_size: 1")
-    net = make_fed_net(prototxt=prototxt)
+def test_reshape_raises_an_error_if_a_layer_does_not_fit() -> None:
+    prototxt = INPUT_NET.replace("global_pooling: true pool: AVE", "kernel_size: 1")
+    net = make_input_net(prototxt=prototxt)
     net.blobs["data"].reshape(4, 2, 9, 9)
     with pytest.raises(caffejax.GraphError, match=r"'fc1'.*blob 0 has shape \(5, 48\).*needs shape \(5, 147\)"):
         net.reshape()
@@ -50,7 +50,7 @@ layer { name: "twice" type: "Power" bottom: "kept" top: "twice" power_param { sc
 """
 
 
-def test_a_layer_on_the_host_with_tops_of_changing_shape() -> None:
+def test_a_host_layer_may_change_the_number_of_rows() -> None:
     net = caffe.Net(FILTERED, caffe.TEST)
     net.blobs["x"].data[...] = np.random.default_rng(0).normal(size=(4, 3))
     for selector in ([1, 0, 1, 1], [0, 1, 0, 0]):
@@ -61,7 +61,7 @@ def test_a_layer_on_the_host_with_tops_of_changing_shape() -> None:
         np.testing.assert_allclose(out, 2 * net.blobs["fc"].data[rows], **CLOSE)
 
 
-class Rows(caffe.Layer):
+class VaryingRows(caffe.Layer):
     """A source with a varying number of rows, and the batch's number in each row."""
 
     def setup(self, bottom: Any, top: Any) -> None:
@@ -80,7 +80,7 @@ class Rows(caffe.Layer):
 
 SOURCE = f"""
 force_backward: true
-layer {{ name: "rows" type: "Python" top: "x" top: "n" python_param {{ module: "{__name__}" layer: "Rows" }} }}
+layer {{ name: "rows" type: "Python" top: "x" top: "n" python_param {{ module: "{__name__}" layer: "VaryingRows" }} }}
 layer {{ name: "ip" type: "InnerProduct" bottom: "x" top: "ip"
   inner_product_param {{ num_output: 4 weight_filler {{ type: "xavier" }} }} }}
 layer {{ name: "tanh" type: "TanH" bottom: "ip" top: "tanh" }}
@@ -89,7 +89,7 @@ layer {{ name: "loss" type: "EuclideanLoss" bottom: "twice" bottom: "tanh" top: 
 """
 
 
-def test_a_source_whose_batches_change_shape_there_and_back() -> None:
+def test_a_python_source_may_change_the_number_of_rows() -> None:
     net = caffe.Net(SOURCE, caffe.TRAIN)
     w, b = (blob.data.copy() for blob in net.params["ip"])
     for _ in range(8):
@@ -110,7 +110,7 @@ def test_a_source_whose_batches_change_shape_there_and_back() -> None:
         np.testing.assert_allclose(net.params["ip"][0].diff, dip.T @ x, rtol=1e-4, atol=1e-5)
 
 
-PARTS = """
+CONVOLUTIONAL_NET = """
 layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 2 dim: 8 dim: 8 } } }
 layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
   convolution_param { num_output: 3 kernel_size: 3 weight_filler { type: "xavier" } } }
@@ -125,20 +125,20 @@ force_backward: true
 """
 
 
-def make_net_of_parts(size: int, params: Any = None) -> Any:
-    net = caffe.Net(PARTS.replace("dim: 8 dim: 8", f"dim: {size} dim: {size}"), caffe.TEST)
+def make_convolutional_net(size: int, params: Any = None) -> Any:
+    net = caffe.Net(CONVOLUTIONAL_NET.replace("dim: 8 dim: 8", f"dim: {size} dim: {size}"), caffe.TEST)
     for name in params or ():
-        for blob, other in zip(net.params[name], params[name], strict=True):
-            if blob.shape == other.shape:
-                blob.data[...] = other.data
+        for blob, source_blob in zip(net.params[name], params[name], strict=True):
+            if blob.shape == source_blob.shape:
+                blob.data[...] = source_blob.data
     return net
 
 
-def test_ranges_of_layers_run_at_sizes_that_later_layers_cannot_take() -> None:
-    net = make_net_of_parts(8)
+def test_ranges_of_layers_run_at_sizes_that_later_layers_reject() -> None:
+    net = make_convolutional_net(8)
     net.forward()
-    for size, earlier in ((13, 2), (11, 5)):
-        reference_net = make_net_of_parts(size, net.params)
+    for size, previous_size in ((13, 2), (11, 5)):
+        reference_net = make_convolutional_net(size, net.params)
         x = np.random.default_rng(size).normal(size=(1, 2, size, size))
         for caffe_net in (net, reference_net):
             caffe_net.blobs["data"].reshape(*x.shape)
@@ -146,7 +146,7 @@ def test_ranges_of_layers_run_at_sizes_that_later_layers_cannot_take() -> None:
         reference_net.forward()
         out = net.forward(end="pool1")["pool1"]
         np.testing.assert_allclose(out, reference_net.blobs["pool1"].data, **CLOSE)
-        assert net.blobs["conv2"].shape == (1, 2, earlier, earlier)  # as it last ran
+        assert net.blobs["conv2"].shape == (1, 2, previous_size, previous_size)  # as it last ran
         out = net.forward(start="conv2", end="conv2")["conv2"]
         np.testing.assert_allclose(out, reference_net.blobs["conv2"].data, **CLOSE)
         for caffe_net in (net, reference_net):

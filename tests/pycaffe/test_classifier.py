@@ -45,7 +45,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def probabilities(net: caffe.Net, batch: np.ndarray) -> np.ndarray:
+def compute_probabilities(net: caffe.Net, batch: np.ndarray) -> np.ndarray:
     """The net's, of images (N, 10, 10, 3) in 0..1, R, G, B, by plain NumPy."""
     x = ((batch[..., ::-1] * 255 - MEAN) * 0.02).transpose(0, 3, 1, 2)
     x = x.reshape(-1, 3, 2, 5, 2, 5).mean(axis=(3, 5)).reshape(len(x), -1)
@@ -60,8 +60,8 @@ def test_center_crops(model_folder: Path) -> None:
     )
     images = [load_image(model_folder / f"{i}.png") for i in range(3)]
     crops = np.stack([resize_image(image, (12, 15))[1:11, 2:12] for image in images])
-    got = classifier.predict(images, oversample=False)
-    np.testing.assert_allclose(got, probabilities(classifier, crops), atol=1e-5)
+    result = classifier.predict(images, oversample=False)
+    np.testing.assert_allclose(result, compute_probabilities(classifier, crops), atol=1e-5)
 
 
 def test_oversampling_averages_ten_crops(model_folder: Path) -> None:
@@ -70,14 +70,14 @@ def test_oversampling_averages_ten_crops(model_folder: Path) -> None:
     )
     images = [load_image(model_folder / f"{i}.png") for i in range(3)]
     crops = oversample([resize_image(image, (12, 15)) for image in images], (10, 10))
-    expected = probabilities(classifier, crops).reshape(3, 10, 5).mean(axis=1)
+    expected = compute_probabilities(classifier, crops).reshape(3, 10, 5).mean(axis=1)
     np.testing.assert_allclose(classifier.predict(images), expected, atol=1e-5)
 
 
-def test_images_are_resized_to_the_input_unless_told(model_folder: Path) -> None:
+def test_images_are_resized_to_the_input_by_default(model_folder: Path) -> None:
     classifier = Classifier(model_folder / "deploy.prototxt", model_folder / "net.caffemodel", **SETTINGS)
     image = load_image(model_folder / "0.png")
-    expected = probabilities(classifier, resize_image(image, (10, 10))[np.newaxis])
+    expected = compute_probabilities(classifier, resize_image(image, (10, 10))[np.newaxis])
     np.testing.assert_allclose(classifier.predict([image], oversample=False), expected, atol=1e-5)
     for flag in (True, False):
         classifier.image_dims = (8, 20)
@@ -97,7 +97,7 @@ def test_windows_without_context(model_folder: Path) -> None:
     crops = [
         resize_image(load_image(f["filename"])[a:c, b:d], (10, 10)) for f in result for a, b, c, d in [f["window"]]
     ]
-    expected = probabilities(detector, np.stack(crops))
+    expected = compute_probabilities(detector, np.stack(crops))
     np.testing.assert_allclose(np.stack([f["prediction"] for f in result]), expected, atol=1e-5)
     assert detector.detect_windows([(str(model_folder / "0.png"), [])]) == []
 
@@ -111,7 +111,7 @@ def test_context_around_a_window(model_folder: Path) -> None:
     )
 
 
-def test_pixels_outside_the_image_are_the_mean(model_folder: Path) -> None:
+def test_pixels_outside_the_image_have_the_mean(model_folder: Path) -> None:
     detector = Detector(model_folder / "deploy.prototxt", model_folder / "net.caffemodel", context_pad=2, **SETTINGS)
     image = load_image(model_folder / "0.png")
     window = detector.transformer.preprocess("data", detector.crop(image, np.array([0, 12, 11, 23])))
@@ -122,7 +122,7 @@ def test_pixels_outside_the_image_are_the_mean(model_folder: Path) -> None:
     np.testing.assert_allclose(corner[:, :, -1], 0, atol=1e-5)
 
 
-def test_a_mean_image_fills_up_too(model_folder: Path) -> None:
+def test_context_is_filled_with_a_mean_image(model_folder: Path) -> None:
     mean = np.random.default_rng(0).uniform(90, 130, (3, 10, 10))
     detector = Detector(
         model_folder / "deploy.prototxt",
@@ -136,7 +136,7 @@ def test_a_mean_image_fills_up_too(model_folder: Path) -> None:
     np.testing.assert_allclose(window[:, :2], 0, atol=1e-4)
 
 
-def test_detections_that_are_refused(model_folder: Path) -> None:
+def test_invalid_windows_and_context_are_rejected(model_folder: Path) -> None:
     with pytest.raises(ValueError, match="context_pad=5 needs a square input"):
         Detector(model_folder / "deploy.prototxt", model_folder / "net.caffemodel", context_pad=5)
     detector = Detector(model_folder / "deploy.prototxt", model_folder / "net.caffemodel")
@@ -150,7 +150,7 @@ def test_detections_that_are_refused(model_folder: Path) -> None:
 # The commands.
 
 
-def flags(model_folder: Path) -> list[str]:
+def make_flags(model_folder: Path) -> list[str]:
     np.save(model_folder / "mean.npy", MEAN)
     return [
         f"--model_def={model_folder / 'deploy.prototxt'}",
@@ -160,21 +160,21 @@ def flags(model_folder: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("form", ["image", "folder", "array"])
-def test_classify_writes_the_classifiers_predictions(model_folder: Path, tmp_path: Path, form: str) -> None:
-    files = [model_folder / "0.png"] if form == "image" else [model_folder / "0.png", model_folder / "2.png"]
+@pytest.mark.parametrize("source_type", ["image", "folder", "array"])
+def test_classify_writes_the_classifiers_predictions(model_folder: Path, tmp_path: Path, source_type: str) -> None:
+    files = [model_folder / "0.png"] if source_type == "image" else [model_folder / "0.png", model_folder / "2.png"]
     images = [load_image(file) for file in files]
     source = files[0]
-    if form == "folder":
+    if source_type == "folder":
         source = tmp_path / "images"
         source.mkdir()
         for file in files:
             (source / file.name).write_bytes(file.read_bytes())
-    elif form == "array":
+    elif source_type == "array":
         source = tmp_path / "images.npy"
         np.save(source, np.stack(images))
     extra_flags = ["--images_dim=12,15", "--ext=png"]
-    assert main(["classify", str(source), str(tmp_path / "out.npy"), *flags(model_folder), *extra_flags]) == 0
+    assert main(["classify", str(source), str(tmp_path / "out.npy"), *make_flags(model_folder), *extra_flags]) == 0
     classifier = Classifier(model_folder / "deploy.prototxt", model_folder / "net.caffemodel", (12, 15), **SETTINGS)
     np.testing.assert_allclose(np.load(tmp_path / "out.npy"), classifier.predict(images), rtol=1e-5)
 
@@ -221,23 +221,23 @@ def test_three_channels_are_reversed_by_default(model_folder: Path, tmp_path: Pa
     for i, swap in enumerate(([], ["--channel_swap=2,1,0"], ["--channel_swap=0,1,2"])):
         out = tmp_path / f"{i}{name}"
         swap += ["--context_pad=2"] if command == "detect" else []
-        assert main([command, str(source), str(out), *flags(model_folder), *swap]) == 0
+        assert main([command, str(source), str(out), *make_flags(model_folder), *swap]) == 0
         outputs.append(out.read_bytes())
     assert outputs[0] == outputs[1] != outputs[2]
 
 
-@pytest.mark.parametrize("end", ["csv", "h5"])
-def test_detect_writes_the_detectors_predictions(model_folder: Path, tmp_path: Path, end: str) -> None:
+@pytest.mark.parametrize("suffix", ["csv", "h5"])
+def test_detect_writes_the_detectors_predictions(model_folder: Path, tmp_path: Path, suffix: str) -> None:
     windows = [(str(model_folder / "0.png"), (2, 3, 17, 20)), (str(model_folder / "1.png"), (5, 5, 9, 9))]
     with open(tmp_path / "in.csv", "w") as file:
         writer = csv.writer(file)
         writer.writerow(["filename", "ymin", "xmin", "ymax", "xmax"])
         writer.writerows([name, *window] for name, window in windows)
-    target = tmp_path / f"out.{end}"
-    assert main(["detect", str(tmp_path / "in.csv"), str(target), *flags(model_folder), "--context_pad=2"]) == 0
+    target = tmp_path / f"out.{suffix}"
+    assert main(["detect", str(tmp_path / "in.csv"), str(target), *make_flags(model_folder), "--context_pad=2"]) == 0
     detector = Detector(model_folder / "deploy.prototxt", model_folder / "net.caffemodel", context_pad=2, **SETTINGS)
     expected = np.stack([f["prediction"] for f in detector.detect_windows((n, [w]) for n, w in windows)])
-    if end == "csv":
+    if suffix == "csv":
         with open(target) as file:
             header, *rows = csv.reader(file)
         assert header == ["filename", "ymin", "xmin", "ymax", "xmax", *(f"class{i}" for i in range(5))]
@@ -262,7 +262,7 @@ def test_detect_writes_the_detectors_predictions(model_folder: Path, tmp_path: P
         (("classify", "{job}/0.png", "out.npy", "--images_dim=5,5"), r"5 x 5 cannot be cropped to 10 x 10"),
         (("classify", "{job}/0.png", "out.npy", "--mean_file=flat.npy"), r"Mean channels incompatible"),
         (("classify", "{job}/0.png", "out.npy", "--channel_swap=0"), r"swap 0 does not fit 'data' .* such as 2,1,0"),
-        (("classify", "{job}/0.png", "out.npy", "--model_def=fed.prototxt"), r"no input in phase TEST"),
+        (("classify", "{job}/0.png", "out.npy", "--model_def=no_input.prototxt"), r"no input in phase TEST"),
         (("classify", "{job}/0.png", "out.npy", "--pretrained_model=absent"), r"absent: no such file"),
         (("classify", "{job}/0.png", "no_folder/out.npy"), r"create the folder first"),
         (("detect", "bad.csv", "out.csv"), r"bad\.csv:2: ymin.*\n.*bad\.csv:3: ymin"),
@@ -273,7 +273,7 @@ def test_detect_writes_the_detectors_predictions(model_folder: Path, tmp_path: P
         (("detect", "absent.csv", "out.csv"), r"absent\.csv: no such file"),
     ],
 )
-def test_mistakes_are_named_and_leave_no_file(
+def test_errors_are_reported_and_leave_no_file(
     model_folder: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -284,7 +284,7 @@ def test_mistakes_are_named_and_leave_no_file(
     monkeypatch.chdir(tmp_path)
     header = "filename,ymin,xmin,ymax,xmax\n"
     Path("junk.npy").write_text("junk")
-    Path("fed.prototxt").write_text(
+    Path("no_input.prototxt").write_text(
         'layer { name: "d" type: "DummyData" top: "d" dummy_data_param { shape { dim: 1 } } }'
     )
     np.save("flat.npy", np.zeros(4))
@@ -292,22 +292,24 @@ def test_mistakes_are_named_and_leave_no_file(
     Path("columns.csv").write_text("filename,ymin,xmin,ymax\n")
     Path("empty.csv").write_text(header)
     Path("list.txt").write_text("a.png\n")
-    before = sorted(tmp_path.iterdir())
+    files_before = sorted(tmp_path.iterdir())
     inputs = [a.format(job=model_folder) for a in arguments]
     assert (
-        main([*inputs[:3], *flags(model_folder), *inputs[3:], *(["--context_pad=2"] if "detect" in inputs else [])])
+        main(
+            [*inputs[:3], *make_flags(model_folder), *inputs[3:], *(["--context_pad=2"] if "detect" in inputs else [])]
+        )
         == 1
     )
     out, err = capsys.readouterr()
     assert not out
     assert "Traceback" not in err
     assert re.search(message, err), err
-    assert sorted(tmp_path.iterdir()) == before
+    assert sorted(tmp_path.iterdir()) == files_before
 
 
 @pytest.mark.parametrize("mean_source", ["CAFFE_ROOT", "PYTHONPATH", "none", "nowhere"])
 @pytest.mark.parametrize("command", ["classify", "detect"])
-def test_the_mean_is_that_of_caffes_scripts_unless_told_otherwise(
+def test_the_default_mean_is_read_from_caffes_folder(
     model_folder: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -315,7 +317,7 @@ def test_the_mean_is_that_of_caffes_scripts_unless_told_otherwise(
     command: str,
     mean_source: str,
 ) -> None:
-    """A file in Caffe's own folder. `detect` subtracts its mean colour, as the script does."""
+    """A file in Caffe's own folder. `detect` subtracts its mean color, as the script does."""
     monkeypatch.delenv("CAFFE_ROOT", raising=False)
     monkeypatch.chdir(tmp_path)
     mean = np.random.default_rng(0).uniform(90, 130, (3, 14, 14))
@@ -328,19 +330,19 @@ def test_the_mean_is_that_of_caffes_scripts_unless_told_otherwise(
         monkeypatch.syspath_prepend(str(folder))
     Path("in.csv").write_text(f"filename,ymin,xmin,ymax,xmax\n{model_folder / '0.png'},2,3,17,20\n")
     source = "in.csv" if command == "detect" else str(model_folder / "0.png")
-    arguments = [f for f in flags(model_folder) if "mean" not in f] + ["--mean_file="] * (mean_source == "none")
+    arguments = [f for f in make_flags(model_folder) if "mean" not in f] + ["--mean_file="] * (mean_source == "none")
     arguments += ["--context_pad=2"] * (command == "detect")
     status = main([command, source, "out.csv" if command == "detect" else "out.npy", *arguments])
     assert status == 0
     assert ("Give --mean_file=FILE" in capsys.readouterr().err) == (mean_source == "nowhere")
     files = model_folder / "deploy.prototxt", model_folder / "net.caffemodel"
-    unused = mean_source in ("none", "nowhere")
-    settings = {**SETTINGS, "mean": None if unused else mean}
+    has_no_mean = mean_source in ("none", "nowhere")
+    settings = {**SETTINGS, "mean": None if has_no_mean else mean}
     if command == "classify":
         expected = Classifier(*files, (256, 256), **settings).predict([load_image(model_folder / "0.png")])
         result = np.load("out.npy")
     else:
-        settings["mean"] = None if unused else mean.mean(axis=(1, 2))
+        settings["mean"] = None if has_no_mean else mean.mean(axis=(1, 2))
         window = [(str(model_folder / "0.png"), [(2, 3, 17, 20)])]
         expected = Detector(*files, context_pad=2, **settings).detect_windows(window)[0]["prediction"]
         result = np.array([float(n) for n in Path("out.csv").read_text().splitlines()[1].split(",")[5:]])

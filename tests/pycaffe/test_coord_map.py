@@ -27,7 +27,7 @@ from caffejax.pycaffe.net_spec import Top
 SIZE = 96
 
 
-def data(*dims: int) -> Top:
+def make_input(*dims: int) -> Top:
     return L.Input(shape=dict(dim=list(dims or (1, 1, SIZE, SIZE))))
 
 
@@ -59,17 +59,21 @@ CHAINS: dict[str, Callable[[Top], Top]] = {
     "pool": lambda x: average(x, kernel_size=3, stride=2),
     "conv, pool, conv": lambda x: conv(average(conv(x, kernel_size=5), kernel_size=2, stride=2), kernel_size=3, pad=3),
     "deconv": lambda x: deconv(x, kernel_size=4, stride=2, pad=1),
-    "there and back": lambda x: deconv(
+    "conv and deconv": lambda x: deconv(
         average(conv(x, kernel_size=3, pad=5), kernel_size=2, stride=2), kernel_size=4, stride=2
     ),
-    "back and on": lambda x: conv(deconv(average(x, kernel_size=4, stride=4), kernel_size=8, stride=4), kernel_size=3),
+    "deconv and conv": lambda x: conv(
+        deconv(average(x, kernel_size=4, stride=4), kernel_size=8, stride=4), kernel_size=3
+    ),
     "crop": lambda x: L.Crop(conv(x, kernel_size=3), L.Input(shape=dict(dim=[1, 1, 60, 60])), axis=2, offset=[7, 3]),
     "crop of one axis": lambda x: L.Crop(L.ReLU(x), L.Input(shape=dict(dim=[1, 1, 1, 60])), axis=3, offset=11),
-    "sum of two ways": lambda x: L.Eltwise(conv(x, kernel_size=3, stride=2, pad=1), conv(x, kernel_size=1, stride=2)),
+    "sum of two branches": lambda x: L.Eltwise(
+        conv(x, kernel_size=3, stride=2, pad=1), conv(x, kernel_size=1, stride=2)
+    ),
 }
 
 
-def centres(top: Top, image: Top) -> list[np.ndarray]:
+def compute_centers(top: Top, image: Top) -> list[np.ndarray]:
     """Return the mean positions in the image, along both axes, of the pixels that the top depends on, by running."""
     n = NetSpec()
     n.image = image
@@ -78,29 +82,29 @@ def centres(top: Top, image: Top) -> list[np.ndarray]:
     proto.force_backward = True
     net = caffejax.Net(proto, "TEST")
     params, state = net.init(jax.random.key(0))
-    others = {
+    other_inputs = {
         name: np.zeros(net.graph.blobs[name].shape, np.float32)
         for name in net.graph.input_layer_tops
         if name != "image"
     }
 
-    def crop(pixels: jax.Array) -> tuple[jax.Array, jax.Array]:
-        blob = net.apply(params, state, {"image": pixels, **others}, blobs=["top"])[0]["top"][0, 0]
+    def select_middle(pixels: jax.Array) -> tuple[jax.Array, jax.Array]:
+        blob = net.apply(params, state, {"image": pixels, **other_inputs}, blobs=["top"])[0]["top"][0, 0]
         return blob[:, blob.shape[1] // 2], blob[blob.shape[0] // 2]
 
-    sight = jax.jit(jax.jacobian(crop))(np.ones((1, 1, SIZE, SIZE), np.float32))
-    weights = [np.asarray(w[:, 0, 0].sum(axis=2 - axis), np.float64) for axis, w in enumerate(sight)]
+    jacobians = jax.jit(jax.jacobian(select_middle))(np.ones((1, 1, SIZE, SIZE), np.float32))
+    weights = [np.asarray(w[:, 0, 0].sum(axis=2 - axis), np.float64) for axis, w in enumerate(jacobians)]
     with np.errstate(invalid="ignore"):  # some see nothing but padding
         return [w @ np.arange(SIZE) / w.sum(axis=1) for w in weights]
 
 
 @pytest.mark.parametrize("chain", CHAINS)
-def test_maps_are_the_true_geometry(chain: str) -> None:
-    image = data()
+def test_maps_agree_with_the_geometry_of_nets(chain: str) -> None:
+    image = make_input()
     top = CHAINS[chain](image)
-    first, scale, shift = coord_map_from_to(top, image)
-    for axis, result in enumerate(centres(top, image)):
-        axis_index = axis + 1 - (first or 1)  # among the axes that the map speaks of
+    first_axis, scale, shift = coord_map_from_to(top, image)
+    for axis, result in enumerate(compute_centers(top, image)):
+        axis_index = axis + 1 - (first_axis or 1)  # among the axes that the map speaks of
         a, b = (1, 0) if axis_index < 0 else (np.resize(values, 2)[axis_index] for values in (scale, shift))
         window = slice(len(result) // 2 - 6, len(result) // 2 + 6)  # whole periods of all strides, away from the edges
         expected = a * np.arange(len(result)) + b
@@ -108,10 +112,10 @@ def test_maps_are_the_true_geometry(chain: str) -> None:
         np.testing.assert_allclose(result[window], expected[window], atol=1.01)  # deconvolutions alternate
 
 
-def net() -> NetSpec:
+def make_net_spec() -> NetSpec:
     n = NetSpec()
-    n.data = data(2, 1, 100, 100)
-    n.aux = data(2, 1, 20, 20)
+    n.data = make_input(2, 1, 100, 100)
+    n.aux = make_input(2, 1, 20, 20)
     n.conv = L.Convolution(n.data, num_output=10, kernel_size=5, stride=2, pad=0)
     n.pool = L.Pooling(n.conv, pool=P.Pooling.MAX, kernel_size=2, stride=2, pad=0)
     n.deconv = L.Deconvolution(n.pool, num_output=10, kernel_size=4, stride=4, pad=0)
@@ -119,32 +123,34 @@ def net() -> NetSpec:
 
 
 def test_conv_pool_deconv() -> None:
-    n = net()
+    n = make_net_spec()
     axis, scale, shift = coord_map_from_to(n.deconv, n.data)
     assert (axis, *scale, *shift) == (1, 1, 1.5)
     axis, scale, shift = coord_map_from_to(n.data, n.deconv)
     assert (axis, *scale, *shift) == (1, 1, -1.5)
 
 
-def test_padding_shifts() -> None:
-    n = net()
-    before = coord_map_from_to(n.deconv, n.data)
-    n = net()
+def test_padding_shifts_coordinates() -> None:
+    n = make_net_spec()
+    old_map = coord_map_from_to(n.deconv, n.data)
+    n = make_net_spec()
     pad = L.Convolution(n.data, num_output=10, kernel_size=5, stride=2, pad=4)
-    after = coord_map_from_to(L.Deconvolution(L.Pooling(pad, kernel_size=2, stride=2), kernel_size=4, stride=4), n.data)
-    assert after[:2] == before[:2]
-    assert after[2] == before[2] - 4
+    new_map = coord_map_from_to(
+        L.Deconvolution(L.Pooling(pad, kernel_size=2, stride=2), kernel_size=4, stride=4), n.data
+    )
+    assert new_map[:2] == old_map[:2]
+    assert new_map[2] == old_map[2] - 4
 
 
 def test_neuron_layers_keep_the_coordinates() -> None:
-    n = net()
+    n = make_net_spec()
     relu = L.ReLU(L.BatchNorm(L.Dropout(n.deconv)))
     assert coord_map_from_to(relu, n.data) == coord_map_from_to(n.deconv, n.data)
     assert coord_map_from_to(L.ReLU(n.data), n.data) == (None, 1, 0)
 
 
 def test_more_than_two_spatial_axes() -> None:
-    image = data(2, 3, 100, 100, 100)
+    image = make_input(2, 3, 100, 100, 100)
     conv = L.Convolution(image, num_output=10, kernel_size=[3, 3, 3], stride=[1, 1, 1], pad=[0, 1, 2])
     pool = L.Pooling(conv, kernel_size=2, stride=2, pad=0)
     axis, scale, shift = coord_map_from_to(L.Deconvolution(pool, num_output=10, kernel_size=4, stride=2, pad=0), image)
@@ -153,18 +159,18 @@ def test_more_than_two_spatial_axes() -> None:
     np.testing.assert_array_equal(shift, [0, -1, -2])
 
 
-def test_crop_layers_shift() -> None:
-    n = net()
-    before = coord_map_from_to(n.deconv, n.data)
-    one = L.Crop(n.deconv, n.data, axis=2, offset=3)
-    assert coord_map_from_to(one, n.data)[2] == before[2] + 3
-    two = L.Crop(one, n.data, crop_param=dict(axis=2, offset=2))
-    assert coord_map_from_to(two, n.data)[2] == before[2] + 5
-    assert crop_params(two.fn) == (2, 2)
+def test_crop_layers_shift_coordinates() -> None:
+    n = make_net_spec()
+    old_map = coord_map_from_to(n.deconv, n.data)
+    first_crop = L.Crop(n.deconv, n.data, axis=2, offset=3)
+    assert coord_map_from_to(first_crop, n.data)[2] == old_map[2] + 3
+    second_crop = L.Crop(first_crop, n.data, crop_param=dict(axis=2, offset=2))
+    assert coord_map_from_to(second_crop, n.data)[2] == old_map[2] + 5
+    assert crop_params(second_crop.fn) == (2, 2)
 
 
 def test_crop_finds_the_offset() -> None:
-    image = data(1, 1, 50, 50)
+    image = make_input(1, 1, 50, 50)
     upsampled = L.Deconvolution(
         L.Pooling(L.Convolution(image, num_output=1, kernel_size=3, pad=10), kernel_size=2, stride=2),
         convolution_param=dict(num_output=1, kernel_size=4, stride=2),
@@ -174,13 +180,13 @@ def test_crop_finds_the_offset() -> None:
     layer = cropped.to_proto().layer[-1]
     assert (layer.type, layer.crop_param.axis, list(layer.crop_param.offset)) == ("Crop", 2, [10])
     n = NetSpec()
-    n.image, n.cut = image, cropped
-    assert caffejax.Net(n.to_proto(), "TEST").graph.blobs["cut"].shape == (1, 1, 50, 50)
+    n.image, n.cropped = image, cropped
+    assert caffejax.Net(n.to_proto(), "TEST").graph.blobs["cropped"].shape == (1, 1, 50, 50)
 
 
 def test_the_reference_of_a_crop_has_no_coordinate_map() -> None:
     """The way through the second bottom of a Crop, which has another scale, is not taken."""
-    image = data()
+    image = make_input()
     small = L.Pooling(image, kernel_size=2, stride=2)
     assert coord_map_from_to(L.Crop(L.Power(image), small, axis=2, offset=5), image) == (1, 1, 5)
 
@@ -201,33 +207,37 @@ def test_the_reference_of_a_crop_has_no_coordinate_map() -> None:
         ),
     ],
 )
-def test_crops_that_are_refused(make_tops: Any, error: type[Exception], message: str) -> None:
+def test_invalid_crops_raise_errors(make_tops: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        crop(*make_tops(net()))
+        crop(*make_tops(make_net_spec()))
 
 
-def test_layers_without_a_map() -> None:
-    for layer in (L.InnerProduct(data()), L.Pooling(data(), global_pooling=True), L.Concat(data(), data())):
+def test_layers_without_a_map_raise_an_error() -> None:
+    for layer in (
+        L.InnerProduct(make_input()),
+        L.Pooling(make_input(), global_pooling=True),
+        L.Concat(make_input(), make_input()),
+    ):
         with pytest.raises(UndefinedMapException, match=layer.fn.type_name):
             coord_map(layer.fn)
 
 
-def test_parameters_with_their_defaults() -> None:
-    axis, stride, kernel, pad = conv_params(L.Convolution(data(), kernel_size=3, dilation=2).fn)
+def test_conv_params_and_crop_params_have_defaults() -> None:
+    axis, stride, kernel, pad = conv_params(L.Convolution(make_input(), kernel_size=3, dilation=2).fn)
     assert (axis, *stride, *kernel, *pad) == (1, 1, 5, 0)
-    assert crop_params(L.Crop(data(), data()).fn) == (2, 0)
+    assert crop_params(L.Crop(make_input(), make_input()).fn) == (2, 0)
 
 
-def test_the_inverse_undoes() -> None:
+def test_a_map_composed_with_its_inverse_is_the_identity() -> None:
     mapping = (1, np.array([0.5, 2.0]), np.array([3.0, -1.0]))
     axis, scale, shift = compose(mapping, inverse(mapping))
     assert axis == 1
     np.testing.assert_array_equal([scale, shift], [[1, 1], [0, 0]])
 
 
-def fcn(*skips: int) -> list[int]:
+def find_fcn_offsets(*skips: int) -> list[int]:
     """The offsets of all crops in a fully convolutional VGG-16 that takes up these pooling layers again."""
-    image = data(1, 3, 500, 500)
+    image = make_input(1, 3, 500, 500)
     x, pools = image, {}
     for block, (convs, channels) in enumerate([(2, 64), (2, 128), (3, 256), (3, 512), (3, 512)], 1):
         for i in range(convs):
@@ -251,4 +261,4 @@ def fcn(*skips: int) -> list[int]:
     ("skips", "offsets"), [((), [19]), ((4,), [5, 27]), ((4, 3), [5, 9, 31])], ids=["FCN-32s", "FCN-16s", "FCN-8s"]
 )
 def test_the_published_offsets_of_fully_convolutional_nets(skips: tuple[int, ...], offsets: list[int]) -> None:
-    assert fcn(*skips) == offsets
+    assert find_fcn_offsets(*skips) == offsets

@@ -23,7 +23,7 @@ layer { name: "prob" type: "Softmax" bottom: "fc" top: "prob" }
 """
 
 
-def net(slope: float = 0, ignore: bool = True) -> Any:
+def make_net(slope: float = 0, ignore: bool = True) -> Any:
     net = caffe.Net(NET.replace("SLOPE", str(slope)).replace("IGNORE", str(ignore).lower()), caffe.TEST)
     net.blobs["data"].data[...] = np.random.default_rng(0).normal(size=net.blobs["data"].shape)
     net.forward()
@@ -38,46 +38,46 @@ def reference_deconv(net: Any, diff: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("slope", [0, 0.5])
-def test_deconv_passes_what_is_positive(slope: float) -> None:
-    subject = net(slope)
+def test_deconv_passes_positive_diffs(slope: float) -> None:
+    net = make_net(slope)
     diff = np.random.default_rng(1).normal(size=(2, 5))
-    subject.blobs["prob"].diff[...] = 7
-    result = subject.deconv_from_layer("fc", diff, diffs=["norm"])
-    np.testing.assert_allclose(result["data"], reference_deconv(subject, diff), **CLOSE)
-    np.testing.assert_allclose(result["norm"], (diff @ subject.params["fc"][0].data).reshape(2, 4, 2, 2), **CLOSE)
-    np.testing.assert_allclose(subject.blobs["data"].diff, result["data"])
-    assert (subject.blobs["prob"].diff == 7).all()
-    subject.deconv_from_layer("fc", diff, zero_higher=True)
-    assert (subject.blobs["prob"].diff == 0).all()
-    np.testing.assert_allclose(subject.blobs["fc"].diff, diff, **CLOSE)
+    net.blobs["prob"].diff[...] = 7
+    result = net.deconv_from_layer("fc", diff, diffs=["norm"])
+    np.testing.assert_allclose(result["data"], reference_deconv(net, diff), **CLOSE)
+    np.testing.assert_allclose(result["norm"], (diff @ net.params["fc"][0].data).reshape(2, 4, 2, 2), **CLOSE)
+    np.testing.assert_allclose(net.blobs["data"].diff, result["data"])
+    assert (net.blobs["prob"].diff == 7).all()
+    net.deconv_from_layer("fc", diff, zero_higher=True)
+    assert (net.blobs["prob"].diff == 0).all()
+    np.testing.assert_allclose(net.blobs["fc"].diff, diff, **CLOSE)
 
 
 def test_a_backward_pass_from_a_layer_is_the_gradient() -> None:
-    subject, other = net(), net()
+    net, expected_net = make_net(), make_net()
     diff = np.random.default_rng(1).normal(size=(2, 5))
-    result = subject.backward_from_layer("fc", diff, zero_higher=True)["data"].copy()
-    for name, blobs in subject.params.items():
-        for mine, blob in zip(other.params[name], blobs, strict=True):
-            mine.data[...] = blob.data
-    other.forward()
-    other.blobs["fc"].diff[...] = diff
-    np.testing.assert_allclose(result, other.backward(start="fc")["data"], **CLOSE)
-    assert np.abs(result - reference_deconv(subject, diff)).max() > 0.1
+    result = net.backward_from_layer("fc", diff, zero_higher=True)["data"].copy()
+    for name, blobs in net.params.items():
+        for expected_blob, blob in zip(expected_net.params[name], blobs, strict=True):
+            expected_blob.data[...] = blob.data
+    expected_net.forward()
+    expected_net.blobs["fc"].diff[...] = diff
+    np.testing.assert_allclose(result, expected_net.backward(start="fc")["data"], **CLOSE)
+    assert np.abs(result - reference_deconv(net, diff)).max() > 0.1
 
 
-def test_lrn_takes_part_unless_it_is_ignored() -> None:
-    subject = net(ignore=False)
+def test_lrn_is_differentiated_unless_it_is_ignored() -> None:
+    net = make_net(ignore=False)
     diff = np.random.default_rng(1).normal(size=(2, 5))
-    subject.backward_from_layer("fc", diff)
-    at_conv = subject.blobs["conv"].diff.copy()  # after the ReLU in place: the gradient of LRN where the ReLU passes
-    passes = subject.blobs["conv"].data > 0
-    subject.deconv_from_layer("fc", diff)
-    np.testing.assert_allclose(subject.blobs["conv"].diff[passes], np.maximum(at_conv, 0)[passes], **CLOSE)
+    net.backward_from_layer("fc", diff)
+    at_conv = net.blobs["conv"].diff.copy()  # after the ReLU in place: the gradient of LRN where the ReLU passes
+    is_positive = net.blobs["conv"].data > 0
+    net.deconv_from_layer("fc", diff)
+    np.testing.assert_allclose(net.blobs["conv"].diff[is_positive], np.maximum(at_conv, 0)[is_positive], **CLOSE)
 
 
-def test_start_diffs_of_other_shapes() -> None:
-    subject = net()
+def test_start_diffs_of_wrong_shapes_are_rejected() -> None:
+    net = make_net()
     with pytest.raises(caffejax.GraphError, match=r"shape \(2, 5\) but got \(5,\).*'fc'"):
-        subject.deconv_from_layer("fc", np.zeros(5))
+        net.deconv_from_layer("fc", np.zeros(5))
     with pytest.raises(caffejax.GraphError, match="no blob 'fd'"):
-        subject.backward_from_layer("fd", np.zeros(5))
+        net.backward_from_layer("fd", np.zeros(5))

@@ -26,7 +26,7 @@ CORPUS = REPOSITORY.parent / "shared" / "corpus"
 LENET = REPOSITORY / "configs" / "digits" / "lenet_train_test.prototxt"
 
 
-def layer(text: str) -> caffe_pb2.LayerParameter:
+def parse_layer(text: str) -> caffe_pb2.LayerParameter:
     return parse_text(text, caffe_pb2.LayerParameter)
 
 
@@ -68,9 +68,9 @@ CONV = 'name: "c" type: "Convolution" convolution_param { num_output: 7 kernel_s
     ],
 )
 def test_labels_have_the_settings_of_a_layer(text: str, label: str, edge: str) -> None:
-    assert draw.get_layer_label(layer(text), "LR") == label.replace("|", "\n")
-    assert draw.get_layer_label(layer(text), "TB") == label.replace("|", " ")
-    assert draw.get_edge_label(layer(text)) == edge
+    assert draw.get_layer_label(parse_layer(text), "LR") == label.replace("|", "\n")
+    assert draw.get_layer_label(parse_layer(text), "TB") == label.replace("|", " ")
+    assert draw.get_edge_label(parse_layer(text)) == edge
 
 
 @pytest.mark.parametrize(
@@ -78,35 +78,35 @@ def test_labels_have_the_settings_of_a_layer(text: str, label: str, edge: str) -
     [("", (1, 1)), ("param { lr_mult: 3 }", (3, 1)), ("param { lr_mult: 0 } param { lr_mult: 2 }", (0, 2))],
 )
 def test_learning_rates(params: str, expected: tuple[float, float]) -> None:
-    described = layer(CONV + params)
-    assert draw.get_layer_lr_mult(described) == expected
+    layer = parse_layer(CONV + params)
+    assert draw.get_layer_lr_mult(layer) == expected
     text = "lr mult: {:.1f}, {:.1f}".format(*expected)
-    assert draw.get_layer_label(described, "LR", display_lrm=True).endswith(f"\n{text}")
+    assert draw.get_layer_label(layer, "LR", display_lrm=True).endswith(f"\n{text}")
 
 
 def test_layers_without_learning_rates() -> None:
     with pytest.raises(ValueError, match="ReLU layers do not have a learning rate"):
-        draw.get_layer_lr_mult(layer('name: "r" type: "ReLU"'))
+        draw.get_layer_lr_mult(parse_layer('name: "r" type: "ReLU"'))
     with pytest.raises(ValueError, match="has 3 param entries"):
-        draw.get_layer_lr_mult(layer(CONV + "param {} param {} param {}"))
+        draw.get_layer_lr_mult(parse_layer(CONV + "param {} param {} param {}"))
 
 
-def test_own_types_may_have_a_style(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_registered_types_may_have_a_style(monkeypatch: pytest.MonkeyPatch) -> None:
     style = DrawStyle(
         "#123456", lambda layer: "large", lambda layer: ["width: 3"], lambda layer: f"to {layer.top[0]}", lr_mult=True
     )
-    mine = LayerType(Signature("Mine"), Traced(lambda ctx, x: x))
+    layer_type = LayerType(Signature("Mine"), Traced(lambda ctx, x: x))
     monkeypatch.setitem(DRAW_STYLES, "Mine", style)
-    described = layer('name: "m" type: "Mine" top: "y" param { lr_mult: 3 }')
-    with register_temporarily(mine):
-        assert draw.get_layer_label(described, "TB", display_lrm=True) == "m (Mine large) width: 3 lr mult: 3.0, 1.0"
-        assert draw.get_edge_label(described) == "to y"
+    layer = parse_layer('name: "m" type: "Mine" top: "y" param { lr_mult: 3 }')
+    with register_temporarily(layer_type):
+        assert draw.get_layer_label(layer, "TB", display_lrm=True) == "m (Mine large) width: 3 lr mult: 3.0, 1.0"
+        assert draw.get_edge_label(layer) == "to y"
         assert draw.choose_color_by_layertype("Mine") == "#123456"
 
 
-def test_colours_and_pooling_types() -> None:
-    kinds = ("Convolution", "Deconvolution", "Pooling", "InnerProduct", "ReLU")
-    assert len({draw.choose_color_by_layertype(kind) for kind in kinds}) == 4
+def test_colors_and_pooling_types() -> None:
+    layer_types = ("Convolution", "Deconvolution", "Pooling", "InnerProduct", "ReLU")
+    assert len({draw.choose_color_by_layertype(layer_type) for layer_type in layer_types}) == 4
     types = draw.get_pooling_types_dict()
     assert [types[number] for number in range(3)] == ["MAX", "AVE", "STOCHASTIC"]
 
@@ -121,7 +121,7 @@ layer { name: "late" type: "Power" bottom: "y" top: "z" exclude { phase: TRAIN }
 """
 
 
-def test_a_drawing_shows_layers_blobs_and_how_they_hang_together() -> None:
+def test_a_drawing_has_layers_blobs_and_edges() -> None:
     picture = draw.drawing(read_net(NET))
     assert [label.split("\n")[0] for label, _ in picture.nodes.values()] == [
         *("in", "x", "train", "y", "test<1|2>", "relu", "late", "z")
@@ -149,7 +149,7 @@ def test_a_drawing_of_one_phase_shows_its_layers_alone(phase: int | None, layers
     assert [label.split("\n")[0] for n, (label, _) in nodes.items() if not n.endswith("_blob")] == layers
 
 
-def test_rules_of_both_kinds_are_refused() -> None:
+def test_include_and_exclude_rules_together_are_rejected() -> None:
     net = parse_text(
         'layer { name: "r" type: "ReLU" include { phase: TRAIN } exclude { phase: TEST } }', caffe_pb2.NetParameter
     )
@@ -157,25 +157,25 @@ def test_rules_of_both_kinds_are_refused() -> None:
         draw.draw_net(net, "LR", "dot", phase=caffe.TRAIN)
 
 
-def test_layers_of_one_name_stay_apart() -> None:
+def test_layers_with_equal_names_are_separate_nodes() -> None:
     net = read_net(LENET)
     assert sum(n.startswith("mnist_Data") for n in draw.drawing(net).nodes) == 2
     assert sum(n.startswith("mnist_Data") for n in draw.drawing(net, phase=caffe.TEST).nodes) == 1
 
 
-def strings(dot: str) -> list[str]:
+def find_strings(dot: str) -> list[str]:
     return [s.replace('\\"', '"').replace("\\\\", "\\") for s in re.findall(r'"((?:[^"\\]|\\.)*)"', dot)]
 
 
 def test_dot_text_is_quoted() -> None:
     dot = draw.draw_net(read_net(NET), "BT", "dot").decode()
     assert dot.startswith('digraph "a \\"net\\"" {\nrankdir=BT;\n')
-    assert "test\\<1\\|2\\> (Exp)" in strings(dot)
+    assert "test\\<1\\|2\\> (Exp)" in find_strings(dot)
     assert dot.count("->") == 9
     assert re.sub(r'"((?:[^"\\]|\\.)*)"', "", dot).count("{") == 1
 
 
-def shapes(svg: bytes) -> tuple[list[str], list[Any]]:
+def parse_svg(svg: bytes) -> tuple[list[str], list[Any]]:
     """The texts, and the boxes of the nodes."""
     root = ElementTree.fromstring(svg)
     space = "{http://www.w3.org/2000/svg}"
@@ -195,7 +195,7 @@ def shapes(svg: bytes) -> tuple[list[str], list[Any]]:
 @pytest.mark.parametrize("rankdir", ["LR", "RL", "TB", "BT"])
 def test_svg_without_graphviz(rankdir: str) -> None:
     svg = draw.draw_net(read_net(LENET), rankdir, "svg", phase=caffe.TRAIN)
-    texts, boxes = shapes(svg)
+    texts, boxes = parse_svg(svg)
     assert any("conv1" in text for text in texts)
     assert "500" in texts
     assert len(boxes) == len(draw.drawing(read_net(LENET), phase=caffe.TRAIN).nodes)
@@ -209,12 +209,12 @@ def test_svg_without_graphviz(rankdir: str) -> None:
 
 
 @pytest.mark.usefixtures("no_graphviz")
-def test_svg_has_text_alone() -> None:
-    spells = ("<script>alert(1)</script>", "'&amp;", "a\\000b\\033[2J", "]]>", "x" * 500)
-    net = "\n".join(f'layer {{ name: "{s}" type: "{s}" top: "{s}" }}' for s in spells)
+def test_names_are_escaped_in_svg() -> None:
+    unsafe_names = ("<script>alert(1)</script>", "'&amp;", "a\\000b\\033[2J", "]]>", "x" * 500)
+    net = "\n".join(f'layer {{ name: "{s}" type: "{s}" top: "{s}" }}' for s in unsafe_names)
     svg = draw.draw_net(read_net(net), "TB", "svg")
-    texts, boxes = shapes(svg)
-    assert len(boxes) == 2 * len(spells)
+    texts, boxes = parse_svg(svg)
+    assert len(boxes) == 2 * len(unsafe_names)
     assert {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(svg).iter()} == {
         *("svg", "title", "defs", "marker", "path", "rect", "polygon", "text")
     }
@@ -281,20 +281,20 @@ def test_graphviz_gets_the_dot_text(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         draw.draw_net(read_net(NET), "TB", "xyz")
 
 
-def test_drawings_that_are_refused(tmp_path: Path) -> None:
+def test_invalid_directions_and_formats_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(CaffejaxError, match="rankdir must be one of LR, RL, TB, BT, not 'XY'"):
         draw.draw_net(read_net(NET), "XY", "dot")
     with pytest.raises(CaffejaxError, match="the file's extension must be an image format"):
         draw.draw_net_to_file(read_net(NET), tmp_path / "net")
 
 
-def test_pydot_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
+def test_get_pydot_graph_needs_pydot(monkeypatch: pytest.MonkeyPatch) -> None:
+    original_import = builtins.__import__
 
     def import_without_pydot(name: str, *args: Any, **kwargs: Any) -> Any:
         if name == "pydot":
             raise ImportError(name)
-        return real(name, *args, **kwargs)
+        return original_import(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", import_without_pydot)
     with pytest.raises(CaffejaxError, match="pip install pydot"):
@@ -319,7 +319,7 @@ def test_public_nets_can_be_drawn() -> None:
     with zipfile.ZipFile(CORPUS / "nets.zip") as archive:
         for name in names[::8]:
             net = read_net(archive.read(name).decode())
-            texts, boxes = shapes(draw.draw_net(net, "TB", "svg", display_lrm=False))
+            texts, boxes = parse_svg(draw.draw_net(net, "TB", "svg", display_lrm=False))
             picture = draw.drawing(net, "TB")
             assert len(boxes) == len(picture.nodes), name
             assert {label for label, _ in picture.nodes.values()} <= set(texts), name

@@ -14,10 +14,12 @@ CASES = {f"{case['type']}/{case['case']}": case for case in json.loads((FOLDER /
 BN = 'layer {{ name: "layer" type: "BN" bottom: "x" top: "x" bn_param {{ bn_mode: {} }} }}'
 
 
-def net_of(tmp_path: Path, text: str, shape: tuple[int, ...]) -> caffe.Net:
+def make_net(tmp_path: Path, text: str, shape: tuple[int, ...]) -> caffe.Net:
     dims = " ".join(f"dim: {n}" for n in shape)
-    head = f'force_backward: true layer {{ name: "x" type: "Input" top: "x" input_param {{ shape {{ {dims} }} }} }}\n'
-    (tmp_path / "net.prototxt").write_text(head + text)
+    input_text = (
+        f'force_backward: true layer {{ name: "x" type: "Input" top: "x" input_param {{ shape {{ {dims} }} }} }}\n'
+    )
+    (tmp_path / "net.prototxt").write_text(input_text + text)
     return caffe.Net(str(tmp_path / "net.prototxt"), caffe.TRAIN)
 
 
@@ -46,9 +48,9 @@ def test_recorded_params_and_diffs(name: str) -> None:
         np.testing.assert_allclose(blobs[i].diff, result[f"param_diff/{i}"], rtol=case["rtol"], atol=case["atol"])
 
 
-def test_gradient_of_a_scale_in_place_is_by_the_top(tmp_path: Path) -> None:
+def test_gradient_of_an_in_place_scale_uses_the_top(tmp_path: Path) -> None:
     """bn_mode INFERENCE: the fork multiplies the top's diff by the overwritten bottom."""
-    net = net_of(tmp_path, BN.format("INFERENCE"), (2, 3, 2, 2))
+    net = make_net(tmp_path, BN.format("INFERENCE"), (2, 3, 2, 2))
     random = np.random.default_rng(0)
     x, dy, scale, shift = (random.normal(size=shape) for shape in ((2, 3, 2, 2), (2, 3, 2, 2), (3,), (3,)))
     for blob, value in zip(net.params["layer"], (scale, shift), strict=True):
@@ -56,51 +58,53 @@ def test_gradient_of_a_scale_in_place_is_by_the_top(tmp_path: Path) -> None:
     net.forward(x=x)
     net.blobs["x"].diff[...] = dy
     net.backward()
-    along = (slice(None), None, None)
-    y = x * scale[along] + shift[along]
+    broadcast = (slice(None), None, None)
+    y = x * scale[broadcast] + shift[broadcast]
     for blob, expected in zip(net.params["layer"], ((dy * y).sum((0, 2, 3)), dy.sum((0, 2, 3))), strict=True):
         np.testing.assert_allclose(blob.diff.ravel(), expected, rtol=1e-5)
-    np.testing.assert_allclose(net.blobs["x"].diff, dy * scale[along], rtol=1e-5)
+    np.testing.assert_allclose(net.blobs["x"].diff, dy * scale[broadcast], rtol=1e-5)
 
 
 @pytest.mark.parametrize("transpose", [False, True])
 def test_inner_product_normalizes_groups_of_its_weight(tmp_path: Path, transpose: bool) -> None:
     """The fork takes K numbers at a time, also where the weight is (K, num_output)."""
     param = f"inner_product_param {{ num_output: 3 normalize: true transpose: {str(transpose).lower()} }}"
-    net = net_of(tmp_path, f'layer {{ name: "layer" type: "InnerProduct" bottom: "x" top: "y" {param} }}', (2, 4))
+    net = make_net(tmp_path, f'layer {{ name: "layer" type: "InnerProduct" bottom: "x" top: "y" {param} }}', (2, 4))
     random = np.random.default_rng(0)
     weight = net.params["layer"][0].data
     weight[...] = random.normal(size=weight.shape)
     groups = weight.reshape(3, 4).astype(np.float64)
-    unit = (groups / np.sqrt((groups**2).sum(1, keepdims=True) + 1e-6)).reshape(weight.shape)
+    normalized = (groups / np.sqrt((groups**2).sum(1, keepdims=True) + 1e-6)).reshape(weight.shape)
     x: Any = random.normal(size=(2, 4))
     top = net.forward(x=x)["y"]
-    np.testing.assert_allclose(net.params["layer"][0].data, unit, rtol=1e-5)
-    np.testing.assert_allclose(top, x @ (unit if transpose else unit.T), rtol=1e-4)
+    np.testing.assert_allclose(net.params["layer"][0].data, normalized, rtol=1e-5)
+    np.testing.assert_allclose(top, x @ (normalized if transpose else normalized.T), rtol=1e-4)
 
 
 @pytest.mark.parametrize("method", ["MAX", "AVE", "TILE"])
 @pytest.mark.parametrize(
     ("window", "top"), [((2, 2, 2, 2), (5, 7)), ((3, 2, 2, 3), (7, 10)), ((2, 3, 1, 2), (4, 9)), ((2, 2, 3, 3), (4, 5))]
 )
-def test_unpooling_by_loops(tmp_path: Path, method: str, window: tuple[int, ...], top: tuple[int, int]) -> None:
+def test_unpooling_equals_loops(tmp_path: Path, method: str, window: tuple[int, ...], top: tuple[int, int]) -> None:
     """Without a mask; with sizes that are not multiples of the stride, and windows that overlap or leave gaps."""
-    h, w, down, right = window
-    text = f"kernel_h: {h} kernel_w: {w} stride_h: {down} stride_w: {right} unpool_h: {top[0]} unpool_w: {top[1]}"
+    h, w, stride_h, stride_w = window
+    text = (
+        f"kernel_h: {h} kernel_w: {w} stride_h: {stride_h} stride_w: {stride_w} unpool_h: {top[0]} unpool_w: {top[1]}"
+    )
     layer = 'layer {{ name: "layer" type: "Unpooling" bottom: "x" top: "y" unpooling_param {{ unpool: {} {} }} }}'
-    sides = tuple(min(-(-n // s), 4) for n, s in zip(top, (down, right), strict=True))
+    bottom_size = tuple(min(-(-n // s), 4) for n, s in zip(top, (stride_h, stride_w), strict=True))
     if method == "MAX":  # its windows may begin outside of the top
-        sides = (sides[0] + 1, sides[1])
-    net = net_of(tmp_path, layer.format(method, text), (1, 2, *sides))
+        bottom_size = (bottom_size[0] + 1, bottom_size[1])
+    net = make_net(tmp_path, layer.format(method, text), (1, 2, *bottom_size))
     random = np.random.default_rng(0)
-    x, dy = random.normal(size=(1, 2, *sides)), random.normal(size=(1, 2, *top))
+    x, dy = random.normal(size=(1, 2, *bottom_size)), random.normal(size=(1, 2, *top))
     y, dx = np.zeros_like(dy), np.zeros_like(x)
-    for i, j in np.ndindex(sides):
-        top_position, cell = (min(i * down, top[0] - 1), min(j * right, top[1] - 1)), (..., i, j)
+    for i, j in np.ndindex(bottom_size):
+        top_position, cell = (min(i * stride_h, top[0] - 1), min(j * stride_w, top[1] - 1)), (..., i, j)
         if method == "MAX":
             y[(..., *top_position)], dx[cell] = x[cell], dy[(..., *top_position)]
             continue
-        cells = (..., slice(i * down, i * down + h), slice(j * right, j * right + w))
+        cells = (..., slice(i * stride_h, i * stride_h + h), slice(j * stride_w, j * stride_w + w))
         area = dy[cells][0, 0].size
         y[cells] += x[cell][..., None, None] / (area if method == "AVE" else 1)
         dx[cell] = dy[cells].sum((2, 3)) / area

@@ -13,34 +13,34 @@ import caffejax.pycaffe as caffe
 from caffejax.kernels.program_cache import ProgramCacheConfig
 from caffejax.pycaffe._layer_range import LayerRange
 
-from .conftest import CLOSE, FED, SMALL, Write, make_fed_net, make_small_net
+from .conftest import CLOSE, DUMMY_DATA_NET, INPUT_NET, Write, make_dummy_data_net, make_input_net
 
 
 def test_forward_and_backward_run(write: Write) -> None:
-    net = make_small_net(write)
+    net = make_dummy_data_net(write)
     net.forward()
     net.backward()
     assert net.params["conv"][0].diff.any()
 
 
 def test_forward_to_and_from_a_layer() -> None:
-    net = caffe.Net(SMALL.replace('"constant" value: 1', '"gaussian" std: 1'), caffe.TRAIN)
+    net = caffe.Net(DUMMY_DATA_NET.replace('"constant" value: 1', '"gaussian" std: 1'), caffe.TRAIN)
     conv = net.blobs["conv"]
     net.forward(end="data")
     assert net.blobs["data"].data.any()
     assert not conv.data.any()
     out = net.forward(start="conv", end="conv")
     assert list(out) == ["conv"]
-    before = conv.data.copy()
+    old_conv = conv.data.copy()
     data = net.blobs["data"].data.copy()
     net.forward(start="ip")
-    np.testing.assert_array_equal(conv.data, before)
+    np.testing.assert_array_equal(conv.data, old_conv)
     np.testing.assert_array_equal(net.blobs["data"].data, data)
     assert net.blobs["loss"].data > 0
 
 
-def test_a_partial_pass_uses_what_stands_in_the_blobs() -> None:
-    net = make_fed_net()
+def test_a_partial_pass_uses_the_current_blobs() -> None:
+    net = make_input_net()
     net.forward()
     net.blobs["pool"].data[...] = 1  # its copies for two readers are the same memory, as in Caffe
     out = net.forward(start="fc1", end="sum")["sum"]
@@ -51,7 +51,7 @@ def test_a_partial_pass_uses_what_stands_in_the_blobs() -> None:
 
 
 def test_clear_param_diffs(write: Write) -> None:
-    net = make_small_net(write)
+    net = make_dummy_data_net(write)
     net.forward()
     net.backward()
     diff = net.params["conv"][0].diff
@@ -62,26 +62,26 @@ def test_clear_param_diffs(write: Write) -> None:
 
 
 def test_param_diffs_add_up() -> None:
-    net = make_fed_net()
+    net = make_input_net()
     net.forward()
     net.backward()
-    once = net.params["fc1"][0].diff.copy()
+    single_diff = net.params["fc1"][0].diff.copy()
     net.backward()
-    np.testing.assert_allclose(net.params["fc1"][0].diff, 2 * once, rtol=1e-5)
+    np.testing.assert_allclose(net.params["fc1"][0].diff, 2 * single_diff, rtol=1e-5)
     net.params["fc1"][0].diff[...] = 0
     net.backward()
-    np.testing.assert_allclose(net.params["fc1"][0].diff, once, rtol=1e-5)
+    np.testing.assert_allclose(net.params["fc1"][0].diff, single_diff, rtol=1e-5)
 
 
 @pytest.mark.slow
-def test_equal_to_the_pure_net() -> None:
+def test_values_and_diffs_equal_the_functional_net() -> None:
     """Blobs, gradients and diffs in the middle, with one dropout mask for all that is asked of a pass."""
-    net = make_fed_net(caffe.TRAIN)
+    net = make_input_net(caffe.TRAIN)
     out = net.forward()
     sum_ = net.blobs["sum"].data.copy()
     net.backward()
     numbers = net._executor._history.get_last_pass(-1).inputs.key
-    reference = caffejax.Net(FED, "TRAIN")
+    reference = caffejax.Net(INPUT_NET, "TRAIN")
     inputs = {n: jnp.asarray(net.blobs[n].data) for n in net.inputs}
     taps = {n: jnp.zeros(reference.graph.blobs[n].shape) for n in ("sum", "pool", "conv")}
     key = jax.random.fold_in(*numbers)
@@ -101,36 +101,36 @@ def test_equal_to_the_pure_net() -> None:
         np.testing.assert_allclose(net.blobs[name].diff, diff, err_msg=name, **CLOSE)
 
 
-def test_backward_from_given_diffs_and_over_a_part() -> None:
-    net = make_fed_net(prototxt="force_backward: true\n" + FED.rsplit("layer {", 1)[0])  # without the loss
+def test_backward_starts_from_given_diffs_and_runs_over_ranges() -> None:
+    net = make_input_net(prototxt="force_backward: true\n" + INPUT_NET.rsplit("layer {", 1)[0])  # without the loss
     net.forward()
     top = np.random.default_rng(1).normal(size=(4, 5)).astype(np.float32)
-    back = net.backward(sum=top, label=np.zeros(4), diffs=["fc1"])
-    assert set(back) == {"data", "label", "fc1"}
-    np.testing.assert_array_equal(back["fc1"], top)
+    diffs = net.backward(sum=top, label=np.zeros(4), diffs=["fc1"])
+    assert set(diffs) == {"data", "label", "fc1"}
+    np.testing.assert_array_equal(diffs["fc1"], top)
     np.testing.assert_allclose(net.params["fc2"][1].diff, top.sum(0), rtol=1e-5)
     full_diff = net.blobs["data"].diff.copy()
     assert full_diff.any()
     net.blobs["pool"].diff[...] *= 2
-    back = net.backward(start="pool", end="conv")
-    assert list(back) == ["data"]
-    np.testing.assert_allclose(back["data"], 2 * full_diff, rtol=1e-5)
+    diffs = net.backward(start="pool", end="conv")
+    assert list(diffs) == ["data"]
+    np.testing.assert_allclose(diffs["data"], 2 * full_diff, rtol=1e-5)
 
 
-def test_a_losses_diff_is_its_weight_and_scales_the_gradient() -> None:
-    net = make_fed_net(prototxt=FED.replace('top: "loss"', 'top: "loss" loss_weight: 3'))
+def test_the_diff_of_a_loss_is_its_weight_and_scales_gradients() -> None:
+    net = make_input_net(prototxt=INPUT_NET.replace('top: "loss"', 'top: "loss" loss_weight: 3'))
     assert net.blobs["loss"].diff == 3
     net.forward()
     net.backward()
-    once = net.params["conv"][0].diff.copy()
+    single_diff = net.params["conv"][0].diff.copy()
     net.clear_param_diffs()
     net.blobs["loss"].diff[...] = 6
     net.backward()
-    np.testing.assert_allclose(net.params["conv"][0].diff, 2 * once, rtol=1e-5)
+    np.testing.assert_allclose(net.params["conv"][0].diff, 2 * single_diff, rtol=1e-5)
 
 
-def test_backward_sees_what_was_written_after_forward() -> None:
-    net = make_fed_net()
+def test_backward_uses_values_written_after_forward() -> None:
+    net = make_input_net()
     net.forward()
     net.backward()
     diff = net.blobs["sum"].diff.copy()
@@ -146,7 +146,7 @@ def test_backward_sees_what_was_written_after_forward() -> None:
 
 
 def test_backward_of_two_partial_passes() -> None:
-    net = make_fed_net()
+    net = make_input_net()
     net.forward()
     net.backward()
     expected = {name: blobs[0].diff.copy() for name, blobs in net.params.items()}
@@ -159,7 +159,7 @@ def test_backward_of_two_partial_passes() -> None:
 
 
 def test_wrong_arguments_are_refused() -> None:
-    net = make_fed_net()
+    net = make_input_net()
     with pytest.raises(Exception, match="do not match net inputs"):
         net.forward(data=np.zeros((4, 2, 6, 6)))
     with pytest.raises(Exception, match="not batch sized"):
@@ -174,8 +174,8 @@ def test_wrong_arguments_are_refused() -> None:
         net.forward(blobs=["summ"])
 
 
-def test_forward_all_cuts_and_fills_batches() -> None:
-    net = make_fed_net()
+def test_forward_all_splits_and_pads_batches() -> None:
+    net = make_input_net()
     r = np.random.default_rng(3)
     data, label = r.normal(size=(10, 2, 6, 6)).astype(np.float32), r.integers(0, 5, 10)
     result = net.forward_all(blobs=["sum"], data=data, label=label)
@@ -183,7 +183,7 @@ def test_forward_all_cuts_and_fills_batches() -> None:
     net.forward(data=data[4:8], label=label[4:8])
     np.testing.assert_allclose(result["sum"][4:8], net.blobs["sum"].data, **CLOSE)
     assert [len(batch["data"]) for batch in net._batch({"data": data})] == [4, 4, 4]
-    without_loss = make_fed_net(prototxt="force_backward: true\n" + FED.rsplit("layer {", 1)[0])
+    without_loss = make_input_net(prototxt="force_backward: true\n" + INPUT_NET.rsplit("layer {", 1)[0])
     blobs, diffs = without_loss.forward_backward_all(
         blobs=["pool"], diffs=["fc2"], data=data, label=label, sum=np.ones((10, 5), np.float32)
     )
@@ -191,40 +191,38 @@ def test_forward_all_cuts_and_fills_batches() -> None:
     np.testing.assert_array_equal(diffs["fc2"], 1)
 
 
-def test_partial_passes_are_traced_once_and_found_by_the_next_net(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_partial_passes_are_traced_once_for_several_nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     traced: list[str] = []
     for name in ("_forward", "_backward"):
-        traces = getattr(LayerRange, name)
+        original = getattr(LayerRange, name)
 
-        def record_trace(*args: Any, name: str = name, traces: Any = traces) -> Any:
+        def record_trace(*args: Any, name: str = name, original: Any = original) -> Any:
             traced.append(name)
-            return traces(*args)
+            return original(*args)
 
         monkeypatch.setattr(LayerRange, name, record_trace)
     monkeypatch.setattr(ProgramCacheConfig, "folder", tmp_path / "programs")
-    text = f"force_backward: true {FED}"
+    text = f"force_backward: true {INPUT_NET}"
 
-    def descend() -> list[np.ndarray]:
+    def run_passes() -> list[np.ndarray]:
         caffe.set_random_seed(0)
         net = caffe.Net(text, caffe.TRAIN)
         net.blobs["data"].data[...] = np.arange(4 * 2 * 36).reshape(4, 2, 6, 6) % 7
-        read = []
+        arrays = []
         for _ in range(4):
             net.forward(end="fc1")
-            read.append(net.blobs["pool"].data.copy())
+            arrays.append(net.blobs["pool"].data.copy())
             net.blobs["fc1"].diff[...] = 1
             net.backward(start="fc1", end="pool")
             net.blobs["conv"].diff[...] += 0.1
-            read.append(net.backward(start="relu", end="conv")["data"].copy())
-            read += [net.blobs["pool"].diff.copy(), net.params["fc1"][0].diff.copy()]
-        return read
+            arrays.append(net.backward(start="relu", end="conv")["data"].copy())
+            arrays += [net.blobs["pool"].diff.copy(), net.params["fc1"][0].diff.copy()]
+        return arrays
 
-    first = descend()
+    first_arrays = run_passes()
     assert sorted(traced) == ["_backward", "_backward", "_forward"]
-    again = descend()
+    second_arrays = run_passes()
     assert sorted(traced) == ["_backward", "_backward", "_forward"]
-    np.testing.assert_allclose(first[7], 2 * first[3], rtol=1e-5)  # the diffs of params add up
-    for before, after in zip(first, again, strict=True):
-        np.testing.assert_array_equal(after, before)
+    np.testing.assert_allclose(first_arrays[7], 2 * first_arrays[3], rtol=1e-5)  # the diffs of params add up
+    for first, second in zip(first_arrays, second_arrays, strict=True):
+        np.testing.assert_array_equal(second, first)

@@ -12,10 +12,10 @@ import caffejax
 import caffejax.pycaffe as caffe
 from caffejax.inference import frozen_pass_cache
 
-from .conftest import CLOSE, FED, make_fed_net
+from .conftest import CLOSE, INPUT_NET, make_input_net
 
-WEIGHTED = FED.replace('bottom: "label" top: "loss" }', 'bottom: "label" top: "loss" loss_weight: 3 }')
-NORMALIZED = FED.replace(
+WEIGHTED_NET = INPUT_NET.replace('bottom: "label" top: "loss" }', 'bottom: "label" top: "loss" loss_weight: 3 }')
+NORMALIZED_NET = INPUT_NET.replace(
     'layer { name: "pool"',
     """layer { name: "bn" type: "BatchNorm" bottom: "conv" top: "bn" }
 layer { name: "scale" type: "Scale" bottom: "bn" top: "scaled" scale_param { bias_term: true } }
@@ -32,13 +32,13 @@ def make_reference_net(prototxt: str) -> caffejax.Net:
     return caffejax.Net(prototxt, "TEST", kernels="reference")
 
 
-def reference_blobs(net: Any) -> dict[str, Any]:
+def compute_reference_blobs(net: Any) -> dict[str, Any]:
     """Return all blobs by the plain implementations of the layers, without pycaffe."""
     net_again = make_reference_net(net.prototxt)
     blobs = {name: [np.array(blob.data) for blob in blobs] for name, blobs in net.params.items()}
     params, state = (
         net_again.map_params(
-            lambda p, of=learnable: blobs[p.slot.layer][p.slot.index] if p.spec.learnable == of else None
+            lambda p, learnable=learnable: blobs[p.slot.layer][p.slot.index] if p.spec.learnable == learnable else None
         )
         for learnable in (True, False)
     )
@@ -57,14 +57,14 @@ def run_until_frozen(net: Any) -> None:
 def assert_equals_reference(net: Any) -> None:
     """Run forward and compare, first the outputs, then what else there is."""
     result = {name: array.copy() for name, array in net.forward().items()}
-    inner = {name: net.blobs[name].data.copy() for name in net.blobs}
-    want = reference_blobs(net)
-    for name, array in {**inner, **result}.items():
-        np.testing.assert_allclose(array, want[name], err_msg=name, **CLOSE)
+    blobs = {name: net.blobs[name].data.copy() for name in net.blobs}
+    expected = compute_reference_blobs(net)
+    for name, array in {**blobs, **result}.items():
+        np.testing.assert_allclose(array, expected[name], err_msg=name, **CLOSE)
 
 
-def new_net(prototxt: str = FED) -> Any:
-    net = make_fed_net(prototxt=prototxt)
+def make_net(prototxt: str = INPUT_NET) -> Any:
+    net = make_input_net(prototxt=prototxt)
     net.prototxt = prototxt
     return net
 
@@ -86,10 +86,10 @@ def write_by_layer(net: Any) -> None:
 
 
 def hold_weight(net: Any) -> None:
-    if not hasattr(net, "held"):
-        net.held = net.params["fc2"][0].data
+    if not hasattr(net, "held_weight"):
+        net.held_weight = net.params["fc2"][0].data
         net.forward()
-    net.held[0, 0] += 3
+    net.held_weight[0, 0] += 3
 
 
 def reshape(net: Any) -> None:
@@ -101,29 +101,29 @@ def reshape(net: Any) -> None:
 
 
 def copy_weights(net: Any) -> None:
-    other = caffe.Net(net.prototxt, caffe.TEST)
-    other.save("other.caffemodel")
+    source_net = caffe.Net(net.prototxt, caffe.TEST)
+    source_net.save("other.caffemodel")
     net.copy_from("other.caffemodel")
 
 
 def share_params(net: Any) -> None:
-    net.other = caffe.Net(net.prototxt, caffe.TEST)
-    net.share_with(net.other)
+    net.shared_net = caffe.Net(net.prototxt, caffe.TEST)
+    net.share_with(net.shared_net)
 
 
 def write_shared(net: Any) -> None:
-    if not hasattr(net, "other"):
+    if not hasattr(net, "shared_net"):
         share_params(net)
         net.forward()
-    net.other.params["conv"][0].data[...] *= -1
+    net.shared_net.params["conv"][0].data[...] *= -1
 
 
-def run_part(net: Any) -> None:
+def run_range(net: Any) -> None:
     net.blobs["pool"].data[...] = 5
     net.forward(start="fc1", end="fc2")
     assert (net.blobs["pool"].data == 5).all()
-    want = 5 * net.params["fc1"][0].data.sum(1) + net.params["fc1"][1].data
-    np.testing.assert_allclose(net.blobs["fc1"].data, np.tile(want, (len(net.blobs["fc1"].data), 1)), **CLOSE)
+    expected = 5 * net.params["fc1"][0].data.sum(1) + net.params["fc1"][1].data
+    np.testing.assert_allclose(net.blobs["fc1"].data, np.tile(expected, (len(net.blobs["fc1"].data), 1)), **CLOSE)
 
 
 def read_blob(net: Any) -> None:
@@ -134,28 +134,28 @@ def hold_blob(net: Any) -> None:
     net.view = net.blobs["pool"].data
 
 
-def go_back(net: Any) -> None:
+def run_backward(net: Any) -> None:
     net.clear_param_diffs()
     net.backward()
     assert net.params["conv"][0].diff.any()
 
 
 def train(net: Any) -> None:
-    go_back(net)
+    run_backward(net)
     for blobs in net.params.values():
         for blob in blobs:
             blob.data[...] -= 0.1 * blob.diff
 
 
-def call_back(net: Any) -> None:
-    called: list[int] = []
-    net.after_forward(called.append)
+def add_callback(net: Any) -> None:
+    called_layers: list[int] = []
+    net.after_forward(called_layers.append)
     net.forward()
-    assert called == list(range(len(net.layers)))
+    assert called_layers == list(range(len(net.layers)))
 
 
-CHANGES: list[Callable[[Any], None]] = [write_weight, hold_weight, read_blob, share_params, go_back, call_back]
-LONG_CHANGES = [write_input, write_one_number, write_by_layer, copy_weights, write_shared, run_part, hold_blob, train]
+CHANGES: list[Callable[[Any], None]] = [write_weight, hold_weight, read_blob, share_params, run_backward, add_callback]
+LONG_CHANGES = [write_input, write_one_number, write_by_layer, copy_weights, write_shared, run_range, hold_blob, train]
 
 
 @pytest.mark.parametrize(
@@ -163,24 +163,26 @@ LONG_CHANGES = [write_input, write_one_number, write_by_layer, copy_weights, wri
     [*CHANGES, pytest.param(reshape, marks=pytest.mark.slow)]
     + [pytest.param(change, marks=pytest.mark.long) for change in LONG_CHANGES],
 )
-def test_later_passes_are_unaffected_by_freezing(
+def test_changes_take_effect_after_freezing(
     change: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(frozen_pass_cache, "_PATIENCE", 1)  # it is frozen again at once
-    net = new_net()
+    net = make_net()
     net.forward()
     assert is_frozen(net)
     for _ in range(3):
         change(net)
         assert_equals_reference(net)
         run_until_frozen(net)
-    assert is_frozen(net) or change in (hold_weight, run_part, read_blob, hold_blob, call_back)
+    assert is_frozen(net) or change in (hold_weight, run_range, read_blob, hold_blob, add_callback)
 
 
-@pytest.mark.parametrize("prototxt", [FED, WEIGHTED, NORMALIZED], ids=["plain", "loss weight", "normalised"])
-def test_frozen_passes_give_what_the_layers_give(prototxt: str) -> None:
-    net = new_net(prototxt)
+@pytest.mark.parametrize(
+    "prototxt", [INPUT_NET, WEIGHTED_NET, NORMALIZED_NET], ids=["plain", "loss weight", "normalised"]
+)
+def test_frozen_passes_equal_the_reference(prototxt: str) -> None:
+    net = make_net(prototxt)
     for blob in net.params.get("bn", ()):
         blob.data[...] = np.random.default_rng(0).uniform(0.5, 1, blob.shape)
     passes = []
@@ -192,13 +194,13 @@ def test_frozen_passes_give_what_the_layers_give(prototxt: str) -> None:
             (net.blobs["data"].data.copy(), loss, {name: net.blobs[name].data.copy() for name in net.outputs})
         )
     weight = net.blob_loss_weights["loss"]
-    assert weight == (3 if prototxt == WEIGHTED else 1)
+    assert weight == (3 if prototxt == WEIGHTED_NET else 1)
     for data, loss, outputs in passes:
         net.blobs["data"].data[...] = data
-        want = reference_blobs(net)
-        assert loss == pytest.approx(weight * float(want["loss"]), rel=1e-5)
+        expected = compute_reference_blobs(net)
+        assert loss == pytest.approx(weight * float(expected["loss"]), rel=1e-5)
         for name, array in outputs.items():
-            np.testing.assert_allclose(array, want[name], err_msg=name, **CLOSE)
+            np.testing.assert_allclose(array, expected[name], err_msg=name, **CLOSE)
 
 
 @pytest.mark.parametrize("change", [write_weight, hold_weight, read_blob, hold_blob, share_params, train])
@@ -208,7 +210,7 @@ def test_nets_that_change_are_not_frozen_repeatedly(
     calls = []
     original = frozen_pass_cache.freeze_passes
     monkeypatch.setattr(frozen_pass_cache, "freeze_passes", lambda *args: calls.append(1) or original(*args))
-    net = new_net()
+    net = make_net()
     for _ in range(12):
         net.forward()
         change(net)
@@ -218,7 +220,7 @@ def test_nets_that_change_are_not_frozen_repeatedly(
 
 def test_nets_freeze_again_once_weights_stop_changing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frozen_pass_cache, "_PATIENCE", 3)
-    net = new_net()
+    net = make_net()
     net.forward()
     states = []
     for _ in range(5):
@@ -239,17 +241,17 @@ layer { name: "ip" type: "InnerProduct" bottom: "noise" top: "ip"
 """
 
 
-def test_random_layers_draw_again_and_reads_show_the_drawn_values() -> None:
+def test_random_layers_draw_new_values_in_each_frozen_pass() -> None:
     net = caffe.Net(RANDOM, caffe.TEST)
-    draws = []
+    noises = []
     for _ in range(2):
         out = net.forward()["ip"].copy()
         assert is_frozen(net)
         weight = net._executor.memories.variables.params["ip"][0]
         noise = net.blobs["noise"].data.copy()
         np.testing.assert_allclose(noise @ np.asarray(weight).T, out, **CLOSE)
-        draws.append(noise)
-    assert not np.array_equal(*draws)
+        noises.append(noise)
+    assert not np.array_equal(*noises)
 
 
 NOT_FROZEN = {
@@ -269,7 +271,7 @@ NOT_FROZEN = {
 
 
 @pytest.mark.parametrize("case", NOT_FROZEN)
-def test_nets_that_carry_something_on_are_not_frozen(case: str) -> None:
+def test_stateful_and_host_nets_are_not_frozen(case: str) -> None:
     net = caffe.Net(NOT_FROZEN[case], caffe.TEST)
     for name in net.inputs:
         net.blobs[name].data[...] = 1
@@ -305,11 +307,11 @@ def test_frozen_detections_have_only_valid_rows() -> None:
         assert is_frozen(net)
     assert len({result.shape for _, result in passes}) > 1
     for name in ("loc", "flat"):  # a look at what it has not computed
-        np.testing.assert_allclose(net.blobs[name].data, reference_blobs(net)[name], **CLOSE)
+        np.testing.assert_allclose(net.blobs[name].data, compute_reference_blobs(net)[name], **CLOSE)
     for data, result in passes:
         net.blobs["data"].data[...] = data
         np.testing.assert_allclose(
-            result, make_reference_net(DETECTOR).strip_padding(reference_blobs(net))["found"], **CLOSE
+            result, make_reference_net(DETECTOR).strip_padding(compute_reference_blobs(net))["found"], **CLOSE
         )
         net.forward()
         np.testing.assert_allclose(net.blobs["found"].data, result, **CLOSE)

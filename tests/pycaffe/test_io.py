@@ -34,7 +34,7 @@ WEIGHTS = Path(__file__).parents[1] / "golden" / "weights"
 
 
 @pytest.mark.parametrize("name", ["mean_nd", "mean_legacy", "mean_3d_double"])
-def test_files_of_caffe(name: str) -> None:
+def test_files_written_by_caffe_are_read(name: str) -> None:
     blob = caffe_pb2.BlobProto.FromString((WEIGHTS / f"{name}.binaryproto").read_bytes())
     expected = next(iter(np.load(WEIGHTS / f"{name}.npz").values()))
     array = blobproto_to_array(blob)
@@ -61,7 +61,7 @@ def test_blobs_with_legacy_dimensions_are_read() -> None:
     assert blobproto_to_array(blob).shape == (1, 2, 1, 3)
 
 
-def test_a_shape_that_does_not_fit() -> None:
+def test_a_shape_that_does_not_fit_raises_an_error() -> None:
     with pytest.raises(ValueError, match="reshape"):
         blobproto_to_array(caffe_pb2.BlobProto(shape=dict(dim=[2, 2]), data=[1, 2, 3]))
     with pytest.raises(CaffejaxError, match="not a BlobProtoVector"):
@@ -74,10 +74,10 @@ def test_datums_round_trip(dtype: Any) -> None:
     datum = array_to_datum(array, label=7)
     assert (datum.channels, datum.height, datum.width, datum.label) == (3, 4, 5, 7)
     assert bool(datum.data) == (dtype == np.uint8)
-    back = datum_to_array(caffe_pb2.Datum.FromString(datum.SerializeToString()))
-    assert back.dtype == (np.uint8 if dtype == np.uint8 else np.float64)
-    np.testing.assert_array_equal(back, array)
-    back[0] = 0  # it is the caller's own
+    decoded = datum_to_array(caffe_pb2.Datum.FromString(datum.SerializeToString()))
+    assert decoded.dtype == (np.uint8 if dtype == np.uint8 else np.float64)
+    np.testing.assert_array_equal(decoded, array)
+    decoded[0] = 0  # it is the caller's own
     assert not array_to_datum(array).HasField("label")
 
 
@@ -98,15 +98,15 @@ def write_image(path: Path, pixels: np.ndarray) -> Path:
     return path
 
 
-def test_images_load_as_rgb_or_grey_floats(tmp_path: Path) -> None:
+def test_images_are_loaded_as_rgb_or_gray_floats(tmp_path: Path) -> None:
     rgb = np.random.default_rng(0).integers(0, 256, (5, 6, 3)).astype(np.uint8)
     file = write_image(tmp_path / "a.png", rgb[:, :, ::-1])
     image = load_image(file)
     assert image.dtype == np.float32
     np.testing.assert_array_equal(image, (rgb / 255).astype(np.float32))
-    grey = load_image(str(file), color=False)
-    assert grey.shape == (5, 6, 1)
-    np.testing.assert_allclose(grey[:, :, 0], rgb / 255 @ [0.2125, 0.7154, 0.0721], rtol=1e-6)
+    gray = load_image(str(file), color=False)
+    assert gray.shape == (5, 6, 1)
+    np.testing.assert_allclose(gray[:, :, 0], rgb / 255 @ [0.2125, 0.7154, 0.0721], rtol=1e-6)
 
 
 def test_loading_file_objects(tmp_path: Path) -> None:
@@ -130,19 +130,19 @@ def test_names_that_caffes_module_imports() -> None:
         io.nothing  # noqa: B018
 
 
-def test_loading_grey_deep_and_transparent_images(tmp_path: Path) -> None:
-    bytes_ = np.random.default_rng(0).integers(0, 256, (5, 6)).astype(np.uint8)
-    file = write_image(tmp_path / "grey.png", bytes_)
-    np.testing.assert_array_equal(load_image(file, color=False)[:, :, 0], (bytes_ / 255).astype(np.float32))
-    np.testing.assert_array_equal(load_image(file), np.stack([(bytes_ / 255).astype(np.float32)] * 3, axis=-1))
-    deep = bytes_.astype(np.uint16) * 257
-    np.testing.assert_array_equal(load_image(write_image(tmp_path / "deep.png", deep)), load_image(file))
+def test_gray_16_bit_and_transparent_images_are_loaded(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 6)).astype(np.uint8)
+    file = write_image(tmp_path / "gray.png", pixels)
+    np.testing.assert_array_equal(load_image(file, color=False)[:, :, 0], (pixels / 255).astype(np.float32))
+    np.testing.assert_array_equal(load_image(file), np.stack([(pixels / 255).astype(np.float32)] * 3, axis=-1))
+    image_16_bit = pixels.astype(np.uint16) * 257
+    np.testing.assert_array_equal(load_image(write_image(tmp_path / "deep.png", image_16_bit)), load_image(file))
     bgra = np.random.default_rng(1).integers(0, 256, (5, 6, 4)).astype(np.uint8)
     image = load_image(write_image(tmp_path / "alpha.png", bgra))
     np.testing.assert_array_equal(image, (bgra[:, :, 2::-1] / 255).astype(np.float32))
 
 
-def test_loading_a_file_that_is_not_an_image(tmp_path: Path) -> None:
+def test_loading_invalid_images_raises_an_error(tmp_path: Path) -> None:
     (tmp_path / "empty.png").touch()
     (tmp_path / "text.jpg").write_text("no image")
     for name, message in (("empty.png", "of 0 bytes"), ("text.jpg", "of 8 bytes"), ("absent.jpg", "no such file")):
@@ -195,14 +195,14 @@ SCIKIT_IMAGE = {  # skimage.transform.resize of [[0, 1, 4], [9, 16, 25]], mode="
 
 
 @pytest.mark.parametrize(("order", "dims"), SCIKIT_IMAGE)
-def test_resizing_as_scikit_image(order: int, dims: tuple[int, int]) -> None:
+def test_resizing_equals_scikit_image(order: int, dims: tuple[int, int]) -> None:
     image = np.array([[0, 1, 4], [9, 16, 25]])[:, :, np.newaxis]
     resized = resize_image(image, dims, interp_order=order)
     np.testing.assert_allclose(resized[:, :, 0], SCIKIT_IMAGE[order, dims], atol=1e-5)
 
 
 @pytest.mark.parametrize("order", [0, 1, 3])
-def test_other_numbers_of_channels_keep_the_corners(order: int) -> None:
+def test_images_with_other_channel_counts_are_resized_like_scipy(order: int) -> None:
     image = draw_normal(5, 6, 2)
     resized = resize_image(image, (9, 4), interp_order=order)
     np.testing.assert_allclose(resized, ndimage.zoom(image, (9 / 5, 4 / 6, 1), order=order), atol=1e-5)
@@ -217,7 +217,7 @@ def test_constant_images_stay_constant() -> None:
 
 
 @pytest.mark.parametrize(("shape", "order"), [((4, 5), 1), ((0, 5, 3), 1), ((4, 5, 3), 6)])
-def test_resizes_that_are_refused(shape: tuple[int, ...], order: int) -> None:
+def test_invalid_resizes_are_rejected(shape: tuple[int, ...], order: int) -> None:
     with pytest.raises(ValueError, match=r"an image must|interp_order must"):
         resize_image(np.zeros(shape), (2, 2), order)
 

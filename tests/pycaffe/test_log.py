@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import caffejax.pycaffe as caffe
-from pycaffe.conftest import SMALL, Write
+from pycaffe.conftest import DUMMY_DATA_NET, Write
 
 SOLVER = """
 train_net: "small.prototxt" test_net: "small.prototxt" test_iter: 1 test_interval: 2 base_lr: 0.001
@@ -25,23 +25,23 @@ Iteration 2, lr = 0.001
 Optimization Done."""
 
 
-def solve(write: Write) -> None:
-    write("small.prototxt", SMALL)
+def run_solver(write: Write) -> None:
+    write("small.prototxt", DUMMY_DATA_NET)
     caffe.SGDSolver(write("solver.prototxt", SOLVER)).solve()
 
 
 @pytest.mark.slow
-def test_a_solver_logs_what_caffe_logs(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_solver_logs_caffes_lines(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     logger = logging.getLogger("caffejax")
-    before = logger.level, list(logger.handlers), logger.propagate
-    solve(write)
+    old_settings = logger.level, list(logger.handlers), logger.propagate
+    run_solver(write)
     log = capsys.readouterr().err
     assert not [line for line in LINES.split("\n") if line not in log]
     losses = re.findall(r"^I\d{4} [\d:.]+ +\d+ \w+\.py:\d+\] Iteration (\d) \(.*\), loss = [\d.]+$", log, re.MULTILINE)
     assert losses == ["0", "1", "2"]
     caffe.log("a line of the user's")
     assert capsys.readouterr().err.endswith("] a line of the user's\n")
-    assert (logger.level, logger.handlers, logger.propagate) == before
+    assert (logger.level, logger.handlers, logger.propagate) == old_settings
 
 
 @pytest.mark.slow
@@ -54,11 +54,11 @@ def test_the_log_can_be_switched_off(
         caffe.set_logging(False)
     else:
         monkeypatch.setenv(method, "2")
-    solve(write)
+    run_solver(write)
     assert capsys.readouterr().err == ""
 
 
-def test_lines_are_printed_once_where_python_logs_to_stderr(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_are_printed_once_if_python_logs_to_stderr(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     root, handler = logging.getLogger(), logging.StreamHandler(sys.stderr)
     root.addHandler(handler)
     try:

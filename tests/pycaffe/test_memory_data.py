@@ -6,7 +6,7 @@ import pytest
 import caffejax
 import caffejax.pycaffe as caffe
 
-from .conftest import make_fed_net
+from .conftest import make_input_net
 
 MEMORY = """
 layer { name: "m" type: "MemoryData" top: "data" top: "label"
@@ -22,7 +22,7 @@ def test_memory_data_without_labels() -> None:
     np.testing.assert_array_equal(net.forward()["double"], 2 * data)
 
 
-def test_memory_data() -> None:
+def test_memory_data_repeats_the_arrays() -> None:
     net = caffe.Net(MEMORY, caffe.TEST)
     assert net.inputs == []
     with pytest.raises(caffejax.GraphError, match="set_input_arrays"):
@@ -45,8 +45,8 @@ def test_memory_data() -> None:
         (np.zeros((3, 1, 2, 3), np.float32), np.zeros(3, np.float32), "multiple of the batch size 2"),
     ],
 )
-def test_memory_data_refuses(data: np.ndarray, labels: np.ndarray, message: str) -> None:
+def test_memory_data_rejects_invalid_arrays(data: np.ndarray, labels: np.ndarray, message: str) -> None:
     with pytest.raises(caffejax.GraphError, match=message):
         caffe.Net(MEMORY, caffe.TEST).set_input_arrays(data, labels)
     with pytest.raises(caffejax.GraphError, match="first layer is MemoryData"):
-        make_fed_net().set_input_arrays(data, labels)
+        make_input_net().set_input_arrays(data, labels)

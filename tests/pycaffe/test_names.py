@@ -5,7 +5,7 @@ import pytest
 import caffejax.pycaffe as caffe
 from caffejax.layers.python import layer as _layer
 
-from .conftest import SMALL, Write
+from .conftest import DUMMY_DATA_NET, Write
 
 MODULE = """
     Net Layer SGDSolver NesterovSolver AdaGradSolver RMSPropSolver AdaDeltaSolver AdamSolver get_solver NCCL Timer
@@ -30,38 +30,38 @@ COMPILED = """
 LAYER = "setup reshape blobs type param_str phase"
 
 
-def missing(owner: object, names: str) -> list[str]:
+def find_missing_names(owner: object, names: str) -> list[str]:
     return [name for name in names.split() if not hasattr(owner, name)]
 
 
-def test_the_module() -> None:
-    assert not missing(caffe, MODULE)
+def test_the_module_has_caffes_names() -> None:
+    assert not find_missing_names(caffe, MODULE)
     assert set(caffe.__all__) <= set(dir(caffe))
 
 
 def test_nets_blobs_and_solvers(write: Write) -> None:
     solver = caffe.get_solver(
-        write("solver.prototxt", f'net: "{write("net.prototxt", SMALL)}" base_lr: 1 lr_policy: "fixed"')
+        write("solver.prototxt", f'net: "{write("net.prototxt", DUMMY_DATA_NET)}" base_lr: 1 lr_policy: "fixed"')
     )
-    assert not missing(solver, SOLVER)
-    assert not missing(solver.param, "max_iter display base_lr layer_wise_reduce")
-    assert not missing(solver.net, NET)
-    assert not missing(solver.net.blobs["conv"], BLOB)
-    assert not missing(solver.net.layers[0], "type blobs")
+    assert not find_missing_names(solver, SOLVER)
+    assert not find_missing_names(solver.param, "max_iter display base_lr layer_wise_reduce")
+    assert not find_missing_names(solver.net, NET)
+    assert not find_missing_names(solver.net.blobs["conv"], BLOB)
+    assert not find_missing_names(solver.net.layers[0], "type blobs")
     assert all(b is solver.net.blobs[n] for b, n in zip(solver.net._blobs, solver.net._blob_names, strict=True))
 
 
 @pytest.mark.parametrize("base", [caffe.Layer, type("Mine", (caffe.Layer,), {})])
 def test_layers(base: type[caffe.Layer]) -> None:
-    assert not missing(base(), LAYER)
-    assert not missing(_layer.BlobVec(), "add_blob append __len__ __getitem__ __iter__")
+    assert not find_missing_names(base(), LAYER)
+    assert not find_missing_names(_layer.BlobVec(), "add_blob append __len__ __getitem__ __iter__")
 
 
 def test_types_have_the_names_and_bases_of_caffes_compiled_module(write: Write) -> None:
     from caffejax.pycaffe import _caffe
 
-    assert not missing(_caffe, COMPILED)
-    net = caffe.Net(SMALL, caffe.TEST)
+    assert not find_missing_names(_caffe, COMPILED)
+    net = caffe.Net(DUMMY_DATA_NET, caffe.TEST)
     assert all(type(blobs) is _caffe.BlobVec for blobs in net.params.values())
     assert type(net.layers[1].blobs) is _caffe.BlobVec
     assert [layer.type for layer in net.layers if isinstance(layer, _caffe.Layer)][1:3] == [

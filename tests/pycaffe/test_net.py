@@ -11,11 +11,11 @@ import pytest
 import caffejax
 import caffejax.pycaffe as caffe
 
-from .conftest import CLOSE, FED, SMALL, Write, make_fed_net, make_small_net
+from .conftest import CLOSE, DUMMY_DATA_NET, INPUT_NET, Write, make_dummy_data_net, make_input_net
 
 
 def test_memory_outlives_the_net(write: Write) -> None:
-    net = make_small_net(write)
+    net = make_dummy_data_net(write)
     net.forward()
     params = [blob for blobs in net.params.values() for blob in blobs]
     blobs = list(net.blobs.values())
@@ -27,7 +27,7 @@ def test_memory_outlives_the_net(write: Write) -> None:
 
 
 def test_names_and_order() -> None:
-    net = make_fed_net()
+    net = make_input_net()
     assert net.name == "fed"
     assert list(net.blobs) == [
         "data", "label", "conv", "pool", "pool_pool_0_split_0", "pool_pool_0_split_1", "fc1", "fc2", "sum", "loss",
@@ -50,7 +50,7 @@ def test_names_and_order() -> None:
 
 
 def test_legacy_shape_names() -> None:
-    blob = make_fed_net().blobs["data"]
+    blob = make_input_net().blobs["data"]
     assert (blob.num, blob.channels, blob.height, blob.width) == (4, 2, 6, 6)
     assert blob.count == 4 * 2 * 6 * 6
     assert tuple(blob.shape) == blob.data.shape == blob.diff.shape
@@ -66,14 +66,14 @@ def test_legacy_shape_names() -> None:
         lambda p, w: caffe.Net(p, caffe.TEST, 0, None, w),
     ],
 )
-def test_forms_of_the_constructor(call: Any, write: Write, tmp_path: Path) -> None:
-    path = write("net.prototxt", FED)
-    first = caffe.Net(path, caffe.TEST)
+def test_the_constructor_accepts_all_argument_orders(call: Any, write: Write, tmp_path: Path) -> None:
+    path = write("net.prototxt", INPUT_NET)
+    first_net = caffe.Net(path, caffe.TEST)
     weights = str(tmp_path / "w.caffemodel")
-    first.save(weights)
-    second = call(path, weights)
-    for name, blobs in first.params.items():
-        for a, b in zip(blobs, second.params[name], strict=True):
+    first_net.save(weights)
+    second_net = call(path, weights)
+    for name, blobs in first_net.params.items():
+        for a, b in zip(blobs, second_net.params[name], strict=True):
             np.testing.assert_array_equal(a.data, b.data)
 
 
@@ -83,7 +83,7 @@ def test_missing_files_are_named(write: Write) -> None:
     with pytest.raises(caffejax.CaffejaxError, match=r"absent\.prototxt"):
         caffe.Net("absent.prototxt", caffe.TEST)
     with pytest.raises(caffejax.CaffejaxError, match=r"absent\.caffemodel"):
-        caffe.Net(write("net.prototxt", FED), caffe.TEST, weights="absent.caffemodel")
+        caffe.Net(write("net.prototxt", INPUT_NET), caffe.TEST, weights="absent.caffemodel")
 
 
 STAGED = """
@@ -115,27 +115,27 @@ def test_levels_and_stages(phase: int, level: int, stages: Any, layers: set[str]
     assert set(net.params) == layers
 
 
-@pytest.mark.parametrize("kind", ["caffemodel", "h5"])
-def test_save_and_read(kind: str, write: Write, tmp_path: Path) -> None:
-    first = make_small_net(write)
-    first.forward()
-    first.backward()
-    path = str(tmp_path / f"net.{'caffemodel' if kind == 'caffemodel' else 'caffemodel.h5'}")
-    first.save(path) if kind == "caffemodel" else first.save_hdf5(path, True)
-    second = make_small_net(write)
-    assert not np.allclose(second.params["conv"][0].data, first.params["conv"][0].data)
-    second.copy_from(path) if kind == "caffemodel" else second.load_hdf5(path)
-    for name, blobs in first.params.items():
-        for a, b in zip(blobs, second.params[name], strict=True):
+@pytest.mark.parametrize("file_format", ["caffemodel", "h5"])
+def test_saved_weights_can_be_loaded(file_format: str, write: Write, tmp_path: Path) -> None:
+    first_net = make_dummy_data_net(write)
+    first_net.forward()
+    first_net.backward()
+    path = str(tmp_path / f"net.{'caffemodel' if file_format == 'caffemodel' else 'caffemodel.h5'}")
+    first_net.save(path) if file_format == "caffemodel" else first_net.save_hdf5(path, True)
+    second_net = make_dummy_data_net(write)
+    assert not np.allclose(second_net.params["conv"][0].data, first_net.params["conv"][0].data)
+    second_net.copy_from(path) if file_format == "caffemodel" else second_net.load_hdf5(path)
+    for name, blobs in first_net.params.items():
+        for a, b in zip(blobs, second_net.params[name], strict=True):
             np.testing.assert_array_equal(a.data, b.data)
-    if kind == "h5":
+    if file_format == "h5":
         diffs = caffejax.checkpoints.caffe_hdf5.read_caffemodel_h5(path, "diff")
-        np.testing.assert_array_equal(diffs["conv"][0], first.params["conv"][0].diff)
+        np.testing.assert_array_equal(diffs["conv"][0], first_net.params["conv"][0].diff)
 
 
 @pytest.mark.parametrize("name", ["weights", "weights.h5", "weights.caffemodel"])
-def test_the_method_says_the_kind_of_file_not_its_name(name: str, write: Write) -> None:
-    net = make_small_net(write)
+def test_the_method_and_not_the_name_selects_the_file_format(name: str, write: Write) -> None:
+    net = make_dummy_data_net(write)
     net.save_hdf5(name)
     with h5py.File(name) as file:
         assert file["data/conv/0"].shape == (11, 2, 2, 2)
@@ -144,8 +144,8 @@ def test_the_method_says_the_kind_of_file_not_its_name(name: str, write: Write) 
     assert not h5py.is_hdf5(name)
 
 
-def test_share_with_is_one_memory() -> None:
-    a, b = make_fed_net(), make_fed_net()
+def test_share_with_shares_the_memory_of_params() -> None:
+    a, b = make_input_net(), make_input_net()
     b.share_with(a)
     a.params["fc1"][0].data[...] = 7
     assert (b.params["fc1"][0].data == 7).all()
@@ -153,11 +153,11 @@ def test_share_with_is_one_memory() -> None:
     b.backward()
     assert not a.params["fc1"][0].diff.any()  # diffs stay apart
     with pytest.raises(caffejax.GraphError, match="layer 'fc1'"):
-        b.share_with(make_fed_net(prototxt=FED.replace("num_output: 5", "num_output: 6")))
+        b.share_with(make_input_net(prototxt=INPUT_NET.replace("num_output: 5", "num_output: 6")))
 
 
-def test_a_net_can_be_given_a_name() -> None:
-    net = make_fed_net()
+def test_the_name_of_a_net_can_be_set() -> None:
+    net = make_input_net()
     assert net.name == "fed"
     net.name = "mine"  # as scripts that test detectors do
     assert net.name == "mine"
@@ -166,4 +166,4 @@ def test_a_net_can_be_given_a_name() -> None:
 @pytest.mark.parametrize("phase", ["TEST", "net.caffemodel"])
 def test_an_unknown_phase_is_refused(write: Write, phase: str) -> None:
     with pytest.raises(caffejax.CaffejaxError, match=f'give a phase, caffe.TEST or caffe.TRAIN, not "{phase}"'):
-        caffe.Net(write("net.prototxt", SMALL), phase)
+        caffe.Net(write("net.prototxt", DUMMY_DATA_NET), phase)

@@ -16,7 +16,7 @@ from caffejax.pycaffe.net_spec import Function, Top, assign_proto, param_name_di
 from caffejax.schema import caffe_pb2, format_text, parse_text
 
 
-def dummy() -> Any:
+def make_dummy_data() -> Any:
     return L.DummyData(
         shape=[dict(dim=[8, 1, 28, 28]), dict(dim=[8])],
         data_filler=[dict(type="uniform", max=1), dict(type="constant")],
@@ -24,9 +24,9 @@ def dummy() -> Any:
     )
 
 
-def lenet() -> NetSpec:
+def make_lenet() -> NetSpec:
     n = NetSpec()
-    n.data, n.label = dummy()
+    n.data, n.label = make_dummy_data()
     n.conv1 = L.Convolution(n.data, kernel_size=5, num_output=20, weight_filler=dict(type="xavier"))
     n.pool1 = L.Pooling(n.conv1, kernel_size=2, stride=2, pool=P.Pooling.MAX)
     n.conv2 = L.Convolution(n.pool1, kernel_size=5, num_output=50, weight_filler=dict(type="xavier"))
@@ -38,8 +38,8 @@ def lenet() -> NetSpec:
     return n
 
 
-def anonymous_lenet() -> caffe_pb2.NetParameter:
-    data, label = dummy()
+def make_anonymous_lenet() -> caffe_pb2.NetParameter:
+    data, label = make_dummy_data()
     conv1 = L.Convolution(data, kernel_size=5, num_output=20, weight_filler=dict(type="xavier"))
     pool1 = L.Pooling(conv1, kernel_size=2, stride=2, pool=P.Pooling.MAX)
     conv2 = L.Convolution(pool1, kernel_size=5, num_output=50, weight_filler=dict(type="xavier"))
@@ -50,7 +50,7 @@ def anonymous_lenet() -> caffe_pb2.NetParameter:
     return to_proto(L.SoftmaxWithLoss(ip2, label))
 
 
-def wiring(net: caffe_pb2.NetParameter) -> list[Any]:
+def number_blobs(net: caffe_pb2.NetParameter) -> list[Any]:
     """A net's layers without the names of layers and blobs: blobs by number."""
     numbers: dict[str, int] = {}
     return [
@@ -63,9 +63,9 @@ def wiring(net: caffe_pb2.NetParameter) -> list[Any]:
     ]
 
 
-def test_both_ways_of_building_give_the_same_net() -> None:
-    named, anonymous = lenet().to_proto(), anonymous_lenet()
-    assert wiring(named) == wiring(anonymous)
+def test_named_and_anonymous_layers_build_the_same_net() -> None:
+    named, anonymous = make_lenet().to_proto(), make_anonymous_lenet()
+    assert number_blobs(named) == number_blobs(anonymous)
     for proto in (named, anonymous):
         net = caffejax.Net(proto, "TRAIN")
         assert [layer.type.name for layer in net.graph.layers][-3:] == ["ReLU", "InnerProduct", "SoftmaxWithLoss"]
@@ -73,7 +73,7 @@ def test_both_ways_of_building_give_the_same_net() -> None:
 
 
 def test_names_are_those_of_the_attributes() -> None:
-    net = lenet().to_proto()
+    net = make_lenet().to_proto()
     names = "data conv1 pool1 conv2 pool2 ip1 relu1 ip2 loss".split()
     assert [layer.name for layer in net.layer] == names
     assert [list(layer.top) for layer in net.layer] == [
@@ -84,7 +84,7 @@ def test_names_are_those_of_the_attributes() -> None:
 
 
 def test_automatic_names_count_per_type() -> None:
-    net = anonymous_lenet()
+    net = make_anonymous_lenet()
     assert [layer.name for layer in net.layer] == [
         *("DummyData1", "Convolution1", "Pooling1", "Convolution2", "Pooling2"),
         *("InnerProduct1", "ReLU1", "InnerProduct2", "SoftmaxWithLoss1"),
@@ -92,7 +92,7 @@ def test_automatic_names_count_per_type() -> None:
     assert list(net.layer[0].top) == ["DummyData1", "DummyData2"]
 
 
-def test_layers_without_a_name_of_their_own_come_along() -> None:
+def test_layers_without_a_name_are_added() -> None:
     n = NetSpec()
     n.data = L.Input(shape=dict(dim=[1, 2]))
     n.out = L.ReLU(L.Power(n.data, scale=2))
@@ -106,7 +106,7 @@ def test_layers_without_a_name_of_their_own_come_along() -> None:
 
 def test_layers_without_tops_are_added_by_name() -> None:
     n = NetSpec()
-    n.data, n.label = dummy()
+    n.data, n.label = make_dummy_data()
     n.silence_data = L.Silence(n.data, ntop=0)
     n.silence_label = L.Silence(n.label, ntop=0)
     assert isinstance(n.silence_data, Function)
@@ -117,20 +117,22 @@ def test_layers_without_tops_are_added_by_name() -> None:
     assert [layer.name for layer in anonymous.layer] == ["DummyData1", "Silence1", "Silence2"]
 
 
-@pytest.mark.parametrize("bad", ["data", None, 3, ("a", "b")])
-def test_an_input_that_is_not_a_top(bad: object) -> None:
+@pytest.mark.parametrize("invalid_input", ["data", None, 3, ("a", "b")])
+def test_inputs_that_are_not_tops_raise_an_error(invalid_input: object) -> None:
     with pytest.raises(TypeError) as exc_info:
-        L.Convolution(bad)
-    assert str(exc_info.value) == f"Convolution input 0 is not a Top (type is {type(bad)})"  # Caffe's words, no more
+        L.Convolution(invalid_input)
+    assert (
+        str(exc_info.value) == f"Convolution input 0 is not a Top (type is {type(invalid_input)})"
+    )  # Caffe's words, no more
 
 
 def test_a_tuple_instead_of_a_top_gets_a_hint(caplog: pytest.LogCaptureFixture) -> None:
     """In the log: scripts compare the message, and pytest's `match` sees notes as well."""
     with pytest.raises(TypeError, match=r"^Silence input 0 is not a Top \(type is <class 'tuple'>\)$"):
-        L.Silence(dummy(), ntop=0)
+        L.Silence(make_dummy_data(), ntop=0)
     assert "a layer with several tops returns a tuple of them" in caplog.text
     n = NetSpec()
-    n.data = dummy()
+    n.data = make_dummy_data()
     with pytest.raises(TypeError, match=r"^'data' is not a Top \(type is <class 'tuple'>\)$"):
         n.to_proto()
     assert "give each of the tops a name, as in n.a, n.b = ..." in caplog.text
@@ -207,7 +209,7 @@ SETTINGS: dict[str, tuple[Callable[[Top], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_keyword_settings_go_to_their_message(name: str) -> None:
+def test_keywords_set_fields_of_the_right_message(name: str) -> None:
     build, expected = SETTINGS[name]
     layer = build(L.Input()).to_proto().layer[-1]
     expected_layer = parse_text(expected, caffe_pb2.LayerParameter)
@@ -217,7 +219,7 @@ def test_keyword_settings_go_to_their_message(name: str) -> None:
     assert layer == expected_layer
 
 
-def test_a_name_can_be_given() -> None:
+def test_layers_may_have_a_different_name_than_their_top() -> None:
     n = NetSpec()
     n.data = L.Input(shape=dict(dim=[1]))
     n.out = L.ReLU(n.data, name="another")
@@ -235,7 +237,7 @@ def test_a_name_can_be_given() -> None:
         (lambda n: L.Scale(n.data, filler="xavier"), TypeError, "filler takes a dict of settings, not 'xavier'"),
     ],
 )
-def test_wrong_settings_name_the_layer(build: Any, error: type[Exception], message: str) -> None:
+def test_errors_of_invalid_settings_name_the_layer(build: Any, error: type[Exception], message: str) -> None:
     n = NetSpec()
     n.data = L.Input()
     n.broken = build(n)
@@ -258,26 +260,26 @@ def test_items_are_attributes() -> None:
     assert n.vals() == [n.data, n.relu]
     assert list(n.tops) == ["data", "relu"]
     assert "relu" in n
-    other = NetSpec()
-    other.update(n)
+    updated_spec = NetSpec()
+    updated_spec.update(n)
     del n.relu
     del n["data"]
     assert n.keys() == []
-    assert other.keys() == ["data", "relu"]
+    assert updated_spec.keys() == ["data", "relu"]
     for error in (AttributeError, KeyError):
         with pytest.raises(error, match=r"^this NetSpec has no blob 'rely'; did you mean 'relu'\?$"):
-            _ = other.rely
-    assert getattr(other, "nothing", None) is None
+            _ = updated_spec.rely
+    assert getattr(updated_spec, "nothing", None) is None
 
 
-def test_a_net_of_a_thousand_layers() -> None:
+def test_a_net_may_have_a_thousand_layers() -> None:
     top = L.Input(shape=dict(dim=[1]))
     for _ in range(1000):
         top = L.Power(top)
     assert to_proto(top).layer[-1].name == "Power1000"
 
 
-def test_every_type_finds_its_parameters() -> None:
+def test_settings_of_all_types_are_accepted_by_name() -> None:
     """NetSpec accepts the settings of each registered type by their names alone."""
     for name, kind in layer_types().items():
         if kind.signature.param is None:

@@ -15,11 +15,11 @@ from caffejax.pycaffe.proto import caffe_pb2
 
 from .conftest import Write
 
-HERE = __name__
+MODULE = __name__
 XAVIER = {"type": "xavier"}
 
 
-def solver_of(write: Write, train: Any, test: Any = None, **settings: Any) -> caffe.Solver:
+def make_solver(write: Write, train: Any, test: Any = None, **settings: Any) -> caffe.Solver:
     """A solver written as notebooks do: a SolverParameter, filled in and printed."""
     s = caffe_pb2.SolverParameter()
     s.train_net = write("train.prototxt", str(train))
@@ -85,8 +85,8 @@ def test_classification(write: Write, tmp_path: Path) -> None:
         ("fc8", (5, 288), (5,)),
     ]
     filters, feat = net.params["conv1"][0].data, net.blobs["conv1"].data[0]
-    by_hand = (filters * transformed[:, 4:9, 6:11]).sum((1, 2, 3)) + net.params["conv1"][1].data
-    np.testing.assert_allclose(feat[:, 2, 3], np.maximum(by_hand, 0), rtol=1e-3, atol=1e-2)
+    expected_feature = (filters * transformed[:, 4:9, 6:11]).sum((1, 2, 3)) + net.params["conv1"][1].data
+    np.testing.assert_allclose(feat[:, 2, 3], np.maximum(expected_feature, 0), rtol=1e-3, atol=1e-2)
 
 
 def write_mean(folder: Path) -> Path:
@@ -100,18 +100,18 @@ class Pictures(caffe.Layer):
 
     def setup(self, bottom: Any, top: Any) -> None:
         params = eval(self.param_str)
-        self.batch_size, self.drawn = params["batch_size"], 0
+        self.batch_size, self.num_drawn = params["batch_size"], 0
         top[0].reshape(self.batch_size, 3, *params["im_shape"])
         top[1].reshape(self.batch_size, 2)
 
     def forward(self, bottom: Any, top: Any) -> None:
         for i in range(self.batch_size):
-            labels = np.array([self.drawn & 1, self.drawn >> 1 & 1])
-            picture = np.random.default_rng(self.drawn).normal(size=top[0].data.shape[1:])
+            labels = np.array([self.num_drawn & 1, self.num_drawn >> 1 & 1])
+            picture = np.random.default_rng(self.num_drawn).normal(size=top[0].data.shape[1:])
             picture[:2] += 4 * labels[:, None, None]
             top[0].data[i, ...] = picture
             top[1].data[i, ...] = labels
-            self.drawn += 1
+            self.num_drawn += 1
 
     def reshape(self, bottom: Any, top: Any) -> None:
         pass
@@ -121,23 +121,23 @@ class Pictures(caffe.Layer):
 
 
 def test_multilabel_with_a_data_layer(write: Write) -> None:
-    def net(**params: Any) -> Any:
+    def make_net(**params: Any) -> Any:
         n = caffe.NetSpec()
-        n.data, n.label = L.Python(module=HERE, layer="Pictures", ntop=2, param_str=str(dict(params)))
+        n.data, n.label = L.Python(module=MODULE, layer="Pictures", ntop=2, param_str=str(dict(params)))
         n.pool = L.Pooling(n.data, pool=P.Pooling.AVE, global_pooling=True)
         n.score = L.InnerProduct(n.pool, num_output=2, weight_filler=XAVIER)
         n.loss = L.SigmoidCrossEntropyLoss(n.score, n.label)
         return n.to_proto()
 
     train, val = ({"batch_size": 8, "im_shape": [9, 7], "split": split} for split in ("train", "val"))
-    solver = solver_of(write, net(**train), net(**val), base_lr=0.1)
+    solver = make_solver(write, make_net(**train), make_net(**val), base_lr=0.1)
     solver.test_nets[0].share_with(solver.net)
     solver.step(60)
-    right = []
+    is_correct = []
     for _ in range(3):
         solver.test_nets[0].forward()
-        right.append((solver.test_nets[0].blobs["score"].data > 0) == solver.test_nets[0].blobs["label"].data)
-    assert np.mean(right) > 0.9
+        is_correct.append((solver.test_nets[0].blobs["score"].data > 0) == solver.test_nets[0].blobs["label"].data)
+    assert np.mean(is_correct) > 0.9
 
 
 class Segments(caffe.Layer):
@@ -162,7 +162,7 @@ class Segments(caffe.Layer):
 @pytest.mark.slow
 def test_fully_convolutional_training(write: Write) -> None:
     n = caffe.NetSpec()
-    n.data, n.label = L.Python(module=HERE, layer="Segments", ntop=2)
+    n.data, n.label = L.Python(module=MODULE, layer="Segments", ntop=2)
     n.conv = L.Convolution(n.data, kernel_size=3, pad=10, num_output=4, weight_filler=XAVIER)
     n.pool = L.Pooling(n.conv, kernel_size=2, stride=2, pool=P.Pooling.MAX)
     n.score_fr = L.Convolution(n.pool, kernel_size=1, num_output=2)
@@ -170,7 +170,7 @@ def test_fully_convolutional_training(write: Write) -> None:
     n.upscore = L.Deconvolution(n.score_fr, convolution_param=upsampling, param=[{"lr_mult": 0}])
     n.score = crop(n.upscore, n.data)
     n.loss = L.SoftmaxWithLoss(n.score, n.label, loss_param={"normalize": False, "ignore_label": 255})
-    solver = solver_of(write, n.to_proto(), n.to_proto(), base_lr=1e-4)
+    solver = make_solver(write, n.to_proto(), n.to_proto(), base_lr=1e-4)
 
     og = np.ogrid[:4, :4]
     filt = (1 - abs(og[0] - 1.5) / 2) * (1 - abs(og[1] - 1.5) / 2)
@@ -178,20 +178,20 @@ def test_fully_convolutional_training(write: Write) -> None:
         m, k, _, _ = solver.net.params[name][0].data.shape
         solver.net.params[name][0].data[range(m), range(k), :, :] = filt
     base = caffe.Net(write("base.prototxt", str(n.to_proto())), caffe.TEST)
-    for new, old in zip(solver.net.params["conv"], base.params["conv"], strict=True):
-        new.data.flat = old.data.flat
+    for blob, base_blob in zip(solver.net.params["conv"], base.params["conv"], strict=True):
+        blob.data.flat = base_blob.data.flat
     for _ in range(2):
         solver.step(2)
         solver.test_nets[0].share_with(solver.net)
         net = solver.test_nets[0]
-        losses = []
+        sizes = []
         for _ in range(3):
             net.forward()
             best, label = net.blobs["score"].data[0].argmax(0), net.blobs["label"].data[0, 0]
             assert best.shape == label.shape
-            losses.append(label.size)
+            sizes.append(label.size)
             assert net.blobs["loss"].data.flat[0] > 0
-        assert losses == [480, 320, 396]
+        assert sizes == [480, 320, 396]
     np.testing.assert_array_equal(solver.net.params["upscore"][0].data[0, 0], filt.astype(np.float32))
     assert not solver.net.params["upscore"][0].data[0, 1].any()
     assert (solver.net.params["conv"][0].data != base.params["conv"][0].data).any()
@@ -205,10 +205,10 @@ class Regions(caffe.Layer):
             blob.reshape(*shape)
 
     def set_blobs(self, blobs: list[list[np.ndarray]]) -> None:
-        self.left = blobs
+        self.remaining_blobs = blobs
 
     def forward(self, bottom: Any, top: Any) -> None:
-        for blob, array in zip(top, self.left.pop(0), strict=True):
+        for blob, array in zip(top, self.remaining_blobs.pop(0), strict=True):
             blob.reshape(*array.shape)
             blob.data[...] = array.astype(np.float32, copy=False)
 
@@ -242,16 +242,16 @@ class SelectRows(caffe.Layer):
 @pytest.mark.slow
 def test_regions_of_images(write: Write) -> None:
     n = caffe.NetSpec()
-    n.data, n.rois, n.labels = L.Python(module=HERE, layer="Regions", ntop=3)
+    n.data, n.rois, n.labels = L.Python(module=MODULE, layer="Regions", ntop=3)
     n.conv = L.Convolution(n.data, kernel_size=3, num_output=4, weight_filler=XAVIER)
     n.image_score = L.Pooling(n.conv, pool=P.Pooling.AVE, global_pooling=True)
     n.kept, n.kept_labels = L.Python(
-        n.rois, n.labels, module=HERE, layer="SelectRows", ntop=2, propagate_down=[False] * 2
+        n.rois, n.labels, module=MODULE, layer="SelectRows", ntop=2, propagate_down=[False] * 2
     )
     n.cls_score = L.InnerProduct(n.kept, num_output=3, weight_filler=XAVIER)
     n.loss_cls = L.SoftmaxWithLoss(n.cls_score, n.kept_labels)
     n.loss_image = L.Reduction(n.image_score, operation=P.Reduction.SUMSQ, loss_weight=0.5)
-    solver = solver_of(write, n.to_proto(), iter_size=2)
+    solver = make_solver(write, n.to_proto(), iter_size=2)
     r = np.random.default_rng(0)
     sizes = [(8, 10, 5), (9, 8, 4), (8, 8, 6), (8, 10, 5)]
     batches = [[r.normal(size=(1, 3, h, w)), r.normal(size=(k, 5)), r.integers(0, 3, k)] for h, w, k in sizes]
@@ -266,4 +266,4 @@ def test_regions_of_images(write: Write) -> None:
     assert solver.net.params["conv"][0].diff.any()
     with pytest.raises(IndexError) as exc_info:
         solver.step(1)
-    assert f"in layer 'data' (Python): {HERE}.Regions.forward" in exc_info.value.__notes__
+    assert f"in layer 'data' (Python): {MODULE}.Regions.forward" in exc_info.value.__notes__

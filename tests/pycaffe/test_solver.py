@@ -9,7 +9,7 @@ import pytest
 import caffejax
 import caffejax.pycaffe as caffe
 
-from .conftest import FED, SMALL, Write
+from .conftest import DUMMY_DATA_NET, INPUT_NET, Write
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "solver"
 
@@ -23,16 +23,16 @@ snapshot_prefix: "model"
 """
 
 
-def solver_of(write: Write, net: str = SMALL, extra_settings: str = "", settings: str = SETTINGS) -> str:
+def write_solver(write: Write, net: str = DUMMY_DATA_NET, extra_settings: str = "", settings: str = SETTINGS) -> str:
     return write("solver.prototxt", settings.format(net=write("net.prototxt", net)) + extra_settings)
 
 
 # DummyData draws nothing here: a step costs little to compile
-PLAIN = SMALL.replace('"gaussian" std: 1', '"xavier"').replace('"gaussian" std: 2.5', '"xavier"')
+DETERMINISTIC_NET = DUMMY_DATA_NET.replace('"gaussian" std: 1', '"xavier"').replace('"gaussian" std: 2.5', '"xavier"')
 
 
 def test_solve_trains_to_max_iter(write: Write) -> None:
-    solver = caffe.get_solver(solver_of(write, PLAIN))
+    solver = caffe.get_solver(write_solver(write, DETERMINISTIC_NET))
     assert type(solver) is caffe.SGDSolver
     assert (solver.iter, solver.max_iter, solver.type) == (0, 4, "SGD")
     assert solver.lr == pytest.approx(0.01)
@@ -43,7 +43,7 @@ def test_solve_trains_to_max_iter(write: Write) -> None:
 
 
 def test_net_memory_outlives_the_solver(write: Write) -> None:
-    solver = caffe.SGDSolver(solver_of(write, PLAIN))
+    solver = caffe.SGDSolver(write_solver(write, DETERMINISTIC_NET))
     solver.step(1)
     nets = [solver.net, *solver.test_nets]
     del solver
@@ -54,27 +54,27 @@ def test_net_memory_outlives_the_solver(write: Write) -> None:
 
 @pytest.mark.parametrize("extra_settings", ["", "snapshot_format: HDF5"])
 def test_snapshot_and_restore(write: Write, extra_settings: str) -> None:
-    path = solver_of(write, PLAIN, extra_settings)
+    path = write_solver(write, DETERMINISTIC_NET, extra_settings)
     solver = caffe.SGDSolver(path)
     solver.step(2)
     solver.snapshot()
-    end = ".h5" if extra_settings else ""
-    assert Path(f"model_iter_2.caffemodel{end}").exists()
+    suffix = ".h5" if extra_settings else ""
+    assert Path(f"model_iter_2.caffemodel{suffix}").exists()
     solver.step(2)
-    again = caffe.get_solver(path)
-    again.restore(f"model_iter_2.solverstate{end}")
-    assert again.iter == 2
-    again.step(2)
+    restored = caffe.get_solver(path)
+    restored.restore(f"model_iter_2.solverstate{suffix}")
+    assert restored.iter == 2
+    restored.step(2)
     resumed = caffe.get_solver(path)
-    resumed.solve(f"model_iter_2.solverstate{end}")
+    resumed.solve(f"model_iter_2.solverstate{suffix}")
     assert resumed.iter == 4
     for name, blobs in solver.net.params.items():
-        for a, b in zip(blobs, again.net.params[name], strict=True):
+        for a, b in zip(blobs, restored.net.params[name], strict=True):
             np.testing.assert_allclose(a.data, b.data, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("kind", "cls"),
+    ("solver_type", "cls"),
     [
         ("SGD", caffe.SGDSolver),
         ("Nesterov", caffe.NesterovSolver),
@@ -84,19 +84,21 @@ def test_snapshot_and_restore(write: Write, extra_settings: str) -> None:
         ("Adam", caffe.AdamSolver),
     ],
 )
-def test_each_type_of_solver_is_a_class(kind: str, cls: Any, write: Write) -> None:
+def test_each_type_of_solver_is_a_class(solver_type: str, cls: Any, write: Write) -> None:
     settings = SETTINGS.replace("momentum: 0.9", "") + "rms_decay: 0.9\n"
-    file = solver_of(write, PLAIN, f'type: "{kind}"', settings)
+    file = write_solver(write, DETERMINISTIC_NET, f'type: "{solver_type}"', settings)
     solver = caffe.get_solver(file)
     assert type(solver) is cls
     assert isinstance(solver, caffe.Solver)
-    legacy = "ADAM" if kind == "Adam" else kind.upper()
-    assert type(caffe.get_solver(solver_of(write, PLAIN, f"solver_type: {legacy}", settings))) is cls
-    assert cls(solver_of(write, PLAIN, settings=settings)).type == kind  # the class counts, not the file's SGD
+    legacy = "ADAM" if solver_type == "Adam" else solver_type.upper()
+    assert type(caffe.get_solver(write_solver(write, DETERMINISTIC_NET, f"solver_type: {legacy}", settings))) is cls
+    assert (
+        cls(write_solver(write, DETERMINISTIC_NET, settings=settings)).type == solver_type
+    )  # the class counts, not the file's SGD
 
 
 def test_order_of_callbacks(write: Write) -> None:
-    solver = caffe.SGDSolver(solver_of(write, PLAIN, "iter_size: 2"))
+    solver = caffe.SGDSolver(write_solver(write, DETERMINISTIC_NET, "iter_size: 2"))
     events: list[Any] = []
     solver.net.before_forward(lambda i: events.append("forward") if i == 0 else None)
     solver.net.after_backward(lambda i: events.append("backward") if i == 0 else None)
@@ -106,7 +108,7 @@ def test_order_of_callbacks(write: Write) -> None:
     assert events == [("start", 0), *passes, "gradients", ("start", 1), *passes, "gradients"]
 
 
-NORMALISED = """
+NORMALIZED_NET = """
 layer { name: "data" type: "DummyData" top: "data" top: "target"
   dummy_data_param { shape { dim: 4 dim: 2 dim: 6 dim: 6 } shape { dim: 4 dim: 3 dim: 4 dim: 4 }
     data_filler { type: "gaussian" std: 1 } data_filler { type: "constant" value: 0.5 } } }
@@ -122,10 +124,10 @@ layer { name: "loss" type: "EuclideanLoss" bottom: "conv" bottom: "target" top: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["before_forward", "after_forward", "before_backward", "after_backward"])
-def test_callbacks_of_the_net_change_nothing_in_training(when: str, write: Write) -> None:
+def test_callbacks_of_the_net_do_not_change_training(when: str, write: Write) -> None:
     """Layers then run one by one: those in place must find what they read, though later ones wrote over it."""
-    path = solver_of(write, NORMALISED, "iter_size: 2", SETTINGS.replace("test_iter: 2 test_interval: 10", ""))
-    trained = []
+    path = write_solver(write, NORMALIZED_NET, "iter_size: 2", SETTINGS.replace("test_iter: 2 test_interval: 10", ""))
+    params_of_runs = []
     for has_callback in (False, True):
         caffe.set_random_seed(3)
         solver = caffe.SGDSolver(path)
@@ -134,28 +136,28 @@ def test_callbacks_of_the_net_change_nothing_in_training(when: str, write: Write
             getattr(solver.net, when)(calls.append)
         solver.step(5)
         assert len(calls) == has_callback * 5 * 2 * len(solver.net.layers)
-        trained.append({name: [b.data.copy() for b in blobs] for name, blobs in solver.net.params.items()})
-    for name, blobs in trained[0].items():
-        for plain, with_callback in zip(blobs, trained[1][name], strict=True):
-            np.testing.assert_allclose(with_callback, plain, rtol=1e-4, atol=1e-6, err_msg=name)
+        params_of_runs.append({name: [b.data.copy() for b in blobs] for name, blobs in solver.net.params.items()})
+    for name, blobs in params_of_runs[0].items():
+        for expected, actual in zip(blobs, params_of_runs[1][name], strict=True):
+            np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
-def test_gradients_may_be_changed_before_the_update(write: Write) -> None:
+def test_callbacks_may_change_gradients_before_the_update(write: Write) -> None:
     settings = SETTINGS.replace("weight_decay: 0.0005", "").replace("momentum: 0.9", "")
-    solver = caffe.SGDSolver(solver_of(write, PLAIN, settings=settings))
-    before = solver.net.params["ip"][1].data.copy()
+    solver = caffe.SGDSolver(write_solver(write, DETERMINISTIC_NET, settings=settings))
+    old_bias = solver.net.params["ip"][1].data.copy()
 
-    def ones() -> None:
+    def set_diff_to_one() -> None:
         solver.net.params["ip"][1].diff[...] = 1
 
-    solver.add_callback(lambda: None, ones)
+    solver.add_callback(lambda: None, set_diff_to_one)
     solver.step(1)
-    np.testing.assert_allclose(solver.net.params["ip"][1].data, before - 0.01, rtol=1e-6)
+    np.testing.assert_allclose(solver.net.params["ip"][1].data, old_bias - 0.01, rtol=1e-6)
     np.testing.assert_allclose(solver.net.params["ip"][1].diff, 0.01, rtol=1e-6)  # the update is what the diff is now
 
 
-def test_params_written_between_steps_count(write: Write) -> None:
-    solver = caffe.SGDSolver(solver_of(write, PLAIN))
+def test_params_written_between_steps_are_used(write: Write) -> None:
+    solver = caffe.SGDSolver(write_solver(write, DETERMINISTIC_NET))
     solver.step(1)
     for blobs in solver.net.params.values():
         for blob in blobs:
@@ -166,9 +168,9 @@ def test_params_written_between_steps_count(write: Write) -> None:
     np.testing.assert_allclose(solver.net.blobs["loss"].data, np.log(7), rtol=1e-6)
 
 
-def test_blobs_of_the_last_iteration(write: Write) -> None:
+def test_blobs_have_the_values_of_the_last_iteration(write: Write) -> None:
     """The values before the update, although they are computed later."""
-    solver = caffe.SGDSolver(solver_of(write, PLAIN))
+    solver = caffe.SGDSolver(write_solver(write, DETERMINISTIC_NET))
     w, b = (blob.data.copy() for blob in solver.net.params["ip"])
     solver.step(1)
     conv = solver.net.blobs["conv"].data.reshape(5, -1)
@@ -176,13 +178,13 @@ def test_blobs_of_the_last_iteration(write: Write) -> None:
     assert solver.net.blobs["ip_blob"].diff.any()
 
 
-def test_own_loop_is_a_step(write: Write) -> None:
-    path = solver_of(write, FED.replace("Dropout", "Power"), settings=SETTINGS.replace("test_iter: 2", ""))
+def test_a_manual_iteration_equals_a_step(write: Write) -> None:
+    path = write_solver(write, INPUT_NET.replace("Dropout", "Power"), settings=SETTINGS.replace("test_iter: 2", ""))
     path = write("solver.prototxt", Path(path).read_text().replace("test_interval: 10", ""))
     a, b = caffe.SGDSolver(path), caffe.SGDSolver(path)
     for name, blobs in a.net.params.items():
-        for mine, other in zip(blobs, b.net.params[name], strict=True):
-            other.data[...] = mine.data
+        for first, second in zip(blobs, b.net.params[name], strict=True):
+            second.data[...] = first.data
     r = np.random.default_rng(0)
     for i in range(3):
         x, y = r.normal(size=(4, 2, 6, 6)), r.integers(0, 5, 4)
@@ -196,30 +198,30 @@ def test_own_loop_is_a_step(write: Write) -> None:
         b.apply_update()
         assert a.iter == b.iter == i + 1
     for name, blobs in a.net.params.items():
-        for mine, other in zip(blobs, b.net.params[name], strict=True):
-            np.testing.assert_allclose(mine.data, other.data, rtol=1e-5, atol=1e-7)
-            np.testing.assert_allclose(mine.diff, other.diff, rtol=1e-4, atol=1e-7)
+        for first, second in zip(blobs, b.net.params[name], strict=True):
+            np.testing.assert_allclose(first.data, second.data, rtol=1e-5, atol=1e-7)
+            np.testing.assert_allclose(first.diff, second.diff, rtol=1e-4, atol=1e-7)
 
 
 def test_test_nets_have_the_trained_params(write: Write) -> None:
-    net = PLAIN + 'layer { name: "own" type: "InnerProduct" bottom: "ip_blob" top: "own" include { phase: TEST } inner_product_param { num_output: 2 weight_filler { type: "xavier" } } }'  # fmt: skip # noqa: E501
-    solver = caffe.SGDSolver(solver_of(write, net))
+    net = DETERMINISTIC_NET + 'layer { name: "own" type: "InnerProduct" bottom: "ip_blob" top: "own" include { phase: TEST } inner_product_param { num_output: 2 weight_filler { type: "xavier" } } }'  # fmt: skip # noqa: E501
+    solver = caffe.SGDSolver(write_solver(write, net))
     test = solver.test_nets[0]
-    before = float(test.forward()["loss"])
+    old_loss = float(test.forward()["loss"])
     solver.step(3)
     np.testing.assert_array_equal(test.params["ip"][0].data, solver.net.params["ip"][0].data)
-    assert float(test.forward()["loss"]) < before
+    assert float(test.forward()["loss"]) < old_loss
     test.params["own"][0].data[...] = 0
     (scores,) = solver._trainer.test()
     assert (scores.outputs["own"] == 0).all()
     np.testing.assert_allclose(scores.outputs["loss"], test.blobs["loss"].data, rtol=1e-5)
-    other = caffe.Net(str(Path("net.prototxt")), caffe.TEST)
-    solver.share_weights(other)
-    np.testing.assert_array_equal(other.params["ip"][0].data, test.params["ip"][0].data)
+    separate_net = caffe.Net(str(Path("net.prototxt")), caffe.TEST)
+    solver.share_weights(separate_net)
+    np.testing.assert_array_equal(separate_net.params["ip"][0].data, test.params["ip"][0].data)
 
 
-def test_a_solvers_seed_fixes_its_net(write: Write) -> None:
-    path = solver_of(write, PLAIN, "random_seed: 4")
+def test_a_solvers_seed_determines_the_initial_params(write: Write) -> None:
+    path = write_solver(write, DETERMINISTIC_NET, "random_seed: 4")
     first, second = (caffe.SGDSolver(path).net.params["ip"][0].data for _ in range(2))
     np.testing.assert_array_equal(first, second)
 
@@ -242,20 +244,20 @@ def test_solvers_equal_recorded_iterations(case: str) -> None:
 
 
 @pytest.mark.slow
-def test_equal_to_the_solver_without_the_interface(write: Write) -> None:
+def test_training_equals_caffejax_solver(write: Write) -> None:
     """The same numbers from the same seed, dropout included."""
-    net = SMALL.replace('layer { name: "loss"', 'layer { name: "drop" type: "Dropout" bottom: "ip_blob" top: "ip_blob" } layer { name: "loss"')  # fmt: skip # noqa: E501
-    path = solver_of(write, net, "random_seed: 3 iter_size: 2")
-    ours, pure = caffe.get_solver(path), caffejax.Solver(path)
-    ours.step(3)
-    pure.step(3)
-    for name, blobs in pure.train_state.params.items():
-        for mine, other in zip(ours.net.params[name], blobs.values(), strict=True):
-            np.testing.assert_allclose(mine.data, other, rtol=2e-5, atol=1e-6)
-    pure.close()
+    net = DUMMY_DATA_NET.replace('layer { name: "loss"', 'layer { name: "drop" type: "Dropout" bottom: "ip_blob" top: "ip_blob" } layer { name: "loss"')  # fmt: skip # noqa: E501
+    path = write_solver(write, net, "random_seed: 3 iter_size: 2")
+    pycaffe_solver, solver = caffe.get_solver(path), caffejax.Solver(path)
+    pycaffe_solver.step(3)
+    solver.step(3)
+    for name, blobs in solver.train_state.params.items():
+        for actual, expected in zip(pycaffe_solver.net.params[name], blobs.values(), strict=True):
+            np.testing.assert_allclose(actual.data, expected, rtol=2e-5, atol=1e-6)
+    solver.close()
 
 
-def test_a_net_without_params_is_stepped_too(write: Write) -> None:
+def test_a_net_without_params_can_be_trained(write: Write) -> None:
     net = write(
         "net.prototxt",
         """
@@ -274,7 +276,7 @@ def test_a_net_without_params_is_stepped_too(write: Write) -> None:
 
 
 def test_snapshots_are_complete_when_step_returns(write: Write) -> None:
-    net = write("net.prototxt", SMALL)
+    net = write("net.prototxt", DUMMY_DATA_NET)
     solver = caffe.get_solver(
         write("s.prototxt", f'net: "{net}" base_lr: 0.01 lr_policy: "fixed" snapshot: 2 snapshot_prefix: "s"')
     )

@@ -56,14 +56,14 @@ layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
   convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: "xavier" } } }
 layer { name: "relu" type: "ReLU" bottom: "conv" top: "conv" }
 """
-INNER = (
+INNER_PRODUCT_NET = (
     CLASSIFIER
     + """
 layer { name: "fc" type: "InnerProduct" bottom: "conv" top: "fc"
   inner_product_param { num_output: 3 weight_filler { type: "xavier" } bias_filler { type: "constant" value: 0.5 } } }
 """
 )
-FULL = (
+FULLY_CONVOLUTIONAL_NET = (
     CLASSIFIER
     + """
 layer { name: "fc-conv" type: "Convolution" bottom: "conv" top: "fc-conv"
@@ -74,9 +74,9 @@ layer { name: "fc-conv" type: "Convolution" bottom: "conv" top: "fc-conv"
 
 def test_net_surgery(write: Write) -> None:
     """A classifier made fully convolutional: it scores every window of a larger image at once."""
-    net = caffe.Net(write("fc.prototxt", INNER), caffe.TEST)
+    net = caffe.Net(write("fc.prototxt", INNER_PRODUCT_NET), caffe.TEST)
     net.save("fc.caffemodel")
-    net_full_conv = caffe.Net(write("full.prototxt", FULL), "fc.caffemodel", caffe.TEST)
+    net_full_conv = caffe.Net(write("full.prototxt", FULLY_CONVOLUTIONAL_NET), "fc.caffemodel", caffe.TEST)
     params, params_full_conv = ["fc"], ["fc-conv"]
     fc_params = {pr: (net.params[pr][0].data, net.params[pr][1].data) for pr in params}
     conv_params = {pr: (net_full_conv.params[pr][0].data, net_full_conv.params[pr][1].data) for pr in params_full_conv}
@@ -99,10 +99,10 @@ def test_net_surgery(write: Write) -> None:
     # editing a filter by hand
     net.blobs["data"].data[...] = image[:, :8, :8]
     net.params["conv"][1].data[0] = 0
-    before = net.forward(end="conv")["conv"][0, 0].copy()
+    old_top = net.forward(end="conv")["conv"][0, 0].copy()
     net.params["conv"][1].data[0] = 1
-    after = net.forward(end="conv")["conv"][0, 0]
-    np.testing.assert_allclose(after, before + 1, rtol=1e-5, atol=1e-5)
+    new_top = net.forward(end="conv")["conv"][0, 0]
+    np.testing.assert_allclose(new_top, old_top + 1, rtol=1e-5, atol=1e-5)
 
 
 FINE_TUNE = """
@@ -121,12 +121,12 @@ train_net: "{net}" base_lr: 0.3 lr_policy: "fixed" momentum: 0.5 max_iter: 100 s
 """
 
 
-def run_solvers(niter: int, solvers: list[tuple[str, caffe.Solver]], feed: object) -> dict[str, np.ndarray]:
+def run_solvers(niter: int, solvers: list[tuple[str, caffe.Solver]], fill_inputs: object) -> dict[str, np.ndarray]:
     blobs = ("loss", "acc")
     result = {name: np.zeros((niter, 2)) for name, _ in solvers}
     for it in range(niter):
         for name, s in solvers:
-            feed(s.net)  # type: ignore[operator]
+            fill_inputs(s.net)  # type: ignore[operator]
             s.step(1)
             result[name][it] = [s.net.blobs[b].data.copy() for b in blobs]
     return result
@@ -137,26 +137,28 @@ def test_fine_tuning(write: Write) -> None:
     """Weights of a trained net for a new task; a frozen layer stays, and both solvers run side by side."""
     r = np.random.default_rng(0)
 
-    def feed(net: caffe.Net) -> None:
+    def fill_inputs(net: caffe.Net) -> None:
         x = r.normal(size=(16, 4)).astype(np.float32)
         net.blobs["data"].data[...] = x
         net.blobs["label"].data[...] = x[:, 0] + x[:, 1] > 0
 
-    def solver(name: str, **settings: object) -> caffe.Solver:
+    def make_solver(name: str, **settings: object) -> caffe.Solver:
         net = write(f"{name}.prototxt", FINE_TUNE.format(**settings))
         return caffe.get_solver(write(f"{name}_solver.prototxt", SETTINGS.format(net=net)))
 
-    first = solver("first", lr=1, top="fc_old", classes=2)
-    run_solvers(40, [("first", first)], feed)
-    first.net.save("first.caffemodel")
+    source_solver = make_solver("first", lr=1, top="fc_old", classes=2)
+    run_solvers(40, [("first", source_solver)], fill_inputs)
+    source_solver.net.save("first.caffemodel")
 
-    tuned, scratch = (solver(n, lr=lr, top="fc_new", classes=3) for n, lr in (("tuned", 0), ("scratch", 1)))
-    tuned.net.copy_from("first.caffemodel")
-    frozen = first.net.params["fc1"][0].data.copy()
-    np.testing.assert_array_equal(tuned.net.params["fc1"][0].data, frozen)
-    result = run_solvers(30, [("pretrained", tuned), ("scratch", scratch)], feed)
-    np.testing.assert_array_equal(tuned.net.params["fc1"][0].data, frozen)
-    assert not tuned.net.params["fc1"][0].diff.any()
+    tuned_solver, new_solver = (
+        make_solver(n, lr=lr, top="fc_new", classes=3) for n, lr in (("tuned", 0), ("scratch", 1))
+    )
+    tuned_solver.net.copy_from("first.caffemodel")
+    frozen_weight = source_solver.net.params["fc1"][0].data.copy()
+    np.testing.assert_array_equal(tuned_solver.net.params["fc1"][0].data, frozen_weight)
+    result = run_solvers(30, [("pretrained", tuned_solver), ("scratch", new_solver)], fill_inputs)
+    np.testing.assert_array_equal(tuned_solver.net.params["fc1"][0].data, frozen_weight)
+    assert not tuned_solver.net.params["fc1"][0].diff.any()
     assert result["pretrained"][-5:, 1].mean() > 0.8
     assert result["pretrained"][:10, 0].mean() < result["scratch"][:10, 0].mean()
 
@@ -239,7 +241,7 @@ def test_siamese(write: Write) -> None:
 
 
 def test_feature_extraction(write: Write) -> None:
-    net = caffe.Net(write("fc.prototxt", INNER), caffe.TEST)
+    net = caffe.Net(write("fc.prototxt", INNER_PRODUCT_NET), caffe.TEST)
     images = np.random.default_rng(3).normal(size=(5, 2, 8, 8)).astype(np.float32)
     net.blobs["data"].reshape(5, 2, 8, 8)
     out = net.forward_all(blobs=["conv"], data=images)
@@ -249,9 +251,9 @@ def test_feature_extraction(write: Write) -> None:
     np.testing.assert_allclose(out["fc"], out["conv"].reshape(5, -1) @ w.T + b, rtol=1e-4, atol=1e-5)
 
 
-def test_an_input_found_by_gradients(write: Write) -> None:
+def test_gradient_ascent_on_the_input(write: Write) -> None:
     """Gradient ascent on the input, as in deep dream: the diff set by hand, backward from a layer in the middle."""
-    net = caffe.Net(write("fc.prototxt", "force_backward: true\n" + INNER), caffe.TEST)
+    net = caffe.Net(write("fc.prototxt", "force_backward: true\n" + INNER_PRODUCT_NET), caffe.TEST)
     src, dst = net.blobs["data"], net.blobs["conv"]
     src.data[...] = np.random.default_rng(4).normal(size=src.shape)
     energy = []
@@ -267,8 +269,8 @@ def test_an_input_found_by_gradients(write: Write) -> None:
 
 
 @pytest.mark.parametrize("mode", ["cpu", "default"])
-def test_modes_are_said_before_nets_are_made(mode: str, write: Write) -> None:
+def test_modes_are_set_before_nets_are_created(mode: str, write: Write) -> None:
     if mode == "cpu":
         caffe.set_mode_cpu()
-    net = caffe.Net(write("fc.prototxt", INNER), caffe.TEST)
+    net = caffe.Net(write("fc.prototxt", INNER_PRODUCT_NET), caffe.TEST)
     assert np.isfinite(net.forward()["fc"]).all()

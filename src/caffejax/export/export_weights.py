@@ -94,4 +94,4 @@ def _missing_weight_problems(
         yield Problem(f"{need}: name a file with --weights; {hint}", net_path)
         return
     for layer in missing_layers:
-        yield layer.problem(f"the weight files have no blobs for this layer: layers match by name; {hint}")
+        yield layer.make_problem(f"the weight files have no blobs for this layer: layers match by name; {hint}")

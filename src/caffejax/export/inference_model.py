@@ -62,7 +62,7 @@ class InferenceModel:
         except CaffejaxError as error:
             blobs = self.net.graph.blobs
             problems_of_random_layers = {
-                layer.name: layer.problem(
+                layer.name: layer.make_problem(
                     "cannot be exported: it samples random numbers; export outputs that do not depend on it (--outputs)"
                 )
                 for layer in self.layers

@@ -92,7 +92,7 @@ def _check_layers(model: InferenceModel) -> None:
     layers_and_reasons = [(layer, layer.type.unsupported.get("export")) for layer in model.layers]
     hint = "end the net before it with --outputs"
     if problems := [
-        layer.problem(f"cannot be exported: {reason}; {hint}") for layer, reason in layers_and_reasons if reason
+        layer.make_problem(f"cannot be exported: {reason}; {hint}") for layer, reason in layers_and_reasons if reason
     ]:
         raise GraphError(problems)
 

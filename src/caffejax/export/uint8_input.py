@@ -131,7 +131,7 @@ def data_layer_preprocessing(
     normalize = layer.device_transform
     if not isinstance(normalize, Normalize):
         message = f"computes '{input_name}' without a transform_param; specify the preprocessing with other flags"
-        raise GraphError(layer.problem(message))
+        raise GraphError(layer.make_problem(message))
     channels, *size = model.inputs[input_name].shape[1:]
     has_mean_image = normalize.mean.shape[1:] != (1, 1)
     height, width = image_size or (normalize.mean.shape[1:] if has_mean_image else size)
@@ -143,7 +143,7 @@ def data_layer_preprocessing(
         return replace(preprocessing, mean=normalize.mean)
     if normalize.mean.shape[1:] != (height, width):
         sizes = f"{_format_shape(normalize.mean.shape[1:])}, not {height}x{width}"
-        raise GraphError(layer.problem(f"images must have the size of its mean_file, {sizes}"))
+        raise GraphError(layer.make_problem(f"images must have the size of its mean_file, {sizes}"))
     (top, left), (h, w) = preprocessing.corner, preprocessing.input_size
     return replace(preprocessing, mean=normalize.mean[:, top : top + h, left : left + w])
 

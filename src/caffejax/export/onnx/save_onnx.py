@@ -80,7 +80,7 @@ def export_onnx(
         ]
         hints = [names and f"; export the layers before it with --outputs={names}" for names in earlier_outputs]
         raise GraphError(
-            layer.problem(f"cannot be exported to ONNX: it runs on the host{hint}")
+            layer.make_problem(f"cannot be exported to ONNX: it runs on the host{hint}")
             for layer, hint in zip(host_layers, hints, strict=True)
         )
     inputs = symbolic_batch_shapes(model, batch_axis) if symbolic_batch else model.inputs
