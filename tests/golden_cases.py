@@ -49,14 +49,14 @@ def correct_arrays(case: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[
     return arrays
 
 
-def is_of_fork(case: dict[str, Any]) -> bool:
+def is_fork_case(case: dict[str, Any]) -> bool:
     """Return whether a case is a fork's."""
     return case["path"].parents[1].name != "layers"
 
 
 def case_params(cases: dict[str, dict[str, Any]]) -> list[Any]:
     """Return the names of cases to parametrise a test; the cases of forks' many types are marked long."""
-    return [pytest.param(name, marks=[pytest.mark.long] if is_of_fork(case) else []) for name, case in cases.items()]
+    return [pytest.param(name, marks=[pytest.mark.long] if is_fork_case(case) else []) for name, case in cases.items()]
 
 
 def case_id(case: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Runs what stands in a page of the documentation, block by block."""
+"""Run the code blocks of a page of the documentation."""
 
 import doctest
 import os
@@ -19,7 +19,7 @@ _CHECKER = doctest.OutputChecker()
 _CHECK_OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
-def run_page(page: str, capsys: pytest.CaptureFixture[str], done: Container[str] = ()) -> None:
+def run_page(page: str, capsys: pytest.CaptureFixture[str], skipped_commands: Container[str] = ()) -> None:
     """Run a page's blocks in the working directory, except commands that have run already.
 
     The output of a console block is compared if the page shows it; ... stands for any text. If the output is an error,
@@ -28,26 +28,26 @@ def run_page(page: str, capsys: pytest.CaptureFixture[str], done: Container[str]
     for name in ("configs", "docs", "scripts", "tests"):
         os.symlink(REPOSITORY / name, name)
     names: dict[str, object] = {"__name__": "page"}
-    block_count = 0
-    for kind, file, block in _FENCE.findall((REPOSITORY / "docs" / page).read_text()):
+    num_blocks = 0
+    for block_type, file, block in _FENCE.findall((REPOSITORY / "docs" / page).read_text()):
         if file:
             Path(file).write_text(block)
-        elif kind == "python":
+        elif block_type == "python":
             exec(compile(block, page, "exec"), names)
-            block_count += 1
+            num_blocks += 1
         else:
-            for command, output in _commands(block):
-                if command not in done:
-                    _run(page, command, output, capsys)
-                block_count += 1
-    assert block_count
+            for command, output in _split_commands(block):
+                if command not in skipped_commands:
+                    _run_command(page, command, output, capsys)
+                num_blocks += 1
+    assert num_blocks
 
 
-def _run(page: str, command: str, output: str, capsys: pytest.CaptureFixture[str]) -> None:
+def _run_command(page: str, command: str, output: str, capsys: pytest.CaptureFixture[str]) -> None:
     program, *arguments = shlex.split(command)
     assert program == "caffejax", f"{page}: {command}"
     capsys.readouterr()
-    code = _exit_code(arguments)
+    code = _run_main(arguments)
     stdout, stderr = capsys.readouterr()
     fails = bool(_ERROR.match(output))
     assert (code != 0) == fails, f"{page}: {command}\n{stderr}"
@@ -58,15 +58,15 @@ def _run(page: str, command: str, output: str, capsys: pytest.CaptureFixture[str
     )
 
 
-def _commands(block: str) -> Iterator[tuple[str, str]]:
+def _split_commands(block: str) -> Iterator[tuple[str, str]]:
     """The commands of a console block, each with the output that follows it."""
     for part in re.split(r"^\$ ", block.replace("\\\n", ""), flags=re.MULTILINE)[1:]:
         command, _, output = part.partition("\n")
         yield command, output
 
 
-def _exit_code(arguments: list[str]) -> int:
+def _run_main(arguments: list[str]) -> int:
     try:
         return main(arguments)
-    except SystemExit as stop:  # for a mistake in the command
-        return int(stop.code or 0)
+    except SystemExit as exit_error:  # for a mistake in the command
+        return int(exit_error.code or 0)

@@ -12,24 +12,24 @@ ROOT = Path(__file__).parents[2]
 FILES = sorted([*ROOT.glob("benchmarks/*.py"), *ROOT.glob("scripts/*.py")])
 
 
-def imports_of(file: Path) -> Iterator[tuple[str, str]]:
+def find_imports(file: Path) -> Iterator[tuple[str, str]]:
     """Each (module, name) that a file imports by name."""
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield from ((node.module, alias.name) for alias in node.names)
 
 
-def names_in(file: Path) -> set[str]:
+def find_names(file: Path) -> set[str]:
     """Names that a file defines or imports."""
     nodes = list(ast.walk(ast.parse(file.read_text())))
     names = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    return names | {node.id for node in nodes if isinstance(node, ast.Name)} | {name for _, name in imports_of(file)}
+    return names | {node.id for node in nodes if isinstance(node, ast.Name)} | {name for _, name in find_imports(file)}
 
 
-def exists(file: Path, module: str, name: str) -> bool:
+def has_name(file: Path, module: str, name: str) -> bool:
     sibling = file.with_name(f"{module}.py")
     if sibling.exists():
-        return name in names_in(sibling)
+        return name in find_names(sibling)
     if module.split(".")[0] != "caffejax":
         return True
     result = importlib.import_module(module)
@@ -40,7 +40,7 @@ def exists(file: Path, module: str, name: str) -> bool:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_imported_names_exist(file: Path) -> None:
-    assert not [f"{module}.{name}" for module, name in imports_of(file) if not exists(file, module, name)]
+    assert not [f"{module}.{name}" for module, name in find_imports(file) if not has_name(file, module, name)]
 
 
 @pytest.mark.slow

@@ -21,14 +21,14 @@ PAGES = sorted(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_does_what_it_says(
+def test_code_of_a_page_runs(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     run_page(page, capsys)
 
 
-def test_every_page_with_code_is_run() -> None:
+def test_all_pages_with_code_are_tested() -> None:
     files = "end_to_end/test_docs.py", "end_to_end/test_digits.py", "dnn/test_dnn.py"
     tests = "".join((Path(__file__).parents[1] / file).read_text() for file in files)
     assert {page for page in PAGES_TESTED_ELSEWHERE if f'"{page}.md"' not in tests} == {"accelerators", "scaling"}

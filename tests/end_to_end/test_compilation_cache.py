@@ -43,7 +43,7 @@ def count_cache_hits(**variables: str) -> tuple[int, str]:
     return int(result), folder.strip()
 
 
-def test_a_folder_may_be_given(tmp_path: Path) -> None:
+def test_the_cache_folder_can_be_set(tmp_path: Path) -> None:
     code = "import sys, jax; from caffejax.process_settings import enable_compilation_cache as enable; "
     code += "enable(sys.argv[1]); enable('elsewhere'); print(jax.config.jax_compilation_cache_dir)"
     environment = {k: v for k, v in os.environ.items() if k not in ("CAFFEJAX_CACHE", "JAX_COMPILATION_CACHE_DIR")}
@@ -54,7 +54,7 @@ def test_a_folder_may_be_given(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_compiled_net_is_found_again(tmp_path: Path) -> None:
+def test_compiled_nets_are_loaded_from_the_cache(tmp_path: Path) -> None:
     result, folder = count_cache_hits(HOME=str(tmp_path), XDG_CACHE_HOME="")
     assert result == 0
     assert Path(folder).is_relative_to(tmp_path / ".cache" / "caffejax")
@@ -70,6 +70,6 @@ def test_compiled_net_is_found_again(tmp_path: Path) -> None:
         ({"JAX_COMPILATION_CACHE_DIR": "{}"}, "{}"),
     ],
 )
-def test_users_choice_is_kept(variables: dict[str, str], folder: str, tmp_path: Path) -> None:
+def test_settings_of_the_user_are_not_changed(variables: dict[str, str], folder: str, tmp_path: Path) -> None:
     inputs = {name: value.format(tmp_path) for name, value in variables.items()}
     assert count_cache_hits(HOME=str(tmp_path), **inputs)[1] == folder.format(tmp_path)

@@ -36,7 +36,7 @@ def run_caffejax(*arguments: object, folder: Path) -> str:
     return result.stderr
 
 
-def scores(log: str, name: str) -> dict[int, float]:
+def find_scores(log: str, name: str) -> dict[int, float]:
     """A test score by iteration."""
     pattern = rf"Iteration (\d+), Testing net \(#0\)(?:(?!Testing).)*?Test net output #\d: {name} = (\S+)"
     return {int(i): float(v) for i, v in re.findall(pattern, log, re.DOTALL)}
@@ -48,12 +48,12 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, run_caffejax("train", f"--solver={CONFIGS / 'lenet_solver.prototxt'}", folder=folder)
 
 
-def test_learns_as_caffe_does(training: tuple[Path, str]) -> None:
+def test_training_is_as_accurate_as_caffes(training: tuple[Path, str]) -> None:
     assert_learns_as_caffe(training[1])
 
 
 @pytest.mark.optimized
-def test_eight_devices_learn_as_caffe_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_on_eight_devices_is_as_accurate_as_caffes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulated ones, which share each batch out."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # for each device; more would be in each other's way
     flags = ("--devices=8", "--batch=global")
@@ -64,7 +64,7 @@ def test_eight_devices_learn_as_caffe_does(tmp_path: Path, monkeypatch: pytest.M
 
 def assert_learns_as_caffe(log: str) -> None:
     """Inside the band of Caffe's own runs, and at the same accuracy."""
-    accuracy, loss = scores(log, "accuracy"), scores(log, "loss")
+    accuracy, loss = find_scores(log, "accuracy"), find_scores(log, "loss")
     runs = REFERENCE["runs"]
     assert list(accuracy) == list(loss) == runs[0]["iterations"]
     assert accuracy[1000] >= 0.98
@@ -72,11 +72,11 @@ def assert_learns_as_caffe(log: str) -> None:
     low, high = curves.min(axis=0), curves.max(axis=0)
     margin = (high - low) / 2
     values = np.array(list(loss.values()))
-    inside = (low - margin < values) & (values < high + margin)
-    assert inside.all(), f"test loss {values} outside the band {low - margin} to {high + margin}"
+    is_inside = (low - margin < values) & (values < high + margin)
+    assert is_inside.all(), f"test loss {values} outside the band {low - margin} to {high + margin}"
 
 
-def test_log_is_glogs(training: tuple[Path, str]) -> None:
+def test_the_log_has_glogs_format(training: tuple[Path, str]) -> None:
     _, log = training
     # of the solver and the nets the text follows, up to an empty line
     lines = re.sub(r"(?<=from parameters: \n).*?\n\n", "", log, flags=re.DOTALL).splitlines()
@@ -95,29 +95,29 @@ def test_snapshots_can_be_scored(training: tuple[Path, str]) -> None:
         "test", "-model", CONFIGS / "lenet_train_test.prototxt", "-weights", weights, "-iterations=4", folder=folder
     )
     (accuracy,) = re.findall(r"\] accuracy = (\S+)", test_log)
-    assert float(accuracy) == pytest.approx(scores(log, "accuracy")[1000], rel=1e-5)
+    assert float(accuracy) == pytest.approx(find_scores(log, "accuracy")[1000], rel=1e-5)
 
 
-def test_the_first_page_goes_on_from_here(
+def test_code_of_the_first_page_runs_after_this_training(
     training: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """docs/index.md begins with this training, tests and resumes it."""
     shutil.copytree(training[0], tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    run_page("index.md", capsys, done={"caffejax train --solver=configs/digits/lenet_solver.prototxt"})
+    run_page("index.md", capsys, skipped_commands={"caffejax train --solver=configs/digits/lenet_solver.prototxt"})
 
 
 @pytest.mark.optimized
-def test_killed_and_resumed_is_the_same_run(tmp_path: Path) -> None:
+def test_a_killed_and_resumed_run_ends_with_the_same_params(tmp_path: Path) -> None:
     """kill -9 at a random moment; then --snapshot resumes to the same parameters as an uninterrupted run."""
     settings = (CONFIGS / "lenet_solver.prototxt").read_text()
     settings = re.sub(r"test_iter.*|test_interval.*", "", settings)
     settings = re.sub(r"max_iter: \d+", "max_iter: 60", re.sub(r"snapshot: \d+", "snapshot: 10", settings))
     settings = settings.replace("lenet_train_test", f"{CONFIGS}/lenet_train_test")
-    for name in ("whole", "killed"):
+    for name in ("uninterrupted", "killed"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "solver.prototxt").write_text(settings)
-    run_caffejax("train", "--solver=solver.prototxt", folder=tmp_path / "whole")
+    run_caffejax("train", "--solver=solver.prototxt", folder=tmp_path / "uninterrupted")
 
     folder = tmp_path / "killed"
     snapshots_left = random.choice(range(2, 5))  # snapshots to let pass; the first is complete when the third begins
@@ -134,7 +134,8 @@ def test_killed_and_resumed_is_the_same_run(tmp_path: Path) -> None:
     log = run_caffejax("train", "--solver=solver.prototxt", "--snapshot=snapshots/lenet.orbax", folder=folder)
     assert re.search(r"Restored iteration [1-5]0 ", log)
     uninterrupted, resumed = (
-        read_caffemodel(tmp_path / name / "snapshots" / "lenet_iter_60.caffemodel") for name in ("whole", "killed")
+        read_caffemodel(tmp_path / name / "snapshots" / "lenet_iter_60.caffemodel")
+        for name in ("uninterrupted", "killed")
     )
     assert uninterrupted.keys() == resumed.keys()
     for layer in uninterrupted:

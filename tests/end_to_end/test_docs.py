@@ -29,14 +29,14 @@ def test_pages_made_by_scripts_are_up_to_date(name: str) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def python_blocks(page: str) -> list[str]:
+def read_python_blocks(page: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (REPOSITORY / "docs" / page).read_text(), re.DOTALL)
 
 
 def test_the_guide_to_adding_a_layer_works(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     layer_types()  # all are imported: the guide's type is registered in a copy, which the next tests do not see
     monkeypatch.setattr(registry, "_types", layer_types())  # all, or one that a test imports first would be lost
-    blocks = python_blocks("adding_a_layer.md")
+    blocks = read_python_blocks("adding_a_layer.md")
     assert len(blocks[0].splitlines()) < 40
     namespace: dict[str, object] = {}
     for block in blocks:
@@ -44,26 +44,26 @@ def test_the_guide_to_adding_a_layer_works(capsys: pytest.CaptureFixture[str], m
     assert "(4, 5)" in capsys.readouterr().out
 
 
-def test_a_slip_in_the_guide_to_adding_a_layer_is_found(
+def test_an_error_in_the_guide_to_adding_a_layer_is_found(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Also where a param starts at zero, at which all gradients with respect to the bottom are zero."""
     layer_types()
     monkeypatch.setattr(registry, "_types", layer_types())
-    code, _, net = python_blocks("adding_a_layer.md")
-    wrong = code.replace(" - unit * along", "").replace(", value=[1.0] * x.shape[1]", "")
-    assert "along)" not in wrong
-    assert "value=" not in wrong
-    exec(wrong, {})
+    code, _, net = read_python_blocks("adding_a_layer.md")
+    wrong_code = code.replace(" - unit * along", "").replace(", value=[1.0] * x.shape[1]", "")
+    assert "along)" not in wrong_code
+    assert "value=" not in wrong_code
+    exec(wrong_code, {})
     (text,) = re.findall(r'Net\("""(.*?)"""', net, re.DOTALL)
     (tmp_path / "net.prototxt").write_text(text)
     assert main(["gradcheck", str(tmp_path / "net.prototxt"), "--json"]) == 1
     assert '"verdict": "rule is wrong: autodiff and finite differences agree"' in capsys.readouterr().out
-    check = Net(text, "TRAIN")
-    assert not check_gradients(check).ok
+    net_with_wrong_rule = Net(text, "TRAIN")
+    assert not check_gradients(net_with_wrong_rule).ok
     assert not check_gradients("UnitRows", bottoms=[(4, 5)]).ok
-    zeros = jax.tree.map(jnp.zeros_like, check.init(jax.random.key(0)))
-    (bottom, blob) = check_gradients(check, weights=zeros).rows
+    zeros = jax.tree.map(jnp.zeros_like, net_with_wrong_rule.init(jax.random.key(0)))
+    (bottom, blob) = check_gradients(net_with_wrong_rule, weights=zeros).rows
     assert bottom.verdict.startswith("not checked: all gradients are zero; give other weights")
     assert blob.ok
     assert not bottom.ok
@@ -73,7 +73,7 @@ def test_a_slip_in_the_guide_to_adding_a_layer_is_found(
 def test_the_guide_to_python_layers_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    module, *blocks = python_blocks("python_layers.md")
+    module, *blocks = read_python_blocks("python_layers.md")
     (tmp_path / "my_layers.py").write_text(module)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -81,8 +81,8 @@ def test_the_guide_to_python_layers_works(
     for block in blocks:
         exec(block, namespace)
     out = capsys.readouterr().out
-    first, last = (float(n) for n in re.findall(r"loss ([\d.]+), after 30 steps ([\d.]+)", out)[0])
-    assert last < first / 2
+    first_loss, last_loss = (float(n) for n in re.findall(r"loss ([\d.]+), after 30 steps ([\d.]+)", out)[0])
+    assert last_loss < first_loss / 2
     assert re.search(r"loss +Python +bottom 0 \(score\) .* ok", out)
 
 
@@ -120,7 +120,7 @@ def test_the_page_on_solvers_works(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for block in python_blocks("solvers.md"):
+    for block in read_python_blocks("solvers.md"):
         exec(block, {})
     assert capsys.readouterr().out == "11 0.05\n"
 
@@ -132,7 +132,7 @@ def test_the_page_on_weights_works(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
     namespace: dict[str, Any] = {}
-    for block in python_blocks("weights.md"):
+    for block in read_python_blocks("weights.md"):
         exec(block, namespace)
     (expected_output,) = re.findall(r"```text\n(.*?)```", (REPOSITORY / "docs" / "weights.md").read_text(), re.DOTALL)
     assert capsys.readouterr().out == expected_output
@@ -147,7 +147,7 @@ def test_the_page_on_own_data_works(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
     namespace: dict[str, Any] = {}
-    for block in python_blocks("own_data.md"):
+    for block in read_python_blocks("own_data.md"):
         exec(block, namespace)
     assert capsys.readouterr().out.splitlines() == ["True", "True"]
 
@@ -156,7 +156,7 @@ def test_the_page_on_inference_works(capsys: pytest.CaptureFixture[str], monkeyp
     monkeypatch.chdir(REPOSITORY)
     monkeypatch.setattr(caffejax, "tune_process", lambda: None)
     namespace: dict[str, Any] = {}
-    for block in python_blocks("inference.md"):
+    for block in read_python_blocks("inference.md"):
         exec(block, namespace)
     output = capsys.readouterr().out.splitlines()
     assert output[0] == "(1, 10)"
@@ -171,7 +171,7 @@ def test_the_page_for_jax_users_works(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
     namespace: dict[str, Any] = {}
-    for block in python_blocks("jax.md"):
+    for block in read_python_blocks("jax.md"):
         exec(block, namespace)
     assert capsys.readouterr().out == "True\n"
     expected = namespace["jax"].grad(namespace["loss"])(*(namespace[n] for n in ("params", "images", "labels")))
@@ -195,7 +195,7 @@ def test_the_page_on_comparing_works(
         if re.match(r"    (layer|conv1) ", line):
             assert line.split("  ")[2].strip() in output
     assert (tmp_path / "error.png").stat().st_size > 10_000
-    (block,) = python_blocks("comparing.md")
+    (block,) = read_python_blocks("comparing.md")
     exec(block, {})
     assert capsys.readouterr().out.splitlines() == ["True None 36", "(64, 10) (20, 1, 5, 5)"]
     members = set(re.findall(r"^\| `([\w]+)", page, re.MULTILINE))
@@ -214,18 +214,18 @@ def test_the_page_on_flax_source_works(
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "model", raising=False)
     namespace: dict[str, Any] = {}
-    for block in python_blocks("exporting_flax.md"):
+    for block in read_python_blocks("exporting_flax.md"):
         exec(block, namespace)
     assert (tmp_path / "lenet" / "model.py").read_text() == expected_source
     assert capsys.readouterr().out == "(7, 10)\n"
 
 
-def test_the_page_on_callbacks_tells_of_all_events() -> None:
+def test_the_page_on_callbacks_lists_all_events() -> None:
     page = (REPOSITORY / "docs" / "callbacks.md").read_text()
     assert re.findall(r"^\| `(on_\w+)\(", page, re.MULTILINE) == [n for n in vars(caffejax.Callback) if n[:3] == "on_"]
 
 
-def test_the_page_of_models_names_every_net_of_configs() -> None:
+def test_the_page_on_models_lists_all_configs() -> None:
     page = (REPOSITORY / "docs" / "models.md").read_text()
     rows = [line.split("|")[1:-1] for line in page.splitlines() if line.startswith("|")]
     assert {len(row) for row in rows} == {8}
@@ -235,7 +235,7 @@ def test_the_page_of_models_names_every_net_of_configs() -> None:
     )
 
 
-def test_links_between_pages_lead_to_files() -> None:
+def test_links_between_pages_exist() -> None:
     pages = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]
     links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text())]
     assert len(links) > 20

@@ -49,7 +49,7 @@ def test_every_example_is_run_and_listed() -> None:
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
-def test_an_example_prints_its_result(name: str, folder: Path) -> None:
+def test_examples_print_their_results(name: str, folder: Path) -> None:
     pattern, minimum = OUTPUTS[name]
     output = run_example(name, folder)
     result = re.search(pattern, output)

@@ -38,11 +38,11 @@ class Case(NamedTuple):
     level: int
     stages: tuple[str, ...]
 
-    def net(self, change: Callable[[NetParameter, Net], None] = lambda message, net: None, **options: Any) -> Net:
+    def make_net(self, change: Callable[[NetParameter, Net], None] = lambda message, net: None, **options: Any) -> Net:
         """The net, changed and with these options."""
         message = NetParameter()
         message.CopyFrom(build_with_losses(self)[0])
-        change(message, plain_net(self))
+        change(message, get_plain_net(self))
         return self.build(message, **options)
 
     def build(self, message: NetParameter, **options: Any) -> Net:
@@ -56,14 +56,14 @@ def build_with_losses(case: Case) -> tuple[NetParameter, Net]:
     message = read_net(GOLDEN / f"{case.name}.prototxt")
     net = case.build(message)
     if not net.graph.loss_weights:
-        made_by = {top: layer.type for layer in net.graph.layers for top in layer.tops}
-        for name in (name for name in net.outputs if made_by[name].has_backward):
+        producer_types = {top: layer.type for layer in net.graph.layers for top in layer.tops}
+        for name in (name for name in net.outputs if producer_types[name].has_backward):
             message.MergeFrom(read_net(SQUARES.format(name)))
         net = case.build(message)
     return message, net
 
 
-def plain_net(case: Case) -> Net:
+def get_plain_net(case: Case) -> Net:
     """The net of a case without changes, built once."""
     return build_with_losses(case)[1]
 
@@ -77,7 +77,7 @@ class PassResults(NamedTuple):
     state: Any
 
 
-def cases() -> list[Any]:
+def list_cases() -> list[Any]:
     """Every net that Caffe built, in each phase that makes a difference to its layers."""
     result = {}
     for name in (c["case"] for c in json.loads((GOLDEN / "index.json").read_text())["nets"]):
@@ -91,25 +91,25 @@ def cases() -> list[Any]:
 
 
 # all ways of one net follow each other, so that what is expected of it is computed once
-every_net = pytest.mark.parametrize("case", cases(), scope="module")
+every_net = pytest.mark.parametrize("case", list_cases(), scope="module")
 
 
 @functools.cache
-def expected_results(case: Case) -> PassResults:
-    return run_compiled(case, plain_net(case))
+def get_expected_results(case: Case) -> PassResults:
+    return run_compiled(case, get_plain_net(case))
 
 
 @functools.lru_cache(maxsize=1)
-def variables_of(case: Case) -> Variables:
+def make_variables(case: Case) -> Variables:
     """Random parameters, and statistics that are not zero."""
     rng = np.random.default_rng(1)
-    params, state = plain_net(case).init(KEY)
+    params, state = get_plain_net(case).init(KEY)
     params = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape).astype(x.dtype)), params)
     statistics = jax.tree.map(lambda x: np.asarray(x) + rng.uniform(0.5, 1, x.shape).astype(x.dtype), state)
     return Variables(params, jax.tree.map(jnp.asarray, statistics))
 
 
-def inputs_of(net: Net) -> dict[str, jax.Array]:
+def make_inputs(net: Net) -> dict[str, jax.Array]:
     rng = np.random.default_rng(2)
     return {
         name: jnp.asarray(np.float32(rng.integers(0, 2, shape) if "label" in name else rng.normal(size=shape)))
@@ -118,24 +118,24 @@ def inputs_of(net: Net) -> dict[str, jax.Array]:
 
 
 def run_compiled(case: Case, net: Net) -> PassResults:
-    params, state = variables_of(case)
+    params, state = make_variables(case)
 
     def loss(params: Any) -> Any:
-        return net.loss_or_zero(params, state, inputs_of(net), KEY)
+        return net.loss_or_zero(params, state, make_inputs(net), KEY)
 
     (total, outputs), grads = net.jit(jax.value_and_grad(loss, has_aux=True))(params)
     return PassResults(total, outputs.blobs, grads, outputs.state)
 
 
 def run_layer_by_layer(case: Case, net: Net) -> PassResults:
-    variables = variables_of(case)
+    variables = make_variables(case)
 
     def loss(params: Any) -> Any:
         values: dict[str, jax.Array] = {}
         state: Any = variables.state
         total = jnp.zeros(())
         for layer in net.graph.layers:
-            inputs = PassInputs(params, state, inputs_of(net), KEY, {})
+            inputs = PassInputs(params, state, make_inputs(net), KEY, {})
             result = compute_part(make_part((layer,)), inputs, values)
             values, state = values | result.values, result.state
             total += result.loss
@@ -147,15 +147,15 @@ def run_layer_by_layer(case: Case, net: Net) -> PassResults:
 
 def run_in_pycaffe(case: Case, net: Net, run: Callable[[Executor, int], list[jax.Array]]) -> PassResults:
     """Return the values in a pycaffe net after `run(net, index of its last layer)`, with its losses."""
-    executor = Executor(net, jax.tree.map(jnp.array, variables_of(case)), Loader(net.graph, read_caller_inputs=dict))
-    for name, value in inputs_of(net).items():
+    executor = Executor(net, jax.tree.map(jnp.array, make_variables(case)), Loader(net.graph, read_caller_inputs=dict))
+    for name, value in make_inputs(net).items():
         executor.memories.blobs[name].data[...] = value
     loss = sum(run(executor, len(net.graph.layers) - 1))
     memories = executor.memories
     return PassResults(loss, memories.get_values(net.outputs), memories.param_diffs, memories.variables.state)
 
 
-def run_at_once(executor: Executor, last: int) -> list[jax.Array]:
+def run_fused(executor: Executor, last: int) -> list[jax.Array]:
     return executor.forward_backward((KEY,))
 
 
@@ -169,8 +169,8 @@ def run_in_ranges(executor: Executor, last: int) -> list[jax.Array]:
 
 def run_with_callbacks(executor: Executor, last: int) -> list[jax.Array]:
     events: list[tuple[str, int]] = []
-    for event, calls in executor.callbacks.items():
-        calls.append(lambda i, event=event: events.append((event, i)))
+    for event, callbacks in executor.callbacks.items():
+        callbacks.append(lambda i, event=event: events.append((event, i)))
     losses = executor.forward_backward((KEY,))
     assert len(events) == 4 * (last + 1)
     return losses
@@ -187,19 +187,19 @@ def assert_same(actual: PassResults, expected: PassResults) -> None:
 
 
 @every_net
-@pytest.mark.parametrize("run", [run_at_once, run_in_ranges, pytest.param(run_with_callbacks, marks=pytest.mark.long)])
-def test_nets_give_the_same_in_pycaffe(case: Case, run: Callable[[Executor, int], list[jax.Array]]) -> None:
-    assert_same(run_in_pycaffe(case, case.net(), run), expected_results(case))
+@pytest.mark.parametrize("run", [run_fused, run_in_ranges, pytest.param(run_with_callbacks, marks=pytest.mark.long)])
+def test_pycaffe_gives_the_same_results(case: Case, run: Callable[[Executor, int], list[jax.Array]]) -> None:
+    assert_same(run_in_pycaffe(case, case.make_net(), run), get_expected_results(case))
 
 
 @every_net
-def test_nets_run_layer_by_layer_give_the_same(case: Case) -> None:
-    assert_same(run_layer_by_layer(case, plain_net(case)), expected_results(case))
+def test_running_layer_by_layer_gives_the_same_results(case: Case) -> None:
+    assert_same(run_layer_by_layer(case, get_plain_net(case)), get_expected_results(case))
 
 
 @every_net
-def test_rematerialized_nets_give_the_same(case: Case) -> None:
-    assert_same(run_compiled(case, case.net(remat="auto", memory_limit=1)), expected_results(case))
+def test_rematerialization_gives_the_same_results(case: Case) -> None:
+    assert_same(run_compiled(case, case.make_net(remat="auto", memory_limit=1)), get_expected_results(case))
 
 
 class IdentityLayer(caffe.Layer):
@@ -223,7 +223,7 @@ def insert_host_layers(message: NetParameter, net: Net) -> None:
         message.layer.append(layer)
         if layer.top and i % 3 == 1 and not (layer.loss_weight or net.graph.loss_weights.keys() & set(layer.top)):
             host_layer = message.layer.add(
-                name=f"behind {layer.name}", type="Python", bottom=layer.top[:1], top=layer.top[:1]
+                name=f"after {layer.name}", type="Python", bottom=layer.top[:1], top=layer.top[:1]
             )
             host_layer.python_param.module, host_layer.python_param.layer = __name__, IdentityLayer.__name__
             host_layer.include.extend(layer.include)
@@ -231,11 +231,13 @@ def insert_host_layers(message: NetParameter, net: Net) -> None:
 
 
 @every_net
-def test_nets_split_at_host_layers_give_the_same(case: Case) -> None:
-    assert_same(run_compiled(case, case.net(insert_host_layers)), expected_results(case))
+def test_splitting_at_host_layers_gives_the_same_results(case: Case) -> None:
+    assert_same(run_compiled(case, case.make_net(insert_host_layers)), get_expected_results(case))
 
 
-@pytest.mark.parametrize("case", [case for case in cases() if case.id.startswith(("inplace", "slash", "v1_convnet"))])
-def test_layers_with_host_layers_give_the_same_in_pycaffe(case: Case) -> None:
+@pytest.mark.parametrize(
+    "case", [case for case in list_cases() if case.id.startswith(("inplace", "slash", "v1_convnet"))]
+)
+def test_pycaffe_gives_the_same_results_with_host_layers(case: Case) -> None:
     """In nets with in-place layers, values must outlive the layers that overwrite them."""
-    assert_same(run_in_pycaffe(case, case.net(insert_host_layers), run_at_once), expected_results(case))
+    assert_same(run_in_pycaffe(case, case.make_net(insert_host_layers), run_fused), get_expected_results(case))

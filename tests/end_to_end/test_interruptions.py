@@ -49,7 +49,7 @@ def start_training(folder: Path, *flags: str) -> Program:
     return Program(command, cwd=folder, stderr=subprocess.PIPE)
 
 
-def wait_for(process: Program, text: str) -> str:
+def read_log_until(process: Program, text: str) -> str:
     """Reads the log up to a line with that text; all of it if none comes."""
     assert process.stderr is not None
     lines = []
@@ -64,43 +64,46 @@ def read_weights(folder: Path, iteration: int) -> np.ndarray:
     return read_caffemodel(folder / f"x_iter_{iteration}.caffemodel")["ip"][0]
 
 
-def test_killed_ten_times_and_still_the_same_run(tmp_path: Path) -> None:
+def test_a_run_killed_ten_times_ends_with_the_same_params(tmp_path: Path) -> None:
     rng = random.Random(0)
-    n = 300
-    undisturbed_folder, killed_folder = write_job(tmp_path / "whole", n), write_job(tmp_path / "killed", n)
+    max_iter = 300
+    undisturbed_folder, killed_folder = (
+        write_job(tmp_path / "undisturbed", max_iter),
+        write_job(tmp_path / "killed", max_iter),
+    )
     with start_training(undisturbed_folder) as process:
-        wait_for(process, "nothing: read to the end")
+        read_log_until(process, "(no such line)")
     assert process.returncode == 0
     kills = 0
     while True:
         with start_training(killed_folder) as process:
-            wait_for(process, "Snapshotting solver state")
+            read_log_until(process, "Snapshotting solver state")
             time.sleep(rng.uniform(0, 0.1) if kills < 10 else 0)  # the moment, not a synchronisation
             if kills < 10:
                 os.kill(process.pid, signal.SIGKILL)
-            log = wait_for(process, "nothing: read to the end")
+            log = read_log_until(process, "(no such line)")
         if process.returncode == 0:
             break
         assert process.returncode == -signal.SIGKILL, log
         kills += 1
     assert kills == 10
-    np.testing.assert_array_equal(read_weights(killed_folder, n), read_weights(undisturbed_folder, n))
+    np.testing.assert_array_equal(read_weights(killed_folder, max_iter), read_weights(undisturbed_folder, max_iter))
     assert len([p for p in (killed_folder / "x.orbax").iterdir() if p.name.isdigit()]) == 2  # --keep_last=2
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_signals_snapshot_and_stop_or_go_on(tmp_path: Path, name: str) -> None:
+def test_signals_write_a_snapshot_and_stop_or_continue(tmp_path: Path, name: str) -> None:
     folder = write_job(tmp_path / "run", 100_000_000)
     (folder / "solver.prototxt").write_text((SOLVER % 100_000_000).replace("snapshot: 10 ", ""))
     with start_training(folder) as process:
-        wait_for(process, "Iteration 100 ")
+        read_log_until(process, "Iteration 100 ")
         process.send_signal(getattr(signal, name))
-        log = wait_for(process, "Snapshotting solver state")
+        log = read_log_until(process, "Snapshotting solver state")
         assert f"{name}: a snapshot" in log
         if name == "SIGHUP":
-            wait_for(process, "Iteration ")  # it goes on
+            read_log_until(process, "Iteration ")  # it goes on
             process.send_signal(signal.SIGTERM)
-        log = wait_for(process, "nothing: read to the end")
+        log = read_log_until(process, "(no such line)")
     assert process.returncode == 0, log
     assert re.search(
         r"Optimization stopped early\.\n.*Resume with: caffejax train --solver=solver\.prototxt --snapshot=x\.orbax\n",
@@ -114,32 +117,32 @@ def test_signals_snapshot_and_stop_or_go_on(tmp_path: Path, name: str) -> None:
 def test_effects_of_signals_can_be_changed(tmp_path: Path) -> None:
     folder = write_job(tmp_path / "run", 100_000_000)
     with start_training(folder, "--sigint_effect=none", "--sighup_effect=stop") as process:
-        wait_for(process, "Iteration 100 ")
+        read_log_until(process, "Iteration 100 ")
         process.send_signal(signal.SIGINT)
-        assert "SIGINT: ignored" in wait_for(process, "SIGINT: ignored")
+        assert "SIGINT: ignored" in read_log_until(process, "SIGINT: ignored")
         process.send_signal(signal.SIGHUP)
-        assert "stopped early" in wait_for(process, "stopped early")
+        assert "stopped early" in read_log_until(process, "stopped early")
     assert process.returncode == 0
 
 
-def test_a_bit_flip_is_noticed_and_another_step_named(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_reported_with_the_last_good_step(tmp_path: Path) -> None:
     folder = write_job(tmp_path / "run", 30)
     with start_training(folder) as process:
-        wait_for(process, "nothing: read to the end")
+        read_log_until(process, "(no such line)")
     data = max((folder / "x.orbax" / "30").rglob("*"), key=lambda p: p.stat().st_size if p.is_file() else -1)
     content = bytearray(data.read_bytes())
     content[len(content) // 2] ^= 0x10
     data.write_bytes(content)
     files = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
     with start_training(folder) as process:
-        log = wait_for(process, "nothing: read to the end")
+        log = read_log_until(process, "(no such line)")
     assert process.returncode == 1
     assert re.search(r"x\.orbax: step 30 is damaged: .*; step 20 is the newest good one", log), log
     assert "Traceback" not in log
     assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == files
     shutil.rmtree(folder / "x.orbax" / "30")
     with start_training(folder) as process:
-        assert "Restored iteration 20" in wait_for(process, "nothing: read to the end")
+        assert "Restored iteration 20" in read_log_until(process, "(no such line)")
     assert process.returncode == 0
 
 
@@ -163,21 +166,21 @@ def test_the_best_checkpoint_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_second_run_on_the_same_prefix_is_refused(tmp_path: Path) -> None:
     folder = write_job(tmp_path / "run", 100_000)
-    with start_training(folder) as first:
-        wait_for(first, "Iteration 100,")
-        with start_training(folder) as second:
-            _, output = second.communicate(timeout=120)
-        assert second.returncode == 1
-        refusal = rf"caffejax: x\.lock: another run trains .* locked by process {first.pid} on .*"
+    with start_training(folder) as first_run:
+        read_log_until(first_run, "Iteration 100,")
+        with start_training(folder) as second_run:
+            _, output = second_run.communicate(timeout=120)
+        assert second_run.returncode == 1
+        refusal = rf"caffejax: x\.lock: another run trains .* locked by process {first_run.pid} on .*"
         assert re.fullmatch(refusal, output.splitlines()[-1])
         assert "Traceback" not in output
-        first.kill()
+        first_run.kill()
     assert (folder / "x.lock").exists()
     unfinished = folder / "x.orbax" / "7.orbax-checkpoint-tmp-1"
     unfinished.mkdir()
-    with start_training(folder) as third:
-        assert "Removed unfinished files of an earlier run: 7.orbax" in wait_for(third, "Restored iteration")
-        third.send_signal(signal.SIGTERM)
-        third.communicate(timeout=120)
+    with start_training(folder) as third_run:
+        assert "Removed unfinished files of an earlier run: 7.orbax" in read_log_until(third_run, "Restored iteration")
+        third_run.send_signal(signal.SIGTERM)
+        third_run.communicate(timeout=120)
     assert not unfinished.exists()
     assert not (folder / "x.lock").exists()

@@ -76,15 +76,15 @@ def nets(texts: Mapping[str, str], weights: Weights, tmp_path_factory: pytest.Te
     for name, text in texts.items():
         (folder / f"{name}.prototxt").write_text(text)
         write_caffemodel(folder / f"{name}.caffemodel", read_net(folder / f"{name}.prototxt"), weights[name])
-    return {name: load(text, folder / f"{name}.caffemodel") for name, text in texts.items()}
+    return {name: load_net(text, folder / f"{name}.caffemodel") for name, text in texts.items()}
 
 
-def load(text: str, path: Path) -> Frozen:
+def load_net(text: str, path: Path) -> Frozen:
     net = caffejax.Net(text, "TEST")
     return net.freeze(caffejax.load_weights(path, net.graph, Variables(*net.init(jax.random.key(0)))))
 
 
-def test_the_packages_weights_are_the_authors(weights: Weights, shared_folder: Path) -> None:
+def test_weights_of_the_package_equal_the_published_ones(weights: Weights, shared_folder: Path) -> None:
     published = read_caffemodel(shared_folder / "golden" / "weights" / "det1.caffemodel")
     published = {name: blobs for name, blobs in published.items() if blobs}
     assert set(published) == set(weights["pnet"])
@@ -94,9 +94,9 @@ def test_the_packages_weights_are_the_authors(weights: Weights, shared_folder: P
 
 
 @pytest.mark.parametrize("pictures", ["patches", "wide"])
-def test_outputs_for_recorded_pictures_are_caffes(texts: Mapping[str, str], shared_folder: Path, pictures: str) -> None:
+def test_outputs_equal_caffes_recorded_outputs(texts: Mapping[str, str], shared_folder: Path, pictures: str) -> None:
     recorded = np.load(shared_folder / "golden" / "weights" / "det1.npz")
-    blobs = load(texts["pnet"], shared_folder / "golden" / "weights" / "det1.caffemodel")(
+    blobs = load_net(texts["pnet"], shared_folder / "golden" / "weights" / "det1.caffemodel")(
         {"data": recorded[f"{pictures}/data"]}
     )
     for blob in ("prob1", "conv4-2"):
@@ -104,14 +104,14 @@ def test_outputs_for_recorded_pictures_are_caffes(texts: Mapping[str, str], shar
 
 
 def test_the_face_in_a_photograph_is_found(nets: Mapping[str, Frozen]) -> None:
-    faces = find_faces(nets, astronaut())
+    faces = find_faces(nets, load_photograph())
     assert len(faces.scores) == 1
     assert faces.scores[0] > 0.99
     assert overlaps(faces.boxes[0], FACE, side_offset=1) > 0.7, faces.boxes[0]
     np.testing.assert_allclose(faces.landmarks[0], list(LANDMARKS.values()), atol=5)
 
 
-def astronaut() -> np.ndarray:
+def load_photograph() -> np.ndarray:
     """A photograph, 512 x 512 x 3, that scikit-image brings along."""
     data = pytest.importorskip("skimage.data", reason="needs scikit-image for its photograph")
     try:

@@ -12,7 +12,7 @@ from caffejax.kernels import onednn
 LENET = Path(__file__).parents[2] / "configs" / "lenet" / "train_val.prototxt"
 
 # everything that may be seen of a process, before and after
-START = f"""
+PREAMBLE = f"""
 import gc, logging, os, signal, sys, warnings
 from pathlib import Path
 
@@ -20,7 +20,7 @@ import absl.logging, grain, optax  # what others do when they are imported is th
 import jax
 import numpy as np
 
-def seen():
+def describe_process():
     return dict(
         environment=dict(os.environ),
         jax={{name: repr(value) for name, value in jax.config.values.items()}},
@@ -39,12 +39,12 @@ def seen():
     )
 
 jax.devices()  # JAX itself and its backend have started
-before = seen()
+old_state = describe_process()
 import caffejax
 from caffejax.process_settings import is_freed_memory_kept
 from caffejax.kernels.compilation import Jitted
 
-def use():
+def use_net():
     net = caffejax.Net({str(LENET)!r}, "TRAIN")
     params, state = net.init(jax.random.key(0))
     inputs = {{name: np.zeros(net.graph.blobs[name].shape, np.float32) for name in net.input_names}}
@@ -52,58 +52,58 @@ def use():
     grads, _ = jax.grad(net.loss, has_aux=True)(params, state, inputs, jax.random.key(1))
     return jax.block_until_ready(grads)
 
-def changed():
-    after = seen()
-    return [name for name in before if before[name] != after[name]]
+def find_changes():
+    new_state = describe_process()
+    return [name for name in old_state if old_state[name] != new_state[name]]
 """
 
 
-def run_script(script: str, home: Path, start: str = START, **variables: str) -> str:
+def run_script(script: str, home: Path, preamble: str = PREAMBLE, **variables: str) -> str:
     """Return the output of a script, run in a separate process with an empty home."""
-    own_variables = (
+    removed_variables = (
         *("CAFFEJAX_CACHE", "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"),
         *("CAFFEJAX_BLOCKS", "OMP_WAIT_POLICY", "XDG_CACHE_HOME"),
     )
-    environment = {k: v for k, v in os.environ.items() if k not in own_variables} | {
+    environment = {k: v for k, v in os.environ.items() if k not in removed_variables} | {
         "HOME": str(home),
         "JAX_PLATFORMS": "cpu",
     }
-    command = [sys.executable, "-c", start + script]
+    command = [sys.executable, "-c", preamble + script]
     result = subprocess.run(command, env=environment | variables, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr
     return result.stdout + (result.stderr if "OMP_DISPLAY_ENV" in variables else "")
 
 
 @pytest.mark.long
-def test_a_net_leaves_the_process_as_it_was(tmp_path: Path) -> None:
+def test_nets_do_not_change_the_process(tmp_path: Path) -> None:
     script = """
-use()
-assert changed() == [], changed()
+use_net()
+assert find_changes() == [], find_changes()
 assert not is_freed_memory_kept() and Jitted.allows_gc
 """
     run_script(script, tmp_path)
 
 
-def test_reading_by_workers_parses_nobody_s_flags(tmp_path: Path) -> None:
+def test_data_workers_do_not_parse_absl_flags(tmp_path: Path) -> None:
     digits = LENET.parents[1] / "digits" / "lenet_train_test.prototxt"
     script = f"""
 net = caffejax.Net({str(digits)!r}, "TRAIN", workers=1)
 (source,) = net.sources().values()
 next(source)
 source.close()
-assert changed() == [], changed()
+assert find_changes() == [], find_changes()
 """
     run_script(script, tmp_path)
 
 
 @pytest.mark.long
-def test_tuning_switches_all_on(tmp_path: Path) -> None:
+def test_tune_process_changes_all_settings(tmp_path: Path) -> None:
     script = """
 caffejax.tune_process()
 caffejax.tune_process()
-use()
-assert changed() == ["jax", "files"], changed()
-names = [name for name, value in before["jax"].items() if seen()["jax"][name] != value]
+use_net()
+assert find_changes() == ["jax", "files"], find_changes()
+names = [name for name, value in old_state["jax"].items() if describe_process()["jax"][name] != value]
 print(*names)
 assert Path(jax.config.jax_compilation_cache_dir).is_relative_to(Path.home() / ".cache" / "caffejax")
 assert not Jitted.allows_gc
@@ -114,11 +114,11 @@ assert is_freed_memory_kept() == (sys.platform == "linux")
 
 
 @pytest.mark.long
-def test_each_setting_may_be_switched_off(tmp_path: Path) -> None:
+def test_environment_variables_switch_settings_off(tmp_path: Path) -> None:
     script = """
 caffejax.tune_process()
-use()
-assert changed() == [], changed()
+use_net()
+assert find_changes() == [], find_changes()
 assert not is_freed_memory_kept()
 """
     run_script(script, tmp_path, CAFFEJAX_CACHE="off", CAFFEJAX_BLOCKS="off")
@@ -132,7 +132,7 @@ assert not is_freed_memory_kept()
         (["caffejax", "caffejax.pycaffe"], False),  # both in one process, which they leave as it is
     ],
 )
-def test_a_solver_tunes_only_if_asked_to(modules: list[str], tune: bool, tmp_path: Path) -> None:
+def test_solvers_tune_the_process_only_if_requested(modules: list[str], tune: bool, tmp_path: Path) -> None:
     (tmp_path / "solver.prototxt").write_text("""
         base_lr: 0.1 lr_policy: "fixed" max_iter: 1 snapshot_prefix: "x" net_param {
           layer { name: "d" type: "DummyData" top: "d" dummy_data_param { shape { dim: 1 dim: 2 } } }
@@ -146,12 +146,12 @@ def test_a_solver_tunes_only_if_asked_to(modules: list[str], tune: bool, tmp_pat
 
 
 @pytest.mark.long
-def test_pycaffe_s_net_and_the_command_line(tmp_path: Path) -> None:
+def test_only_the_command_line_tunes_the_process(tmp_path: Path) -> None:
     script = f"""
 import caffejax.cli, caffejax.pycaffe as caffe
 caffe.Net({str(LENET)!r}, caffe.TEST)
 caffejax.cli.main(["parse_log", "absent", "absent"])
-assert changed() == [], changed()
+assert find_changes() == [], find_changes()
 assert Jitted.allows_gc and not is_freed_memory_kept()
 assert caffejax.cli.main(["summary", "--memory", {str(LENET)!r}]) == 0
 assert not Jitted.allows_gc
@@ -161,16 +161,14 @@ assert not Jitted.allows_gc
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("call", "sleeps_soon"), [("caffejax.process_settings.limit_openmp_spinning()", True), ("use()", False)]
+    ("call", "sleeps_soon"), [("caffejax.process_settings.limit_openmp_spinning()", True), ("use_net()", False)]
 )
-def test_openmp_s_threads_soon_sleep_between_calls_only_if_told_to(
-    call: str, sleeps_soon: bool, tmp_path: Path
-) -> None:
+def test_openmp_threads_sleep_soon_only_if_requested(call: str, sleeps_soon: bool, tmp_path: Path) -> None:
     """OpenMP prints what it goes by when it is loaded: by itself it spins 15 times as long, or for ever."""
     if onednn.unavailable_reason() is not None:
         pytest.skip("needs oneDNN")
     output = run_script(
-        f"import caffejax.process_settings\n{call}\nassert changed() == []", tmp_path, OMP_DISPLAY_ENV="verbose"
+        f"import caffejax.process_settings\n{call}\nassert find_changes() == []", tmp_path, OMP_DISPLAY_ENV="verbose"
     )
     assert ("GOMP_SPINCOUNT = '2000'" in output) == sleeps_soon
     assert output.count("GOMP_SPINCOUNT") == 1
@@ -205,6 +203,6 @@ PAGES_OF_A_BLOB = 256 * 32 * 62 * 62 * 4 // 4096
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc has these settings")
-def test_memory_of_one_run_is_used_by_the_next(tmp_path: Path) -> None:
+def test_freed_memory_is_reused_by_the_next_run(tmp_path: Path) -> None:
     assert int(run_script(PAGES, tmp_path, "")) < PAGES_OF_A_BLOB / 10
     assert int(run_script(PAGES, tmp_path, "", CAFFEJAX_BLOCKS="off")) > PAGES_OF_A_BLOB

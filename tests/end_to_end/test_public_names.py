@@ -9,7 +9,7 @@ import caffejax
 
 
 @pytest.mark.parametrize("name", caffejax.__all__)
-def test_every_name_is_there(name: str) -> None:
+def test_all_public_names_exist(name: str) -> None:
     assert getattr(caffejax, name) is not None
     assert name in dir(caffejax)
 
@@ -19,6 +19,6 @@ def test_unknown_names_raise() -> None:
         caffejax.nonsense  # noqa: B018
 
 
-def test_importing_it_is_quick_as_it_imports_no_jax() -> None:
+def test_import_does_not_import_jax() -> None:
     code = "import sys, caffejax; sys.exit(bool({'jax', 'numpy', 'google.protobuf'} & sys.modules.keys()))"
     subprocess.run([sys.executable, "-c", code], check=True)

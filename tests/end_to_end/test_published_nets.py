@@ -40,15 +40,15 @@ FAST = ("lenet", "cifar10_full", "squeezenet", "mobilenet")
 LONG = ("alexnet", "caffenet", "vgg16", "resnet101", "resnet152", "densenet121", "openpose")
 
 
-def params_of(graph: Graph) -> dict[str, list[tuple[int, ...]]]:
+def get_param_shapes(graph: Graph) -> dict[str, list[tuple[int, ...]]]:
     return {layer.name: [tuple(p.spec.shape) for p in layer.params] for layer in graph.layers if layer.params}
 
 
-def configured_net(name: str) -> Net:
+def make_config_net(name: str) -> Net:
     return Net(CONFIGS / name / "train_val.prototxt", "TEST").with_batch(1)
 
 
-def published_net(name: str) -> Net:
+def make_published_net(name: str) -> Net:
     folder = SSD if name == "ssd300" else CORPUS
     if not folder.is_dir():
         pytest.skip(f"needs the published nets in {folder}, which are absent")
@@ -77,29 +77,29 @@ def draw_variables(net: Net) -> Variables:
     return Variables(*jax.tree_util.tree_map_with_path(draw, tuple(net.init(jax.random.key(0)))))
 
 
-def marks_of_net(name: str) -> list[pytest.MarkDecorator]:
+def get_marks(name: str) -> list[pytest.MarkDecorator]:
     return [pytest.mark.optimized] if name in LONG else [] if name in FAST else [pytest.mark.slow]
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=marks_of_net(name)) for name in PUBLISHED])
-def test_names_shapes_and_outputs_are_those_published(name: str) -> None:
-    config, published = configured_net(name), published_net(name)
-    assert params_of(config.graph) == params_of(published.graph)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=get_marks(name)) for name in PUBLISHED])
+def test_configs_equal_the_published_nets(name: str) -> None:
+    config, published = make_config_net(name), make_published_net(name)
+    assert get_param_shapes(config.graph) == get_param_shapes(published.graph)
     assert config.input_names == published.input_names
     image = np.random.default_rng(1).uniform(-1, 1, config.graph.blobs[config.input_names[0]].shape)
     inputs = {config.input_names[0]: image.astype(np.float32)}
     variables = draw_variables(config)
-    expected, computed = (net.freeze(variables)(inputs) for net in (published, config))
-    assert set(computed) == set(expected)
+    expected, actual = (net.freeze(variables)(inputs) for net in (published, config))
+    assert set(actual) == set(expected)
     for output, array in expected.items():
         scale = np.abs(np.asarray(array)).max()
         assert scale > 0
-        np.testing.assert_allclose(np.asarray(computed[output]), np.asarray(array), rtol=0, atol=1e-4 * scale)
+        np.testing.assert_allclose(np.asarray(actual[output]), np.asarray(array), rtol=0, atol=1e-4 * scale)
 
 
 @pytest.mark.parametrize(
     ("name", "checksum"),
     [("fcn8s", 4121288785), ("segnet", 2815234094), ("pspnet50", 1682440963), ("face_detector", 4012668249)],
 )
-def test_names_and_shapes_are_those_recorded_of_the_authors_files(name: str, checksum: int) -> None:
-    assert zlib.crc32(repr(sorted(params_of(configured_net(name).graph).items())).encode()) == checksum
+def test_names_and_shapes_have_the_recorded_checksums(name: str, checksum: int) -> None:
+    assert zlib.crc32(repr(sorted(get_param_shapes(make_config_net(name).graph).items())).encode()) == checksum

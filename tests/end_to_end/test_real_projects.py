@@ -15,20 +15,20 @@ PROJECT_LIST = tomllib.loads(real_projects.LIST.read_text())
 FIELDS = {"project", "name", "needs", "data", "weights", "edits", "folder", "run", "output", "files", "numbers"}
 
 
-def test_the_list_is_sound() -> None:
-    flows = PROJECT_LIST["workflow"]
-    assert len(flows) >= 40
-    assert len({flow["project"] for flow in flows}) >= 15
-    assert {flow["project"] for flow in flows} == PROJECT_LIST["projects"].keys()
+def test_the_list_is_valid() -> None:
+    workflows = PROJECT_LIST["workflow"]
+    assert len(workflows) >= 40
+    assert len({workflow["project"] for workflow in workflows}) >= 15
+    assert {workflow["project"] for workflow in workflows} == PROJECT_LIST["projects"].keys()
     assert all(re.fullmatch("[0-9a-f]{40}", commit) for commit in PROJECT_LIST["projects"].values())
-    assert len({(flow["project"], flow["name"]) for flow in flows}) == len(flows)
-    for flow in flows:
-        assert flow.keys() <= FIELDS
-        assert any(flow.get(name) for name in ("output", "files", "numbers"))
-        assert set(flow.get("data", ())) <= real_projects._DATA.keys()
-        assert set(flow.get("needs", ())) <= PROJECT_LIST["projects"].keys()
-        assert {edit["rule"] for edit in flow.get("edits", ())} <= real_projects._RULES.keys()
-        for number in flow.get("numbers", ()):
+    assert len({(workflow["project"], workflow["name"]) for workflow in workflows}) == len(workflows)
+    for workflow in workflows:
+        assert workflow.keys() <= FIELDS
+        assert any(workflow.get(name) for name in ("output", "files", "numbers"))
+        assert set(workflow.get("data", ())) <= real_projects._DATA.keys()
+        assert set(workflow.get("needs", ())) <= PROJECT_LIST["projects"].keys()
+        assert {edit["rule"] for edit in workflow.get("edits", ())} <= real_projects._RULES.keys()
+        for number in workflow.get("numbers", ()):
             assert re.compile(number["pattern"]).groups == 1
 
 
@@ -70,7 +70,7 @@ run = ["true"]
 
 
 @pytest.mark.slow
-def test_the_runner_edits_a_copy_and_says_what_came_out(
+def test_the_runner_edits_a_copy_and_reports_the_outcomes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checkout = tmp_path / "checkouts" / "a+good"

@@ -16,7 +16,7 @@ from caffejax.config import LIMIT_FIELDS
 REPOSITORY = Path(__file__).parents[2]
 PAGE = REPOSITORY / "docs" / "security.md"
 
-WITHOUT_NETWORK = """
+SCRIPT_WITHOUT_NETWORK = """
 import socket, sys
 
 def refuse(*args, **kwargs):
@@ -41,7 +41,7 @@ base_lr: 0.01 lr_policy: "fixed" max_iter: 3 display: 1 snapshot: 2 snapshot_pre
 @pytest.mark.long
 def test_training_uses_no_network(tmp_path: Path) -> None:
     (tmp_path / "solver.prototxt").write_text(SOLVER)
-    (tmp_path / "run.py").write_text(WITHOUT_NETWORK)
+    (tmp_path / "run.py").write_text(SCRIPT_WITHOUT_NETWORK)
     command = [sys.executable, "run.py", "train", "--solver=solver.prototxt"]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr
@@ -58,7 +58,7 @@ def test_the_page_names_every_limit_with_its_default() -> None:
 
 
 @pytest.mark.parametrize("name", ["\x01\x1b[31m\x7f", "\x00nul", "a\u2028b\ufffe", "<&]]>\"'"])
-def test_names_of_any_characters_are_drawn_as_well_formed_files(
+def test_names_with_any_characters_are_drawn_to_well_formed_files(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

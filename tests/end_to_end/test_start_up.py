@@ -55,7 +55,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 
 @compiled_kernels
-def test_inference_imports_nothing_of_training_reading_or_exporting(files: tuple[str, str]) -> None:
+def test_inference_does_not_import_training_data_or_export(files: tuple[str, str]) -> None:
     result = subprocess.run([sys.executable, "-c", PROGRAM, *files], capture_output=True, text=True, check=True)
     modules = set(json.loads(result.stdout))
     unused = (
@@ -76,24 +76,24 @@ def test_the_index_of_layer_types_is_up_to_date() -> None:
     assert result.returncode == 0, result.stderr
 
 
-def test_blobs_from_a_file_are_not_drawn(files: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    draws = []
+def test_params_from_a_file_are_not_initialized(files: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    draw_calls = []
     original = bucketed_random.bucketed_draw
-    monkeypatch.setattr("caffejax.layers.fillers.bucketed_draw", lambda *args: draws.append(1) or original(*args))
+    monkeypatch.setattr("caffejax.layers.fillers.bucketed_draw", lambda *args: draw_calls.append(1) or original(*args))
     net = caffejax.Net(files[0])
     net.load(files[1])
     caffe.Net(*files, caffe.TEST)
-    assert not draws
+    assert not draw_calls
     drawn_by_init = net.init(jax.random.key(0)).params["fc"][0]
     renamed_net = caffejax.Net(NET.replace('name: "fc"', 'name: "fc2"'))
     variables = renamed_net.load(files[1])
-    assert draws
+    assert draw_calls
     np.testing.assert_array_equal(variables.params["fc2"][0], renamed_net.init(jax.random.key(0)).params["fc2"][0])
     assert not np.array_equal(variables.params["fc2"][0], drawn_by_init)
 
 
 @compiled_kernels
-def test_nothing_is_compiled_where_all_layers_are_programs(
+def test_nothing_is_compiled_if_all_layers_run_as_programs(
     files: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reference_net = caffejax.Net(files[0], kernels="reference")

@@ -39,7 +39,7 @@ def test_dynamic_imports_are_found(imports: list[Import]) -> None:
     assert ("caffejax.layers.registry", "caffejax.layers.convolution") in pairs
 
 
-def test_the_page_agrees_with_the_code() -> None:
+def test_the_page_on_the_architecture_is_up_to_date() -> None:
     assert structure.page_with_table() == structure.PAGE.read_text()
     walks = structure.read_walks()
     assert [name for names in walks.values() for name in names if not (structure.PACKAGE / name).exists()] == []
@@ -55,7 +55,7 @@ SMALL_PACKAGE = {
 }
 
 
-def imports_of_small_package(folder: Path, replaced_files: dict[str, str]) -> list[Import]:
+def find_imports_of_small_package(folder: Path, replaced_files: dict[str, str]) -> list[Import]:
     """Return the imports of a small package with some of its files replaced."""
     for name, text in {**SMALL_PACKAGE, **replaced_files}.items():
         path = folder / "caffejax" / name
@@ -64,8 +64,8 @@ def imports_of_small_package(folder: Path, replaced_files: dict[str, str]) -> li
     return find_imports(folder / "caffejax")
 
 
-def test_a_sound_package_passes(tmp_path: Path) -> None:
-    imports = imports_of_small_package(tmp_path, {})
+def test_a_valid_package_has_no_errors(tmp_path: Path) -> None:
+    imports = find_imports_of_small_package(tmp_path, {})
     assert {i[:2] for i in imports} == {
         ("caffejax.net", "caffejax.net.net"),
         ("caffejax.net.net", "caffejax.graph"),
@@ -95,7 +95,7 @@ def test_a_sound_package_passes(tmp_path: Path) -> None:
     ],
 )
 def test_an_upward_import_is_reported(tmp_path: Path, line: str) -> None:
-    (message,) = set(upward_imports(imports_of_small_package(tmp_path, {"graph/model.py": line})))
+    (message,) = set(upward_imports(find_imports_of_small_package(tmp_path, {"graph/model.py": line})))
     number = line.count("\n") + 1
     assert message.startswith(f"caffejax/graph/model.py:{number}: graph imports caffejax.net")
     assert message.endswith("but its level (graph) is not above (net)")
@@ -106,19 +106,19 @@ def test_an_upward_import_of_a_stub_is_reported(tmp_path: Path) -> None:
         "graph/__init__.py": "attach_stub(__name__, __file__)",
         "graph/__init__.pyi": "from ..net import Net",
     }
-    (message,) = set(upward_imports(imports_of_small_package(tmp_path, replaced_files)))
+    (message,) = set(upward_imports(find_imports_of_small_package(tmp_path, replaced_files)))
     assert message.startswith("caffejax/graph/__init__.pyi:1: graph imports caffejax.net")
 
 
 def test_a_walk_over_packages_is_an_import(tmp_path: Path) -> None:
     replaced_files = {"graph/model.py": "", "graph/registry.py": "walk_packages(paths)"}
-    pairs = {i[:2] for i in imports_of_small_package(tmp_path, replaced_files)}
+    pairs = {i[:2] for i in find_imports_of_small_package(tmp_path, replaced_files)}
     assert ("caffejax.graph.registry", "caffejax.graph.model") in pairs
 
 
 def test_an_import_on_the_same_level_is_reported(tmp_path: Path) -> None:
     replaced_files = {"training/__init__.py": "", "gradcheck/__init__.py": "from .. import training"}
-    (message,) = upward_imports(imports_of_small_package(tmp_path, replaced_files))
+    (message,) = upward_imports(find_imports_of_small_package(tmp_path, replaced_files))
     assert "caffejax/gradcheck/__init__.py:1: gradcheck imports caffejax.training" in message
 
 
@@ -137,6 +137,6 @@ def test_an_import_on_the_same_level_is_reported(tmp_path: Path) -> None:
     ids=["two files", "a package's own __init__", "a string", "an __init__ on the way"],
 )
 def test_a_cycle_is_reported(tmp_path: Path, replaced_files: dict[str, str]) -> None:
-    imports = imports_of_small_package(tmp_path, replaced_files)
+    imports = find_imports_of_small_package(tmp_path, replaced_files)
     assert upward_imports(imports) == []
     assert "caffejax/graph/model.py:1: caffejax.graph.model imports caffejax.graph" in import_cycle(imports)

@@ -42,11 +42,11 @@ HOST = """
 Call = Callable[[int], Any]
 
 
-def small_net(size: int = 12, host: str = "", **options: Any) -> Net:
+def make_small_net(size: int = 12, host: str = "", **options: Any) -> Net:
     return Net(LAYERS.format(size=size, host=host), "TRAIN", **options)
 
 
-def arguments(net: Net, seed: int) -> tuple[Any, ...]:
+def make_arguments(net: Net, seed: int) -> tuple[Any, ...]:
     """Parameters, state, inputs and a key."""
     random, key = np.random.default_rng(seed), jax.random.key(seed)
     x = random.normal(size=net.graph.blobs["x"].shape).astype(np.float32)
@@ -55,7 +55,7 @@ def arguments(net: Net, seed: int) -> tuple[Any, ...]:
 
 def make_forward_call(net: Net) -> Call:
     def call(seed: int) -> Any:
-        *arrays, key = arguments(net, seed)
+        *arrays, key = make_arguments(net, seed)
         return net.forward(*arrays, key=key)
 
     return call
@@ -63,7 +63,7 @@ def make_forward_call(net: Net) -> Call:
 
 def make_eager_call(net: Net) -> Call:
     def call(seed: int) -> Any:
-        *arrays, key = arguments(net, seed)
+        *arrays, key = make_arguments(net, seed)
         return net.apply(*arrays, key=key)
 
     return call
@@ -71,7 +71,7 @@ def make_eager_call(net: Net) -> Call:
 
 def make_gradient_call(net: Net) -> Call:
     step = net.jit(jax.value_and_grad(net.loss, has_aux=True))
-    return lambda seed: step(*arguments(net, seed))
+    return lambda seed: step(*make_arguments(net, seed))
 
 
 def call_in_threads(call: Call) -> list[Any]:
@@ -104,9 +104,9 @@ def assert_same(actual: Any, expected: Any) -> None:
 )
 def test_threads_of_one_net_agree_with_one_thread(make_call: Callable[[Net], Call], options: dict[str, Any]) -> None:
     jax.clear_caches()
-    actual = call_in_threads(make_call(small_net(**options)))
+    actual = call_in_threads(make_call(make_small_net(**options)))
     jax.clear_caches()
-    call = make_call(small_net(**options))
+    call = make_call(make_small_net(**options))
     assert_same(actual, [call(seed) for seed in range(THREADS)])
 
 
@@ -114,14 +114,14 @@ def test_threads_of_several_nets_agree_with_one_thread() -> None:
     """Two threads for each, which make, trace and compile it at the same time."""
     sizes = [6 + seed // 2 for seed in range(THREADS)]
     jax.clear_caches()
-    actual = call_in_threads(lambda seed: make_gradient_call(small_net(sizes[seed]))(seed))
+    actual = call_in_threads(lambda seed: make_gradient_call(make_small_net(sizes[seed]))(seed))
     jax.clear_caches()
-    calls = {size: make_gradient_call(small_net(size)) for size in sizes}
+    calls = {size: make_gradient_call(make_small_net(size)) for size in sizes}
     assert_same(actual, [calls[sizes[seed]](seed) for seed in range(THREADS)])
 
 
 def test_threads_use_one_net_in_both_phases() -> None:
-    net = small_net()
+    net = make_small_net()
 
     def call(seed: int) -> Any:
         return make_forward_call(net.with_phase("TEST" if seed % 2 else "TRAIN"))(seed)
@@ -140,34 +140,34 @@ def run_script(script: str, **variables: str) -> None:
     assert result.returncode == 0, result.stderr
 
 
-def test_the_first_calls_of_a_process_may_be_of_many_threads() -> None:
+def test_many_threads_may_make_the_first_calls_of_a_process() -> None:
     """All that is loaded when it is first needed is then loaded by many threads at once."""
     run_script("""
-from test_threads import THREADS, assert_same, call_in_threads, make_gradient_call, small_net
+from test_threads import THREADS, assert_same, call_in_threads, make_gradient_call, make_small_net
 
-got = call_in_threads(lambda seed: make_gradient_call(small_net())(seed))
-alone = make_gradient_call(small_net())
-assert_same(got, [alone(seed) for seed in range(THREADS)])
+actual = call_in_threads(lambda seed: make_gradient_call(make_small_net())(seed))
+call = make_gradient_call(make_small_net())
+assert_same(actual, [call(seed) for seed in range(THREADS)])
 """)
 
 
 def test_threads_use_two_nets_on_two_devices() -> None:
     script = """
 import jax
-from test_threads import THREADS, arguments, assert_same, call_in_threads, small_net
+from test_threads import THREADS, make_arguments, assert_same, call_in_threads, make_small_net
 
 devices = jax.devices()
 assert len(devices) == 2
-nets = [small_net(), small_net(9)]
+nets = [make_small_net(), make_small_net(9)]
 steps = [net.jit(jax.value_and_grad(net.loss, has_aux=True)) for net in nets]
 
 def call(seed):
     device = devices[seed % 2]
-    results = steps[seed % 2](*jax.device_put(arguments(nets[seed % 2], seed), device))
+    results = steps[seed % 2](*jax.device_put(make_arguments(nets[seed % 2], seed), device))
     assert all(leaf.devices() == {device} for leaf in jax.tree.leaves(results))
     return results
 
-got = call_in_threads(call)
-assert_same(got, [call(seed) for seed in range(THREADS)])
+actual = call_in_threads(call)
+assert_same(actual, [call(seed) for seed in range(THREADS)])
 """
     run_script(script, **cpu_devices_environment(2))

@@ -12,7 +12,7 @@ from frozen_nets import FAST_COMPILATION, assert_close
 
 from caffejax.inference.layer_lowerings import LOWERINGS
 from caffejax.net import Net, Variables
-from golden_cases import ACCEPTED_CASES, case_id, is_of_fork
+from golden_cases import ACCEPTED_CASES, case_id, is_fork_case
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 NETS = [p.stem for p in sorted((GOLDEN / "nets").glob("*.npz"))]
@@ -48,7 +48,7 @@ LAYERS = {
     for case in ACCEPTED_CASES
     if (case["phase"] == "TEST" or case["type"] != "BatchNorm")
     and case["type"] in LOWERINGS
-    and not is_of_fork(case)
+    and not is_fork_case(case)
     and "forwards" not in case
 }
 

@@ -10,7 +10,7 @@ from caffejax.export import make_inference_model
 from caffejax.export.onnx.layer_operators import LAYER_CONVERSIONS
 from caffejax.layers import layer_types
 from caffejax.net import Variables
-from golden_cases import ACCEPTED_CASES, first_case_by_type, is_of_fork, layer_type_of_case
+from golden_cases import ACCEPTED_CASES, first_case_by_type, is_fork_case, layer_type_of_case
 from layers.layer_nets import Replay
 
 FIRST_CASES = first_case_by_type([case for case in ACCEPTED_CASES if "stochastic" not in case])
