@@ -17,18 +17,18 @@ if not HAS_OLD_EMITTERS:
     del FLAGS["--xla_cpu_use_fusion_emitters"]  # a process with a flag that its XLA does not know ends at once
 
 
-def xla_flags(*extra_flags: str) -> str:
+def make_xla_flags(*extra_flags: str) -> str:
     """A value for `XLA_FLAGS`: these flags, unless the environment has them set otherwise, and others."""
     unset_flags = [f"{name}={value}" for name, value in FLAGS.items() if name not in os.environ.get("XLA_FLAGS", "")]
     return " ".join([os.environ.get("XLA_FLAGS", ""), *unset_flags, *extra_flags]).strip()
 
 
-def optimized_environment() -> dict[str, str]:
+def make_optimized_environment() -> dict[str, str]:
     """The environment without these flags: for programs that run far longer than they are compiled."""
     other_flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if flag.partition("=")[0] not in FLAGS]
     return os.environ | {"XLA_FLAGS": " ".join(other_flags)}
 
 
-def cpu_devices_environment(count: int) -> dict[str, str]:
+def make_cpu_devices_environment(count: int) -> dict[str, str]:
     """The environment of a process whose JAX sees a CPU as that many devices."""
-    return {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": xla_flags(f"--xla_force_host_platform_device_count={count}")}
+    return {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": make_xla_flags(f"--xla_force_host_platform_device_count={count}")}

@@ -13,10 +13,10 @@ import pytest
 
 from caffejax.kernels.program_cache import ProgramCacheConfig
 from caffejax.process_settings import enable_compilation_cache
-from compile_flags import xla_flags
+from compile_flags import make_xla_flags
 from jax_transforms.fresh_processes import spawn_jax_process
 
-os.environ["XLA_FLAGS"] = xla_flags()  # of the processes that tests start as well
+os.environ["XLA_FLAGS"] = make_xla_flags()  # of the processes that tests start as well
 if "CAFFEJAX_CACHE" not in os.environ:  # the first of the processes: what one of them compiled, the others load
     _cache_folder = tempfile.TemporaryDirectory()
     os.environ["CAFFEJAX_CACHE"] = _cache_folder.name

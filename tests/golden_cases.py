@@ -40,7 +40,7 @@ COORDINATES = {"rois", "gt", "im_info"}  # bottoms in pixels, of which bfloat16 
 
 def correct_arrays(case: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """A case's arrays, with other numbers where those recorded are known not to be the fork's: docs/differences.md."""
-    name = case_id(case)
+    name = format_case_id(case)
     if name.startswith("SmoothL1LossOHEM-"):  # recorded is the first row only, the fork's kernel goes through all
         d = (arrays["bottom/pred"] - arrays["bottom/target"]) * arrays.get("bottom/inside_w", 1)
         losses = np.where(np.abs(d) < 1, 0.5 * d * d, np.abs(d) - 0.5).sum(1, keepdims=True)
@@ -54,12 +54,12 @@ def is_fork_case(case: dict[str, Any]) -> bool:
     return case["path"].parents[1].name != "layers"
 
 
-def case_params(cases: dict[str, dict[str, Any]]) -> list[Any]:
+def make_case_params(cases: dict[str, dict[str, Any]]) -> list[Any]:
     """Return the names of cases to parametrise a test; the cases of forks' many types are marked long."""
     return [pytest.param(name, marks=[pytest.mark.long] if is_fork_case(case) else []) for name, case in cases.items()]
 
 
-def case_id(case: dict[str, Any]) -> str:
+def format_case_id(case: dict[str, Any]) -> str:
     return f"{case['type']}-{case['case']}" if "type" in case else Path(case["path"]).name
 
 
@@ -68,12 +68,12 @@ def _read_recorded_layer(path: Path) -> Any:
     return next(layer for layer in read_net(path).layer if layer.name == "layer")
 
 
-def layer_type_of_case(case: dict[str, Any]) -> LayerType:
+def get_layer_type_of_case(case: dict[str, Any]) -> LayerType:
     """The type, and of a type with variants the variant, of a recorded case."""
     return type_of(_read_recorded_layer(case["path"].with_suffix(".prototxt")))
 
 
-def first_case_by_type(cases: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def find_first_cases(cases: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """The first case of each type, by its name, and of each variant, by name and variant."""
     result: dict[str, dict[str, Any]] = {}
     for case in cases:

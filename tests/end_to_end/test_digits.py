@@ -15,7 +15,7 @@ import pytest
 from documentation_pages import run_page
 
 from caffejax import read_caffemodel
-from compile_flags import optimized_environment
+from compile_flags import make_optimized_environment
 from subprocesses import Program
 
 REPOSITORY = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ def run_caffejax(*arguments: object, folder: Path) -> str:
     """Runs the command; what it says on stderr."""
     command = [*COMMAND, *map(str, arguments)]
     result = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=300, check=False, env=optimized_environment()
+        command, cwd=folder, capture_output=True, text=True, timeout=300, check=False, env=make_optimized_environment()
     )
     assert result.returncode == 0, result.stderr
     return result.stderr
@@ -122,7 +122,7 @@ def test_a_killed_and_resumed_run_ends_with_the_same_params(tmp_path: Path) -> N
     folder = tmp_path / "killed"
     snapshots_left = random.choice(range(2, 5))  # snapshots to let pass; the first is complete when the third begins
     command = [*COMMAND, "train", "--solver=solver.prototxt"]
-    with Program(command, cwd=folder, stderr=subprocess.PIPE, env=optimized_environment()) as process:
+    with Program(command, cwd=folder, stderr=subprocess.PIPE, env=make_optimized_environment()) as process:
         assert process.stderr is not None
         for line in process.stderr:
             snapshots_left -= "Snapshotting solver state to checkpoint" in line

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from caffejax.net import Net
-from compile_flags import cpu_devices_environment
+from compile_flags import make_cpu_devices_environment
 
 pytestmark = pytest.mark.optimized
 
@@ -170,4 +170,4 @@ def call(seed):
 actual = call_in_threads(call)
 assert_same(actual, [call(seed) for seed in range(THREADS)])
 """
-    run_script(script, **cpu_devices_environment(2))
+    run_script(script, **make_cpu_devices_environment(2))

@@ -28,7 +28,7 @@ from caffejax.export import InferenceModel, make_inference_model
 from caffejax.export.flax import write_flax
 from caffejax.export.flax.emit_context import supported_types
 from export.random_params import fill_variables
-from golden_cases import ACCEPTED_CASES, case_id
+from golden_cases import ACCEPTED_CASES, format_case_id
 from jax_transforms.fresh_processes import spawn_jax_process
 
 CASES = {name: make_one_layer_net(name) for name in LAYERS} | NETS
@@ -339,7 +339,7 @@ def test_recorded_layer_cases_are_equal(tmp_path: Path, flax_process: ProcessPoo
         try:
             write_flax(subject, tmp_path / str(k))
         except CaffejaxError as error:
-            reasons[case_id(case)] = str(error)
+            reasons[format_case_id(case)] = str(error)
             continue
         batches = [{name: np.asarray(a) for name, a in _recorded_inputs(case, subject).items()}]
         largest = max(largest, assert_equal(subject, batches, tmp_path / str(k), flax_process))

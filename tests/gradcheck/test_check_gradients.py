@@ -28,14 +28,14 @@ from caffejax.gradcheck.check_gradients import OK, Derivations, cases, compare, 
 from caffejax.gradcheck.layer_gradients import Case, net_gradients, rule_gradients
 from caffejax.layers import register_temporarily
 from caffejax.net import Variables
-from golden_cases import ACCEPTED_CASES, case_id, case_params, layer_type_of_case
+from golden_cases import ACCEPTED_CASES, format_case_id, get_layer_type_of_case, make_case_params
 
 
 def recorded_cases() -> dict[str, list[dict[str, Any]]]:
     """For each type with a rule its first and its last recorded case away from kinks."""
     result: dict[str, list[dict[str, Any]]] = {}
     for case in ACCEPTED_CASES:
-        kind = layer_type_of_case(case)
+        kind = get_layer_type_of_case(case)
         if kind.gradient.backward and case["has_backward"] and not case["case"].startswith("ties_"):
             result.setdefault(kind.name, []).append(case)
     return {name: [all_cases[0], *all_cases[1:][-1:]] for name, all_cases in result.items()}
@@ -43,8 +43,8 @@ def recorded_cases() -> dict[str, list[dict[str, Any]]]:
 
 # the first ones of all first, so that both tests below number them alike, and pytest has them follow each other
 GROUPS = recorded_cases().values()
-FIRST = [case_id(group[0]) for group in GROUPS]
-CASES = {case_id(c): c for part in (slice(1), slice(1, None)) for group in GROUPS for c in group[part]}
+FIRST = [format_case_id(group[0]) for group in GROUPS]
+CASES = {format_case_id(c): c for part in (slice(1), slice(1, None)) for group in GROUPS for c in group[part]}
 
 
 @functools.cache
@@ -68,7 +68,7 @@ def derive_gradients(name: str) -> tuple[Case, Derivations]:
         return case, derive(case, 24, random)
 
 
-@pytest.mark.parametrize("name", case_params(CASES), scope="module")
+@pytest.mark.parametrize("name", make_case_params(CASES), scope="module")
 def test_all_derivations_agree(name: str) -> None:
     """All three derivations, or two for a layer on the host, which has no autodiff."""
     case, result = derive_gradients(name)
@@ -91,7 +91,7 @@ MUTATIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", case_params({name: CASES[name] for name in FIRST}), scope="module")
+@pytest.mark.parametrize("name", make_case_params({name: CASES[name] for name in FIRST}), scope="module")
 def test_a_wrong_rule_is_caught(name: str) -> None:
     case, right = derive_gradients(name)
     kind, before = case.context.type, compare("layer", case, right)

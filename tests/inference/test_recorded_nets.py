@@ -12,7 +12,7 @@ from frozen_nets import FAST_COMPILATION, assert_close
 
 from caffejax.inference.layer_lowerings import LOWERINGS
 from caffejax.net import Net, Variables
-from golden_cases import ACCEPTED_CASES, case_id, is_fork_case
+from golden_cases import ACCEPTED_CASES, format_case_id, is_fork_case
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 NETS = [p.stem for p in sorted((GOLDEN / "nets").glob("*.npz"))]
@@ -44,7 +44,7 @@ def test_frozen_recorded_nets_equal_caffe(name: str) -> None:
 
 
 LAYERS = {
-    case_id(case): case
+    format_case_id(case): case
     for case in ACCEPTED_CASES
     if (case["phase"] == "TEST" or case["type"] != "BatchNorm")
     and case["type"] in LOWERINGS

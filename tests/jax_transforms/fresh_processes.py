@@ -5,7 +5,7 @@ import os
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-from compile_flags import cpu_devices_environment
+from compile_flags import make_cpu_devices_environment
 
 
 def spawn_jax_process(devices: int = 1) -> ProcessPoolExecutor:
@@ -15,7 +15,7 @@ def spawn_jax_process(devices: int = 1) -> ProcessPoolExecutor:
 
 
 def _set_device_count(devices: int) -> None:
-    os.environ |= cpu_devices_environment(devices)
+    os.environ |= make_cpu_devices_environment(devices)
 
 
 def call_exported(exported: bytes, arrays: tuple[Any, ...]) -> Any:

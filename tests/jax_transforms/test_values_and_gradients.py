@@ -21,7 +21,7 @@ from cases import COMPILED, EXTRA_FORK_CASES, FORKS, LAYERS
 
 from caffejax.layers import layer_types
 from caffejax.schema import read_net
-from golden_cases import ACCEPTED_CASES, KERNEL_TYPES, is_of_fork
+from golden_cases import ACCEPTED_CASES, KERNEL_TYPES, is_fork_case
 
 
 def test_every_type_that_computes_has_a_case() -> None:
@@ -85,9 +85,9 @@ def types_of(case: Case) -> set[str]:
     return {layer.type for layer in read_net(case.text(3)).layer} - {"Input"}
 
 
-RECORDED = {c["type"] for c in ACCEPTED_CASES if c["has_backward"] and "stochastic" not in c and not is_of_fork(c)} - {
-    "Python"
-}
+RECORDED = {
+    c["type"] for c in ACCEPTED_CASES if c["has_backward"] and "stochastic" not in c and not is_fork_case(c)
+} - {"Python"}
 
 
 @parametrize_cases(LAYERS + EXTRA_FORK_CASES, has_recorded_rule)

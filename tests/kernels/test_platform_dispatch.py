@@ -14,7 +14,7 @@ import pytest
 from jax import export
 
 from caffejax.kernels.platform_dispatch import Operation
-from compile_flags import cpu_devices_environment
+from compile_flags import make_cpu_devices_environment
 
 X = jnp.arange(1.0, 4)
 
@@ -107,7 +107,7 @@ with jax.set_mesh(explicit):
 
 def test_partitioned_programs_run_the_plain_implementation() -> None:
     """Under shard_map it is one device's."""
-    environment = os.environ | cpu_devices_environment(4)
+    environment = os.environ | make_cpu_devices_environment(4)
     process = subprocess.run(
         [sys.executable, "-c", SHARDED_SCRIPT], capture_output=True, text=True, env=environment, check=True
     )

@@ -11,12 +11,21 @@ from layer_nets import Replay, net_text, run_together
 from caffejax.layers import layer_types
 from caffejax.layers.row_padding import strip_padding
 from caffejax.net import Net
-from golden_cases import ACCEPTED_CASES, COORDINATES, case_id, first_case_by_type, is_of_fork, layer_type_of_case
+from golden_cases import (
+    ACCEPTED_CASES,
+    COORDINATES,
+    find_first_cases,
+    format_case_id,
+    get_layer_type_of_case,
+    is_fork_case,
+)
 
 CASES = [
-    c for c in ACCEPTED_CASES if "stochastic" not in c and c["type"] != "Python" and not layer_type_of_case(c).on_host
+    c
+    for c in ACCEPTED_CASES
+    if "stochastic" not in c and c["type"] != "Python" and not get_layer_type_of_case(c).on_host
 ]
-FIRST_CASES = first_case_by_type(CASES)
+FIRST_CASES = find_first_cases(CASES)
 # of these, whose float32 blobs meet bfloat16 bottoms, every case
 TYPES_WITH_FLOAT32_BLOBS = {"BN", "BatchNorm", "Bias", "Convolution", "Deconvolution", "InnerProduct", "PReLU", "Scale"}
 SELECTED_CASES = [c for c in CASES if c["type"] in TYPES_WITH_FLOAT32_BLOBS or c in FIRST_CASES.values()]
@@ -30,7 +39,7 @@ TOP_TOLERANCE, DIFF_TOLERANCE = 0.01, 0.05
 
 def list_backward_modes(case: dict[str, Any]) -> tuple[str, ...]:
     """Return the values of `backward`: "rules", too, for the first case of a type without `overrides_autodiff`."""
-    rules = case["has_backward"] and not layer_type_of_case(case).gradient.overrides_autodiff
+    rules = case["has_backward"] and not get_layer_type_of_case(case).gradient.overrides_autodiff
     return ("autodiff", "rules") if rules and case in FIRST_CASES.values() else ("autodiff",)
 
 
@@ -53,8 +62,8 @@ def compute_float32_tops(case: dict[str, Any], inputs: dict[str, Any]) -> dict[s
         pytest.param(
             c,
             backward_modes,
-            id="-".join([case_id(c), *backward_modes]),
-            marks=[pytest.mark.long] if is_of_fork(c) else [],
+            id="-".join([format_case_id(c), *backward_modes]),
+            marks=[pytest.mark.long] if is_fork_case(c) else [],
         )
         for c, backward_modes in ((c, list_backward_modes(c)) for c in SELECTED_CASES)
     ],

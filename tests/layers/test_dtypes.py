@@ -11,11 +11,11 @@ from layer_nets import Replay
 
 from caffejax.layers import layer_type, layer_types
 from caffejax.layers.row_padding import strip_padding
-from golden_cases import ACCEPTED_CASES, COORDINATES, case_params, first_case_by_type, layer_type_of_case
+from golden_cases import ACCEPTED_CASES, COORDINATES, find_first_cases, get_layer_type_of_case, make_case_params
 
 # the first recorded case of each type that reads a bottom and is not random
 RECORDED_CASES = [c for c in ACCEPTED_CASES if "stochastic" not in c and c["type"] != "Python"]
-FIRST_CASES = first_case_by_type([c for c in RECORDED_CASES if layer_type(c["type"]).signature.bottoms != 0])
+FIRST_CASES = find_first_cases([c for c in RECORDED_CASES if layer_type(c["type"]).signature.bottoms != 0])
 
 # figures about a net rather than blobs of it: never in less than float32
 LOSS_AND_METRIC_TYPES = {
@@ -69,7 +69,7 @@ def compute_expected_rows(replay: Replay, dtype: Any) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("dtype", [jnp.float64, jnp.bfloat16], ids=["float64", "bfloat16"])
-@pytest.mark.parametrize("name", case_params(FIRST_CASES))
+@pytest.mark.parametrize("name", make_case_params(FIRST_CASES))
 def test_tops_in_float64_and_bfloat16_are_near_float32(name: str, dtype: Any) -> None:
     replay = Replay(FIRST_CASES[name])
     with jax.enable_x64(True) if dtype == jnp.float64 else nullcontext():
@@ -90,7 +90,9 @@ def test_tops_in_float64_and_bfloat16_are_near_float32(name: str, dtype: Any) ->
 
 @pytest.mark.parametrize(
     "name",
-    case_params({n: c for n, c in FIRST_CASES.items() if c["has_backward"] and not layer_type_of_case(c).on_host}),
+    make_case_params(
+        {n: c for n, c in FIRST_CASES.items() if c["has_backward"] and not get_layer_type_of_case(c).on_host}
+    ),
 )
 def test_gradients_in_bfloat16_are_near_recorded_gradients(name: str) -> None:
     """Gradients come in the bottom's type, near the recorded ones."""

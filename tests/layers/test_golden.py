@@ -15,15 +15,15 @@ from layer_nets import Replay, assert_as_recorded
 from caffejax.errors import CaffejaxError
 from caffejax.layers import layer_types
 from caffejax.net import Net
-from compile_flags import optimized_environment
+from compile_flags import make_optimized_environment
 from golden_cases import (
     ACCEPTED_CASES,
     KERNEL_TYPES,
     REJECTED_CASES,
-    case_id,
-    first_case_by_type,
-    is_of_fork,
-    layer_type_of_case,
+    find_first_cases,
+    format_case_id,
+    get_layer_type_of_case,
+    is_fork_case,
 )
 
 TESTS_FOLDER = Path(__file__).parent
@@ -33,13 +33,13 @@ def test_every_recorded_type_is_registered() -> None:
     assert {c["type"] for c in ACCEPTED_CASES} <= set(layer_types())
 
 
-FIRST_CASES = list(first_case_by_type([case for case in ACCEPTED_CASES if "stochastic" not in case]).values())
+FIRST_CASES = list(find_first_cases([case for case in ACCEPTED_CASES if "stochastic" not in case]).values())
 
 
 def list_marks(case: dict[str, Any], backward_modes: tuple[str, ...], kernels: str) -> list[pytest.MarkDecorator]:
     """The first case of each type is quick; reference kernels repeat all others, and forks have many, which is long."""
     is_first = case in FIRST_CASES
-    if is_of_fork(case) and not (is_first and "autodiff" in backward_modes and kernels == "fast"):
+    if is_fork_case(case) and not (is_first and "autodiff" in backward_modes and kernels == "fast"):
         return [pytest.mark.optimized if kernels == "fast" else pytest.mark.long]
     if kernels == "reference":
         return [] if is_first and case["type"] in KERNEL_TYPES else [pytest.mark.long]
@@ -51,8 +51,8 @@ def list_programs(case: dict[str, Any]) -> list[tuple[tuple[str, ...], str]]:
 
     A rule that is preferred to autodiff is used in either way. Few types of forks use the kernels.
     """
-    rules = case["has_backward"] and not layer_type_of_case(case).gradient.overrides_autodiff
-    if not is_of_fork(case):
+    rules = case["has_backward"] and not get_layer_type_of_case(case).gradient.overrides_autodiff
+    if not is_fork_case(case):
         return [(("autodiff", "rules") if rules else ("autodiff",), "fast"), (("autodiff",), "reference")]
     reference = [(("autodiff",), "reference")] if case in FIRST_CASES else []
     return [(("autodiff",), "fast"), *([(("rules",), "fast")] if rules else []), *reference]
@@ -65,7 +65,7 @@ def list_programs(case: dict[str, Any]) -> list[tuple[tuple[str, ...], str]]:
             case,
             backward_modes,
             kernels,
-            id="-".join([case_id(case), *backward_modes, kernels]),
+            id="-".join([format_case_id(case), *backward_modes, kernels]),
             marks=list_marks(case, backward_modes, kernels),
         )
         for case in ACCEPTED_CASES
@@ -83,7 +83,7 @@ def test_first_cases_compiled_with_all_optimizations() -> None:
     path = os.pathsep.join([str(TESTS_FOLDER), str(TESTS_FOLDER.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     process = subprocess.run(
         [sys.executable, "-c", "from test_golden import check_first_cases; check_first_cases()"],
-        env=optimized_environment() | {"PYTHONPATH": path},
+        env=make_optimized_environment() | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
         check=False,
@@ -95,13 +95,13 @@ def test_first_cases_compiled_with_all_optimizations() -> None:
 def check_first_cases() -> None:
     """Compare the first case of each of Caffe's types with the recording; print the number of cases."""
     assert "optimization_level" not in os.environ.get("XLA_FLAGS", "")
-    cases = [case for case in FIRST_CASES if not is_of_fork(case) and case["type"] != "Python"]
+    cases = [case for case in FIRST_CASES if not is_fork_case(case) and case["type"] != "Python"]
     for case in cases:
         assert_as_recorded(case)
     print(len(cases))
 
 
-@pytest.mark.parametrize("case", [c for c in REJECTED_CASES if c["type"] in layer_types()], ids=case_id)
+@pytest.mark.parametrize("case", [c for c in REJECTED_CASES if c["type"] in layer_types()], ids=format_case_id)
 def test_settings_that_a_fork_rejects_are_refused(case: dict[str, Any]) -> None:
     def run() -> None:
         net = Net(case["path"].with_suffix(".prototxt"), case["phase"])
@@ -113,7 +113,7 @@ def test_settings_that_a_fork_rejects_are_refused(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])
-@pytest.mark.parametrize("case", [c for c in ACCEPTED_CASES if "stochastic" in c], ids=case_id)
+@pytest.mark.parametrize("case", [c for c in ACCEPTED_CASES if "stochastic" in c], ids=format_case_id)
 def test_random_layers_have_the_recorded_statistics(case: dict[str, Any], backward: str) -> None:
     replay, expected = Replay(case, backward), case["stochastic"]
     x = replay.inputs["data"]

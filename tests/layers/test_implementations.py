@@ -15,7 +15,7 @@ from caffejax.kernels.normalization_op import normalize_channels
 from caffejax.kernels.pooling_op import max_pool
 from caffejax.kernels.window import Window
 from caffejax.net import Net
-from golden_cases import ACCEPTED_CASES, case_id
+from golden_cases import ACCEPTED_CASES, format_case_id
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 
@@ -60,7 +60,7 @@ def list_marks(case: dict[str, Any]) -> list[pytest.MarkDecorator]:
 @pytest.mark.parametrize(
     ("platform", "case"),
     [
-        pytest.param(platform, case, id=f"{platform}-{case_id(case)}", marks=list_marks(case))
+        pytest.param(platform, case, id=f"{platform}-{format_case_id(case)}", marks=list_marks(case))
         for platform, types in TYPES_BY_PLATFORM.items()
         for case in ACCEPTED_CASES
         if case["type"] in types

@@ -18,9 +18,9 @@ from caffejax.kernels import onednn
 from caffejax.kernels.window import Window
 from caffejax.layers import layer_type, layer_types, register_temporarily
 from caffejax.net import Net
-from golden_cases import ACCEPTED_CASES, case_params, first_case_by_type
+from golden_cases import ACCEPTED_CASES, find_first_cases, make_case_params
 
-FIRST_CASES = first_case_by_type(
+FIRST_CASES = find_first_cases(
     [c for c in ACCEPTED_CASES if c["type"] != "Python" and layer_type(c["type"]).signature.bottoms != 0]
 )
 DATA_MOVING_TYPES = {"Concat", "Crop", "Filter", "Flatten", "Im2col", "Reshape", "Silence", "Slice", "Split", "Tile"}
@@ -68,7 +68,7 @@ def iterate_other_shapes(shape: Shape) -> Iterator[Shape]:
         yield from ((*shape[:i], size, *shape[i + 1 :]) for size in {n + 1, 1} - {n})
 
 
-@pytest.mark.parametrize("name", case_params(FIRST_CASES))
+@pytest.mark.parametrize("name", make_case_params(FIRST_CASES))
 def test_other_shapes_give_equal_results_or_errors_with_both_kernels(name: str) -> None:
     fast, reference = SingleLayer(name, "fast"), SingleLayer(name, "reference")
     results, expected_shapes = fast.tops(fast.bottoms, {}), [fast.built_shapes[t] for t in fast.layer.tops]
@@ -89,7 +89,7 @@ def test_other_shapes_give_equal_results_or_errors_with_both_kernels(name: str) 
                 assert actual == expected, other_shape
 
 
-@pytest.mark.parametrize("name", case_params(FIRST_CASES))
+@pytest.mark.parametrize("name", make_case_params(FIRST_CASES))
 def test_integer_bottoms_are_accepted_or_named_in_the_error(name: str) -> None:
     single_layer = SingleLayer(name, "fast")
     type_ = single_layer.layer.type

@@ -15,11 +15,11 @@ from caffejax.kernels import onednn_program
 from caffejax.layers import Traced
 from caffejax.layers.dispatch import forward
 from caffejax.net import Net
-from golden_cases import ACCEPTED_CASES, case_id, layer_type_of_case
+from golden_cases import ACCEPTED_CASES, format_case_id, get_layer_type_of_case
 
 
 def has_attribute(case: dict[str, Any], attribute: str) -> bool:
-    implementation = layer_type_of_case(case).implementation
+    implementation = get_layer_type_of_case(case).implementation
     return isinstance(implementation, Traced) and getattr(implementation, attribute) is not None
 
 
@@ -29,16 +29,17 @@ CASES_WITH_TOP_SHAPES = [case for case in ACCEPTED_CASES if has_attribute(case, 
 def test_top_shapes_equal_the_shapes_of_forward(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len({case["type"] for case in CASES_WITH_TOP_SHAPES}) > 15
     graphs = {
-        case_id(case): Net(case["path"].with_suffix(".prototxt"), case["phase"]).graph for case in CASES_WITH_TOP_SHAPES
+        format_case_id(case): Net(case["path"].with_suffix(".prototxt"), case["phase"]).graph
+        for case in CASES_WITH_TOP_SHAPES
     }
     monkeypatch.setattr(build, "_shapes_by_rule", lambda *_: None)
     for case in CASES_WITH_TOP_SHAPES:
-        graph = graphs[case_id(case)]
+        graph = graphs[format_case_id(case)]
         for layer in graph.layers:
             if isinstance(layer.type.implementation, Traced):
                 bottoms = [graph.blobs[b] for b in layer.bottoms]
                 traced_tops = infer_top_shapes(layer.context, (*layer.params, *layer.recurrent_state), bottoms)
-                assert traced_tops == tuple(graph.blobs[t] for t in layer.tops), case_id(case)
+                assert traced_tops == tuple(graph.blobs[t] for t in layer.tops), format_case_id(case)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def assert_host_equals_compiled(context: Any, *bottoms: np.ndarray) -> None:
 CASES_WITH_HOST_FORWARD = [case for case in ACCEPTED_CASES if has_attribute(case, "host_forward")]
 
 
-@pytest.mark.parametrize("case", CASES_WITH_HOST_FORWARD, ids=case_id)
+@pytest.mark.parametrize("case", CASES_WITH_HOST_FORWARD, ids=format_case_id)
 def test_host_forward_equals_compiled_forward(case: dict[str, Any]) -> None:
     recorded = np.load(case["path"].with_suffix(".npz"))
     layer = Net(case["path"].with_suffix(".prototxt"), case["phase"]).graph.layer("layer")

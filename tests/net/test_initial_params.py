@@ -22,7 +22,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from caffejax.net import Net
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # also where this runs as a program
-from compile_flags import optimized_environment
+from compile_flags import make_optimized_environment
 
 RECORDED = Path(__file__).parents[1] / "golden" / "first_numbers.json"
 RECORDED_WITH = "0.10.2"  # jax; other versions compile sums and products that are rounded otherwise
@@ -114,7 +114,7 @@ def _summarize_cases() -> dict[str, Any]:
 def test_initial_params_equal_the_recorded_ones() -> None:
     """In a process that compiles as users do: how sums and products are rounded follows from that."""
     command = [sys.executable, __file__, "--print"]
-    process = subprocess.run(command, capture_output=True, text=True, check=True, env=optimized_environment())
+    process = subprocess.run(command, capture_output=True, text=True, check=True, env=make_optimized_environment())
     result, recorded = json.loads(process.stdout), json.loads(RECORDED.read_text())
     assert result.keys() == recorded.keys()
     mismatches = []

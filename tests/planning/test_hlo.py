@@ -12,7 +12,7 @@ import pytest
 
 from caffejax.planning import get_compiled_stats
 from caffejax.planning.hlo import Collective, parse_stats
-from compile_flags import cpu_devices_environment
+from compile_flags import make_cpu_devices_environment
 
 N = 1 << 16
 X = jax.ShapeDtypeStruct((N,), jnp.float32)
@@ -56,7 +56,7 @@ x = jax.ShapeDtypeStruct((64, 1000), "float32", sharding=rows)
 found = get_compiled_stats(jax.jit(lambda x: x.sum(0)).lower(x).compile())
 print(found.num_collectives, found.collectives[0])
 """
-    environment = os.environ | cpu_devices_environment(8)
+    environment = os.environ | make_cpu_devices_environment(8)
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert run.stdout.strip() == f"1 {Collective('all-reduce', 4000, 1, group_size=8)}"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compile_flags import cpu_devices_environment
+from compile_flags import make_cpu_devices_environment
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +50,7 @@ def run(folder: Path, devices: int, snapshot: str, steps: int) -> np.ndarray:
     process = subprocess.run(
         [sys.executable, "-c", SCRIPT, *arguments],
         cwd=folder,
-        env=os.environ | cpu_devices_environment(devices),
+        env=os.environ | make_cpu_devices_environment(devices),
         capture_output=True,
         text=True,
         check=False,

@@ -19,11 +19,11 @@ NET = RECORDED["net"]
 REFUSED_HERE = {"iter_size: 0"}
 
 
-def case_id(case: dict[str, Any]) -> str:
+def format_case_id(case: dict[str, Any]) -> str:
     return case["solver"].replace('net: "n.prototxt" base_lr: 0.1 ', "")
 
 
-@pytest.mark.parametrize("case", RECORDED["cases"], ids=case_id)
+@pytest.mark.parametrize("case", RECORDED["cases"], ids=format_case_id)
 def test_refuses_what_caffe_refuses(case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("n.prototxt").write_text(NET)

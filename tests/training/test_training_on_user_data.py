@@ -13,7 +13,7 @@ import pytest
 
 from caffejax import Net, Solver, SolverError
 from caffejax.cli import main
-from compile_flags import cpu_devices_environment
+from compile_flags import make_cpu_devices_environment
 
 INPUT = """layer { name: "in" type: "Input" top: "data" top: "label"
   input_param { shape { dim: 4 dim: 3 } shape { dim: 4 } } }"""
@@ -156,7 +156,7 @@ def test_several_devices_take_batches_in_turn_or_share_each(folder: Path) -> Non
     np.savez("rows.npz", **all_rows)
     command = [sys.executable, "-c", ON_DEVICES]
     process = subprocess.run(
-        command, env=os.environ | cpu_devices_environment(2), capture_output=True, text=True, check=False
+        command, env=os.environ | make_cpu_devices_environment(2), capture_output=True, text=True, check=False
     )
     assert process.returncode == 0, process.stderr
     for way, iter_size in (("global", 1), ("each", 2)):

@@ -31,10 +31,10 @@ class FrozenForward:
             first layer, if it contains losses and ends before the net's last layer, or if it is a host layer.
     """
 
-    def __init__(self, net: pure.Net, layers: LayerRange) -> None:
-        self._covers_net = layers.last == len(net.graph.layers) - 1
-        subject = net if self._covers_net or layers.first else net.first_layers(layers.last)
-        outputs = output_and_loss_names(net.graph) if self._covers_net else layers.leaves
+    def __init__(self, net: pure.Net, layer_range: LayerRange) -> None:
+        self._covers_net = layer_range.last == len(net.graph.layers) - 1
+        net_part = net if self._covers_net or layer_range.first else net.first_layers(layer_range.last)
+        outputs = output_and_loss_names(net.graph) if self._covers_net else layer_range.leaves
         self._outputs = frozenset(name for name in outputs if name not in net.graph.input_names)
         self._is_supported = bool(self._outputs) and not layer_range.first and not layer_range.on_host
         if not self._covers_net and any(any(layer.loss_weights) for layer in layer_range.layers):

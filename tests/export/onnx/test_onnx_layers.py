@@ -10,11 +10,11 @@ from caffejax.export import make_inference_model
 from caffejax.export.onnx.layer_operators import LAYER_CONVERSIONS
 from caffejax.layers import layer_types
 from caffejax.net import Variables
-from golden_cases import ACCEPTED_CASES, first_case_by_type, is_fork_case, layer_type_of_case
+from golden_cases import ACCEPTED_CASES, find_first_cases, get_layer_type_of_case, is_fork_case
 from layers.layer_nets import Replay
 
-FIRST_CASES = first_case_by_type([case for case in ACCEPTED_CASES if "stochastic" not in case])
-HOST_TYPES = {name for name, case in FIRST_CASES.items() if layer_type_of_case(case).on_host} | {
+FIRST_CASES = find_first_cases([case for case in ACCEPTED_CASES if "stochastic" not in case])
+HOST_TYPES = {name for name, case in FIRST_CASES.items() if get_layer_type_of_case(case).on_host} | {
     "ScaleRoute"
 }  # as recorded
 TYPES_WITHOUT_TOPS = {"Silence"}  # has no top
@@ -26,7 +26,7 @@ QUICK_TYPES = {"Scale", "ArgMax", "Reduction", "Crop", "Embed", "LSTM", "ROIPool
 
 
 def mark_case(name: str, case: dict[str, Any]) -> Any:
-    sampled = not is_of_fork(case) and (case["type"] in LAYER_CONVERSIONS or name in QUICK_TYPES)
+    sampled = not is_fork_case(case) and (case["type"] in LAYER_CONVERSIONS or name in QUICK_TYPES)
     return pytest.param(case, id=name, marks=[] if sampled else [pytest.mark.long])
 
 
