@@ -26,8 +26,8 @@ TOLERANCE = {"atol": 1e-5, "rtol": 1e-4}
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Make a folder with the files of the recorded cases, and change to it."""
-    for kind in ("DetectionOutput", "DetectionEvaluate"):
-        for file in (FORK_CASES / kind).glob("s*_*.*t"):
+    for type_name in ("DetectionOutput", "DetectionEvaluate"):
+        for file in (FORK_CASES / type_name).glob("s*_*.*t"):
             shutil.copy(file, tmp_path)
     for case in ("DetectionOutput/save_voc", "DetectionEvaluate/sizes"):
         for extension in ("prototxt", "npz"):

@@ -55,7 +55,7 @@ def make_label_bottom(rows: Rows) -> np.ndarray:
 
 @functools.cache
 def jit_apply(net: Any) -> Any:
-    return net.jit(lambda input_layer, key: net.apply({}, {}, input_layer, key=key)[0])
+    return net.jit(lambda inputs, key: net.apply({}, {}, inputs, key=key)[0])
 
 
 def run(net: Any, image: np.ndarray, rows: np.ndarray, key: int = 0) -> Arrays:
@@ -67,7 +67,7 @@ def make_image(random: np.random.Generator, size: Shape = (HEIGHT, WIDTH)) -> np
     return random.uniform(0, 255, (1, 3, *size)).astype(np.float32)
 
 
-def compute_label_grid(rows: Rows, *, crop: bool, largest: bool, scale: float, length: int, norm: bool) -> np.ndarray:
+def compute_label_grid(rows: Rows, *, crop: bool, uses_max: bool, scale: float, length: int, norm: bool) -> np.ndarray:
     """The grid of labels, cell by cell and object by object."""
     result = np.zeros((10, HEIGHT // STRIDE, WIDTH // STRIDE))
     for x, y, w, h, label_class in rows:
@@ -77,7 +77,7 @@ def compute_label_grid(rows: Rows, *, crop: bool, largest: bool, scale: float, l
         w, h = right - left, bottom - top
         if label_class not in CLASS_MAP or w <= 0 or h <= 0:
             continue
-        sides = [min(length, n * scale) if largest else min(n, max(length, n * scale)) for n in (w, h)]
+        sides = [min(length, n * scale) if uses_max else min(n, max(length, n * scale)) for n in (w, h)]
         center = (left + right) / 2, (top + bottom) / 2
         for j in range(result.shape[1]):
             for i in range(result.shape[2]):
@@ -91,14 +91,14 @@ def compute_label_grid(rows: Rows, *, crop: bool, largest: bool, scale: float, l
 
 
 @pytest.mark.parametrize(
-    ("crop", "largest", "norm"), [(True, True, False), (True, False, True), (False, False, False), (False, True, True)]
+    ("crop", "uses_max", "norm"), [(True, True, False), (True, False, True), (False, False, False), (False, True, True)]
 )
-def test_label_grid_equals_loops(crop: bool, largest: bool, norm: bool) -> None:
-    gridbox_type, length_field = ("GRIDBOX_MAX", "max_cvg_len") if largest else ("GRIDBOX_MIN", "min_cvg_len")
+def test_label_grid_equals_loops(crop: bool, uses_max: bool, norm: bool) -> None:
+    gridbox_type, length_field = ("GRIDBOX_MAX", "max_cvg_len") if uses_max else ("GRIDBOX_MIN", "min_cvg_len")
     flags = f"crop_bboxes: {crop} obj_norm: {norm}".lower()
     net = make_net(f"scale_cvg: 0.75 gridbox_type: {gridbox_type} {length_field}: 10 {flags}")
     actual = run(net, np.zeros((1, 3, HEIGHT, WIDTH), np.float32), make_label_bottom(LABELS))["g"]
-    expected = compute_label_grid(LABELS, crop=crop, largest=largest, scale=0.75, length=10, norm=norm)
+    expected = compute_label_grid(LABELS, crop=crop, uses_max=uses_max, scale=0.75, length=10, norm=norm)
     assert np.count_nonzero(expected[0]) > 5
     np.testing.assert_allclose(actual[0], expected, rtol=1e-5, atol=1e-5)
 
@@ -112,7 +112,7 @@ def test_test_phase_resizes_image_and_boxes() -> None:
     pixels = np.ascontiguousarray(image[0].transpose(1, 2, 0)) - means
     expected = cv2.resize(pixels, (WIDTH, HEIGHT), interpolation=cv2.INTER_CUBIC)
     np.testing.assert_allclose(actual["y"][0], expected.transpose(2, 0, 1), atol=1e-3)
-    expected = compute_label_grid([(8, 6, 20, 12, 3)], crop=True, largest=True, scale=0.5, length=50, norm=False)
+    expected = compute_label_grid([(8, 6, 20, 12, 3)], crop=True, uses_max=True, scale=0.5, length=50, norm=False)
     np.testing.assert_allclose(actual["g"][0], expected, rtol=1e-5)
 
 
@@ -128,7 +128,7 @@ def test_flip_mirrors_image_and_boxes() -> None:
     actual = run(make_augmented_net("flip_prob: 1"), image, make_label_bottom(LABELS))
     np.testing.assert_array_equal(actual["y"], image[..., ::-1])
     flipped_labels = [(WIDTH - x - w - 1, y, w, h, kind) for x, y, w, h, kind in LABELS]
-    expected = compute_label_grid(flipped_labels, crop=True, largest=True, scale=0.5, length=50, norm=False)
+    expected = compute_label_grid(flipped_labels, crop=True, uses_max=True, scale=0.5, length=50, norm=False)
     np.testing.assert_allclose(actual["g"][0], expected, rtol=1e-5, atol=1e-5)
 
 
@@ -142,7 +142,7 @@ def test_crop_shifts_image_and_boxes_equally() -> None:
         crops = {o: padded[..., 8 + o[0] :, 8 + o[1] :][..., :HEIGHT, :WIDTH] for o in offsets}
         ((y, x),) = [o for o, crop in crops.items() if np.array_equal(crop, actual["y"])]
         moved_labels = [(left - x, top - y, *rest) for left, top, *rest in LABELS]
-        expected = compute_label_grid(moved_labels, crop=True, largest=True, scale=0.5, length=50, norm=False)
+        expected = compute_label_grid(moved_labels, crop=True, uses_max=True, scale=0.5, length=50, norm=False)
         np.testing.assert_allclose(actual["g"][0], expected, rtol=1e-5, atol=1e-5)
         corners.add((y, x))
     assert len(corners) > 6

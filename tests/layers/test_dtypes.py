@@ -19,7 +19,7 @@ FIRST_CASES = find_first_cases([c for c in RECORDED_CASES if layer_type(c["type"
 
 # figures about a net rather than blobs of it: never in less than float32
 LOSS_AND_METRIC_TYPES = {
-    name for name, kind in layer_types().items() if kind.signature.loss or name.endswith(("Accuracy", "Evaluate"))
+    name for name, t in layer_types().items() if t.signature.loss or name.endswith(("Accuracy", "Evaluate"))
 }
 
 # sums of large terms of both signs, of which rounding the bottoms changes much
@@ -29,13 +29,13 @@ CANCELLING_TYPES = {"WeightedEuclideanLoss"}
 FLOAT64_TOLERANCE, BFLOAT16_TOLERANCE = 1e-5, 1e-2
 
 
-def tops(replay: Replay, dtype: Any) -> tuple[jax.Array, ...]:
+def compute_cast_tops(replay: Replay, dtype: Any) -> tuple[jax.Array, ...]:
     def cast(tree: Any) -> Any:
         return jax.tree.map(lambda a: jnp.asarray(np.asarray(a).astype(dtype)), tree)
 
     replay.state = cast(replay.state)
-    casted_tops = replay.net.jit(replay.compute_tops)(cast(replay.params), cast_inputs(replay, dtype))[0]
-    return tuple(map(strip_padding, casted_tops)) if replay.layer.type.traits.pads_rows else casted_tops
+    blobs = replay.net.jit(replay.compute_tops)(cast(replay.params), cast_inputs(replay, dtype))[0]
+    return tuple(map(strip_padding, blobs)) if replay.layer.type.traits.pads_rows else blobs
 
 
 def has_discontinuous_rows(replay: Replay) -> bool:
@@ -73,7 +73,7 @@ def compute_expected_rows(replay: Replay, dtype: Any) -> dict[str, np.ndarray]:
 def test_tops_in_float64_and_bfloat16_are_near_float32(name: str, dtype: Any) -> None:
     replay = Replay(FIRST_CASES[name])
     with jax.enable_x64(True) if dtype == jnp.float64 else nullcontext():
-        actual = [(top.dtype, np.asarray(top, np.float64)) for top in tops(replay, dtype)]
+        actual = [(top.dtype, np.asarray(top, np.float64)) for top in compute_cast_tops(replay, dtype)]
     allowed_dtypes = (jnp.float32, jnp.float64) if name.partition(" ")[0] in LOSS_AND_METRIC_TYPES else (dtype,)
     if COORDINATES & replay.inputs.keys() and dtype == jnp.bfloat16:
         allowed_dtypes += (jnp.float32,)  # which coordinates, and what is made of them, stay

@@ -82,14 +82,14 @@ def evaluate_by_loops(
     return np.concatenate([counts, np.ravel(rows), np.zeros(4 * (len(predictions) - len(rows)))])
 
 
-@pytest.mark.parametrize(("nms", "kind"), [(0.4, "MULTIPLY"), (0.9, "OBJ"), (-1, "PROB")])
-def test_eval_detection_of_cells_equals_loops(nms: float, kind: str) -> None:
+@pytest.mark.parametrize(("nms", "score_type"), [(0.4, "MULTIPLY"), (0.9, "OBJ"), (-1, "PROB")])
+def test_eval_detection_of_cells_equals_loops(nms: float, score_type: str) -> None:
     random = np.random.default_rng(1)
     x, labels = random.uniform(0.3, 0.9, (8, 4 * (3 + 5 * 2))), random.uniform(0.2, 0.7, (8, 28))
     labels[:, :4] = random.integers(0, 4, (8, 4)) == 0
     labels[:, 4:8] = random.integers(0, 4, (8, 4)) > 0
     labels[:, 8:12] = random.integers(0, 3, (8, 4))
-    text = f"side: 2 num_class: 3 num_object: 2 nms: {nms} threshold: 0.3 score_type: {kind}"
+    text = f"side: 2 num_class: 3 num_object: 2 nms: {nms} threshold: 0.3 score_type: {score_type}"
     (rows,) = run_layer("EvalDetection", f"eval_detection_param {{ {text} }}", x, labels)
     assert rows[:, 3:].reshape(-1, 4)[:, 2:].sum(0).min() > 0  # right ones and wrong ones
     for row, image, label in zip(rows, x.astype(np.float32), labels.astype(np.float32), strict=True):
@@ -99,7 +99,9 @@ def test_eval_detection_of_cells_equals_loops(nms: float, kind: str) -> None:
             for k in range(2):
                 objectness, raw = image[12 + 4 * k + cell], image[20:].reshape(2, 4, 4)[k, :, cell]
                 box = np.array([(cell % 2 + raw[0]) / 2, (cell // 2 + raw[1]) / 2, raw[2] ** 2, raw[3] ** 2])
-                score = {"MULTIPLY": objectness * class_prob.max(), "OBJ": objectness, "PROB": class_prob.max()}[kind]
+                score = {"MULTIPLY": objectness * class_prob.max(), "OBJ": objectness, "PROB": class_prob.max()}[
+                    score_type
+                ]
                 result.append((class_prob.argmax(), score, box))
         truth = [(label[8 + i], label[12:].reshape(4, 4)[i], label[i] == 1) for i in range(4) if label[4 + i]]
         np.testing.assert_allclose(row, evaluate_by_loops(result, truth, 3, nms, 0.3, 0), rtol=1e-5)

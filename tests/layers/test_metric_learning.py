@@ -19,8 +19,10 @@ WEIGHT_FILLER = 'weight_filler { type: "gaussian" std: 1 }'
 MARGIN_PARAM = "margin_inner_product_param {{ num_output: 3 type: {} base: {} gamma: 1 {} }}"
 
 
-def apply_margin_product(kind: str, base: float, passes: int = 1) -> tuple[Net, Any, Any, Any]:
-    net = Net(net_text("MarginInnerProduct", MARGIN_PARAM.format(kind, base, WEIGHT_FILLER), [(40, 4), (40,)], tops=2))
+def apply_margin_product(margin_type: str, base: float, passes: int = 1) -> tuple[Net, Any, Any, Any]:
+    net = Net(
+        net_text("MarginInnerProduct", MARGIN_PARAM.format(margin_type, base, WEIGHT_FILLER), [(40, 4), (40,)], tops=2)
+    )
     params, state = net.init(jax.random.key(0))
     inputs = {"b0": RANDOM.normal(size=(40, 4)).astype(np.float32), "b1": np.arange(40.0, dtype=np.float32) % 3}
     for _ in range(passes):
@@ -28,9 +30,9 @@ def apply_margin_product(kind: str, base: float, passes: int = 1) -> tuple[Net, 
     return tops, np.asarray(params["layer"][0]), inputs["b0"], inputs["b1"].astype(int)
 
 
-@pytest.mark.parametrize(("kind", "factor"), [("SINGLE", 1), ("DOUBLE", 2), ("TRIPLE", 3), ("QUADRUPLE", 4)])
-def test_margin_product_multiplies_the_angle_of_the_label(kind: str, factor: int) -> None:
-    tops, weight, x, labels = apply_margin_product(kind, 0)
+@pytest.mark.parametrize(("margin_type", "factor"), [("SINGLE", 1), ("DOUBLE", 2), ("TRIPLE", 3), ("QUADRUPLE", 4)])
+def test_margin_product_multiplies_the_angle_of_the_label(margin_type: str, factor: int) -> None:
+    tops, weight, x, labels = apply_margin_product(margin_type, 0)
     cosines = x @ (weight / np.linalg.norm(weight, axis=1, keepdims=True)).T
     norm = np.linalg.norm(x, axis=1)
     angle = np.arccos(cosines[np.arange(40), labels] / norm)

@@ -21,12 +21,14 @@ PARAM = (
 )
 
 
-def force_backward(*args: Any) -> str:
+def add_force_backward(*args: Any) -> str:
     return "force_backward: true\n" + net_text(*args)
 
 
 def make_recurrent_net(layer_type: str, length: int, backward: Any = "autodiff") -> Net:
-    return Net(force_backward(layer_type, PARAM % "", [(length, N, FEATURES), (length, N)]), "TRAIN", backward=backward)
+    return Net(
+        add_force_backward(layer_type, PARAM % "", [(length, N, FEATURES), (length, N)]), "TRAIN", backward=backward
+    )
 
 
 def draw_inputs(length: int, seed: int = 0) -> dict[str, jax.Array]:
@@ -42,7 +44,7 @@ def count_equations(jaxpr: Any) -> int:
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])
 @pytest.mark.parametrize("layer_type", ["LSTM", "RNN"])
 def test_program_size_does_not_depend_on_the_sequence_length(layer_type: str, backward: str) -> None:
-    def size(length: int) -> int:
+    def count_loss_equations(length: int) -> int:
         model = make_recurrent_net(layer_type, length, backward)
         params, state = model.init(jax.random.key(0))
 
@@ -51,7 +53,7 @@ def test_program_size_does_not_depend_on_the_sequence_length(layer_type: str, ba
 
         return count_equations(jax.make_jaxpr(jax.grad(loss))(params, draw_inputs(length)).jaxpr)
 
-    assert size(2) == size(100)
+    assert count_loss_equations(2) == count_loss_equations(100)
 
 
 @pytest.mark.parametrize("layer_type", ["LSTM", "RNN"])
@@ -96,7 +98,7 @@ def test_gradient_does_not_reach_the_previous_pass(layer_type: str, backward: st
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])
 def test_exposed_state_starts_and_ends_the_sequence(backward: Any) -> None:
     shapes = [(4, N, FEATURES), (4, N), (1, N, SIZE), (1, N, SIZE)]
-    net = Net(force_backward("LSTM", PARAM % "expose_hidden: true", shapes, 3), "TRAIN", backward=backward)
+    net = Net(add_force_backward("LSTM", PARAM % "expose_hidden: true", shapes, 3), "TRAIN", backward=backward)
     params, state = net.init(jax.random.key(0))
     assert not state
     x = {"b0": draw_inputs(4)["b0"], "b1": jnp.ones((4, N))}
@@ -160,7 +162,7 @@ def test_force_backward_skips_cont() -> None:
 
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])
 def test_forget_gate_gradient_with_fractional_cont_equals_caffe(backward: Any) -> None:
-    net = Net(force_backward("LSTMUnit", "", [(1, 1, 1), (1, 1, 4), (1, 1)], 2), backward=backward)
+    net = Net(add_force_backward("LSTMUnit", "", [(1, 1, 1), (1, 1, 4), (1, 1)], 2), backward=backward)
     x = {"b0": jnp.full((1, 1, 1), 2.0), "b1": jnp.zeros((1, 1, 4)), "b2": jnp.full((1, 1), 0.5)}
     compute_cell = lambda gates: net.apply({}, {}, {**x, "b1": gates}, blobs=["t0"])[0]["t0"].sum()  # noqa: E731
     f = 0.5 * 0.5  # cont times the sigmoid of 0

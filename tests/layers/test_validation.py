@@ -29,7 +29,7 @@ Shape = tuple[int, ...]
 
 
 def test_every_type_with_bottoms_has_a_recorded_case() -> None:
-    bvlc_types = {n for n, kind in layer_types().items() if kind.signature.bottoms != 0 and kind.docs.origin == "BVLC"}
+    bvlc_types = {n for n, t in layer_types().items() if t.signature.bottoms != 0 and t.docs.origin == "BVLC"}
     # some of forks' are not recorded; HDF5Output writes whatever rows it is given, Python runs what users give
     assert bvlc_types - {name.partition(" ")[0] for name in FIRST_CASES} == {"HDF5Output", "Python"}
 
@@ -192,9 +192,9 @@ def test_errors_in_user_code_name_the_location() -> None:
 
 
 def test_integer_labels_and_targets_do_not_change_gradients() -> None:
-    for kind, shapes in ("SoftmaxWithLoss", [(4, 3), (4,)]), ("EuclideanLoss", [(4, 3), (4, 3)]):
+    for type_name, shapes in ("SoftmaxWithLoss", [(4, 3), (4,)]), ("EuclideanLoss", [(4, 3), (4, 3)]):
         for backward in ("autodiff", "rules"):
-            net = Net(net_text(kind, "", shapes), "TRAIN", backward=backward)
+            net = Net(net_text(type_name, "", shapes), "TRAIN", backward=backward)
             x, y = np.ones(shapes[0], np.float32), np.arange(np.prod(shapes[1])).reshape(shapes[1]) % 3
 
             def loss(x: Any, y: Any, net: Net = net) -> jax.Array:
@@ -202,7 +202,7 @@ def test_integer_labels_and_targets_do_not_change_gradients() -> None:
 
             integer_label_grad = jax.grad(loss)(x, y.astype(np.int32))
             np.testing.assert_array_equal(
-                integer_label_grad, jax.grad(loss)(x, y.astype(np.float32)), err_msg=f"{kind} {backward}"
+                integer_label_grad, jax.grad(loss)(x, y.astype(np.float32)), err_msg=f"{type_name} {backward}"
             )
 
 

@@ -54,7 +54,7 @@ def compute_edges(box: Any) -> np.ndarray:
     return np.array([box[:2] - box[2:] / 2, box[:2] + box[2:] / 2])
 
 
-def compute_overlap(kind: str, a: np.ndarray, b: np.ndarray) -> float:
+def compute_overlap(iou_type: str, a: np.ndarray, b: np.ndarray) -> float:
     (low, high), (low_b, high_b) = compute_edges(a), compute_edges(b)
     hull = np.maximum(high, high_b) - np.minimum(low, low_b)
     union = (np.prod(a[2:]) + np.prod(b[2:])) / (1 + compute_iou(a, b))
@@ -65,10 +65,10 @@ def compute_overlap(kind: str, a: np.ndarray, b: np.ndarray) -> float:
         "DIOU": center_distance**0.6,
         "CIOU": center_distance + aspect_difference**2 / (1 - compute_iou(a, b) + aspect_difference + 1e-6),
     }
-    return compute_iou(a, b) - float(penalties.get(kind, 0))
+    return compute_iou(a, b) - float(penalties.get(iou_type, 0))
 
 
-def compute_slopes(kind: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def compute_slopes(iou_type: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The fork's slopes by x, y, width and height, edge by edge."""
     (low, high), (low_b, high_b) = compute_edges(a), compute_edges(b)
     intersection_sides, hull = (
@@ -84,17 +84,17 @@ def compute_slopes(kind: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         d_intersection = sign * intersection_sides[other_axis] if is_inner else 0
         d_union = sign * a[2 + other_axis] - d_intersection
         d_hull_area = 0 if is_inner else sign * hull[other_axis]
-        if kind in ("IOU", "MSE") or min(intersection_sides) > 0:
+        if iou_type in ("IOU", "MSE") or min(intersection_sides) > 0:
             edge_slopes[end, axis] = (union * d_intersection - intersection * d_union) / union**2
-        if kind == "GIOU":
+        if iou_type == "GIOU":
             edge_slopes[end, axis] += (hull_area * d_union - union * d_hull_area) / hull_area**2
     result = np.array([*edge_slopes.sum(0), *(edge_slopes[1] - edge_slopes[0])])
-    if kind in ("DIOU", "CIOU"):
+    if iou_type in ("DIOU", "CIOU"):
         c, s = np.sum(hull**2), np.sum((a - b)[:2] ** 2)
         extends = np.array([low < low_b, high > high_b], float)
         result[:2] += (2 * (b - a)[:2] * c - 2 * hull * (extends[1] - extends[0]) * s) / c**2
         result[2:] += 2 * hull * (extends[0] + extends[1]) / 2 * s / c**2
-    if kind == "CIOU":
+    if iou_type == "CIOU":
         angle_difference = np.arctan(b[2] / b[3]) - np.arctan(a[2] / a[3])
         aspect_difference = 4 / np.pi**2 * angle_difference**2
         weight = aspect_difference / (1 - intersection / union + aspect_difference + 1e-6)
@@ -102,10 +102,10 @@ def compute_slopes(kind: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return result
 
 
-def assign_anchors(kind: str, box: np.ndarray, mask: list[int], iou_threshold: float) -> list[int]:
+def assign_anchors(iou_type: str, box: np.ndarray, mask: list[int], iou_threshold: float) -> list[int]:
     """The places in the mask of the anchors that a box is assigned to, some of them twice."""
     overlaps = [
-        compute_overlap(kind, np.array([0, 0, *a / (32 * np.array([4, 3]))]), np.array([0, 0, *box[2:]]))
+        compute_overlap(iou_type, np.array([0, 0, *a / (32 * np.array([4, 3]))]), np.array([0, 0, *box[2:]]))
         for a in ANCHORS
     ]
     best = mask.index(k) if (k := int(np.argmax(overlaps))) in mask else None
@@ -115,7 +115,7 @@ def assign_anchors(kind: str, box: np.ndarray, mask: list[int], iou_threshold: f
 
 
 @pytest.mark.parametrize(
-    ("kind", "mask", "fields"),
+    ("iou_type", "mask", "fields"),
     [
         ("MSE", [0, 2], "accumulate: true"),
         ("MSE", [1, 2], "accumulate: false use_focal_loss: true"),
@@ -127,12 +127,14 @@ def assign_anchors(kind: str, box: np.ndarray, mask: list[int], iou_threshold: f
         ("CIOU", [1, 2], "iou_thresh: 1"),
     ],
 )
-def test_yolov3_loss_of_boxes_in_one_cell_equals_loops(x: np.ndarray, kind: str, mask: list[int], fields: str) -> None:
+def test_yolov3_loss_of_boxes_in_one_cell_equals_loops(
+    x: np.ndarray, iou_type: str, mask: list[int], fields: str
+) -> None:
     iou_threshold, fields = (1.0, "") if fields == "iou_thresh: 1" else (0.3, fields)
     masks = " ".join(f"mask: {m}" for m in mask)
     text = (
         YOLOV3_PARAM.replace("mask: 0 mask: 2", masks)
-        % f"iou_thresh: {iou_threshold} class_scale: 2 iou_loss: {kind} {fields}"
+        % f"iou_thresh: {iou_threshold} class_scale: 2 iou_loss: {iou_type} {fields}"
     )
     loss, gradient = compute_loss_and_gradient("Yolov3", text, x, LABELS[None, None])
 
@@ -143,22 +145,22 @@ def test_yolov3_loss_of_boxes_in_one_cell_equals_loops(x: np.ndarray, kind: str,
     for n, j, i in np.ndindex(2, 3, 4):
         size = np.exp(raw[n, 2:4, j, i]) * ANCHORS[mask[n]] / (32 * np.array([4, 3]))
         box = boxes[n, j, i] = np.array([(i + s[n, 0, j, i]) / 4, (j + s[n, 1, j, i]) / 3, *size])
-        d[n, 4, j, i] = 0 if max(compute_overlap(kind, box, t[1:]) for t in LABELS[:3]) > 0.2 else s[n, 4, j, i]
+        d[n, 4, j, i] = 0 if max(compute_overlap(iou_type, box, t[1:]) for t in LABELS[:3]) > 0.2 else s[n, 4, j, i]
     normalizer, box_losses = 2 if "normalizer" in fields else 0.25, []
     for label, *values in LABELS[:3]:
         box = np.array(values)
         i, j, c = int(box[0] * 4), int(box[1] * 3), int(label)
-        for n in assign_anchors(kind, box, mask, iou_threshold):
+        for n in assign_anchors(iou_type, box, mask, iou_threshold):
             cell, cell_diff, pred = s[n, :, j, i], d[n, :, j, i], boxes[n, j, i]
-            if kind == "MSE":
+            if iou_type == "MSE":
                 logs = np.log(np.array(box[2:]) * 32 * [4, 3] / ANCHORS[mask[n]])
                 differences = np.array([*(cell[:2] - [box[0] * 4 - i, box[1] * 3 - j]), *(raw[n, 2:4, j, i] - logs)])
                 cell_diff[:4] = 2 * (2 - box[2] * box[3]) * differences
             else:
-                slope = normalizer * compute_slopes(kind, pred, box) * [1, 1, *np.exp(raw[n, 2:4, j, i])]
+                slope = normalizer * compute_slopes(iou_type, pred, box) * [1, 1, *np.exp(raw[n, 2:4, j, i])]
                 limit = 0.1 if "max_delta" in fields else 10
                 cell_diff[:4] = cell_diff[:4] * ("accumulate: false" not in fields) - np.clip(slope, -limit, limit)
-                box_losses.append(1 - compute_overlap("DIOU" if kind == "IOU" else kind, pred, box))
+                box_losses.append(1 - compute_overlap("DIOU" if iou_type == "IOU" else iou_type, pred, box))
             cell_diff[4] = (cell[4] - 1) * (3 if "object_scale" in fields else 1)
             if np.any(cell_diff[5:]):
                 cell_diff[5 + c] = 2 * (cell[5 + c] - 0.95)
@@ -168,7 +170,9 @@ def test_yolov3_loss_of_boxes_in_one_cell_equals_loops(x: np.ndarray, kind: str,
             else:
                 cell_diff[5:] = 2 * (cell[5:] - np.where(np.eye(3)[c], 0.95, 0.05))
     assert np.any(d[:, 5])
-    expected = np.sum((d if kind == "MSE" else d[:, 4:]) ** 2) + (normalizer * np.mean(box_losses) if box_losses else 0)
+    expected = np.sum((d if iou_type == "MSE" else d[:, 4:]) ** 2) + (
+        normalizer * np.mean(box_losses) if box_losses else 0
+    )
     np.testing.assert_allclose(loss, expected, rtol=1e-4)
     if "logic" in fields:  # the fork has written the raw coordinates over their sigmoids by then
         outputs = np.concatenate([raw[:, :2], s[:, 2:]], axis=1)
