@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from caffejax import Net
 from caffejax.errors import CaffejaxError
-from caffejax.layers.param_str import settings as read_settings
+from caffejax.layers.param_str import parse_param_str
 from caffejax.layers.rcnn.rpn_proposals import ProposalLimits, decode_boxes, encode_boxes, make_anchors, propose
 from layers.sequential_nms import suppress_sequentially
 
@@ -204,7 +204,7 @@ def test_spatial_dropout_drops_channels() -> None:
     ["'feat_stride': 8", "{'feat_stride': 8}", "feat_stride: 8", "feat_stride: 8\nflag: true", "{feat_stride: 8}"],
 )
 def test_a_param_str(text: str) -> None:
-    result = read_settings(text, {"feat_stride": 16, "scales": (8, 16), "flag": False})
+    result = parse_param_str(text, {"feat_stride": 16, "scales": (8, 16), "flag": False})
     assert result == {"feat_stride": 8, "scales": (8, 16), "flag": "flag" in text}
 
 
@@ -218,7 +218,7 @@ def test_a_param_str(text: str) -> None:
     ],
 )
 def test_a_param_str_with_a_list(text: str) -> None:
-    assert tuple(read_settings(text, {"feat_stride": 16, "scales": (8, 16)})["scales"]) == (4, 8)
+    assert tuple(parse_param_str(text, {"feat_stride": 16, "scales": (8, 16)})["scales"]) == (4, 8)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_a_param_str_with_a_list(text: str) -> None:
 )
 def test_a_param_str_that_is_wrong(text: str, words: str) -> None:
     with pytest.raises(CaffejaxError, match=words.replace("(", r"\(")):
-        read_settings(text, {"feat_stride": 16})
+        parse_param_str(text, {"feat_stride": 16})
 
 
 MAPS, ROIS = (2, 18, 6, 7), (4, 5)
