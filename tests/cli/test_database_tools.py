@@ -10,7 +10,7 @@ import pytest
 from caffejax.checkpoints.load_save import save_weights
 from caffejax.cli import main
 from caffejax.data import LevelDb, Lmdb, write_lmdb
-from caffejax.data.image_decoding import COLOUR, read_datum
+from caffejax.data.image_decoding import COLOR, read_datum
 from caffejax.net import Net
 from caffejax.schema import caffe_pb2
 
@@ -67,7 +67,7 @@ def test_images_are_encoded_again(tmp_path, flags):
         datum = caffe_pb2.Datum.FromString(value)
         assert datum.encoded
         assert not datum.HasField("channels")
-        image, label = read_datum(value, COLOUR)
+        image, label = read_datum(value, COLOR)
         path, _, expected = name.rpartition(" ")
         assert label == int(expected)
         if path.endswith("png"):
