@@ -2,13 +2,17 @@
 
 import json
 import sys
+import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import pytest
 
 from caffejax import Net
+from caffejax.checking import check
 from caffejax.checking.check_report import Finding, PhaseReport, Report, WeightsReport, format_outcome
 from caffejax.checking.html_report import render_html_report
 from caffejax.cli import main
@@ -23,6 +27,35 @@ caffejax.register(caffejax.LayerType(caffejax.Signature("Unheard"), caffejax.Tra
 """
 IP = 'layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 2 } }'
 RELU = 'layer { name: "relu" type: "%s" bottom: "data" top: "relu" }\n'
+
+
+class LastingWorker(check._Worker):
+    """A worker process that outlives the command that uses it."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+        self._lock = threading.Lock()
+
+    def check(self, *request: Any) -> Report:
+        with self._lock:
+            return super().check(*request)
+
+    def end(self, hangs: bool = False) -> int | None:
+        return super().end(hangs) if hangs else None
+
+
+@pytest.fixture(scope="module")
+def lasting_worker() -> Iterator[LastingWorker]:
+    worker = LastingWorker()
+    yield worker
+    check._Worker.end(worker)
+
+
+@pytest.fixture(autouse=True)
+def _one_worker(lasting_worker: LastingWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command without imports uses the same process, because a process takes seconds to start."""
+    new_worker = check._Worker
+    monkeypatch.setattr(check, "_Worker", lambda imports: new_worker(imports) if imports else lasting_worker)
 
 
 @pytest.fixture
