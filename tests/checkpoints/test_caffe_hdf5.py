@@ -23,7 +23,7 @@ names = st.text(st.characters(exclude_categories=["Cs", "Nd"], exclude_character
 paths = st.lists(names, min_size=1, max_size=3).map("/".join)
 
 
-def hdf5_items(path: Path) -> dict[str, object]:
+def read_hdf5_items(path: Path) -> dict[str, object]:
     result: dict[str, object] = {}
     with h5py.File(path) as file:
         file.visititems(
@@ -44,15 +44,15 @@ def assert_same_blobs(ours, theirs) -> None:
 @pytest.mark.parametrize(
     "name", ["current_h5.caffemodel.h5", "shared_h5.caffemodel.h5", "snapdiff_iter_2.caffemodel.h5"]
 )
-def test_read_and_write_give_caffes_file(tmp_path, name):
+def test_writing_what_was_read_gives_caffes_file(tmp_path, name):
     stored = read_caffemodel(GOLDEN / name)
     diffs = read_caffemodel_h5(GOLDEN / name, "diff") if name.startswith("snapdiff") else None
     write_caffemodel_h5(tmp_path / name, stored, diffs)
-    assert hdf5_items(tmp_path / name) == hdf5_items(GOLDEN / name)
+    assert read_hdf5_items(tmp_path / name) == read_hdf5_items(GOLDEN / name)
 
 
 @given(st.dictionaries(paths, st.lists(blobs, max_size=3), max_size=4))
-def test_writing_and_reading_changes_nothing(tmp_path_factory, model):
+def test_hdf5_files_are_read_as_written(tmp_path_factory, model):
     path = tmp_path_factory.mktemp("h5") / "x.caffemodel.h5"
     write_caffemodel_h5(path, model)
     stored = read_caffemodel(path)
@@ -61,7 +61,7 @@ def test_writing_and_reading_changes_nothing(tmp_path_factory, model):
 
 
 @given(st.dictionaries(names, st.lists(blobs, max_size=3), min_size=1, max_size=4))
-def test_binary_files_hold_the_same_blobs_when_read(tmp_path_factory, model):
+def test_binary_files_are_read_as_written(tmp_path_factory, model):
     path = tmp_path_factory.mktemp("binary") / "x.caffemodel"
     write_caffemodel(path, caffe_pb2.NetParameter(layer=[{"name": name} for name in model]), model)
     assert_same_blobs(read_caffemodel(path), model)
@@ -82,7 +82,7 @@ def test_solver_states_are_read_as_written(tmp_path_factory, iteration, learned_
         assert_same_blobs({"": restored.history}, {"": state.history})
 
 
-def test_slashes_are_groups_in_groups(tmp_path):
+def test_slashes_in_names_become_nested_groups(tmp_path):
     path = tmp_path / "x.h5"
     model = {"inception/1x1": [np.ones(3)], "inception": [np.zeros(2)], "inception/relu": []}
     write_caffemodel_h5(path, model)
@@ -92,14 +92,14 @@ def test_slashes_are_groups_in_groups(tmp_path):
 
 
 @pytest.mark.parametrize("names", [["a", "a"], [""], ["."], ["/a"], ["a//b"], ["a\0b"]])
-def test_names_that_hdf5_cannot_hold_are_refused(tmp_path, names):
+def test_names_that_hdf5_cannot_store_are_refused(tmp_path, names):
     with pytest.raises(WeightsError, match=r"HDF5 cannot store a layer of this name.*write a \.caffemodel"):
         write_caffemodel_h5(tmp_path / "x.h5", {}, layers=names)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("model", [{"a/0": [1.0], "a": [2.0]}, {"a": [1.0], "a/0": [2.0]}])
-def test_a_failed_write_leaves_the_file_as_it_was(tmp_path, model):
+def test_a_failed_write_leaves_the_file_unchanged(tmp_path, model):
     path = tmp_path / "x.h5"
     path.write_bytes(b"before")
     with pytest.raises(WeightsError, match=f"^{path}: cannot be written: .*already exists"):
@@ -152,7 +152,7 @@ def test_a_shape_that_claims_all_memory_is_refused(tmp_path):
         read_caffemodel(tmp_path / "x.h5")
 
 
-def test_groups_within_themselves_are_read_once(tmp_path):
+def test_cyclic_groups_are_read_once(tmp_path):
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["data/x/0"] = [1.0]
         for name in "abc":
@@ -168,7 +168,7 @@ def test_integers_and_doubles_are_read(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["current_h5.caffemodel.h5", "snapdiff_iter_2.solverstate.h5"])
-def test_every_truncation_is_noticed(tmp_path, name):
+def test_every_truncation_is_detected(tmp_path, name):
     content = (GOLDEN / name).read_bytes()
     read_file = read_solverstate if "state" in name else read_caffemodel
     for size in range(0, len(content) - 1, 97):

@@ -31,14 +31,14 @@ def read_content(tmp_path_factory):
     """`read_caffemodel` of bytes."""
     path = tmp_path_factory.mktemp("weights") / "x.caffemodel"
 
-    def read(data: bytes) -> dict[str, tuple[np.ndarray, ...]]:
+    def read_bytes(data: bytes) -> dict[str, tuple[np.ndarray, ...]]:
         path.write_bytes(data)
         return read_caffemodel(path)
 
-    return read
+    return read_bytes
 
 
-def plain_shapes() -> dict[str, list[tuple[int, ...]]]:
+def list_plain_shapes() -> dict[str, list[tuple[int, ...]]]:
     """Return the shapes of the blobs of plain.prototxt's layers that have weights."""
     shapes = {
         name: [b.shape for b in blobs] for name, blobs in read_recorded_blobs(GOLDEN / "float_with_diff.npz").items()
@@ -61,15 +61,15 @@ def assert_weights_are_read(weights: Path, expected: Path) -> None:
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c["expected"]], ids=lambda c: c["case"])
-def test_reads_what_caffe_read(case):
+def test_reads_the_blobs_that_caffe_read(case):
     assert_weights_are_read(GOLDEN / case["weights"], GOLDEN / case["expected"])
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if not c["expected"]], ids=lambda c: c["case"])
-def test_refuses_what_caffe_refused(case):
+def test_refuses_the_files_that_caffe_refused(case):
     stored = read_caffemodel(GOLDEN / case["weights"])
     messages = []
-    for layer, shapes in plain_shapes().items():
+    for layer, shapes in list_plain_shapes().items():
         try:
             reshape_to_net(layer, stored.get(layer, [np.empty(s, np.float32) for s in shapes]), shapes)
         except WeightsError as error:
@@ -85,17 +85,17 @@ def test_refuses_what_caffe_refused(case):
 
 
 @pytest.mark.parametrize("version", ["v0", "v1"])
-def test_caffes_binary_upgrade_holds_the_same(version):
-    old = read_caffemodel(GOLDEN / f"{version}_legacy4d.caffemodel")
-    new = read_caffemodel(GOLDEN / f"{version}_legacy4d.upgraded.caffemodel")
-    assert list(new) == ["input", *old]
-    for name in old:
-        for a, b in zip(old[name], new[name], strict=True):
+def test_caffes_upgraded_files_have_the_same_blobs(version):
+    stored_v0_or_v1 = read_caffemodel(GOLDEN / f"{version}_legacy4d.caffemodel")
+    upgraded = read_caffemodel(GOLDEN / f"{version}_legacy4d.upgraded.caffemodel")
+    assert list(upgraded) == ["input", *stored_v0_or_v1]
+    for name in stored_v0_or_v1:
+        for a, b in zip(stored_v0_or_v1[name], upgraded[name], strict=True):
             np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize(("weights", "expected"), [("det1", "det1_params"), ("lenet", None)])
-def test_third_party_models(shared_folder, weights, expected):
+def test_third_party_models_are_read(shared_folder, weights, expected):
     folder = shared_folder / "golden" / "weights"
     if expected:
         assert_weights_are_read(folder / f"{weights}.caffemodel", folder / f"{expected}.npz")
@@ -105,7 +105,7 @@ def test_third_party_models(shared_folder, weights, expected):
         assert sum(map(len, shapes.values())) == 8
 
 
-def test_last_of_layers_with_one_name_counts_and_order_is_kept(read_content):
+def test_the_last_layer_of_a_repeated_name_is_read_in_file_order(read_content):
     model = caffe_pb2.NetParameter()
     for name, value in [("b", 1), ("a", 2), ("b", 3)]:
         model.layer.add(name=name).blobs.add(shape={"dim": [1]}, data=[value])
@@ -113,12 +113,12 @@ def test_last_of_layers_with_one_name_counts_and_order_is_kept(read_content):
     assert [(name, *blob) for name, (blob,) in blobs.items()] == [("b", 3), ("a", 2)]
 
 
-def encode_field(number: int, kind: int, content: bytes) -> bytes:
-    key, out = number << 3 | kind, b""
+def encode_field(field: int, wire_type: int, content: bytes) -> bytes:
+    key, out = field << 3 | wire_type, b""
     while key > 127:
         out, key = out + bytes([key & 127 | 128]), key >> 7
     out += bytes([key])
-    return out + (bytes([len(content)]) if kind == 2 else b"") + content
+    return out + (bytes([len(content)]) if wire_type == 2 else b"") + content
 
 
 BLOB = encode_field(7, 2, encode_field(1, 2, b"\x02")) + encode_field(5, 2, np.array([1, 2], "<f4").tobytes())
@@ -126,7 +126,7 @@ BLOB = encode_field(7, 2, encode_field(1, 2, b"\x02")) + encode_field(5, 2, np.a
 
 @pytest.mark.parametrize("number", [9, 10, 13, 50, 100, 148, 200, 20000])
 @pytest.mark.parametrize(("kind", "content"), [(0, b"\x05"), (1, b"12345678"), (2, b"\xff\xfejunk"), (5, b"1234")])
-def test_no_field_of_a_fork_can_disturb(read_content, number, kind, content):
+def test_unknown_fields_are_skipped(read_content, number, kind, content):
     fork_field = encode_field(number, kind, content)
     layer = fork_field + encode_field(1, 2, b"x") + fork_field + encode_field(7, 2, fork_field + BLOB + fork_field)
     (blob,) = read_content(encode_field(9, kind, content) + encode_field(100, 2, layer))["x"]
@@ -142,7 +142,7 @@ def test_packed_unpacked_and_mixed_floats_are_read(read_content, split):
     assert read_content(encode_field(100, 2, layer))["x"][0].tolist() == values.tolist()
 
 
-def test_legacy_shapes_are_right_aligned_and_explicit_ones_are_not():
+def test_legacy_shapes_are_right_aligned_and_explicit_shapes_are_not():
     legacy = np.zeros((1, 1, 5, 8), np.float32).view(Legacy4D)
     assert reshape_to_net("x", [legacy], [(5, 8)])[0].shape == (5, 8)
     assert reshape_to_net("x", [legacy], [(1, 5, 8)])[0].shape == (1, 5, 8)
@@ -197,7 +197,7 @@ def test_missing_files_and_folders_are_refused(tmp_path):
             read_blob_proto(path)
 
 
-def test_every_truncation_is_noticed_or_ends_between_layers(read_content):
+def test_every_truncation_is_detected_or_ends_between_layers(read_content):
     content = (GOLDEN / "current.caffemodel").read_bytes()
     names = list(read_content(content))
     for size in range(len(content)):

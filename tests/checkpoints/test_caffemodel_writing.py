@@ -19,19 +19,19 @@ from caffejax.errors import WeightsError
 from caffejax.schema import caffe_pb2, read_net
 
 
-def test_writes_what_caffe_writes(tmp_path):
-    theirs = caffe_pb2.NetParameter.FromString((GOLDEN / "current.caffemodel").read_bytes())
+def test_writes_the_same_file_as_caffe(tmp_path):
+    caffe_net = caffe_pb2.NetParameter.FromString((GOLDEN / "current.caffemodel").read_bytes())
     path = tmp_path / "ours.caffemodel"
-    write_caffemodel(path, theirs, read_caffemodel(GOLDEN / "current.caffemodel"))
-    assert caffe_pb2.NetParameter.FromString(path.read_bytes()) == theirs
+    write_caffemodel(path, caffe_net, read_caffemodel(GOLDEN / "current.caffemodel"))
+    assert caffe_pb2.NetParameter.FromString(path.read_bytes()) == caffe_net
 
 
-def test_writes_gradients_as_snapshot_diff_does(tmp_path):
-    theirs = caffe_pb2.NetParameter.FromString((GOLDEN / "snapdiff_iter_2.caffemodel").read_bytes())
+def test_writes_diffs_as_snapshot_diff_does(tmp_path):
+    caffe_net = caffe_pb2.NetParameter.FromString((GOLDEN / "snapdiff_iter_2.caffemodel").read_bytes())
     recorded = GOLDEN / "snapdiff.npz"
     path = tmp_path / "ours.caffemodel"
-    write_caffemodel(path, theirs, read_recorded_blobs(recorded), read_recorded_blobs(recorded, "diff"))
-    assert caffe_pb2.NetParameter.FromString(path.read_bytes()) == theirs
+    write_caffemodel(path, caffe_net, read_recorded_blobs(recorded), read_recorded_blobs(recorded, "diff"))
+    assert caffe_pb2.NetParameter.FromString(path.read_bytes()) == caffe_net
 
 
 def test_the_nets_phase_is_written(tmp_path):
@@ -52,7 +52,7 @@ def test_blobs_of_unknown_layers_are_refused_before_anything_is_written(tmp_path
 NET = caffe_pb2.NetParameter(layer=[{"name": "x"}])
 
 
-def test_a_failed_write_leaves_the_file_as_it_was(tmp_path, monkeypatch):
+def test_a_failed_write_leaves_the_file_unchanged(tmp_path, monkeypatch):
     path = tmp_path / "x.caffemodel"
     write_caffemodel(path, NET, {"x": [np.zeros(3)]})
     content_before = path.read_bytes()
@@ -76,7 +76,7 @@ def test_a_full_disk_is_named(tmp_path, monkeypatch):
         write_caffemodel(tmp_path / "x", NET, {"x": [np.zeros(10)]})
 
 
-def test_a_write_that_is_killed_leaves_the_file_as_it_was(tmp_path):
+def test_a_killed_write_leaves_the_file_unchanged(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(b"before")
     code = (
@@ -105,7 +105,7 @@ def test_paths_that_cannot_be_written_are_named(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="symbolic links")
-def test_a_symbolic_link_stays_one(tmp_path):
+def test_a_symbolic_link_is_kept(tmp_path):
     (tmp_path / "real").touch()
     (tmp_path / "link").symlink_to("real")
     write_caffemodel(tmp_path / "link", NET, {})

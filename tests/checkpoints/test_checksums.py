@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from caffejax.checkpoints import orbax
-from caffejax.checkpoints.orbax import CheckpointFolder, checksums, old_checksums
+from caffejax.checkpoints.orbax import CheckpointFolder, compute_checksums, compute_crc32_checksums
 from caffejax.errors import WeightsError
 
 RNG = np.random.default_rng(0)
@@ -38,33 +38,33 @@ def test_checksums_equal_the_reference(name: str, part_size: int, monkeypatch: p
     """On the host, part by part; and by the program of devices, which takes large arrays."""
     monkeypatch.setattr(orbax, "_MAX_HOST_SIZE", part_size)
     expected = {"['x']": reference_checksum(ARRAYS[name])}
-    assert checksums({"x": ARRAYS[name]}) == expected
+    assert compute_checksums({"x": ARRAYS[name]}) == expected
     if name != "float64":  # which JAX has not, by default
-        assert checksums({"x": jax.numpy.array(ARRAYS[name])}) == expected
+        assert compute_checksums({"x": jax.numpy.array(ARRAYS[name])}) == expected
 
 
 @pytest.mark.parametrize("name", [name for name in ARRAYS if name != "none"])
 def test_a_flipped_bit_changes_the_checksum(name: str) -> None:
     array = ARRAYS[name]
-    original_checksums = checksums(array)
+    original_checksums = compute_checksums(array)
     for _ in range(50):
         data = bytearray(array.tobytes())
         if name == "bool":
             data[RNG.integers(len(data))] ^= 1
         else:
             data[RNG.integers(len(data))] ^= 1 << int(RNG.integers(8))
-        assert checksums(np.frombuffer(bytes(data), array.dtype).reshape(array.shape)) != original_checksums
+        assert compute_checksums(np.frombuffer(bytes(data), array.dtype).reshape(array.shape)) != original_checksums
 
 
-def test_checkpoints_with_old_checksums_are_read_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_with_crc32_checksums_are_read_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arrays: dict[str, Any] = {"params": {"ip": {"0": ARRAYS["float32"]}}, "iteration": ARRAYS["one number"]}
 
     def save(step: int, checksummed_arrays: Any) -> None:
-        def with_old_checksums(record: Any, sums: Any, with_checksums: Any = orbax.with_checksums) -> Any:
-            return with_checksums(record, old_checksums(checksummed_arrays), "arrays")
+        def add_crc32_checksums(record: Any, sums: Any, add_checksums: Any = orbax.add_checksums) -> Any:
+            return add_checksums(record, compute_crc32_checksums(checksummed_arrays), "arrays")
 
         with monkeypatch.context() as patch:
-            patch.setattr(orbax, "with_checksums", with_old_checksums)
+            patch.setattr(orbax, "add_checksums", add_crc32_checksums)
             folder = CheckpointFolder(tmp_path / "x.orbax")
             folder.save(step, arrays, {"a": 1})
             folder.close()

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as arrays
 from caffejax.checkpoints.array_files import read_npz, read_safetensors, write_npz, write_safetensors
 from caffejax.checkpoints.caffemodel import read_caffemodel
 from caffejax.checkpoints.load_save import load_weights
-from caffejax.checkpoints.weight_formats import FORMATS, format_of
+from caffejax.checkpoints.weight_formats import FORMATS, find_format
 from caffejax.cli import main
 from caffejax.errors import WeightsError
 from caffejax.net import Net
@@ -33,7 +33,7 @@ def convert(source: object, target: str, *flags: str) -> None:
     assert main(["convert", f"--from={source}", f"--to={target}", *flags]) == 0
 
 
-def refusal(capsys: pytest.CaptureFixture[str], source: object, target: str, *flags: str) -> str:
+def get_conversion_error(capsys: pytest.CaptureFixture[str], source: object, target: str, *flags: str) -> str:
     assert main(["convert", f"--from={source}", f"--to={target}", *flags]) == 1
     err = capsys.readouterr().err
     assert "Traceback" not in err
@@ -70,7 +70,7 @@ def test_layers_without_blobs_are_not_counted(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("name", ["v0_legacy4d", "v1_legacy4d", "double_nd"])
-def test_old_shapes_are_converted_by_the_model(capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_legacy_shapes_are_converted_with_the_model(capsys: pytest.CaptureFixture[str], name: str) -> None:
     """Kept where they can be, modern elsewhere; the types of the layers say what that is."""
     source, model = WEIGHTS / f"{name}.caffemodel", f"--model={WEIGHTS / 'plain.prototxt'}"
     convert(source, "kept.caffemodel")
@@ -78,7 +78,9 @@ def test_old_shapes_are_converted_by_the_model(capsys: pytest.CaptureFixture[str
     for path in ("kept.caffemodel", "modern.h5"):
         jax.tree.map(np.testing.assert_array_equal, load_variables("plain", path), load_variables("plain", source))
     if "legacy" in name:
-        assert "4-D shapes, as in files before 2015; name the model with --model" in refusal(capsys, source, "x.npz")
+        assert "4-D shapes, as in files before 2015; name the model with --model" in get_conversion_error(
+            capsys, source, "x.npz"
+        )
         assert not Path("x.npz").exists()
 
 
@@ -122,22 +124,26 @@ def test_recurrent_state_is_not_exported_as_a_weight() -> None:
 
 def test_errors_name_the_file_and_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:
     current, shared = WEIGHTS / "current.caffemodel", WEIGHTS / "shared_h5.caffemodel.h5"
-    assert "unknown format; the name should end in one of .caffemodel, .h5" in refusal(capsys, current, "x.txt")
-    assert "did you mean '.npz'?" in refusal(capsys, current, "x.nzp")
-    assert "layer 'ip_b': the file omits a blob that this layer shares; name the model with --model" in refusal(
-        capsys, shared, "x.npz"
+    assert "unknown format; the name should end in one of .caffemodel, .h5" in get_conversion_error(
+        capsys, current, "x.txt"
+    )
+    assert "did you mean '.npz'?" in get_conversion_error(capsys, current, "x.nzp")
+    assert (
+        "layer 'ip_b': the file omits a blob that this layer shares; name the model with --model"
+        in get_conversion_error(capsys, shared, "x.npz")
     )
     wrong_model = f"--model={WEIGHTS / 'shared.prototxt'}"
-    assert "the model has no such layer" in refusal(capsys, current, "x.npz", wrong_model)
+    assert "the model has no such layer" in get_conversion_error(capsys, current, "x.npz", wrong_model)
     for name in ("none.npz", "none.safetensors", "none.orbax", "none.caffemodel", "none.h5"):
-        assert f"{name}: no such " in refusal(capsys, name, "x.npz")
+        assert f"{name}: no such " in get_conversion_error(capsys, name, "x.npz")
     for name in ("bad.npz", "bad.safetensors", "bad.h5", "bad.caffemodel"):
         Path(name).write_bytes(b"junk" * 9)
-        message, suffix = refusal(capsys, name, "x.npz"), ".caffemodel" if name == "bad.h5" else Path(name).suffix
+        message = get_conversion_error(capsys, name, "x.npz")
+        suffix = ".caffemodel" if name == "bad.h5" else Path(name).suffix
         assert f"{name}: not a" in message
         assert f" {suffix}" in message
     np.savez("names.npz", weights=np.ones(3), **{"a/0": np.array(["text"])})
-    output = refusal(capsys, "names.npz", "x.caffemodel")
+    output = get_conversion_error(capsys, "names.npz", "x.caffemodel")
     assert "'weights' is not named <layer>/<number of the blob>" in output
     assert "'a/0' holds <U4, not numbers" in output
     assert sorted(p.name for p in Path().glob("x*")) == []
@@ -145,14 +151,14 @@ def test_errors_name_the_file_and_the_remedy(capsys: pytest.CaptureFixture[str])
 
 def test_safetensors_is_optional(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "safetensors", None)
-    output = refusal(capsys, WEIGHTS / "current.caffemodel", "x.safetensors")
+    output = get_conversion_error(capsys, WEIGHTS / "current.caffemodel", "x.safetensors")
     assert "pip install safetensors" in output
 
 
 def test_objects_in_an_npz_are_not_unpickled() -> None:
     np.savez("x.npz", **{"a/0": np.array([print], object)})
     with pytest.raises(WeightsError, match=r"its member 'a/0.npy' is not an array.*holds Python objects"):
-        format_of("x.npz").read("x.npz")
+        find_format("x.npz").read("x.npz")
 
 
 names = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=9).map("layer/{}/0".format)
@@ -160,7 +166,7 @@ names = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=9).ma
 
 @settings(max_examples=50)
 @given(st.dictionaries(names, arrays.arrays(np.float32, arrays.array_shapes(min_dims=0, max_dims=4, min_side=0))))
-def test_files_of_named_arrays_hold_any_arrays(tmp_path_factory, model):
+def test_files_of_named_arrays_store_any_arrays(tmp_path_factory, model):
     folder = tmp_path_factory.mktemp("flat")
     for write, read in ((write_npz, read_npz), (write_safetensors, read_safetensors)):
         write(folder / "x", model)
@@ -170,7 +176,7 @@ def test_files_of_named_arrays_hold_any_arrays(tmp_path_factory, model):
             np.testing.assert_array_equal(result[name], array, strict=True)
 
 
-def test_npz_files_are_numpys() -> None:
+def test_npz_files_are_read_by_numpy() -> None:
     write_npz("x.npz", {"file": np.ones(3, np.float32), "a/0": np.zeros((2, 2), np.float32)})
     with np.load("x.npz") as file:
         assert {name: file[name].shape for name in file} == {"file": (3,), "a/0": (2, 2)}

@@ -21,20 +21,20 @@ def make_initial_variables(net: Net) -> Variables:
     return net.init(jax.random.key(0))
 
 
-def loaded_blob(net: Net, variables: Variables, layer: str, index: int) -> jax.Array:
+def get_blob(net: Net, variables: Variables, layer: str, index: int) -> jax.Array:
     param = net.graph.layer(layer).params[index]
     tree = variables.params if param.spec.learnable else variables.state
     return tree[param.owner.layer][param.owner.index]
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c["expected"]], ids=lambda c: c["case"])
-def test_loads_and_runs_as_in_caffe(case):
+def test_blobs_and_outputs_equal_caffes(case):
     net = Net(GOLDEN / case["net"], "TEST")
     variables = load_weights(GOLDEN / case["weights"], net.graph, make_initial_variables(net))
     with np.load(GOLDEN / case["expected"]) as recorded:
         for name in (n for n in recorded if n.startswith("param/")):
             _, layer, index = name.split("/")
-            np.testing.assert_array_equal(loaded_blob(net, variables, layer, int(index)), recorded[name], err_msg=name)
+            np.testing.assert_array_equal(get_blob(net, variables, layer, int(index)), recorded[name], err_msg=name)
         inputs = {n.removeprefix("in/"): recorded[n] for n in recorded if n.startswith("in/")}
         expected = {n.removeprefix("out/"): recorded[n] for n in recorded if n.startswith("out/")}
         outputs, _ = net.apply(*variables, inputs)
@@ -44,7 +44,7 @@ def test_loads_and_runs_as_in_caffe(case):
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if not c["expected"]], ids=lambda c: c["case"])
-def test_refuses_what_caffe_refuses(case):
+def test_refuses_the_files_that_caffe_refuses(case):
     net = Net(GOLDEN / case["net"], "TEST")
     with pytest.raises(WeightsError) as exc_info:
         load_weights(GOLDEN / case["weights"], net.graph, make_initial_variables(net))
@@ -57,7 +57,7 @@ def test_refuses_what_caffe_refuses(case):
 
 @pytest.mark.parametrize("suffix", ["", ".h5"])
 @pytest.mark.parametrize("name", ["current", "shared"])
-def test_saved_blobs_load_to_the_same_values(tmp_path, name, suffix):
+def test_saved_weights_are_loaded_unchanged(tmp_path, name, suffix):
     net = Net(GOLDEN / f"{name}.prototxt", "TEST")
     variables = load_weights(GOLDEN / f"{name}.caffemodel", net.graph, make_initial_variables(net))
     path = tmp_path / f"x.caffemodel{suffix}"

@@ -12,7 +12,7 @@ import pytest
 from caffejax.errors import SolverError
 from caffejax.training.snapshots import lock_prefix
 
-HOLDER = """
+HOLDER_SCRIPT = """
 import sys, time
 from caffejax.training.snapshots import lock_prefix
 with lock_prefix(sys.argv[1]):
@@ -23,7 +23,9 @@ with lock_prefix(sys.argv[1]):
 
 @pytest.fixture
 def holder(tmp_path: Path):
-    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path / "x")], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER_SCRIPT, str(tmp_path / "x")], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     yield process
@@ -31,7 +33,7 @@ def holder(tmp_path: Path):
     process.communicate()
 
 
-def test_a_second_run_is_refused_and_a_killed_one_holds_nothing(holder: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_a_second_run_is_refused_and_a_killed_run_holds_no_lock(holder: subprocess.Popen[str], tmp_path: Path) -> None:
     message = rf"x\.lock: another run .* locked by process {holder.pid} on \S+; wait, or choose a different prefix"
     with pytest.raises(SolverError, match=message), lock_prefix(str(tmp_path / "x")):
         pass
@@ -44,7 +46,7 @@ def test_a_second_run_is_refused_and_a_killed_one_holds_nothing(holder: subproce
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_unfinished_files_are_swept(tmp_path: Path) -> None:
+def test_only_unfinished_files_are_removed(tmp_path: Path) -> None:
     finished_files = [
         "x.orbax/10/arrays",
         ".y_iter_5.caffemodel.ab.tmp",
@@ -61,7 +63,7 @@ def test_only_unfinished_files_are_swept(tmp_path: Path) -> None:
     assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()) == sorted(finished_files)
 
 
-def test_a_foreign_lock_is_reported(tmp_path: Path) -> None:
+def test_a_lock_file_without_a_lock_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "x.lock").write_text("\x1b[2J hostile")
     with lock_prefix(str(tmp_path / "x")):
         pass

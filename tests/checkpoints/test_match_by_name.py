@@ -46,9 +46,9 @@ def folder(tmp_path_factory: Any) -> Path:
     variables = net.init(jax.random.key(3))
     save_weights(path / "all.caffemodel", net.graph, variables)
     data = (path / "all.caffemodel").read_bytes()
-    layer_offsets = list(layer_ends(data))
+    layer_offsets = list(iterate_layer_ends(data))
     assert layer_offsets[-1] == len(data)
-    (path / "cut.caffemodel").write_bytes(data[: layer_offsets[-2]])
+    (path / "partial.caffemodel").write_bytes(data[: layer_offsets[-2]])
     renamed_data = data.replace(b"\x04conv", b"\x04cnvo").replace(b"\x02bn", b"\x02nb").replace(b"\x02ip", b"\x02pi")
     (path / "none.caffemodel").write_bytes(renamed_data)
     cv2.imwrite(str(path / "im.png"), np.zeros((8, 8, 3), np.uint8))
@@ -56,7 +56,7 @@ def folder(tmp_path_factory: Any) -> Path:
     return path
 
 
-def layer_ends(data: bytes) -> Iterator[int]:
+def iterate_layer_ends(data: bytes) -> Iterator[int]:
     """Where the fields of a message end: key, length and content of each."""
     position = 0
     while position < len(data):
@@ -85,17 +85,17 @@ def test_layers_without_weights_are_named(
 ) -> None:
     net = Net(folder / "deploy.prototxt", phase)
     with caplog.at_level(logging.INFO, "caffejax"):
-        load_file(net, folder / "cut.caffemodel")
+        load_file(net, folder / "partial.caffemodel")
     messages = {record.message.replace(f"{folder}/", ""): record.levelno for record in caplog.records}
-    assert messages["Weights from cut.caffemodel for 2 layers: conv, bn"] == logging.INFO
-    assert messages["No weights in cut.caffemodel for 1 layer: ip: initialized by their fillers"] == level
+    assert messages["Weights from partial.caffemodel for 2 layers: conv, bn"] == logging.INFO
+    assert messages["No weights in partial.caffemodel for 1 layer: ip: initialized by their fillers"] == level
 
 
-def test_nothing_is_logged_where_nothing_is_missing(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_is_logged_if_no_layer_is_missing(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     net = Net(folder / "deploy.prototxt")
     with caplog.at_level(logging.INFO, "caffejax"):
         load_file(net, folder / "all.caffemodel", strict=True)
-        load_file(net, [folder / "cut.caffemodel", folder / "all.caffemodel"], strict=True)
+        load_file(net, [folder / "partial.caffemodel", folder / "all.caffemodel"], strict=True)
         load_file(net, (), strict=True)
     assert not caplog.records
 
@@ -103,7 +103,7 @@ def test_nothing_is_logged_where_nothing_is_missing(folder: Path, caplog: pytest
 @pytest.mark.parametrize(
     ("file", "message"),
     [
-        ("cut", "layer 'ip' .*: has no weights in .*cut.caffemodel, but each layer needs weights here"),
+        ("partial", "layer 'ip' .*: has no weights in .*partial.caffemodel, but each layer needs weights here"),
         ("none", "has no blobs for any layer of the net"),
     ],
 )
@@ -142,7 +142,7 @@ def test_a_file_of_another_net_is_refused(
 
 
 @pytest.mark.parametrize("phase", ["TRAIN", "TEST"])
-def test_a_file_for_less_than_half_of_the_layers_is_warned_of(
+def test_a_file_for_less_than_half_of_the_layers_causes_a_warning(
     phase: Any, folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     renamed_layers = LAYERS.replace('name: "bn"', 'name: "bn1"').replace('name: "ip"', 'name: "ip1"')
@@ -181,34 +181,34 @@ LOGGING_COMMANDS = ("test", "extract_features", "classify", "detect")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_refuse_if_asked(
+def test_commands_refuse_missing_layers_with_strict_weights(
     command: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(folder)
-    arguments = COMMANDS[command].format(w="cut.caffemodel", out=tmp_path / "out").split()
+    arguments = COMMANDS[command].format(w="partial.caffemodel", out=tmp_path / "out").split()
     assert main([*arguments, "--strict_weights"]) == 1
     output = capfd.readouterr().err
-    assert re.search(r"layer 'ip' \(InnerProduct\): has no weights in cut.caffemodel", output)
+    assert re.search(r"layer 'ip' \(InnerProduct\): has no weights in partial.caffemodel", output)
     assert "Traceback" not in output
     assert not list(tmp_path.iterdir())
     if command in LOGGING_COMMANDS:
         assert main(arguments) == 0
-        assert re.search(r"^W.*No weights in cut.caffemodel for 1 layer: ip", capfd.readouterr().err, re.MULTILINE)
+        assert re.search(r"^W.*No weights in partial.caffemodel for 1 layer: ip", capfd.readouterr().err, re.MULTILINE)
     assert main(COMMANDS[command].format(w="none.caffemodel", out=tmp_path / "none").split()) == 1
     assert f"caffejax: {NO_MATCH_MESSAGE}" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(("weights", "shapes"), [("all", []), ("cut", [(4, 108), (4,)])])
+@pytest.mark.parametrize(("weights", "shapes"), [("all", []), ("partial", [(4, 108), (4,)])])
 def test_finetuning_runs_no_filler_of_a_blob_that_a_file_provides(
     weights: str, shapes: list[tuple[int, ...]], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
     fill, filled_shapes = init.fill, []
 
-    def recording_fill(filler: Any, key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    def record_fill(filler: Any, key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
         filled_shapes.append(shape)
         return fill(filler, key, shape, dtype)
 
-    monkeypatch.setattr(init, "fill", recording_fill)
+    monkeypatch.setattr(init, "fill", record_fill)
     Solver("solver.prototxt", weights=[f"{weights}.caffemodel"]).close()
     assert filled_shapes == shapes

@@ -11,7 +11,7 @@ import caffejax
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 import structure
-from structure import LEVEL_OF, Import, find_imports, find_modules, import_cycle, package_of, upward_imports
+from structure import LEVEL_OF, Import, find_import_cycle, find_imports, find_modules, find_upward_imports, get_package
 
 PACKAGE = Path(caffejax.__file__).parent
 
@@ -22,15 +22,15 @@ def imports() -> list[Import]:
 
 
 def test_each_package_has_a_level() -> None:
-    assert {package_of(module) for module in find_modules(PACKAGE)} == LEVEL_OF.keys()
+    assert {get_package(module) for module in find_modules(PACKAGE)} == LEVEL_OF.keys()
 
 
 def test_imports_point_down(imports: list[Import]) -> None:
-    assert "\n".join(upward_imports(imports)) == ""
+    assert "\n".join(find_upward_imports(imports)) == ""
 
 
 def test_imports_have_no_cycle(imports: list[Import]) -> None:
-    assert import_cycle(imports) == ""
+    assert find_import_cycle(imports) == ""
 
 
 def test_dynamic_imports_are_found(imports: list[Import]) -> None:
@@ -40,7 +40,7 @@ def test_dynamic_imports_are_found(imports: list[Import]) -> None:
 
 
 def test_the_page_on_the_architecture_is_up_to_date() -> None:
-    assert structure.page_with_table() == structure.PAGE.read_text()
+    assert structure.make_page() == structure.PAGE.read_text()
     walks = structure.read_walks()
     assert [name for names in walks.values() for name in names if not (structure.PACKAGE / name).exists()] == []
 
@@ -74,8 +74,8 @@ def test_a_valid_package_has_no_errors(tmp_path: Path) -> None:
         ("caffejax.graph", "caffejax.graph.model"),
         ("caffejax.graph.model", "caffejax.errors"),
     }
-    assert upward_imports(imports) == []
-    assert import_cycle(imports) == ""
+    assert find_upward_imports(imports) == []
+    assert find_import_cycle(imports) == ""
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_valid_package_has_no_errors(tmp_path: Path) -> None:
     ],
 )
 def test_an_upward_import_is_reported(tmp_path: Path, line: str) -> None:
-    (message,) = set(upward_imports(find_imports_of_small_package(tmp_path, {"graph/model.py": line})))
+    (message,) = set(find_upward_imports(find_imports_of_small_package(tmp_path, {"graph/model.py": line})))
     number = line.count("\n") + 1
     assert message.startswith(f"caffejax/graph/model.py:{number}: graph imports caffejax.net")
     assert message.endswith("but its level (graph) is not above (net)")
@@ -106,7 +106,7 @@ def test_an_upward_import_of_a_stub_is_reported(tmp_path: Path) -> None:
         "graph/__init__.py": "attach_stub(__name__, __file__)",
         "graph/__init__.pyi": "from ..net import Net",
     }
-    (message,) = set(upward_imports(find_imports_of_small_package(tmp_path, replaced_files)))
+    (message,) = set(find_upward_imports(find_imports_of_small_package(tmp_path, replaced_files)))
     assert message.startswith("caffejax/graph/__init__.pyi:1: graph imports caffejax.net")
 
 
@@ -118,7 +118,7 @@ def test_a_walk_over_packages_is_an_import(tmp_path: Path) -> None:
 
 def test_an_import_on_the_same_level_is_reported(tmp_path: Path) -> None:
     replaced_files = {"training/__init__.py": "", "gradcheck/__init__.py": "from .. import training"}
-    (message,) = upward_imports(find_imports_of_small_package(tmp_path, replaced_files))
+    (message,) = find_upward_imports(find_imports_of_small_package(tmp_path, replaced_files))
     assert "caffejax/gradcheck/__init__.py:1: gradcheck imports caffejax.training" in message
 
 
@@ -138,5 +138,5 @@ def test_an_import_on_the_same_level_is_reported(tmp_path: Path) -> None:
 )
 def test_a_cycle_is_reported(tmp_path: Path, replaced_files: dict[str, str]) -> None:
     imports = find_imports_of_small_package(tmp_path, replaced_files)
-    assert upward_imports(imports) == []
-    assert "caffejax/graph/model.py:1: caffejax.graph.model imports caffejax.graph" in import_cycle(imports)
+    assert find_upward_imports(imports) == []
+    assert "caffejax/graph/model.py:1: caffejax.graph.model imports caffejax.graph" in find_import_cycle(imports)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from failing_file_system import WRITES, Fault
 
-_FULL, _DENIED = "cwm", "cnmu"  # what fails on a full disk, and where one may not write
+_DISK_FULL_KINDS, _DENIED_KINDS = "cwm", "cnmu"  # what fails on a full disk, and where one may not write
 # lines of the log after which a phase begins; the seconds in which something happens then
 PHASES = {
     "start": ("", 2.5),
@@ -18,7 +18,7 @@ PHASES = {
     "test": ("Testing net", 0.1),
     "end": ("Optimization Done", 0.4),
 }
-_REMOVE = "for i in 1 2 3; do rm -rf $ROOT/%s 2>/dev/null; done"  # again, where something was written meanwhile
+_REMOVE_COMMAND = "for i in 1 2 3; do rm -rf $ROOT/%s 2>/dev/null; done"  # again, where something was written meanwhile
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 KINDS = (
     *("kill in an operation", "kill in half a write", "kill at a moment", "disk full", "input/output error"),
@@ -31,10 +31,10 @@ KINDS = (
 class SignalMoment:
     """A signal, some time after a line of the log."""
 
-    number: int
+    signal_number: int
     phase: str
     delay: float
-    times: int = 1
+    num_signals: int = 1
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,13 @@ class Disturbance:
     Attributes:
         fault: what the file system does.
         moment: when a signal comes from outside.
-        second: whether another trainer starts with the same prefix.
+        has_second_trainer: whether another trainer starts with the same prefix.
         flags: of the command line.
     """
 
     fault: Fault | None = None
     moment: SignalMoment | None = None
-    second: bool = False
+    has_second_trainer: bool = False
     flags: tuple[str, ...] = field(default=())
 
 
@@ -69,9 +69,9 @@ def _draw_disturbance(kind: str, rng: random.Random, counts: Counter[str]) -> Di
     def draw_fault(action: str, kinds: str = WRITES, durations: tuple[int, ...] = (1,)) -> Fault:
         return Fault(action, rng.randint(1, sum(counts[k] for k in kinds)), kinds, rng.choice(durations))
 
-    def draw_error(number: int, kinds: str) -> Disturbance:
+    def draw_error(error_number: int, kinds: str) -> Disturbance:
         flags = ("--on_snapshot_error=continue",) * rng.randint(0, 1)
-        return Disturbance(draw_fault(f"error={number}", kinds, (1, 5, 40, 0)), flags=flags)
+        return Disturbance(draw_fault(f"error={error_number}", kinds, (1, 5, 40, 0)), flags=flags)
 
     phase = rng.choice(tuple(PHASES))
     delay = rng.uniform(0, PHASES[phase][1])
@@ -83,15 +83,15 @@ def _draw_disturbance(kind: str, rng: random.Random, counts: Counter[str]) -> Di
         case "kill at a moment":
             return Disturbance(moment=SignalMoment(signal.SIGKILL, phase, delay))
         case "disk full":
-            return draw_error(rng.choice((errno.ENOSPC, errno.EDQUOT)), _FULL)
+            return draw_error(rng.choice((errno.ENOSPC, errno.EDQUOT)), _DISK_FULL_KINDS)
         case "input/output error":
             return draw_error(errno.EIO, rng.choice((WRITES, "w", "s", "n")))
         case "not allowed":
-            return draw_error(errno.EACCES, _DENIED)
+            return draw_error(errno.EACCES, _DENIED_KINDS)
         case "read-only":
             return draw_error(errno.EROFS, WRITES)
         case "folder removed":
-            fault = draw_fault(f"run={_REMOVE % rng.choice(('x.orbax', 'x*', 'x.orbax/*'))}")
+            fault = draw_fault(f"run={_REMOVE_COMMAND % rng.choice(('x.orbax', 'x*', 'x.orbax/*'))}")
             return Disturbance(fault, flags=("--on_snapshot_error=continue",) * rng.randint(0, 1))
         case "folder moved":
             return Disturbance(draw_fault("run=mv $ROOT/x.orbax $ROOT.moved 2>/dev/null; rm -rf $ROOT.moved"))
@@ -103,7 +103,7 @@ def _draw_disturbance(kind: str, rng: random.Random, counts: Counter[str]) -> Di
         case "signal in an operation":
             return Disturbance(draw_fault(f"signal={int(rng.choice(_SIGNALS))}"))
         case "second trainer":
-            return Disturbance(second=True)
+            return Disturbance(has_second_trainer=True)
         case "read error":
             return Disturbance(Fault(f"error={errno.EIO}", rng.randint(1, 60), "or", rng.choice((1, 5, 0))))
     raise ValueError(kind)

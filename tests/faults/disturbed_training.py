@@ -42,8 +42,8 @@ net: "net.prototxt" base_lr: 0.01 lr_policy: "inv" gamma: 0.001 power: 0.75 mome
 max_iter: {MAX_ITER} snapshot: {SNAPSHOT_INTERVAL} snapshot_prefix: "x" solver_mode: CPU random_seed: 5 display: 5
 test_iter: 2 test_interval: 20
 """
-_PATIENCE = 300  # seconds; a run takes four on a machine that does nothing else
-_LOGGED = re.compile(r"[IW]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ \w+\.py:\d+\] ")
+_TIMEOUT = 300  # seconds; a run takes four on a machine that does nothing else
+_LOG_LINE = re.compile(r"[IW]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ \w+\.py:\d+\] ")
 _INPUTS = {"net.prototxt", "solver.prototxt"}
 _OUTPUTS = re.compile(r"x\.metrics\.jsonl|x\.orbax|x_iter_(\d+)\.(caffemodel|solverstate)")
 
@@ -53,56 +53,58 @@ class RunEnd:
     """The end of a run: its exit code, the lines on stderr, and its stdout."""
 
     code: int
-    lines: tuple[str, ...]
-    out: str
+    stderr_lines: tuple[str, ...]
+    stdout: str
 
 
 class Job:
     """Training jobs in a folder, whose results must all equal the results of the undisturbed job.
 
     Attributes:
-        done: the letters of the file operations of the undisturbed run.
+        operations: the letters of the file operations of the undisturbed run.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._library = folder, compile_shim(folder)
-        undisturbed_folder, log = self._make("whole"), folder / "whole.log"
+        undisturbed_folder, log = self._make_root("undisturbed"), folder / "undisturbed.log"
         counting_fault = Fault("", 0)
         run_end = self._train(undisturbed_folder, Disturbance(counting_fault), FAULTS_LOG=str(log))
-        assert run_end.code == 0, run_end.lines
-        self._expected = _files(undisturbed_folder), _checkpoint(undisturbed_folder)
-        self.done = [kind for kind, _ in read_operations(log)]
-        assert set(WRITES) <= set(self.done), "the shim sees every kind of operation"
+        assert run_end.code == 0, run_end.stderr_lines
+        self._expected = _read_caffe_files(undisturbed_folder), _read_checkpoint(undisturbed_folder)
+        self.operations = [kind for kind, _ in read_operations(log)]
+        assert set(WRITES) <= set(self.operations), "the shim sees every kind of operation"
 
-    def findings(self, seed: int) -> list[str]:
+    def find_problems(self, seed: int) -> list[str]:
         """Disturb a job as the seed says, resume it, and return all that is not as it should be."""
-        kind, disturbances = draw_disturbances(seed, self.done)
-        root = self._make(f"run{seed}")
-        result = []
+        kind, disturbances = draw_disturbances(seed, self.operations)
+        root = self._make_root(f"run{seed}")
+        problems = []
         is_complete = False
-        for number, disturbance in enumerate([*disturbances, *[Disturbance()] * 3]):
-            location = f"seed {seed}, {kind}, run {number} ({disturbance})"
-            leftovers_before = _leftover_files(root)
+        for run_index, disturbance in enumerate([*disturbances, *[Disturbance()] * 3]):
+            location = f"seed {seed}, {kind}, run {run_index} ({disturbance})"
+            previous_leftovers = _list_leftover_files(root)
             try:
                 run_end = self._train(root, disturbance)
             except subprocess.TimeoutExpired:
-                return [*result, f"{location}: hangs"]
-            result += [f"{location}: {problem}" for problem in _problems(run_end, disturbance, root, leftovers_before)]
+                return [*problems, f"{location}: hangs"]
+            problems += [
+                f"{location}: {problem}" for problem in _find_problems(run_end, disturbance, root, previous_leftovers)
+            ]
             if is_complete := _is_complete(root, run_end):
                 break
         if not is_complete:
-            return [*result, f"seed {seed}, {kind}: training does not come to its end: {run_end.lines[-1:]}"]
-        result += [f"seed {seed}, {kind}: {problem}" for problem in self._differences(root)]
-        return result
+            return [*problems, f"seed {seed}, {kind}: training does not come to its end: {run_end.stderr_lines[-1:]}"]
+        problems += [f"seed {seed}, {kind}: {problem}" for problem in self._find_differences(root)]
+        return problems
 
-    def _differences(self, root: Path) -> list[str]:
+    def _find_differences(self, root: Path) -> list[str]:
         files, checkpoint = self._expected
-        result = [f"{name} differs" for name, content in _files(root).items() if content != files[name]]
-        if (actual := _checkpoint(root)) != checkpoint:
+        result = [f"{name} differs" for name, content in _read_caffe_files(root).items() if content != files[name]]
+        if (actual := _read_checkpoint(root)) != checkpoint:
             result.append(f"the checkpoint differs: {actual[1]}, not {checkpoint[1]}")
         return result
 
-    def _make(self, name: str) -> Path:
+    def _make_root(self, name: str) -> Path:
         root = self._folder / name
         root.mkdir()
         (root / "net.prototxt").write_text(NET)
@@ -112,43 +114,43 @@ class Job:
     def _train(self, root: Path, disturbance: Disturbance, **variables: str) -> RunEnd:
         if disturbance.fault is not None:
             fault = replace(disturbance.fault, action=disturbance.fault.action.replace("$ROOT", str(root)))
-            variables |= fault.variables(self._library, root)
-        first = self._start(root, disturbance.flags, **variables)
+            variables |= fault.make_variables(self._library, root)
+        first_process = self._start(root, disturbance.flags, **variables)
         lines: list[str] = []
-        reader = threading.Thread(target=_read, args=(first, lines), daemon=True)
+        reader = threading.Thread(target=_read_lines, args=(first_process, lines), daemon=True)
         reader.start()
         if disturbance.moment is not None:
             marker, _ = PHASES[disturbance.moment.phase]
-            _wait_for_line(first, lines, marker)
+            _wait_for_line(first_process, lines, marker)
             time.sleep(disturbance.moment.delay)
-            for _ in range(disturbance.moment.times):
-                first.send_signal(disturbance.moment.number)
+            for _ in range(disturbance.moment.num_signals):
+                first_process.send_signal(disturbance.moment.signal_number)
                 time.sleep(0.01)
         second_process = None
-        if disturbance.second:
-            _wait_for_line(first, lines, "Iteration 0")
-            first.send_signal(signal.SIGSTOP)  # so that it holds the lock as long as it takes
+        if disturbance.has_second_trainer:
+            _wait_for_line(first_process, lines, "Iteration 0")
+            first_process.send_signal(signal.SIGSTOP)  # so that it holds the lock as long as it takes
             second_process = self._start(root, disturbance.flags)
         second_stderr = ""
         try:
             if second_process is not None:
-                _, second_stderr = second_process.communicate(timeout=_PATIENCE)
-                first.send_signal(signal.SIGCONT)
-            code = first.wait(_PATIENCE)
-            reader.join(_PATIENCE)
+                _, second_stderr = second_process.communicate(timeout=_TIMEOUT)
+                first_process.send_signal(signal.SIGCONT)
+            code = first_process.wait(_TIMEOUT)
+            reader.join(_TIMEOUT)
         finally:
-            for process in (first, second_process):
+            for process in (first_process, second_process):
                 if process is not None and process.poll() is None:
                     process.kill()
-        assert first.stdout is not None
-        out = first.stdout.read()
-        for process in (first, second_process):
+        assert first_process.stdout is not None
+        stdout = first_process.stdout.read()
+        for process in (first_process, second_process):
             if process is not None:
                 process.communicate()  # closes its pipes
-        return RunEnd(code, (*lines, *(f"second: {line}" for line in second_stderr.splitlines())), out)
+        return RunEnd(code, (*lines, *(f"second: {line}" for line in second_stderr.splitlines())), stdout)
 
     def _start(self, root: Path, flags: tuple[str, ...], **variables: str) -> subprocess.Popen[str]:
-        if _steps(root):
+        if _list_steps(root):
             flags = (*flags, "--snapshot=x.orbax")
         return subprocess.Popen(
             [sys.executable, "-m", "caffejax", "train", "--solver=solver.prototxt", "--keep_last=2", *flags],
@@ -167,7 +169,7 @@ class Job:
         )
 
 
-def _read(process: subprocess.Popen[str], lines: list[str]) -> None:
+def _read_lines(process: subprocess.Popen[str], lines: list[str]) -> None:
     assert process.stderr is not None
     lines.extend(line.rstrip("\n") for line in process.stderr)
 
@@ -178,45 +180,47 @@ def _wait_for_line(process: subprocess.Popen[str], lines: list[str], marker: str
         time.sleep(0.002)
 
 
-def _steps(root: Path) -> list[int]:
+def _list_steps(root: Path) -> list[int]:
     return sorted(int(p.name) for p in root.glob("x.orbax/*") if p.name.isdigit())
 
 
 def _is_complete(root: Path, run_end: RunEnd) -> bool:
-    return run_end.code == 0 and MAX_ITER in _steps(root) and (root / f"x_iter_{MAX_ITER}.caffemodel").exists()
+    return run_end.code == 0 and MAX_ITER in _list_steps(root) and (root / f"x_iter_{MAX_ITER}.caffemodel").exists()
 
 
-def _files(root: Path) -> dict[str, bytes]:
+def _read_caffe_files(root: Path) -> dict[str, bytes]:
     """Return the content of Caffe's files of the last iteration."""
     return {p.name: p.read_bytes() for p in root.glob(f"x_iter_{MAX_ITER}.*")}
 
 
-def _checkpoint(root: Path) -> tuple[object, object]:
+def _read_checkpoint(root: Path) -> tuple[object, object]:
     """The arrays and the record of the last checkpoint, which says itself whether it is whole."""
     folder = CheckpointFolder(root / "x.orbax")
     try:
         arrays, record = folder.restore(MAX_ITER)
     finally:
         folder.close()
-    return _comparable(arrays), record
+    return _make_comparable(arrays), record
 
 
-def _comparable(tree: object) -> object:
+def _make_comparable(tree: object) -> object:
     return (
-        {k: _comparable(v) for k, v in sorted(tree.items())} if isinstance(tree, dict) else (tree.dtype, tree.tobytes())
+        {k: _make_comparable(v) for k, v in sorted(tree.items())}
+        if isinstance(tree, dict)
+        else (tree.dtype, tree.tobytes())
     )  # type: ignore[attr-defined]
 
 
-def _problems(run_end: RunEnd, disturbance: Disturbance, root: Path, leftovers_before: list[str]) -> list[str]:
+def _find_problems(run_end: RunEnd, disturbance: Disturbance, root: Path, previous_leftovers: list[str]) -> list[str]:
     """Return the problems of a run's end, and of new files that it left behind."""
-    first = [line for line in run_end.lines if not line.startswith("second: ")]
-    messages = [line for line in _without_nets(first) if not _LOGGED.match(line)]
+    first_lines = [line for line in run_end.stderr_lines if not line.startswith("second: ")]
+    messages = [line for line in _drop_net_text(first_lines) if not _LOG_LINE.match(line)]
     result = []
-    killed = _signal_exit_codes(disturbance)
-    if run_end.code not in {0, 1, 130, *killed}:
+    signal_codes = _signal_exit_codes(disturbance)
+    if run_end.code not in {0, 1, 130, *signal_codes}:
         result.append(f"exit code {run_end.code}: {messages}")
-    if run_end.out:
-        result.append(f"stdout has {run_end.out!r}")
+    if run_end.stdout:
+        result.append(f"stdout has {run_end.stdout!r}")
     # Python may end by the signal itself where it interrupts what `exec` runs; that is 130, too, for a shell
     if run_end.code == -2 and "cli" not in "".join(messages):
         messages = []  # of Python itself, before the program began
@@ -225,26 +229,26 @@ def _problems(run_end: RunEnd, disturbance: Disturbance, root: Path, leftovers_b
         result.append(f"exit code {run_end.code}, and on stderr is {messages}")
     if disturbance == Disturbance() and run_end.code != 0:
         result.append(f"an undisturbed run ends with {run_end.code}: {messages}")
-    if disturbance.second and not _is_refused(
-        [line.removeprefix("second: ") for line in run_end.lines if line not in first]
+    if disturbance.has_second_trainer and not _is_refused(
+        [line.removeprefix("second: ") for line in run_end.stderr_lines if line not in first_lines]
     ):
-        result.append(f"the second trainer says {run_end.lines}")
-    if run_end.code >= 0 and not _cannot_remove(disturbance.fault):
-        leftovers_before = [] if run_end.code == 0 else leftovers_before  # one that has not come so far as to sweep
-        result += [f"{name} is left behind" for name in _leftover_files(root) if name not in leftovers_before]
+        result.append(f"the second trainer says {run_end.stderr_lines}")
+    if run_end.code >= 0 and not _cannot_remove_files(disturbance.fault):
+        previous_leftovers = [] if run_end.code == 0 else previous_leftovers  # one that has not come so far as to sweep
+        result += [f"{name} is left behind" for name in _list_leftover_files(root) if name not in previous_leftovers]
     metrics = root / "x.metrics.jsonl"
     if metrics.exists():
-        cut_lines = sum(not _is_json(line) for line in metrics.read_text().splitlines())
-        if cut_lines > 3:
-            result.append(f"{cut_lines} lines of the metrics are cut")
+        truncated_lines = sum(not _is_json(line) for line in metrics.read_text().splitlines())
+        if truncated_lines > 3:
+            result.append(f"{truncated_lines} lines of the metrics are cut")
     return result
 
 
-def _without_nets(lines: list[str]) -> list[str]:
+def _drop_net_text(lines: list[str]) -> list[str]:
     """Lines without the text of the solver and of nets, which follows a line of the log; a kill may cut it short."""
     log_lines, in_net_text = [], False
     for line in lines:
-        if _LOGGED.match(line) or line.startswith("caffejax: "):
+        if _LOG_LINE.match(line) or line.startswith("caffejax: "):
             in_net_text = line.endswith("from parameters: ")
             log_lines.append(line)
         elif not in_net_text:
@@ -258,10 +262,10 @@ def _signal_exit_codes(disturbance: Disturbance) -> set[int]:
         return {-9}
     if disturbance.fault is not None and disturbance.fault.action.startswith("signal="):
         return {-int(disturbance.fault.action.removeprefix("signal="))}
-    return {-int(disturbance.moment.number)} if disturbance.moment is not None else set()
+    return {-int(disturbance.moment.signal_number)} if disturbance.moment is not None else set()
 
 
-def _cannot_remove(fault: Fault | None) -> bool:
+def _cannot_remove_files(fault: Fault | None) -> bool:
     """Return whether the trainer cannot remove its temporary files, so that only the next trainer can."""
     return (
         fault is not None
@@ -273,11 +277,11 @@ def _cannot_remove(fault: Fault | None) -> bool:
 
 def _is_refused(lines: list[str]) -> bool:
     """Return whether a second trainer was refused in one line."""
-    messages = [line for line in _without_nets(lines) if not _LOGGED.match(line)]
+    messages = [line for line in _drop_net_text(lines) if not _LOG_LINE.match(line)]
     return len(messages) == 1 and "another run trains with this snapshot prefix" in messages[0]
 
 
-def _leftover_files(root: Path) -> list[str]:
+def _list_leftover_files(root: Path) -> list[str]:
     """Return the files that should not exist after training."""
     names = [p.name for p in root.iterdir() if p.name not in _INPUTS and not _OUTPUTS.fullmatch(p.name)]
     return names + [p.name for p in root.glob("x.orbax/*") if not p.name.isdigit()]

@@ -29,12 +29,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum strike { NONE, FAIL, HALF };  /* what befalls an operation; HALF ends the program after it */
+enum fault { NONE, FAIL, HALF };  /* what befalls an operation; HALF ends the program after it */
 
-static atomic_long count, set_back;
-static atomic_int written_half;
-static const char *root, *kinds, *does;
-static long at, for_so_many;
+static atomic_long operation_count, clock_offset;
+static atomic_int has_written_half;
+static const char *root, *kinds, *action;
+static long first_fault, fault_count;
 static int log_file = -1;
 
 #define REAL(name) \
@@ -44,9 +44,9 @@ static int log_file = -1;
 __attribute__((constructor)) static void read_settings(void) {
   const char *log = getenv("FAULTS_LOG"), *n;
   kinds = getenv("FAULTS_KINDS");
-  does = getenv("FAULTS_DO");
-  at = (n = getenv("FAULTS_AT")) ? atol(n) : 0;
-  for_so_many = (n = getenv("FAULTS_FOR")) ? atol(n) : 1;
+  action = getenv("FAULTS_DO");
+  first_fault = (n = getenv("FAULTS_AT")) ? atol(n) : 0;
+  fault_count = (n = getenv("FAULTS_FOR")) ? atol(n) : 1;
   if (log) log_file = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   root = getenv("FAULTS_ROOT");
   unsetenv("LD_PRELOAD");  /* what the program starts is left alone */
@@ -63,68 +63,68 @@ static void run_command(const char *command) {
   if (posix_spawn(&child, "/bin/sh", NULL, NULL, arguments, environment) == 0) waitpid(child, NULL, 0);
 }
 
-static enum strike befalls(char kind, const char *path) {
+static enum fault apply_fault(char kind, const char *path) {
   if (!root || !kinds || !strchr(kinds, kind) || !below_root(path)) return NONE;
-  int before = errno;
-  long n = atomic_fetch_add(&count, 1) + 1;
+  int saved_errno = errno;
+  long n = atomic_fetch_add(&operation_count, 1) + 1;
   if (log_file >= 0) dprintf(log_file, "%ld %c %s\n", n, kind, path);
-  errno = before;
-  if (!at || !does || n < at || (for_so_many && n >= at + for_so_many)) return NONE;
-  if (!strncmp(does, "error=", 6)) {
-    errno = atoi(does + 6);
+  errno = saved_errno;
+  if (!first_fault || !action || n < first_fault || (fault_count && n >= first_fault + fault_count)) return NONE;
+  if (!strncmp(action, "error=", 6)) {
+    errno = atoi(action + 6);
     return FAIL;
   }
-  if (n > at) return NONE;
-  if (!strcmp(does, "kill")) kill(getpid(), SIGKILL);
-  if (!strcmp(does, "half")) return HALF;
-  if (!strncmp(does, "signal=", 7)) kill(getpid(), atoi(does + 7));
-  if (!strncmp(does, "run=", 4)) run_command(does + 4);
-  if (!strncmp(does, "clock=", 6)) atomic_store(&set_back, atol(does + 6));
-  errno = before;
+  if (n > first_fault) return NONE;
+  if (!strcmp(action, "kill")) kill(getpid(), SIGKILL);
+  if (!strcmp(action, "half")) return HALF;
+  if (!strncmp(action, "signal=", 7)) kill(getpid(), atoi(action + 7));
+  if (!strncmp(action, "run=", 4)) run_command(action + 4);
+  if (!strncmp(action, "clock=", 6)) atomic_store(&clock_offset, atol(action + 6));
+  errno = saved_errno;
   return NONE;
 }
 
-static void of_descriptor(int file, char *path) {
+static void read_descriptor_path(int fd, char *path) {
   char link[64];
-  int before = errno;
-  snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+  int saved_errno = errno;
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   ssize_t n = readlink(link, path, PATH_MAX - 1);
   path[n > 0 ? n : 0] = 0;
-  errno = before;
+  errno = saved_errno;
 }
 
-static enum strike at_place(char kind, int folder, const char *name) {
+static enum fault fault_at_path(char kind, int folder, const char *name) {
   char path[2 * PATH_MAX];
   if (!root) return NONE;
   if (!name) return NONE;
-  if (name[0] == '/') return befalls(kind, name);
+  if (name[0] == '/') return apply_fault(kind, name);
   if (folder != AT_FDCWD)
-    of_descriptor(folder, path);
+    read_descriptor_path(folder, path);
   else if (!getcwd(path, PATH_MAX))
     return NONE;
   size_t n = strlen(path);
   snprintf(path + n, PATH_MAX, "/%s", name);
-  return befalls(kind, path);
+  return apply_fault(kind, path);
 }
 
-static enum strike at_file(char kind, int file) {
+static enum fault fault_at_descriptor(char kind, int fd) {
   char path[PATH_MAX];
   if (!root) return NONE;
-  of_descriptor(file, path);
-  return path[0] == '/' ? befalls(kind, path) : NONE;
+  read_descriptor_path(fd, path);
+  return path[0] == '/' ? apply_fault(kind, path) : NONE;
 }
 
-#define END kill(getpid(), SIGKILL)
+#define END_PROCESS kill(getpid(), SIGKILL)
 
 /* An operation of a name: fails, or is done, after which the program may end. */
-#define NAMED(kind, folder, name, failed, call) \
-  enum strike strike = at_place(kind, folder, name); \
-  if (strike == FAIL) return failed; \
+#define PATH_OPERATION(kind, folder, name, failed, call) \
+  enum fault fault = fault_at_path(kind, folder, name); \
+  if (fault == FAIL) return failed; \
   __typeof__(call) result = call; \
-  if (strike == HALF) END; \
+  if (fault == HALF) END_PROCESS; \
   return result
 
-static char opening(int flags) { return (flags & O_ACCMODE) == O_RDONLY && !(flags & O_CREAT) ? 'o' : 'c'; }
+static char open_kind(int flags) { return (flags & O_ACCMODE) == O_RDONLY && !(flags & O_CREAT) ? 'o' : 'c'; }
 
 #define OPEN(function) \
   int function(const char *name, int flags, ...) { \
@@ -133,7 +133,7 @@ static char opening(int flags) { return (flags & O_ACCMODE) == O_RDONLY && !(fla
     int mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(list, int) : 0; \
     va_end(list); \
     REAL(function); \
-    NAMED(opening(flags), AT_FDCWD, name, -1, real(name, flags, mode)); \
+    PATH_OPERATION(open_kind(flags), AT_FDCWD, name, -1, real(name, flags, mode)); \
   }
 OPEN(open)
 OPEN(open64)
@@ -145,7 +145,7 @@ OPEN(open64)
     int mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(list, int) : 0; \
     va_end(list); \
     REAL(function); \
-    NAMED(opening(flags), folder, name, -1, real(folder, name, flags, mode)); \
+    PATH_OPERATION(open_kind(flags), folder, name, -1, real(folder, name, flags, mode)); \
   }
 OPENAT(openat)
 OPENAT(openat64)
@@ -153,136 +153,136 @@ OPENAT(openat64)
 #define FOPEN(function) \
   FILE *function(const char *name, const char *mode) { \
     REAL(function); \
-    NAMED(mode[0] == 'r' && !strchr(mode, '+') ? 'o' : 'c', AT_FDCWD, name, NULL, real(name, mode)); \
+    PATH_OPERATION(mode[0] == 'r' && !strchr(mode, '+') ? 'o' : 'c', AT_FDCWD, name, NULL, real(name, mode)); \
   }
 FOPEN(fopen)
 FOPEN(fopen64)
 
 /* A write: of one that fails the first half is written before, as where a disk fills. */
-#define WRITTEN(file, whole, half) \
-  enum strike strike = at_file('w', file); \
-  if (strike == FAIL) { \
-    if (errno != ENOSPC || atomic_exchange(&written_half, 1)) return -1; \
-    return half; \
+#define WRITE_OPERATION(fd, full_write, half_write) \
+  enum fault fault = fault_at_descriptor('w', fd); \
+  if (fault == FAIL) { \
+    if (errno != ENOSPC || atomic_exchange(&has_written_half, 1)) return -1; \
+    return half_write; \
   } \
-  if (strike == HALF) { \
-    if (half >= 0) END; \
+  if (fault == HALF) { \
+    if (half_write >= 0) END_PROCESS; \
   } \
-  return whole
+  return full_write
 
-ssize_t write(int file, const void *data, size_t size) {
+ssize_t write(int fd, const void *data, size_t size) {
   REAL(write);
-  WRITTEN(file, real(file, data, size), real(file, data, size / 2));
+  WRITE_OPERATION(fd, real(fd, data, size), real(fd, data, size / 2));
 }
-ssize_t pwrite(int file, const void *data, size_t size, off_t place) {
+ssize_t pwrite(int fd, const void *data, size_t size, off_t offset) {
   REAL(pwrite);
-  WRITTEN(file, real(file, data, size, place), real(file, data, size / 2, place));
+  WRITE_OPERATION(fd, real(fd, data, size, offset), real(fd, data, size / 2, offset));
 }
-ssize_t pwrite64(int file, const void *data, size_t size, off_t place) {
+ssize_t pwrite64(int fd, const void *data, size_t size, off_t offset) {
   REAL(pwrite64);
-  WRITTEN(file, real(file, data, size, place), real(file, data, size / 2, place));
+  WRITE_OPERATION(fd, real(fd, data, size, offset), real(fd, data, size / 2, offset));
 }
-ssize_t writev(int file, const struct iovec *parts, int n) {
+ssize_t writev(int fd, const struct iovec *parts, int n) {
   REAL(writev);
-  WRITTEN(file, real(file, parts, n), real(file, parts, n > 1 ? n / 2 : 1));
+  WRITE_OPERATION(fd, real(fd, parts, n), real(fd, parts, n > 1 ? n / 2 : 1));
 }
-ssize_t pwritev(int file, const struct iovec *parts, int n, off_t place) {
+ssize_t pwritev(int fd, const struct iovec *parts, int n, off_t offset) {
   REAL(pwritev);
-  WRITTEN(file, real(file, parts, n, place), real(file, parts, n > 1 ? n / 2 : 1, place));
+  WRITE_OPERATION(fd, real(fd, parts, n, offset), real(fd, parts, n > 1 ? n / 2 : 1, offset));
 }
 
-#define OF_FILE(kind, file, call) \
-  enum strike strike = at_file(kind, file); \
-  if (strike == FAIL) return -1; \
+#define DESCRIPTOR_OPERATION(kind, fd, call) \
+  enum fault fault = fault_at_descriptor(kind, fd); \
+  if (fault == FAIL) return -1; \
   __typeof__(call) result = call; \
-  if (strike == HALF) END; \
+  if (fault == HALF) END_PROCESS; \
   return result
 
-ssize_t read(int file, void *data, size_t size) {
+ssize_t read(int fd, void *data, size_t size) {
   REAL(read);
-  OF_FILE('r', file, real(file, data, size));
+  DESCRIPTOR_OPERATION('r', fd, real(fd, data, size));
 }
-ssize_t pread(int file, void *data, size_t size, off_t place) {
+ssize_t pread(int fd, void *data, size_t size, off_t offset) {
   REAL(pread);
-  OF_FILE('r', file, real(file, data, size, place));
+  DESCRIPTOR_OPERATION('r', fd, real(fd, data, size, offset));
 }
-ssize_t pread64(int file, void *data, size_t size, off_t place) {
+ssize_t pread64(int fd, void *data, size_t size, off_t offset) {
   REAL(pread64);
-  OF_FILE('r', file, real(file, data, size, place));
+  DESCRIPTOR_OPERATION('r', fd, real(fd, data, size, offset));
 }
-int fsync(int file) {
+int fsync(int fd) {
   REAL(fsync);
-  OF_FILE('s', file, real(file));
+  DESCRIPTOR_OPERATION('s', fd, real(fd));
 }
-int fdatasync(int file) {
+int fdatasync(int fd) {
   REAL(fdatasync);
-  OF_FILE('s', file, real(file));
+  DESCRIPTOR_OPERATION('s', fd, real(fd));
 }
-int ftruncate(int file, off_t size) {
+int ftruncate(int fd, off_t size) {
   REAL(ftruncate);
-  OF_FILE('w', file, real(file, size));
+  DESCRIPTOR_OPERATION('w', fd, real(fd, size));
 }
-int ftruncate64(int file, off_t size) {
+int ftruncate64(int fd, off_t size) {
   REAL(ftruncate64);
-  OF_FILE('w', file, real(file, size));
+  DESCRIPTOR_OPERATION('w', fd, real(fd, size));
 }
 
 int rename(const char *from, const char *to) {
   REAL(rename);
-  NAMED('n', AT_FDCWD, to, -1, real(from, to));
+  PATH_OPERATION('n', AT_FDCWD, to, -1, real(from, to));
 }
 int renameat(int from_folder, const char *from, int folder, const char *to) {
   REAL(renameat);
-  NAMED('n', folder, to, -1, real(from_folder, from, folder, to));
+  PATH_OPERATION('n', folder, to, -1, real(from_folder, from, folder, to));
 }
 int renameat2(int from_folder, const char *from, int folder, const char *to, unsigned flags) {
   REAL(renameat2);
-  NAMED('n', folder, to, -1, real(from_folder, from, folder, to, flags));
+  PATH_OPERATION('n', folder, to, -1, real(from_folder, from, folder, to, flags));
 }
 int link(const char *from, const char *to) {
   REAL(link);
-  NAMED('n', AT_FDCWD, to, -1, real(from, to));
+  PATH_OPERATION('n', AT_FDCWD, to, -1, real(from, to));
 }
 int linkat(int from_folder, const char *from, int folder, const char *to, int flags) {
   REAL(linkat);
-  NAMED('n', folder, to, -1, real(from_folder, from, folder, to, flags));
+  PATH_OPERATION('n', folder, to, -1, real(from_folder, from, folder, to, flags));
 }
 int mkdir(const char *name, mode_t mode) {
   REAL(mkdir);
-  NAMED('m', AT_FDCWD, name, -1, real(name, mode));
+  PATH_OPERATION('m', AT_FDCWD, name, -1, real(name, mode));
 }
 int mkdirat(int folder, const char *name, mode_t mode) {
   REAL(mkdirat);
-  NAMED('m', folder, name, -1, real(folder, name, mode));
+  PATH_OPERATION('m', folder, name, -1, real(folder, name, mode));
 }
 int unlink(const char *name) {
   REAL(unlink);
-  NAMED('u', AT_FDCWD, name, -1, real(name));
+  PATH_OPERATION('u', AT_FDCWD, name, -1, real(name));
 }
 int unlinkat(int folder, const char *name, int flags) {
   REAL(unlinkat);
-  NAMED('u', folder, name, -1, real(folder, name, flags));
+  PATH_OPERATION('u', folder, name, -1, real(folder, name, flags));
 }
 int rmdir(const char *name) {
   REAL(rmdir);
-  NAMED('u', AT_FDCWD, name, -1, real(name));
+  PATH_OPERATION('u', AT_FDCWD, name, -1, real(name));
 }
 
 int clock_gettime(clockid_t clock, struct timespec *now) {
   REAL(clock_gettime);
   int result = real(clock, now);
-  if (result == 0 && clock == CLOCK_REALTIME) now->tv_sec -= atomic_load(&set_back);
+  if (result == 0 && clock == CLOCK_REALTIME) now->tv_sec -= atomic_load(&clock_offset);
   return result;
 }
 int gettimeofday(struct timeval *restrict now, void *restrict zone) {
   REAL(gettimeofday);
   int result = real(now, zone);
-  if (result == 0) now->tv_sec -= atomic_load(&set_back);
+  if (result == 0) now->tv_sec -= atomic_load(&clock_offset);
   return result;
 }
 time_t time(time_t *now) {
   REAL(time);
-  time_t result = real(NULL) - atomic_load(&set_back);
+  time_t result = real(NULL) - atomic_load(&clock_offset);
   if (now) *now = result;
   return result;
 }

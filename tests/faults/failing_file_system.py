@@ -8,7 +8,7 @@ from pathlib import Path
 
 WRITES = "cwsnmu"  # the letters of all operations that change something
 COMPILER = shutil.which("cc") or shutil.which("gcc")
-AVAILABLE = sys.platform == "linux" and COMPILER is not None
+IS_AVAILABLE = sys.platform == "linux" and COMPILER is not None
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Fault:
     kinds: str = WRITES
     duration: int = 1  # in operations; 0: all later ones
 
-    def variables(self, library: Path, root: Path) -> dict[str, str]:
+    def make_variables(self, library: Path, root: Path) -> dict[str, str]:
         return {
             "LD_PRELOAD": str(library),
             "FAULTS_ROOT": str(root),

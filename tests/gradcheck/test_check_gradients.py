@@ -24,31 +24,31 @@ from caffejax import (
     layer_types,
 )
 from caffejax.data.synthetic_inputs import complete_inputs
-from caffejax.gradcheck.check_gradients import OK, Derivations, cases, compare, derive
+from caffejax.gradcheck.check_gradients import OK, LayerGradients, compare_gradients, compute_gradients, make_cases
 from caffejax.gradcheck.layer_gradients import Case, net_gradients, rule_gradients
 from caffejax.layers import register_temporarily
 from caffejax.net import Variables
 from golden_cases import ACCEPTED_CASES, format_case_id, get_layer_type_of_case, make_case_params
 
 
-def recorded_cases() -> dict[str, list[dict[str, Any]]]:
+def group_recorded_cases() -> dict[str, list[dict[str, Any]]]:
     """For each type with a rule its first and its last recorded case away from kinks."""
     result: dict[str, list[dict[str, Any]]] = {}
     for case in ACCEPTED_CASES:
-        kind = get_layer_type_of_case(case)
-        if kind.gradient.backward and case["has_backward"] and not case["case"].startswith("ties_"):
-            result.setdefault(kind.name, []).append(case)
+        layer_type = get_layer_type_of_case(case)
+        if layer_type.gradient.backward and case["has_backward"] and not case["case"].startswith("ties_"):
+            result.setdefault(layer_type.name, []).append(case)
     return {name: [all_cases[0], *all_cases[1:][-1:]] for name, all_cases in result.items()}
 
 
 # the first ones of all first, so that both tests below number them alike, and pytest has them follow each other
-GROUPS = recorded_cases().values()
-FIRST = [format_case_id(group[0]) for group in GROUPS]
-CASES = {format_case_id(c): c for part in (slice(1), slice(1, None)) for group in GROUPS for c in group[part]}
+GROUPS = group_recorded_cases().values()
+FIRST_NAMES = [format_case_id(group[0]) for group in GROUPS]
+CASES = {format_case_id(c): c for group_slice in (slice(1), slice(1, None)) for group in GROUPS for c in group[group_slice]}
 
 
 @functools.cache
-def derive_gradients(name: str) -> tuple[Case, Derivations]:
+def compute_case_gradients(name: str) -> tuple[Case, LayerGradients]:
     """The layer of a recorded case with the recorded arrays, and its gradients."""
     path = CASES[name]["path"]
     recorded = dict(np.load(path.with_suffix(".npz")))
@@ -64,20 +64,22 @@ def derive_gradients(name: str) -> tuple[Case, Derivations]:
             tree = params if param.spec.learnable else state
             tree["layer"][param.slot.index] = recorded[f"param/{param.slot.index}"]
         inputs = complete_inputs(net.graph, {name: recorded[f"bottom/{name}"] for name in net.input_names}, random)
-        ((_, case),) = cases(net, ["layer"], Variables(params, state), inputs, random, jax.random.key(1))
-        return case, derive(case, 24, random)
+        ((_, case),) = make_cases(net, ["layer"], Variables(params, state), inputs, random, jax.random.key(1))
+        return case, compute_gradients(case, 24, random)
 
 
 @pytest.mark.parametrize("name", make_case_params(CASES), scope="module")
-def test_all_derivations_agree(name: str) -> None:
+def test_all_gradients_agree(name: str) -> None:
     """All three derivations, or two for a layer on the host, which has no autodiff."""
-    case, result = derive_gradients(name)
-    rows = compare("layer", case, result)
-    kind = case.context.type
-    declared = kind.gradient.overrides_autodiff or (kind.gradient.deviation and name not in FIRST)
+    case, result = compute_case_gradients(name)
+    rows = compare_gradients("layer", case, result)
+    layer_type = case.context.type
+    is_declared = layer_type.gradient.overrides_autodiff or (
+        layer_type.gradient.deviation and name not in FIRST_NAMES
+    )
     assert len(rows) == len(case.arguments) > 0
     for row in rows:
-        assert row.ok if declared else row.verdict == OK, row
+        assert row.ok if is_declared else row.verdict == OK, row
         assert row.checked > 0
         assert row.rule_differences is not None
         assert (row.rule_autodiff is None, row.autodiff_differences is None) == (case.on_host,) * 2
@@ -91,41 +93,47 @@ MUTATIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", make_case_params({name: CASES[name] for name in FIRST}), scope="module")
-def test_a_wrong_rule_is_caught(name: str) -> None:
-    case, right = derive_gradients(name)
-    kind, before = case.context.type, compare("layer", case, right)
+@pytest.mark.parametrize("name", make_case_params({name: CASES[name] for name in FIRST_NAMES}), scope="module")
+def test_a_wrong_rule_is_reported(name: str) -> None:
+    case, right_gradients = compute_case_gradients(name)
+    layer_type, right_rows = case.context.type, compare_gradients("layer", case, right_gradients)
     for mutation, mutate in MUTATIONS.items():
-        zero = mutation == "stray term"
-        if not any(row.zero is zero for row in before):
+        is_zero = mutation == "stray term"
+        if not any(row.zero is is_zero for row in right_rows):
             continue
         with jax.enable_x64(True):
-            changed_case = with_rule(case, make_constant_rule(case, [mutate(g) for g in right.rule or ()]))
-            net = net_gradients(changed_case) if kind.gradient.overrides_autodiff else None
-            wrong = Derivations(right.differences, right.autodiff, rule_gradients(changed_case), net)
-        for row in (r for r, b in zip(compare("layer", case, wrong), before, strict=True) if b.zero is zero):
+            changed_case = replace_rule(case, make_constant_rule(case, [mutate(g) for g in right_gradients.rule or ()]))
+            net = net_gradients(changed_case) if layer_type.gradient.overrides_autodiff else None
+            wrong_gradients = LayerGradients(
+                right_gradients.differences, right_gradients.autodiff, rule_gradients(changed_case), net
+            )
+        for row in (
+            r
+            for r, b in zip(compare_gradients("layer", case, wrong_gradients), right_rows, strict=True)
+            if b.zero is is_zero
+        ):
             if row.type == "ROIWarping" and "rois" in row.argument:  # a gradient through corners that are rounded
                 continue
             worst = row.rule_differences if case.on_host else row.rule_autodiff
             assert worst, mutation
             assert worst.error > 5e-4, mutation
             # a gradient that need not be the derivative may be a little off, but not point elsewhere
-            if not kind.gradient.overrides_autodiff or mutation != "a little off":
+            if not layer_type.gradient.overrides_autodiff or mutation != "a little off":
                 assert ("backward is wrong" if case.on_host else "rule is wrong") in row.verdict, mutation
 
 
-def with_rule(case: Case, rule: Callable[..., Any]) -> Case:
+def replace_rule(case: Case, rule: Callable[..., Any]) -> Case:
     """The case with another rule."""
-    kind = case.context.type
-    gradient = dataclasses.replace(kind.gradient, backward=rule)
+    layer_type = case.context.type
+    gradient = dataclasses.replace(layer_type.gradient, backward=rule)
     return dataclasses.replace(
-        case, context=dataclasses.replace(case.context, type=dataclasses.replace(kind, gradient=gradient))
+        case, context=dataclasses.replace(case.context, type=dataclasses.replace(layer_type, gradient=gradient))
     )
 
 
 def make_constant_rule(case: Case, gradients: list[Any]) -> Callable[..., Any]:
     """A rule that returns these gradients of the case's arguments."""
-    result = {(a.kind, a.number): g for a, g in zip(case.arguments, gradients, strict=True)}
+    result = {(a.kind, a.position): g for a, g in zip(case.arguments, gradients, strict=True)}
 
     def rule(ctx: Any, *arrays: Any, y: Any, dy: Any) -> Any:
         blobs, bottoms = (
@@ -144,20 +152,20 @@ RegisterCube = Callable[..., LayerType]
 def register_cube() -> Iterator[RegisterCube]:
     """Register a custom type with a param, scale * x**3, with these parts of its gradient and its forward."""
 
-    with contextlib.ExitStack() as until_the_end:
+    with contextlib.ExitStack() as exit_stack:
 
-        def change(
+        def register(
             rule: Any = None, preferred: bool = False, forward: Any = lambda ctx, blobs, x: blobs[0] * x**3
         ) -> LayerType:
-            runs = Traced(forward, params=lambda ctx, x: [ParamSpec((1,))])
-            return until_the_end.enter_context(
-                register_temporarily(LayerType(Signature("Cube"), runs, Gradient(rule, preferred)))
+            implementation = Traced(forward, params=lambda ctx, x: [ParamSpec((1,))])
+            return exit_stack.enter_context(
+                register_temporarily(LayerType(Signature("Cube"), implementation, Gradient(rule, preferred)))
             )
 
-        yield change
+        yield register
 
 
-def test_own_type_without_rule(register_cube: RegisterCube) -> None:
+def test_a_custom_type_without_a_rule_is_ok(register_cube: RegisterCube) -> None:
     report = check_gradients(register_cube(), bottoms=[(3, 4)])
     assert report.ok
     assert [row.argument for row in report.rows] == ["bottom 0 (bottom0)", "blob 0"]
@@ -165,7 +173,7 @@ def test_own_type_without_rule(register_cube: RegisterCube) -> None:
     assert "no rule" in str(report)
 
 
-def test_own_type_with_right_and_wrong_rule(register_cube: RegisterCube) -> None:
+def test_a_wrong_rule_of_a_custom_type_is_reported(register_cube: RegisterCube) -> None:
     def rule(ctx: Any, blobs: Any, x: Any, *, y: Any, dy: Any, factor: float = 3.0) -> Any:
         return (jnp.sum(dy * x**3)[None],), factor * blobs[0] * x**2 * dy
 
@@ -181,7 +189,7 @@ def test_own_type_with_right_and_wrong_rule(register_cube: RegisterCube) -> None
     np.testing.assert_allclose(bottom.rule_autodiff.error, 1 / 3)
 
 
-def test_own_type_with_wrong_autodiff(register_cube: RegisterCube) -> None:
+def test_wrong_autodiff_of_a_custom_type_is_reported(register_cube: RegisterCube) -> None:
     """A custom derivative in forward that is not the derivative: the rule is right."""
     register_cube(
         lambda ctx, blobs, x, *, y, dy: ((jnp.sum(dy * x**3)[None],), 3 * blobs[0] * x**2 * dy),
@@ -191,7 +199,7 @@ def test_own_type_with_wrong_autodiff(register_cube: RegisterCube) -> None:
     assert "autodiff is wrong" in row.verdict
 
 
-def test_a_net_that_ignores_the_rule_it_should_prefer(
+def test_a_net_that_ignores_its_preferred_rule_is_reported(
     register_cube: RegisterCube, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register_cube(
@@ -217,7 +225,7 @@ def test_a_net_that_ignores_the_rule_it_should_prefer(
         (lambda ctx, blobs, x, *, y, dy: dy, "a tuple of gradients for the blobs, then .*: 2 in all, not 1"),
     ],
 )
-def test_a_rule_of_the_wrong_form(register_cube: RegisterCube, rule: Any, message: str) -> None:
+def test_a_rule_with_the_wrong_results_is_refused(register_cube: RegisterCube, rule: Any, message: str) -> None:
     register_cube(rule)
     with pytest.raises(LayerError, match=message):
         check_gradients("Cube", bottoms=[(3, 4)])
@@ -231,21 +239,21 @@ def test_kinks_are_skipped_and_counted() -> None:
     assert row.verdict == "nothing to compare: 5 of 5 elements are at kinks"
 
 
-def test_nothing_global_changes() -> None:
-    before = jnp.ones(1).dtype
+def test_x64_mode_is_restored() -> None:
+    dtype_before = jnp.ones(1).dtype
     check_gradients("Sigmoid" if "Sigmoid" in layer_types() else "Softmax", bottoms=[(2, 3)])
-    assert jnp.ones(1).dtype == before == jnp.float32
+    assert jnp.ones(1).dtype == dtype_before == jnp.float32
 
 
 @pytest.mark.parametrize(
-    ("kind", "bottom", "verdict"),
+    ("type_name", "bottom", "verdict"),
     [
         ("Threshold", np.linspace(-1, 1, 6), "ok (always zero)"),  # piecewise constant
         ("ReLU", np.linspace(-2, -1, 6), "not checked: all gradients are zero; give other weights"),
     ],
 )
-def test_zeros_are_ok_only_if_the_gradient_is_always_zero(kind: str, bottom: np.ndarray, verdict: str) -> None:
-    report = check_gradients(kind, bottoms=[bottom])
+def test_zeros_are_ok_only_if_the_gradient_is_always_zero(type_name: str, bottom: np.ndarray, verdict: str) -> None:
+    report = check_gradients(type_name, bottoms=[bottom])
     (row,) = report.rows
     assert row.zero
     assert verdict in str(report)

@@ -38,7 +38,7 @@ def net_file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_whole_net() -> None:
+def test_all_layers_of_a_net_are_checked() -> None:
     report = check_gradients(Net(NET, "TRAIN"), samples=8)
     assert report.ok, report
     assert [row.layer for row in report.rows] == ["conv"] * 3 + ["relu", "drop"] + ["ip"] * 3 + ["loss"]
@@ -53,7 +53,7 @@ def test_labels_are_valid_classes() -> None:
 
 
 @pytest.mark.slow
-def test_command(net_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_a_report(net_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     inputs = tmp_path / "inputs.npz"
     np.savez(inputs, data=np.random.default_rng(3).normal(size=(4, 2, 6, 6)))
     weights, net = tmp_path / "w.caffemodel", Net(NET)
@@ -69,12 +69,12 @@ def test_command(net_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.slow
 def test_the_command_reports_a_wrong_rule(net_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     relu = layer_types()["ReLU"]
-    wrong = Gradient(lambda ctx, x, *, y, dy: dy)
-    with register_temporarily(dataclasses.replace(relu, gradient=wrong)):
+    wrong_gradient = Gradient(lambda ctx, x, *, y, dy: dy)
+    with register_temporarily(dataclasses.replace(relu, gradient=wrong_gradient)):
         assert main(["gradcheck", f"--model={net_file}", "--layers=relu"]) == 1
-    printed = capsys.readouterr()
-    assert "rule is wrong" in printed.out
-    assert "layer 'relu' (ReLU): gradient of bottom 0 (conv): rule is wrong" in printed.err
+    output = capsys.readouterr()
+    assert "rule is wrong" in output.out
+    assert "layer 'relu' (ReLU): gradient of bottom 0 (conv): rule is wrong" in output.err
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_the_command_reports_a_wrong_rule(net_file: Path, capsys: pytest.Capture
         (["--samples=0"], "samples must be at least 1, not 0"),
     ],
 )
-def test_command_with_bad_input(
+def test_the_command_refuses_invalid_input(
     net_file: Path, flags: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["gradcheck", f"--model={net_file}", *flags]) == 1
@@ -121,6 +121,6 @@ def test_command_with_bad_input(
         ),
     ],
 )
-def test_bad_arguments(call: Callable[[], object], message: str) -> None:
+def test_invalid_arguments_are_refused(call: Callable[[], object], message: str) -> None:
     with pytest.raises(CaffejaxError, match=message):
         call()

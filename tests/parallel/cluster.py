@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 
 
 class Cluster:
@@ -25,14 +25,14 @@ class Cluster:
     def __init__(
         self, folder: Path, commands: Sequence[Sequence[str]], environments: Sequence[Mapping[str, str]] = ()
     ) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{free.getsockname()[1]}"
+        with socket.socket() as free_socket:
+            free_socket.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{free_socket.getsockname()[1]}"
         # as many threads as there are cores would wait for each other; what is compiled runs shortly
         environment = dict(os.environ, JAX_PLATFORMS="cpu")
-        self._files = [folder / f"process{i}.log" for i in range(len(commands))]
+        self._log_paths = [folder / f"process{i}.log" for i in range(len(commands))]
         self.processes = []
-        for i, (command, path) in enumerate(zip(commands, self._files, strict=True)):
+        for i, (command, path) in enumerate(zip(commands, self._log_paths, strict=True)):
             variables = environment | dict(environments[i] if environments else {})
             words = [word.replace("{address}", address) for word in command]
             with path.open("w") as out:
@@ -46,16 +46,16 @@ class Cluster:
             process.kill()
             process.wait()
 
-    def read_output(self, number: int) -> str:
+    def read_output(self, process_index: int) -> str:
         """Return the output of a process so far."""
-        return self._files[number].read_text()
+        return self._log_paths[process_index].read_text()
 
-    def wait_for(self, number: int, text: str, seconds: float = 120) -> None:
+    def wait_for(self, process_index: int, text: str, seconds: float = 120) -> None:
         """Wait until a process has said something."""
         end = time.monotonic() + seconds
-        while text not in self.read_output(number):
-            assert time.monotonic() < end, f"no '{text}' in {self.read_output(number)}"
-            assert self.processes[number].poll() is None, self.read_output(number)
+        while text not in self.read_output(process_index):
+            assert time.monotonic() < end, f"no '{text}' in {self.read_output(process_index)}"
+            assert self.processes[process_index].poll() is None, self.read_output(process_index)
             time.sleep(0.05)
 
     def wait_until(self, condition: Callable[[], bool], seconds: float = 120) -> None:
@@ -70,28 +70,28 @@ class Cluster:
         """Wait for the end of all; return their codes."""
         end = time.monotonic() + seconds
         codes = []
-        for number, process in enumerate(self.processes):
+        for process_index, process in enumerate(self.processes):
             try:
                 codes.append(process.wait(max(0.1, end - time.monotonic())))
             except subprocess.TimeoutExpired:
-                raise AssertionError(f"process {number} goes on: {self.read_output(number)}") from None
+                raise AssertionError(f"process {process_index} goes on: {self.read_output(process_index)}") from None
         return codes
 
-    def kill(self, number: int, signal: signal.Signals = signal.SIGKILL) -> None:
+    def kill(self, process_index: int, signal: signal.Signals = signal.SIGKILL) -> None:
         """Send a process a signal."""
-        self.processes[number].send_signal(signal)
+        self.processes[process_index].send_signal(signal)
 
 
 TRAIN = (sys.executable, "-m", "caffejax", "train")
 
 
-def train_commands(processes: int, *flags: str) -> list[list[str]]:
+def make_train_commands(num_processes: int, *flags: str) -> list[list[str]]:
     """The commands of `caffejax train` in several processes."""
-    command = [*TRAIN, "--coordinator={address}", f"--processes={processes}", *flags]
-    return [[*command, f"--process_id={i}"] for i in range(processes)]
+    command = [*TRAIN, "--coordinator={address}", f"--processes={num_processes}", *flags]
+    return [[*command, f"--process_id={i}"] for i in range(num_processes)]
 
 
-def worker_commands(processes: int, devices: int, out: Path, jobs: Sequence[str]) -> list[list[str]]:
+def make_worker_commands(num_processes: int, num_devices: int, out: Path, jobs: Sequence[str]) -> list[list[str]]:
     """The commands of `process_worker.py`."""
-    start = [sys.executable, str(HERE / "process_worker.py"), "{address}", str(processes)]
-    return [[*start, str(i), str(devices), str(out), *jobs] for i in range(processes)]
+    prefix = [sys.executable, str(FOLDER / "process_worker.py"), "{address}", str(num_processes)]
+    return [[*prefix, str(i), str(num_devices), str(out), *jobs] for i in range(num_processes)]

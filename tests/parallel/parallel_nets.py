@@ -9,16 +9,16 @@ import h5py
 import numpy as np
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-ROWS = 1500  # not a multiple of most batches: rounds do not end with an iteration
+NUM_ROWS = 1500  # not a multiple of most batches: rounds do not end with an iteration
 
 
-def _block(name: str, bottom: str) -> str:
+def _make_block(name: str, bottom: str) -> str:
     """Two convolutions with BatchNorm and Scale, and a sum."""
 
-    def convolution(number: int, below: str) -> str:
-        key = f"{name}_{number}"
+    def convolution(index: int, input_blob: str) -> str:
+        key = f"{name}_{index}"
         return f"""
-        layer {{ name: "{key}" type: "Convolution" bottom: "{below}" top: "{key}" convolution_param {{
+        layer {{ name: "{key}" type: "Convolution" bottom: "{input_blob}" top: "{key}" convolution_param {{
             num_output: 8 kernel_size: 3 pad: 1 bias_term: false weight_filler {{ type: "msra" }} }} }}
         layer {{ name: "bn_{key}" type: "BatchNorm" bottom: "{key}" top: "{key}" }}
         layer {{ name: "scale_{key}" type: "Scale" bottom: "{key}" top: "{key}" scale_param {{ bias_term: true }} }}"""
@@ -35,7 +35,7 @@ layer {{ name: "first" type: "Convolution" bottom: "data" top: "first" convoluti
 layer {{ name: "bn_first" type: "BatchNorm" bottom: "first" top: "first" }}
 layer {{ name: "scale_first" type: "Scale" bottom: "first" top: "first" scale_param {{ bias_term: true }} }}
 layer {{ name: "relu_first" type: "ReLU" bottom: "first" top: "first" }}
-{_block("a", "first")} {_block("b", "a")}
+{_make_block("a", "first")} {_make_block("b", "a")}
 layer {{ name: "pool" type: "Pooling" bottom: "b" top: "pool" pooling_param {{ pool: AVE global_pooling: true }} }}
 layer {{ name: "ip" type: "InnerProduct" bottom: "pool" top: "ip" inner_product_param {{
     num_output: 10 weight_filler {{ type: "xavier" }} }} }}
@@ -86,10 +86,10 @@ class Case(NamedTuple):
     """
 
     layers: str
-    rows: Mapping[str, tuple[int, ...]]
+    row_shapes: Mapping[str, tuple[int, ...]]
     settings: str = "base_lr: 0.005 momentum: 0.9 weight_decay: 0.0005"
     options: Mapping[str, Any] = {}
-    classes: int = 10
+    num_classes: int = 10
     iterations: int = 50
 
 
@@ -105,26 +105,26 @@ CASES = {
         settings="base_lr: 0.002 momentum: 0.9 weight_decay: 0.004",
     ),
     "resnet": Case(_RESNET, {"data": (3, 12, 12), "label": ()}, options={"sync_bn": True}, iterations=15),
-    "lstm": Case(_LSTM, {"data": (6, 8), "label": (6,), "cont": (6,)}, classes=5),
-    "ignored": Case(_IGNORED, {"data": (3, 6, 6), "label": (6, 6)}, classes=4),
+    "lstm": Case(_LSTM, {"data": (6, 8), "label": (6,), "cont": (6,)}, num_classes=5),
+    "ignored": Case(_IGNORED, {"data": (3, 6, 6), "label": (6, 6)}, num_classes=4),
 }
 
 
 def write_data(folder: Path, name: str) -> None:
     """Write rows for a net: two files and the list of them."""
     case, rng = CASES[name], np.random.default_rng(1)
-    labels = rng.integers(0, case.classes, (ROWS, *case.rows["label"])).astype(np.float32)
+    labels = rng.integers(0, case.num_classes, (NUM_ROWS, *case.row_shapes["label"])).astype(np.float32)
     # something to learn: a picture of each class, and a little noise, as training that leaps about would make much of
     # what rounds otherwise
-    pictures = rng.normal(0, 0.5, (case.classes, *case.rows["data"]))
-    classes = labels.reshape(ROWS, -1)[:, 0].astype(int)
-    data = (pictures[classes] + rng.normal(0, 0.1, (ROWS, *case.rows["data"]))).astype(np.float32)
+    pictures = rng.normal(0, 0.5, (case.num_classes, *case.row_shapes["data"]))
+    classes = labels.reshape(NUM_ROWS, -1)[:, 0].astype(int)
+    data = (pictures[classes] + rng.normal(0, 0.1, (NUM_ROWS, *case.row_shapes["data"]))).astype(np.float32)
     if name == "ignored":  # of some rows most labels count, of others none
-        labels[rng.random((ROWS, 6, 6)) < rng.random((ROWS, 1, 1))] = 255
+        labels[rng.random((NUM_ROWS, 6, 6)) < rng.random((NUM_ROWS, 1, 1))] = 255
         labels[::3] = 255
     blobs = {"data": data, "label": labels}
-    if "cont" in case.rows:
-        blobs["cont"] = np.ones((ROWS, 6), np.float32)
+    if "cont" in case.row_shapes:
+        blobs["cont"] = np.ones((NUM_ROWS, 6), np.float32)
         blobs["cont"][:, 0] = 0
     for part, rows in enumerate((slice(0, 700), slice(700, None))):
         with h5py.File(folder / f"{name}_{part}.h5", "w") as file:
@@ -133,10 +133,10 @@ def write_data(folder: Path, name: str) -> None:
     (folder / f"{name}.txt").write_text(f"{folder}/{name}_0.h5\n{folder}/{name}_1.h5\n")
 
 
-def solver_text(folder: Path, name: str, batch: int, settings: str = "", prefix: str = "") -> str:
+def make_solver_text(folder: Path, name: str, batch: int, settings: str = "", prefix: str = "") -> str:
     """The solver of a net, with the net in it; its snapshots begin with the net's name unless told otherwise."""
     case = CASES[name]
-    tops = " ".join(f'top: "{blob}"' for blob in case.rows)
+    tops = " ".join(f'top: "{blob}"' for blob in case.row_shapes)
     data = f"""layer {{ name: "rows" type: "HDF5Data" {tops} hdf5_data_param {{
         source: "{folder}/{name}.txt" batch_size: {batch} shuffle: true }} }}"""
     return f"""net_param {{ name: "{name}" {data} {case.layers} }} {case.settings} lr_policy: "fixed"
@@ -167,7 +167,7 @@ def train(
     return losses, params
 
 
-def full_state(
+def read_full_state(
     text: str, devices: int | None, parallel: Mapping[str, Any], iterations: int = 0, resume: str = ""
 ) -> dict[str, np.ndarray]:
     """Return all arrays of a solver's state by name after this many iterations, and its position in the data."""
@@ -188,10 +188,12 @@ def full_state(
     return result
 
 
-def assert_equal(ours: Trajectory, theirs: Trajectory, tolerance: float = 1e-5) -> None:
+def assert_equal(actual: Trajectory, expected: Trajectory, tolerance: float = 1e-5) -> None:
     """Losses and parameters, relative to their size."""
-    np.testing.assert_allclose(ours[0], theirs[0], rtol=tolerance, atol=tolerance)
-    assert ours[1].keys() == theirs[1].keys()
-    for key, blobs in ours[1].items():
-        for blob, other in zip(blobs, theirs[1][key], strict=True):
-            np.testing.assert_allclose(blob, other, rtol=0, atol=tolerance * max(1.0, np.abs(other).max()), err_msg=key)
+    np.testing.assert_allclose(actual[0], expected[0], rtol=tolerance, atol=tolerance)
+    assert actual[1].keys() == expected[1].keys()
+    for key, blobs in actual[1].items():
+        for blob, expected_blob in zip(blobs, expected[1][key], strict=True):
+            np.testing.assert_allclose(
+                blob, expected_blob, rtol=0, atol=tolerance * max(1.0, np.abs(expected_blob).max()), err_msg=key
+            )

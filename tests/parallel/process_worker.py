@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 
 
-def main(address: str, processes: str, number: str, devices: str, out: str, *jobs: str) -> None:
+def main(address: str, num_processes: str, process_id: str, num_devices: str, out: str, *jobs: str) -> None:
     import jax
     import parallel_nets
 
     from caffejax.parallel import initialize_distributed, is_first
 
-    jax.config.update("jax_num_cpu_devices", int(devices))
-    initialize_distributed(address, int(processes), int(number))
+    jax.config.update("jax_num_cpu_devices", int(num_devices))
+    initialize_distributed(address, int(num_processes), int(process_id))
     result = [getattr(parallel_nets, job.pop("call", "train"))(**job) for job in map(json.loads, jobs)]
     if is_first():
         Path(out).write_bytes(pickle.dumps(result))

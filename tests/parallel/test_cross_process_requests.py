@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 
-def decode_requests(model: int, requests_here: list[int], others: list[int]) -> list[int]:
-    """Return the requests that four of eight devices decode; another process sends `others`."""
+def decode_requests(model: int, first_requests: list[int], second_requests: list[int]) -> list[int]:
+    """Return the requests that four of eight devices decode; another process sends `second_requests`."""
     import jax
 
     from caffejax.parallel import Requests, make_mesh
 
     requests, result = Requests(make_mesh(jax.devices(), model)), []
-    for pair in zip(requests_here, others, strict=True):
+    for pair in zip(first_requests, second_requests, strict=True):
         parts = [np.asarray(requests.encode(request)).ravel() for request in pair]
         half = len(parts[0]) // 2
         result.append(requests.decode(np.sum([*parts[0][:half], *parts[1][half:]])))
@@ -21,7 +21,7 @@ def decode_requests(model: int, requests_here: list[int], others: list[int]) -> 
 
 
 @pytest.mark.parametrize("model", [1, 2])
-def test_the_largest_request_is_heard_one_iteration_later(eight_devices: ProcessPoolExecutor, model: int) -> None:
-    requests_here, others = [0, 1, 0, 2, 1, 0, 2, 0], [0, 0, 1, 1, 1, 2, 2, 0]
-    largest = [max(pair) for pair in zip(requests_here, others, strict=True)]
-    assert eight_devices.submit(decode_requests, model, requests_here, others).result() == [0, *largest[:-1]]
+def test_the_largest_request_is_decoded_one_iteration_later(eight_devices: ProcessPoolExecutor, model: int) -> None:
+    first_requests, second_requests = [0, 1, 0, 2, 1, 0, 2, 0], [0, 0, 1, 1, 1, 2, 2, 0]
+    largest = [max(pair) for pair in zip(first_requests, second_requests, strict=True)]
+    assert eight_devices.submit(decode_requests, model, first_requests, second_requests).result() == [0, *largest[:-1]]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from parallel_nets import solver_text, train, write_data
+from parallel_nets import make_solver_text, train, write_data
 
 NET = "ignored"  # convolutions with biases
 
@@ -18,12 +18,12 @@ def train_net(
     *,
     iterations: int = 1,
     parallel: Any = (),
-    **run: Any,
+    **solver_options: Any,
 ) -> dict[str, list[np.ndarray]]:
     """Return the parameters after this many steps on eight devices, without momentum."""
-    text = solver_text(folder, NET, 4).replace("momentum: 0.9 weight_decay: 0.0005", "momentum: 0")
+    text = make_solver_text(folder, NET, 4).replace("momentum: 0.9 weight_decay: 0.0005", "momentum: 0")
     options = {**dict(parallel), "reduce_dtype": reduce_dtype}
-    return eight_devices.submit(train, text, 8, options, iterations=iterations, **run).result()[1]
+    return eight_devices.submit(train, text, 8, options, iterations=iterations, **solver_options).result()[1]
 
 
 @pytest.mark.slow
@@ -33,14 +33,14 @@ def test_weights_are_rounded_and_biases_are_not(
 ) -> None:
     write_data(tmp_path, NET)
     options: Any = {"precision": "bfloat16", "parallel": parallel}
-    start = train_net(eight_devices, tmp_path, "auto", iterations=0, **options)
-    narrow, exact = (train_net(eight_devices, tmp_path, dtype, **options) for dtype in ("auto", "float32"))
-    for layer, (weight, bias) in narrow.items():
+    initial = train_net(eight_devices, tmp_path, "auto", iterations=0, **options)
+    rounded, exact = (train_net(eight_devices, tmp_path, dtype, **options) for dtype in ("auto", "float32"))
+    for layer, (weight, bias) in rounded.items():
         np.testing.assert_array_equal(bias, exact[layer][1])
-        update = exact[layer][0] - start[layer][0]
+        update = exact[layer][0] - initial[layer][0]
         assert (weight != exact[layer][0]).any()
         # of eight sums of the same size each is rounded to 8 bits, and so is what comes out
-        np.testing.assert_allclose(weight - start[layer][0], update, rtol=0, atol=2**-7 * np.abs(update).max())
+        np.testing.assert_allclose(weight - initial[layer][0], update, rtol=0, atol=2**-7 * np.abs(update).max())
 
 
 @pytest.mark.slow
@@ -52,9 +52,13 @@ def test_weights_are_rounded_and_biases_are_not(
     ],
     ids=str,
 )
-def test_sums_in_float32_on_several_devices(eight_devices: ProcessPoolExecutor, tmp_path: Path, options: Any) -> None:
+def test_reduce_dtype_has_no_effect_on_float32_or_with_model_parallelism(
+    eight_devices: ProcessPoolExecutor, tmp_path: Path, options: Any
+) -> None:
     write_data(tmp_path, NET)
-    one, other = (train_net(eight_devices, tmp_path, dtype, **options) for dtype in ("auto", "float32"))
-    for layer, blobs in one.items():
-        for blob, same in zip(blobs, other[layer], strict=True):
-            np.testing.assert_array_equal(blob, same)
+    default_params, float32_params = (
+        train_net(eight_devices, tmp_path, dtype, **options) for dtype in ("auto", "float32")
+    )
+    for layer, blobs in default_params.items():
+        for blob, expected in zip(blobs, float32_params[layer], strict=True):
+            np.testing.assert_array_equal(blob, expected)

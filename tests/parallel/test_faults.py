@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cluster import Cluster, train_commands
-from parallel_nets import solver_text, write_data
+from cluster import Cluster, make_train_commands
+from parallel_nets import make_solver_text, write_data
 
 from caffejax.checkpoints.caffemodel import read_caffemodel
 
 # how often processes are killed at random; ten take five minutes on two cores
-KILLS = int(os.environ.get("CAFFEJAX_KILLS", "2"))
+NUM_KILLS = int(os.environ.get("CAFFEJAX_KILLS", "2"))
 
 pytestmark = pytest.mark.slow
 
@@ -22,32 +22,32 @@ pytestmark = pytest.mark.slow
 def write_solver(folder: Path, iterations: int, settings: str = "", net: str = "ignored") -> str:
     """A solver's file that trains a small net with two processes' batches."""
     write_data(folder, net)
-    text = solver_text(folder, net, 2, settings, prefix="snap").replace("max_iter: 50", f"max_iter: {iterations}")
+    text = make_solver_text(folder, net, 2, settings, prefix="snap").replace("max_iter: 50", f"max_iter: {iterations}")
     path = folder / "solver.prototxt"
     path.write_text(text.replace("snapshot_after_train: false", "snapshot_after_train: true"))
     return f"--solver={path}"
 
 
-def weights(folder: Path, iteration: int) -> list[np.ndarray]:
+def read_weights(folder: Path, iteration: int) -> list[np.ndarray]:
     """The weights of a snapshot."""
     model = read_caffemodel(folder / f"snap_iter_{iteration}.caffemodel")
     return [np.asarray(blob) for blobs in model.values() for blob in blobs]
 
 
-def snapshots(folder: Path) -> list[int]:
+def list_snapshots(folder: Path) -> list[int]:
     """Return the iterations that have checkpoints."""
     return sorted(int(path.name) for path in folder.glob("snap.orbax/*") if path.name.isdigit())
 
 
-@pytest.mark.parametrize("killed", [1, pytest.param(0, marks=pytest.mark.long)])
-def test_a_killed_process_brings_the_others_down(tmp_path: Path, killed: int) -> None:
+@pytest.mark.parametrize("killed_index", [1, pytest.param(0, marks=pytest.mark.long)])
+def test_a_killed_process_ends_the_others(tmp_path: Path, killed_index: int) -> None:
     solver = write_solver(tmp_path, 100000, "display: 5")
-    with Cluster(tmp_path, train_commands(2, solver)) as cluster:
+    with Cluster(tmp_path, make_train_commands(2, solver)) as cluster:
         cluster.wait_for(0, "Iteration 5,")
-        cluster.kill(killed)
+        cluster.kill(killed_index)
         codes = cluster.wait(60)
-        survivor = 1 - killed
-        assert codes[killed] == -signal.SIGKILL
+        survivor = 1 - killed_index
+        assert codes[killed_index] == -signal.SIGKILL
         assert codes[survivor] == 1
         output = cluster.read_output(survivor)
         assert output.count("caffejax: ") == output.count("another process has ended, or cannot be reached") == 1, (
@@ -58,30 +58,30 @@ def test_a_killed_process_brings_the_others_down(tmp_path: Path, killed: int) ->
 
 
 @pytest.mark.long
-def test_sigterm_on_one_saves_on_all_and_they_go_on_bit_for_bit(tmp_path: Path) -> None:
-    uninterrupted, stopped = tmp_path / "whole", tmp_path / "stopped"
-    for folder in (uninterrupted, stopped):
+def test_sigterm_to_one_process_saves_in_all_and_they_resume_bit_for_bit(tmp_path: Path) -> None:
+    uninterrupted_folder, stopped_folder = tmp_path / "uninterrupted", tmp_path / "stopped"
+    for folder in (uninterrupted_folder, stopped_folder):
         folder.mkdir()
-    with Cluster(uninterrupted, train_commands(2, write_solver(uninterrupted, 300))) as cluster:
+    with Cluster(uninterrupted_folder, make_train_commands(2, write_solver(uninterrupted_folder, 300))) as cluster:
         assert cluster.wait() == [0, 0]
         assert "Optimization Done" in cluster.read_output(0)
         assert "Iteration" not in cluster.read_output(1)  # only the first logs
-    solver = write_solver(stopped, 300, "display: 5")
-    with Cluster(stopped, train_commands(2, solver)) as cluster:
+    solver = write_solver(stopped_folder, 300, "display: 5")
+    with Cluster(stopped_folder, make_train_commands(2, solver)) as cluster:
         cluster.wait_for(0, "Iteration 5,")
         cluster.kill(1, signal.SIGTERM)
         assert cluster.wait(60) == [0, 0]
         assert "Optimization stopped early" in cluster.read_output(0)
-    assert len(snapshots(stopped)) == 1
-    with Cluster(stopped, train_commands(2, solver, "--snapshot=auto")) as cluster:
+    assert len(list_snapshots(stopped_folder)) == 1
+    with Cluster(stopped_folder, make_train_commands(2, solver, "--snapshot=auto")) as cluster:
         assert cluster.wait() == [0, 0]
         assert "Restored iteration" in cluster.read_output(0)
-    for blob, other in zip(weights(uninterrupted, 300), weights(stopped, 300), strict=True):
-        np.testing.assert_array_equal(blob, other)
+    for expected, blob in zip(read_weights(uninterrupted_folder, 300), read_weights(stopped_folder, 300), strict=True):
+        np.testing.assert_array_equal(blob, expected)
 
 
 @pytest.mark.long
-def test_a_slow_reader_only_delays(tmp_path: Path) -> None:
+def test_a_slow_reader_only_delays_training(tmp_path: Path) -> None:
     """Slower than the time after which a process without a sign of life counts as lost."""
     (tmp_path / "slow.py").write_text(
         "import time, caffe, jax, numpy as np\n"
@@ -102,27 +102,29 @@ def test_a_slow_reader_only_delays(tmp_path: Path) -> None:
         'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "y" top: "loss" } } '
         f'base_lr: 0.01 lr_policy: "fixed" max_iter: 6 random_seed: 1 snapshot_prefix: "{tmp_path}/x"'
     )
-    with Cluster(tmp_path, train_commands(2, f"--solver={solver}")) as cluster:
+    with Cluster(tmp_path, make_train_commands(2, f"--solver={solver}")) as cluster:
         assert cluster.wait(150) == [0, 0], cluster.read_output(0) + cluster.read_output(1)
 
 
 @pytest.mark.long
-def test_random_kills_change_nothing(tmp_path: Path) -> None:
+def test_random_kills_do_not_change_the_result(tmp_path: Path) -> None:
     """Four processes, over which params are cut; each time all are started again from the last checkpoint."""
     net, flags = "lenet", ["--mesh=data=2,model=2", "--shard=params"]
-    uninterrupted, killed = tmp_path / "whole", tmp_path / "killed"
-    for folder in (uninterrupted, killed):
+    uninterrupted_folder, killed_folder = tmp_path / "uninterrupted", tmp_path / "killed"
+    for folder in (uninterrupted_folder, killed_folder):
         folder.mkdir()
     rng = random.Random(5)
-    iterations = 100 + 20 * KILLS
-    with Cluster(uninterrupted, train_commands(4, write_solver(uninterrupted, iterations, net=net), *flags)) as cluster:
+    iterations = 100 + 20 * NUM_KILLS
+    with Cluster(
+        uninterrupted_folder, make_train_commands(4, write_solver(uninterrupted_folder, iterations, net=net), *flags)
+    ) as cluster:
         assert cluster.wait(200) == [0] * 4
-    solver = write_solver(killed, iterations, "snapshot: 7 display: 1", net)
-    for remaining_kills in range(KILLS, -1, -1):
-        resume = [f"--snapshot={killed}/snap.orbax"] if snapshots(killed) else []
-        with Cluster(killed, train_commands(4, solver, *flags, *resume)) as cluster:
+    solver = write_solver(killed_folder, iterations, "snapshot: 7 display: 1", net)
+    for remaining_kills in range(NUM_KILLS, -1, -1):
+        resume = [f"--snapshot={killed_folder}/snap.orbax"] if list_snapshots(killed_folder) else []
+        with Cluster(killed_folder, make_train_commands(4, solver, *flags, *resume)) as cluster:
             if remaining_kills:
-                last = snapshots(killed)[-1] if resume else 0
+                last = list_snapshots(killed_folder)[-1] if resume else 0
                 cluster.wait_for(0, f"Iteration {last + rng.randrange(20)} (")
                 time.sleep(rng.uniform(0, 0.1))  # the moment, not a synchronisation
                 cluster.kill(rng.randrange(4))
@@ -130,5 +132,7 @@ def test_random_kills_change_nothing(tmp_path: Path) -> None:
                 assert all(codes), codes
             else:
                 assert cluster.wait(200) == [0] * 4
-    for blob, other in zip(weights(uninterrupted, iterations), weights(killed, iterations), strict=True):
-        np.testing.assert_array_equal(blob, other)
+    for expected, blob in zip(
+        read_weights(uninterrupted_folder, iterations), read_weights(killed_folder, iterations), strict=True
+    ):
+        np.testing.assert_array_equal(blob, expected)

@@ -8,11 +8,11 @@ import jax
 import numpy as np
 import pytest
 from jax.sharding import SingleDeviceSharding
-from parallel_nets import assert_equal, solver_text, train, write_data
+from parallel_nets import assert_equal, make_solver_text, train, write_data
 
 from caffejax.parallel import mesh, tpu_conv_layout
 
-LAST = {  # which axis of a weight comes last in memory
+MINOR_AXES = {  # which axis of a weight comes last in memory
     (256, 512, 1, 1): 0,
     (1000, 1024, 1, 1): 1,  # only inputs fill tiles
     (1000, 500, 1): 0,
@@ -21,18 +21,18 @@ LAST = {  # which axis of a weight comes last in memory
 DEFAULT_LAYOUT_SHAPES = [(256, 512, 3, 3), (256, 512), (256,), (), (256, 64, 1, 1)]  # the last would not fill tiles
 
 
-def test_weights_with_other_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = SingleDeviceSharding(jax.devices()[0])
-    shapes = {shape: jax.ShapeDtypeStruct(shape, np.float32) for shape in (*LAST, *DEFAULT_LAYOUT_SHAPES)}
-    assert all(tpu_conv_layout(x, here) is here for x in shapes.values()), "on a CPU"
+def test_weights_of_1x1_convolutions_have_a_custom_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    sharding = SingleDeviceSharding(jax.devices()[0])
+    shapes = {shape: jax.ShapeDtypeStruct(shape, np.float32) for shape in (*MINOR_AXES, *DEFAULT_LAYOUT_SHAPES)}
+    assert all(tpu_conv_layout(x, sharding) is sharding for x in shapes.values()), "on a CPU"
     monkeypatch.setattr(mesh, "_TILES", {"cpu": ()})
-    assert all(tpu_conv_layout(shapes[shape], here) is here for shape in DEFAULT_LAYOUT_SHAPES)
-    for shape, last in LAST.items():
-        result = tpu_conv_layout(shapes[shape], here)
+    assert all(tpu_conv_layout(shapes[shape], sharding) is sharding for shape in DEFAULT_LAYOUT_SHAPES)
+    for shape, minor_axis in MINOR_AXES.items():
+        result = tpu_conv_layout(shapes[shape], sharding)
         array = jax.device_put(np.arange(np.prod(shape), dtype=np.float32).reshape(shape), result)
         assert array.format == result
-        assert array.format.layout.major_to_minor[-1] == last
-        assert array.sharding == here
+        assert array.format.layout.major_to_minor[-1] == minor_axis
+        assert array.sharding == sharding
 
 
 def train_in_layouts(text: str, resume: str = "") -> tuple[Any, int]:
@@ -68,11 +68,15 @@ def train_in_layouts(text: str, resume: str = "") -> tuple[Any, int]:
 
 
 @pytest.mark.slow
-def test_training_keeps_layouts_and_means_the_same(eight_devices: ProcessPoolExecutor, tmp_path: Path) -> None:
+def test_training_keeps_layouts_and_results(eight_devices: ProcessPoolExecutor, tmp_path: Path) -> None:
     """From the start, from a state that is set, and from a checkpoint."""
     write_data(tmp_path, "ignored")
-    text = solver_text(tmp_path, "ignored", 4, "snapshot: 4")
-    first, n_kept_layouts = eight_devices.submit(train_in_layouts, text).result()
-    then, n_kept_after_resume = eight_devices.submit(train_in_layouts, text, f"{tmp_path}/ignored.orbax/4").result()
+    text = make_solver_text(tmp_path, "ignored", 4, "snapshot: 4")
+    first_trajectory, n_kept_layouts = eight_devices.submit(train_in_layouts, text).result()
+    snapshot = f"{tmp_path}/ignored.orbax/4"
+    resumed_trajectory, n_kept_after_resume = eight_devices.submit(train_in_layouts, text, snapshot).result()
     assert (n_kept_layouts, n_kept_after_resume) == (4, 4)
-    assert_equal((first[0] + then[0], then[1]), eight_devices.submit(train, text, 4, {}, iterations=8).result())
+    assert_equal(
+        (first_trajectory[0] + resumed_trajectory[0], resumed_trajectory[1]),
+        eight_devices.submit(train, text, 4, {}, iterations=8).result(),
+    )

@@ -6,32 +6,34 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
-from cluster import Cluster, worker_commands
-from parallel_nets import CASES, assert_equal, solver_text, train, write_data
+from cluster import Cluster, make_worker_commands
+from parallel_nets import CASES, assert_equal, make_solver_text, train, write_data
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("processes", "devices", "names"),
+    ("num_processes", "num_devices", "names"),
     [
         (2, 1, ["lenet"]),
         pytest.param(2, 4, ["resnet", "ignored"], marks=pytest.mark.long),
         pytest.param(4, 1, ["cifar10_full", "lstm"], marks=pytest.mark.long),
     ],
 )
-def test_processes_follow_one_device(
-    eight_devices: ProcessPoolExecutor, tmp_path: Path, processes: int, devices: int, names: list[str]
+def test_processes_train_like_one_device(
+    eight_devices: ProcessPoolExecutor, tmp_path: Path, num_processes: int, num_devices: int, names: list[str]
 ) -> None:
     jobs = []
     for name in names:
         write_data(tmp_path, name)
-        text = solver_text(tmp_path, name, 16 // (processes * devices))
+        text = make_solver_text(tmp_path, name, 16 // (num_processes * num_devices))
         job = {"text": text, "devices": None, "parallel": {}, "iterations": CASES[name].iterations}
         jobs.append(json.dumps(job | CASES[name].options))
-    out = tmp_path / "found"
-    with Cluster(tmp_path, worker_commands(processes, devices, out, jobs)) as cluster:
+    out = tmp_path / "results"
+    with Cluster(tmp_path, make_worker_commands(num_processes, num_devices, out, jobs)) as cluster:
         codes = cluster.wait(400)
-        assert codes == [0] * processes, "\n".join(map(cluster.read_output, range(processes)))
+        assert codes == [0] * num_processes, "\n".join(map(cluster.read_output, range(num_processes)))
     for name, actual in zip(names, pickle.loads(out.read_bytes()), strict=True):
-        one = eight_devices.submit(train, solver_text(tmp_path, name, 16), 1, {}, iterations=CASES[name].iterations)
-        assert_equal(actual, one.result())
+        single = eight_devices.submit(
+            train, make_solver_text(tmp_path, name, 16), 1, {}, iterations=CASES[name].iterations
+        )
+        assert_equal(actual, single.result())

@@ -8,56 +8,58 @@ from typing import Any
 
 import numpy as np
 import pytest
-from parallel_nets import solver_text, train, write_data
+from parallel_nets import make_solver_text, train, write_data
 
 SHARDING = {"model": 2, "shard": "params"}
-LARGE = 2**16  # numbers; smaller arrays lie whole on each device
+LARGE_SIZE = 2**16  # numbers; smaller arrays lie whole on each device
 
 
-def train_sharded(text: str, snapshot: str, only: bool) -> list[float]:
+def train_sharded(text: str, snapshot: str, checkpoint_only: bool) -> list[float]:
     """Train, test, save and restore, while nothing large may be whole; return the losses."""
     import jax
 
     import caffejax
     from caffejax.parallel import global_arrays
 
-    gather = global_arrays._gather
+    gather = global_arrays._jit_all_gather
 
-    def small_only(mesh: Any) -> Callable[[Any], Any]:
+    def refuse_large_gathers(mesh: Any) -> Callable[[Any], Any]:
         def gather_small(arrays: Any) -> Any:
-            assert all(x.size < LARGE for x in arrays), "a large array is brought together"
+            assert all(x.size < LARGE_SIZE for x in arrays), "a large array is brought together"
             return gather(mesh)(arrays)
 
         return gather_small
 
-    def check() -> None:
-        parts = [shard.data.size for x in jax.live_arrays() for shard in x.addressable_shards]
-        assert max(parts) < 500 * 800, "a large array lies whole on a device"
+    def check_shards() -> None:
+        shard_sizes = [shard.data.size for x in jax.live_arrays() for shard in x.addressable_shards]
+        assert max(shard_sizes) < 500 * 800, "a large array lies whole on a device"
 
-    global_arrays._gather = small_only
+    global_arrays._jit_all_gather = refuse_large_gathers
     try:
-        solver = caffejax.Solver(text, devices=4, parallel=caffejax.Parallel(**SHARDING), checkpoint_only=only)
-        check()
+        solver = caffejax.Solver(
+            text, devices=4, parallel=caffejax.Parallel(**SHARDING), checkpoint_only=checkpoint_only
+        )
+        check_shards()
         losses: list[float] = []
         solver.callbacks.append(lambda s: losses.append(s.smoothed_loss))
-        solver.callbacks.append(lambda s: check())
+        solver.callbacks.append(lambda s: check_shards())
         solver.step(2)
         solver.snapshot()
         solver.step(1)
         solver.restore(snapshot)
-        check()
+        check_shards()
         solver.step(1)
         solver.close()
     finally:
-        global_arrays._gather = gather
+        global_arrays._jit_all_gather = gather
     return losses
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("snapshot", ["lenet.orbax", pytest.param("lenet_iter_2.solverstate", marks=pytest.mark.long)])
-def test_no_large_array_is_ever_whole(eight_devices: ProcessPoolExecutor, tmp_path: Path, snapshot: str) -> None:
+def test_large_arrays_are_always_sharded(eight_devices: ProcessPoolExecutor, tmp_path: Path, snapshot: str) -> None:
     write_data(tmp_path, "lenet")
-    text = solver_text(tmp_path, "lenet", 4, "test_iter: 2 test_interval: 2")
+    text = make_solver_text(tmp_path, "lenet", 4, "test_iter: 2 test_interval: 2")
     checkpoint_only = snapshot.endswith(".orbax")
     losses = eight_devices.submit(train_sharded, text, f"{tmp_path}/{snapshot}", checkpoint_only).result()
     assert losses[2] == losses[3]
@@ -66,18 +68,18 @@ def test_no_large_array_is_ever_whole(eight_devices: ProcessPoolExecutor, tmp_pa
 
 
 @pytest.mark.long
-def test_first_params_are_those_of_one_device(eight_devices: ProcessPoolExecutor, tmp_path: Path) -> None:
+def test_initial_params_equal_the_params_of_one_device(eight_devices: ProcessPoolExecutor, tmp_path: Path) -> None:
     write_data(tmp_path, "lenet")
-    text = solver_text(tmp_path, "lenet", 4)
-    one = eight_devices.submit(train, text, 1, {}, iterations=0).result()[1]
+    text = make_solver_text(tmp_path, "lenet", 4)
+    single = eight_devices.submit(train, text, 1, {}, iterations=0).result()[1]
     for options in (SHARDING, {"model": 8}):
         actual = eight_devices.submit(train, text, 8, options, iterations=0).result()[1]
-        for key, blobs in one.items():
-            for blob, other in zip(blobs, actual[key], strict=True):
-                np.testing.assert_array_equal(blob, other)
+        for key, blobs in single.items():
+            for expected, blob in zip(blobs, actual[key], strict=True):
+                np.testing.assert_array_equal(blob, expected)
 
 
-REFUSED = {
+INVALID_STATES = {
     "nothing": (lambda state: state.replace(params={}), r"has no 'params/conv1/0', which this solver needs"),
     "another shape": (
         lambda state: state.replace(params={**state.params, "ip2": state.params["ip1"]}),
@@ -93,7 +95,7 @@ def set_invalid_state(text: str, devices: int, name: str) -> str:
 
     solver = caffejax.Solver(text, devices=devices)
     try:
-        solver.train_state = REFUSED[name][0](solver.train_state)
+        solver.train_state = INVALID_STATES[name][0](solver.train_state)
     except caffejax.CaffejaxError as error:
         solver.step(1)
         return str(error)
@@ -104,16 +106,16 @@ def set_invalid_state(text: str, devices: int, name: str) -> str:
 
 @pytest.mark.long
 @pytest.mark.parametrize("devices", [1, 2])
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", INVALID_STATES)
 def test_a_state_of_another_solver_is_refused(
     eight_devices: ProcessPoolExecutor, tmp_path: Path, name: str, devices: int
 ) -> None:
     write_data(tmp_path, "lenet")
-    message = eight_devices.submit(set_invalid_state, solver_text(tmp_path, "lenet", 4), devices, name).result()
-    assert re.search(f"train_state does not match this solver: .*{REFUSED[name][1]}", message)
+    message = eight_devices.submit(set_invalid_state, make_solver_text(tmp_path, "lenet", 4), devices, name).result()
+    assert re.search(f"train_state does not match this solver: .*{INVALID_STATES[name][1]}", message)
 
 
-def train_user_sharded(text: str, explicit: bool | None) -> list[float] | str:
+def train_user_sharded(text: str, is_explicit: bool | None) -> list[float] | str:
     """Return the losses of a one-device solver whose state a user shards over four devices, or the message."""
     import jax
     from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
@@ -121,12 +123,12 @@ def train_user_sharded(text: str, explicit: bool | None) -> list[float] | str:
     import caffejax
 
     solver = caffejax.Solver(text, device=jax.devices()[0])
-    kind = AxisType.Explicit if explicit else AxisType.Auto
-    sharding = NamedSharding(Mesh(np.array(jax.devices()[:4]), ("x",), axis_types=(kind,)), PartitionSpec("x"))
+    axis_type = AxisType.Explicit if is_explicit else AxisType.Auto
+    sharding = NamedSharding(Mesh(np.array(jax.devices()[:4]), ("x",), axis_types=(axis_type,)), PartitionSpec("x"))
     losses: list[float] = []
     solver.callbacks.append(lambda s: losses.append(s.smoothed_loss))
     try:
-        if explicit is not None:
+        if is_explicit is not None:
             solver.train_state = jax.tree.map(
                 lambda x: jax.device_put(x, sharding) if x.shape == (500, 800) else x, solver.train_state
             )
@@ -139,11 +141,13 @@ def train_user_sharded(text: str, explicit: bool | None) -> list[float] | str:
 
 
 @pytest.mark.long
-def test_a_state_sharded_by_the_user(eight_devices: ProcessPoolExecutor, tmp_path: Path) -> None:
+def test_training_continues_from_a_state_that_a_user_sharded(
+    eight_devices: ProcessPoolExecutor, tmp_path: Path
+) -> None:
     write_data(tmp_path, "lenet")
-    text = solver_text(tmp_path, "lenet", 4)
-    unsharded, sharded, explicit = (
-        eight_devices.submit(train_user_sharded, text, kind).result() for kind in (None, False, True)
+    text = make_solver_text(tmp_path, "lenet", 4)
+    unsharded, sharded, explicit_error = (
+        eight_devices.submit(train_user_sharded, text, is_explicit).result() for is_explicit in (None, False, True)
     )
     np.testing.assert_allclose(sharded, unsharded, rtol=1e-5)
-    assert "AxisType.Auto" in explicit
+    assert "AxisType.Auto" in explicit_error

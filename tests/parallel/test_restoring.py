@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from parallel_nets import assert_equal, solver_text, train, write_data
+from parallel_nets import assert_equal, make_solver_text, train, write_data
 
 
 @pytest.mark.slow
@@ -23,28 +23,30 @@ def test_resumes_bit_for_bit_from_a_checkpoint(
 ) -> None:
     """This includes each device's running statistics, and recurrent state."""
     write_data(tmp_path, name)
-    text = solver_text(tmp_path, name, 4, "snapshot: 4")
+    text = make_solver_text(tmp_path, name, 4, "snapshot: 4")
     uninterrupted = eight_devices.submit(train, text, 4, options, iterations=9).result()
     resumed = eight_devices.submit(train, text, 4, options, iterations=5, resume=f"{tmp_path}/{name}.orbax/4").result()
     assert resumed[0] == uninterrupted[0][4:]
     for key, blobs in uninterrupted[1].items():
-        for blob, other in zip(blobs, resumed[1][key], strict=True):
-            np.testing.assert_array_equal(blob, other)
+        for expected, blob in zip(blobs, resumed[1][key], strict=True):
+            np.testing.assert_array_equal(blob, expected)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("snapshot", [".orbax", pytest.param("_iter_6.solverstate", marks=pytest.mark.long)])
-def test_resumes_on_other_numbers_of_devices(eight_devices: ProcessPoolExecutor, tmp_path: Path, snapshot: str) -> None:
+def test_resumes_on_a_different_number_of_devices(
+    eight_devices: ProcessPoolExecutor, tmp_path: Path, snapshot: str
+) -> None:
     """4 devices, then 2, 8 and 1: each continues with the next example."""
     write_data(tmp_path, "lenet")
     devices, resume, losses = (4, 2, 8, 1), "", []
     for i, n in enumerate(devices):
-        text = solver_text(tmp_path, "lenet", 16 // n, "snapshot: 6", prefix=f"run{i}")
+        text = make_solver_text(tmp_path, "lenet", 16 // n, "snapshot: 6", prefix=f"run{i}")
         actual = eight_devices.submit(train, text, n, {}, iterations=6, resume=resume).result()
         losses += actual[0]
         resume = f"{tmp_path}/run{i}" + snapshot.replace("_6", f"_{6 * (i + 1)}")
-    one = eight_devices.submit(train, solver_text(tmp_path, "lenet", 16), 1, {}, iterations=24).result()
-    assert_equal((losses, actual[1]), one)
+    single = eight_devices.submit(train, make_solver_text(tmp_path, "lenet", 16), 1, {}, iterations=24).result()
+    assert_equal((losses, actual[1]), single)
 
 
 @pytest.mark.long
@@ -52,7 +54,7 @@ def test_one_device_resumes_after_several_and_back(eight_devices: ProcessPoolExe
     """Nets with statistics of each device: one device has the first's, as Caffe's root."""
     name = "resnet"
     write_data(tmp_path, name)
-    text = solver_text(tmp_path, name, 4, "snapshot: 2")
+    text = make_solver_text(tmp_path, name, 4, "snapshot: 2")
     eight_devices.submit(train, text, 4, {}, iterations=2).result()
     for devices in (1, 2, 8):
         losses, _ = eight_devices.submit(
@@ -70,27 +72,32 @@ def train_and_move(text: str, options: dict[str, Any]) -> list[np.ndarray]:
 
     import caffejax
 
-    many, others = (caffejax.Solver(text, devices=4, parallel=caffejax.Parallel(**options)) for _ in "12")
-    one = caffejax.Solver(text, device=jax.devices()[1])
-    many.step(1)
-    one.train_state = many.train_state
-    assert all(x.devices() == {jax.devices()[1]} for x in jax.tree.leaves(one.variables))
-    others.train_state = one.train_state
-    others.loader.set_state(many.loader.get_state())
-    for solver in (one, many, others):
+    first_parallel, second_parallel = (
+        caffejax.Solver(text, devices=4, parallel=caffejax.Parallel(**options)) for _ in "12"
+    )
+    single = caffejax.Solver(text, device=jax.devices()[1])
+    first_parallel.step(1)
+    single.train_state = first_parallel.train_state
+    assert all(x.devices() == {jax.devices()[1]} for x in jax.tree.leaves(single.variables))
+    second_parallel.train_state = single.train_state
+    second_parallel.loader.set_state(first_parallel.loader.get_state())
+    for solver in (single, first_parallel, second_parallel):
         solver.step(1)
-    result = [np.concatenate([np.ravel(x) for x in jax.tree.leaves(s.variables.params)]) for s in (many, others)]
-    for solver in (one, many, others):
+    result = [
+        np.concatenate([np.ravel(x) for x in jax.tree.leaves(s.variables.params)])
+        for s in (first_parallel, second_parallel)
+    ]
+    for solver in (single, first_parallel, second_parallel):
         solver.close()
     return result
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, pytest.param({"shard": "params"}, marks=pytest.mark.long)], ids=str)
-def test_states_go_from_several_devices_to_one_and_back(
+def test_states_move_from_several_devices_to_one_and_back(
     eight_devices: ProcessPoolExecutor, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     write_data(tmp_path, "lenet")
-    params, restored = eight_devices.submit(train_and_move, solver_text(tmp_path, "lenet", 4), options).result()
+    params, restored = eight_devices.submit(train_and_move, make_solver_text(tmp_path, "lenet", 4), options).result()
     np.testing.assert_array_equal(params, restored)
     assert params.size > 10**5

@@ -12,21 +12,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cluster import Cluster, train_commands, worker_commands
-from parallel_nets import solver_text, write_data
-from test_faults import snapshots, write_solver
+from cluster import Cluster, make_train_commands, make_worker_commands
+from parallel_nets import make_solver_text, write_data
+from test_faults import list_snapshots, write_solver
 
 pytestmark = pytest.mark.long
 
 State = Mapping[str, np.ndarray]
 
 
-def load_states(folder: Path, processes: int, devices: int, *jobs: Mapping[str, Any]) -> list[State]:
+def load_states(folder: Path, num_processes: int, num_devices: int, *jobs: Mapping[str, Any]) -> list[State]:
     """Return the results of `parallel_nets.full_state` in processes with these numbers of devices."""
-    words = [json.dumps({"call": "full_state", "devices": None, **job}) for job in jobs]
-    with Cluster(folder, worker_commands(processes, devices, folder / "found", words)) as cluster:
-        assert cluster.wait() == [0] * processes, cluster.read_output(0)
-    result: list[State] = pickle.loads((folder / "found").read_bytes())
+    job_texts = [json.dumps({"call": "read_full_state", "devices": None, **job}) for job in jobs]
+    with Cluster(folder, make_worker_commands(num_processes, num_devices, folder / "results", job_texts)) as cluster:
+        assert cluster.wait() == [0] * num_processes, cluster.read_output(0)
+    result: list[State] = pickle.loads((folder / "results").read_bytes())
     return result
 
 
@@ -36,28 +36,28 @@ def assert_same(actual: State, expected: State) -> None:
         np.testing.assert_array_equal(actual[name], array, err_msg=name)
 
 
-def test_any_processes_read_what_four_wrote(tmp_path: Path) -> None:
+def test_a_checkpoint_of_four_processes_is_read_by_any_number(tmp_path: Path) -> None:
     """Four processes, then two, two of two devices each on other meshes, and one of one device."""
     parallel = {"model": 2, "shard": "params"}
     write_data(tmp_path, "lenet")
-    text = solver_text(tmp_path, "lenet", 4, "snapshot: 2")
-    (wrote,) = load_states(tmp_path, 4, 1, {"text": text, "parallel": parallel, "iterations": 2})
+    text = make_solver_text(tmp_path, "lenet", 4, "snapshot: 2")
+    (written,) = load_states(tmp_path, 4, 1, {"text": text, "parallel": parallel, "iterations": 2})
     step = tmp_path / "lenet.orbax" / "2"
-    parts = [path.name for path in (step / "arrays").glob("ocdbt.process_*")]
-    assert sorted(parts) == [f"ocdbt.process_{i}" for i in range(4)]  # all have written
-    assert len({name for name in wrote if "params" in name}) == 8
-    read = {"text": text, "resume": str(step)}
-    result = load_states(tmp_path, 2, 1, {**read, "parallel": {"shard": "optimizer"}})
-    other: list[dict[str, Any]] = [{"model": 2}, {"model": 4, "shard": "params"}]
-    result += load_states(tmp_path, 2, 2, *({**read, "parallel": p} for p in other))
-    result += load_states(tmp_path, 1, 1, {**read, "parallel": {}, "devices": 1})
+    part_names = [path.name for path in (step / "arrays").glob("ocdbt.process_*")]
+    assert sorted(part_names) == [f"ocdbt.process_{i}" for i in range(4)]  # all have written
+    assert len({name for name in written if "params" in name}) == 8
+    job = {"text": text, "resume": str(step)}
+    result = load_states(tmp_path, 2, 1, {**job, "parallel": {"shard": "optimizer"}})
+    other_configs: list[dict[str, Any]] = [{"model": 2}, {"model": 4, "shard": "params"}]
+    result += load_states(tmp_path, 2, 2, *({**job, "parallel": p} for p in other_configs))
+    result += load_states(tmp_path, 1, 1, {**job, "parallel": {}, "devices": 1})
     assert len(result) == 4
     for state in result:
-        assert_same(state, wrote)
+        assert_same(state, written)
 
 
 # the second time that a process with --process_id=1 saves, it takes long to write its parts
-SLOW = """
+SLOW_SAVE_SCRIPT = """
 import pathlib, sys, time
 import orbax.checkpoint as ocp
 from caffejax.cli import main
@@ -79,23 +79,25 @@ sys.exit(main())
 """
 
 
-def test_a_process_killed_while_all_save(tmp_path: Path) -> None:
+def test_a_process_killed_while_all_save_leaves_the_previous_checkpoint(tmp_path: Path) -> None:
     """The checkpoint before stays the last; the next run sweeps what is unfinished."""
-    flags, killed = ["--mesh=data=1,model=2", "--shard=params"], 1
+    flags, killed_index = ["--mesh=data=1,model=2", "--shard=params"], 1
     solver = write_solver(tmp_path, 12, "snapshot: 4", "lenet")
-    commands = [[sys.executable, "-c", SLOW, *words[3:]] for words in train_commands(2, solver, *flags)]
+    commands = [
+        [sys.executable, "-c", SLOW_SAVE_SCRIPT, *words[3:]] for words in make_train_commands(2, solver, *flags)
+    ]
     with Cluster(tmp_path, commands) as cluster:
         cluster.wait_until(lambda: (tmp_path / "saving").exists())
-        cluster.kill(killed)
+        cluster.kill(killed_index)
         codes = cluster.wait(60)
-        output = cluster.read_output(1 - killed)
-    assert codes[killed] == -signal.SIGKILL
-    assert codes[1 - killed] == 1
+        output = cluster.read_output(1 - killed_index)
+    assert codes[killed_index] == -signal.SIGKILL
+    assert codes[1 - killed_index] == 1
     assert output.count("another process has ended, or cannot be reached") == 1, output
-    assert snapshots(tmp_path) == [4]
+    assert list_snapshots(tmp_path) == [4]
     assert [path for path in os.listdir(tmp_path / "snap.orbax") if "tmp" in path]
-    with Cluster(tmp_path, train_commands(2, solver, *flags, f"--snapshot={tmp_path}/snap.orbax")) as cluster:
+    with Cluster(tmp_path, make_train_commands(2, solver, *flags, f"--snapshot={tmp_path}/snap.orbax")) as cluster:
         assert cluster.wait() == [0, 0]
         assert re.search("Removed unfinished files of an earlier run: 8.orbax-checkpoint-tmp", cluster.read_output(0))
         assert "Restored iteration 4" in cluster.read_output(0)
-    assert snapshots(tmp_path) == [4, 8, 12]
+    assert list_snapshots(tmp_path) == [4, 8, 12]

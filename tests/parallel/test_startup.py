@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cluster import TRAIN, Cluster, train_commands
-from parallel_nets import solver_text, write_data
+from cluster import TRAIN, Cluster, make_train_commands
+from parallel_nets import make_solver_text, write_data
 
 import caffejax
 from caffejax.cli import device_flags, main
@@ -33,7 +33,7 @@ SLURM["SLURM_LOCALID"] = "{i}"
 def write_solver(folder: Path, net: str = "", settings: str = "") -> str:
     """Write a solver's file, for the given net or the default one."""
     write_data(folder, "ignored")
-    text = solver_text(folder, "ignored", 2, settings).replace("max_iter: 50", "max_iter: 3")
+    text = make_solver_text(folder, "ignored", 2, settings).replace("max_iter: 50", "max_iter: 3")
     if net:
         text = re.sub(r"net_param \{.*\} (?=base_lr)", f"net_param {{ {net} }} ", text, flags=re.DOTALL)
     (folder / "solver.prototxt").write_text(text)
@@ -44,7 +44,7 @@ def write_solver(folder: Path, net: str = "", settings: str = "") -> str:
 @pytest.mark.parametrize(
     "scheduler", [pytest.param(SLURM, id="slurm"), pytest.param(OPEN_MPI, id="open_mpi", marks=pytest.mark.long)]
 )
-def test_schedulers_are_found(tmp_path: Path, scheduler: dict[str, str]) -> None:
+def test_schedulers_are_detected(tmp_path: Path, scheduler: dict[str, str]) -> None:
     job = str(1000 + hash(str(tmp_path)) % 3000)  # it says the port
     command = [*TRAIN, "--coordinator=auto", write_solver(tmp_path)]
     environments = [{k: v.format(job=job, i=i) for k, v in scheduler.items()} for i in range(2)]
@@ -55,7 +55,7 @@ def test_schedulers_are_found(tmp_path: Path, scheduler: dict[str, str]) -> None
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("n_processes", "process_ids", "message"),
+    ("num_processes", "process_ids", "message"),
     [
         (2, [0], "not all processes started within 2 s"),
         (2, [1], "not all processes started within 2 s"),
@@ -63,10 +63,10 @@ def test_schedulers_are_found(tmp_path: Path, scheduler: dict[str, str]) -> None
     ],
     ids=str,
 )
-def test_missing_and_duplicate_processes(
-    tmp_path: Path, n_processes: int, process_ids: list[int], message: str
+def test_missing_and_duplicate_processes_are_reported(
+    tmp_path: Path, num_processes: int, process_ids: list[int], message: str
 ) -> None:
-    commands = train_commands(n_processes, write_solver(tmp_path), "--start_timeout=2")
+    commands = make_train_commands(num_processes, write_solver(tmp_path), "--start_timeout=2")
     with Cluster(tmp_path, [commands[i] for i in process_ids]) as cluster:
         assert cluster.wait(60) == [1] * len(process_ids)
         outputs = [cluster.read_output(i) for i in range(len(process_ids))]
@@ -89,7 +89,7 @@ def test_missing_and_duplicate_processes(
     ],
     ids=str,
 )
-def test_flags_that_cannot_work(
+def test_invalid_flags_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], message: str
 ) -> None:
     import jax
@@ -131,16 +131,16 @@ def test_invalid_addresses_are_refused(address: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--solver={other}", "differ in the solver, the train net"),
+        ("--solver={other_solver}", "differ in the solver, the train net"),
         pytest.param("--precision=bfloat16", "differ in the options", marks=pytest.mark.long),
     ],
 )
-def test_processes_with_different_settings(tmp_path: Path, flags: str, message: str) -> None:
+def test_processes_with_different_settings_are_refused(tmp_path: Path, flags: str, message: str) -> None:
     solver = write_solver(tmp_path)
-    other = tmp_path / "other.prototxt"
-    other.write_text((tmp_path / "solver.prototxt").read_text().replace("batch_size: 2", "batch_size: 3"))
-    commands = train_commands(2, solver)
-    commands[1].append(flags.format(other=other))
+    other_solver = tmp_path / "other.prototxt"
+    other_solver.write_text((tmp_path / "solver.prototxt").read_text().replace("batch_size: 2", "batch_size: 3"))
+    commands = make_train_commands(2, solver)
+    commands[1].append(flags.format(other_solver=other_solver))
     with Cluster(tmp_path, commands) as cluster:
         assert cluster.wait(90) == [1, 1]
         for i in range(2):
@@ -148,7 +148,7 @@ def test_processes_with_different_settings(tmp_path: Path, flags: str, message: 
             assert "Traceback" not in cluster.read_output(i)
 
 
-HOST = """
+HOST_LAYER_NET = """
 layer { name: "rows" type: "DummyData" top: "x" top: "keep" dummy_data_param {
     shape { dim: 4 dim: 3 } shape { dim: 4 } data_filler { type: "constant" value: 1 } } }
 layer { name: "some" type: "Filter" bottom: "x" bottom: "keep" top: "some" }
@@ -174,7 +174,11 @@ def four_devices() -> Iterator[ProcessPoolExecutor]:
 @pytest.mark.parametrize(
     ("net", "flags", "message"),
     [
-        (HOST, [], "layer 'some' (Filter): runs on the host, so the net cannot be trained on several devices"),
+        (
+            HOST_LAYER_NET,
+            [],
+            "layer 'some' (Filter): runs on the host, so the net cannot be trained on several devices",
+        ),
         ("", ["--batch=global"], "batch"),
         ("", ["--mesh=data=1,model=2"], "--mesh has 2 devices, but there are 4"),
         ("", ["--debug_nans"], "train on one"),
@@ -192,7 +196,7 @@ def test_nets_that_cannot_train_on_several_devices_are_refused(
 
 
 @pytest.mark.long
-def test_a_missing_scheduler_is_named(tmp_path: Path) -> None:
+def test_a_missing_scheduler_is_reported(tmp_path: Path) -> None:
     with Cluster(tmp_path, [[*TRAIN, write_solver(tmp_path), "--devices=4", "--coordinator=auto"]]) as cluster:
         assert cluster.wait(60) == [1]
         assert "no srun, mpirun or TPU pod was detected" in cluster.read_output(0)
@@ -210,7 +214,7 @@ def test_a_missing_scheduler_is_named(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_options_that_cannot_work(tmp_path: Path, options: dict[str, object], message: str) -> None:
+def test_invalid_options_are_refused(tmp_path: Path, options: dict[str, object], message: str) -> None:
     write_solver(tmp_path)
     with pytest.raises(caffejax.SolverError, match=message):
         caffejax.Solver(tmp_path / "solver.prototxt", **options)  # type: ignore[arg-type]
@@ -232,7 +236,7 @@ def parse_flags(*flags: str) -> argparse.Namespace:
     ],
     ids=str,
 )
-def test_devices_of_several_processes_that_cannot_be(
+def test_unavailable_devices_of_several_processes_are_refused(
     monkeypatch: pytest.MonkeyPatch, flags: list[str], message: str
 ) -> None:
     monkeypatch.setattr("jax.process_count", lambda: 2)
@@ -240,7 +244,7 @@ def test_devices_of_several_processes_that_cannot_be(
         device_flags.pick_devices(parse_flags(*flags), prefer_gpu=False, device_id=0)
 
 
-def test_several_processes_take_the_first_devices_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_use_the_first_devices_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
     devices = [SimpleNamespace(process_index=i // 3, id=i) for i in (5, 4, 3, 0, 1, 2)]
     monkeypatch.setattr("jax.process_count", lambda: 2)
     monkeypatch.setattr("jax.devices", lambda kind: devices)
@@ -250,7 +254,7 @@ def test_several_processes_take_the_first_devices_of_each(monkeypatch: pytest.Mo
         assert [device.id for device in result] == ids
 
 
-def test_snapshots_that_fail_stop_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_must_stop_on_snapshot_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_solver(tmp_path)
     monkeypatch.setattr("jax.process_count", lambda: 2)
     with pytest.raises(caffejax.SolverError, match="on_snapshot_error must be 'stop' if several processes train"):
@@ -267,6 +271,6 @@ def test_snapshots_that_fail_stop_several_processes(tmp_path: Path, monkeypatch:
     ],
     ids=str,
 )
-def test_invalid_distributed_flags(options: dict[str, object], message: str) -> None:
+def test_invalid_parallel_options_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(caffejax.CaffejaxError, match=message):
         caffejax.Parallel(**options)  # type: ignore[arg-type]

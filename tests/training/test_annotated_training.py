@@ -28,14 +28,14 @@ def test_resumes_bit_for_bit_from_a_checkpoint(iter_size, tmp_path, monkeypatch)
     monkeypatch.setattr("caffejax.data.annotated.annotated_data.NUM_COUNTED_RECORDS", 4)
     rng = np.random.default_rng(0)
 
-    def picture(n):
+    def draw_annotated_image(n):
         corners = rng.random((n, 2)) * 0.4
         objects = np.zeros((n, 7), np.float32)
         objects[:, 2:6] = np.concatenate([corners, corners + 0.3], axis=1)
         return rng.integers(0, 256, (30, 40, 3), np.uint8), objects
 
     # the first four have few boxes, so that one of the others takes more rows than were thought enough
-    write_annotated("db", [picture(n) for n in [1, 0, 1, 2, 0, 1, 0, 40, 1, 1, 0, 0, 1]])
+    write_annotated("db", [draw_annotated_image(n) for n in [1, 0, 1, 2, 0, 1, 0, 40, 1, 1, 0, 0, 1]])
     settings = (
         f'net_param {{ {NET} }} base_lr: 1e-5 lr_policy: "fixed" momentum: 0.9 iter_size: {iter_size} '
         'snapshot_prefix: "x" solver_mode: CPU random_seed: 4'

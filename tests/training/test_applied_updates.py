@@ -10,19 +10,19 @@ import pytest
 
 from caffejax.schema.caffe_pb2 import SolverParameter
 from caffejax.training.train_step import TrainState, make_update
-from caffejax.training.update_rules import caffe_optimizer, momentum_at
+from caffejax.training.update_rules import caffe_optimizer, compute_momentum
 
 SHAPES: Any = {"conv": {0: (6, 3, 3, 3), 1: (6,)}, "ip": {0: (300, 130)}, "scale": {0: ()}}
 LR_MULTS: Any = {"conv": {0: 1.0, 1: 2.0}, "ip": {0: 0.0}, "scale": {0: 0.5}}
 DECAY_MULTS: Any = {"conv": {0: 1.0, 1: 0.0}, "ip": {0: 1.0}, "scale": {0: 3.0}}
-APPLIED: list[dict[str, Any]] = [
+FUSED_SETTINGS: list[dict[str, Any]] = [
     {"momentum": 0.9, "weight_decay": 0.05},
     {"momentum": 0.5, "weight_decay": 0.05, "iter_size": 4},
     {"momentum": 0.9, "clip_gradients": 1.5},
     {"momentum": 0.0, "weight_decay": 0.1, "regularization_type": "NONE"},
     {},
 ]
-NOT_APPLIED: list[dict[str, Any]] = [
+UNFUSED_SETTINGS: list[dict[str, Any]] = [
     {"type": "Nesterov", "momentum": 0.9},
     {"type": "Adam", "momentum": 0.9},
     {"weight_decay": 0.1, "regularization_type": "L1"},
@@ -32,7 +32,7 @@ NOT_APPLIED: list[dict[str, Any]] = [
 ]
 
 
-def draw(seed: int) -> Any:
+def draw_arrays(seed: int) -> Any:
     rng = np.random.default_rng(seed)
     shapes, tree = jax.tree.flatten(SHAPES, is_leaf=lambda x: isinstance(x, tuple))
     return tree.unflatten(jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in shapes)
@@ -41,59 +41,59 @@ def draw(seed: int) -> Any:
 def run_updates(param: SolverParameter, steps: int, **options: Any) -> TrainState:
     optimizer = caffe_optimizer(param, LR_MULTS, DECAY_MULTS)
     update = jax.jit(make_update(optimizer, **options))
-    ts = TrainState(draw(0), {}, optimizer.init(draw(0)), jnp.int32(0), jax.random.key(0))
+    ts = TrainState(draw_arrays(0), {}, optimizer.init(draw_arrays(0)), jnp.int32(0), jax.random.key(0))
     for i in range(steps):
-        ts, _ = update(draw(i + 1), ts, 0.1 / (i + 1))
+        ts, _ = update(draw_arrays(i + 1), ts, 0.1 / (i + 1))
     return ts
 
 
-@pytest.mark.parametrize("settings", APPLIED, ids=str)
-def test_sgd_is_applied_as_optax_would_and_as_numpy_says(settings: dict[str, Any]) -> None:
+@pytest.mark.parametrize("settings", FUSED_SETTINGS, ids=str)
+def test_fused_sgd_equals_optax_and_numpy(settings: dict[str, Any]) -> None:
     param = SolverParameter(**{"type": "SGD"} | settings)
-    fast = run_updates(param, 3, keep_update=False)
-    for other in (
+    fused = run_updates(param, 3, keep_update=False)
+    for expected in (
         run_updates(param, 3, keep_update=True),
         run_updates(param, 3, keep_update=False, kernels="reference"),
     ):
-        for a, b in ((fast.params, other.params), (fast.opt_state, other.opt_state)):
+        for a, b in ((fused.params, expected.params), (fused.opt_state, expected.opt_state)):
             jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), a, b)
 
-    weight, slot = np.asarray(draw(0)["conv"][0], np.float64), np.zeros(SHAPES["conv"][0])
+    weight, slot = np.asarray(draw_arrays(0)["conv"][0], np.float64), np.zeros(SHAPES["conv"][0])
     decay = 0 if param.regularization_type == "NONE" else param.weight_decay
     for i in range(3):
-        grads = draw(i + 1)
+        grads = draw_arrays(i + 1)
         norm = np.sqrt(sum(float((g**2).sum()) for g in jax.tree.leaves(grads)))
-        clipped = 1 if param.clip_gradients < 0 else min(1, param.clip_gradients / norm)
-        grad = np.asarray(grads["conv"][0], np.float64) * clipped / param.iter_size
+        clip_scale = 1 if param.clip_gradients < 0 else min(1, param.clip_gradients / norm)
+        grad = np.asarray(grads["conv"][0], np.float64) * clip_scale / param.iter_size
         slot = 0.1 / (i + 1) * (grad + decay * weight) + param.momentum * slot
         weight = weight - slot
-    np.testing.assert_allclose(fast.params["conv"][0], weight, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(fused.params["conv"][0], weight, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("applied", "settings"), [(True, s) for s in APPLIED] + [(False, s) for s in NOT_APPLIED], ids=str
+    ("is_fused", "settings"), [(True, s) for s in FUSED_SETTINGS] + [(False, s) for s in UNFUSED_SETTINGS], ids=str
 )
-def test_only_plain_sgd_is_applied(applied: bool, settings: dict[str, Any]) -> None:
+def test_only_plain_sgd_is_fused(is_fused: bool, settings: dict[str, Any]) -> None:
     optimizer = caffe_optimizer(SolverParameter(**{"type": "SGD"} | settings), LR_MULTS, DECAY_MULTS)
     assert isinstance(optimizer, optax.GradientTransformationExtraArgs)
-    assert hasattr(optimizer, "apply") == applied
+    assert hasattr(optimizer, "apply") == is_fused
 
 
-def test_an_applied_update_can_be_differentiated_and_mapped() -> None:
+def test_a_fused_update_supports_grad_and_vmap() -> None:
     optimizer = caffe_optimizer(SolverParameter(type="SGD", momentum=0.9, weight_decay=0.1), LR_MULTS, DECAY_MULTS)
     update = make_update(optimizer, keep_update=False)
 
     def norm_after(rate: Any, grads: Any) -> Any:
-        ts = TrainState(draw(0), {}, optimizer.init(draw(0)), jnp.int32(0), jax.random.key(0))
+        ts = TrainState(draw_arrays(0), {}, optimizer.init(draw_arrays(0)), jnp.int32(0), jax.random.key(0))
         return jnp.sum(update(grads, ts, rate)[0].params["conv"][0] ** 2)
 
-    slope = jax.grad(norm_after)(0.1, draw(1))
-    steps = [jax.jit(norm_after)(rate, draw(1)) for rate in (0.09, 0.11)]
-    np.testing.assert_allclose(slope, (steps[1] - steps[0]) / 0.02, rtol=1e-2)
-    both = jax.vmap(norm_after, (0, None))(jnp.array([0.09, 0.11]), draw(1))
-    np.testing.assert_allclose(both, steps, rtol=1e-5)
+    slope = jax.grad(norm_after)(0.1, draw_arrays(1))
+    norms = [jax.jit(norm_after)(rate, draw_arrays(1)) for rate in (0.09, 0.11)]
+    np.testing.assert_allclose(slope, (norms[1] - norms[0]) / 0.02, rtol=1e-2)
+    mapped_norms = jax.vmap(norm_after, (0, None))(jnp.array([0.09, 0.11]), draw_arrays(1))
+    np.testing.assert_allclose(mapped_norms, norms, rtol=1e-5)
 
 
-def test_a_constant_momentum_is_found_on_the_host() -> None:
+def test_a_constant_momentum_is_computed_on_the_host() -> None:
     with jax.transfer_guard("disallow_explicit"):
-        assert momentum_at(SolverParameter(type="SGD", momentum=0.5), 0.1, 3) == 0.5
+        assert compute_momentum(SolverParameter(type="SGD", momentum=0.5), 0.1, 3) == 0.5

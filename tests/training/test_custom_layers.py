@@ -35,6 +35,6 @@ def test_without_a_rule_a_layer_trains_by_autodiff():
     assert "TestCube" not in layer_types()
 
 
-def test_where_caffe_has_no_backward_asking_for_one_is_an_error():
+def test_training_a_layer_without_a_backward_pass_is_refused():
     with pytest.raises(GraphError, match=r"'own' \(Threshold\): has no backward pass"):
         caffejax.Solver(SOLVER % "Threshold")

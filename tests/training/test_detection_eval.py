@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from caffejax.errors import GraphError, SolverError
 from caffejax.training import Solver
-from caffejax.training.evaluate import average_precisions, mean_precision
+from caffejax.training.evaluate import compute_average_precisions, compute_mean_precision
 
 PADDING = [-1, -1, -1, -1, -1]
 # two batches: class 1 has 3 objects, class 2 has 1 that is never found, class 3 has none but is found
@@ -21,7 +21,7 @@ BATCHES = [
     [[-1, 1, 1, -1, -1], [0, 1, 0.8, 0, 1], [0, 1, 0.6, 1, 0], [0, 1, 0.95, 0, 0], PADDING],
 ]
 # of class 1, in the order of the scores: hit, miss, hit, miss; of 3
-APS = {"Integral": (1 + 2 / 3) / 3, "MaxIntegral": (1 + 2 / 3) / 3, "11point": (4 * 1 + 3 * 2 / 3) / 11}
+AVERAGE_PRECISIONS = {"Integral": (1 + 2 / 3) / 3, "MaxIntegral": (1 + 2 / 3) / 3, "11point": (4 * 1 + 3 * 2 / 3) / 11}
 
 TRAIN = """
 layer { name: "data" type: "DummyData" top: "x" top: "y" dummy_data_param { shape { dim: 2 dim: 3 } } }
@@ -30,7 +30,7 @@ layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "y" top: "loss" 
 """
 
 
-def scored_net(rows: Any, folder: Path, fields: str = "") -> str:
+def make_test_net(rows: Any, folder: Path, fields: str = "") -> str:
     """A test net whose output is rows as DetectionEvaluate makes them, one batch after the other."""
     with h5py.File(folder / "rows.h5", "w") as file:
         file["detection_eval"] = np.array(rows, np.float32)[:, None]
@@ -39,21 +39,21 @@ def scored_net(rows: Any, folder: Path, fields: str = "") -> str:
         hdf5_data_param {{ source: "{folder}/rows.txt" batch_size: 1 }} }} {fields}"""
 
 
-def solver(folder: Path, settings: str, rows: Any = BATCHES, fields: str = "", **options: Any) -> Solver:
+def make_solver(folder: Path, settings: str, rows: Any = BATCHES, fields: str = "", **options: Any) -> Solver:
     return Solver(
-        f"train_net_param {{ {TRAIN} }} test_net_param {{ {scored_net(rows, folder, fields)} }} test_iter: 2 "
+        f"train_net_param {{ {TRAIN} }} test_net_param {{ {make_test_net(rows, folder, fields)} }} test_iter: 2 "
         f'test_interval: 1 max_iter: 2 base_lr: 0.1 lr_policy: "fixed" snapshot_prefix: "{folder}/x" {settings}',
         **options,
     )
 
 
-@pytest.mark.parametrize("version", APS)
+@pytest.mark.parametrize("version", AVERAGE_PRECISIONS)
 def test_a_test_round_logs_map_as_the_fork_does(version, tmp_path, caplog):
     with caplog.at_level(logging.INFO):
-        [scores] = solver(
+        [scores] = make_solver(
             tmp_path, f'eval_type: "detection" ap_version: "{version}" show_per_class_result: true'
         ).test()
-    ap = APS[version]
+    ap = AVERAGE_PRECISIONS[version]
     assert scores.precisions == {"detection_eval": {1: pytest.approx(ap), 2: 0}}
     np.testing.assert_allclose(scores.outputs["detection_eval"], ap / 2, rtol=1e-6)
     messages = [record.getMessage() for record in caplog.records if record.name == "caffejax.solver"]
@@ -65,46 +65,46 @@ def test_a_test_round_logs_map_as_the_fork_does(version, tmp_path, caplog):
     ]
 
 
-def test_classes_are_not_shown_unless_asked_for(tmp_path, caplog):
+def test_class_precisions_are_logged_only_if_enabled(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
-        solver(tmp_path, 'eval_type: "detection"').test()
+        make_solver(tmp_path, 'eval_type: "detection"').test()
     assert not any(record.getMessage().startswith("class") for record in caplog.records)
 
 
-def test_the_best_checkpoint_is_that_of_the_highest_map(tmp_path):
-    one = solver(tmp_path, 'eval_type: "detection" snapshot: 1', keep_best="detection_eval")
-    one.solve()
-    assert one.test()[0].outputs["detection_eval"] > 0.2
+def test_keep_best_keeps_the_checkpoint_of_the_highest_map(tmp_path):
+    solver = make_solver(tmp_path, 'eval_type: "detection" snapshot: 1', keep_best="detection_eval")
+    solver.solve()
+    assert solver.test()[0].outputs["detection_eval"] > 0.2
     assert list(tmp_path.glob("x.orbax/*"))
 
 
 def test_classification_outputs_are_still_averaged(tmp_path):
-    [scores] = solver(tmp_path, "").test()
+    [scores] = make_solver(tmp_path, "").test()
     np.testing.assert_allclose(scores.outputs["detection_eval"][0, 0], np.mean(BATCHES, axis=0), rtol=1e-6)
     assert scores.precisions == {}
 
 
-def test_other_outputs_and_settings_are_refused(tmp_path):
+def test_invalid_outputs_and_settings_are_refused(tmp_path):
     extra_layer = 'layer { name: "more" type: "Power" bottom: "detection_eval" top: "flat" } '
     extra_layer += (
         'layer { name: "flat" type: "Reshape" bottom: "flat" top: "other" reshape_param { shape { dim: -1 } } }'
     )
     with pytest.raises(GraphError, match=r"output 'other' has shape \(25,\), but .* takes rows of 5"):
-        solver(tmp_path, 'eval_type: "detection"', fields=extra_layer)
+        make_solver(tmp_path, 'eval_type: "detection"', fields=extra_layer)
     with pytest.raises(SolverError, match=r"unknown eval_type 'detect'; .* or detection; did you mean"):
-        solver(tmp_path, 'eval_type: "detect"')
+        make_solver(tmp_path, 'eval_type: "detect"')
     with pytest.raises(
         SolverError, match="unknown ap_version 'area'; it must be 11point or 101point or MaxIntegral or Integral"
     ):
-        solver(tmp_path, 'ap_version: "area"')
+        make_solver(tmp_path, 'ap_version: "area"')
 
 
-def average_precision_by_loop(rows: list[list[float]], label: int) -> float:
+def reference_average_precision(rows: list[list[float]], label: int) -> float:
     """The area under precision over recall, a step for each hit."""
     positives = sum(int(row[2]) for row in rows if row[0] == -1 and row[1] == label)
-    result = [row for row in rows if row[0] >= 0 and row[1] == label and row[3] + row[4] > 0]
+    detections = [row for row in rows if row[0] >= 0 and row[1] == label and row[3] + row[4] > 0]
     hits, area = 0, 0.0
-    for n, row in enumerate(sorted(result, key=lambda row: -row[2]), 1):
+    for n, row in enumerate(sorted(detections, key=lambda row: -row[2]), 1):
         if row[3]:
             hits += 1
             area += hits / n / positives
@@ -114,18 +114,19 @@ def average_precision_by_loop(rows: list[list[float]], label: int) -> float:
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.sampled_from("hmi")), max_size=20), st.integers(1, 5), st.integers(1, 4)
 )
-def test_precisions_do_not_depend_on_the_batches(drawn, cut, padding):
+def test_precisions_do_not_depend_on_the_batches(outcomes, split, padding):
     """However rows are divided and padded, each class gets the precision of all of its rows."""
-    scores = np.random.default_rng(len(drawn)).permutation(len(drawn)).tolist()
+    scores = np.random.default_rng(len(outcomes)).permutation(len(outcomes)).tolist()
     counts: list[list[float]] = [[-1, label, 20, -1, -1] for label in range(3)]
-    rows = [[0, label, s, kind == "h", kind == "m"] for (label, kind), s in zip(drawn, scores, strict=True)]
-    parts = [counts + rows[:cut], *([part] for part in rows[cut:]), [PADDING] * padding]
-    got = average_precisions([{"x": np.array(part, np.float32)[None, None]} for part in parts], "Integral")["x"]
-    assert got == {
-        label: pytest.approx(average_precision_by_loop(counts + rows, label), abs=1e-6) for label in range(3)
+    rows = [[0, label, s, kind == "h", kind == "m"] for (label, kind), s in zip(outcomes, scores, strict=True)]
+    parts = [counts + rows[:split], *([part] for part in rows[split:]), [PADDING] * padding]
+    batches = [{"x": np.array(part, np.float32)[None, None]} for part in parts]
+    actual = compute_average_precisions(batches, "Integral")["x"]
+    assert actual == {
+        label: pytest.approx(reference_average_precision(counts + rows, label), abs=1e-6) for label in range(3)
     }
-    np.testing.assert_allclose(mean_precision(got), np.mean(list(got.values())), atol=1e-6)
+    np.testing.assert_allclose(compute_mean_precision(actual), np.mean(list(actual.values())), atol=1e-6)
 
 
-def test_nothing_to_find_scores_nothing():
-    assert mean_precision(average_precisions([{"x": np.array([PADDING])}], "Integral")["x"]) == 0
+def test_the_mean_precision_without_objects_is_0():
+    assert compute_mean_precision(compute_average_precisions([{"x": np.array([PADDING])}], "Integral")["x"]) == 0

@@ -25,7 +25,7 @@ layer { name: "loss" type: "Reduction" bottom: "ip2" top: "loss" loss_weight: 1
 
 
 @pytest.mark.skipif(onednn.unavailable_reason() is not None, reason="only oneDNN's calls make both gradients at once")
-def test_no_weight_is_copied_out_of_the_way() -> None:
+def test_a_donated_step_copies_no_weight() -> None:
     """Whatever reads a weight has to come before what overwrites it, and XLA has to see that, or it copies."""
     net = Net(NET, "TRAIN")
     mults = net.map_params(lambda p: 1.0)

@@ -29,25 +29,25 @@ layer { name: "p" type: "Pooling" bottom: "d" top: "p" pooling_param { pool: AVE
 layer { name: "ip" type: "InnerProduct" bottom: "p" top: "ip" inner_product_param { num_output: 10 } }
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
 """.replace("SOURCE", str(DIGITS))
-HOST = """layer { name: "f" type: "Filter" bottom: "ip" bottom: "label" top: "kept" }"""
+HOST_LAYER = """layer { name: "f" type: "Filter" bottom: "ip" bottom: "label" top: "kept" }"""
 
 
-def solver(batch: int = BATCH, net: str = NET, **options: Any) -> Solver:
+def make_solver(batch: int = BATCH, net: str = NET, **options: Any) -> Solver:
     return Solver(f'net_param {{ {net % batch} }} base_lr: 0.01 lr_policy: "fixed" max_iter: 1', **options)
 
 
-def estimate(batch: int = BATCH, **options: Any) -> int:
+def estimate_memory(batch: int = BATCH, **options: Any) -> int:
     result = report_memory(Net(NET % batch, "TRAIN", **options)).training
     assert result is not None
     return result.peak_without_remat
 
 
-@pytest.mark.parametrize("share", [0.65, 0.5, 0.3, 0.05, 0.0001])
-def test_misfits_are_refused_and_the_named_remedy_fits(share: float) -> None:
-    estimated_bytes = estimate()
-    limit = int(estimated_bytes * share)
+@pytest.mark.parametrize("fraction", [0.65, 0.5, 0.3, 0.05, 0.0001])
+def test_nets_that_do_not_fit_are_refused_with_remedies_that_fit(fraction: float) -> None:
+    estimated_bytes = estimate_memory()
+    limit = int(estimated_bytes * fraction)
     with pytest.raises(SolverError) as exc_info:
-        solver(memory_limit=limit)
+        make_solver(memory_limit=limit)
     message = str(exc_info.value)
     sizes = re.findall(r"([\d.]+) (bytes|[KMG]iB)", message)[:3]
     reported_bytes, reported_excess, reported_limit = (
@@ -57,50 +57,50 @@ def test_misfits_are_refused_and_the_named_remedy_fits(share: float) -> None:
     assert reported_limit == pytest.approx(limit, rel=0.01)
     assert reported_excess == pytest.approx(estimated_bytes - limit, rel=0.01)
     remedies = [part for part in message.split("; ")[1:] if "would fit (" in part]
-    assert bool(remedies) == (share > 0.001)
+    assert bool(remedies) == (fraction > 0.001)
     single_remedies = [part for part in remedies if not part.startswith("--remat=auto --precision")]
     for part in single_remedies:  # which is so: nothing is logged, nothing refused
         batch = int(re.search(r"a batch of (\d+)", part)[1]) if "batch" in part else BATCH  # type: ignore[index]
         options = {"precision": "bfloat16"} if "bfloat16" in part else {}
         if "remat" not in part:
-            assert estimate(batch, **options) <= limit
-            assert batch == BATCH or estimate(2 * batch) > limit, "the largest of its kind"
-    if estimate(precision="bfloat16") <= limit:
+            assert estimate_memory(batch, **options) <= limit
+            assert batch == BATCH or estimate_memory(2 * batch) > limit, "the largest of its kind"
+    if estimate_memory(precision="bfloat16") <= limit:
         assert any(part.startswith("--precision=bfloat16") for part in remedies)
 
 
-def test_remedies_are_combined_where_no_single_one_is_enough() -> None:
-    limit = int(estimate(1) * 0.8)
+def test_remedies_are_combined_if_no_single_remedy_is_enough() -> None:
+    limit = int(estimate_memory(1) * 0.8)
     with pytest.raises(SolverError, match=r"; --remat=auto --precision=bfloat16 with a batch of \d+ would fit \("):
-        solver(memory_limit=limit)
+        make_solver(memory_limit=limit)
 
 
-def test_an_estimate_slightly_above_is_a_warning(
+def test_an_estimate_slightly_above_the_limit_is_a_warning(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger("caffejax"), "propagate", True)
-    solver(memory_limit=int(estimate() * 0.9)).close()
+    make_solver(memory_limit=int(estimate_memory() * 0.9)).close()
     assert [r.getMessage() for r in caplog.records if "may run out of memory" in r.getMessage()]
 
 
 @pytest.mark.parametrize("limit", [None, 10**12])
-def test_free_memory_counts_unless_a_limit_is_given(monkeypatch: pytest.MonkeyPatch, limit: int | None) -> None:
-    monkeypatch.setattr(build_trainer, "get_free_memory", lambda: estimate() // 4)
+def test_a_limit_replaces_the_free_memory(monkeypatch: pytest.MonkeyPatch, limit: int | None) -> None:
+    monkeypatch.setattr(build_trainer, "get_free_memory", lambda: estimate_memory() // 4)
     if limit is None:
         with pytest.raises(SolverError, match=r"that are free; .*; if there is more memory, set --memory_limit=SIZE"):
-            solver()
+            make_solver()
     else:
-        solver(memory_limit=limit).close()
+        make_solver(memory_limit=limit).close()
 
 
 def test_fitting_nets_and_unknown_memory_are_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert get_free_memory() > 10 * estimate()
-    solver().close()
-    solver(remat="auto", memory_limit=1).close()  # what to aim at
-    solver(net=NET + HOST, memory_limit=1).close()
+    assert get_free_memory() > 10 * estimate_memory()
+    make_solver().close()
+    make_solver(remat="auto", memory_limit=1).close()  # what to aim at
+    make_solver(net=NET + HOST_LAYER, memory_limit=1).close()
 
 
-def test_small_nets_are_not_traced_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_nets_are_not_traced_for_the_memory_check(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that it costs nothing: their numbers of params and activations say enough."""
     monkeypatch.setattr(build_trainer, "estimate_training_memory", lambda *args: pytest.fail("traced"))
-    solver().close()
+    make_solver().close()

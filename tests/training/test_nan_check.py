@@ -13,23 +13,23 @@ from caffejax.cli import main
 from caffejax.errors import SolverError
 from caffejax.training import Solver, nan_check
 
-IP = 'inner_product_param { num_output: 3 weight_filler { type: "xavier" } }'
+INNER_PRODUCT_PARAM = 'inner_product_param { num_output: 3 weight_filler { type: "xavier" } }'
 DATA = """
 layer { name: "data" type: "HDF5Data" top: "x" top: "label" hdf5_data_param { source: "list.txt" batch_size: 4 } }
 """
 SOFTMAX = f"""{DATA}
-layer {{ name: "ip1" type: "InnerProduct" bottom: "x" top: "ip1" {IP} }}
+layer {{ name: "ip1" type: "InnerProduct" bottom: "x" top: "ip1" {INNER_PRODUCT_PARAM} }}
 layer {{ name: "relu" type: "ReLU" bottom: "ip1" top: "ip1" }}
-layer {{ name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" {IP} }}
+layer {{ name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" {INNER_PRODUCT_PARAM} }}
 layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss" }}
 """
 # labels that a layer computes, so that reading them cannot say that they are none of the classes
-COMPUTED = SOFTMAX.replace('bottom: "label"', 'bottom: "computed"').replace(
+COMPUTED_LABELS = SOFTMAX.replace('bottom: "label"', 'bottom: "computed"').replace(
     'layer { name: "ip1"', 'layer { name: "c" type: "Power" bottom: "label" top: "computed" } layer { name: "ip1"'
 )
 # the square root of zeros, in place: finite forward, with an infinite gradient
-ROOT = (
-    SOFTMAX.replace(IP, "inner_product_param { num_output: 3 }", 1)
+INFINITE_GRADIENT = (
+    SOFTMAX.replace(INNER_PRODUCT_PARAM, "inner_product_param { num_output: 3 }", 1)
     .replace('name: "relu" type: "ReLU"', 'name: "root" type: "Power"')
     .replace('top: "ip1" }', 'top: "ip1" power_param { power: 0.5 } }')
 )
@@ -39,27 +39,27 @@ ROOT = (
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with 40 good examples."""
     monkeypatch.chdir(tmp_path)
-    write(np.random.default_rng(0).normal(size=(40, 5)), np.arange(40) % 3)
+    write_examples(np.random.default_rng(0).normal(size=(40, 5)), np.arange(40) % 3)
     Path("list.txt").write_text("data.h5\n")
     return tmp_path
 
 
-def write(x: Any, labels: Any) -> None:
+def write_examples(x: Any, labels: Any) -> None:
     with h5py.File("data.h5", "w") as f:
         f["x"], f["label"] = np.asarray(x, np.float32), np.asarray(labels, np.float32)
 
 
-def text(net: str = SOFTMAX, lr: float = 0.01, more: str = "") -> str:
-    settings = "" if "type:" in more else 'type: "SGD" '
+def make_solver_text(net: str = SOFTMAX, lr: float = 0.01, extra_settings: str = "") -> str:
+    settings = "" if "type:" in extra_settings else 'type: "SGD" '
     return (
         f'net_param {{ {net} }} base_lr: {lr} lr_policy: "fixed" random_seed: 1 max_iter: 40 '
-        f'snapshot_prefix: "snap" {settings}{more}'
+        f'snapshot_prefix: "snap" {settings}{extra_settings}'
     )
 
 
-def get_failure_message(text: str, **options: Any) -> str:
+def get_failure_message(solver_text: str, **options: Any) -> str:
     """The message with which training stops; nothing is saved by it, however often one asks."""
-    solver = Solver(text, **options)
+    solver = Solver(solver_text, **options)
     with pytest.raises(SolverError) as exc_info:
         solver.solve()
     files = sorted(Path.cwd().rglob("*"))
@@ -74,50 +74,52 @@ def get_failure_message(text: str, **options: Any) -> str:
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("settings", ["", "display: 10", "iter_size: 2", "snapshot: 10"])
-def test_a_learning_rate_too_high(settings: str) -> None:
-    message = get_failure_message(text(lr=1e30, more=settings))
+def test_a_learning_rate_that_is_too_high_is_reported(settings: str) -> None:
+    message = get_failure_message(make_solver_text(lr=1e30, extra_settings=settings))
     assert "Training has diverged: lower base_lr, set clip_gradients, and check that all labels" in message
     assert message.endswith("run again with debug_nans=True (--debug_nans)")
     assert re.match(r"iteration \d+: the loss is (nan|inf); it was finite up to iteration \d+\. ", message)
 
-    traced = get_failure_message(text(lr=1e30, more=settings), debug_nans=True)
+    debug_message = get_failure_message(make_solver_text(lr=1e30, extra_settings=settings), debug_nans=True)
     assert re.match(
         r"layer 'ip\d' \(InnerProduct\): iteration \d+: its output 'ip\d' has .*ranges of its bottoms: '(x|ip1)' from ",
-        traced,
+        debug_message,
     )
-    assert "lower base_lr" in traced
-    assert "debug_nans" not in traced
+    assert "lower base_lr" in debug_message
+    assert "debug_nans" not in debug_message
 
 
 @pytest.mark.parametrize("debug", [False, True])
-@pytest.mark.parametrize("passes", [1, 2])
-def test_a_label_out_of_range(folder: Path, debug: bool, passes: int) -> None:
+@pytest.mark.parametrize("iter_size", [1, 2])
+def test_a_label_out_of_range_is_reported(folder: Path, debug: bool, iter_size: int) -> None:
     labels = np.arange(40) % 3
     labels[33] = 7  # the second of the batch of iteration 8
-    write(np.ones((40, 5)), labels)
-    message = get_failure_message(text(COMPUTED, more=f"iter_size: {passes}"), debug_nans=debug)
+    write_examples(np.ones((40, 5)), labels)
+    message = get_failure_message(
+        make_solver_text(COMPUTED_LABELS, extra_settings=f"iter_size: {iter_size}"), debug_nans=debug
+    )
     if debug:
         assert message.startswith(
-            f"layer 'loss' (SoftmaxWithLoss): iteration {8 // passes}: its output 'loss' has 1 NaN of 1 values: "
+            f"layer 'loss' (SoftmaxWithLoss): iteration {8 // iter_size}: its output 'loss' has 1 NaN of 1 values: "
             "label 7 at [1] of 'computed' is not one of the classes 0 to 2. Correct the labels"
         )
     else:
-        assert message.startswith(f"iteration {8 // passes}: the loss is nan; it was finite up to")
+        assert message.startswith(f"iteration {8 // iter_size}: the loss is nan; it was finite up to")
         assert "labels are below the number of classes" in message
 
 
 @pytest.mark.usefixtures("folder")
-def test_parameters_that_are_not_finite_behind_a_finite_loss_are_not_saved() -> None:
-    message = get_failure_message(text(ROOT, more="snapshot: 1"))
+def test_nonfinite_parameters_with_a_finite_loss_are_not_saved() -> None:
+    message = get_failure_message(make_solver_text(INFINITE_GRADIENT, extra_settings="snapshot: 1"))
     assert re.match(
         r"parameter 0 of layer 'ip1' has .* of 15 values after iteration 0, whose loss was finite\. Training", message
     )
 
 
 @pytest.mark.usefixtures("folder")
-def test_old_losses_are_looked_at_without_being_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nan_check, "UNREAD", 5)
-    solver = Solver(text(lr=1e30))
+def test_old_losses_are_checked_without_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nan_check, "MAX_UNREAD", 5)
+    solver = Solver(make_solver_text(lr=1e30))
     for _ in range(9):
         solver.step(1)
     with pytest.raises(SolverError, match="the loss is"):
@@ -127,8 +129,8 @@ def test_old_losses_are_looked_at_without_being_asked_for(monkeypatch: pytest.Mo
     solver.close()
 
 
-def test_debugging_changes_no_number(folder: Path) -> None:
-    plain, debugged = Solver(text()), Solver(text(), debug_nans=True)
+def test_debug_nans_does_not_change_results(folder: Path) -> None:
+    plain, debugged = Solver(make_solver_text()), Solver(make_solver_text(), debug_nans=True)
     for solver in (plain, debugged):
         solver.step(5)
         solver.close()
@@ -137,23 +139,23 @@ def test_debugging_changes_no_number(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("flag", ["--debug_nans", "--debug-nans", "-debug_nans"])
-def test_from_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str], flag: str) -> None:
+def test_debug_nans_on_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str], flag: str) -> None:
     """After a snapshot and a bad label, the message says how to continue, and doing so names the layer."""
     labels = np.arange(40) % 3
     labels[33] = -1
-    write(np.ones((40, 5)), labels)
-    Path("solver.prototxt").write_text(text(COMPUTED, more="snapshot: 4"))
+    write_examples(np.ones((40, 5)), labels)
+    Path("solver.prototxt").write_text(make_solver_text(COMPUTED_LABELS, extra_settings="snapshot: 4"))
     assert main(["train", "--solver=solver.prototxt"]) == 1
     err = capsys.readouterr().err
     (message,) = [line for line in err.splitlines() if line.startswith("caffejax: ")]
     assert "Traceback" not in err
     assert "run again from the snapshot snap.orbax/8 with debug_nans=True (--debug_nans)" in message
-    saved = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    files_before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
     assert main(["train", "--solver=solver.prototxt", "--snapshot=snap.orbax/8", flag]) == 1
     err = capsys.readouterr().err
     assert "layer 'loss' (SoftmaxWithLoss): iteration 8: " in err
     assert "label -1 at [1] of 'computed' is not one of the classes 0 to 2" in err
     metrics = folder / "snap.metrics.jsonl"  # the second run is recorded, too
-    assert metrics.read_bytes().startswith(saved[metrics])
-    saved[metrics] = metrics.read_bytes()
-    assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == saved
+    assert metrics.read_bytes().startswith(files_before[metrics])
+    files_before[metrics] = metrics.read_bytes()
+    assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == files_before

@@ -45,7 +45,7 @@ np.save(result, np.asarray(solver.train_state.params["ip"][0]))
 """
 
 
-def run(folder: Path, devices: int, snapshot: str, steps: int) -> np.ndarray:
+def run_training(folder: Path, devices: int, snapshot: str, steps: int) -> np.ndarray:
     arguments = [str(devices), snapshot, str(steps), "result.npy"]
     process = subprocess.run(
         [sys.executable, "-c", SCRIPT, *arguments],
@@ -60,11 +60,11 @@ def run(folder: Path, devices: int, snapshot: str, steps: int) -> np.ndarray:
 
 
 @pytest.mark.long
-def test_restores_onto_another_number_of_devices(tmp_path: Path) -> None:
-    (tmp_path / "whole").mkdir()
-    uninterrupted = run(tmp_path / "whole", 1, "none", 6)
-    run(tmp_path, 4, "none", 2)
-    run(tmp_path, 2, "x.orbax", 2)
+def test_a_checkpoint_is_restored_on_a_different_number_of_devices(tmp_path: Path) -> None:
+    (tmp_path / "uninterrupted").mkdir()
+    uninterrupted = run_training(tmp_path / "uninterrupted", 1, "none", 6)
+    run_training(tmp_path, 4, "none", 2)
+    run_training(tmp_path, 2, "x.orbax", 2)
     assert {p.name for p in (tmp_path / "x.orbax").iterdir()} == {"2", "4"}
-    last = run(tmp_path, 1, "x.orbax", 2)
+    last = run_training(tmp_path, 1, "x.orbax", 2)
     np.testing.assert_allclose(last, uninterrupted, rtol=1e-5, atol=1e-6)

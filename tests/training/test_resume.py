@@ -24,14 +24,14 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "
 """
 
 
-def solver(folder: Path, settings: str = "", net: str = NET, type: str = "Adam") -> Solver:
+def make_solver(folder: Path, settings: str = "", net: str = NET, type: str = "Adam") -> Solver:
     return Solver(
         f'net_param {{ {net} }} base_lr: 0.01 lr_policy: "fixed" momentum: 0.9 type: "{type}" random_seed: 3 '
         f'max_iter: 20 snapshot_prefix: "{folder / "snap"}" {settings}'
     )
 
 
-def leaves(s: Solver) -> list[np.ndarray]:
+def read_state_leaves(s: Solver) -> list[np.ndarray]:
     state = s.train_state.replace(key=jax.random.key_data(s.train_state.key))
     return [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
 
@@ -44,15 +44,15 @@ def test_resumes_bit_for_bit_from_a_checkpoint(tmp_path: Path, type: str, settin
     """From every kind of snapshot; weights, history, keys and iteration."""
     if snapshot.endswith(".h5"):
         settings += " snapshot_format: HDF5"
-    uninterrupted = solver(tmp_path, settings, type=type)
+    uninterrupted = make_solver(tmp_path, settings, type=type)
     uninterrupted.step(5)
     uninterrupted.snapshot()
     uninterrupted.step(5)
-    resumed = solver(tmp_path, settings, type=type)
+    resumed = make_solver(tmp_path, settings, type=type)
     resumed.restore(tmp_path / snapshot)
     assert resumed.iteration == 5
     resumed.step(5)
-    for ours, theirs in zip(leaves(resumed), leaves(uninterrupted), strict=True):
+    for ours, theirs in zip(read_state_leaves(resumed), read_state_leaves(uninterrupted), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
@@ -60,10 +60,10 @@ DIGITS = Path(__file__).parents[2] / "configs" / "digits"
 
 
 @pytest.mark.parametrize("snapshot", ["x.orbax", "x_iter_7.solverstate", "x_iter_7.solverstate.h5"])
-def test_the_digits_job_goes_on_bit_for_bit(tmp_path: Path, snapshot: str) -> None:
+def test_the_digits_job_resumes_bit_for_bit(tmp_path: Path, snapshot: str) -> None:
     """The place in the data, and in the test data, is part of every snapshot."""
 
-    def job() -> Solver:
+    def make_solver() -> Solver:
         param = read_solver(DIGITS / "lenet_solver.prototxt")
         param.snapshot_prefix = str(tmp_path / "x")
         param.test_iter[0] = 1  # not a whole pass, so that the place matters
@@ -71,24 +71,24 @@ def test_the_digits_job_goes_on_bit_for_bit(tmp_path: Path, snapshot: str) -> No
             param.snapshot_format = param.HDF5
         return Solver(param, file=DIGITS / "lenet_solver.prototxt")
 
-    uninterrupted, resumed = job(), job()
+    uninterrupted, resumed = make_solver(), make_solver()
     uninterrupted.step(7)
     uninterrupted.test()
     uninterrupted.snapshot()
     uninterrupted.step(4)
     resumed.restore(tmp_path / snapshot)
     resumed.step(4)
-    for ours, theirs in zip(leaves(resumed), leaves(uninterrupted), strict=True):
+    for ours, theirs in zip(read_state_leaves(resumed), read_state_leaves(uninterrupted), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     assert resumed.test()[0].outputs == uninterrupted.test()[0].outputs
     for s in (uninterrupted, resumed):
         s.close()
 
 
-def test_a_checkpoint_needs_only_orbax(tmp_path: Path) -> None:
+def test_a_checkpoint_is_readable_with_orbax_alone(tmp_path: Path) -> None:
     import orbax.checkpoint as ocp
 
-    s = solver(tmp_path)
+    s = make_solver(tmp_path)
     s.snapshot()
     s.close()
     with ocp.CheckpointManager(tmp_path / "snap.orbax") as manager:
@@ -97,22 +97,22 @@ def test_a_checkpoint_needs_only_orbax(tmp_path: Path) -> None:
 
 
 def test_another_net_is_refused_by_name_and_shape(tmp_path: Path) -> None:
-    s = solver(tmp_path)
+    s = make_solver(tmp_path)
     s.snapshot()
     s.close()
-    other = solver(tmp_path, net=NET.replace("num_output: 3", "num_output: 4"))
+    other_solver = make_solver(tmp_path, net=NET.replace("num_output: 3", "num_output: 4"))
     with pytest.raises(WeightsError, match=r"'params/ip/0' has shape \(3, 6\), but this solver needs \(4, 6\)"):
-        other.restore(tmp_path / "snap.orbax")
+        other_solver.restore(tmp_path / "snap.orbax")
 
 
 @pytest.mark.parametrize("snapshot", ["snap.orbax", "snap_iter_0.solverstate"])
 def test_layers_of_another_net_are_named_once(tmp_path: Path, snapshot: str) -> None:
-    s = solver(tmp_path)
+    s = make_solver(tmp_path)
     s.snapshot()
     s.close()
-    other = solver(tmp_path, net=NET.replace('"ip"', '"ip_new"'))
+    other_solver = make_solver(tmp_path, net=NET.replace('"ip"', '"ip_new"'))
     with pytest.raises(WeightsError) as exc_info:
-        other.restore(tmp_path / snapshot)
+        other_solver.restore(tmp_path / snapshot)
     (problem,) = exc_info.value.problems
     differences = "layer 'ip_new' is missing in it, and its layer 'ip' is not in this net"
     weights = "it" if snapshot.endswith(".orbax") else f"{tmp_path}/snap_iter_0.caffemodel"
@@ -121,30 +121,32 @@ def test_layers_of_another_net_are_named_once(tmp_path: Path, snapshot: str) -> 
     assert problem.file == str(tmp_path / snapshot)
 
 
-def test_a_solver_state_whose_weights_lack_one_layer(tmp_path: Path) -> None:
-    more = 'layer { name: "b" type: "InnerProduct" bottom: "ip" top: "b" inner_product_param { num_output: 2 } }'
-    s = solver(tmp_path)
+def test_a_solver_state_whose_weights_lack_a_layer_is_refused(tmp_path: Path) -> None:
+    extra_layers = (
+        'layer { name: "b" type: "InnerProduct" bottom: "ip" top: "b" inner_product_param { num_output: 2 } }'
+    )
+    s = make_solver(tmp_path)
     s.snapshot()
     s.close()
     with pytest.raises(WeightsError, match=r"another net: layer 'b' is missing in it; to fine-tune") as exc_info:
-        solver(tmp_path, net=NET + more).restore(tmp_path / "snap_iter_0.solverstate")
+        make_solver(tmp_path, net=NET + extra_layers).restore(tmp_path / "snap_iter_0.solverstate")
     assert "strict_weights" not in str(exc_info.value)
 
 
 def test_a_checkpoint_with_more_layers_is_of_another_net(tmp_path: Path) -> None:
-    more = (
+    extra_layers = (
         'layer {{ name: "{0}" type: "InnerProduct" bottom: "ip" top: "{0}" inner_product_param {{ num_output: 2 }} }}'
     )
-    s = solver(tmp_path, net=NET + more.format("a/1") + more.format("b"))
+    s = make_solver(tmp_path, net=NET + extra_layers.format("a/1") + extra_layers.format("b"))
     s.snapshot()
     s.close()
     with pytest.raises(WeightsError, match=r"another net: its layers 'a/1', 'b' are not in this net; to fine-tune"):
-        solver(tmp_path).restore(tmp_path / "snap.orbax")
+        make_solver(tmp_path).restore(tmp_path / "snap.orbax")
 
 
 @pytest.mark.parametrize("name", ["", "/7", "/0"])
-def test_missing_and_damaged_snapshots(tmp_path: Path, name: str) -> None:
-    s = solver(tmp_path)
+def test_missing_and_damaged_snapshots_are_refused(tmp_path: Path, name: str) -> None:
+    s = make_solver(tmp_path)
     if name:
         s.snapshot()
         s.step(1)
@@ -153,40 +155,40 @@ def test_missing_and_damaged_snapshots(tmp_path: Path, name: str) -> None:
         for file in (tmp_path / "snap.orbax" / "0").rglob("*"):
             if file.is_file() and file.parent.name == "d":
                 file.write_bytes(file.read_bytes()[:10])
-    before = leaves(s)
+    leaves_before = read_state_leaves(s)
     with pytest.raises(WeightsError, match=r"snap\.orbax") as exc_info:
         s.restore(f"{tmp_path}/snap.orbax{name}")
     if name == "/0":
         assert "step 1 is the newest good one" in str(exc_info.value)
-    for ours, theirs in zip(leaves(s), before, strict=True):
+    for ours, theirs in zip(read_state_leaves(s), leaves_before, strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
 def test_a_prefix_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(SolverError, match="snapshot prefix"):
-        solver(tmp_path / "file", "snapshot: 5")
+        make_solver(tmp_path / "file", "snapshot: 5")
 
 
-def test_fine_tuning_takes_layers_of_the_same_name(tmp_path: Path) -> None:
-    s = solver(tmp_path)
+def test_fine_tuning_loads_layers_by_name(tmp_path: Path) -> None:
+    s = make_solver(tmp_path)
     s.step(1)
     s.snapshot()
     s.close()
     weights = tmp_path / "snap_iter_1.caffemodel"
     new_head = NET.replace('"ip"', '"other"')
     text = f'net_param {{ {NET} }} base_lr: 0.1 lr_policy: "fixed"'
-    tuned = Solver(text, weights=[weights])
-    np.testing.assert_array_equal(tuned.train_state.params["ip"][0], s.train_state.params["ip"][0])
+    tuned_solver = Solver(text, weights=[weights])
+    np.testing.assert_array_equal(tuned_solver.train_state.params["ip"][0], s.train_state.params["ip"][0])
     with pytest.raises(WeightsError, match=r"has no blobs for any layer of the net.*\(other\).*\(ip\)"):
         Solver(text.replace(NET, new_head), weights=[weights])
     with pytest.raises(CaffejaxError, match=r"ip.*rename the layer"):
         Solver(text.replace("num_output: 3", "num_output: 5"), weights=[weights])
 
 
-def test_obstacles_to_a_snapshot_are_named(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_checkpoint_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "snap.orbax").write_text("a file where the checkpoints go")
-    s = solver(tmp_path)
+    s = make_solver(tmp_path)
     s.step(1)
     with pytest.raises(WeightsError, match=r"snap\.orbax"):
         s.snapshot()
@@ -197,28 +199,28 @@ def test_obstacles_to_a_snapshot_are_named(tmp_path: Path) -> None:
     assert (tmp_path / "snap.orbax").read_text() == "a file where the checkpoints go"
 
 
-def test_steps_of_an_earlier_run_are_set_aside_not_lost(tmp_path: Path) -> None:
+def test_steps_of_an_earlier_run_are_moved(tmp_path: Path) -> None:
     """New runs over the same prefix: their steps are the newest ones, and each number has one old step."""
-    first = solver(tmp_path, "snapshot: 4")
-    first.step(12)
-    first.close()
+    first_solver = make_solver(tmp_path, "snapshot: 4")
+    first_solver.step(12)
+    first_solver.close()
     for length in 8, 4, 8:
-        again = solver(tmp_path, "snapshot: 4")
-        again.step(length)
-        again.close()
+        second_solver = make_solver(tmp_path, "snapshot: 4")
+        second_solver.step(length)
+        second_solver.close()
     steps = {p.parent.name: sorted(int(q.name) for q in p.parent.iterdir() if q.name.isdigit())
              for p in tmp_path.glob("snap.orbax*/*")}  # fmt: skip
     assert steps == {"snap.orbax": [4, 8], "snap.orbax.old": [4, 8, 12]}
-    resumed = solver(tmp_path)
+    resumed = make_solver(tmp_path)
     for folder, newest in ("snap.orbax", 8), ("snap.orbax.old", 12):
         resumed.restore(tmp_path / folder)
         assert resumed.iteration == newest
 
 
 @pytest.mark.parametrize("changes_params", [False, True])
-def test_stopping_before_an_update_keeps_the_snapshot_that_is_there(tmp_path: Path, changes_params: bool) -> None:
+def test_stopping_before_an_update_keeps_the_existing_snapshot(tmp_path: Path, changes_params: bool) -> None:
     def stop_at_once(*resume: Path) -> Solver:
-        s = solver(tmp_path, "test_iter: 2 test_interval: 4")
+        s = make_solver(tmp_path, "test_iter: 2 test_interval: 4")
         for path in resume:
             s.restore(path)
         if changes_params:
@@ -228,16 +230,16 @@ def test_stopping_before_an_update_keeps_the_snapshot_that_is_there(tmp_path: Pa
         s.close()
         return s
 
-    first = stop_at_once()
-    again = stop_at_once(tmp_path / "snap.orbax")
-    assert again.iteration == 0
+    first_solver = stop_at_once()
+    second_solver = stop_at_once(tmp_path / "snap.orbax")
+    assert second_solver.iteration == 0
     assert (tmp_path / "snap.orbax.old" / "0").exists() == changes_params
     assert [p.name for p in (tmp_path / "snap.orbax").iterdir() if p.name.isdigit()] == ["0"]
-    assert (leaves(first)[0] == leaves(again)[0]).all() == (not changes_params)
+    assert (read_state_leaves(first_solver)[0] == read_state_leaves(second_solver)[0]).all() == (not changes_params)
 
 
-def test_a_stop_is_not_forgotten(tmp_path: Path) -> None:
-    s = solver(tmp_path)
+def test_a_later_request_does_not_cancel_a_stop(tmp_path: Path) -> None:
+    s = make_solver(tmp_path)
     s.callbacks.append(lambda s: [s.request("stop"), s.request("snapshot")] if s.iteration == 3 else None)
     s.solve()
     assert s.iteration == 3
@@ -255,18 +257,18 @@ layer { name: "loss" type: "Reduction" bottom: "lstm" top: "loss" loss_weight: 1
 
 @pytest.mark.parametrize("snapshot", ["x.orbax/2", "x_iter_2.solverstate"])
 def test_recurrent_state_of_a_test_net_is_restored(tmp_path: Path, snapshot: str) -> None:
-    def job() -> Solver:
+    def make_solver() -> Solver:
         return Solver(
             f'net_param {{ {RECURRENT} }} base_lr: 0.01 lr_policy: "fixed" random_seed: 2 test_iter: 2 '
             f'test_interval: 100 test_initialization: false snapshot_prefix: "{tmp_path / "x"}"',
         )
 
-    uninterrupted, resumed = job(), job()
+    uninterrupted, resumed = make_solver(), make_solver()
     uninterrupted.step(2)
-    (before,) = uninterrupted.test()
+    (scores_before,) = uninterrupted.test()
     uninterrupted.snapshot()
     (expected,) = uninterrupted.test()
-    assert expected.loss != before.loss  # what is carried counts
+    assert expected.loss != scores_before.loss  # what is carried counts
     resumed.restore(tmp_path / snapshot)
     assert resumed.test()[0].loss == expected.loss
     uninterrupted.restore(tmp_path / snapshot)
@@ -281,13 +283,13 @@ def test_damaged_recurrent_state_in_a_snapshot_is_refused(damage: Any) -> None:
         evaluator.set_state({"lstm": {"carried": damage}})
 
 
-def test_auto_resumes_from_the_newest_checkpoint_or_starts_anew(
+def test_auto_resumes_from_the_newest_checkpoint_or_starts_at_0(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "caffejax")
     (tmp_path / "snap.orbax").mkdir()  # a first snapshot that was killed leaves an empty folder
     for max_iter, start in ((3, None), (5, 3)):
-        s = solver(tmp_path, "snapshot: 2")
+        s = make_solver(tmp_path, "snapshot: 2")
         s.param.max_iter = max_iter
         s.solve("auto")
         s.close()
@@ -299,4 +301,4 @@ def test_auto_resumes_from_the_newest_checkpoint_or_starts_anew(
         if file.is_file() and file.parent.name == "d":
             file.write_bytes(file.read_bytes()[:10])
     with pytest.raises(WeightsError, match=r"step 5 is damaged.*; step 4 is the newest good one"):
-        solver(tmp_path).solve("auto")
+        make_solver(tmp_path).solve("auto")

@@ -56,18 +56,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_resumes_bit_for_bit_from_a_checkpoint(folder: Path, workers: int) -> None:
-    def solver(workers: int) -> Solver:
+    def make_solver(workers: int) -> Solver:
         return Solver("solver.prototxt", skip_bad=True, workers=workers)
 
-    uninterrupted = solver(0)
+    uninterrupted = make_solver(0)
     uninterrupted.step(5)
     uninterrupted.snapshot()
     uninterrupted.step(6)  # more than a round of every source
-    resumed = solver(workers)
+    resumed = make_solver(workers)
     resumed.restore("x.orbax")
     resumed.step(6)
-    for one, other in zip(jax.tree.leaves(uninterrupted.variables), jax.tree.leaves(resumed.variables), strict=True):
-        np.testing.assert_array_equal(one, other)
+    for expected, actual in zip(
+        jax.tree.leaves(uninterrupted.variables), jax.tree.leaves(resumed.variables), strict=True
+    ):
+        np.testing.assert_array_equal(expected, actual)
     assert uninterrupted.loader.get_state() == resumed.loader.get_state()
     uninterrupted.close()
     resumed.close()

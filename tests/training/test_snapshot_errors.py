@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from caffejax import Solver
-from caffejax.checkpoints.failed_saves import remove_failed, save_error
+from caffejax.checkpoints.failed_saves import make_save_error, remove_failed_step
 from caffejax.checkpoints.orbax import CheckpointFolder
 from caffejax.errors import CaffejaxError, WeightsError
 
@@ -29,7 +29,7 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "
 """
 
 
-def solver(folder: Path, *, max_iter: int = 8, **options: Any) -> Solver:
+def make_solver(folder: Path, *, max_iter: int = 8, **options: Any) -> Solver:
     return Solver(
         f'net_param {{ {NET} }} base_lr: 0.01 lr_policy: "fixed" max_iter: {max_iter} snapshot: 2 '
         f'snapshot_prefix: "{folder / "runs" / "x"}"',
@@ -52,14 +52,14 @@ def block_parent_folder(folder: Path) -> Path:
 
 
 @pytest.fixture
-def warnings(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+def get_warnings(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
     monkeypatch.setattr(logging.getLogger("caffejax"), "propagate", True)
     return lambda: [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
 
 
 @pytest.mark.parametrize("obstacle", [block_checkpoint_folder, block_parent_folder])
-def test_training_stops(tmp_path: Path, obstacle: Callable[[Path], Path]) -> None:
-    s = solver(tmp_path)
+def test_training_stops_if_a_snapshot_cannot_be_written(tmp_path: Path, obstacle: Callable[[Path], Path]) -> None:
+    s = make_solver(tmp_path)
     obstacle(tmp_path)
     with pytest.raises(CaffejaxError, match=r"cannot (be written|write)"):
         s.solve()
@@ -68,15 +68,15 @@ def test_training_stops(tmp_path: Path, obstacle: Callable[[Path], Path]) -> Non
 
 
 @pytest.mark.parametrize("obstacle", [block_checkpoint_folder, block_parent_folder])
-def test_training_goes_on_and_tries_again(
-    tmp_path: Path, obstacle: Callable[[Path], Path], warnings: Callable[[], list[str]]
+def test_training_continues_and_tries_again(
+    tmp_path: Path, obstacle: Callable[[Path], Path], get_warnings: Callable[[], list[str]]
 ) -> None:
-    s = solver(tmp_path, on_snapshot_error="continue")
+    s = make_solver(tmp_path, on_snapshot_error="continue")
     path = obstacle(tmp_path)
     s.step(5)
     with pytest.raises(CaffejaxError, match="cannot"):
         s.snapshots.wait()  # the newest
-    logged = warnings()
+    logged = get_warnings()
     path.unlink()
     s.solve()
     s.close()
@@ -89,7 +89,7 @@ def test_training_goes_on_and_tries_again(
 @pytest.mark.parametrize("max_iter", [8, 7])
 @pytest.mark.parametrize("obstacle", [block_checkpoint_folder, block_parent_folder])
 def test_the_last_snapshot_must_be_written(tmp_path: Path, obstacle: Callable[[Path], Path], max_iter: int) -> None:
-    s = solver(tmp_path, on_snapshot_error="continue", max_iter=max_iter)
+    s = make_solver(tmp_path, on_snapshot_error="continue", max_iter=max_iter)
     s.callbacks.append(lambda s: obstacle(tmp_path) if s.iteration == 1 else None)
     with pytest.raises(CaffejaxError, match=r"cannot (be written|write)"):
         s.solve()
@@ -110,47 +110,47 @@ def test_a_failed_step_leaves_only_the_other_steps(tmp_path: Path, capfd: pytest
 
 def test_late_files_of_a_failed_step_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tensorstore's threads still write when it has said that it failed."""
-    late = tmp_path / "2.orbax-checkpoint-tmp" / "arrays"
+    late_folder = tmp_path / "2.orbax-checkpoint-tmp" / "arrays"
 
     class Clock:
-        now, due = 0.0, [0.1, 0.35]
+        now, file_times = 0.0, [0.1, 0.35]
 
         def monotonic(self) -> float:
             return self.now
 
         def sleep(self, seconds: float) -> None:
             self.now += seconds
-            if self.due and self.now > self.due[0]:
-                self.due.pop(0)
-                late.mkdir(parents=True)
+            if self.file_times and self.now > self.file_times[0]:
+                self.file_times.pop(0)
+                late_folder.mkdir(parents=True)
 
     monkeypatch.setattr("caffejax.checkpoints.failed_saves.time", clock := Clock())
-    remove_failed(tmp_path, 2)
+    remove_failed_step(tmp_path, 2)
     assert list(tmp_path.iterdir()) == []
-    assert not clock.due
+    assert not clock.file_times
     assert clock.now < 1
 
 
 def test_the_lock_is_held_until_the_last_snapshot_is_written(tmp_path: Path) -> None:
-    s, locks = solver(tmp_path), []
+    s, lock_states = make_solver(tmp_path), []
     s.step(1)
 
     def write() -> None:
         time.sleep(0.1)
-        locks.append((tmp_path / "runs" / "x.lock").exists())
+        lock_states.append((tmp_path / "runs" / "x.lock").exists())
 
     def fail() -> None:
         with s.snapshots.lock():
-            s.snapshots._background.submit(write)
+            s.snapshots._writer.submit(write)
             raise ValueError("in training")
 
     with pytest.raises(ValueError, match="in training"):
         fail()
-    assert locks == [True]
+    assert lock_states == [True]
     s.close()
 
 
-def _nest(inner: Exception) -> Exception:
+def _wrap_error(inner: Exception) -> Exception:
     try:
         try:
             raise inner
@@ -164,28 +164,30 @@ def _nest(inner: Exception) -> Exception:
     ("error", "words"),
     [
         (OSError(errno.ENOSPC, "full"), f"{os.strerror(errno.ENOSPC)}; free space on the disk"),
-        (_nest(OSError(errno.ENOSPC, "full")), f"{os.strerror(errno.ENOSPC)}; free space on the disk"),
+        (_wrap_error(OSError(errno.ENOSPC, "full")), f"{os.strerror(errno.ENOSPC)}; free space on the disk"),
         (ValueError("UNKNOWN: long\nwords [os_error_code='5'] [x]"), os.strerror(errno.EIO)),
         (OSError(errno.ENOENT, "gone"), "its folder has been removed"),
         (ValueError("one line\nof many"), "one line"),
         (TimeoutError(), "TimeoutError"),
     ],
 )
-def test_the_reason_is_the_file_system_s_own(error: Exception, words: str) -> None:
-    assert str(save_error(Path("x.orbax"), 10, error)).endswith(f": {words}")
-    assert str(save_error(Path("x.orbax"), 10, error)).startswith("x.orbax/10: cannot be written: ".removesuffix(" "))
+def test_the_error_has_the_reason_of_the_file_system(error: Exception, words: str) -> None:
+    assert str(make_save_error(Path("x.orbax"), 10, error)).endswith(f": {words}")
+    assert str(make_save_error(Path("x.orbax"), 10, error)).startswith(
+        "x.orbax/10: cannot be written: ".removesuffix(" ")
+    )
 
 
 @pytest.mark.parametrize("on_snapshot_error", ["stop", "continue"])
-def test_hooks_for_uncaught_exceptions_are_given_back(tmp_path: Path, on_snapshot_error: str) -> None:
-    def hooks() -> list[Any]:
+def test_hooks_for_uncaught_exceptions_are_restored(tmp_path: Path, on_snapshot_error: str) -> None:
+    def get_hooks() -> list[Any]:
         return [sys.excepthook, sys.unraisablehook, threading.excepthook]
 
-    before = hooks()
-    s = solver(tmp_path, on_snapshot_error=on_snapshot_error)
+    hooks_before = get_hooks()
+    s = make_solver(tmp_path, on_snapshot_error=on_snapshot_error)
     block_checkpoint_folder(tmp_path)
     with pytest.raises(CaffejaxError):
         s.solve()
     with suppress(CaffejaxError):
         s.close()
-    assert hooks() == before
+    assert get_hooks() == hooks_before

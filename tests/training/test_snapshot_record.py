@@ -43,7 +43,7 @@ def snapshot(solver: Solver) -> Path:
     return Path(f"{solver.snapshots.prefix}_iter_1.solverstate")
 
 
-def restore(solver: Solver, snapshot: Path, record: Any) -> None:
+def restore_with_record(solver: Solver, snapshot: Path, record: Any) -> None:
     """Restore with this record, and raise the error of `Solver.restore`; `record` may be text that is not JSON."""
     path = snapshot.with_name("changed.solverstate")
     text = record if isinstance(record, str) else json.dumps(record)
@@ -51,14 +51,14 @@ def restore(solver: Solver, snapshot: Path, record: Any) -> None:
     solver.restore(path)
 
 
-def record_of(snapshot: Path) -> Any:
+def read_record(snapshot: Path) -> Any:
     return json.loads(read_solverstate(snapshot).record)
 
 
 def test_a_solver_resumes_from_its_own_record(solver: Solver, snapshot: Path) -> None:
-    record = record_of(snapshot)
+    record = read_record(snapshot)
     assert record.keys() == {"data", "seed", "scores", "plateau", "key"}
-    restore(solver, snapshot, record)
+    restore_with_record(solver, snapshot, record)
     assert solver.iteration == 1
 
 
@@ -89,7 +89,7 @@ def test_adaptive_policies_resume_with_their_state(policy: str, state: dict[str,
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "kind", "message"),
+    ("field", "value", "error_type", "message"),
     [
         ((), [1], WeightsError, r"damaged: its record is \[1\], not an object with named fields"),
         ((), "{", WeightsError, "damaged: its record is not JSON"),
@@ -122,22 +122,22 @@ def test_adaptive_policies_resume_with_their_state(policy: str, state: dict[str,
         ),
     ],
 )
-def test_another_form_is_named(
-    solver: Solver, snapshot: Path, field: tuple[Any, ...], value: Any, kind: type[Exception], message: str
+def test_an_invalid_record_is_refused(
+    solver: Solver, snapshot: Path, field: tuple[Any, ...], value: Any, error_type: type[Exception], message: str
 ) -> None:
-    record = record_of(snapshot)
-    inside = {"": record}
+    record = read_record(snapshot)
+    container = {"": record}
     for name in ("", *field)[:-1]:
-        inside = inside[name]
-    inside[("", *field)[-1]] = value
-    before = solver.iteration, solver.train_state, solver.loader.get_state()
-    with pytest.raises(kind, match=message) as exc_info:
-        restore(solver, snapshot, record if field else value)
+        container = container[name]
+    container[("", *field)[-1]] = value
+    state_before = solver.iteration, solver.train_state, solver.loader.get_state()
+    with pytest.raises(error_type, match=message) as exc_info:
+        restore_with_record(solver, snapshot, record if field else value)
     assert "changed.solverstate" in str(exc_info.value)
-    assert (solver.iteration, solver.train_state, solver.loader.get_state()) == before, "refused, and changed"
+    assert (solver.iteration, solver.train_state, solver.loader.get_state()) == state_before, "refused, and changed"
 
 
-def test_no_record_is_written_that_could_not_be_read() -> None:
+def test_a_record_that_is_too_large_is_not_written() -> None:
     with pytest.raises(
         WeightsError, match=r"its record would be 17 MiB long, but at most 16 MiB are allowed; let `get_"
     ):

@@ -16,7 +16,7 @@ RECORDED = json.loads((GOLDEN / "solver" / "rejections.json").read_text())
 NET = RECORDED["net"]
 
 # Caffe accepts these; they can only be mistakes
-REFUSED_HERE = {"iter_size: 0"}
+REFUSED_BY_CAFFEJAX_ONLY = {"iter_size: 0"}
 
 
 def format_case_id(case: dict[str, Any]) -> str:
@@ -24,12 +24,14 @@ def format_case_id(case: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("case", RECORDED["cases"], ids=format_case_id)
-def test_refuses_what_caffe_refuses(case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refuses_the_settings_that_caffe_refuses(
+    case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("n.prototxt").write_text(NET)
     if "no/such/dir" in case["solver"]:
         Path("no").write_text("a file where a folder would be made")
-    is_refused = not case["stepped"] or any(text in case["solver"] for text in REFUSED_HERE)
+    is_refused = not case["stepped"] or any(text in case["solver"] for text in REFUSED_BY_CAFFEJAX_ONLY)
     if is_refused:
         with pytest.raises(CaffejaxError):
             Solver(case["solver"] + "\n")
@@ -43,19 +45,21 @@ def test_refuses_what_caffe_refuses(case: dict[str, Any], tmp_path: Path, monkey
     np.testing.assert_allclose(weight, [float(w) for w in case["w"]], rtol=1e-5, atol=1e-6)
 
 
-def test_nets_and_states_of_a_solver() -> None:
+def test_nets_and_states_of_a_solver_equal_the_recorded() -> None:
     """train_state and test_state choose the layers; the prefix falls back to the solver file's name."""
     folder = GOLDEN / "nets"
     recorded = json.loads((folder / "solver_states.json").read_text())
     solver = Solver(folder / recorded["solver"])
-    built = recorded["solver_built"]
+    recorded_nets = recorded["solver_built"]
     for net, expected in zip(
-        [solver.net, *(t.net for t in solver.tests.evaluators)], [built["train"], *built["test"]], strict=True
+        [solver.net, *(t.net for t in solver.tests.evaluators)],
+        [recorded_nets["train"], *recorded_nets["test"]],
+        strict=True,
     ):
         assert net.graph.phase == expected["phase"]
         assert [layer.name for layer in net.graph.layers] == [layer["name"] for layer in expected["layers"]]
         assert [list(p.spec.shape) for p in net.graph.params] == [p["shape"] for p in expected["net_params"]]
-    assert Path(solver.snapshots.prefix).name == built["snapshot_prefix"]
+    assert Path(solver.snapshots.prefix).name == recorded_nets["snapshot_prefix"]
 
 
 def test_every_wrong_setting_is_reported_at_once() -> None:

@@ -26,13 +26,13 @@ def _in_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(tmp_path)  # where snapshot_prefix points
 
 
-def tree(path: Path) -> dict[str, Any]:
+def read_hdf5_tree(path: Path) -> dict[str, Any]:
     """Everything in an HDF5 file: values with types, and groups."""
     result: dict[str, Any] = {}
 
     def visit(name: str, item: Any) -> None:
-        group = isinstance(item, h5py.Group)
-        result[name] = "group" if group else (item.dtype, item.shape, item.id.get_type().encode(), item[()].tolist())
+        is_group = isinstance(item, h5py.Group)
+        result[name] = "group" if is_group else (item.dtype, item.shape, item.id.get_type().encode(), item[()].tolist())
 
     with h5py.File(path) as file:
         file.visititems(visit)
@@ -59,38 +59,38 @@ def assert_follows_recording(solver: Solver, expected: dict[str, Any]) -> None:
         for name in (n for n in expected if n.startswith(f"param/{solver.iteration}/")):
             _, _, layer, index = name.split("/")
             param = solver.net.graph.layer(layer).params[int(index)]
-            tree = solver.train_state.params if param.spec.learnable else solver.train_state.state
-            actual = tree[param.owner.layer][param.owner.index]
+            arrays = solver.train_state.params if param.spec.learnable else solver.train_state.state
+            actual = arrays[param.owner.layer][param.owner.index]
             np.testing.assert_allclose(actual, expected[name], rtol=1e-4, atol=2e-6, err_msg=name)
             checked += solver.iteration == 20
     assert checked
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_state_restored_and_saved_is_caffes_file(case: str) -> None:
+def test_a_restored_state_is_saved_as_caffes_file(case: str) -> None:
     folder = GOLDEN / "solver" / case
     param = read_solver(folder / "solver.prototxt")
-    for format, end in ((caffe_pb2.SolverParameter.BINARYPROTO, ""), (caffe_pb2.SolverParameter.HDF5, ".h5")):
+    for format, suffix in ((caffe_pb2.SolverParameter.BINARYPROTO, ""), (caffe_pb2.SolverParameter.HDF5, ".h5")):
         param.snapshot_format = format
         solver = Solver(param, file=folder / "solver.prototxt")
-        solver.restore(folder / f"snap_iter_10.solverstate{end}")
+        solver.restore(folder / f"snap_iter_10.solverstate{suffix}")
         solver.snapshot()
         solver.close()
         for name, message in (("caffemodel", caffe_pb2.NetParameter), ("solverstate", caffe_pb2.SolverState)):
-            ours, theirs = Path(f"snap_iter_10.{name}{end}"), folder / f"snap_iter_10.{name}{end}"
-            if end:
-                what_caffe_reads = {k: v for k, v in tree(ours).items() if k != "caffejax"}
-                assert what_caffe_reads == tree(theirs)
+            ours, theirs = Path(f"snap_iter_10.{name}{suffix}"), folder / f"snap_iter_10.{name}{suffix}"
+            if suffix:
+                own_tree = {k: v for k, v in read_hdf5_tree(ours).items() if k != "caffejax"}
+                assert own_tree == read_hdf5_tree(theirs)
             else:
-                read = message.FromString(ours.read_bytes())
-                read.DiscardUnknownFields()  # our own record, which Caffe passes over
-                assert read == message.FromString(theirs.read_bytes())
+                own_message = message.FromString(ours.read_bytes())
+                own_message.DiscardUnknownFields()  # our own record, which Caffe passes over
+                assert own_message == message.FromString(theirs.read_bytes())
 
 
-@pytest.mark.parametrize("end", ["", ".h5"])
-def test_snapshot_diff_stores_what_was_subtracted(end: str) -> None:
+@pytest.mark.parametrize("suffix", ["", ".h5"])
+def test_snapshot_diff_stores_the_last_update(suffix: str) -> None:
     weights = GOLDEN / "weights"
-    format = "HDF5" if end else "BINARYPROTO"
+    format = "HDF5" if suffix else "BINARYPROTO"
     solver = Solver(
         f'net: "{weights / "snapdiff.prototxt"}" base_lr: 0.1 momentum: 0.7 lr_policy: "fixed" '
         f'snapshot_diff: true snapshot_prefix: "snapdiff" snapshot_format: {format}\n'
@@ -101,19 +101,19 @@ def test_snapshot_diff_stores_what_was_subtracted(end: str) -> None:
     recorded = dict(np.load(weights / "snapdiff.npz"))
     assert {name.split("/")[0] for name in recorded} == {"param", "diff"}
     for name, expected in recorded.items():
-        kind, layer, index = name.split("/")
-        if end:
+        section, layer, index = name.split("/")
+        if suffix:
             with h5py.File("snapdiff_iter_2.caffemodel.h5") as file:
                 actual = file[name.replace("param/", "data/")][()]
         else:
             net = caffe_pb2.NetParameter.FromString(Path("snapdiff_iter_2.caffemodel").read_bytes())
             blob = next(result for result in net.layer if result.name == layer).blobs[int(index)]
-            actual = np.reshape(blob.data if kind == "param" else blob.diff, expected.shape)
+            actual = np.reshape(blob.data if section == "param" else blob.diff, expected.shape)
         np.testing.assert_allclose(actual, expected, rtol=1e-6, err_msg=name)
-    ours, theirs = (read_solverstate(f / f"snapdiff_iter_2.solverstate{end}") for f in (Path(), weights))
+    ours, theirs = (read_solverstate(f / f"snapdiff_iter_2.solverstate{suffix}") for f in (Path(), weights))
     assert (ours.iteration, ours.learned_net) == (theirs.iteration, theirs.learned_net)
-    for mine, caffes in zip(ours.history, theirs.history, strict=True):
-        np.testing.assert_allclose(mine, caffes, rtol=1e-6)
+    for actual, expected in zip(ours.history, theirs.history, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
 
 def copy_case(case: str) -> Path:
@@ -140,8 +140,8 @@ def test_the_state_of_another_solver_or_net_is_refused() -> None:
     with pytest.raises(WeightsError, match=r"solverstate: has 16 history blobs, but SGD on this net needs 8 "):
         Solver(folder / "solver.prototxt").restore(state)
     stored = read_solverstate(state)
-    wrong = tuple(np.zeros((2, 2), np.float32) if i == 6 else h for i, h in enumerate(stored.history))
-    write_solverstate(state, SolverState(10, stored.learned_net, wrong))
+    wrong_history = tuple(np.zeros((2, 2), np.float32) if i == 6 else h for i, h in enumerate(stored.history))
+    write_solverstate(state, SolverState(10, stored.learned_net, wrong_history))
     (folder / "solver.prototxt").write_text(text)
     with pytest.raises(
         WeightsError, match=r"blob 6 \(layer 'ip', blob 0\) has shape 2 x 2 in the file, but 5 x 48 in the net"

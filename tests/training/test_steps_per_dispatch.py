@@ -27,33 +27,37 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "
 """
 
 
-def solver(folder: Path, settings: str, net: str = DUMMY, **options: Any) -> Solver:
+def make_solver(folder: Path, settings: str, net: str = DUMMY, **options: Any) -> Solver:
     text = f'net_param {{ {net} }} base_lr: 0.05 lr_policy: "step" stepsize: 3 gamma: 0.7 momentum: 0.9 '
     if "net_param" in settings:
         text = 'base_lr: 0.05 lr_policy: "fixed" '
     return Solver(f'{text} random_seed: 3 snapshot_prefix: "{folder / "snap"}" {settings}', **options)
 
 
-def finish(training: Solver, caplog: pytest.LogCaptureFixture) -> tuple[list[str], Any]:
+def train_to_end(solver: Solver, caplog: pytest.LogCaptureFixture) -> tuple[list[str], Any]:
     """The log's lines without speeds, and everything trained."""
     caplog.clear()
     with caplog.at_level(logging.INFO, logger="caffejax"):
-        training.solve()
-    training.close()
+        solver.solve()
+    solver.close()
     lines = [re.sub(r"\(\S+ iter/s, \S+s/", "(", r.getMessage()) for r in caplog.records]
-    state = training.train_state.replace(key=jax.random.key_data(training.train_state.key))
-    return lines, (jax.tree.map(np.asarray, state), training.loader.get_state(), training.smoothed_loss)
+    state = solver.train_state.replace(key=jax.random.key_data(solver.train_state.key))
+    return lines, (jax.tree.map(np.asarray, state), solver.loader.get_state(), solver.smoothed_loss)
 
 
-def assert_equal_to_single_steps(folder: Path, more: str, caplog: pytest.LogCaptureFixture, net: str = DUMMY) -> None:
-    (lines, end), (once_lines, once_end) = (
-        finish(solver(folder / str(n), more, net, steps_per_dispatch=n), caplog) for n in (4, 1)
+def assert_equal_to_single_steps(
+    folder: Path, settings: str, caplog: pytest.LogCaptureFixture, net: str = DUMMY
+) -> None:
+    (lines, end), (single_step_lines, single_step_end) = (
+        train_to_end(make_solver(folder / str(n), settings, net, steps_per_dispatch=n), caplog) for n in (4, 1)
     )
-    assert [NUMBER.sub("#", line) for line in lines] == [NUMBER.sub("#", line) for line in once_lines]
-    for line, once in zip(lines, once_lines, strict=True):
+    assert [NUMBER.sub("#", line) for line in lines] == [NUMBER.sub("#", line) for line in single_step_lines]
+    for line, single_step_line in zip(lines, single_step_lines, strict=True):
         if "snap" not in line:
-            np.testing.assert_allclose(*([float(n) for n in NUMBER.findall(s)] for s in (line, once)), rtol=1e-4)
-    for a, b in zip(jax.tree.leaves(end), jax.tree.leaves(once_end), strict=True):
+            np.testing.assert_allclose(
+                *([float(n) for n in NUMBER.findall(s)] for s in (line, single_step_line)), rtol=1e-4
+            )
+    for a, b in zip(jax.tree.leaves(end), jax.tree.leaves(single_step_end), strict=True):
         if not isinstance(a, str):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
@@ -73,15 +77,15 @@ def test_several_steps_equal_single_steps(settings: str, tmp_path: Path, caplog:
     assert_equal_to_single_steps(tmp_path, settings, caplog)
 
 
-def test_several_steps_are_one_call(tmp_path: Path) -> None:
+def test_several_steps_are_one_dispatch(tmp_path: Path) -> None:
     counts = []
-    training = solver(tmp_path, "max_iter: 21 display: 10", steps_per_dispatch=5)
-    training.callbacks.append(lambda s: counts.append(s.iteration))
-    training.step(21)
+    solver = make_solver(tmp_path, "max_iter: 21 display: 10", steps_per_dispatch=5)
+    solver.callbacks.append(lambda s: counts.append(s.iteration))
+    solver.step(21)
     assert counts == [1, 6, 11, 16, 21]  # iteration 0 is displayed, and so waited for
 
 
-def test_images_of_many_sizes_go_one_by_one(
+def test_images_of_varying_sizes_are_dispatched_singly(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(GOLDEN / "data")
@@ -97,12 +101,12 @@ def test_images_of_many_sizes_go_one_by_one(
 
 
 def test_divergence_names_its_iteration(tmp_path: Path) -> None:
-    training = solver(
+    solver = make_solver(
         tmp_path, "max_iter: 40", DUMMY.replace('"gaussian"', '"gaussian" std: 1e19'), steps_per_dispatch=8
     )
-    single_step_solver = solver(tmp_path, "max_iter: 40", DUMMY.replace('"gaussian"', '"gaussian" std: 1e19'))
+    single_step_solver = make_solver(tmp_path, "max_iter: 40", DUMMY.replace('"gaussian"', '"gaussian" std: 1e19'))
     messages = []
-    for s in (training, single_step_solver):
+    for s in (solver, single_step_solver):
         with pytest.raises(SolverError) as exc_info:
             s.solve()
         messages.append(str(exc_info.value))

@@ -68,16 +68,16 @@ class EventTrainer(Trainer):
     """Calls a function with each event."""
 
     def __init__(
-        self, parts: TrainerParts, updater: RecordingUpdater, check: FiniteCheck, tell: Callable[..., object]
+        self, parts: TrainerParts, updater: RecordingUpdater, check: FiniteCheck, on_event: Callable[..., object]
     ) -> None:
         super().__init__(parts, updater, check)
-        self._tell = tell
+        self._on_event = on_event
 
     def _notify(self, event: str, *details: object) -> None:
-        self._tell(event, *details)
+        self._on_event(event, *details)
 
 
-def training(
+def make_trainer(
     folder: Path,
     settings: str,
     steps_per_dispatch: int = 1,
@@ -85,27 +85,29 @@ def training(
     on_event: Callable[..., object] = lambda event, *what: None,
     **options: Any,
 ) -> tuple[Trainer, RecordingUpdater]:
-    parts, start = build_trainer(
+    parts, initial_state = build_trainer(
         f'net_param {{ {NET} }} base_lr: 8 lr_policy: "step" stepsize: 2 gamma: 0.5 random_seed: 1 '
         f'snapshot_prefix: "{folder / "x"}" {settings}',
         config=TrainConfig(**options),
     )
-    updater = RecordingUpdater(start, steps_per_dispatch, losses)
+    updater = RecordingUpdater(initial_state, steps_per_dispatch, losses)
     return EventTrainer(parts, updater, FiniteCheck(parts.net, parts.param.iter_size), on_event), updater
 
 
-def logged_lines(caplog: pytest.LogCaptureFixture, *words: str) -> list[str]:
+def find_logged_lines(caplog: pytest.LogCaptureFixture, *words: str) -> list[str]:
     return [m for m in (r.getMessage() for r in caplog.records) if any(word in m for word in words)]
 
 
 def test_events_come_in_the_order_of_caffe(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     settings = "max_iter: 4 display: 2 snapshot: 3 test_iter: 1 test_interval: 2"
-    loop, updater = training(tmp_path, settings, on_event=lambda event, *_: log.info("%s at %d", event, loop.iteration))
+    trainer, updater = make_trainer(
+        tmp_path, settings, on_event=lambda event, *_: log.info("%s at %d", event, trainer.iteration)
+    )
     log = logging.getLogger("caffejax")
     with caplog.at_level(logging.INFO, logger="caffejax"):
-        loop.solve()
-    loop.close()
-    lines = logged_lines(caplog, "Testing", " lr = ", ", loss =", "on_", "Snapshotting to", "Done")
+        trainer.solve()
+    trainer.close()
+    lines = find_logged_lines(caplog, "Testing", " lr = ", ", loss =", "on_", "Snapshotting to", "Done")
     events = [
         "on_start at 0",
         "Iteration 0, Testing net (#0)",
@@ -147,93 +149,95 @@ def test_events_come_in_the_order_of_caffe(tmp_path: Path, caplog: pytest.LogCap
         ("test_iter: 1 test_interval: 6", [(0, 3), (3, 3), (6, 3), (9, 1)]),
     ],
 )
-def test_updates_are_made_at_once_where_nothing_is_due_between(
+def test_updates_are_dispatched_together_if_nothing_is_due_between(
     tmp_path: Path, settings: str, calls: list[tuple[int, int]]
 ) -> None:
-    loop, updater = training(tmp_path, f"max_iter: 10 {settings}", steps_per_dispatch=3)
-    loop.step(10)
-    loop.close()
+    trainer, updater = make_trainer(tmp_path, f"max_iter: 10 {settings}", steps_per_dispatch=3)
+    trainer.step(10)
+    trainer.close()
     assert updater.calls == calls
 
 
-def test_requests_are_met_after_the_iteration_under_way(tmp_path: Path) -> None:
+def test_requests_are_met_after_the_current_iteration(tmp_path: Path) -> None:
     def send_requests(event: str, *_: object) -> None:
-        if event == "on_step" and loop.iteration in (3, 6):
-            loop.request("snapshot" if loop.iteration == 3 else "stop")
-            loop.request("snapshot")  # does not take back a stop
+        if event == "on_step" and trainer.iteration in (3, 6):
+            trainer.request("snapshot" if trainer.iteration == 3 else "stop")
+            trainer.request("snapshot")  # does not take back a stop
 
-    loop, updater = training(tmp_path, "max_iter: 100", on_event=send_requests)
-    loop.solve()
-    assert loop.iteration == len(updater.calls) == 6
+    trainer, updater = make_trainer(tmp_path, "max_iter: 100", on_event=send_requests)
+    trainer.solve()
+    assert trainer.iteration == len(updater.calls) == 6
     assert sorted(p.name for p in tmp_path.glob("*.caffemodel")) == ["x_iter_3.caffemodel", "x_iter_6.caffemodel"]
-    loop.restore(tmp_path / "x.orbax" / "3")
-    assert loop.iteration == int(updater.train_state.iteration) == 3
-    loop.close()
+    trainer.restore(tmp_path / "x.orbax" / "3")
+    assert trainer.iteration == int(updater.train_state.iteration) == 3
+    trainer.close()
 
 
-def test_a_loss_that_is_not_finite_is_never_saved_and_named(tmp_path: Path) -> None:
-    loop, _ = training(tmp_path, "max_iter: 10 snapshot: 4", steps_per_dispatch=2, losses=[1, 2, 3, 4, 5, np.inf])
+def test_a_nonfinite_loss_is_reported_and_not_saved(tmp_path: Path) -> None:
+    trainer, _ = make_trainer(
+        tmp_path, "max_iter: 10 snapshot: 4", steps_per_dispatch=2, losses=[1, 2, 3, 4, 5, np.inf]
+    )
     with pytest.raises(
         SolverError, match=r"iteration 5: the loss is inf; it was finite up to iteration 4\..*x\.orbax.4"
     ):
-        loop.solve()
-    loop.close()
+        trainer.solve()
+    trainer.close()
     assert [p.name for p in tmp_path.glob("*.caffemodel")] == ["x_iter_4.caffemodel"]
 
 
-def test_the_smoothed_loss_is_the_mean_of_the_last_ones(tmp_path: Path) -> None:
-    loop, _ = training(tmp_path, "max_iter: 5 average_loss: 3", steps_per_dispatch=2, losses=[9, 9, 1, 2, 6])
-    assert loop.smoothed_loss == 0
-    for wrong in (-1, 1.5, "2"):
+def test_the_smoothed_loss_is_the_mean_of_the_last_losses(tmp_path: Path) -> None:
+    trainer, _ = make_trainer(tmp_path, "max_iter: 5 average_loss: 3", steps_per_dispatch=2, losses=[9, 9, 1, 2, 6])
+    assert trainer.smoothed_loss == 0
+    for invalid_count in (-1, 1.5, "2"):
         with pytest.raises(ValueError, match="iterations must be an integer of at least 0, not"):
-            loop.step(wrong)  # type: ignore[arg-type]
-    loop.step(5)
-    assert loop.smoothed_loss == pytest.approx(3)
-    loop.close()
+            trainer.step(invalid_count)  # type: ignore[arg-type]
+    trainer.step(5)
+    assert trainer.smoothed_loss == pytest.approx(3)
+    trainer.close()
 
 
 def test_a_requested_test_does_not_replace_a_due_test(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """As in Caffe: its solver tests whenever the iteration says so, whatever was tested before."""
-    loop, _ = training(tmp_path, "max_iter: 2 test_iter: 1 test_interval: 2")
+    trainer, _ = make_trainer(tmp_path, "max_iter: 2 test_iter: 1 test_interval: 2")
     with caplog.at_level(logging.INFO, logger="caffejax"):
-        loop.test()
-        loop.step(1)
-        assert len(logged_lines(caplog, "Testing net")) == 2
-        loop.solve()
-        loop.step(1)
-    loop.close()
-    assert len(logged_lines(caplog, "Testing net")) == 4
+        trainer.test()
+        trainer.step(1)
+        assert len(find_logged_lines(caplog, "Testing net")) == 2
+        trainer.solve()
+        trainer.step(1)
+    trainer.close()
+    assert len(find_logged_lines(caplog, "Testing net")) == 4
 
 
 @pytest.mark.parametrize("when", ["in a test that is due", "in the last test", "in the test before a snapshot"])
-def test_a_stop_ends_a_test_and_leaves_its_data_as_it_was(
+def test_a_stop_ends_a_test_and_restores_its_data_position(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, when: str
 ) -> None:
-    asked_at = {"in a test that is due": 2, "in the last test": 4, "in the test before a snapshot": 2}[when]
-    keep = {"keep_best": "loss"} if when.endswith("snapshot") else {}
-    settings = "max_iter: 4 test_iter: 3 test_interval: 2 " + ("snapshot: 2" if keep else "")
-    loop, updater = training(tmp_path, settings, **keep)
-    (evaluator,) = loop.tests.evaluators
-    take, batches = type(evaluator.loader).__next__, []
+    stop_iteration = {"in a test that is due": 2, "in the last test": 4, "in the test before a snapshot": 2}[when]
+    keep_options = {"keep_best": "loss"} if when.endswith("snapshot") else {}
+    settings = "max_iter: 4 test_iter: 3 test_interval: 2 " + ("snapshot: 2" if keep_options else "")
+    trainer, updater = make_trainer(tmp_path, settings, **keep_options)
+    (evaluator,) = trainer.tests.evaluators
+    read_next, batch_iterations = type(evaluator.loader).__next__, []
 
     def next_batch() -> dict[str, np.ndarray]:
-        batches.append(loop.iteration)
-        if loop.iteration == asked_at:
-            loop.request("stop")
-        return take(evaluator.loader)
+        batch_iterations.append(trainer.iteration)
+        if trainer.iteration == stop_iteration:
+            trainer.request("stop")
+        return read_next(evaluator.loader)
 
     class Loader(type(evaluator.loader)):  # type: ignore[misc]
         def __next__(self) -> dict[str, np.ndarray]:
             return next_batch()
 
     evaluator.loader.__class__ = Loader
-    before = evaluator.get_state()
+    state_before = evaluator.get_state()
     with caplog.at_level(logging.INFO, logger="caffejax"):
-        loop.solve()
-    loop.close()
-    assert batches.count(asked_at) == 1  # of three batches
-    assert batches.count(0) == 3
-    assert len(logged_lines(caplog, "Test interrupted")) == 1
-    assert before.keys() == evaluator.get_state().keys()
-    assert len(updater.calls) == asked_at
-    assert (tmp_path / "x.orbax" / str(asked_at)).is_dir()
+        trainer.solve()
+    trainer.close()
+    assert batch_iterations.count(stop_iteration) == 1  # of three batches
+    assert batch_iterations.count(0) == 3
+    assert len(find_logged_lines(caplog, "Test interrupted")) == 1
+    assert state_before.keys() == evaluator.get_state().keys()
+    assert len(updater.calls) == stop_iteration
+    assert (tmp_path / "x.orbax" / str(stop_iteration)).is_dir()

@@ -17,9 +17,9 @@ from compile_flags import make_cpu_devices_environment
 
 INPUT = """layer { name: "in" type: "Input" top: "data" top: "label"
   input_param { shape { dim: 4 dim: 3 } shape { dim: 4 } } }"""
-STORED = """layer { name: "in" type: "HDF5Data" top: "data" top: "label"
+HDF5_INPUT = """layer { name: "in" type: "HDF5Data" top: "data" top: "label"
   hdf5_data_param { source: "list.txt" batch_size: 4 } }"""
-REST = """
+LAYERS = """
 layer { name: "fc" type: "InnerProduct" bottom: "data" top: "fc"
   inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "fc" bottom: "label" top: "loss" }
@@ -27,18 +27,18 @@ layer { name: "accuracy" type: "Accuracy" bottom: "fc" bottom: "label" top: "acc
 """
 SOLVER = """net: "net.prototxt" base_lr: 0.5 momentum: 0.9 lr_policy: "fixed" iter_size: 2 random_seed: 3
 test_iter: 2 test_interval: 4 test_initialization: false max_iter: 9 snapshot_prefix: "x" """
-ROWS = 10
+NUM_ROWS = 10
 
 
-def rows() -> dict[str, np.ndarray]:
+def make_rows() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
-    return {"data": rng.normal(size=(ROWS, 3)).astype(np.float32), "label": rng.integers(0, 5, ROWS)}
+    return {"data": rng.normal(size=(NUM_ROWS, 3)).astype(np.float32), "label": rng.integers(0, 5, NUM_ROWS)}
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    Path("net.prototxt").write_text(INPUT + REST)
+    Path("net.prototxt").write_text(INPUT + LAYERS)
     Path("solver.prototxt").write_text(SOLVER)
     return tmp_path
 
@@ -54,46 +54,46 @@ def assert_equal(actual: Any, expected: Any) -> None:
         np.testing.assert_array_equal(a, b)
 
 
-def test_arrays_train_as_the_same_rows_in_a_database(folder: Path) -> None:
+def test_arrays_train_like_the_same_rows_in_a_file(folder: Path) -> None:
     with h5py.File("rows.h5", "w") as file:
-        for name, array in rows().items():
+        for name, array in make_rows().items():
             file[name] = array
     Path("list.txt").write_text("rows.h5\n")
-    Path("stored.prototxt").write_text(STORED + REST)
+    Path("stored.prototxt").write_text(HDF5_INPUT + LAYERS)
     Path("stored_solver.prototxt").write_text(SOLVER.replace("net.prototxt", "stored.prototxt"))
-    ours = train(Solver("solver.prototxt", data=rows(), test_data=rows()), 7)
-    assert_equal(ours, train(Solver("stored_solver.prototxt"), 7))
+    actual = train(Solver("solver.prototxt", data=make_rows(), test_data=make_rows()), 7)
+    assert_equal(actual, train(Solver("stored_solver.prototxt"), 7))
 
 
 def read_epoch(epoch: int) -> Any:
-    order = np.random.default_rng(epoch).permutation(ROWS)
-    return [tuple(array[order][i : i + 4] for array in rows().values()) for i in (0, 4)]
+    order = np.random.default_rng(epoch).permutation(NUM_ROWS)
+    return [tuple(array[order][i : i + 4] for array in make_rows().values()) for i in (0, 4)]
 
 
-@pytest.mark.parametrize("data", [rows(), read_epoch], ids=["arrays", "a function"])
+@pytest.mark.parametrize("data", [make_rows(), read_epoch], ids=["arrays", "a function"])
 def test_resumes_bit_for_bit(folder: Path, data: Any) -> None:
-    def solver() -> Solver:
+    def make_solver() -> Solver:
         return Solver("solver.prototxt", data=data, test_data=data)
 
-    uninterrupted = solver()
+    uninterrupted = make_solver()
     uninterrupted.step(3)
     uninterrupted.snapshot()
     expected = train(uninterrupted, 6)
     for snapshot in ("x.orbax/3", "x_iter_3.solverstate"):
-        again = solver()
-        again.restore(snapshot)
-        assert_equal(train(again, 6), expected)
-        again.close()
+        resumed = make_solver()
+        resumed.restore(snapshot)
+        assert_equal(train(resumed, 6), expected)
+        resumed.close()
     uninterrupted.restore("x.orbax")  # back, in the same process
     assert_equal(train(uninterrupted, 6), expected)
 
 
-def test_a_smaller_batch_is_trained_on_as_it_is(folder: Path) -> None:
+def test_a_smaller_batch_is_not_padded(folder: Path) -> None:
     Path("solver.prototxt").write_text(SOLVER.replace("iter_size: 2", ""))
-    few = {name: array[:3] for name, array in rows().items()}
-    solver = Solver("solver.prototxt", data=[few], test_data=[few])
+    small_batch = {name: array[:3] for name, array in make_rows().items()}
+    solver = Solver("solver.prototxt", data=[small_batch], test_data=[small_batch])
     (params, state), net = solver.variables, Net("net.prototxt", phase="TRAIN")
-    expected = net.loss(params, state, {name: array.astype(np.float32) for name, array in few.items()})[0]
+    expected = net.loss(params, state, {name: array.astype(np.float32) for name, array in small_batch.items()})[0]
     solver.step(1)
     np.testing.assert_allclose(solver.smoothed_loss, expected, rtol=1e-6)
 
@@ -111,22 +111,22 @@ def test_missing_and_surplus_data_are_reported_at_once(folder: Path, capsys: pyt
     assert main(["train", "--solver=solver.prototxt"]) == 1
     assert "On the command line, replace the Input layers with data layers" in capsys.readouterr().err
     with pytest.raises(SolverError, match=MISSING.format("test net #0", "test_data")):
-        Solver("solver.prototxt", data=rows())
+        Solver("solver.prototxt", data=make_rows())
     Path("net.prototxt").write_text(
         'layer { name: "d" type: "DummyData" top: "data" dummy_data_param { shape { dim: 4 dim: 3 } } }'
-        'layer { name: "l" type: "DummyData" top: "label" dummy_data_param { shape { dim: 4 } } }' + REST
+        'layer { name: "l" type: "DummyData" top: "label" dummy_data_param { shape { dim: 4 } } }' + LAYERS
     )
     with pytest.raises(SolverError, match=r"data is given, but the train net has no Input layers") as exc_info:
-        Solver("solver.prototxt", data=rows(), test_data=rows())
+        Solver("solver.prototxt", data=make_rows(), test_data=make_rows())
     exc_info.match("test_data is given, but test net #0 has no Input layers")
     Path("solver.prototxt").write_text(SOLVER.replace("test_iter: 2", "test_iter: 2 test_iter: 2"))
     with pytest.raises(SolverError, match="test_data must be a list of 2"):
-        Solver("solver.prototxt", data=rows(), test_data=rows())
+        Solver("solver.prototxt", data=make_rows(), test_data=make_rows())
 
 
-def test_each_of_several_test_nets_has_data_of_its_own(folder: Path) -> None:
+def test_each_of_several_test_nets_has_separate_data(folder: Path) -> None:
     Path("solver.prototxt").write_text(SOLVER.replace("test_iter: 2", "test_iter: 1 test_iter: 1"))
-    all_rows = rows()
+    all_rows = make_rows()
     parts = [{name: array[i : i + 4] for name, array in all_rows.items()} for i in (0, 4)]
     solver = Solver("solver.prototxt", data=all_rows, test_data=parts)
     net = Net("net.prototxt")
@@ -135,7 +135,7 @@ def test_each_of_several_test_nets_has_data_of_its_own(folder: Path) -> None:
         np.testing.assert_allclose(scores.loss, net.loss(*solver.variables, inputs)[0], rtol=1e-6)
 
 
-ON_DEVICES = """
+TWO_DEVICES_SCRIPT = """
 import sys, numpy as np
 from caffejax import Parallel, Solver
 rows = dict(np.load("rows.npz"))
@@ -149,23 +149,23 @@ for name, data in (("arrays", rows), ("list", batches)):
 
 
 @pytest.mark.long
-def test_several_devices_take_batches_in_turn_or_share_each(folder: Path) -> None:
+def test_several_devices_take_batches_in_turn_or_split_each(folder: Path) -> None:
     """As one device does with twice the iter_size, or with the same batches."""
     Path("solver.prototxt").write_text(SOLVER.replace("iter_size: 2", "iter_size: 1"))
-    all_rows = {name: array[:8] for name, array in rows().items()}
+    all_rows = {name: array[:8] for name, array in make_rows().items()}
     np.savez("rows.npz", **all_rows)
-    command = [sys.executable, "-c", ON_DEVICES]
+    command = [sys.executable, "-c", TWO_DEVICES_SCRIPT]
     process = subprocess.run(
         command, env=os.environ | make_cpu_devices_environment(2), capture_output=True, text=True, check=False
     )
     assert process.returncode == 0, process.stderr
-    for way, iter_size in (("global", 1), ("each", 2)):
+    for batch_mode, iter_size in (("global", 1), ("each", 2)):
         param = SOLVER.replace("iter_size: 2", f"iter_size: {iter_size}")
         Path("solver.prototxt").write_text(param)
         one_device_solver = Solver("solver.prototxt", data=all_rows, test_data=all_rows)
         one_device_solver.step(5)
         expected = [*one_device_solver.variables.params["fc"], one_device_solver.test()[0].loss]
-        for kind in ("arrays", "list"):
-            with np.load(f"{kind}_{way}.npz") as file:
+        for data_kind in ("arrays", "list"):
+            with np.load(f"{data_kind}_{batch_mode}.npz") as file:
                 for a, b in zip((file["arr_0"], file["arr_1"], file["loss"]), expected, strict=True):
-                    np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6, err_msg=f"{kind} {way}")
+                    np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6, err_msg=f"{data_kind} {batch_mode}")

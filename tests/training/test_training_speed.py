@@ -30,11 +30,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return result
 
 
-def test_a_lap_is_since_the_last(clock: Clock) -> None:
-    waited = 7.0
-    watch = Stopwatch(10, 32, lambda: waited)
+def test_a_lap_begins_at_the_previous_lap(clock: Clock) -> None:
+    total_wait = 7.0
+    watch = Stopwatch(10, 32, lambda: total_wait)
     clock.now += 2
-    waited += 0.5
+    total_wait += 0.5
     assert watch.seconds == 2
     assert watch.lap(14) == (2.0, 2.0, 64.0, 0.25)
     clock.now += 4
@@ -42,64 +42,64 @@ def test_a_lap_is_since_the_last(clock: Clock) -> None:
     assert watch.lap(16) == (0, 0, 0, 0)  # no time went by
 
 
-class Result:
+class ScriptedResult:
     """A computed value of a device; whether it is ready when a read begins, and when it ends."""
 
-    def __init__(self, *ready: bool) -> None:
-        self.ready = list(ready)
+    def __init__(self, *is_ready_at_reads: bool) -> None:
+        self.is_ready_at_reads = list(is_ready_at_reads)
 
     def is_ready(self) -> bool:
-        return self.ready.pop(0)
+        return self.is_ready_at_reads.pop(0)
 
 
 @pytest.mark.parametrize(
     ("results", "seconds"),
     [
         ([None], 3.0),  # before the first there is nothing to compute
-        ([Result(True)], 3.0),
-        ([Result(False, False)], 0.0),
-        ([Result(False, True)], 1.5),
-        ([Result(True), Result(False, False)], 3.0),
+        ([ScriptedResult(True)], 3.0),
+        ([ScriptedResult(False, False)], 0.0),
+        ([ScriptedResult(False, True)], 1.5),
+        ([ScriptedResult(True), ScriptedResult(False, False)], 3.0),
     ],
 )
-def test_a_read_counts_as_far_as_the_device_had_nothing_to_do(clock: Clock, results: list[Any], seconds: float) -> None:
+def test_a_read_counts_only_while_the_device_is_idle(clock: Clock, results: list[Any], seconds: float) -> None:
     wait = DataWait()
     for result in results:
         if result is not None:
-            wait.note(result)
-        with wait.reading():
+            wait.record_result(result)
+        with wait.measure_read():
             clock.now += 3
     assert wait.seconds == seconds
 
 
-class Later:
+class DelayedResult:
     """A value that is ready some seconds after its start."""
 
     def __init__(self, seconds: float) -> None:
-        self.at = time.perf_counter() + seconds
+        self.ready_time = time.perf_counter() + seconds
 
     def is_ready(self) -> bool:
-        return time.perf_counter() >= self.at
+        return time.perf_counter() >= self.ready_time
 
     def block_until_ready(self) -> None:
-        time.sleep(max(0.0, self.at - time.perf_counter()))
+        time.sleep(max(0.0, self.ready_time - time.perf_counter()))
 
 
-def test_a_slow_read_counts_from_when_the_device_was_done() -> None:
+def test_a_slow_read_counts_from_when_the_device_becomes_idle() -> None:
     wait = DataWait()
-    with wait.reading():
+    with wait.measure_read():
         time.sleep(0.01)
-    before, began = wait.seconds, time.perf_counter()
-    wait.note(Later(0.1))  # type: ignore[arg-type]
-    with wait.reading():
+    seconds_before, start_time = wait.seconds, time.perf_counter()
+    wait.record_result(DelayedResult(0.1))  # type: ignore[arg-type]
+    with wait.measure_read():
         time.sleep(0.5)
-    assert 0.3 < wait.seconds - before <= time.perf_counter() - began - 0.1
+    assert 0.3 < wait.seconds - seconds_before <= time.perf_counter() - start_time - 0.1
 
 
-def test_arrays_say_whether_they_are_ready() -> None:
+def test_wait_is_measured_with_jax_arrays() -> None:
     wait = DataWait()
-    wait.note(jnp.zeros(3).block_until_ready())
-    with wait.reading():
+    wait.record_result(jnp.zeros(3).block_until_ready())
+    with wait.measure_read():
         time.sleep(0.01)
     assert 0.01 <= wait.seconds < 5
 
@@ -111,31 +111,31 @@ layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "y" top: "los
 """
 
 
-def test_training_tells_how_long_it_waited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_reports_the_wait_for_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with h5py.File(tmp_path / "data.h5", "w") as file:
         file["x"], file["y"] = np.ones((8, 2), np.float32), np.zeros(8, np.float32)
     (tmp_path / "list.txt").write_text(f"{tmp_path / 'data.h5'}\n")
-    take = Loader.__next__
+    read_next = Loader.__next__
 
-    def slow(loader: Loader) -> dict[str, Any]:
+    def read_slowly(loader: Loader) -> dict[str, Any]:
         time.sleep(0.05)
-        return take(loader)
+        return read_next(loader)
 
-    monkeypatch.setattr(Loader, "__next__", slow)
-    laps = []
+    monkeypatch.setattr(Loader, "__next__", read_slowly)
+    paces = []
 
-    class Laps(Callback):
+    class PaceRecorder(Callback):
         def on_display(self, solver: Solver, display: Any) -> None:
-            laps.append(display.pace)
+            paces.append(display.pace)
 
     text = f'base_lr: 0.1 lr_policy: "fixed" snapshot_prefix: "{tmp_path / "x"}" display: 10'
     solver = Solver(f"{text} net_param {{ {NET.format(tmp_path / 'list.txt')} }}")
-    solver.callbacks.append(Laps())
+    solver.callbacks.append(PaceRecorder())
     solver.step(21)
     solver.close()
-    _, first_lap, second_lap = laps  # the first is of compilation
-    for pace_of in first_lap, second_lap:
-        assert 0.8 <= pace_of.waiting <= 1
-        assert pace_of.seconds >= 0.5
-    assert first_lap.images_per_second == pytest.approx(4 * first_lap.iterations_per_second)
-    assert first_lap.iterations_per_second * first_lap.seconds == pytest.approx(10)
+    _, first_pace, second_pace = paces  # the first is of compilation
+    for pace in first_pace, second_pace:
+        assert 0.8 <= pace.waiting <= 1
+        assert pace.seconds >= 0.5
+    assert first_pace.images_per_second == pytest.approx(4 * first_pace.iterations_per_second)
+    assert first_pace.iterations_per_second * first_pace.seconds == pytest.approx(10)

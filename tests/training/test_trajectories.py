@@ -33,9 +33,9 @@ def _in_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(tmp_path)  # where snapshot_prefix points
 
 
-def assert_close(actual: Any, expected: Any, rtol: float, label: str) -> None:
+def assert_close(actual: Any, expected: Any, rtol: float, name: str) -> None:
     scale = np.abs(expected).max()
-    np.testing.assert_allclose(actual, expected, rtol=rtol, atol=rtol * scale, err_msg=label)
+    np.testing.assert_allclose(actual, expected, rtol=rtol, atol=rtol * scale, err_msg=name)
 
 
 @pytest.mark.parametrize(("backward", "kernels"), [("autodiff", "fast"), ("rules", "fast"), ("autodiff", "reference")])
@@ -43,7 +43,7 @@ def assert_close(actual: Any, expected: Any, rtol: float, label: str) -> None:
 def test_training_follows_the_recorded_trajectory(case: str, backward: str, kernels: str) -> None:
     """Both ways to compute gradients, and both implementations, reach Caffe's parameters; the first takes snapshots."""
     expected = dict(np.load(GOLDEN / case / "expected.npz"))
-    adaptive = not case.startswith(("sgd", "nesterov"))
+    is_adaptive = not case.startswith(("sgd", "nesterov"))
     solver = make_solver(case, backward, kernels, snapshots=(backward, kernels) == ("autodiff", "fast"))
     for k in range(24):
         np.testing.assert_allclose(solver.rate, expected["lr"][k], rtol=3e-7)
@@ -53,12 +53,14 @@ def test_training_follows_the_recorded_trajectory(case: str, backward: str, kern
             _, _, layer, index = name.split("/")
             param = solver.net.graph.layer(layer).params[int(index)]
             tree = solver.train_state.params if param.spec.learnable else solver.train_state.state
-            assert_close(tree[param.owner.layer][param.owner.index], expected[name], 5e-5 if adaptive else 1e-5, name)
+            assert_close(
+                tree[param.owner.layer][param.owner.index], expected[name], 5e-5 if is_adaptive else 1e-5, name
+            )
     solver.close()
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if (GOLDEN / c / "cli_log.txt").exists()])
-def test_log_reads_like_caffes(case: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_equals_caffes(case: str, caplog: pytest.LogCaptureFixture) -> None:
     solver = make_solver(case)
     with caplog.at_level(logging.INFO, logger="caffejax"):
         solver.solve()
@@ -71,10 +73,10 @@ def test_log_reads_like_caffes(case: str, caplog: pytest.LogCaptureFixture) -> N
     assert theirs[-2:] == ["Optimization Done."] * 2  # one from the solver, one from Caffe's tool
     assert len(ours) == len(theirs) - 1
     number = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]\d+)?")
-    for mine, caffes in zip(ours, theirs, strict=False):
-        assert number.sub("#", mine) == number.sub("#", caffes)
-        values = [[float(n) for n in number.findall(line)] for line in (mine, caffes)]
-        np.testing.assert_allclose(*values, rtol=2e-4, atol=2e-6, err_msg=caffes)
+    for actual, expected in zip(ours, theirs, strict=False):
+        assert number.sub("#", actual) == number.sub("#", expected)
+        values = [[float(n) for n in number.findall(line)] for line in (actual, expected)]
+        np.testing.assert_allclose(*values, rtol=2e-4, atol=2e-6, err_msg=expected)
 
 
 def test_scores_equal_the_recorded_scores(caplog: pytest.LogCaptureFixture) -> None:

@@ -25,7 +25,7 @@ from ..schema.blob_proto import Array
 AnyPath = str | os.PathLike[str]
 
 _COMPRESSIONS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}  # the compressions that NumPy writes
-_ENCRYPTED = 1
+_ENCRYPTED_FLAG = 1
 # errors of zipfile and NumPy for a damaged member; NumPy parses the header of an .npy as Python
 _DAMAGE_ERRORS = (
     *(ValueError, TypeError, EOFError, OSError, RecursionError, MemoryError, SyntaxError, tokenize.TokenError),
@@ -45,31 +45,31 @@ def read_npz(path: AnyPath) -> dict[str, Array]:
             that are damaged or not arrays. The message names each such member.
     """
     try:
-        _check_kind(path)
+        _check_not_device(path)
         with zipfile.ZipFile(path) as archive:
-            return _members(archive, path)
+            return _read_members(archive, path)
     except FileNotFoundError as error:
         raise WeightsError(make_missing_problem(path)) from error
     except zipfile.BadZipFile as error:
-        message = f"not an .npz file, or damaged or cut short: {_reason(path, error)}"
+        message = f"not an .npz file, or damaged or cut short: {_describe_zip_error(path, error)}"
         raise WeightsError(Problem(message, str(path))) from error
     except (OSError, ValueError, NotImplementedError) as error:
         raise WeightsError(Problem(f"cannot be read: {error}", str(path))) from error
 
 
-def _members(archive: zipfile.ZipFile, path: AnyPath) -> dict[str, Array]:
+def _read_members(archive: zipfile.ZipFile, path: AnyPath) -> dict[str, Array]:
     """Read the members of an archive by name. Raise `WeightsError` if their declared sizes exceed the free memory."""
     members = archive.infolist()
-    size, free = sum(member.file_size for member in members), get_free_memory()
-    if size > free:
-        message = f"its arrays need {format_bytes(size)}, but only {format_bytes(free)} of memory are free"
+    total_size, free_bytes = sum(member.file_size for member in members), get_free_memory()
+    if total_size > free_bytes:
+        message = f"its arrays need {format_bytes(total_size)}, but only {format_bytes(free_bytes)} of memory are free"
         raise WeightsError(Problem(message, str(path)))
     arrays: dict[str, Array] = {}
     names = Counter(member.filename for member in members)
     problems = [Problem(f"it has two members '{name}'", str(path)) for name, count in names.items() if count > 1]
     for member in members:
         try:
-            arrays[member.filename.removesuffix(".npy")] = _array(archive, member)
+            arrays[member.filename.removesuffix(".npy")] = _read_array(archive, member)
         except _DAMAGE_ERRORS as error:
             message = f"its member '{member.filename}' is not an array, or damaged: {error}"
             problems.append(Problem(message, str(path)))
@@ -78,8 +78,8 @@ def _members(archive: zipfile.ZipFile, path: AnyPath) -> dict[str, Array]:
     return arrays
 
 
-def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Array:
-    if member.flag_bits & _ENCRYPTED:
+def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Array:
+    if member.flag_bits & _ENCRYPTED_FLAG:
         raise ValueError("it is encrypted")
     if member.compress_type not in _COMPRESSIONS:
         raise ValueError(f"NumPy does not write compression type {member.compress_type}; use np.savez")
@@ -114,14 +114,14 @@ def write_npz(path: AnyPath, arrays: Mapping[str, Array]) -> None:
                 np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
 
 
-def _check_kind(path: AnyPath) -> None:
+def _check_not_device(path: AnyPath) -> None:
     """Raise `OSError` if `path` is a device, a pipe or a socket, because reading it may never end."""
     mode = os.stat(path).st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise OSError("it is a device, a pipe or a socket; name a file")
 
 
-def _reason(path: AnyPath, error: Exception) -> str:
+def _describe_zip_error(path: AnyPath, error: Exception) -> str:
     with open(path, "rb") as file:
         is_npy = file.read(6) == b"\x93NUMPY"
     return "it contains one array, as an .npy file does; write it with np.savez" if is_npy else str(error)

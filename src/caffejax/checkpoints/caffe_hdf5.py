@@ -70,11 +70,13 @@ def read_arrays(group: h5py.Group, size_limit: SizeLimit) -> tuple[Array | None,
             exceeds the size_limit.
     """
     _check_group(group)
-    arrays = {_number(group, name): _array(group[name], size_limit) for name in group if _is_data_set(group, name)}
+    arrays = {
+        _parse_number(group, name): _read_array(group[name], size_limit) for name in group if _is_data_set(group, name)
+    }
     return tuple(arrays.get(i) for i in range(1 + max(arrays, default=-1)))
 
 
-def blob_groups(group: h5py.Group) -> Iterator[tuple[str, h5py.Group]]:
+def iterate_layer_groups(group: h5py.Group) -> Iterator[tuple[str, h5py.Group]]:
     """Yield `(layer name, group)` of each layer in a group.
 
     A layer is a group that is empty or has data sets. If its name has a slash, it is a group inside another group.
@@ -85,32 +87,32 @@ def blob_groups(group: h5py.Group) -> Iterator[tuple[str, h5py.Group]]:
     _check_group(group)
     visited = {group}  # a damaged or malicious file may contain a group in itself
 
-    def walk(outer: h5py.Group, prefix: str) -> Iterator[tuple[str, h5py.Group]]:
-        for name in outer:
-            if is_link(outer, name) or not isinstance(inner := outer[name], h5py.Group) or inner in visited:
+    def walk(parent: h5py.Group, prefix: str) -> Iterator[tuple[str, h5py.Group]]:
+        for name in parent:
+            if is_link(parent, name) or not isinstance(child := parent[name], h5py.Group) or child in visited:
                 continue
-            visited.add(inner)
-            if not len(inner) or any(_is_data_set(inner, key) for key in inner):
-                yield f"{prefix}{name}", inner
-            yield from walk(inner, f"{prefix}{name}/")
+            visited.add(child)
+            if not len(child) or any(_is_data_set(child, key) for key in child):
+                yield f"{prefix}{name}", child
+            yield from walk(child, f"{prefix}{name}/")
 
     return walk(group, "")
 
 
-def write_arrays(group: h5py.Group, numbered: Iterable[tuple[int, Array]]) -> None:
+def write_arrays(group: h5py.Group, numbered_arrays: Iterable[tuple[int, Array]]) -> None:
     """Write `(number, array)` pairs to a group. Each array becomes a float32 data set whose name is the number."""
-    for i, array in numbered:
+    for i, array in numbered_arrays:
         group.create_dataset(str(i), data=np.asarray(array, "<f4"))
 
 
 def write_string(group: h5py.Group, name: str, value: str) -> None:
     """Write a string data set in the form that Caffe reads: fixed length, with a terminating zero byte."""
     content = value.encode()
-    kind = h5py.h5t.C_S1.copy()
-    kind.set_size(len(content) + 1)
-    kind.set_strpad(h5py.h5t.STR_NULLTERM)
-    data_set = h5py.h5d.create(group.id, name.encode(), kind, h5py.h5s.create(h5py.h5s.SCALAR))
-    data_set.write(h5py.h5s.ALL, h5py.h5s.ALL, np.array(content + b"\0", f"S{len(content) + 1}"), kind)
+    string_type = h5py.h5t.C_S1.copy()
+    string_type.set_size(len(content) + 1)
+    string_type.set_strpad(h5py.h5t.STR_NULLTERM)
+    data_set = h5py.h5d.create(group.id, name.encode(), string_type, h5py.h5s.create(h5py.h5s.SCALAR))
+    data_set.write(h5py.h5s.ALL, h5py.h5s.ALL, np.array(content + b"\0", f"S{len(content) + 1}"), string_type)
 
 
 def _check_group(group: object) -> None:
@@ -118,13 +120,13 @@ def _check_group(group: object) -> None:
         raise ValueError(f"{getattr(group, 'name', group)} is a {type(group).__name__.lower()}, not a group")
 
 
-def _number(group: h5py.Group, name: str) -> int:
+def _parse_number(group: h5py.Group, name: str) -> int:
     if not (name.isascii() and name.isdigit()) or len(name) > 9 or int(name) >= _MAX_BLOBS:
         raise ValueError(f"'{name}' in {group.name} is not the number of a blob")
     return int(name)
 
 
-def _array(data_set: h5py.Dataset, size_limit: SizeLimit) -> Array:
+def _read_array(data_set: h5py.Dataset, size_limit: SizeLimit) -> Array:
     if data_set.dtype.kind not in "fiu" or data_set.shape is None:
         raise ValueError(f"{data_set.name} holds {data_set.dtype}, not numbers")
     if data_set.size and not data_set.id.get_storage_size():  # a shape without values may claim any amount of memory
@@ -140,10 +142,10 @@ def _is_data_set(group: h5py.Group, name: str) -> bool:
     return not is_link(group, name) and isinstance(group[name], h5py.Dataset)
 
 
-Stored = dict[str, tuple[Array | None, ...]]
+StoredBlobs = dict[str, tuple[Array | None, ...]]
 
 
-def read_caffemodel_h5(path: str | os.PathLike[str], section: str = "data") -> Stored:
+def read_caffemodel_h5(path: str | os.PathLike[str], section: str = "data") -> StoredBlobs:
     """Read the weights or gradients in a .caffemodel.h5 file.
 
     Args:
@@ -162,7 +164,7 @@ def read_caffemodel_h5(path: str | os.PathLike[str], section: str = "data") -> S
             hint = " (this is a solver state: name the weights instead)" if find_item(file, "history") else ""
             raise WeightsError(Problem(f"has no group '{section}'{hint}; is it a .caffemodel.h5?", str(path)))
         size_limit = SizeLimit(file)
-        return {name: read_arrays(group, size_limit) for name, group in blob_groups(layers)}
+        return {name: read_arrays(group, size_limit) for name, group in iterate_layer_groups(layers)}
 
 
 def write_caffemodel_h5(
@@ -184,22 +186,24 @@ def write_caffemodel_h5(
             such layer.
     """
     names = [*layers, *(name for name in {**blobs, **(diffs or {})} if name not in layers)]
-    refused = [name for name in dict.fromkeys(names) if names.count(name) > 1 or not _is_path(name)]
-    if refused:
+    refused_names = [name for name in dict.fromkeys(names) if names.count(name) > 1 or not _is_hdf5_path(name)]
+    if refused_names:
         message = (
             "HDF5 cannot store a layer of this name, or several layers of one name; rename it, or write a .caffemodel"
         )
-        raise WeightsError(Problem(message, str(path), layer=name) for name in refused)
+        raise WeightsError(Problem(message, str(path), layer=name) for name in refused_names)
     with replace_hdf5(path) as file:
-        for section, tree in (("data", blobs), ("diff", diffs)):
-            if tree is None:
+        for section, section_blobs in (("data", blobs), ("diff", diffs)):
+            if section_blobs is None:
                 continue
-            top = file.create_group(section)
+            section_group = file.create_group(section)
             for name in names:
-                values = enumerate(tree.get(name, ()))
-                write_arrays(top.require_group(name), ((i, np.asarray(v)) for i, v in values if v is not None))
+                values = enumerate(section_blobs.get(name, ()))
+                write_arrays(
+                    section_group.require_group(name), ((i, np.asarray(v)) for i, v in values if v is not None)
+                )
 
 
-def _is_path(name: str) -> bool:
+def _is_hdf5_path(name: str) -> bool:
     """Return whether a layer's name can be the path of an HDF5 group."""
     return "\0" not in name and not {"", "."} & set(name.split("/"))

@@ -22,10 +22,10 @@ from .match_by_name import reshape_to_net
 __all__ = ["Legacy4D", "read_blob_proto", "read_caffemodel", "reshape_to_net", "write_caffemodel"]
 
 # the field numbers of a net's layers, and of the name and blobs in each kind of layer
-_LAYER, _OLD_LAYER = 100, 2
+_NET_LAYER_FIELD, _NET_V1_LAYERS_FIELD = 100, 2
 _CURRENT_FIELDS = (1, 7)  # name, blobs
 _V1_FIELDS = (4, 6)
-_V0_FIELDS, _V0_INSIDE_V1 = (1, 50), 1
+_V0_FIELDS, _V0_LAYER_FIELD = (1, 50), 1
 
 
 Blobs = Mapping[str, Sequence[ArrayLike]] | Sequence[Sequence[ArrayLike]]
@@ -61,7 +61,7 @@ def decode_caffemodel(data: memoryview, path: str | os.PathLike[str]) -> dict[st
         WeightsError: if the bytes are not a .caffemodel, are damaged, or have no layers.
     """
     try:
-        layers = _layers(data)
+        layers = _decode_layers(data)
     except ValueError as error:
         layers = {}
         reason = f"not a .caffemodel, or damaged or cut short: {error}"
@@ -69,10 +69,10 @@ def decode_caffemodel(data: memoryview, path: str | os.PathLike[str]) -> dict[st
         reason = "there are no layers in this file; is it a .caffemodel?" if data else "the file is empty"
     if any(layers.values()):
         return layers
-    kind = describe_content(bytes(data[:1000]))
-    if layers and kind is None:
+    content_kind = describe_content(bytes(data[:1000]))
+    if layers and content_kind is None:
         return layers
-    raise WeightsError(Problem(f"not a .caffemodel, but {kind}" if kind else reason, str(path)))
+    raise WeightsError(Problem(f"not a .caffemodel, but {content_kind}" if content_kind else reason, str(path)))
 
 
 def write_caffemodel(
@@ -95,11 +95,11 @@ def write_caffemodel(
     Raises:
         WeightsError: if `blobs` or `diffs` has a layer that the net does not have, or the file cannot be written.
     """
-    stored = zip(net.layer, _order_blobs(net, blobs), _order_blobs(net, diffs or {}), strict=True)
+    entries = zip(net.layer, _order_blobs(net, blobs), _order_blobs(net, diffs or {}), strict=True)
     with replace_file(path, WeightsError) as file:
         if net.HasField("name"):
             file.writelines(wire.encode_delimited(1, net.name.encode()))
-        for layer, layer_blobs, gradients in stored:
+        for layer, layer_blobs, layer_diffs in entries:
             definition = type(layer)()
             definition.CopyFrom(layer)
             definition.ClearField("blobs")
@@ -107,37 +107,39 @@ def write_caffemodel(
                 definition.phase = net.state.phase
             pieces: list[bytes | memoryview] = [definition.SerializeToString()]
             for i, blob in enumerate(layer_blobs):
-                pieces += wire.encode_delimited(7, *encode_blob(blob, gradients[i] if i < len(gradients) else None))
-            file.writelines(wire.encode_delimited(_LAYER, *pieces))
+                pieces += wire.encode_delimited(7, *encode_blob(blob, layer_diffs[i] if i < len(layer_diffs) else None))
+            file.writelines(wire.encode_delimited(_NET_LAYER_FIELD, *pieces))
 
 
 def _order_blobs(net: NetParameter, blobs: Blobs) -> Sequence[Sequence[ArrayLike]]:
     if not isinstance(blobs, Mapping):
         return blobs
-    unknown = sorted(set(blobs) - {layer.name for layer in net.layer})
-    if unknown:
-        raise WeightsError(Problem(f"the net has no layer '{name}', but there are blobs for it") for name in unknown)
+    unknown_layers = sorted(set(blobs) - {layer.name for layer in net.layer})
+    if unknown_layers:
+        raise WeightsError(
+            Problem(f"the net has no layer '{name}', but there are blobs for it") for name in unknown_layers
+        )
     return [blobs.get(layer.name, ()) for layer in net.layer]
 
 
-def _layers(data: memoryview) -> dict[str, tuple[Array | None, ...]]:
+def _decode_layers(data: memoryview) -> dict[str, tuple[Array | None, ...]]:
     layers: dict[str, tuple[Array | None, ...]] = {}
-    for number, _, value in wire.read_fields(data):
-        if number not in (_LAYER, _OLD_LAYER) or isinstance(value, int):
+    for field, _, value in wire.read_fields(data):
+        if field not in (_NET_LAYER_FIELD, _NET_V1_LAYERS_FIELD) or isinstance(value, int):
             continue
-        name, blobs = _layer(value) if number == _LAYER else _old_layer(value)
+        name, blobs = _decode_layer(value) if field == _NET_LAYER_FIELD else _decode_v1_layer(value)
         layers[name] = blobs
     return layers
 
 
-def _layer(data: memoryview, fields: tuple[int, int] = _CURRENT_FIELDS) -> tuple[str, tuple[Array, ...]]:
+def _decode_layer(data: memoryview, fields: tuple[int, int] = _CURRENT_FIELDS) -> tuple[str, tuple[Array, ...]]:
     name, blobs = "", []
-    for number, kind, value in wire.read_fields(data):
-        if kind != wire.DELIMITED or isinstance(value, int):
+    for field, wire_type, value in wire.read_fields(data):
+        if wire_type != wire.DELIMITED or isinstance(value, int):
             continue
-        if number == fields[0]:
+        if field == fields[0]:
             name = bytes(value).decode(errors="replace")
-        elif number == fields[1]:
+        elif field == fields[1]:
             try:
                 blobs.append(decode_blob(value))
             except ValueError as error:
@@ -145,9 +147,9 @@ def _layer(data: memoryview, fields: tuple[int, int] = _CURRENT_FIELDS) -> tuple
     return name, tuple(blobs)
 
 
-def _old_layer(data: memoryview) -> tuple[str, tuple[Array, ...]]:
+def _decode_v1_layer(data: memoryview) -> tuple[str, tuple[Array, ...]]:
     """Return the name and blobs of a V1 layer message, or of the V0 layer message that it contains."""
-    for number, kind, value in wire.read_fields(data):
-        if number == _V0_INSIDE_V1 and kind == wire.DELIMITED and not isinstance(value, int):
-            return _layer(value, _V0_FIELDS)
-    return _layer(data, _V1_FIELDS)
+    for field, wire_type, value in wire.read_fields(data):
+        if field == _V0_LAYER_FIELD and wire_type == wire.DELIMITED and not isinstance(value, int):
+            return _decode_layer(value, _V0_FIELDS)
+    return _decode_layer(data, _V1_FIELDS)

@@ -17,27 +17,30 @@ from typing import Any
 from ..atomic_write import make_write_problem
 from ..errors import Problem, WeightsError
 
-_TEMPORARY = ".orbax-checkpoint-tmp"  # part of orbax's names of temporary folders
-REMOVED = f"removed{_TEMPORARY}"  # old steps are moved here before they are deleted, so that no step is ever incomplete
+_TEMPORARY_SUFFIX = ".orbax-checkpoint-tmp"  # part of orbax's names of temporary folders
+# old steps are moved here before they are deleted, so that no step is ever incomplete
+TRASH_FOLDER = f"removed{_TEMPORARY_SUFFIX}"
 _MAX_WAIT, _QUIET_TIME = 2, 0.3  # seconds
 _EXCEPTHOOK_ARGUMENTS = 3  # of `sys.excepthook`: type, value, traceback
 _OS_ERROR = re.compile(r"os_error_code='(\d+)'")  # in tensorstore's messages
 
 
-def remove_unfinished(folder: Path, names: str = "*") -> list[str]:
+def remove_temporary_folders(folder: Path, pattern: str = "*") -> list[str]:
     """Remove orbax's temporary folders in a checkpoint folder, and return their names.
 
     Args:
         folder: the checkpoint folder.
-        names: a glob pattern; only folders whose names match it are removed.
+        pattern: a glob pattern; only folders whose names match it are removed.
     """
-    temporary = [p for p in folder.glob(names) if _TEMPORARY in p.name and p.is_dir() and not p.is_symlink()]
-    for path in temporary:
+    temporary_folders = [
+        p for p in folder.glob(pattern) if _TEMPORARY_SUFFIX in p.name and p.is_dir() and not p.is_symlink()
+    ]
+    for path in temporary_folders:
         shutil.rmtree(path, ignore_errors=True)
-    return [path.name for path in temporary]
+    return [path.name for path in temporary_folders]
 
 
-def remove_failed(folder: Path, step: int) -> None:
+def remove_failed_step(folder: Path, step: int) -> None:
     """Remove the files of a step that could not be saved.
 
     After the error, tensorstore's threads still finish pending writes and create the files again. So files are removed
@@ -45,14 +48,14 @@ def remove_failed(folder: Path, step: int) -> None:
     """
     begin = quiet_since = time.monotonic()
     while time.monotonic() < min(quiet_since + _QUIET_TIME, begin + _MAX_WAIT):
-        if remove_unfinished(folder, f"{step}.*"):
+        if remove_temporary_folders(folder, f"{step}.*"):
             quiet_since = time.monotonic()
         time.sleep(0.02)
 
 
-def save_error(folder: Path, step: int, error: Exception) -> WeightsError:
+def make_save_error(folder: Path, step: int, error: Exception) -> WeightsError:
     """Return the error to raise for a step that could not be saved, with the file system's reason if it is known."""
-    cause = _cause(error)
+    cause = _find_os_error(error)
     if cause is not None and cause.errno == errno.ENOENT:
         return WeightsError(Problem("cannot be written: its folder has been removed", str(folder / str(step))))
     if cause is not None:
@@ -61,7 +64,7 @@ def save_error(folder: Path, step: int, error: Exception) -> WeightsError:
     return WeightsError(Problem(f"cannot be written: {reason}", str(folder / str(step))))
 
 
-def _cause(error: BaseException | None) -> OSError | None:
+def _find_os_error(error: BaseException | None) -> OSError | None:
     """Return the `OSError` in an error's chain of causes, or None.
 
     Tensorstore raises no `OSError`, but the text of its errors contains the `errno`. In this case, a new `OSError` with
@@ -77,46 +80,46 @@ def _cause(error: BaseException | None) -> OSError | None:
 
 
 class _ErrorSilencer:
-    """A switch that silences errors of orbax's threads between `hold` and `release`.
+    """A switch that silences errors of orbax's threads between `acquire` and `release`.
 
-    It replaces Python's three hooks for uncaught exceptions and filters two loggers. Several threads may call `hold` at
-    the same time. The last `release` restores the hooks, except for a hook that another library has replaced since
-    `hold`.
+    It replaces Python's three hooks for uncaught exceptions and filters two loggers. Several threads may call `acquire`
+    at the same time. The last `release` restores the hooks, except for a hook that another library has replaced since
+    `acquire`.
     """
 
     def __init__(self) -> None:
         self.is_permanent = False  # whether `release` does nothing
-        self._lock, self._holders = threading.Lock(), 0
+        self._lock, self._num_holders = threading.Lock(), 0
         self._hooks: list[tuple[Any, str, Any, Any]] = []  # module, name, previous hook, filtering hook
 
-    def hold(self) -> None:
+    def acquire(self) -> None:
         with self._lock:
-            self._holders += 1
-            if self._holders > 1:
+            self._num_holders += 1
+            if self._num_holders > 1:
                 return
             for module, name in ((threading, "excepthook"), (sys, "unraisablehook"), (sys, "excepthook")):
-                previous = getattr(module, name)
-                setattr(module, name, filter_hook := _hide_late_errors(previous))
-                self._hooks.append((module, name, previous, filter_hook))
-            for logger in _loggers():
+                previous_hook = getattr(module, name)
+                setattr(module, name, filter_hook := _wrap_hook(previous_hook))
+                self._hooks.append((module, name, previous_hook, filter_hook))
+            for logger in _get_loggers():
                 logger.addFilter(_is_relevant)
 
     def release(self) -> None:
         with self._lock:
             if self.is_permanent:
                 return
-            self._holders -= 1
-            if self._holders:
+            self._num_holders -= 1
+            if self._num_holders:
                 return
-            for module, name, previous, filter_hook in self._hooks:
+            for module, name, previous_hook, filter_hook in self._hooks:
                 if getattr(module, name) is filter_hook:
-                    setattr(module, name, previous)
+                    setattr(module, name, previous_hook)
             self._hooks.clear()
-            for logger in _loggers():
+            for logger in _get_loggers():
                 logger.removeFilter(_is_relevant)
 
 
-def _loggers() -> tuple[logging.Logger, logging.Logger]:
+def _get_loggers() -> tuple[logging.Logger, logging.Logger]:
     """Return the loggers whose messages are filtered: absl's, which orbax uses, and asyncio's.
 
     The filter looks for "orbax" in the path of the source file that logged a message. Only messages of absl's own
@@ -138,7 +141,7 @@ def silence_orbax_permanently() -> None:
 @contextmanager
 def suppress_orbax_errors() -> Iterator[None]:
     """Keep orbax and its threads from printing errors that are also raised, until the `with` block ends."""
-    _silencer.hold()
+    _silencer.acquire()
     try:
         yield
     finally:
@@ -146,23 +149,23 @@ def suppress_orbax_errors() -> Iterator[None]:
 
 
 def _is_relevant(record: logging.LogRecord) -> bool:
-    if record.exc_info and _is_late(record.exc_info[1]):
+    if record.exc_info and _is_from_abandoned_io(record.exc_info[1]):
         return False
     return "orbax" not in record.pathname and "orbax" not in record.getMessage()
 
 
-def _is_late(error: BaseException | None) -> bool:
+def _is_from_abandoned_io(error: BaseException | None) -> bool:
     """Return whether an error's message shows that the error comes from a read or write that tensorstore abandoned."""
     return "Event loop is closed" in str(error) or "tensorstore" in str(error).lower()
 
 
-def _hide_late_errors(hook: Any) -> Callable[..., Any]:
+def _wrap_hook(hook: Any) -> Callable[..., Any]:
     """Return a hook for uncaught exceptions that calls `hook`, except for errors of orbax's threads and tensorstore."""
 
     def filter_hook(*args: Any) -> None:
         error = args[1] if len(args) == _EXCEPTHOOK_ARGUMENTS else args[0].exc_value
         thread = getattr(args[0], "thread", None)
-        if not _is_late(error) and "orbax" not in type(thread).__module__:
+        if not _is_from_abandoned_io(error) and "orbax" not in type(thread).__module__:
             hook(*args)
 
     return filter_hook

@@ -24,7 +24,7 @@ from .caffemodel import decode_caffemodel, read_caffemodel, write_caffemodel
 from .match_by_name import (
     LoadReport,
     MissingLayersError,
-    Stored,
+    StoredBlobs,
     match_blobs,
     mismatch_problems,
     no_match_problem,
@@ -36,7 +36,7 @@ log = logging.getLogger("caffejax")
 
 Initializer = Callable[[Mapping[Slot, jax.Array]], Variables]
 
-_LARGE = 1 << 20  # bytes of an array after which the memory of the mapped file is freed
+_LARGE_ARRAY_BYTES = 1 << 20  # bytes of an array after which the memory of the mapped file is freed
 
 
 def load_weights(
@@ -66,15 +66,15 @@ def load_weights(
         WeightsError: if a file cannot be read, blobs differ in number or shape from the net's, a file has no weights
             for any layer, or, if `strict`, layers have no weights. The message names each such layer.
     """
-    files = [path] if isinstance(path, str | os.PathLike) else list(path)
+    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
     loaded: dict[Slot, jax.Array] = {}
     unused: dict[str, Sequence[Array | None]] = {}
-    for file in files:
-        arrays, _, unmatched = _read(file, graph, variables, strict)
+    for file_path in paths:
+        arrays, _, unmatched = _read_matching(file_path, graph, variables, strict)
         loaded |= arrays
         unused |= unmatched
-    if files:
-        report_missing(graph, loaded.keys(), files, strict, unused)
+    if paths:
+        report_missing(graph, loaded.keys(), paths, strict, unused)
     return _merge_loaded(loaded, variables)
 
 
@@ -93,7 +93,7 @@ def load_and_report(
     Raises:
         WeightsError: if a layer of `exclude` is not in the net, or for the reasons in `load_weights`.
     """
-    loaded, report, unused = _read(path, graph, variables, strict, exclude)
+    loaded, report, unused = _read_matching(path, graph, variables, strict, exclude)
     excluded = {param.owner for layer in graph.layers if layer.name in exclude for param in layer.params}
     report_missing(graph, loaded.keys() | excluded, [path], strict, unused)
     return _merge_loaded(loaded, variables), report
@@ -113,19 +113,19 @@ def _merge_loaded(loaded: Mapping[Slot, jax.Array], variables: Variables | Initi
     return Variables(replace_blobs(variables.params), replace_blobs(variables.state))
 
 
-def _read(
+def _read_matching(
     path: str | os.PathLike[str],
     graph: Graph,
     variables: Variables | Initializer,
     strict: bool | None,
     exclude: Collection[str] = (),
-) -> tuple[dict[Slot, jax.Array], LoadReport, Stored]:
+) -> tuple[dict[Slot, jax.Array], LoadReport, StoredBlobs]:
     """Return the arrays that a file has for a net, the report, and the file's blobs for other layers.
 
     The arrays are keyed by `Slot`, and have the dtypes and shardings of `variables`.
     """
-    stored, release, copies = open_blobs(path)
-    matches, report = match_blobs(graph, stored, path, stores_copies=copies, exclude=exclude)
+    stored, free_pages, stores_copies = open_blobs(path)
+    matches, report = match_blobs(graph, stored, path, stores_copies=stores_copies, exclude=exclude)
     if report.mismatched:
         raise WeightsError(mismatch_problems(report))
     for name in report.unused:
@@ -143,9 +143,9 @@ def _read(
     current = Variables(*map(find_index_blobs, variables)) if isinstance(variables, Variables) else Variables({}, {})
     for slot, array in matches.items():
         loaded[slot] = _convert_like(array, _array_at(current, slot))
-        if array.nbytes >= _LARGE:
+        if array.nbytes >= _LARGE_ARRAY_BYTES:
             loaded[slot].block_until_ready()
-            release()
+            free_pages()
     unused = {name: stored[name] for name in report.unused}
     return jax.block_until_ready(loaded), report, unused  # the transfers read the mapped file until they end
 
@@ -154,11 +154,11 @@ def _array_at(variables: Variables, slot: Slot) -> jax.Array | None:
     return next((blobs[slot.index] for tree in variables if slot.index in (blobs := tree.get(slot.layer, {}))), None)
 
 
-def _convert_like(array: Array, old: jax.Array | None) -> jax.Array:
-    """Return a JAX array with the dtype and sharding of `old`, or float32 on the default device if `old` is None."""
-    dtype = np.dtype(np.float32) if old is None else old.dtype
-    if isinstance(old, jax.Array) and len(old.sharding.device_set) > 1:
-        return put_global(array.astype(dtype, copy=False), old.sharding)
+def _convert_like(array: Array, current: jax.Array | None) -> jax.Array:
+    """Return a JAX array with the dtype and sharding of `current`, or float32 on the default device if it is None."""
+    dtype = np.dtype(np.float32) if current is None else current.dtype
+    if isinstance(current, jax.Array) and len(current.sharding.device_set) > 1:
+        return put_global(array.astype(dtype, copy=False), current.sharding)
     return as_jax(_copy_if_aligned(array.astype(dtype, copy=False)), find_cpu())  # jnp.asarray would compile a program
 
 
@@ -187,36 +187,41 @@ def save_weights(
             file cannot be written. An existing file then stays unchanged.
     """
     blobs = [[_blob_array(p, variables) for p in layer.params] for layer in graph.layers]
-    gradients = None
+    diff_arrays = None
     if diffs is not None:
-        gradients = [[_diff_array(p, diffs) for p in layer.params] for layer in graph.layers]
+        diff_arrays = [[_diff_array(p, diffs) for p in layer.params] for layer in graph.layers]
     extension = find_extension(os.fspath(path)) if hdf5 is None else ".h5" if hdf5 else ".caffemodel"
     if diffs is not None and extension not in (".h5", ".caffemodel"):
         raise WeightsError(Problem(f"a {extension} file cannot store diffs; write a .caffemodel", os.fspath(path)))
     if extension == ".caffemodel":
-        net = NetParameter(name=graph.name, layer=[_definition(layer, graph.phase) for layer in graph.layers])
-        write_caffemodel(path, net, blobs, gradients)
+        net = NetParameter(name=graph.name, layer=[_make_definition(layer, graph.phase) for layer in graph.layers])
+        write_caffemodel(path, net, blobs, diff_arrays)
         return
     names = [layer.name for layer in graph.layers]
-    owned_blobs = {layer.name: _owned_blobs(layer, arrays) for layer, arrays in zip(graph.layers, blobs, strict=True)}
+    owned_blobs = {
+        layer.name: _drop_shared_blobs(layer, arrays) for layer, arrays in zip(graph.layers, blobs, strict=True)
+    }
     if extension == ".h5":
         from .caffe_hdf5 import write_caffemodel_h5  # importing h5py takes long
 
-        write_caffemodel_h5(path, owned_blobs, dict(zip(names, gradients, strict=True)) if gradients else None, names)
+        write_caffemodel_h5(
+            path, owned_blobs, dict(zip(names, diff_arrays, strict=True)) if diff_arrays else None, names
+        )
         return
     layers_with_blobs = [layer.name for layer in graph.layers if layer.params]
-    repeated = [name for name in dict.fromkeys(layers_with_blobs) if layers_with_blobs.count(name) > 1]
-    if repeated:
+    repeated_names = [name for name in dict.fromkeys(layers_with_blobs) if layers_with_blobs.count(name) > 1]
+    if repeated_names:
         message = f"a {extension} file cannot store several layers of this name; rename one, or write a .caffemodel"
-        raise WeightsError(Problem(message, os.fspath(path), layer=name) for name in repeated)
+        raise WeightsError(Problem(message, os.fspath(path), layer=name) for name in repeated_names)
     all_blobs = dict(zip(names, blobs, strict=True))
     weights = {
-        name: tuple((all_blobs if FORMATS[extension].copies else owned_blobs)[name]) for name in layers_with_blobs
+        name: tuple((all_blobs if FORMATS[extension].stores_copies else owned_blobs)[name])
+        for name in layers_with_blobs
     }
     FORMATS[extension].write(os.fspath(path), NetParameter(), weights)
 
 
-def _definition(layer: Layer, phase: str) -> LayerParameter:
+def _make_definition(layer: Layer, phase: str) -> LayerParameter:
     """Return a layer's definition as Caffe writes it, with phase, loss weights, and `lr_mult: 0` for statistics."""
     definition = LayerParameter()
     definition.CopyFrom(layer.definition.layer)
@@ -224,12 +229,12 @@ def _definition(layer: Layer, phase: str) -> LayerParameter:
     if any(layer.loss_weights) and not definition.loss_weight:
         definition.loss_weight.extend(layer.loss_weights)
     if any(not p.spec.learnable for p in layer.params):
-        missing = range(len(definition.param), len(layer.params))
-        definition.param.extend(ParamSpec(lr_mult=0) for _ in missing)
+        missing_indices = range(len(definition.param), len(layer.params))
+        definition.param.extend(ParamSpec(lr_mult=0) for _ in missing_indices)
     return definition
 
 
-def open_blobs(path: str | os.PathLike[str]) -> tuple[Stored, Callable[[], object], bool]:
+def open_blobs(path: str | os.PathLike[str]) -> tuple[StoredBlobs, Callable[[], object], bool]:
     """Open a weight file. The formats .caffemodel and .caffemodel.h5 are distinguished by content.
 
     Returns:
@@ -237,15 +242,15 @@ def open_blobs(path: str | os.PathLike[str]) -> tuple[Stored, Callable[[], objec
         format stores a shared blob with every layer that uses it.
     """
     format_ = FORMATS.get(find_extension(os.fspath(path), known_only=False))
-    if format_ is not None and not format_.by_content:
-        return (format_.read_with_state or format_.read)(os.fspath(path)), lambda: None, format_.copies
+    if format_ is not None and not format_.is_detected_by_content:
+        return (format_.read_with_state or format_.read)(os.fspath(path)), lambda: None, format_.stores_copies
     if os.path.isdir(path):
         check_not_orbax_item(Path(path))
         raise WeightsError(Problem("this is a folder; name a file in it, or a <prefix>.orbax folder", os.fspath(path)))
     if is_hdf5(path):
         return read_caffemodel(path), lambda: None, False
-    data, release = map_file(path)
-    return decode_caffemodel(data, path), release, True
+    data, free_pages = map_file(path)
+    return decode_caffemodel(data, path), free_pages, True
 
 
 def _copy_if_aligned(array: Array) -> Array:
@@ -257,7 +262,7 @@ def _copy_if_aligned(array: Array) -> Array:
     return array.copy() if array.ctypes.data % 64 == 0 else array
 
 
-def _owned_blobs(layer: Layer, blobs: Sequence[Array]) -> list[Array | None]:
+def _drop_shared_blobs(layer: Layer, blobs: Sequence[Array]) -> list[Array | None]:
     return [blob if param.is_owner else None for param, blob in zip(layer.params, blobs, strict=True)]
 
 
@@ -286,7 +291,7 @@ def map_file(path: str | os.PathLike[str]) -> tuple[memoryview, Callable[[], obj
     """
     try:
         with open(path, "rb") as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            mapped_file = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError):  # an empty file, a pipe, or no file
         return memoryview(read_bytes(path, WeightsError)), lambda: None
-    return memoryview(mapped), lambda: mapped.madvise(mmap.MADV_DONTNEED)
+    return memoryview(mapped_file), lambda: mapped_file.madvise(mmap.MADV_DONTNEED)

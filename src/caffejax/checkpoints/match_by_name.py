@@ -16,7 +16,7 @@ from ..graph.graph import Slot
 from ..human_readable import format_count
 from ..schema.blob_proto import Array, Legacy4D, format_shape
 
-Stored = Mapping[str, Sequence[Array | None]]
+StoredBlobs = Mapping[str, Sequence[Array | None]]
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ class LoadReport:
         return "\n".join([*lines, *(f"  mismatch: {problem}" for problem in self.mismatched)])
 
     def _format_with_reason(self, names: Sequence[str], origin: str) -> str:
-        by_reason = {
+        names_by_reason = {
             f"in the {origin} only": [name for name in names if name not in self.excluded],
             "named in `exclude`": [name for name in names if name in self.excluded],
         }
         return (
-            "; ".join(f"{_join_names(selected)}, {reason}" for reason, selected in by_reason.items() if selected)
+            "; ".join(f"{_join_names(selected)}, {reason}" for reason, selected in names_by_reason.items() if selected)
             or "none"
         )
 
@@ -64,7 +64,12 @@ class LoadReport:
 
 
 def match_blobs(
-    graph: Graph, stored: Stored, file: str | os.PathLike[str], *, stores_copies: bool, exclude: Collection[str] = ()
+    graph: Graph,
+    stored: StoredBlobs,
+    file: str | os.PathLike[str],
+    *,
+    stores_copies: bool,
+    exclude: Collection[str] = (),
 ) -> tuple[dict[Slot, Array], LoadReport]:
     """Match a file's blobs to a net's layers by name.
 
@@ -86,21 +91,23 @@ def match_blobs(
     Raises:
         WeightsError: if a layer of `exclude` is not in the net.
     """
-    first = {layer.name: layer for layer in reversed(graph.layers) if not layer.is_inserted_split}
-    unknown = [
-        Problem(f"exclude: no layer '{n}' in the net{did_you_mean(n, first)}") for n in exclude if n not in first
+    layers_by_name = {layer.name: layer for layer in reversed(graph.layers) if not layer.is_inserted_split}
+    unknown_problems = [
+        Problem(f"exclude: no layer '{n}' in the net{did_you_mean(n, layers_by_name)}")
+        for n in exclude
+        if n not in layers_by_name
     ]
-    if unknown:
-        raise WeightsError(unknown)
+    if unknown_problems:
+        raise WeightsError(unknown_problems)
     matches: dict[Slot, Array] = {}
     loaded: set[str] = set()
     mismatched: list[Problem] = []
-    included = {name: layer for name, layer in first.items() if name not in exclude}
-    for name, layer in ((name, included[name]) for name in stored if name in included):
+    included_layers = {name: layer for name, layer in layers_by_name.items() if name not in exclude}
+    for name, layer in ((name, included_layers[name]) for name in stored if name in included_layers):
         blobs = stored[name][: len(layer.params)] if layer.recurrent_state else stored[name]
-        optional = [i for i, p in enumerate(layer.params) if not (stores_copies or p.is_owner)]
+        optional_indices = [i for i, p in enumerate(layer.params) if not (stores_copies or p.is_owner)]
         try:
-            arrays = reshape_to_net(name, blobs, [p.spec.shape for p in layer.params], optional)
+            arrays = reshape_to_net(name, blobs, [p.spec.shape for p in layer.params], optional_indices)
         except WeightsError as error:
             mismatched += [replace(p, file=os.fspath(file)) for p in error.problems]
             continue
@@ -110,10 +117,14 @@ def match_blobs(
             if array is not None:
                 shape = graph.layer(param.owner.layer).params[param.owner.index].spec.shape
                 matches[param.owner] = array.reshape(shape)
-    unused = tuple(name for name in stored if name not in included and stored[name])
+    unused = tuple(name for name in stored if name not in included_layers and stored[name])
     names = list(dict.fromkeys(layer.name for layer in graph.layers))  # in the net's order
-    without_blobs = (name for name in names if name in exclude or not stored.get(name))
-    missing = tuple(n for n in without_blobs if n in first and any(param.is_owner for param in first[n].params))
+    names_without_blobs = (name for name in names if name in exclude or not stored.get(name))
+    missing = tuple(
+        n
+        for n in names_without_blobs
+        if n in layers_by_name and any(param.is_owner for param in layers_by_name[n].params)
+    )
     loaded_names = tuple(name for name in names if name in loaded)
     return matches, LoadReport(os.fspath(file), loaded_names, unused, missing, tuple(exclude), tuple(mismatched))
 
@@ -123,13 +134,16 @@ def mismatch_problems(report: LoadReport) -> tuple[Problem, ...]:
 
     If the blobs of most layers differ, the file probably belongs to a different net, and a single problem is returned.
     """
-    first = {problem.layer: problem for problem in reversed(report.mismatched)}
-    if len(first) < 2 or len(first) <= len(report.loaded):
+    first_problems = {problem.layer: problem for problem in reversed(report.mismatched)}
+    if len(first_problems) < 2 or len(first_problems) <= len(report.loaded):
         return report.mismatched
-    examples = "; ".join(f"'{name}', {p.message.partition(';')[0]}" for name, p in [*reversed(first.items())][:3])
+    examples = "; ".join(
+        f"'{name}', {p.message.partition(';')[0]}" for name, p in [*reversed(first_problems.items())][:3]
+    )
     message = (
-        f"the blobs of {len(first)} of the {len(report.loaded) + len(first)} layers with the net's names have "
-        f"different shapes, as in the weights of another net ({examples}); use the file that was made for this net"
+        f"the blobs of {len(first_problems)} of the {len(report.loaded) + len(first_problems)} layers with the net's "
+        f"names have different shapes, as in the weights of another net ({examples}); use the file that was made for "
+        "this net"
     )
     return (Problem(message, report.file),)
 
@@ -144,7 +158,7 @@ def reshape_to_net(
     name: str,
     source: Sequence[Array | None],
     shapes: Sequence[Sequence[int]],
-    optional: Collection[int] = (),
+    optional_indices: Collection[int] = (),
 ) -> tuple[Array | None, ...]:
     """Convert the blobs that a file stores for a layer to the shapes that the net needs.
 
@@ -154,7 +168,7 @@ def reshape_to_net(
         name: the layer's name, for error messages.
         source: the layer's blobs in the file; None for a blob that the file omits.
         shapes: the shapes in the net.
-        optional: the indices of the blobs that the file may omit.
+        optional_indices: the indices of the blobs that the file may omit.
 
     Returns:
         An array for each shape, or None for a blob that the file omits.
@@ -164,7 +178,7 @@ def reshape_to_net(
     """
     advice = "; use the file that was made for this net, or rename the layer to train it from scratch"
     blobs = [*source, *[None] * (len(shapes) - len(source))]
-    if len(blobs) > len(shapes) or any(blob is None and i not in optional for i, blob in enumerate(blobs)):
+    if len(blobs) > len(shapes) or any(blob is None and i not in optional_indices for i, blob in enumerate(blobs)):
         count = sum(blob is not None for blob in source)
         message = f"the file has {format_count(count, 'blob')}, the net {len(shapes)}{advice}"
         raise WeightsError(Problem(message, layer=name))
@@ -207,7 +221,7 @@ def find_missing_layers(graph: Graph, loaded: Collection[Slot]) -> list[Layer]:
     ]
 
 
-def no_match_problem(graph: Graph, stored: Stored, file: str | os.PathLike[str]) -> Problem:
+def no_match_problem(graph: Graph, stored: StoredBlobs, file: str | os.PathLike[str]) -> Problem:
     """Return the problem of a file that has no blobs for any layer of a net."""
     file_layers = [name for name, blobs in stored.items() if blobs]
     if not file_layers:
@@ -221,7 +235,7 @@ def no_match_problem(graph: Graph, stored: Stored, file: str | os.PathLike[str])
     return Problem(message, os.fspath(file))
 
 
-def _describe_nearest(layers: Sequence[Layer], stored: Stored, max_pairs: int = 3) -> str:
+def _describe_nearest(layers: Sequence[Layer], stored: StoredBlobs, max_pairs: int = 3) -> str:
     """Return "; nearest ..." with up to `max_pairs` pairs of similar names, one of `layers` and one in the file.
 
     Layers of the file whose blobs have the shapes that the net's layer needs are preferred. The result is "" if no
@@ -230,15 +244,15 @@ def _describe_nearest(layers: Sequence[Layer], stored: Stored, max_pairs: int = 
     pairs = []
     for layer in layers[:200]:  # a layer with a pair is usually among the first
         shapes = [tuple(param.spec.shape) for param in layer.params]
-        fitting = [
+        compatible_names = [
             name
             for name, blobs in stored.items()
             if len(blobs) == len(shapes) > 0
             and all(blob is not None and _is_compatible(blob, shape) for blob, shape in zip(blobs, shapes, strict=True))
         ]
-        similar = difflib.get_close_matches(layer.name, fitting, 1, 0.3) if fitting else []
-        similar = similar or (difflib.get_close_matches(layer.name, stored, 1) if shapes else [])
-        pairs += [f"'{layer.name}' and '{name}'" for name in similar]
+        similar_names = difflib.get_close_matches(layer.name, compatible_names, 1, 0.3) if compatible_names else []
+        similar_names = similar_names or (difflib.get_close_matches(layer.name, stored, 1) if shapes else [])
+        pairs += [f"'{layer.name}' and '{name}'" for name in similar_names]
         if len(pairs) == max_pairs:
             break
     return f"; nearest (net and file): {', '.join(pairs)}" if pairs else ""
@@ -261,7 +275,7 @@ def report_missing(
     loaded: Collection[Slot],
     files: Sequence[str | os.PathLike[str]],
     strict: bool | None,
-    unused: Stored,
+    unused: StoredBlobs,
 ) -> None:
     """Log the names of the layers that have no weights in the files. In the phase TEST, the message is a warning.
 
@@ -287,19 +301,19 @@ def report_missing(
         error = MissingLayersError(layer.make_problem(reason) for layer in layers_without_weights)
         error.missing, error.unused = [layer.name for layer in layers_without_weights], list(unused)
         raise error
-    with_weights = [layer.name for layer in graph.layers if layer.params and layer not in layers_without_weights]
-    log.info("Weights from %s for %s", names, _format_layers(with_weights))
+    layers_with_weights = [layer.name for layer in graph.layers if layer.params and layer not in layers_without_weights]
+    log.info("Weights from %s for %s", names, _format_layers(layers_with_weights))
     missing = [layer.name for layer in layers_without_weights]
     level = logging.WARNING if graph.phase == "TEST" else logging.INFO
     log.log(level, "No weights in %s for %s: initialized by their fillers", names, _format_layers(missing))
-    if with_weights and len(missing) > len(with_weights):
-        total = len(missing) + len(with_weights)
+    if layers_with_weights and len(missing) > len(layers_with_weights):
+        total = len(missing) + len(layers_with_weights)
         log.warning(
             "%s: only %d of the net's %d layers with weights are in the file; layers match by name%s",
-            *(names, len(with_weights), total, _describe_nearest(layers_without_weights, unused)),
+            *(names, len(layers_with_weights), total, _describe_nearest(layers_without_weights, unused)),
         )
 
 
 def _format_layers(names: Sequence[str]) -> str:
-    omitted = f" and {len(names) - _MAX_LOGGED} more" if len(names) > _MAX_LOGGED else ""
-    return f"{format_count(len(names), 'layer')}: {', '.join(names[:_MAX_LOGGED])}{omitted}" if names else "no layer"
+    omission = f" and {len(names) - _MAX_LOGGED} more" if len(names) > _MAX_LOGGED else ""
+    return f"{format_count(len(names), 'layer')}: {', '.join(names[:_MAX_LOGGED])}{omission}" if names else "no layer"

@@ -29,32 +29,41 @@ import numpy as np
 
 from ..errors import Problem, WeightsError
 from ..parallel import all_gather, barrier, broadcast_from_first, is_first, is_true_in_all_processes, wait_on_cpu
-from .failed_saves import REMOVED, remove_failed, remove_unfinished, save_error, suppress_orbax_errors
+from .failed_saves import (
+    TRASH_FOLDER,
+    make_save_error,
+    remove_failed_step,
+    remove_temporary_folders,
+    suppress_orbax_errors,
+)
 
 _WEIGHT_FACTOR = 0x9E3779B1  # odd, so that no two indices have the same weight
 _MAX_HOST_SIZE = 2**20  # elements; up to this size the host is faster than compiling a program
 
 
-def checksums(arrays: Any) -> dict[str, int]:
+def compute_checksums(arrays: Any) -> dict[str, int]:
     """Return the checksum of each array of a tree, by the array's path in the tree.
 
     If arrays are sharded over several processes, all these processes must call it together.
     """
-    flat = jax.tree_util.tree_leaves_with_path(arrays)
-    sums = {jax.tree_util.keystr(path): _checksum(array) for path, array in flat}  # computed by devices in parallel
-    return {path: int(number) for path, number in sums.items()}
+    leaves = jax.tree_util.tree_leaves_with_path(arrays)
+    # computed by devices in parallel
+    sums = {jax.tree_util.keystr(path): _compute_checksum(array) for path, array in leaves}
+    return {path: int(checksum) for path, checksum in sums.items()}
 
 
-def old_checksums(arrays: Any) -> dict[str, int]:
+def compute_crc32_checksums(arrays: Any) -> dict[str, int]:
     """Return the CRC-32 checksum of each array, as older checkpoints store it, by the array's path in the tree.
 
     Sharded arrays are gathered, so all processes must call it together.
     """
-    flat = jax.tree_util.tree_leaves_with_path(arrays)
-    return {jax.tree_util.keystr(path): zlib.crc32(_bytes(np.asarray(all_gather(array)))) for path, array in flat}
+    leaves = jax.tree_util.tree_leaves_with_path(arrays)
+    return {
+        jax.tree_util.keystr(path): zlib.crc32(_view_bytes(np.asarray(all_gather(array)))) for path, array in leaves
+    }
 
 
-def _checksum(array: Any) -> Any:
+def _compute_checksum(array: Any) -> Any:
     if isinstance(array, jax.Array):
         if array.is_fully_replicated:
             array = array.addressable_data(0)
@@ -67,15 +76,15 @@ def _checksum(array: Any) -> Any:
 
 def _sum_on_host(array: np.ndarray) -> int:
     size = min(array.dtype.itemsize, 4)
-    bits, total = np.frombuffer(_bytes(array), f"u{size}"), 0
-    for first in range(0, len(bits), _MAX_HOST_SIZE):
-        part = bits[first : first + _MAX_HOST_SIZE].astype(np.uint32)
-        indices = np.arange(first, first + len(part), dtype=np.uint64).astype(np.uint32)
+    bits, total = np.frombuffer(_view_bytes(array), f"u{size}"), 0
+    for start in range(0, len(bits), _MAX_HOST_SIZE):
+        part = bits[start : start + _MAX_HOST_SIZE].astype(np.uint32)
+        indices = np.arange(start, start + len(part), dtype=np.uint64).astype(np.uint32)
         total += int(np.sum(part * (indices * np.uint32(_WEIGHT_FACTOR) | np.uint32(1)), dtype=np.uint32))
     return total % 2**32
 
 
-def _bytes(array: np.ndarray) -> memoryview:
+def _view_bytes(array: np.ndarray) -> memoryview:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
@@ -97,21 +106,21 @@ log = logging.getLogger("caffejax")
 
 
 @dataclass(frozen=True)
-class Keep:
+class KeepRule:
     """The rule that selects which checkpoints of a folder are kept: all if neither `last` nor `best` is set.
 
     Attributes:
         last: the number of newest checkpoints to keep, or None. If only `best` is set, the newest checkpoint is kept,
             too.
         best: the name of the score whose best checkpoint is kept, or None.
-        lowest: whether a lower score is better.
+        prefers_lower: whether a lower score is better.
     """
 
     last: int | None = None
     best: str | None = None
-    lowest: bool = False
+    prefers_lower: bool = False
 
-    def policy(self) -> Any:
+    def to_preservation_policy(self) -> Any:
         """Return the rule as a preservation policy of orbax, or None to keep all checkpoints."""
         from orbax.checkpoint import checkpoint_managers as managers
 
@@ -123,7 +132,7 @@ class Keep:
             policies.append(
                 managers.BestN(
                     get_metric_fn=lambda scores: scores[name],
-                    reverse=self.lowest,
+                    reverse=self.prefers_lower,
                     n=1,
                     keep_checkpoints_without_metrics=False,
                 )
@@ -142,49 +151,50 @@ class CheckpointFolder:
     Args:
         path: the folder, which is created when the first step is saved.
         keep: the rule for which steps are kept when a step is saved. The default keeps all steps.
-        together: whether several processes save each step together, where each process writes its shards of the arrays.
-            Then all processes must call `save`, `wait` and `close` together. `save` returns before the step is
+        is_collective: whether several processes save each step together, where each process writes its shards of the
+            arrays. Then all processes must call `save`, `wait` and `close` together. `save` returns before the step is
             complete, and `wait` waits until it is complete. Each process reads independently of the others.
     """
 
-    def __init__(self, path: str | os.PathLike[str], keep: Keep | None = None, together: bool = False) -> None:
+    def __init__(self, path: str | os.PathLike[str], keep: KeepRule | None = None, is_collective: bool = False) -> None:
         self.path = Path(path)
-        self._keep = keep or Keep()
-        self._together = together and jax.process_count() > 1
-        self._open_manager: Any = None
+        self._keep = keep or KeepRule()
+        self._is_collective = is_collective and jax.process_count() > 1
+        self._cached_manager: Any = None
         self._pending_step: int | None = None
-        self._has_moved = False  # whether steps of an earlier run were moved
+        self._has_moved_steps = False  # whether steps of an earlier run were moved
 
     @property
     def _manager(self) -> Any:
-        if self._open_manager is None:
+        if self._cached_manager is None:
             import orbax.checkpoint as ocp  # not needed before the first snapshot
 
             try:
                 # with a barrier prefix, processes synchronize through JAX's coordinator, not through the busy devices
                 process = jax.process_index()
+                barrier_prefix = f"folder{next(_folder_numbers)}" if self._is_collective else f"process{process}"
                 processes = ocp.options.MultiprocessingOptions(
-                    primary_host=0 if self._together else process,
-                    active_processes=set(range(jax.process_count())) if self._together else {process},
-                    barrier_sync_key_prefix=f"folder{next(_folder_numbers)}" if self._together else f"process{process}",
+                    primary_host=0 if self._is_collective else process,
+                    active_processes=set(range(jax.process_count())) if self._is_collective else {process},
+                    barrier_sync_key_prefix=barrier_prefix,
                 )
-                self._open_manager = ocp.CheckpointManager(
+                self._cached_manager = ocp.CheckpointManager(
                     self.path.absolute(),
                     options=ocp.CheckpointManagerOptions(
-                        preservation_policy=self._keep.policy(),
+                        preservation_policy=self._keep.to_preservation_policy(),
                         multiprocessing_options=processes,
                         create=False,
-                        todelete_subdir=REMOVED,
-                        enable_async_checkpointing=self._together,  # `Snapshots` has a thread for one process
+                        todelete_subdir=TRASH_FOLDER,
+                        enable_async_checkpointing=self._is_collective,  # `Snapshots` has a thread for one process
                     ),
                     item_handlers={
-                        ARRAYS: ocp.StandardCheckpointHandler(multiprocessing_options=processes),
-                        RECORD: ocp.JsonCheckpointHandler(multiprocessing_options=processes),
+                        ARRAYS_ITEM: ocp.StandardCheckpointHandler(multiprocessing_options=processes),
+                        RECORD_ITEM: ocp.JsonCheckpointHandler(multiprocessing_options=processes),
                     },
                 )
             except Exception as error:  # orbax raises many kinds for metadata that is damaged
-                raise _error(self.path, f"cannot be opened: {error}") from error
-        return self._open_manager
+                raise _make_error(self.path, f"cannot be opened: {error}") from error
+        return self._cached_manager
 
     def steps(self) -> list[int]:
         """Return the numbers of the complete steps, in ascending order."""
@@ -193,7 +203,7 @@ class CheckpointFolder:
     def save(
         self, step: int, arrays: Arrays, record: Mapping[str, Any], scores: Mapping[str, float] | None = None
     ) -> None:
-        """Save a step. In a folder with `together`, this only starts the save, and `wait` completes it.
+        """Save a step. In a folder with `is_collective`, this only starts the save, and `wait` completes it.
 
         Steps of an earlier run that have the same or a higher number are moved to the folder `<path>.old`, where they
         replace steps with the same number. If the newest step is identical to the new step, nothing is written. This
@@ -203,7 +213,7 @@ class CheckpointFolder:
             step: the number of the step.
             arrays: nested dictionaries of JAX or NumPy arrays.
             record: values that JSON can represent.
-            scores: the scores by name, for `Keep.best`, or None if the net has not been tested yet.
+            scores: the scores by name, for `KeepRule.best`, or None if the net has not been tested yet.
 
         Raises:
             WeightsError: if the folder cannot be written.
@@ -211,28 +221,32 @@ class CheckpointFolder:
         import orbax.checkpoint as ocp
 
         try:
-            if not self._together or is_first():
+            if not self._is_collective or is_first():
                 # before orbax, whose threads would wait five minutes for a folder that cannot be created
                 self.path.mkdir(parents=True, exist_ok=True)
-            if self._together:
+            if self._is_collective:
                 barrier()
-            if self._together and not is_true_in_all_processes(self.path.is_dir()):
+            if self._is_collective and not is_true_in_all_processes(self.path.is_dir()):
                 message = "a process cannot see this folder; all processes must write checkpoints to the same folder"
-                raise _error(self.path, message)
-            stored = with_checksums(record, checksums(arrays))
-            if not self._together and self.steps()[-1:] == [step] and self._read(to_numpy).is_identical(step, stored):
+                raise _make_error(self.path, message)
+            stored_record = add_checksums(record, compute_checksums(arrays))
+            if (
+                not self._is_collective
+                and self.steps()[-1:] == [step]
+                and self._make_reader(make_numpy_target).is_identical(step, stored_record)
+            ):
                 return
             self._move_earlier_steps(step)
             with suppress_orbax_errors():
                 self._manager.save(
                     step,
                     args=ocp.args.Composite(
-                        **{ARRAYS: ocp.args.StandardSave(arrays), RECORD: ocp.args.JsonSave(stored)}
+                        **{ARRAYS_ITEM: ocp.args.StandardSave(arrays), RECORD_ITEM: ocp.args.JsonSave(stored_record)}
                     ),
                     metrics=dict(scores) if scores else None,
                 )
             self._pending_step = step
-            if not self._together:
+            if not self._is_collective:
                 self.wait()
         except WeightsError:
             raise
@@ -246,50 +260,50 @@ class CheckpointFolder:
             WeightsError: if the step could not be saved.
         """
         step, self._pending_step = self._pending_step, None
-        if step is None or self._open_manager is None:
+        if step is None or self._cached_manager is None:
             return
         try:
             with suppress_orbax_errors():
-                self._open_manager.wait_until_finished()
-                self._open_manager.check_for_errors()
-            if not self._together or is_first():
-                remove_unfinished(self.path, REMOVED)
+                self._cached_manager.wait_until_finished()
+                self._cached_manager.check_for_errors()
+            if not self._is_collective or is_first():
+                remove_temporary_folders(self.path, TRASH_FOLDER)
         except Exception as error:
             raise self._discard(step, error) from error
 
     def _discard(self, step: int, error: Exception) -> WeightsError:
         """Remove the files of a step that could not be saved, and return the error to raise."""
-        if not self._together:  # otherwise another process may be writing to the step
-            manager, self._open_manager = self._open_manager, None
+        if not self._is_collective:  # otherwise another process may be writing to the step
+            manager, self._cached_manager = self._cached_manager, None
             with suppress_orbax_errors():  # until the threads have finished their writes
                 if manager is not None:
                     with suppress(Exception):
                         manager.close()
-                remove_failed(self.path, step)
+                remove_failed_step(self.path, step)
             with suppress(OSError):
                 self.path.rmdir()  # succeeds if this was the first step
-        return save_error(self.path, step, error)
+        return make_save_error(self.path, step, error)
 
-    def _move_earlier_steps(self, first: int) -> None:
-        """Move steps whose number is `first` or higher to the folder `<path>.old`, so that no run resumes from them."""
-        steps = sorted(step for step in self._manager.all_steps() if step >= first)
-        if not (broadcast_from_first(len(steps)) if self._together else steps):
+    def _move_earlier_steps(self, first_step: int) -> None:
+        """Move the step `first_step` and later steps to the folder `<path>.old`, so that no run resumes from them."""
+        steps = sorted(step for step in self._manager.all_steps() if step >= first_step)
+        if not (broadcast_from_first(len(steps)) if self._is_collective else steps):
             return
         self.close()
-        if not self._together or is_first():
-            self._move(steps)
-        if self._together:
+        if not self._is_collective or is_first():
+            self._move_steps(steps)
+        if self._is_collective:
             barrier()
 
-    def _move(self, steps: Sequence[int]) -> None:
+    def _move_steps(self, steps: Sequence[int]) -> None:
         old_folder = self.path.with_name(f"{self.path.name}.old")
-        if not self._has_moved:
-            replaced = [step for step in steps if (old_folder / str(step)).exists()]
-            replacements = f"; replaced there: {', '.join(map(str, replaced))}" if replaced else ""
+        if not self._has_moved_steps:
+            replaced_steps = [step for step in steps if (old_folder / str(step)).exists()]
+            replacements = f"; replaced there: {', '.join(map(str, replaced_steps))}" if replaced_steps else ""
             numbers = ", ".join(map(str, steps))
             message = "%s contains steps of an earlier run, which are moved to %s: %s%s"
             log.warning(message, self.path, old_folder, numbers, replacements)
-        self._has_moved = True
+        self._has_moved_steps = True
         old_folder.mkdir(exist_ok=True)
         for step in steps:
             shutil.rmtree(old_folder / str(step), ignore_errors=True)  # of an even earlier run, or of this one
@@ -298,59 +312,62 @@ class CheckpointFolder:
     def restore(
         self,
         step: int | None = None,
-        target: Target | None = None,
+        make_target: MakeTarget | None = None,
         all_succeed: Callable[[bool], bool] = bool,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the arrays and the record of a step.
 
         Args:
             step: the number of the step, or None for the newest step.
-            target: a function `target(record, shapes)` that returns a tree like `shapes`. Each leaf is a NumPy array to
-                read into, or a `jax.ShapeDtypeStruct` with a sharding; each process then reads its shards. The default
-                reads NumPy arrays.
+            make_target: a function `make_target(record, shapes)` that returns a tree like `shapes`. Each leaf is a
+                NumPy array to read into, or a `jax.ShapeDtypeStruct` with a sharding; each process then reads its
+                shards. The default reads NumPy arrays.
             all_succeed: a function that returns whether its argument is true in all processes that restore together.
 
         Raises:
-            WeightsError: if the step does not exist or cannot be read. Errors that `target` raises are not converted.
+            WeightsError: if the step does not exist or cannot be read. Errors that `make_target` raises are not
+                converted.
         """
         steps = self.steps()
         if not steps:
-            raise _error(self.path, "there is no complete checkpoint in this folder")
-        chosen = steps[-1] if step is None else step
-        if chosen not in steps:
-            raise _error(self.path, f"there is no step {chosen}; the steps are {', '.join(map(str, steps))}")
-        read = self._read(target or to_numpy, all_succeed)
+            raise _make_error(self.path, "there is no complete checkpoint in this folder")
+        chosen_step = steps[-1] if step is None else step
+        if chosen_step not in steps:
+            raise _make_error(self.path, f"there is no step {chosen_step}; the steps are {', '.join(map(str, steps))}")
+        reader = self._make_reader(make_target or make_numpy_target, all_succeed)
         try:
             with suppress_orbax_errors():
-                return read(chosen)
+                return reader(chosen_step)
         except WeightsError:
             raise
         except Exception as error:  # orbax and tensorstore raise many kinds
             reason = str(error).partition(" See full TensorStore")[0].partition("\n")[0] or type(error).__name__
-            newest_good = next((s for s in reversed(steps) if s != chosen and read.is_good(s)), None)
+            newest_good_step = next((s for s in reversed(steps) if s != chosen_step and reader.is_good(s)), None)
             hint = (
-                f"; step {newest_good} is the newest good one" if newest_good is not None else "; no other step is good"
+                "; no other step is good"
+                if newest_good_step is None
+                else f"; step {newest_good_step} is the newest good one"
             )
-            raise _error(self.path, f"step {chosen} is damaged: {reason}{hint}") from error
+            raise _make_error(self.path, f"step {chosen_step} is damaged: {reason}{hint}") from error
 
-    def _read(self, target: Target, all_succeed: Callable[[bool], bool] = bool) -> StepReader:
-        return StepReader(self._manager, target, all_succeed)
+    def _make_reader(self, make_target: MakeTarget, all_succeed: Callable[[bool], bool] = bool) -> StepReader:
+        return StepReader(self._manager, make_target, all_succeed)
 
     def close(self) -> None:
         """Wait for the step that is being saved, and release orbax's resources."""
         self.wait()
-        manager, self._open_manager = self._open_manager, None
+        manager, self._cached_manager = self._cached_manager, None
         if manager is not None:
             manager.close()
 
 
-def _error(path: Path, message: str) -> WeightsError:
+def _make_error(path: Path, message: str) -> WeightsError:
     return WeightsError(Problem(message, file=str(path)))
 
 
-ARRAYS, RECORD = "arrays", "record"  # the items of a step
+ARRAYS_ITEM, RECORD_ITEM = "arrays", "record"  # the items of a step
 Arrays = Mapping[str, Any]  # names to arrays, or to such mappings
-Target = Callable[[dict[str, Any], Arrays], Arrays]  # (record, shapes) to the arrays to read into
+MakeTarget = Callable[[dict[str, Any], Arrays], Arrays]  # (record, shapes) to the arrays to read into
 
 
 @dataclass(frozen=True)
@@ -359,11 +376,11 @@ class StepReader:
 
     Attributes:
         manager: orbax's manager of the folder.
-        target, all_succeed: see `CheckpointFolder.restore`.
+        make_target, all_succeed: see `CheckpointFolder.restore`.
     """
 
     manager: Any
-    target: Target
+    make_target: MakeTarget
     all_succeed: Callable[[bool], bool]
 
     def __call__(self, step: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -373,16 +390,16 @@ class StepReader:
             Exception: if the step cannot be read or a checksum is wrong. The type depends on orbax.
         """
         try:
-            arrays, stored = self._read(step)
+            arrays, stored_record = self._read(step)
         except Exception:
             self.all_succeed(False)
             raise
         if not self.all_succeed(True):
             raise ValueError("another process cannot read its shards")
-        sums = checksums if "sums" in stored else old_checksums
-        if stored[_checksum_key(stored)] != sums(arrays):
+        sums = compute_checksums if "sums" in stored_record else compute_crc32_checksums
+        if stored_record[_find_sums_key(stored_record)] != sums(arrays):
             raise ValueError("the checksum of an array is wrong")
-        return arrays, stored["record"]
+        return arrays, stored_record["record"]
 
     def is_good(self, step: int) -> bool:
         """Return whether a step can be read and its checksums are correct."""
@@ -393,34 +410,36 @@ class StepReader:
             return False
         return True
 
-    def is_identical(self, step: int, stored: Mapping[str, Any]) -> bool:
-        """Return whether a step can be read and its record equals `stored`, which `with_checksums` returned."""
+    def is_identical(self, step: int, stored_record: Mapping[str, Any]) -> bool:
+        """Return whether a step can be read and its record equals `stored_record`, which `add_checksums` returned."""
         try:
             with suppress_orbax_errors():
                 arrays, record = self._read(step)
         except Exception:
             return False
-        return record == stored and checksums(arrays) == stored["sums"]
+        return record == stored_record and compute_checksums(arrays) == stored_record["sums"]
 
     def _read(self, step: int) -> tuple[dict[str, Any], dict[str, Any]]:
         import orbax.checkpoint as ocp
 
         args = ocp.args
-        stored = self.manager.restore(step, args=args.Composite(**{RECORD: args.JsonRestore()}))[RECORD]
-        if stored != with_checksums(stored["record"], stored[_checksum_key(stored)], _checksum_key(stored)):
+        items = self.manager.restore(step, args=args.Composite(**{RECORD_ITEM: args.JsonRestore()}))
+        stored_record = items[RECORD_ITEM]
+        sums_key = _find_sums_key(stored_record)
+        if stored_record != add_checksums(stored_record["record"], stored_record[sums_key], sums_key):
             raise ValueError("the checksum of its record is wrong")
-        target = self.target(stored["record"], self.manager.item_metadata(step)[ARRAYS])
-        read = self.manager.restore(step, args=args.Composite(**{ARRAYS: args.StandardRestore(target)}))
-        return read[ARRAYS], stored
+        target = self.make_target(stored_record["record"], self.manager.item_metadata(step)[ARRAYS_ITEM])
+        restored = self.manager.restore(step, args=args.Composite(**{ARRAYS_ITEM: args.StandardRestore(target)}))
+        return restored[ARRAYS_ITEM], stored_record
 
 
-def to_numpy(record: dict[str, Any], shapes: Arrays) -> Arrays:
+def make_numpy_target(record: dict[str, Any], shapes: Arrays) -> Arrays:
     """Return a tree of empty NumPy arrays with the shapes and dtypes in `shapes`. This is the default `target`."""
     arrays: Arrays = jax.tree.map(lambda shape: np.empty(shape.shape, shape.dtype), shapes)
     return arrays
 
 
-def with_checksums(record: Any, sums: Mapping[str, int], sums_key: str = "sums") -> dict[str, Any]:
+def add_checksums(record: Any, sums: Mapping[str, int], sums_key: str = "sums") -> dict[str, Any]:
     """Return the record, converted to JSON values, with the arrays' checksums and a checksum of both.
 
     Orbax compresses arrays, and decompression does not detect every flipped bit.
@@ -438,5 +457,5 @@ def with_checksums(record: Any, sums: Mapping[str, int], sums_key: str = "sums")
     }
 
 
-def _checksum_key(stored: Mapping[str, Any]) -> str:
-    return "sums" if "sums" in stored else "arrays"  # older checkpoints have the key "arrays"
+def _find_sums_key(stored_record: Mapping[str, Any]) -> str:
+    return "sums" if "sums" in stored_record else "arrays"  # older checkpoints have the key "arrays"

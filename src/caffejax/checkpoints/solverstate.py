@@ -80,14 +80,14 @@ def write_solverstate(path: str | os.PathLike[str], state: SolverState) -> None:
 
 
 def _decode(data: memoryview) -> SolverState:
-    numbers = {_ITER_FIELD: 0, _CURRENT_STEP_FIELD: 0}
-    texts, history, is_solver_state = {_LEARNED_NET_FIELD: "", _RECORD_FIELD: ""}, [], False
-    for number, kind, value in wire.read_fields(data):
-        if number in numbers and isinstance(value, int):
-            numbers[number], is_solver_state = value & 0x7FFFFFFF, True  # an int32, never negative
-        elif kind == wire.DELIMITED and not isinstance(value, int) and number in texts:
-            texts[number] = bytes(value).decode()
-        elif kind == wire.DELIMITED and not isinstance(value, int) and number == _HISTORY_FIELD:
+    integers = {_ITER_FIELD: 0, _CURRENT_STEP_FIELD: 0}
+    strings, history, is_solver_state = {_LEARNED_NET_FIELD: "", _RECORD_FIELD: ""}, [], False
+    for field, wire_type, value in wire.read_fields(data):
+        if field in integers and isinstance(value, int):
+            integers[field], is_solver_state = value & 0x7FFFFFFF, True  # an int32, never negative
+        elif wire_type == wire.DELIMITED and not isinstance(value, int) and field in strings:
+            strings[field] = bytes(value).decode()
+        elif wire_type == wire.DELIMITED and not isinstance(value, int) and field == _HISTORY_FIELD:
             try:
                 history.append(decode_blob(value))
             except ValueError as error:
@@ -95,11 +95,11 @@ def _decode(data: memoryview) -> SolverState:
     if not is_solver_state:
         raise ValueError("it has no iteration")
     return SolverState(
-        numbers[_ITER_FIELD],
-        texts[_LEARNED_NET_FIELD],
+        integers[_ITER_FIELD],
+        strings[_LEARNED_NET_FIELD],
         tuple(history),
-        numbers[_CURRENT_STEP_FIELD],
-        texts[_RECORD_FIELD],
+        integers[_CURRENT_STEP_FIELD],
+        strings[_RECORD_FIELD],
     )
 
 
@@ -120,11 +120,11 @@ def _read_hdf5(path: str | os.PathLike[str]) -> SolverState:
         if missing:
             raise ValueError(f"history blobs are missing: {len(missing)} of {len(history)}, the first is {missing[0]}")
         return SolverState(
-            iteration=_integer(fields["iter"]),
-            learned_net=_string(fields["learned_net"]) if fields["learned_net"] else "",
+            iteration=_read_integer(fields["iter"]),
+            learned_net=_read_string(fields["learned_net"]) if fields["learned_net"] else "",
             history=tuple(blob for blob in history if blob is not None),
-            current_step=_integer(fields["current_step"]) if fields["current_step"] else 0,
-            record=_string(fields[_RECORD_NAME]) if fields[_RECORD_NAME] else "",
+            current_step=_read_integer(fields["current_step"]) if fields["current_step"] else 0,
+            record=_read_string(fields[_RECORD_NAME]) if fields[_RECORD_NAME] else "",
         )
 
 
@@ -138,14 +138,14 @@ def _write_hdf5(path: str | os.PathLike[str], state: SolverState) -> None:
         write_arrays(file.create_group("history"), enumerate(state.history))
 
 
-def _integer(data_set: Any) -> int:
+def _read_integer(data_set: Any) -> int:
     values = np.asarray(data_set[()])
     if values.size != 1 or values.dtype.kind not in "iu" or not 0 <= (value := int(values.item())) < 2**31:
         raise ValueError(f"{data_set.name} is not one integer from 0 to 2**31 - 1")
     return value
 
 
-def _string(data_set: Any) -> str:
+def _read_string(data_set: Any) -> str:
     value = data_set[()]
     if not isinstance(value, bytes):
         raise ValueError(f"{data_set.name} is not a string")

@@ -33,22 +33,23 @@ class Format:
     Attributes:
         read: a function `read(path)` that returns the weights.
         write: a function `write(path, net, weights)`. The net must have every layer that the weights have.
-        copies: whether a shared blob is stored with every layer that uses it.
-        legacy: whether the format can store the 4-D shapes of Caffe's files from before 2015.
-        by_content: whether the format is .caffemodel or .caffemodel.h5, which are distinguished by the file's content.
+        stores_copies: whether a shared blob is stored with every layer that uses it.
+        supports_legacy_4d: whether the format can store the 4-D shapes of Caffe's files from before 2015.
+        is_detected_by_content: whether the format is .caffemodel or .caffemodel.h5, which are distinguished by the
+            file's content.
         read_with_state: a function like `read` that appends each layer's recurrent state to its blobs, or None if the
             format stores no state.
     """
 
     read: Callable[[str], Weights]
     write: Callable[[str, NetParameter, Weights], None]
-    copies: bool
-    legacy: bool = False
-    by_content: bool = False
+    stores_copies: bool
+    supports_legacy_4d: bool = False
+    is_detected_by_content: bool = False
     read_with_state: Callable[[str], Weights] | None = None
 
 
-def format_of(path: str) -> Format:
+def find_format(path: str) -> Format:
     """Return the format that the extension of a path selects.
 
     Raises:
@@ -97,8 +98,8 @@ def convert(source: str, target: str, net: NetParameter | None = None) -> Weight
         WeightsError: if a file cannot be read or written, the net and the weights do not match, or `net` is None
             although it is needed.
     """
-    reader, writer = format_of(source), format_of(target)
-    weights = reader.read(source)
+    source_format, target_format = find_format(source), find_format(target)
+    weights = source_format.read(source)
     if net is None:
         net = NetParameter(layer=[LayerParameter(name=name) for name in weights])
     names = {layer.name for layer in net.layer}
@@ -108,18 +109,18 @@ def convert(source: str, target: str, net: NetParameter | None = None) -> Weight
             "the file has blobs for this layer, but the model has no such layer; pass the model it was trained with"
         )
         raise WeightsError([Problem(message, file=source, layer=name) for name in unknown])
-    if not writer.legacy:
+    if not target_format.supports_legacy_4d:
         weights = _drop_legacy_axes(net, weights, source)
-    if writer.copies:
-        weights = _copy_shared(net, weights, source)
+    if target_format.stores_copies:
+        weights = _copy_shared_blobs(net, weights, source)
     else:
-        shared = _find_shared_owners(net)
+        shared_owners = _find_shared_owners(net)
         weights = {
-            name: tuple(None if (name, i) in shared else blob for i, blob in enumerate(blobs))
+            name: tuple(None if (name, i) in shared_owners else blob for i, blob in enumerate(blobs))
             for name, blobs in weights.items()
         }
     # layers without weights are omitted: a layer that is stored without its blobs could not be loaded
-    writer.write(target, NetParameter(name=net.name, layer=[x for x in net.layer if x.name in weights]), weights)
+    target_format.write(target, NetParameter(name=net.name, layer=[x for x in net.layer if x.name in weights]), weights)
     return weights
 
 
@@ -134,26 +135,26 @@ def _find_shared_owners(net: NetParameter) -> dict[tuple[str, int], tuple[str, i
     return owners
 
 
-def _copy_shared(net: NetParameter, weights: Weights, file: str) -> Weights:
+def _copy_shared_blobs(net: NetParameter, weights: Weights, file: str) -> Weights:
     """Return the weights with a copy of each shared blob in every layer that uses it."""
-    completed = {name: list(blobs) for name, blobs in weights.items()}
+    completed_blobs = {name: list(blobs) for name, blobs in weights.items()}
     for (name, i), (owner, j) in _find_shared_owners(net).items():
-        blobs = completed.setdefault(name, [])
+        blobs = completed_blobs.setdefault(name, [])
         blobs += [None] * (i + 1 - len(blobs))
-        if blobs[i] is None and j < len(completed.get(owner, ())):
-            blobs[i] = completed[owner][j]
-    incomplete = [name for name, blobs in completed.items() if any(b is None for b in blobs)]
+        if blobs[i] is None and j < len(completed_blobs.get(owner, ())):
+            blobs[i] = completed_blobs[owner][j]
+    incomplete = [name for name, blobs in completed_blobs.items() if any(b is None for b in blobs)]
     if incomplete:
         message = "the file omits a blob that this layer shares; name the model with --model to resolve it"
         raise WeightsError([Problem(message, file=file, layer=name) for name in incomplete])
-    return {name: tuple(blobs) for name, blobs in completed.items()}
+    return {name: tuple(blobs) for name, blobs in completed_blobs.items()}
 
 
 def _drop_legacy_axes(net: NetParameter, weights: Weights, file: str) -> Weights:
     """Return the weights with the 4-D shapes of old files converted to the shapes of the current layer types."""
-    types, registered = {layer.name: layer.type for layer in net.layer}, layer_types()
+    type_names, registered_types = {layer.name: layer.type for layer in net.layer}, layer_types()
     legacy_layers = [name for name, blobs in weights.items() if any(isinstance(b, Legacy4D) for b in blobs)]
-    unknown = [name for name in legacy_layers if not types[name]]
+    unknown = [name for name in legacy_layers if not type_names[name]]
     if unknown:
         message = "its blobs have 4-D shapes, as in files before 2015; name the model with --model to convert them"
         raise WeightsError([Problem(message, file=file, layer=name) for name in unknown])
@@ -161,12 +162,12 @@ def _drop_legacy_axes(net: NetParameter, weights: Weights, file: str) -> Weights
     def drop_axes(type: str, i: int, blob: Array | None) -> Array | None:
         if not isinstance(blob, Legacy4D):
             return blob
-        axes = registered[type].traits.weight_axes if i == 0 and type in registered else 1
+        axes = registered_types[type].traits.weight_axes if i == 0 and type in registered_types else 1
         shape = blob.shape[-axes:] if set(blob.shape[:-axes]) <= {1} else blob.shape
         return np.asarray(blob).reshape(shape)
 
     return {
-        name: tuple(drop_axes(types.get(name, ""), i, b) for i, b in enumerate(blobs))
+        name: tuple(drop_axes(type_names.get(name, ""), i, b) for i, b in enumerate(blobs))
         for name, blobs in weights.items()
     }
 
@@ -216,8 +217,8 @@ def _read_orbax(path: str, with_state: bool = False) -> Weights:
         # arrays with numbers above the params of a layer are recurrent state (LSTM), not blobs
         last_index = max(map(int, params.get(name, {})), default=_MAX_BLOBS)
         params.setdefault(name, {}).update({i: b for i, b in blobs.items() if with_state or int(i) < last_index})
-    named = {f"{name}/{i}": np.asarray(blob) for name, blobs in params.items() for i, blob in blobs.items()}
-    return _unflatten(path, named)
+    named_arrays = {f"{name}/{i}": np.asarray(blob) for name, blobs in params.items() for i, blob in blobs.items()}
+    return _unflatten(path, named_arrays)
 
 
 def check_not_orbax_item(folder: Path) -> None:
@@ -247,19 +248,21 @@ def _split_step(path: str) -> tuple[Path, int | None]:
 
 
 FORMATS: dict[str, Format] = {
-    ".caffemodel": Format(read_caffemodel, _write_caffemodel, copies=True, legacy=True, by_content=True),
-    ".h5": Format(read_caffemodel, _write_caffemodel_h5, copies=False, by_content=True),
+    ".caffemodel": Format(
+        read_caffemodel, _write_caffemodel, stores_copies=True, supports_legacy_4d=True, is_detected_by_content=True
+    ),
+    ".h5": Format(read_caffemodel, _write_caffemodel_h5, stores_copies=False, is_detected_by_content=True),
     ".orbax": Format(
-        _read_orbax, _write_orbax, copies=False, read_with_state=lambda path: _read_orbax(path, with_state=True)
+        _read_orbax, _write_orbax, stores_copies=False, read_with_state=lambda path: _read_orbax(path, with_state=True)
     ),
     ".npz": Format(
         lambda path: _unflatten(path, array_files.read_npz(path)),
         lambda path, net, weights: array_files.write_npz(path, _flatten(weights)),
-        copies=True,
+        stores_copies=True,
     ),
     ".safetensors": Format(
         lambda path: _unflatten(path, array_files.read_safetensors(path)),
         lambda path, net, weights: array_files.write_safetensors(path, _flatten(weights)),
-        copies=True,
+        stores_copies=True,
     ),
 }

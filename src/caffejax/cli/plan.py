@@ -131,8 +131,8 @@ def _read_net(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]
         ), None
     solver = read_solver(path)
     solver_param.check_solver(solver, str(path))
-    test = solver_param.test_nets(solver, path.parent) if options.phase == "TEST" else []
-    selected = test[0] if test else solver_param.train_net(solver, path.parent)
+    test = solver_param.read_test_nets(solver, path.parent) if options.phase == "TEST" else []
+    selected = test[0] if test else solver_param.read_train_net(solver, path.parent)
     return Net(
         selected.message,
         state=selected.state,

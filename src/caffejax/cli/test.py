@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> None:
     from ..graph.caffe_log import log_creation
     from ..metrics import convert_outputs
     from ..training import Evaluator, Scores
-    from ..training.reporting import score_lines
+    from ..training.reporting import format_score_lines
 
     device = device_flags.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> None:
     evaluator = Evaluator(net, device, freeze=True)  # raises for a net without data
 
     def log_batch(number: int, scores: Scores) -> None:
-        for line in score_lines(scores.outputs):
+        for line in format_score_lines(scores.outputs):
             log.info("Batch %d, %s", number, line)
 
     try:
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> None:
     finally:
         evaluator.loader.close()
     log.info(f"Loss: {scores.loss:g}")
-    for line in score_lines(scores.outputs, net.graph.loss_weights):
+    for line in format_score_lines(scores.outputs, net.graph.loss_weights):
         log.info(line)
     if options.json:
         flags.print_json(

@@ -42,25 +42,25 @@ from .layer_gradients import (
 )
 
 OK = "ok"
-DECLARED = "ok: not the derivative, as declared"
+OK_DECLARED = "ok: not the derivative, as declared"
 NOT_CHECKED = (
     "not checked: all gradients are zero; give other weights (--weights) or inputs (--inputs), or set a filler"
 )
 
 
-class Worst(NamedTuple):
+class WorstError(NamedTuple):
     """The largest relative error between two gradients, and its index.
 
     Attributes:
         error: the relative error; see `gradcheck.check_gradients`.
-        at: the index of the element, or None if no elements were compared.
+        indices: the index of the element, or None if no elements were compared.
     """
 
     error: float
-    at: tuple[int, ...] | None
+    indices: tuple[int, ...] | None
 
     def __str__(self) -> str:
-        return f"{self.error:.1e}" + (f" at {list(self.at)}" if self.at else "")
+        return f"{self.error:.1e}" + (f" at {list(self.indices)}" if self.indices else "")
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,9 @@ class Row:
     layer: str
     type: str
     argument: str
-    rule_autodiff: Worst | None
-    rule_differences: Worst | None
-    autodiff_differences: Worst | None
+    rule_autodiff: WorstError | None
+    rule_differences: WorstError | None
+    autodiff_differences: WorstError | None
     size: int
     checked: int
     skipped: int
@@ -100,13 +100,13 @@ class Row:
     @property
     def ok(self) -> bool:
         """True if the gradients agree, or differ only because the type declares that its rule is not the derivative."""
-        return self.verdict in (OK, DECLARED)
+        return self.verdict in (OK, OK_DECLARED)
 
     @property
-    def _decisive_errors(self) -> list[Worst]:
+    def _decisive_errors(self) -> list[WorstError]:
         """The errors that decide the verdict: the errors of the rule or, if there is no rule, the error of autodiff."""
-        with_rule = [w for w in (self.rule_autodiff, self.rule_differences) if w is not None]
-        return with_rule or [w for w in (self.autodiff_differences,) if w is not None]
+        rule_errors = [w for w in (self.rule_autodiff, self.rule_differences) if w is not None]
+        return rule_errors or [w for w in (self.autodiff_differences,) if w is not None]
 
     def __str__(self) -> str:
         worst = max(self._decisive_errors, key=lambda w: w.error)
@@ -134,14 +134,14 @@ class Report:
 
         Each row has the attributes of a `Row`. An infinite error is the string "inf".
         """
-        return json.dumps({"ok": self.ok, "rows": [_plain(row) for row in self.rows]}, indent=1)
+        return json.dumps({"ok": self.ok, "rows": [_row_to_json(row) for row in self.rows]}, indent=1)
 
     def __str__(self) -> str:
         titles = ("layer", "type", "argument", "rule/autodiff", "rule/differences", "checked", "verdict")
-        return "\n".join(align_columns([titles, *(_cells(row) for row in self.rows)], len(titles)))
+        return "\n".join(align_columns([titles, *(_format_cells(row) for row in self.rows)], len(titles)))
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _format_cells(row: Row) -> tuple[str, ...]:
     # without a rule, autodiff is compared with finite differences
     differences = row.rule_differences or f"{row.autodiff_differences} (autodiff)"
     skipped = f", {row.skipped} skipped" if row.skipped else ""
@@ -162,24 +162,24 @@ def _zero_suffix(row: Row) -> str:
     return " (zero)" if row.autodiff_differences is None else " (always zero)"
 
 
-def _plain(row: Row) -> dict[str, Any]:
+def _row_to_json(row: Row) -> dict[str, Any]:
     """Return a row as JSON-compatible values."""
     return {
         "ok": row.ok,
-        **{key: _worst_as_json(value) if isinstance(value, Worst) else value for key, value in vars(row).items()},
+        **{key: _worst_to_json(value) if isinstance(value, WorstError) else value for key, value in vars(row).items()},
     }
 
 
-def _worst_as_json(worst: Worst) -> dict[str, Any]:
-    return {"error": worst.error if isfinite(worst.error) else "inf", "at": worst.at}
+def _worst_to_json(worst: WorstError) -> dict[str, Any]:
+    return {"error": worst.error if isfinite(worst.error) else "inf", "at": worst.indices}
 
 
 RULE_TOLERANCE = 1e-6  # of the rule against autodiff, which are both exact except for rounding
-MAX_SKIPPED = 0.9  # maximum share of skipped elements for a valid comparison
+MAX_SKIPPED_FRACTION = 0.9  # maximum fraction of skipped elements for a valid comparison
 
 
 @dataclass(frozen=True)
-class Derivations:
+class LayerGradients:
     """The gradients of one layer by each method, as lists with one gradient per argument.
 
     Attributes:
@@ -197,10 +197,10 @@ class Derivations:
     net: Sequence[np.ndarray] | None
 
 
-def derive(case: Case, samples: int | None, random: np.random.Generator) -> Derivations:
+def compute_gradients(case: Case, samples: int | None, random: np.random.Generator) -> LayerGradients:
     """Compute the gradients of one layer by all available methods."""
     gradient = case.context.type.gradient
-    return Derivations(
+    return LayerGradients(
         differences=finite_difference_gradients(case, samples, random),
         autodiff=autodiff_gradients(case),
         rule=rule_gradients(case)
@@ -212,22 +212,23 @@ def derive(case: Case, samples: int | None, random: np.random.Generator) -> Deri
     )
 
 
-def compare(layer: str, case: Case, derivations: Derivations) -> list[Row]:
+def compare_gradients(layer: str, case: Case, gradients: LayerGradients) -> list[Row]:
     """Compare the gradients by all methods, and return one row per argument.
 
     Args:
         layer: the key of the layer.
         case: the layer and its arrays.
-        derivations: the gradients.
+        gradients: the gradients.
     """
     missing = [None] * len(case.arguments)
     methods = (
-        derivations.differences,
-        derivations.autodiff or missing,
-        derivations.rule or missing,
-        derivations.net or missing,
+        gradients.differences,
+        gradients.autodiff or missing,
+        gradients.rule or missing,
+        gradients.net or missing,
     )
-    return [_row(layer, case.context.type, *gradients) for gradients in zip(case.arguments, *methods, strict=True)]
+    arguments = zip(case.arguments, *methods, strict=True)
+    return [_compare_argument(layer, case.context.type, *argument) for argument in arguments]
 
 
 def reject_zeros(rows: list[Row], case: Case, random: np.random.Generator) -> list[Row]:
@@ -242,49 +243,49 @@ def reject_zeros(rows: list[Row], case: Case, random: np.random.Generator) -> li
     for sign in (1, -1):  # both, so that a small array does not miss the slope of a ReLU
         blobs, bottoms = case.replace([sign * value for value in values], case.blobs, case.bottoms)
         gradients = autodiff_gradients(replace(case, blobs=blobs, bottoms=bottoms)) or []
-        is_nonzero = [before or bool(g.any()) for before, g in zip(is_nonzero, gradients, strict=True)]
+        is_nonzero = [was_nonzero or bool(g.any()) for was_nonzero, g in zip(is_nonzero, gradients, strict=True)]
     return [
         replace(row, verdict=NOT_CHECKED) if row.zero and row.ok and nonzero else row
         for row, nonzero in zip(rows, is_nonzero, strict=True)
     ]
 
 
-def _row(
+def _compare_argument(
     layer: str,
-    kind: LayerType,
+    layer_type: LayerType,
     argument: Argument,
-    difference: Differences,
+    differences: Differences,
     autodiff: np.ndarray | None,
     rule: np.ndarray | None,
     net: np.ndarray | None,
 ) -> Row:
     gradients = [gradient for gradient in (autodiff, rule) if gradient is not None]
-    rule_autodiff = _worst(rule, autodiff) if rule is not None and autodiff is not None else None
+    rule_autodiff = _find_worst_error(rule, autodiff) if rule is not None and autodiff is not None else None
     rule_differences, autodiff_differences = (
-        None if g is None else _worst_error(difference, g) for g in (rule, autodiff)
+        None if g is None else _find_worst_difference(differences, g) for g in (rule, autodiff)
     )
-    rule_fits, autodiff_fits = (
-        w is not None and w.error <= difference.tolerance for w in (rule_differences, autodiff_differences)
+    rule_matches, autodiff_matches = (
+        w is not None and w.error <= differences.tolerance for w in (rule_differences, autodiff_differences)
     )
     is_zero = not any(gradient.any() for gradient in gradients)
     if autodiff is None:
-        verdict = _host_verdict(rule_fits, kind.gradient.backward is not None)
+        verdict = _host_verdict(rule_matches, layer_type.gradient.backward is not None)
     elif rule is None or rule_autodiff is None:
-        verdict = _verdict_without_rule(autodiff_fits, bool(kind.gradient.deviation))
+        verdict = _verdict_without_rule(autodiff_matches, bool(layer_type.gradient.deviation))
     elif net is None:
         are_equal = rule_autodiff.error <= RULE_TOLERANCE
-        verdict = _full_verdict(are_equal, rule_fits, autodiff_fits, bool(kind.gradient.deviation))
+        verdict = _full_verdict(are_equal, rule_matches, autodiff_matches, bool(layer_type.gradient.deviation))
     else:
-        is_accepted = autodiff_fits or bool(kind.gradient.deviation)
+        is_accepted = autodiff_matches or bool(layer_type.gradient.deviation)
         verdict = _preferred_rule_verdict(rule, autodiff, net, rule_autodiff, is_accepted)
-    checked, sampled = int(difference.resolved.sum()), len(difference.at)
+    checked, sampled = int(differences.is_resolved.sum()), len(differences.flat_indices)
     # a gradient of zero needs no comparison if it is the only one, because tops may be constant except for jumps
     needs_no_differences = is_zero and len(gradients) == 1
-    if not needs_no_differences and checked < max((1 - MAX_SKIPPED) * sampled, 1):
+    if not needs_no_differences and checked < max((1 - MAX_SKIPPED_FRACTION) * sampled, 1):
         verdict = f"nothing to compare: {sampled - checked} of {sampled} elements are at kinks"
     return Row(
         layer=layer,
-        type=kind.name,
+        type=layer_type.name,
         argument=argument.name,
         rule_autodiff=rule_autodiff,
         rule_differences=rule_differences,
@@ -297,24 +298,24 @@ def _row(
     )
 
 
-def _host_verdict(rule_fits: bool, has_rule: bool) -> str:
-    if rule_fits:
+def _host_verdict(rule_matches: bool, has_rule: bool) -> str:
+    if rule_matches:
         return OK
     return "backward is wrong" if has_rule else "has no backward, but a gradient"
 
 
-def _verdict_without_rule(autodiff_fits: bool, not_derivative: bool) -> str:
-    if autodiff_fits:
+def _verdict_without_rule(autodiff_matches: bool, not_derivative: bool) -> str:
+    if autodiff_matches:
         return OK
-    return DECLARED if not_derivative else "autodiff differs from finite differences"
+    return OK_DECLARED if not_derivative else "autodiff differs from finite differences"
 
 
-def _full_verdict(are_equal: bool, rule_fits: bool, autodiff_fits: bool, not_derivative: bool) -> str:
-    match are_equal, rule_fits, autodiff_fits:
+def _full_verdict(are_equal: bool, rule_matches: bool, autodiff_matches: bool, not_derivative: bool) -> str:
+    match are_equal, rule_matches, autodiff_matches:
         case True, True, True:
             return OK
         case True, _, _:
-            return DECLARED if not_derivative else "rule and autodiff agree, but not with finite differences"
+            return OK_DECLARED if not_derivative else "rule and autodiff agree, but not with finite differences"
         case _, True, True:
             return "rule and autodiff differ where there are no finite differences"
         case _, False, True:
@@ -326,41 +327,46 @@ def _full_verdict(are_equal: bool, rule_fits: bool, autodiff_fits: bool, not_der
 
 
 def _preferred_rule_verdict(
-    rule: np.ndarray, autodiff: np.ndarray, net: np.ndarray, rule_autodiff: Worst, autodiff_fits: bool
+    rule: np.ndarray, autodiff: np.ndarray, net: np.ndarray, rule_autodiff: WorstError, autodiff_matches: bool
 ) -> str:
     """Return the verdict for a type that prefers its rule to the derivative.
 
     The rule must only have a positive dot product with the derivative.
     """
-    if not autodiff_fits:
+    if not autodiff_matches:
         return "autodiff differs from finite differences"
-    if _worst(rule, net).error > RULE_TOLERANCE:
+    if _find_worst_error(rule, net).error > RULE_TOLERANCE:
         return "the net does not use the rule, although the type sets overrides_autodiff"
     if rule_autodiff.error <= RULE_TOLERANCE:
         return OK
     if autodiff.any() and not np.vdot(rule, autodiff) > 0:
         return "rule is wrong: it does not point in the direction of the derivative"
-    return DECLARED
+    return OK_DECLARED
 
 
-def _worst_error(difference: Differences, gradient: np.ndarray) -> Worst:
+def _find_worst_difference(differences: Differences, gradient: np.ndarray) -> WorstError:
     """Return the largest relative error between the resolved finite differences and a gradient."""
-    resolved = difference.resolved
-    indices, values, noise = difference.at[resolved], difference.values[resolved], difference.noise[resolved]
-    worst = _worst(gradient.ravel()[indices], values, noise / difference.tolerance)
-    return worst if worst.at is None else Worst(worst.error, _unravel(indices[worst.at[0]], gradient.shape))
+    resolved = differences.is_resolved
+    indices, values = differences.flat_indices[resolved], differences.values[resolved]
+    noise = differences.noise[resolved]
+    worst = _find_worst_error(gradient.ravel()[indices], values, noise / differences.tolerance)
+    if worst.indices is None:
+        return worst
+    return WorstError(worst.error, _unravel(indices[worst.indices[0]], gradient.shape))
 
 
-def _worst(a: np.ndarray, b: np.ndarray, floor: np.ndarray | float = 0.0) -> Worst:
+def _find_worst_error(a: np.ndarray, b: np.ndarray, floor: np.ndarray | float = 0.0) -> WorstError:
     if a.size == 0:
-        return Worst(0.0, None)
-    size = np.maximum(np.abs(a), np.abs(b))
-    large = size[np.isfinite(size)].max(initial=0.0)
+        return WorstError(0.0, None)
+    magnitude = np.maximum(np.abs(a), np.abs(b))
+    largest = magnitude[np.isfinite(magnitude)].max(initial=0.0)
     with np.errstate(invalid="ignore"):
-        error = np.abs(a - b) / np.maximum.reduce([size, np.full(a.shape, 0.01 * large + 1e-10), floor + 0 * size])
+        error = np.abs(a - b) / np.maximum.reduce(
+            [magnitude, np.full(a.shape, 0.01 * largest + 1e-10), floor + 0 * magnitude]
+        )
     error = np.where(np.isfinite(a) & np.isfinite(b), error, np.inf)
     flat_index = int(error.argmax())
-    return Worst(float(error.flat[flat_index]), _unravel(flat_index, a.shape))
+    return WorstError(float(error.flat[flat_index]), _unravel(flat_index, a.shape))
 
 
 def _unravel(flat_index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -423,20 +429,21 @@ def check_gradients(
     with jax.enable_x64(True):
         if isinstance(net_or_layer, Net):
             net, arrays = net_or_layer, dict(inputs or {})
-            variables = _variables(net, weights, random, seed)
+            variables = _make_variables(net, weights, random, seed)
         else:
             net, arrays, variables = single_layer_net(net_or_layer, param, bottoms, blobs, phase, random)
             layers = [net.graph.layers[-1].key]
         rows: list[Row] = []
-        for layer, case in cases(
+        for layer, case in make_cases(
             net, layers, variables, complete_inputs(net.graph, arrays, random), random, jax.random.key(seed)
         ):
             with layer.locate_errors():
-                rows += reject_zeros(compare(layer.key, case, derive(case, samples, random)), case, random)
+                layer_rows = compare_gradients(layer.key, case, compute_gradients(case, samples, random))
+                rows += reject_zeros(layer_rows, case, random)
     return Report(tuple(rows))
 
 
-def cases(
+def make_cases(
     net: Net,
     layers: Sequence[str] | None,
     variables: Variables,
@@ -456,18 +463,18 @@ def cases(
         random: the generator of the diffs of tops.
         key: the random key of random layers.
     """
-    selected = [layer for layer in _select_layers(net.graph, layers) if _arguments(layer)]
+    selected = [layer for layer in _select_layers(net.graph, layers) if _select_arguments(layer)]
     arrays = _layer_arrays(net, selected, variables, inputs, key)
     pairs = []
     for layer in selected:
         blobs, bottoms, tops = arrays[layer.key]
         context = replace(layer.context, base_key=layer.make_base_key(key), propagate_down=layer.bottom_need_backward)
         diffs = sample_diffs(tops, random)
-        pairs.append((layer, Case(context, blobs, bottoms, tops, diffs, _arguments(layer))))
+        pairs.append((layer, Case(context, blobs, bottoms, tops, diffs, _select_arguments(layer))))
     return pairs
 
 
-def _variables(
+def _make_variables(
     net: Net, weights: Variables | str | os.PathLike[str] | None, random: np.random.Generator, seed: int
 ) -> Variables:
     """Return the net's variables: `weights`, otherwise the fillers' values, and random params instead of zeros."""
@@ -501,7 +508,7 @@ def _select_layers(graph: Graph, names: Sequence[str] | None) -> list[Layer]:
     return [layer for layer in graph.layers if layer.key in names]
 
 
-def _arguments(layer: Layer) -> tuple[Argument, ...]:
+def _select_arguments(layer: Layer) -> tuple[Argument, ...]:
     if layer.type.is_input:
         return ()
     bottoms = [
@@ -526,29 +533,31 @@ def _layer_arrays(
     net: Net, layers: Sequence[Layer], variables: Variables, inputs: Mapping[str, np.ndarray], key: jax.Array
 ) -> dict[str, tuple[Arrays, Arrays, Arrays]]:
     """Return the blobs, bottoms and tops of each layer in one forward pass, by layer key."""
-    keys = {layer.key for layer in layers}
+    selected_keys = {layer.key for layer in layers}
     schedule = split_by_layer(make_unfused_schedule(net.graph))
 
     def run_layers(variables: Variables, inputs: Mapping[str, jax.Array], key: jax.Array) -> Any:
         arrays = {}
 
-        def run_plain(part: Part, pass_inputs: PassInputs, before: Values, keep: frozenset[str] | None) -> PassOutputs:
+        def run_layer(
+            part: Part, pass_inputs: PassInputs, blobs_before: Values, keep: frozenset[str] | None
+        ) -> PassOutputs:
             (layer,) = part.layers
             if layer.type.is_input:
                 return PassOutputs({top: inputs[top] for top in layer.tops}, {}, jnp.zeros(()))
             with layer.locate_errors():
                 blobs = layer.arrays(*variables)
-                bottoms = tuple(before[name] for name in layer.bottoms)
+                bottoms = tuple(blobs_before[name] for name in layer.bottoms)
                 tops = compute_tops(layer.context.with_key(layer.make_base_key(key)), blobs, bottoms)
-            if layer.key in keys:
+            if layer.key in selected_keys:
                 arrays[layer.key] = (blobs, bottoms, tops)
             return PassOutputs(dict(zip(layer.tops, map(_to_float64, tops), strict=True)), {}, jnp.zeros(()))
 
-        run_schedule(schedule, PassInputs(*variables, inputs, key, {}), runner=run_plain)
+        run_schedule(schedule, PassInputs(*variables, inputs, key, {}), runner=run_layer)
         return arrays
 
-    compiled = run_layers if net.has_host_layers else jax.jit(run_layers)
-    return compiled(jax.tree.map(_to_float64, variables), jax.tree.map(_to_float64, dict(inputs)), key)
+    run = run_layers if net.has_host_layers else jax.jit(run_layers)
+    return run(jax.tree.map(_to_float64, variables), jax.tree.map(_to_float64, dict(inputs)), key)
 
 
 def _to_float64(array: Any) -> jax.Array:

@@ -19,7 +19,7 @@ from ..layers import HostFunction
 from ..layers.dispatch import Arrays
 from .layer_gradients import Case, compute_tops
 
-ONE_SIDED = 1e-3  # a larger relative difference between two one-sided slopes indicates a kink
+MAX_SLOPE_DIFFERENCE = 1e-3  # a larger relative difference between two one-sided slopes indicates a kink
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ FLOAT64 = Tolerances(0.01 / 4.0 ** np.arange(4), 1e-7, 1e-6, float(np.finfo(np.f
 FLOAT32 = Tolerances(0.16 / 4.0 ** np.arange(4), 1e-4, 1e-3, float(np.finfo(np.float32).eps))
 
 
-def tolerances_for(case: Case) -> Tolerances:
+def select_tolerances(case: Case) -> Tolerances:
     """Return the tolerances for the dtype in which the layer of a case computes, which is float64 or float32."""
     implementation = case.context.type.implementation
     return FLOAT32 if isinstance(implementation, HostFunction) and implementation.computes_in_float32 else FLOAT64
@@ -56,16 +56,16 @@ class Differences:
     """Central differences with respect to some elements of an argument.
 
     Attributes:
-        at: the flat indices of the elements.
+        flat_indices: the flat indices of the elements.
         values: the differences.
-        resolved: a mask of the differences that are reliable.
+        is_resolved: a mask of the differences that are reliable.
         noise: a bound on the rounding error of each difference.
         tolerance: the allowed relative error between a derivative and a difference.
     """
 
-    at: np.ndarray
+    flat_indices: np.ndarray
     values: np.ndarray
-    resolved: np.ndarray
+    is_resolved: np.ndarray
     noise: np.ndarray
     tolerance: float
 
@@ -80,18 +80,22 @@ def finite_difference_gradients(case: Case, samples: int | None, random: np.rand
         random: the generator that selects the elements.
     """
     values = [np.asarray(v, np.float64) for v in case.values]
-    tolerances = tolerances_for(case)
+    tolerances = select_tolerances(case)
     starts = np.cumsum([0, *(v.size for v in values)])
     cost = int(starts[-1]) + sum(d.size for d in case.top_diffs)
     samples = samples or int(np.clip(64 * 100_000 // max(cost, 1), 4, 64))
-    selected = [np.sort(random.permutation(v.size)[:samples]) for v in values]
-    sizes = [_magnitudes(v.ravel(), flat_indices) for v, flat_indices in zip(values, selected, strict=True)]
-    steps = np.concatenate(sizes)[:, None] * tolerances.steps
-    indices = np.concatenate([start + flat_indices for start, flat_indices in zip(starts, selected, strict=False)])
-    changes, norm = _changes(case, indices, np.stack([steps, -steps], -1))
+    selected_indices = [np.sort(random.permutation(v.size)[:samples]) for v in values]
+    magnitudes = [
+        _magnitudes(v.ravel(), flat_indices) for v, flat_indices in zip(values, selected_indices, strict=True)
+    ]
+    steps = np.concatenate(magnitudes)[:, None] * tolerances.steps
+    indices = np.concatenate(
+        [start + flat_indices for start, flat_indices in zip(starts, selected_indices, strict=False)]
+    )
+    changes, norm = _compute_changes(case, indices, np.stack([steps, -steps], -1))
     result = _extrapolate(changes[..., 0], changes[..., 1], steps, norm, tolerances)
-    ends = np.cumsum([len(flat_indices) for flat_indices in selected])[:-1]
-    parts = zip(selected, *(np.split(r, ends) for r in result), strict=True)
+    ends = np.cumsum([len(flat_indices) for flat_indices in selected_indices])[:-1]
+    parts = zip(selected_indices, *(np.split(r, ends) for r in result), strict=True)
     return [_resolve(tolerances, *part) for part in parts]
 
 
@@ -99,7 +103,7 @@ def _magnitudes(flat: np.ndarray, indices: np.ndarray) -> np.ndarray:
     return np.maximum(np.abs(flat[indices]), max(float(np.sqrt(np.mean(flat**2))), 0.01))
 
 
-def _changes(case: Case, indices: np.ndarray, moves: np.ndarray) -> tuple[np.ndarray, float]:
+def _compute_changes(case: Case, indices: np.ndarray, moves: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the changes of the scalar sum(tops * top diffs), and the norm of its terms.
 
     Args:
@@ -111,9 +115,9 @@ def _changes(case: Case, indices: np.ndarray, moves: np.ndarray) -> tuple[np.nda
         The change of the scalar for each move, in an array of the shape of `moves`, and the square root of
         sum((tops * top diffs)**2).
     """
-    index = np.repeat(indices, moves[0].size)
+    element_index = np.repeat(indices, moves[0].size)
 
-    def evaluate(key: Any, blobs: Arrays, bottoms: Arrays, top_diffs: Arrays, index: Any, delta: Any) -> Any:
+    def evaluate(key: Any, blobs: Arrays, bottoms: Arrays, top_diffs: Arrays, element_index: Any, delta: Any) -> Any:
         shapes = [v.shape for v in case.pick(blobs, bottoms)]
         ends = np.cumsum([int(np.prod(s)) for s in shapes])[:-1]
 
@@ -122,21 +126,24 @@ def _changes(case: Case, indices: np.ndarray, moves: np.ndarray) -> tuple[np.nda
             return compute_tops(case.context.with_key(key), *case.replace(values, blobs, bottoms))
 
         def compute_change(move: tuple[jax.Array, jax.Array]) -> jax.Array:
-            moved = tops(flat.at[move[0]].add(move[1]))
+            moved_tops = tops(flat.at[move[0]].add(move[1]))
             # subtracted before the sum, so that elements without a change contribute no rounding error
-            terms = [jnp.sum(c * (m - b)) for c, m, b in zip(top_diffs, moved, base, strict=True)]
+            terms = [jnp.sum(c * (m - b)) for c, m, b in zip(top_diffs, moved_tops, base_tops, strict=True)]
             return sum(terms, start=jnp.zeros(()))
 
         flat = jnp.concatenate([v.ravel() for v in case.pick(blobs, bottoms)])
-        base = tops(flat)
-        squares = [jnp.sum(jnp.square(b * c)) for b, c in zip(base, top_diffs, strict=True)]
+        base_tops = tops(flat)
+        squares = [jnp.sum(jnp.square(b * c)) for b, c in zip(base_tops, top_diffs, strict=True)]
         norm = jnp.sqrt(sum(squares, start=jnp.zeros(())))
         if case.on_host:
-            return [compute_change(move) for move in zip(index, delta, strict=True)], norm
-        return jax.lax.map(compute_change, (index, delta)), norm  # a loop, because convolutions are slow under vmap
+            return [compute_change(move) for move in zip(element_index, delta, strict=True)], norm
+        # a loop, because convolutions are slow under vmap
+        return jax.lax.map(compute_change, (element_index, delta)), norm
 
     compiled = evaluate if case.on_host else jax.jit(evaluate)
-    changes, norm = compiled(case.context.base_key, case.blobs, case.bottoms, case.top_diffs, index, moves.ravel())
+    changes, norm = compiled(
+        case.context.base_key, case.blobs, case.bottoms, case.top_diffs, element_index, moves.ravel()
+    )
     return np.asarray(changes).reshape(moves.shape), float(norm)
 
 
@@ -159,25 +166,29 @@ def _extrapolate(
         central = (up - down) / (2 * steps)
         extrapolated = (16 * central[:, 1:] - central[:, :-1]) / 15
         spread = np.abs(np.diff(extrapolated))
-        bend = (
-            up + down
-        ) / steps  # difference of the one-sided slopes, which is proportional to the step for smooth functions
-        kink = np.abs(4 * bend[:, 1:] - bend[:, :-1])[:, 1:]
+        # difference of the one-sided slopes, which is proportional to the step for smooth functions
+        slope_difference = (up + down) / steps
+        kink_size = np.abs(4 * slope_difference[:, 1:] - slope_difference[:, :-1])[:, 1:]
     best = np.argmin(np.nan_to_num(spread, nan=np.inf), axis=1)
     rows = np.arange(len(best))
     # the rounding errors of the tops and of the changed elements are proportional to this
     rounded_sum = norm + (np.abs(up) + np.abs(down))[rows, best + 2] / tolerances.steps[best + 2]
     noise = 16 * tolerances.eps * rounded_sum / steps[rows, best + 2]
-    return extrapolated[rows, best + 1], spread[rows, best], kink[rows, best], noise
+    return extrapolated[rows, best + 1], spread[rows, best], kink_size[rows, best], noise
 
 
 def _resolve(
-    tolerances: Tolerances, at: np.ndarray, values: np.ndarray, spread: np.ndarray, kink: np.ndarray, noise: np.ndarray
+    tolerances: Tolerances,
+    flat_indices: np.ndarray,
+    values: np.ndarray,
+    spread: np.ndarray,
+    kink_size: np.ndarray,
+    noise: np.ndarray,
 ) -> Differences:
-    agreeing = np.isfinite(values) & (spread <= tolerances.agreement * np.abs(values) + noise)
-    largest = np.abs(values[agreeing]).max(initial=0.0)
-    size = np.maximum(np.abs(values), 0.01 * largest)
-    reliable = (spread <= np.maximum(tolerances.agreement * size, noise)) & (
-        kink <= np.maximum(ONE_SIDED * size, 4 * noise)
+    is_consistent = np.isfinite(values) & (spread <= tolerances.agreement * np.abs(values) + noise)
+    largest = np.abs(values[is_consistent]).max(initial=0.0)
+    magnitude = np.maximum(np.abs(values), 0.01 * largest)
+    is_reliable = (spread <= np.maximum(tolerances.agreement * magnitude, noise)) & (
+        kink_size <= np.maximum(MAX_SLOPE_DIFFERENCE * magnitude, 4 * noise)
     )
-    return Differences(at, values, reliable & np.isfinite(values), noise, tolerances.tolerance)
+    return Differences(flat_indices, values, is_reliable & np.isfinite(values), noise, tolerances.tolerance)

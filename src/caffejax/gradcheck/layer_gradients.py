@@ -24,7 +24,7 @@ class Argument(NamedTuple):
     """A bottom or blob of a layer with respect to which a gradient is computed."""
 
     kind: Literal["blob", "bottom"]
-    number: int
+    position: int
     name: str
 
 
@@ -50,7 +50,7 @@ class Case:
     @property
     def values(self) -> Arrays:
         """The arrays of the arguments."""
-        return tuple(getattr(self, f"{a.kind}s")[a.number] for a in self.arguments)
+        return tuple(getattr(self, f"{a.kind}s")[a.position] for a in self.arguments)
 
     @property
     def on_host(self) -> bool:
@@ -59,13 +59,13 @@ class Case:
 
     def pick(self, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[Any, ...]:
         """Return the items of `blobs` and `bottoms` that belong to the arguments, in the order of the arguments."""
-        return tuple((blobs if a.kind == "blob" else bottoms)[a.number] for a in self.arguments)
+        return tuple((blobs if a.kind == "blob" else bottoms)[a.position] for a in self.arguments)
 
     def replace(self, values: Sequence[jax.Array], blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
         """Return blobs and bottoms with the arrays of the arguments replaced by `values`."""
         new: dict[str, list[jax.Array]] = {"blob": list(blobs), "bottom": list(bottoms)}
         for argument, value in zip(self.arguments, values, strict=True):
-            new[argument.kind][argument.number] = value
+            new[argument.kind][argument.position] = value
         return tuple(new["blob"]), tuple(new["bottom"])
 
 
@@ -92,12 +92,12 @@ def autodiff_gradients(case: Case) -> list[np.ndarray] | None:
 def net_gradients(case: Case) -> list[np.ndarray]:
     """Compute the gradients by the method that nets use by default for the layer's type."""
 
-    def tops(context: Context, blobs: Arrays, bottoms: Arrays) -> Arrays:
+    def compute_default_tops(context: Context, blobs: Arrays, bottoms: Arrays) -> Arrays:
         return call(
             replace(context, compute_config=replace(context.compute_config, backward="autodiff")), blobs, bottoms
         )[0]
 
-    return _vjp_gradients(case, tops)
+    return _vjp_gradients(case, compute_default_tops)
 
 
 def _vjp_gradients(case: Case, function: Callable[..., Arrays]) -> list[np.ndarray]:
@@ -136,7 +136,7 @@ def rule_gradients(case: Case) -> list[np.ndarray]:
 
 
 def single_layer_net(
-    kind: LayerType | str | Callable[..., Any],
+    type_or_name: LayerType | str | Callable[..., Any],
     param: str | LayerParameter,
     bottoms: Sequence[Any],
     blobs: Sequence[Any] | None,
@@ -152,18 +152,18 @@ def single_layer_net(
     """
     layer = LayerParameter()
     layer.CopyFrom(parse_text(param, LayerParameter, file="<param>") if isinstance(param, str) else param)
-    if not isinstance(kind, LayerType | str):
-        kind = name_python_layer(layer, kind)
-    kind = kind if isinstance(kind, LayerType) else layer_type(kind)
-    if layer.type not in ("", kind.name):
+    if not isinstance(type_or_name, LayerType | str):
+        type_or_name = name_python_layer(layer, type_or_name)
+    type_or_name = type_or_name if isinstance(type_or_name, LayerType) else layer_type(type_or_name)
+    if layer.type not in ("", type_or_name.name):
         raise LayerError(
-            f"param has the type '{layer.type}', but the layer to check has the type '{kind.name}'; "
+            f"param has the type '{layer.type}', but the layer to check has the type '{type_or_name.name}'; "
             "omit the type in param"
         )
-    layer.type = kind.name
+    layer.type = type_or_name.name
     layer.name = layer.name or "layer"
     layer.bottom[:] = [f"bottom{i}" for i in range(len(bottoms))]
-    layer.top[:] = layer.top or [f"top{i}" for i in range(_min_tops(kind, len(bottoms)))]
+    layer.top[:] = layer.top or [f"top{i}" for i in range(_min_tops(type_or_name, len(bottoms)))]
     layer.propagate_down[:] = layer.propagate_down or [True] * len(bottoms)
     layer.loss_weight[:] = layer.loss_weight or [1.0] * len(layer.top)  # nets without a loss compute no gradients
     message = NetParameter()
@@ -177,13 +177,13 @@ def single_layer_net(
         source.input_param.shape.add(dim=shape)
     message.layer.append(layer)
     net = Net(message, phase)
-    return net, arrays, _variables(net, blobs, random)
+    return net, arrays, _make_variables(net, blobs, random)
 
 
-def _min_tops(kind: LayerType, n_bottoms: int) -> int:
-    if isinstance(kind.signature.tops, str):
+def _min_tops(type: LayerType, n_bottoms: int) -> int:
+    if isinstance(type.signature.tops, str):
         return n_bottoms
-    return kind.signature.tops if isinstance(kind.signature.tops, int) else max(kind.signature.tops[0], 1)
+    return type.signature.tops if isinstance(type.signature.tops, int) else max(type.signature.tops[0], 1)
 
 
 def _parse_shape(bottom: Any) -> tuple[int, ...] | None:
@@ -192,7 +192,7 @@ def _parse_shape(bottom: Any) -> tuple[int, ...] | None:
     return None
 
 
-def _variables(net: Net, blobs: Sequence[Any] | None, random: np.random.Generator) -> Variables:
+def _make_variables(net: Net, blobs: Sequence[Any] | None, random: np.random.Generator) -> Variables:
     """Return the net's variables from `blobs`, or random variables if it is None.
 
     Random parameters are normally distributed, and random statistics are uniform in [0.5, 1.5).

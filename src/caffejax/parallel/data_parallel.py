@@ -14,10 +14,10 @@ from .mesh import DATA
 
 Passes = Callable[[Any, Any, Any, jax.Array], tuple[Any, Any, jax.Array, Any]]
 
-_EACH, _SECOND, _ALL = PartitionSpec(DATA), PartitionSpec(None, DATA), PartitionSpec()
+_FIRST_AXIS_SPEC, _SECOND_AXIS_SPEC, _REPLICATED_SPEC = PartitionSpec(DATA), PartitionSpec(None, DATA), PartitionSpec()
 
 
-def data_parallel(passes: Passes, mesh: Mesh, *, in_bfloat16: bool = False) -> Passes:
+def data_parallel(passes: Passes, mesh: Mesh, *, sum_in_bfloat16: bool = False) -> Passes:
     """Convert a function of the batches of one device to a function of the batches of all devices.
 
     The loss is the same on all devices. The gradients are summed over the devices, which gives the gradient of the
@@ -28,8 +28,8 @@ def data_parallel(passes: Passes, mesh: Mesh, *, in_bfloat16: bool = False) -> P
         passes: a function `passes(params, state, batches, key)` that returns gradients, the new state, the loss and
             outputs. The `axis_name` of its net must be `DATA`.
         mesh: the devices.
-        in_bfloat16: whether each device rounds gradients of two or more axes to bfloat16 before the sum, which halves
-            the bytes sent between devices. Such gradients are returned in bfloat16. It is ignored if the mesh
+        sum_in_bfloat16: whether each device rounds gradients of two or more axes to bfloat16 before the sum, which
+            halves the bytes sent between devices. Such gradients are returned in bfloat16. It is ignored if the mesh
             has axes other than `DATA`.
 
     Returns:
@@ -38,16 +38,16 @@ def data_parallel(passes: Passes, mesh: Mesh, *, in_bfloat16: bool = False) -> P
         differ between devices, with a new first axis, and blobs that are the same on all devices.
     """
     # on CPUs XLA aborts the process when bfloat16 is summed over only a part of a mesh's axes
-    in_bfloat16 = in_bfloat16 and set(mesh.axis_names) == {DATA}
+    sum_in_bfloat16 = sum_in_bfloat16 and set(mesh.axis_names) == {DATA}
     if mesh.shape[DATA] == 1:  # one batch, which all devices compute together
 
-        def single_batch(params: Any, state: Any, batches: Any, key: jax.Array) -> Any:
+        def run_single_batch(params: Any, state: Any, batches: Any, key: jax.Array) -> Any:
             grads, state, loss, outputs = passes(params, _squeeze(state, 0), _squeeze(batches, 1), key)
             return grads, jax.tree.map(lambda x: x[None], state), loss, ({}, outputs)
 
-        return single_batch
+        return run_single_batch
 
-    def per_device(params: Any, state: Any, batches: Any, key: jax.Array) -> Any:
+    def run_local_passes(params: Any, state: Any, batches: Any, key: jax.Array) -> Any:
         key = jax.random.fold_in(key, jax.lax.axis_index(DATA))
         # params are marked as varying over devices, so that their gradients are summed once, after all passes
         grads, state, loss, outputs = passes(_vary(params), _squeeze(state, 0), _squeeze(batches, 1), key)
@@ -55,17 +55,17 @@ def data_parallel(passes: Passes, mesh: Mesh, *, in_bfloat16: bool = False) -> P
         varying_outputs = {name: x for name, x in outputs.items() if name not in replicated_outputs}
         state, varying_outputs = jax.tree.map(lambda x: x[None], (_vary(state), varying_outputs))
         return (
-            jax.lax.psum(_to_bfloat16(grads) if in_bfloat16 else grads, DATA),
+            jax.lax.psum(_to_bfloat16(grads) if sum_in_bfloat16 else grads, DATA),
             state,
             loss,
             (varying_outputs, replicated_outputs),
         )
 
     return jax.shard_map(
-        per_device,
+        run_local_passes,
         mesh=mesh,
-        in_specs=(_ALL, _EACH, _SECOND, _ALL),
-        out_specs=(_ALL, _EACH, _ALL, (_EACH, _ALL)),
+        in_specs=(_REPLICATED_SPEC, _FIRST_AXIS_SPEC, _SECOND_AXIS_SPEC, _REPLICATED_SPEC),
+        out_specs=(_REPLICATED_SPEC, _FIRST_AXIS_SPEC, _REPLICATED_SPEC, (_FIRST_AXIS_SPEC, _REPLICATED_SPEC)),
         axis_names={DATA},
     )
 

@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..errors import DataError
-from .mesh import DATA, ShardingOrFormat, is_first, local_shard, sharding_of, with_layout
+from .mesh import DATA, ShardingOrFormat, convert_layout, get_sharding, is_first, local_shard
 
 
 def replicated_sharding(mesh: Mesh) -> NamedSharding:
@@ -36,8 +36,8 @@ def reshard(tree: Any, shardings: Any) -> Any:
     """Place arrays like `put_global`. Arrays that already have the requested sharding and layout are not copied."""
 
     def reshard_array(array: Any, target: ShardingOrFormat) -> jax.Array:
-        is_placed = isinstance(array, jax.Array) and array.sharding.is_equivalent_to(sharding_of(target), array.ndim)
-        return with_layout(array, target) if is_placed else _place_array(array, target)
+        is_placed = isinstance(array, jax.Array) and array.sharding.is_equivalent_to(get_sharding(target), array.ndim)
+        return convert_layout(array, target) if is_placed else _place_array(array, target)
 
     return jax.tree.map(reshard_array, tree, shardings)
 
@@ -70,10 +70,10 @@ def all_gather(tree: Any) -> Any:
     leaves: list[Any]
     structure: Any
     leaves, structure = jax.tree.flatten(tree)
-    sharded = [i for i, x in enumerate(leaves) if _is_sharded(x)]
-    if sharded:
-        gathered = _gather(leaves[sharded[0]].sharding.mesh)([leaves[i] for i in sharded])
-        for i, x in zip(sharded, wait_on_cpu(gathered), strict=True):
+    sharded_indices = [i for i, x in enumerate(leaves) if _is_sharded(x)]
+    if sharded_indices:
+        gathered = _jit_all_gather(leaves[sharded_indices[0]].sharding.mesh)([leaves[i] for i in sharded_indices])
+        for i, x in zip(sharded_indices, wait_on_cpu(gathered), strict=True):
             leaves[i] = x
     return structure.unflatten(leaves)
 
@@ -107,16 +107,16 @@ def _is_sharded(array: Any) -> bool:
 
 def first_replica(tree: Any, mesh: Mesh) -> Any:
     """Return `x[0]` of each array `x` of a tree, replicated on every device; all processes must call it together."""
-    return wait_on_cpu(_first(mesh)(tree))
+    return wait_on_cpu(_jit_first_replica(mesh)(tree))
 
 
 @functools.cache
-def _gather(mesh: Mesh) -> Callable[[Any], Any]:
+def _jit_all_gather(mesh: Mesh) -> Callable[[Any], Any]:
     return jax.jit(lambda tree: tree, out_shardings=replicated_sharding(mesh))
 
 
 @functools.cache
-def _first(mesh: Mesh) -> Callable[[Any], Any]:
+def _jit_first_replica(mesh: Mesh) -> Callable[[Any], Any]:
     return jax.jit(lambda tree: jax.tree.map(lambda x: x[0], tree), out_shardings=replicated_sharding(mesh))
 
 
@@ -145,12 +145,12 @@ def join_batches(mesh: Mesh, batches: Sequence[Mapping[str, np.ndarray]], axis: 
     """
     shard = local_shard(mesh)
     global_arrays: dict[str, jax.Array] = {}
-    for name, first in batches[0].items():
+    for name, first_array in batches[0].items():
         sharding = NamedSharding(mesh, PartitionSpec(*(None,) * axis, DATA))
 
-        def batch_of_row(index: Any, name: str = name) -> np.ndarray:
+        def get_row_batch(index: Any, name: str = name) -> np.ndarray:
             return np.expand_dims(batches[(index[axis].start or 0) - shard.first][name], axis)
 
-        shape = (*first.shape[:axis], shard.total, *first.shape[axis:])
-        global_arrays[name] = jax.make_array_from_callback(shape, sharding, batch_of_row, dtype=first.dtype)
+        shape = (*first_array.shape[:axis], shard.total, *first_array.shape[axis:])
+        global_arrays[name] = jax.make_array_from_callback(shape, sharding, get_row_batch, dtype=first_array.dtype)
     return global_arrays

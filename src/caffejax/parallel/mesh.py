@@ -24,43 +24,45 @@ def is_first() -> bool:
     return jax.process_index() == 0
 
 
-def make_mesh(devices: Sequence[jax.Device], model: int = 1) -> Mesh:
-    """Return a mesh of devices in rows of `model` devices, ordered by process.
+def make_mesh(devices: Sequence[jax.Device], row_size: int = 1) -> Mesh:
+    """Return a mesh of devices in rows of `row_size` devices, ordered by process.
 
-    The axes are `DATA` and, if `model` is greater than 1, `MODEL`.
+    The axes are `DATA` and, if `row_size` is greater than 1, `MODEL`.
 
     Raises:
-        CaffejaxError: if the number of devices is not a multiple of `model`, a device is named twice, or a process has
-            no device in the mesh.
+        CaffejaxError: if the number of devices is not a multiple of `row_size`, a device is named twice, or a process
+            has no device in the mesh.
     """
-    if model < 1 or len(devices) % model:
+    if row_size < 1 or len(devices) % row_size:
         raise CaffejaxError(
-            f"{len(devices)} devices cannot be arranged in equal rows of {model} devices that share weights; "
+            f"{len(devices)} devices cannot be arranged in equal rows of {row_size} devices that share weights; "
             f"the size of a row must be a divisor of {len(devices)}"
         )
     if len(set(devices)) < len(devices):
         repeated = next(d for i, d in enumerate(devices) if d in devices[:i])
         raise CaffejaxError(f"device {repeated} is named twice; name each device once")
-    missing = sorted(set(range(jax.process_count())) - {d.process_index for d in devices})
-    if missing:
+    missing_processes = sorted(set(range(jax.process_count())) - {d.process_index for d in devices})
+    if missing_processes:
         raise CaffejaxError(
-            f"process {missing[0]} has none of the {len(devices)} devices; name at least one device of each process"
+            f"process {missing_processes[0]} has none of the {len(devices)} devices; name at least one device of each "
+            "process"
         )
-    ordered = sorted(devices, key=lambda d: (d.process_index, d.id))
-    names = (DATA, MODEL) if model > 1 else (DATA,)
-    shape = (-1, model) if model > 1 else (-1,)
-    return Mesh(np.array(ordered).reshape(shape), names, axis_types=(AxisType.Auto,) * len(names))
+    ordered_devices = sorted(devices, key=lambda d: (d.process_index, d.id))
+    names = (DATA, MODEL) if row_size > 1 else (DATA,)
+    shape = (-1, row_size) if row_size > 1 else (-1,)
+    return Mesh(np.array(ordered_devices).reshape(shape), names, axis_types=(AxisType.Auto,) * len(names))
 
 
 @functools.cache
 def local_shard(mesh: Mesh) -> DataShard:
     """Return the rows of the mesh whose batches this process reads: the rows in which it has devices."""
     rows = mesh.devices.reshape(mesh.shape[DATA], -1)
-    local = [i for i, row in enumerate(rows) if any(d.process_index == jax.process_index() for d in row)]
-    return DataShard(local[0], len(local), len(rows))
+    local_rows = [i for i, row in enumerate(rows) if any(d.process_index == jax.process_index() for d in row)]
+    return DataShard(local_rows[0], len(local_rows), len(rows))
 
 
-_LARGE = 2**16  # elements; for smaller arrays, the memory saved by sharding is not worth the time for gathering
+# elements; for smaller arrays, the memory saved by sharding is not worth the time for gathering
+_MIN_SHARDED_SIZE = 2**16
 
 
 def param_shardings(params: Any, mesh: Mesh, *axes: str) -> Any:
@@ -71,12 +73,12 @@ def param_shardings(params: Any, mesh: Mesh, *axes: str) -> Any:
     that sums over inputs keep their order. Other arrays are replicated.
     """
     names = [name for name in axes if name in mesh.shape]
-    return jax.tree.map(lambda x: NamedSharding(mesh, _spec(x.shape, mesh, names)), params)
+    return jax.tree.map(lambda x: NamedSharding(mesh, _partition_spec(x.shape, mesh, names)), params)
 
 
-def _spec(shape: Sequence[int], mesh: Mesh, names: Sequence[str]) -> PartitionSpec:
+def _partition_spec(shape: Sequence[int], mesh: Mesh, names: Sequence[str]) -> PartitionSpec:
     mesh_axes: dict[int, str] = {}
-    for name in names if math.prod(shape) >= _LARGE else ():
+    for name in names if math.prod(shape) >= _MIN_SHARDED_SIZE else ():
         free_axes = [i for i in range(len(shape)) if i not in mesh_axes and len(shape) > 1]
         divisible_axes = (i for i in free_axes if shape[i] % mesh.shape[name] == 0)
         if (axis := next(divisible_axes, None)) is not None:
@@ -116,7 +118,7 @@ def tpu_conv_layout(x: Any, sharding: Sharding) -> ShardingOrFormat:
     return Format(Layout((*range(2, 2 + len(kernel)), *minor_axes), _TILES[platform]), sharding)
 
 
-def sharding_of(target: ShardingOrFormat) -> Sharding:
+def get_sharding(target: ShardingOrFormat) -> Sharding:
     """Return the sharding of `target`, which is a sharding or a sharding with a layout."""
     if isinstance(target, Sharding):
         return target
@@ -124,8 +126,8 @@ def sharding_of(target: ShardingOrFormat) -> Sharding:
     return target.sharding
 
 
-def with_layout(array: Any, target: ShardingOrFormat) -> jax.Array:
+def convert_layout(array: Any, target: ShardingOrFormat) -> jax.Array:
     """Return an array in the layout of `target`. The array must already have the sharding of `target`."""
-    has_layout = isinstance(target, Sharding) or array.format.layout == target.layout
-    result: jax.Array = array if has_layout else jax.device_put(array, target)
+    is_in_layout = isinstance(target, Sharding) or array.format.layout == target.layout
+    result: jax.Array = array if is_in_layout else jax.device_put(array, target)
     return result

@@ -20,7 +20,7 @@ _SHUTDOWN_TIMEOUT = 300  # seconds to wait for the other processes at the end
 
 def initialize_distributed(
     coordinator: str | None = None,
-    processes: int | None = None,
+    num_processes: int | None = None,
     process_id: int | None = None,
     gpus: Sequence[int] | None = None,
     timeout: int = 60,
@@ -32,7 +32,7 @@ def initialize_distributed(
     Args:
         coordinator: the host and port of process 0, "host:port". By default `jax.distributed.initialize` detects
             coordinator, processes and process_id under SLURM, Open MPI and Kubernetes, and on a TPU pod.
-        processes: the number of processes.
+        num_processes: the number of processes.
         process_id: the number of this process, from 0.
         gpus: the numbers of the GPUs that this process uses; an empty sequence for all GPUs. By default a process uses
             all GPUs, except under SLURM and Open MPI, where it uses only the GPU whose number is the process's number
@@ -48,7 +48,7 @@ def initialize_distributed(
     try:
         jax.distributed.initialize(
             coordinator,
-            processes,
+            num_processes,
             process_id,
             gpus,
             # otherwise JAX would use one GPU under a scheduler, even with an explicit address
@@ -78,9 +78,9 @@ def _check_address(address: str, *, must_be_free: bool) -> None:
     except OSError as error:
         raise CaffejaxError(f"the host '{host}' cannot be found: {error}") from error
     if must_be_free:
-        family, kind, _, _, socket_address = addresses[0]
+        family, socket_type, _, _, socket_address = addresses[0]
         try:
-            with socket.socket(family, kind) as probe:
+            with socket.socket(family, socket_type) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(socket_address)
         except OSError as error:
@@ -106,8 +106,8 @@ def assert_equal(texts: Mapping[str, str]) -> None:
         return
     checksums = np.array([zlib.crc32(text.encode()) for text in texts.values()], np.uint32)
     gathered = multihost_utils.process_allgather(checksums)  # (processes, texts)
-    if differing := [name for name, sums in zip(texts, gathered.T, strict=True) if len(set(sums.tolist())) > 1]:
-        raise CaffejaxError(f"the processes must run the same training, but differ in {', '.join(differing)}")
+    if differing_names := [name for name, sums in zip(texts, gathered.T, strict=True) if len(set(sums.tolist())) > 1]:
+        raise CaffejaxError(f"the processes must run the same training, but differ in {', '.join(differing_names)}")
 
 
 def is_true_in_all_processes(condition: bool) -> bool:
@@ -142,8 +142,8 @@ class Requests:
 
     def __init__(self, mesh: Mesh) -> None:
         rows = mesh.devices.reshape(mesh.shape[DATA], -1)
-        one_process_per_row = all(len({device.process_index for device in row}) == 1 for row in rows)
-        axes = (DATA,) if one_process_per_row else mesh.axis_names  # the sum needs each process's request once
+        has_one_process_per_row = all(len({device.process_index for device in row}) == 1 for row in rows)
+        axes = (DATA,) if has_one_process_per_row else mesh.axis_names  # the sum needs each process's request once
         # the first axis corresponds to the batches' axis of passes
         self._sharding = NamedSharding(mesh, PartitionSpec(None, *axes))
         self._shape = (1, *(mesh.shape[name] for name in axes))
@@ -165,6 +165,6 @@ class Requests:
         Args:
             total: the sum of the encoded requests of the last step. It is stored until the next call.
         """
-        last, self._last_total = self._last_total, total
-        number = 0.0 if last is None else float(last)
-        return sum(number >= code for code in self._codes[1:])
+        last_total, self._last_total = self._last_total, total
+        value = 0.0 if last_total is None else float(last_total)
+        return sum(value >= code for code in self._codes[1:])

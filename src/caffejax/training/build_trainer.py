@@ -5,6 +5,7 @@ An estimate, which allocates and compiles nothing, first checks that training fi
 
 from __future__ import annotations
 
+import functools
 import os
 import secrets
 import zlib
@@ -40,14 +41,14 @@ from .periodic_evaluation import PeriodicEvaluation
 from .placement import MeshPlacement, Placement, SingleDevice
 from .reporting import log
 from .snapshots import Snapshots
-from .solver_param import check_files, weights_files
+from .solver_param import check_files, find_weights_files
 from .train_step import TrainState
 from .update_rules import caffe_optimizer
 
 # the measured memory was 0.7 to 1.1 times the estimate, so a net that is refused does not fit
 _MARGIN = 1.5
-_NOTHING = "neither a smaller batch, recomputation nor bfloat16 would make it fit"
-_UPPER_BOUND = 8 * 4  # bytes for each element of params and tops: an upper bound of the memory for training
+_NO_REMEDY = "neither a smaller batch, recomputation nor bfloat16 would make it fit"
+_MAX_BYTES_PER_ELEMENT = 8 * 4  # bytes for each element of params and tops: an upper bound of the memory for training
 
 
 def check_memory(
@@ -74,7 +75,7 @@ def check_memory(
     capacity = get_device_memory(device) or get_free_memory()
     if memory_limit is not None:
         capacity = max(capacity, memory_limit) if compute_config.remat == "auto" else memory_limit
-    if _UPPER_BOUND * sum(count_elements(graph)) < capacity:
+    if _MAX_BYTES_PER_ELEMENT * sum(count_elements(graph)) < capacity:
         return
     limit = compute_config.memory_limit if compute_config.remat == "auto" else None
     required = _estimate_memory(net, limit)
@@ -88,7 +89,7 @@ def check_memory(
     if required <= _MARGIN * capacity:
         log.warning("%s; training may run out of memory", message)
         return
-    remedies = "; ".join(_remedies(net, capacity, rebuild)) or _NOTHING
+    remedies = "; ".join(_find_remedies(net, capacity, rebuild)) or _NO_REMEDY
     hint = "" if capacity == memory_limit else "; if there is more memory, set --memory_limit=SIZE"
     raise SolverError(Problem(f"{message}; {remedies}{hint}", file=graph.file))
 
@@ -98,7 +99,7 @@ def _estimate_memory(net: Net, limit: int | None, batch: int | None = None) -> i
     return memory.peak_without_remat if limit is None else memory.peak
 
 
-def _remedies(net: Net, capacity: int, rebuild: Callable[[ComputeConfig], Net]) -> Iterator[str]:
+def _find_remedies(net: Net, capacity: int, rebuild: Callable[[ComputeConfig], Net]) -> Iterator[str]:
     """Yield a description of each change that alone makes training fit, or of all changes together if none does.
 
     Args:
@@ -113,20 +114,20 @@ def _remedies(net: Net, capacity: int, rebuild: Callable[[ComputeConfig], Net]) 
     if compute_config.precision != "bfloat16":
         limit = capacity if compute_config.remat == "auto" else None
         changes.append(("--precision=bfloat16", rebuild(replace(compute_config, precision="bfloat16")), limit))
-    for flag, changed, limit in changes:
-        if (required := _estimate_memory(changed, limit)) <= capacity:
+    for flag, changed_net, limit in changes:
+        if (required := _estimate_memory(changed_net, limit)) <= capacity:
             single_change_fits = True
             yield f"{flag} would fit ({format_bytes(required)})"
-    if smaller := _smaller_batch(net, capacity, capacity if compute_config.remat == "auto" else None):
+    if smaller_batch := _find_smaller_batch(net, capacity, capacity if compute_config.remat == "auto" else None):
         single_change_fits = True
-        yield f"a batch of {smaller[0]} would fit ({format_bytes(smaller[1])})"
+        yield f"a batch of {smaller_batch[0]} would fit ({format_bytes(smaller_batch[1])})"
     if changes and not single_change_fits:
-        flags, smallest = " ".join(flag for flag, _, _ in changes), changes[-1][1]
-        if smaller := _smaller_batch(smallest, capacity, capacity):
-            yield f"{flags} with a batch of {smaller[0]} would fit ({format_bytes(smaller[1])})"
+        flags, smallest_net = " ".join(flag for flag, _, _ in changes), changes[-1][1]
+        if smaller_batch := _find_smaller_batch(smallest_net, capacity, capacity):
+            yield f"{flags} with a batch of {smaller_batch[0]} would fit ({format_bytes(smaller_batch[1])})"
 
 
-def _smaller_batch(net: Net, capacity: int, limit: int | None) -> tuple[int, int] | None:
+def _find_smaller_batch(net: Net, capacity: int, limit: int | None) -> tuple[int, int] | None:
     """Halve the batch size until training fits; return `(batch size, bytes)`, or None if no batch size fits.
 
     Args:
@@ -219,16 +220,16 @@ def build_trainer(
     folder = path.parent if path else None
     solver_param.check_solver(param, os.fspath(path) if path else None)
     check_files(param, path, config.weights, config.resume)
-    devices, parallel, compute_config = _devices(config), config.parallel, config.compute_config
+    devices, parallel, compute_config = _select_devices(config), config.parallel, config.compute_config
     if len(devices) == 1 and jax.process_count() == 1 and (parallel.model > 1 or parallel.shard != "none"):
         raise SolverError(
             f"model={parallel.model} and shard={parallel.shard!r} need several devices, but training uses one device; "
             "set devices to use more"
         )
-    several = len(devices) > 1 or jax.process_count() > 1
-    mesh = make_mesh(devices, parallel.model) if several else None
+    is_distributed = len(devices) > 1 or jax.process_count() > 1
+    mesh = make_mesh(devices, parallel.model) if is_distributed else None
     device = devices[0] if mesh is None else _first_local_device(mesh)
-    seed = _seed(param, config.seed)
+    seed = _choose_seed(param, config.seed)
     key = make_key(seed)
 
     data_config = replace(config.data_config, seed=seed)
@@ -236,40 +237,44 @@ def build_trainer(
         data_config = replace(data_config, shard=local_shard(mesh))
         compute_config = config_for_mesh(mesh, compute_config)
     with locate_errors(file=os.fspath(path) if path else None):
-        train, test_settings = solver_param.train_net(param, folder), solver_param.test_nets(param, folder)
+        train_settings = solver_param.read_train_net(param, folder)
+        test_settings = solver_param.read_test_nets(param, folder)
     num_splits = mesh.shape[DATA] if mesh is not None and parallel.batch == "global" else 1
     if num_splits > 1:
-        with locate_errors(file=train.file):
-            train = replace(train, message=split_batch_sizes(train.message, num_splits, train.state))
+        with locate_errors(file=train_settings.file):
+            message = split_batch_sizes(train_settings.message, num_splits, train_settings.state)
+            train_settings = replace(train_settings, message=message)
     log.info("Initializing solver from parameters: \n%s", format_text(param))
-    log.info("Creating training net%s.", f" from net file: {train.file}" if train.file else " specified in the solver")
-    net = _net(train, _set_memory_limit(compute_config, device), data_config)
+    source = f"from net file: {train_settings.file}" if train_settings.file else "specified in the solver"
+    log.info("Creating training net %s.", source)
+    net = _build_net(train_settings, _set_memory_limit(compute_config, device), data_config)
     log_creation(net.graph)
     if mesh is not None:
         _check_no_host_layers(net.graph)
     elif checks_memory:
-        check_memory(net, device, compute_config.memory_limit, lambda changed: _net(train, changed, data_config))
+        rebuild = functools.partial(_build_net, train_settings, data_config=data_config)
+        check_memory(net, device, compute_config.memory_limit, rebuild)
     if mesh is None:
         on_net_built(net, param)
     test_config = replace(compute_config, remat="none", axis_name=None, sync_bn=False)
     test_nets = []
-    for i, test in enumerate(test_settings):
-        source = f"by net file: {test.file}" if test.file else "in the solver"
+    for i, settings in enumerate(test_settings):
+        source = f"by net file: {settings.file}" if settings.file else "in the solver"
         log.info("Creating test net (#%d) specified %s", i, source)
-        test_nets.append(_test_net(test, test_config, data_config))
+        test_nets.append(_build_test_net(settings, test_config, data_config))
         log_creation(test_nets[-1].graph)
-    open_loader = open_loader or loader_opener(net, test_nets, data, test_data, num_splits)
+    open_loader = open_loader or make_loader_opener(net, test_nets, data, test_data, num_splits)
     loader = open_loader(net)
     tests = PeriodicEvaluation(param, test_nets, net, key, device, open_loader, mesh)
     log.info("Solver scaffolding done.")
 
     optimizer = make_optimizer(param, net)
     placement: Placement = SingleDevice(device) if mesh is None else MeshPlacement(mesh, net.graph, parallel.shard)
-    files = weights_files(param, path, config.weights)
-    for weights_file in files:
+    weights_paths = find_weights_files(param, path, config.weights)
+    for weights_file in weights_paths:
         log.info("Finetuning from %s", weights_file)
     variables = load_weights(
-        files, net.graph, placement.init_variables(net, fold_in_name(key, "init")), config.strict_weights
+        weights_paths, net.graph, placement.init_variables(net, fold_in_name(key, "init")), config.strict_weights
     )
     parts = TrainerParts(
         param=param,
@@ -296,20 +301,20 @@ def build_trainer(
         assert_equal(
             {
                 "the solver": format_text(param),
-                "the train net": format_text(train.message),
+                "the train net": format_text(train_settings.message),
                 "the options": options,
-                "the first weights": repr([_checksum(weights_file) for weights_file in files]),
+                "the first weights": repr([_compute_crc32(weights_file) for weights_file in weights_paths]),
             }
         )
     return parts, placement.init_state(variables, optimizer, key)
 
 
-def _checksum(path: str | os.PathLike[str]) -> int:
-    number = 0
+def _compute_crc32(path: str | os.PathLike[str]) -> int:
+    checksum = 0
     with open(path, "rb") as file:
-        while part := file.read(2**20):
-            number = zlib.crc32(part, number)
-    return number
+        while chunk := file.read(2**20):
+            checksum = zlib.crc32(chunk, checksum)
+    return checksum
 
 
 def config_for_mesh(mesh: Mesh, compute_config: ComputeConfig) -> ComputeConfig:
@@ -322,28 +327,28 @@ def config_for_mesh(mesh: Mesh, compute_config: ComputeConfig) -> ComputeConfig:
 
 def _check_no_host_layers(graph: Graph) -> None:
     """Raise `GraphError` if layers run on the host, because they cannot be trained on several devices."""
-    on_host = [layer for layer in graph.layers if layer.type.on_host]
-    if on_host:
+    host_layers = [layer for layer in graph.layers if layer.type.on_host]
+    if host_layers:
         raise GraphError(
             layer.make_problem("runs on the host, so the net cannot be trained on several devices; train on one device")
-            for layer in on_host
+            for layer in host_layers
         )
 
 
-def _test_net(net: solver_param.NetSettings, compute_config: ComputeConfig, data_config: DataConfig) -> Net:
+def _build_test_net(settings: solver_param.NetSettings, compute_config: ComputeConfig, data_config: DataConfig) -> Net:
     """Return a test net. If only one device can test it, it reads all batches instead of this process's share."""
-    test_net = _net(net, compute_config, data_config)
+    test_net = _build_net(settings, compute_config, data_config)
     if data_config.shard == DataShard() or supports_parallel_eval(test_net):
         return test_net
     if jax.process_count() > 1 and test_net.graph.has_host_layers:
         message = (
             "the test net has layers that run on the host, so several processes cannot test it; train in one process"
         )
-        raise GraphError(Problem(message, file=net.file))
-    return _net(net, compute_config, replace(data_config, shard=DataShard()))
+        raise GraphError(Problem(message, file=settings.file))
+    return _build_net(settings, compute_config, replace(data_config, shard=DataShard()))
 
 
-def _devices(config: TrainConfig) -> list[jax.Device]:
+def _select_devices(config: TrainConfig) -> list[jax.Device]:
     """Return the devices to train on, including the devices of other processes.
 
     Raises:
@@ -356,13 +361,13 @@ def _devices(config: TrainConfig) -> list[jax.Device]:
         return jax.devices() if processes > 1 else [config.device or jax.local_devices()[0]]
     if isinstance(devices, Sequence):
         return list(devices)
-    available = jax.devices()
-    if devices > len(available):
+    available_devices = jax.devices()
+    if devices > len(available_devices):
         raise SolverError(
-            f"{devices} devices are needed, but JAX has {format_count(len(available), 'device')}; "
+            f"{devices} devices are needed, but JAX has {format_count(len(available_devices), 'device')}; "
             f"JAX_NUM_CPU_DEVICES={devices} in the environment simulates them on a CPU"
         )
-    return available[:devices]
+    return available_devices[:devices]
 
 
 def _first_local_device(mesh: Mesh) -> jax.Device:
@@ -371,10 +376,10 @@ def _first_local_device(mesh: Mesh) -> jax.Device:
 
 def make_optimizer(param: SolverParameter, net: Net) -> optax.GradientTransformationExtraArgs:
     """Return the optimizer for a net's parameters that a solver's settings define."""
-    return caffe_optimizer(param, _multipliers(net, "lr_mult"), _multipliers(net, "decay_mult"))
+    return caffe_optimizer(param, _get_multipliers(net, "lr_mult"), _get_multipliers(net, "decay_mult"))
 
 
-def _seed(param: SolverParameter, default: int | None) -> int:
+def _choose_seed(param: SolverParameter, default: int | None) -> int:
     if param.random_seed >= 0:
         return int(param.random_seed)
     return broadcast_from_first(secrets.randbits(31)) if default is None else default
@@ -387,11 +392,17 @@ def _set_memory_limit(compute_config: ComputeConfig, device: jax.Device) -> Comp
     return compute_config
 
 
-def _net(net: solver_param.NetSettings, compute_config: ComputeConfig, data_config: DataConfig) -> Net:
-    return Net(net.message, state=net.state, file=net.file, compute_config=compute_config, data_config=data_config)
+def _build_net(settings: solver_param.NetSettings, compute_config: ComputeConfig, data_config: DataConfig) -> Net:
+    return Net(
+        settings.message,
+        state=settings.state,
+        file=settings.file,
+        compute_config=compute_config,
+        data_config=data_config,
+    )
 
 
-def _multipliers(net: Net, name: str) -> dict[str, tuple[float | None, ...]]:
+def _get_multipliers(net: Net, name: str) -> dict[str, tuple[float | None, ...]]:
     """Return the setting `name` ("lr_mult" or "decay_mult") of the layers' blobs, as `{layer: tuple}`.
 
     The value of a blob that is not learned is None.
@@ -413,14 +424,14 @@ class _DataArgument(NamedTuple):
     net: str
 
 
-def loader_opener(
-    train: Net, tests: Sequence[Net], data: Any, test_data: Any, num_splits: int = 1
+def make_loader_opener(
+    train_net: Net, test_nets: Sequence[Net], data: Any, test_data: Any, num_splits: int = 1
 ) -> Callable[[Net], Loader]:
     """Return a function that takes one of a solver's nets and opens its loader, which yields the net's batches.
 
     Args:
-        train: the net that is trained.
-        tests: the test nets.
+        train_net: the net that is trained.
+        test_nets: the test nets.
         data: the data of the train net's Input layers, or None; see `UserData`.
         test_data: the data of the test net's Input layers, or None. For several test nets, it is a list with one item
             for each net, which is None for a net without Input layers.
@@ -431,31 +442,37 @@ def loader_opener(
         SolverError: if a net has Input layers but no data, or has data but no Input layers. The message names each such
             net.
     """
-    arguments = {train: _DataArgument(data, "data", "the train net")}
-    several = len(tests) > 1
-    if several and test_data is not None and not (isinstance(test_data, list | tuple) and len(test_data) == len(tests)):
+    arguments = {train_net: _DataArgument(data, "data", "the train net")}
+    has_several_tests = len(test_nets) > 1
+    if (
+        has_several_tests
+        and test_data is not None
+        and not (isinstance(test_data, list | tuple) and len(test_data) == len(test_nets))
+    ):
         raise SolverError(
-            f"test_data must be a list of {len(tests)}: the data of each test net, or None for a net without "
+            f"test_data must be a list of {len(test_nets)}: the data of each test net, or None for a net without "
             "Input layers"
         )
-    if test_data is not None and not tests:
+    if test_data is not None and not test_nets:
         raise SolverError("test_data is given, but the solver has no test nets: set test_iter and test_interval")
-    for i, net in enumerate(tests):
-        net_data = test_data[i] if several and test_data is not None else test_data
-        arguments[net] = _DataArgument(net_data, f"test_data[{i}]" if several else "test_data", f"test net #{i}")
-    problems = [problem for net, argument in arguments.items() for problem in _problems(net.graph, argument)]
+    for i, net in enumerate(test_nets):
+        net_data = test_data[i] if has_several_tests and test_data is not None else test_data
+        arguments[net] = _DataArgument(
+            net_data, f"test_data[{i}]" if has_several_tests else "test_data", f"test net #{i}"
+        )
+    problems = [problem for net, argument in arguments.items() for problem in _find_problems(net.graph, argument)]
     if problems:
         raise SolverError(problems)
 
     def open_loader(net: Net) -> Loader:
-        argument, splits = arguments[net], num_splits if net is train else 1
+        argument, splits = arguments[net], num_splits if net is train_net else 1
         user_data = None if argument.data is None else UserData(argument.name, argument.data, net.graph, splits)
         return Loader(net.graph, user_data=user_data)
 
     return open_loader
 
 
-def _problems(graph: Graph, argument: _DataArgument) -> Iterator[Problem]:
+def _find_problems(graph: Graph, argument: _DataArgument) -> Iterator[Problem]:
     if graph.caller_inputs and argument.data is None:
         name = argument.name.partition("[")[0]
         yield Problem(

@@ -42,7 +42,7 @@ class Scores(NamedTuple):
 
 
 class StoppedError(Exception):
-    """Raised if the `stopping` function of a test ended the test early."""
+    """Raised if the `should_stop` function of a test ended the test early."""
 
 
 class Evaluator:
@@ -70,59 +70,59 @@ class Evaluator:
         *,
         freeze: bool = False,
     ) -> None:
-        check_outputs(net, ap_version)
+        check_detection_outputs(net, ap_version)
         self._ap_version = ap_version
         self.net = net
         self.loader = Loader(net.graph) if loader is None else loader
         self.device = device
         self._freeze = freeze
-        self._last: Params = {}
+        self._last_state: Params = {}
         self._index_check = IndexCheck(net)
-        self._forward = net.jit(output_scores(net), cache_key=net_cache_key("scores", net))
+        self._forward = net.jit(make_score_function(net), cache_key=net_cache_key("scores", net))
 
     def __call__(
         self,
         variables: Variables,
-        batches: int,
+        num_batches: int,
         key: jax.Array,
         on_pass: Callable[[int, Scores], object] | None = None,
-        stopping: Callable[[], bool] = lambda: False,
+        should_stop: Callable[[], bool] = lambda: False,
     ) -> Scores:
         """Average the scores of several forward passes.
 
         Args:
             variables: the net's parameters and state.
-            batches: the number of passes.
+            num_batches: the number of passes.
             key: the random key of the test.
             on_pass: a function `on_pass(number, scores)` that is called after each pass, or None. Passes are numbered
                 from 0.
-            stopping: a function that is called before each pass. The test ends when it returns True. It must return the
-                same value in all processes.
+            should_stop: a function that is called before each pass. The test ends when it returns True. It must return
+                the same value in all processes.
 
         Raises:
             DataError: if a batch cannot be read or, with several devices, if its shape differs from the net's.
-            StoppedError: if `stopping` returned True. The position in the data is then undefined.
+            StoppedError: if `should_stop` returned True. The position in the data is then undefined.
         """
         results: list[Any] = []
-        passes = self._passes(variables, batches, key)
-        for i in range(batches):
-            if stopping():
+        passes = self._run_passes(variables, num_batches, key)
+        for i in range(num_batches):
+            if should_stop():
                 raise StoppedError
             results.append(next(passes))
             if on_pass is not None:
                 on_pass(i, Scores(float(results[i][0]), jax.tree.map(np.asarray, results[i][1])))
-        return mean_scores(results, self.net.graph, self._ap_version)
+        return average_scores(results, self.net.graph, self._ap_version)
 
-    def _passes(self, variables: Variables, batches: int, key: jax.Array) -> Iterator[Any]:
+    def _run_passes(self, variables: Variables, num_batches: int, key: jax.Array) -> Iterator[Any]:
         """Yield `(loss, outputs)` of each batch, in the order of the data."""
         state = self._add_recurrent_state(variables.state)
         forward = (self._freeze and self._compile_inference(variables)) or self._forward
-        for i in range(batches):
+        for i in range(num_batches):
             batch = jax.device_put(next(self.loader), self.device)
             arguments = variables.params, state, batch, jax.random.fold_in(key, i)
             self._index_check(*arguments)
             result, state = forward(*arguments)
-            self._last = state
+            self._last_state = state
             yield result
 
     def get_state(self) -> dict[str, Any]:
@@ -130,15 +130,15 @@ class Evaluator:
 
         The recurrent state is the state that recurrent layers carry from one batch to the next.
         """
-        return {**self.loader.get_state(), **encode_recurrent_state(self.net.graph, self._last)}
+        return {**self.loader.get_state(), **encode_recurrent_state(self.net.graph, self._last_state)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Restore a state that `get_state` returned, or raise `DataError` if it is not such a state."""
-        self._last = decode_recurrent_state(self.net.graph, state)
+        self._last_state = decode_recurrent_state(self.net.graph, state)
         self.loader.set_state(state)
 
     def _compile_inference(self, variables: Variables) -> Callable[..., Any] | None:
-        """Return a function like `output_scores(net)` that is compiled for inference, or None if the net forbids it."""
+        """Return `make_score_function(net)` compiled for inference, or None if the net forbids it."""
         passes = freeze_passes(
             self.net.graph, self.net.compute_config, variables, output_and_loss_names(self.net.graph)
         )
@@ -155,20 +155,20 @@ class Evaluator:
         """Return `state`, in which the recurrent state at the end of the previous test replaces the recurrent state."""
         merged = dict(state)
         for layer in self.net.graph.layers:
-            if layer.recurrent_state and layer.key in self._last:
-                last = self._last[layer.key]
-                recurrent = {p.slot.index: last[p.slot.index] for p in layer.recurrent_state}
-                merged[layer.key] = {**state[layer.key], **recurrent}
+            if layer.recurrent_state and layer.key in self._last_state:
+                last_blobs = self._last_state[layer.key]
+                recurrent_blobs = {p.slot.index: last_blobs[p.slot.index] for p in layer.recurrent_state}
+                merged[layer.key] = {**state[layer.key], **recurrent_blobs}
         return merged
 
 
-def check_outputs(net: Net, ap_version: str | None) -> None:
+def check_detection_outputs(net: Net, ap_version: str | None) -> None:
     """Raise `GraphError` if `ap_version` is set and a net's outputs are not detections."""
-    if ap_version is not None and (problems := output_problems(net.graph, net.outputs)):
+    if ap_version is not None and (problems := find_output_problems(net.graph, net.outputs)):
         raise GraphError(Problem(problem, file=net.graph.file) for problem in problems)
 
 
-def mean_scores(results: Sequence[Any], graph: Graph, ap_version: str | None) -> Scores:
+def average_scores(results: Sequence[Any], graph: Graph, ap_version: str | None) -> Scores:
     """Return the scores of a test, computed from the results of its batches.
 
     Args:
@@ -180,71 +180,75 @@ def mean_scores(results: Sequence[Any], graph: Graph, ap_version: str | None) ->
         return Scores(0.0, {})
     if ap_version is not None:
         losses, outputs = zip(*results, strict=True)
-        precisions = average_precisions(outputs, ap_version)
-        means = {name: mean_precision(by_class) for name, by_class in precisions.items()}
+        precisions = compute_average_precisions(outputs, ap_version)
+        means = {name: compute_mean_precision(class_precisions) for name, class_precisions in precisions.items()}
         return Scores(float(np.mean(losses)), means, precisions)
     _check_shapes([outputs for _, outputs in results], graph)
     loss, outputs = jax.tree.map(lambda *xs: np.mean(np.stack(xs), axis=0), *results)
     return Scores(float(loss), outputs)
 
 
-def output_scores(net: Net) -> Callable[..., Any]:
-    """Return a function `scores(params, state, batch, key)` that runs a pass and returns `((loss, outputs), state)`."""
+def make_score_function(net: Net) -> Callable[..., Any]:
+    """Return a function that runs a pass, `compute_scores(params, state, batch, key)`.
 
-    def scores(params: Params, state: Params, batch: Any, key: jax.Array) -> Any:
+    It returns `((loss, outputs), state)`.
+    """
+
+    def compute_scores(params: Params, state: Params, batch: Any, key: jax.Array) -> Any:
         total, outputs = net.loss_or_zero(params, state, batch, key)
         return (total, outputs.blobs), outputs.state
 
-    return scores
+    return compute_scores
 
 
 def _check_shapes(outputs: Sequence[Mapping[str, Any]], graph: Graph) -> None:
-    changing = [name for name in outputs[0] if len({o[name].shape for o in outputs}) > 1]
-    if changing:
+    changing_names = [name for name in outputs[0] if len({o[name].shape for o in outputs}) > 1]
+    if changing_names:
         message = "output '{}' changes its shape from batch to batch, so it has no mean; a Silence layer can hide it"
-        raise GraphError(Problem(message.format(name), file=graph.file) for name in changing)
+        raise GraphError(Problem(message.format(name), file=graph.file) for name in changing_names)
 
 
-def copy_trained_params(test: Graph, initial: Variables, train: Graph, trained: Variables) -> Variables:
+def copy_trained_params(test_graph: Graph, initial: Variables, train_graph: Graph, trained: Variables) -> Variables:
     """Return a test net's variables: trained arrays for layers that the train net also has, else initial arrays.
 
     Args:
-        test: the test net.
+        test_graph: the test net.
         initial: the initial variables of the test net.
-        train: the train net.
+        train_graph: the train net.
         trained: the variables of the train net.
     """
     return Variables(
-        _share_tree(test, initial.params, train, trained.params), _share_tree(test, initial.state, train, trained.state)
+        _copy_tree(test_graph, initial.params, train_graph, trained.params),
+        _copy_tree(test_graph, initial.state, train_graph, trained.state),
     )
 
 
-def _share_tree(test: Graph, initial: Params, train: Graph, trained: Params) -> Params:
-    by_name = {layer.name: layer for layer in reversed(train.layers)}
+def _copy_tree(test_graph: Graph, initial: Params, train_graph: Graph, trained: Params) -> Params:
+    train_layers = {layer.name: layer for layer in reversed(train_graph.layers)}
 
-    def pick(key: str, index: int, value: Any) -> Any:
-        source = by_name.get(test.layer(key).name)
+    def choose_value(key: str, index: int, value: Any) -> Any:
+        source = train_layers.get(test_graph.layer(key).name)
         if source is None or index >= len(source.params):  # recurrent state is not shared
             return value
         owner = source.params[index].owner
         return trained[owner.layer][owner.index]
 
-    return {key: {i: pick(key, i, value) for i, value in blobs.items()} for key, blobs in initial.items()}
+    return {key: {i: choose_value(key, i, value) for i, value in blobs.items()} for key, blobs in initial.items()}
 
 
-def shape_mismatches(test: Graph, train: Graph) -> Sequence[str]:
+def find_shape_mismatches(test_graph: Graph, train_graph: Graph) -> Sequence[str]:
     """Return a message for each layer whose parameters have different shapes in the test net and the train net."""
-    by_name = {layer.name: layer for layer in train.layers}
+    train_layers = {layer.name: layer for layer in train_graph.layers}
     problems = []
-    for layer in test.layers:
-        if (source := by_name.get(layer.name)) is None:
+    for layer in test_graph.layers:
+        if (source := train_layers.get(layer.name)) is None:
             continue
-        own_shapes, source_shapes = ([p.spec.shape for p in side.params] for side in (layer, source))
-        if own_shapes != source_shapes:
+        test_shapes, train_shapes = ([p.spec.shape for p in side.params] for side in (layer, source))
+        if test_shapes != train_shapes:
             problems.append(
-                f"layer '{layer.name}' has blobs {own_shapes} in the test net, but {source_shapes} in the train net"
+                f"layer '{layer.name}' has blobs {test_shapes} in the test net, but {train_shapes} in the train net"
             )
-    channels = [_image_channels(graph) for graph in (test, train)]
+    channels = [_count_image_channels(graph) for graph in (test_graph, train_graph)]
     if problems and None not in channels and channels[0] != channels[1]:
         problems[0] += (
             f"; the data layers read images with {channels[0]} and {channels[1]} channels: convert both databases with "
@@ -253,30 +257,30 @@ def shape_mismatches(test: Graph, train: Graph) -> Sequence[str]:
     return problems
 
 
-def _image_channels(graph: Graph) -> int | None:
+def _count_image_channels(graph: Graph) -> int | None:
     """Return the number of channels of the images that the first data layer reads, or None without such a layer."""
     shapes = (graph.blobs[layer.tops[0]].shape for layer in graph.layers if layer.source_spec and layer.tops)
     return next((shape[1] for shape in shapes if len(shape) == 4), None)
 
 
-_WIDTH = 5  # the length of the rows that DetectionEvaluate outputs
+_ROW_LENGTH = 5  # the length of the rows that DetectionEvaluate outputs
 
 Precisions = dict[int, float]
 """The average precision of each class."""
 
 
-def output_problems(graph: Graph, outputs: Sequence[str]) -> list[str]:
+def find_output_problems(graph: Graph, outputs: Sequence[str]) -> list[str]:
     """Return a message for each output of a test net whose shape is not (..., 5), the shape of detections."""
     shapes = {name: graph.blobs[name].shape for name in outputs}
     return [
-        f"output '{name}' has shape {shape}, but eval_type \"detection\" takes rows of {_WIDTH} numbers, such as "
+        f"output '{name}' has shape {shape}, but eval_type \"detection\" takes rows of {_ROW_LENGTH} numbers, such as "
         "the output of DetectionEvaluate; a Silence layer can hide it"
         for name, shape in shapes.items()
-        if len(shape) < 2 or shape[-1] != _WIDTH
+        if len(shape) < 2 or shape[-1] != _ROW_LENGTH
     ]
 
 
-def average_precisions(batches: Sequence[Mapping[str, Any]], version: str) -> dict[str, Precisions]:
+def compute_average_precisions(batches: Sequence[Mapping[str, Any]], version: str) -> dict[str, Precisions]:
     """Return the average precision of each class that occurs, `{output: {class: precision}}`.
 
     Args:
@@ -286,29 +290,30 @@ def average_precisions(batches: Sequence[Mapping[str, Any]], version: str) -> di
         version: the version of average precision; see `average_precision`.
     """
     rows = {
-        name: np.concatenate([np.asarray(batch[name]).reshape(-1, _WIDTH) for batch in batches]) for name in batches[0]
+        name: np.concatenate([np.asarray(batch[name]).reshape(-1, _ROW_LENGTH) for batch in batches])
+        for name in batches[0]
     }
-    return {name: _precision_by_class(output_rows, version) for name, output_rows in rows.items()}
+    return {name: _compute_precisions(output_rows, version) for name, output_rows in rows.items()}
 
 
-def mean_precision(precisions: Precisions) -> np.ndarray:
+def compute_mean_precision(precisions: Precisions) -> np.ndarray:
     """Return the mean average precision (mAP) over the classes as float32; undetected classes count as 0."""
     return np.array(np.mean(list(precisions.values())) if precisions else 0, np.float32)
 
 
-def _precision_by_class(rows: np.ndarray, version: str) -> Precisions:
+def _compute_precisions(rows: np.ndarray, version: str) -> Precisions:
     counts, detections = rows[rows[:, 0] < 0], rows[rows[:, 0] >= 0]
     precisions: Precisions = {}
     for label in np.unique(counts[counts[:, 1] >= 0, 1]).astype(int).tolist():
         class_rows = detections[detections[:, 1] == label, 2:]
         if not class_rows[:, 1:].any():
             log.warning("Missing true_pos for label: %d", label)
-        positives = int(counts[counts[:, 1] == label, 2].sum())
-        precisions[label] = average_precision(class_rows, positives, version)  # type: ignore[arg-type]
+        num_positives = int(counts[counts[:, 1] == label, 2].sum())
+        precisions[label] = average_precision(class_rows, num_positives, version)  # type: ignore[arg-type]
     return precisions
 
 
-_FIELD = "carried"
+_RECORD_KEY = "carried"
 
 
 def encode_recurrent_state(graph: Graph, state: Params) -> dict[str, Any]:
@@ -317,7 +322,7 @@ def encode_recurrent_state(graph: Graph, state: Params) -> dict[str, Any]:
     The value of an array has its shape and its float32 numbers in base64.
     """
     return {
-        layer.key: {_FIELD: [_encode(state[layer.key][p.slot.index]) for p in layer.recurrent_state]}
+        layer.key: {_RECORD_KEY: [_encode_array(state[layer.key][p.slot.index]) for p in layer.recurrent_state]}
         for layer in graph.layers
         if layer.recurrent_state and layer.key in state
     }
@@ -335,10 +340,10 @@ def decode_recurrent_state(graph: Graph, record: Mapping[str, Any]) -> Params:
     state: Params = {}
     for layer in graph.layers:
         stored = record.get(layer.key)
-        if not (layer.recurrent_state and isinstance(stored, Mapping) and _FIELD in stored):
+        if not (layer.recurrent_state and isinstance(stored, Mapping) and _RECORD_KEY in stored):
             continue
         try:
-            arrays = [_decode(value) for value in stored[_FIELD]]
+            arrays = [_decode_array(value) for value in stored[_RECORD_KEY]]
         except (TypeError, ValueError, KeyError) as error:
             raise DataError(layer.make_problem(f"its recurrent state is damaged in the snapshot: {error}")) from error
         if [a.shape for a in arrays] == [param.spec.shape for param in layer.recurrent_state]:
@@ -355,19 +360,19 @@ def decode_recurrent_state(graph: Graph, record: Mapping[str, Any]) -> Params:
     return state
 
 
-def _encode(array: Any) -> dict[str, Any]:
+def _encode_array(array: Any) -> dict[str, Any]:
     values = np.ascontiguousarray(array, "<f4")
     return {"shape": list(values.shape), "float32": base64.b64encode(values.tobytes()).decode()}
 
 
-def _decode(stored: Any) -> np.ndarray:
+def _decode_array(stored: Any) -> np.ndarray:
     data, shape = base64.b64decode(stored["float32"], validate=True), [int(n) for n in stored["shape"]]
     if min(shape, default=0) < 0 or len(data) != 4 * prod(shape):
         raise ValueError(f"shape {shape} does not match {len(data)} bytes of data")
     return np.frombuffer(data, "<f4").reshape(shape).astype(np.float32)
 
 
-_BY_ROW, _REPLICATED = PartitionSpec(DATA), PartitionSpec()
+_ROW_SPEC, _REPLICATED_SPEC = PartitionSpec(DATA), PartitionSpec()
 
 
 def supports_parallel_eval(net: Net) -> bool:
@@ -400,47 +405,49 @@ class MeshEvaluator(Evaluator):
         super().__init__(net, mesh.devices.flat[0], loader, ap_version)
         self._mesh, self._shard = mesh, local_shard(mesh)
         self._shapes = {name: net.graph.blobs[name].shape for name in net.input_names}
-        scores = output_scores(net)
+        scores = make_score_function(net)
 
-        def per_device(params: Params, state: Params, batch: Any, key: jax.Array) -> Any:
+        def score_local_batch(params: Params, state: Params, batch: Any, key: jax.Array) -> Any:
             result, _ = scores(params, state, {name: x[0] for name, x in batch.items()}, key[0])
             return jax.tree.map(lambda x: x[None], result)
 
-        specs = (_REPLICATED, _REPLICATED, _BY_ROW, _BY_ROW)
-        run = jax.shard_map(
-            per_device, mesh=mesh, in_specs=specs, out_specs=_BY_ROW, axis_names={DATA}, check_vma=False
+        specs = (_REPLICATED_SPEC, _REPLICATED_SPEC, _ROW_SPEC, _ROW_SPEC)
+        score_all_batches = jax.shard_map(
+            score_local_batch, mesh=mesh, in_specs=specs, out_specs=_ROW_SPEC, axis_names={DATA}, check_vma=False
         )
-        self._forward = net.jit(run)
+        self._forward = net.jit(score_all_batches)
 
-    def _passes(self, variables: Variables, batches: int, key: jax.Array) -> Iterator[Any]:
+    def _run_passes(self, variables: Variables, num_batches: int, key: jax.Array) -> Iterator[Any]:
         params, state = self._replicate(variables)
-        n, n_done = self._shard.total, 0
-        filler: dict[str, np.ndarray] | None = None  # for rows of the mesh that take no batch
-        while n_done < batches:
-            count = min(n, batches - n_done)
+        num_rows, num_done = self._shard.total, 0
+        padding_batch: dict[str, np.ndarray] | None = None  # for rows of the mesh that take no batch
+        while num_done < num_batches:
+            num_batches_read = min(num_rows, num_batches - num_done)
             # a batch's number in the data set determines the row of the mesh that takes it
-            rows = [(self.loader.next_index + i) % n for i in range(count)]
-            local_batches = self.loader.take(count)
+            rows = [(self.loader.next_index + i) % num_rows for i in range(num_batches_read)]
+            local_batches = self.loader.take(num_batches_read)
             for batch in local_batches:
                 check_shapes(batch, self._shapes)
-            by_row = dict(zip((row for row in rows if self._shard.owns(row)), local_batches, strict=True))
-            filler = local_batches[0] if local_batches else filler or self._zeros()
+            batches_by_row = dict(zip((row for row in rows if self._shard.owns(row)), local_batches, strict=True))
+            padding_batch = local_batches[0] if local_batches else padding_batch or self._make_zero_batch()
             local_rows = range(self._shard.first, self._shard.first + self._shard.count)
-            joined = join_batches(self._mesh, [by_row.get(row, filler) for row in local_rows], 0)
-            keys = [jax.random.fold_in(key, n_done + rows.index(row)) if row in rows else key for row in range(n)]
-            results = all_gather(self._forward(params, state, joined, self._keys(keys)))
+            global_batch = join_batches(self._mesh, [batches_by_row.get(row, padding_batch) for row in local_rows], 0)
+            keys = [
+                jax.random.fold_in(key, num_done + rows.index(row)) if row in rows else key for row in range(num_rows)
+            ]
+            results = all_gather(self._forward(params, state, global_batch, self._put_keys(keys)))
             loss, outputs = jax.tree.map(np.asarray, results)
             for row in rows:
                 yield loss[row], {name: blob[row] for name, blob in outputs.items()}
-            n_done += count
+            num_done += num_batches_read
 
-    def _keys(self, keys: list[jax.Array]) -> jax.Array:
+    def _put_keys(self, keys: list[jax.Array]) -> jax.Array:
         """Return the keys as one array, with one key on each row of the mesh. Each process must pass all keys."""
         data = np.stack([np.asarray(jax.random.key_data(key)) for key in keys])
-        sharding = jax.sharding.NamedSharding(self._mesh, _BY_ROW)
+        sharding = jax.sharding.NamedSharding(self._mesh, _ROW_SPEC)
         return jax.random.wrap_key_data(put_global(data, sharding))
 
-    def _zeros(self) -> dict[str, np.ndarray]:
+    def _make_zero_batch(self) -> dict[str, np.ndarray]:
         blobs = self.net.graph.blobs
         return {name: np.zeros(blobs[name].shape, blobs[name].dtype) for name in self.net.input_names}
 

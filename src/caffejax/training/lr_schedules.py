@@ -54,7 +54,7 @@ class StepEarly(AdaptiveSchedule):
     def __init__(self, param: Any) -> None:
         super().__init__(param, maximum=-float(np.finfo(np.float32).max), tests=0)
 
-    def note_test(self, accuracy: float) -> None:
+    def record_test(self, accuracy: float) -> None:
         """Update the state after a test with the accuracy, which `PeriodicEvaluation.accuracy` returns."""
         state = self.state
         if accuracy > state["maximum"]:
@@ -80,7 +80,7 @@ class Plateau(AdaptiveSchedule):
     def __init__(self, param: Any) -> None:
         super().__init__(param, minimum=float(np.finfo(np.float32).max), last_event=0)
 
-    def note(self, iteration: int, smoothed_loss: float) -> None:
+    def record_loss(self, iteration: int, smoothed_loss: float) -> None:
         """Update the state before an iteration, with the smoothed loss of the previous iterations."""
         state, windows = self.state, self._param.plateau_winsize
         if smoothed_loss < state["minimum"]:

@@ -15,7 +15,7 @@ from ..errors import Problem, SolverError
 from ..net import Net, Variables
 from .train_step import TrainState, pass_key
 
-UNREAD = 100  # the number of newest losses that stay unread; older ones are complete, so reading them does not wait
+MAX_UNREAD = 100  # the number of newest losses that stay unread; older ones are complete, so reading them does not wait
 
 ADVICE = (
     "Training has diverged: lower base_lr, set clip_gradients, "
@@ -33,8 +33,8 @@ class FiniteCheck:
     Args:
         net: the train net.
         iter_size: the number of passes per iteration.
-        every_step: whether `trace` is called after every step. The step must then not donate its arguments, because
-            `trace` reads the state before the step.
+        every_step: whether `check_step` is called after every step. The step must then not donate its arguments,
+            because `check_step` reads the state before the step.
 
     Attributes:
         every_step: the argument `every_step`.
@@ -46,10 +46,10 @@ class FiniteCheck:
         self.every_step = every_step
         self._net, self._iter_size = net, iter_size
         self._unread: list[tuple[int, jax.Array]] = []
-        self._last_finite: int | None = None  # the last iteration whose loss is known to be finite
+        self._last_finite_iteration: int | None = None  # the last iteration whose loss is known to be finite
         self._all_finite = jax.jit(_all_finite)
 
-    def note(self, iteration: int, losses: jax.Array) -> None:
+    def record_losses(self, iteration: int, losses: jax.Array) -> None:
         """Store the loss of an iteration, or the losses of consecutive iterations that begin at `iteration`.
 
         Args:
@@ -62,29 +62,34 @@ class FiniteCheck:
         self._unread.append((iteration, losses))
         if self.every_step:
             self._read(len(self._unread))
-        elif len(self._unread) >= 2 * UNREAD:
-            self._read(UNREAD)
+        elif len(self._unread) >= 2 * MAX_UNREAD:
+            self._read(MAX_UNREAD)
 
-    def trace(
-        self, iteration: int, before: TrainState, batches: Mapping[str, jax.Array], after: TrainState, loss: jax.Array
+    def check_step(
+        self,
+        iteration: int,
+        previous_state: TrainState,
+        batches: Mapping[str, jax.Array],
+        new_state: TrainState,
+        loss: jax.Array,
     ) -> None:
         """Check the loss and the new state of an iteration immediately.
 
         Args:
             iteration: the number of the iteration.
-            before: the state before the iteration.
+            previous_state: the state before the iteration.
             batches: the batches of the iteration, stacked on axis 0.
-            after: the state after the iteration.
+            new_state: the state after the iteration.
             loss: the loss of the iteration.
 
         Raises:
             SolverError: if a number is not finite. The message names the layer where it arose.
         """
-        if not self._all_finite((loss, after.params, after.state)):
+        if not self._all_finite((loss, new_state.params, new_state.state)):
             self._unread.append((iteration, loss))  # so that `check` also raises an error
-            keys = [pass_key(before, number) for number in range(self._iter_size)]
-            culprit = find_nonfinite(self._net, before.variables, batches, keys, after.variables)
-            raise SolverError(self._problem(iteration, culprit))
+            keys = [pass_key(previous_state, pass_index) for pass_index in range(self._iter_size)]
+            nonfinite = find_nonfinite(self._net, previous_state.variables, batches, keys, new_state.variables)
+            raise SolverError(self._problem(iteration, nonfinite))
 
     def check(self, variables: Variables | None = None) -> None:
         """Check all stored losses. If `variables` is not None, check its parameters and running statistics too.
@@ -95,40 +100,40 @@ class FiniteCheck:
         """
         self._read(len(self._unread))
         if variables is not None and not self._all_finite(variables):
-            culprit = find_nonfinite_variable(variables)
-            assert culprit is not None
-            last = self._last_finite
+            nonfinite = find_nonfinite_variable(variables)
+            assert nonfinite is not None
+            last = self._last_finite_iteration
             since = "at the start" if last is None else f"after iteration {last}, whose loss was finite"
-            raise SolverError(self._problem(None, culprit._replace(message=f"{culprit.message} {since}")))
+            raise SolverError(self._problem(None, nonfinite._replace(message=f"{nonfinite.message} {since}")))
 
     def restart(self, checkpoint: str) -> None:
         """Discard all stored losses, because training continues from the snapshot `checkpoint`."""
-        self.last_good_checkpoint, self._last_finite = checkpoint, None
+        self.last_good_checkpoint, self._last_finite_iteration = checkpoint, None
         self._unread.clear()
 
     def _read(self, n: int) -> None:
         for _ in range(n):
-            first, losses = self._unread[0]  # a non-finite loss stays in the list
-            for iteration, value in enumerate(np.ravel(losses).tolist(), first):
+            first_iteration, losses = self._unread[0]  # a non-finite loss stays in the list
+            for iteration, value in enumerate(np.ravel(losses).tolist(), first_iteration):
                 if not math.isfinite(value):
-                    last = self._last_finite
-                    since = "" if last is None else f"; it was finite up to iteration {last}"
+                    last_finite = self._last_finite_iteration
+                    since = "" if last_finite is None else f"; it was finite up to iteration {last_finite}"
                     raise SolverError(self._problem(iteration, NonFinite(f"the loss is {value}{since}")))
-                self._last_finite = iteration
+                self._last_finite_iteration = iteration
             del self._unread[0]
 
-    def _problem(self, iteration: int | None, culprit: NonFinite) -> Problem:
+    def _problem(self, iteration: int | None, nonfinite: NonFinite) -> Problem:
         location = "" if iteration is None else f"iteration {iteration}: "
-        advice = culprit.advice or ADVICE
+        advice = nonfinite.advice or ADVICE
         start = f" from the snapshot {self.last_good_checkpoint}" if self.last_good_checkpoint else ""
         device = "" if self._net.compute_config.axis_name is None else " on one device"
         rerun = f"run again{start}{device} with debug_nans=True (--debug_nans)"
         hint = "" if self.every_step else f"; to find the layer where it begins, {rerun}"
         return Problem(
-            f"{location}{culprit.message}. {advice}{hint}",
+            f"{location}{nonfinite.message}. {advice}{hint}",
             file=self._net.graph.file,
-            layer=culprit.layer.name if culprit.layer else None,
-            layer_type=culprit.layer.type.name if culprit.layer else None,
+            layer=nonfinite.layer.name if nonfinite.layer else None,
+            layer_type=nonfinite.layer.type.name if nonfinite.layer else None,
         )
 
 

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from ..checkpoints.orbax import Keep
+from ..checkpoints.orbax import KeepRule
 from ..data.loader import Loader
 from ..errors import DataError, GraphError, Problem, SolverError, did_you_mean
 from ..execution.memory_check import check_layers_fit
@@ -24,10 +24,10 @@ from .evaluate import (
     Scores,
     StoppedError,
     copy_trained_params,
-    shape_mismatches,
+    find_shape_mismatches,
     supports_parallel_eval,
 )
-from .reporting import log, output_lines, precision_lines
+from .reporting import format_output_lines, format_precision_lines, log
 
 
 class PeriodicEvaluation:
@@ -60,7 +60,7 @@ class PeriodicEvaluation:
         self,
         param: SolverParameter,
         nets: Sequence[Net],
-        train: Net,
+        train_net: Net,
         key: jax.Array,
         device: jax.Device,
         open_loader: Callable[[Net], Loader],
@@ -69,29 +69,29 @@ class PeriodicEvaluation:
         problems = [
             Problem(message, file=net.graph.file)
             for net in nets
-            for message in shape_mismatches(net.graph, train.graph)
+            for message in find_shape_mismatches(net.graph, train_net.graph)
         ]
         if problems:
             raise GraphError(problems)
-        self._param, self._train, self._key = param, train, key
+        self._param, self._train_net, self._key = param, train_net, key
         ap_version = param.ap_version if param.eval_type == "detection" else None
 
-        def evaluator(net: Net) -> Evaluator:
+        def make_evaluator(net: Net) -> Evaluator:
             if mesh is not None and supports_parallel_eval(net):
                 return MeshEvaluator(net, mesh, open_loader(net), ap_version)
             return Evaluator(net, device, open_loader(net), ap_version)
 
-        self.evaluators = [evaluator(net) for net in nets]
+        self.evaluators = [make_evaluator(net) for net in nets]
         self.net_variables = [
-            _initial_variables(net, jax.random.fold_in(key, 1 + i), train) for i, net in enumerate(nets)
+            _make_initial_variables(net, jax.random.fold_in(key, 1 + i), train_net) for i, net in enumerate(nets)
         ]
-        self._tested_early: int | None = None  # the iteration of a test that replaces the test that is due
+        self._early_test_iteration: int | None = None  # the iteration of a test that replaces the test that is due
         self.scores: dict[str, float] = {}
 
     def is_due(self, iteration: int) -> bool:
         """Return whether a test is due at an iteration, and no test with `is_early` has been run at this iteration."""
         interval, offset = self._param.test_interval, self._param.test_offset
-        return bool(interval) and (iteration - offset) % interval == 0 and self._tested_early != iteration
+        return bool(interval) and (iteration - offset) % interval == 0 and self._early_test_iteration != iteration
 
     def run(
         self,
@@ -99,7 +99,7 @@ class PeriodicEvaluation:
         variables: Variables,
         *,
         is_early: bool = False,
-        stopping: Callable[[], bool] = lambda: False,
+        should_stop: Callable[[], bool] = lambda: False,
     ) -> list[Scores] | None:
         """Test all nets with the train net's variables, and log and return the scores.
 
@@ -107,24 +107,24 @@ class PeriodicEvaluation:
             iteration: the number of updates so far, for messages and random keys.
             variables: the train net's variables.
             is_early: whether this test replaces the test that is due at this iteration, so that `is_due` returns False.
-            stopping: a function that is called before each batch. If it returns True, the test ends and the nets return
-                to their previous positions in the data.
+            should_stop: a function that is called before each batch. If it returns True, the test ends and the nets
+                return to their previous positions in the data.
 
         Returns:
-            The scores of each net, or None if `stopping` returned True.
+            The scores of each net, or None if `should_stop` returned True.
         """
-        before = self.get_state()
+        previous_state = self.get_state()
         try:
-            results = [self._run(i, iteration, variables, stopping) for i in range(len(self.evaluators))]
+            results = [self._run_net(i, iteration, variables, should_stop) for i in range(len(self.evaluators))]
         except StoppedError:
             log.info("Test interrupted.")
             try:
-                self.set_state(before)
+                self.set_state(previous_state)
             except DataError as error:  # a user's iterator cannot go back
                 log.warning("%s", error)
             return None
         self.scores = {name: float(np.mean(v)) for scores in reversed(results) for name, v in scores.outputs.items()}
-        self._tested_early = iteration if is_early else None
+        self._early_test_iteration = iteration if is_early else None
         return results
 
     def accuracy(self, results: Sequence[Scores]) -> float | None:
@@ -132,7 +132,7 @@ class PeriodicEvaluation:
         loss_weights = self.evaluators[0].net.graph.loss_weights
         return next((float(np.mean(v)) for name, v in results[0].outputs.items() if not loss_weights.get(name)), None)
 
-    def keep_rule(self, last: int | None, best: str | None) -> Keep:
+    def keep_rule(self, last: int | None, best: str | None) -> KeepRule:
         """Return the rule for which checkpoints are kept.
 
         Args:
@@ -147,7 +147,7 @@ class PeriodicEvaluation:
         outputs = {name: net.graph.loss_weights.get(name, 0) for net in nets for name in net.outputs}
         if best is not None and best not in outputs:
             raise SolverError(f"keep_best: no test net has an output '{best}'{did_you_mean(best, outputs)}")
-        return Keep(last, best, lowest=bool(best and outputs[best]))
+        return KeepRule(last, best, prefers_lower=bool(best and outputs[best]))
 
     def get_state(self) -> list[Any]:
         """Return the position in the data and the recurrent state of each net, as JSON values."""
@@ -163,38 +163,38 @@ class PeriodicEvaluation:
         for evaluator in self.evaluators:
             evaluator.loader.close()
 
-    def _run(self, i: int, iteration: int, variables: Variables, stopping: Callable[[], bool]) -> Scores:
+    def _run_net(self, i: int, iteration: int, variables: Variables, should_stop: Callable[[], bool]) -> Scores:
         evaluator, graph = self.evaluators[i], self.evaluators[i].net.graph
         log.info(f"Iteration {iteration}, Testing net (#{i})")
         if not isinstance(evaluator, MeshEvaluator):
             variables = to_first_device(all_gather(variables))
-        test_variables = copy_trained_params(graph, self.net_variables[i](), self._train.graph, variables)
+        test_variables = copy_trained_params(graph, self.net_variables[i](), self._train_net.graph, variables)
         key = jax.random.fold_in(fold_in_name(self._key, f"test {i}"), iteration)
-        scores = evaluator(test_variables, self._param.test_iter[i], key, stopping=stopping)
+        scores = evaluator(test_variables, self._param.test_iter[i], key, should_stop=should_stop)
         if self._param.test_compute_loss:
             log.info(f"Test loss: {scores.loss:g}")
-        for line in precision_lines(scores.precisions) if self._param.show_per_class_result else ():
+        for line in format_precision_lines(scores.precisions) if self._param.show_per_class_result else ():
             log.info(line)
-        for line in output_lines("Test", scores.outputs, graph.loss_weights):
+        for line in format_output_lines("Test", scores.outputs, graph.loss_weights):
             log.info(line)
         return scores
 
 
-def _initial_variables(net: Net, key: jax.Array, train: Net) -> Callable[[], Variables]:
+def _make_initial_variables(net: Net, key: jax.Array, train_net: Net) -> Callable[[], Variables]:
     """Return a function that returns a test net's initial variables, for `PeriodicEvaluation.net_variables`."""
-    placeholders = Variables(*train.graph.map_variables(lambda _: 0.0))  # type: ignore[arg-type]
+    placeholders = Variables(*train_net.graph.map_variables(lambda _: 0.0))  # type: ignore[arg-type]
     check_layers_fit(net.graph)
-    variables = copy_trained_params(net.graph, _shapes(net), train.graph, placeholders)
+    variables = copy_trained_params(net.graph, _make_abstract_variables(net), train_net.graph, placeholders)
     if any(isinstance(x, jax.ShapeDtypeStruct) for x in jax.tree.leaves(variables)):  # the train net lacks an array
-        variables = copy_trained_params(net.graph, net.init(key), train.graph, placeholders)
+        variables = copy_trained_params(net.graph, net.init(key), train_net.graph, placeholders)
     return lambda: variables
 
 
-def _shapes(net: Net) -> Variables:
+def _make_abstract_variables(net: Net) -> Variables:
     """Return the shapes and dtypes of the arrays that `net.init` creates, without tracing it."""
 
-    def shape(param: Param) -> jax.ShapeDtypeStruct:
+    def make_abstract_array(param: Param) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(param.spec.shape, np.float32)
 
-    params, state = net.graph.map_variables(shape)
+    params, state = net.graph.map_variables(make_abstract_array)
     return Variables(params, state)  # type: ignore[arg-type]

@@ -43,7 +43,7 @@ from ..parallel import (
     tpu_conv_layout,
     wait_on_cpu,
 )
-from .train_step import TrainState, abstract_state, init_train_state, iteration_key, stack, train_key
+from .train_step import TrainState, abstract_state, init_train_state, iteration_key, stack_batches, train_key
 from .update_rules import History, find_history, with_history
 
 Batches = Mapping[str, Any]
@@ -74,7 +74,7 @@ class SingleDevice:
         state: TrainState = jax.device_put(init_train_state(variables, optimizer, key), self._device)
         return state
 
-    def place(self, state: TrainState) -> TrainState:
+    def place_state(self, state: TrainState) -> TrainState:
         """Return a state that the user has set, after copying it to the device if necessary.
 
         A state on one device, or a state that the user has sharded over several devices, is not copied. A state on the
@@ -87,18 +87,18 @@ class SingleDevice:
         leaves = jax.tree.leaves(state)
         arrays = [x for x in leaves if isinstance(x, jax.Array)]
         shardings = {x.sharding for x in arrays if not x.is_fully_replicated}
-        moved: TrainState
+        placed_state: TrainState
         if shardings:
             self._batch_sharding = replicated_sharding(_find_mesh(shardings))
-            moved = jax.tree.map(
+            placed_state = jax.tree.map(
                 lambda x: x if getattr(x, "sharding", 0) in shardings else put_global(x, self._batch_sharding), state
             )
-            return moved
+            return placed_state
         self._batch_sharding = self._device
         if len(arrays) == len(leaves) and all(len(x.sharding.device_set) == 1 for x in arrays):
             return state
-        moved = put_global(state, SingleDeviceSharding(self._device))
-        return moved
+        placed_state = put_global(state, SingleDeviceSharding(self._device))
+        return placed_state
 
     def abstract_state(self, state: TrainState) -> TrainState:
         """Return a state's shapes and dtypes, with the shardings that arrays get when a checkpoint is restored."""
@@ -111,11 +111,11 @@ class SingleDevice:
         """
         return jax.tree.map(lambda x: x if isinstance(x, jax.Array) else jax.device_put(x, self._device), state)
 
-    def gather(self, state: TrainState) -> TrainState:
+    def gather_state(self, state: TrainState) -> TrainState:
         """Return the state unchanged."""
         return state
 
-    def variables(self, state: TrainState) -> Variables:
+    def gather_variables(self, state: TrainState) -> Variables:
         """Return the parameters and running statistics unchanged."""
         return state.variables
 
@@ -123,23 +123,23 @@ class SingleDevice:
         """Return the state unchanged, and None, because there are no separate running statistics of several devices."""
         return state, None
 
-    def read(self, loader: Loader, passes: int) -> list[dict[str, Any]]:
-        """Read the batches of an iteration; return a list whose only item contains all of them, stacked by `stack`."""
-        return [stack([next(loader) for _ in range(passes)])]
+    def read_batches(self, loader: Loader, num_passes: int) -> list[dict[str, Any]]:
+        """Read the batches of an iteration; return a list with one item, the batches stacked by `stack_batches`."""
+        return [stack_batches([next(loader) for _ in range(num_passes)])]
 
-    def put(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
+    def put_batches(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
         """Return the batches as JAX arrays on the device, or on all devices of a sharded state."""
         (stacked,) = batches
         device_batches: dict[str, jax.Array] = jax.device_put(dict(stacked), self._batch_sharding)
         return device_batches
 
-    def outputs(self, blobs: Any) -> dict[str, np.ndarray]:
+    def gather_outputs(self, blobs: Any) -> dict[str, np.ndarray]:
         """Return a step's outputs as NumPy arrays."""
         return {name: np.asarray(blob) for name, blob in blobs.items()}
 
-    def passes(self, state: TrainState, batches: Batches, passes: int) -> Iterator[Pass]:
+    def iterate_passes(self, state: TrainState, batches: Batches, num_passes: int) -> Iterator[Pass]:
         """Yield `(params, state, batch, key)` of each pass of the next update."""
-        yield from pass_arguments(state.params, state.state, batches, iteration_key(state), passes)
+        yield from make_pass_arguments(state.params, state.state, batches, iteration_key(state), num_passes)
 
 
 def _find_mesh(shardings: Collection[jax.sharding.Sharding]) -> Mesh:
@@ -151,26 +151,28 @@ def _find_mesh(shardings: Collection[jax.sharding.Sharding]) -> Mesh:
     meshes = {s.mesh for s in shardings if isinstance(s, NamedSharding) and isinstance(s.mesh, Mesh)}
     if len(meshes) == 1 == len({type(s) for s in shardings}):
         (mesh,) = meshes
-        if all(kind == AxisType.Auto for kind in mesh.axis_types):
+        if all(axis_type == AxisType.Auto for axis_type in mesh.axis_types):
             return mesh
-    found = ", ".join(shorten_list(sorted(str(getattr(s, "mesh", s)) for s in shardings)))
+    shardings_text = ", ".join(shorten_list(sorted(str(getattr(s, "mesh", s)) for s in shardings)))
     raise SolverError(
         "the arrays of a sharded state must be on one mesh whose axes are all AxisType.Auto, or the solver must be "
-        f"created with devices=; the state is sharded over {found}"
+        f"created with devices=; the state is sharded over {shardings_text}"
     )
 
 
-def pass_arguments(params: Params, state: Params, batches: Batches, key: jax.Array, passes: int) -> Iterator[Pass]:
+def make_pass_arguments(
+    params: Params, state: Params, batches: Batches, key: jax.Array, num_passes: int
+) -> Iterator[Pass]:
     """Yield `(params, state, batch, key)`, the arguments of the net, for each pass of an update on one device.
 
     Args:
         params: the parameters.
         state: the running statistics.
-        batches: the batches of all passes, stacked by `stack` on axis 0.
+        batches: the batches of all passes, stacked by `stack_batches` on axis 0.
         key: the random key of the iteration.
-        passes: the number of passes.
+        num_passes: the number of passes.
     """
-    for i in range(passes):
+    for i in range(num_passes):
         yield params, state, {name: array[i] for name, array in batches.items()}, jax.random.fold_in(key, i)
 
 
@@ -197,20 +199,20 @@ class MeshPlacement:
 
         For arrays for which JAX's default memory layout is slow, it contains the sharding and the layout.
         """
-        everywhere, by_row = replicated_sharding(self.mesh), NamedSharding(self.mesh, PartitionSpec(DATA))
-        slot = param_shardings(state.params, self.mesh, MODEL, *(DATA,) * (self._shard != "none"))
-        params, slot = (
+        replicated, row_sharding = replicated_sharding(self.mesh), NamedSharding(self.mesh, PartitionSpec(DATA))
+        history_shardings = param_shardings(state.params, self.mesh, MODEL, *(DATA,) * (self._shard != "none"))
+        params, history_shardings = (
             jax.tree.map(tpu_conv_layout, state.params, shardings)
-            for shardings in (self._param_shardings(state.params), slot)
+            for shardings in (self._param_shardings(state.params), history_shardings)
         )
-        others = jax.tree.map(lambda _: everywhere, state.opt_state)
-        history = History(tuple(slot for _ in find_history(state.opt_state).history))
+        other_shardings = jax.tree.map(lambda _: replicated, state.opt_state)
+        history = History(tuple(history_shardings for _ in find_history(state.opt_state).history))
         return state.replace(
             params=params,
-            state=jax.tree.map(lambda _: by_row, state.state),
-            opt_state=with_history(others, history),
-            iteration=everywhere,
-            key=everywhere,
+            state=jax.tree.map(lambda _: row_sharding, state.state),
+            opt_state=with_history(other_shardings, history),
+            iteration=replicated,
+            key=replicated,
         )
 
     def _param_shardings(self, params: Params) -> Any:
@@ -227,10 +229,10 @@ class MeshPlacement:
         shapes = jax.eval_shape(lambda v: init_train_state(v, optimizer, jax.random.key(0)), variables)
         shardings = self.shardings(shapes)
         params = reshard(variables.params, shardings.params)
-        history = wait_on_cpu(jax.jit(optimizer.init, out_shardings=shardings.opt_state)(params))
-        return self.place_restored(TrainState(params, variables.state, history, jnp.int32(0), train_key(key)), None)
+        opt_state = wait_on_cpu(jax.jit(optimizer.init, out_shardings=shardings.opt_state)(params))
+        return self.place_restored(TrainState(params, variables.state, opt_state, jnp.int32(0), train_key(key)), None)
 
-    def place(self, state: TrainState) -> TrainState:
+    def place_state(self, state: TrainState) -> TrainState:
         """Return a state that the user has set, placed on the mesh, with the same running statistics on every device.
 
         Every process must pass the same state.
@@ -256,11 +258,11 @@ class MeshPlacement:
             device_statistics: the running statistics of each device, or None if the snapshot does not contain them. If
                 it contains the statistics of fewer devices, they are repeated.
         """
-        n, by_row = self._data_shard.total, NamedSharding(self.mesh, PartitionSpec(DATA))
+        n, row_sharding = self._data_shard.total, NamedSharding(self.mesh, PartitionSpec(DATA))
 
         def place_rows(first: Any, saved: Any = None) -> jax.Array:
             rows = np.asarray(first)[None] if saved is None else np.asarray(saved)
-            global_rows: jax.Array = put_global(rows[np.arange(n) % len(rows)], by_row)
+            global_rows: jax.Array = put_global(rows[np.arange(n) % len(rows)], row_sharding)
             return global_rows
 
         statistics = jax.tree.map(place_rows, state.state, *(() if device_statistics is None else (device_statistics,)))
@@ -271,7 +273,7 @@ class MeshPlacement:
         """Return a state without running statistics, and the shardings of its remaining arrays."""
         return state.replace(state={}), self.shardings(state).replace(state={})
 
-    def gather(self, state: TrainState) -> TrainState:
+    def gather_state(self, state: TrainState) -> TrainState:
         """Return the state with unsharded arrays. All processes must call this method together.
 
         Replicated arrays stay on the devices. Sharded arrays are gathered on the host, because they may not fit into
@@ -280,7 +282,7 @@ class MeshPlacement:
         gathered: TrainState = gather_to_host(self.split_statistics(state)[0])
         return gathered
 
-    def variables(self, state: TrainState) -> Variables:
+    def gather_variables(self, state: TrainState) -> Variables:
         """Return the unsharded parameters and the first device's running statistics.
 
         All processes must call it together.
@@ -295,21 +297,21 @@ class MeshPlacement:
         """
         return state.replace(state=first_replica(state.state, self.mesh)), state.state
 
-    def read(self, loader: Loader, passes: int) -> list[dict[str, Any]]:
+    def read_batches(self, loader: Loader, num_passes: int) -> list[dict[str, Any]]:
         """Read the batches of an iteration: in each pass, one batch for each row of devices in this process.
 
         Returns:
-            For each row of devices in this process, the batches of all passes, stacked by `stack` on axis 0.
+            For each row of devices in this process, the batches of all passes, stacked by `stack_batches` on axis 0.
 
         Raises:
             DataError: if a batch cannot be read, or its shape differs from the net's.
         """
-        by_pass = [loader.take(self._data_shard.total) for _ in range(passes)]
-        for batch in (batch for batches in by_pass for batch in batches):
+        batches_by_pass = [loader.take(self._data_shard.total) for _ in range(num_passes)]
+        for batch in (batch for batches in batches_by_pass for batch in batches):
             check_shapes(batch, self._shapes)
-        return [stack([batches[row] for batches in by_pass]) for row in range(self._data_shard.count)]
+        return [stack_batches([batches[row] for batches in batches_by_pass]) for row in range(self._data_shard.count)]
 
-    def put(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
+    def put_batches(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
         """Return the batches that `read` returned as JAX arrays, which are sharded over the rows of the mesh.
 
         Args:
@@ -318,15 +320,18 @@ class MeshPlacement:
         """
         return join_batches(self.mesh, batches, axis)
 
-    def outputs(self, blobs: Any) -> dict[str, np.ndarray]:
+    def gather_outputs(self, blobs: Any) -> dict[str, np.ndarray]:
         """Return a step's outputs as NumPy arrays, with the examples of all devices concatenated on axis 0.
 
         All processes must call it together.
         """
-        by_device, replicated = (jax.tree.map(np.asarray, all_gather(outputs)) for outputs in blobs)
-        return {**replicated, **{name: blob.reshape(-1, *blob.shape[2:]) for name, blob in by_device.items()}}
+        device_outputs, replicated_outputs = (jax.tree.map(np.asarray, all_gather(outputs)) for outputs in blobs)
+        return {
+            **replicated_outputs,
+            **{name: blob.reshape(-1, *blob.shape[2:]) for name, blob in device_outputs.items()},
+        }
 
-    def passes(self, state: TrainState, batches: Batches, passes: int) -> Iterator[Pass]:
+    def iterate_passes(self, state: TrainState, batches: Batches, num_passes: int) -> Iterator[Pass]:
         """Yield `(params, state, batch, key)` of each pass of the next update, for each row of this process."""
         params = all_gather(state.params)
         for row in range(self._data_shard.first, self._data_shard.first + self._data_shard.count):
@@ -340,7 +345,7 @@ class MeshPlacement:
             key = jax.random.wrap_key_data(local_data(jax.random.key_data(state.key)))
             key = jax.random.fold_in(jax.random.fold_in(key, local_data(state.iteration)), row)
             row_batches = {name: local_data(x, 1) for name, x in batches.items()}
-            yield from pass_arguments(*variables, row_batches, key, passes)
+            yield from make_pass_arguments(*variables, row_batches, key, num_passes)
 
 
 Placement = SingleDevice | MeshPlacement

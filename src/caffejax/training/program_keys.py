@@ -17,7 +17,7 @@ from ..net import Net
 from ..schema.caffe_pb2 import SolverParameter
 
 # settings that do not affect compiled functions: rates are arguments, and only the trainer reads the other settings
-_LOOP_SETTINGS = (
+_UNCOMPILED_SETTINGS = (
     *("net", "net_param", "train_net", "train_net_param", "train_state", "test_net", "test_net_param", "test_state"),
     *("test_iter", "test_interval", "test_compute_loss", "test_initialization", "base_lr", "lr_policy", "gamma"),
     *("power", "stepsize", "stepvalue", "max_iter", "display", "average_loss", "snapshot", "snapshot_prefix"),
@@ -35,7 +35,7 @@ def training_cache_key(name: str, net: Net, param: SolverParameter) -> bytes | N
     """
     settings = SolverParameter()
     settings.CopyFrom(param)
-    for field in _LOOP_SETTINGS:
+    for field in _UNCOMPILED_SETTINGS:
         settings.ClearField(field)
     key = net_cache_key(name, net)
     return None if key is None else key + settings.SerializeToString(deterministic=True)
@@ -56,7 +56,7 @@ def graph_cache_key(name: str, graph: Graph, compute_config: ComputeConfig) -> b
     if graph.has_host_layers or any(layer.context.has_own_type or not is_builtin(layer.type) for layer in graph.layers):
         return None
     digest = hashlib.sha256()
-    for part in (name, compute_config, *_graph(graph)):
+    for part in (name, compute_config, *_graph_fingerprint(graph)):
         data = part if isinstance(part, bytes) else repr(part).encode()
         digest.update(f"{len(data)}\n".encode() + data)
     if any(not isinstance(layer.device_transform, Normalize | None) for layer in graph.layers):
@@ -64,18 +64,18 @@ def graph_cache_key(name: str, graph: Graph, compute_config: ComputeConfig) -> b
     return digest.digest()
 
 
-def _graph(graph: Graph) -> Iterator[Any]:
+def _graph_fingerprint(graph: Graph) -> Iterator[Any]:
     yield graph.phase, graph.input_layer_tops, graph.outputs, graph.force_backward
     yield sorted((name, blob.shape, str(blob.dtype)) for name, blob in graph.blobs.items())
     for layer in graph.layers:
         yield layer.definition.layer.SerializeToString(deterministic=True)
-        yield from _layer(layer)
+        yield from _layer_fingerprint(layer)
 
 
-def _layer(layer: Layer) -> Iterator[Any]:
+def _layer_fingerprint(layer: Layer) -> Iterator[Any]:
     yield layer.key, layer.type.name, layer.context.phase, layer.bottoms, layer.tops, layer.loss_weights
     yield layer.need_backward, layer.bottom_need_backward
-    yield [_param(param) for param in layer.all_params]
+    yield [_param_fingerprint(param) for param in layer.all_params]
     if layer.source_spec is not None:
         yield [(top.shape, str(top.dtype)) for top in (*layer.source_spec.tops, *(layer.source_spec.arrays or ()))]
         if isinstance(normalize := layer.device_transform, Normalize):
@@ -83,7 +83,7 @@ def _layer(layer: Layer) -> Iterator[Any]:
             yield normalize.mean.tobytes()
 
 
-def _param(param: Param) -> tuple[Any, ...]:
+def _param_fingerprint(param: Param) -> tuple[Any, ...]:
     spec = param.spec
     multipliers = param.lr_mult, param.decay_mult, param.need_backward
     return param.owner, spec.shape, spec.learnable, spec.persistent, spec.rewrite is None, *multipliers

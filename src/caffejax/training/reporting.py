@@ -39,8 +39,8 @@ class Display(NamedTuple):
 class SmoothedLoss:
     """The running mean of the last `window` losses, computed as in Caffe.
 
-    A loss is read from the device when `value` is accessed, or after 200 newer losses, so that `note` never waits for
-    the device.
+    A loss is read from the device when `value` is accessed, or after 200 newer losses, so that `record_losses` never
+    waits for the device.
     """
 
     def __init__(self, window: int) -> None:
@@ -50,7 +50,7 @@ class SmoothedLoss:
         self._oldest = 0
         self._mean = 0.0
 
-    def note(self, losses: jax.Array) -> None:
+    def record_losses(self, losses: jax.Array) -> None:
         """Add the loss of an iteration as a scalar, or the losses of consecutive iterations as an (n,) array."""
         self._unread.append(losses)
         if len(self._unread) > _MAX_UNREAD:
@@ -58,7 +58,7 @@ class SmoothedLoss:
 
     @property
     def has_losses(self) -> bool:
-        """True if `note` has been called."""
+        """True if `record_losses` has been called."""
         return bool(self._unread or self._losses)
 
     @property
@@ -83,7 +83,9 @@ class SmoothedLoss:
             self._oldest = (self._oldest + 1) % self._window
 
 
-def score_lines(outputs: Mapping[str, np.ndarray], loss_weights: Mapping[str, float] | None = None) -> Iterator[str]:
+def format_score_lines(
+    outputs: Mapping[str, np.ndarray], loss_weights: Mapping[str, float] | None = None
+) -> Iterator[str]:
     """Yield "name = value" for each element of each output blob. For loss blobs, the weighted loss is appended."""
     for name, values in outputs.items():
         weight = (loss_weights or {}).get(name, 0)
@@ -92,13 +94,15 @@ def score_lines(outputs: Mapping[str, np.ndarray], loss_weights: Mapping[str, fl
             yield f"{name} = {value:g}{loss}"
 
 
-def output_lines(prefix: str, outputs: Mapping[str, np.ndarray], loss_weights: Mapping[str, float]) -> Iterator[str]:
+def format_output_lines(
+    prefix: str, outputs: Mapping[str, np.ndarray], loss_weights: Mapping[str, float]
+) -> Iterator[str]:
     """Yield Caffe's log lines for the outputs of a net; `prefix` is "Train" or "Test"."""
-    for index, line in enumerate(score_lines(outputs, loss_weights)):
+    for index, line in enumerate(format_score_lines(outputs, loss_weights)):
         yield f"    {prefix} net output #{index}: {line}"
 
 
-def display_lines(display: Display, interval: int, loss_weights: Mapping[str, float]) -> Iterator[str]:
+def format_display_lines(display: Display, interval: int, loss_weights: Mapping[str, float]) -> Iterator[str]:
     """Yield Caffe's log lines for a display; `interval` is the number of iterations between displays.
 
     If the display has no pace, only the loss is logged.
@@ -108,18 +112,18 @@ def display_lines(display: Display, interval: int, loss_weights: Mapping[str, fl
         return
     speed = f"{display.pace.iterations_per_second:g} iter/s, {display.pace.seconds:g}s/{interval} iters"
     yield f"Iteration {display.iteration} ({speed}), loss = {display.loss:g}"
-    yield from output_lines("Train", display.outputs, loss_weights)
+    yield from format_output_lines("Train", display.outputs, loss_weights)
     yield f"Iteration {display.iteration}, lr = {display.rate:g}"
 
 
-def precision_lines(precisions: Mapping[str, Mapping[int, float]]) -> Iterator[str]:
+def format_precision_lines(precisions: Mapping[str, Mapping[int, float]]) -> Iterator[str]:
     """Yield a log line "class<number>: <average precision>" for each class of each output, as the SSD fork does."""
-    for by_class in precisions.values():
-        for label, value in by_class.items():
+    for class_precisions in precisions.values():
+        for label, value in class_precisions.items():
             yield f"class{label}: {value:g}"
 
 
-_SLOW = 1e-3  # seconds; a read that takes longer can delay training
+_SLOW_READ_SECONDS = 1e-3  # a read that takes longer can delay training
 
 
 class Pace(NamedTuple):
@@ -147,9 +151,9 @@ class Stopwatch:
         waited: a function that returns the total time for which devices have waited for data, in seconds.
     """
 
-    def __init__(self, iteration: int, batch_size: int, waited: Callable[[], float]) -> None:
-        self._batch_size, self._waited = batch_size, waited
-        self._iteration, self._time, self._wait = iteration, time.perf_counter(), waited()
+    def __init__(self, iteration: int, batch_size: int, total_wait: Callable[[], float]) -> None:
+        self._batch_size, self._total_wait = batch_size, total_wait
+        self._iteration, self._time, self._wait = iteration, time.perf_counter(), total_wait()
 
     @property
     def seconds(self) -> float:
@@ -162,13 +166,13 @@ class Stopwatch:
         Args:
             iteration: the number of updates so far.
         """
-        seconds, wait = self.seconds, self._waited()
-        n_iterations, waited = iteration - self._iteration, wait - self._wait
+        seconds, wait = self.seconds, self._total_wait()
+        n_iterations, lap_wait = iteration - self._iteration, wait - self._wait
         self._iteration, self._time, self._wait = iteration, self._time + seconds, wait
         if not seconds:
             return Pace(0.0, 0.0, 0.0, 0.0)
         speed = n_iterations / seconds
-        return Pace(seconds, speed, speed * self._batch_size, min(1.0, waited / seconds))
+        return Pace(seconds, speed, speed * self._batch_size, min(1.0, lap_wait / seconds))
 
 
 class DataWait:
@@ -184,36 +188,36 @@ class DataWait:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self._last: jax.Array | None = None
-        self._slow = False
-        self._watcher: ThreadPoolExecutor | None = None
+        self._last_result: jax.Array | None = None
+        self._is_slow = False
+        self._watcher_pool: ThreadPoolExecutor | None = None
 
-    def note(self, result: jax.Array) -> None:
+    def record_result(self, result: jax.Array) -> None:
         """Store a result of the last step that was sent to the device, which is idle when the result is ready."""
-        self._last = result
+        self._last_result = result
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
+    def measure_read(self) -> Iterator[None]:
         """Return a context manager that measures the `with` block as a read of batches."""
         was_idle, start = self._is_idle(), time.perf_counter()
-        ready_at = self._watch_result() if self._slow and not was_idle else None
+        ready_at = self._watch_result() if self._is_slow and not was_idle else None
         yield
         end = time.perf_counter()
         duration = end - start
-        self._slow = duration > _SLOW
+        self._is_slow = duration > _SLOW_READ_SECONDS
         if was_idle:
             self.seconds += duration
         elif self._is_idle():
             self.seconds += duration / 2 if ready_at is None else max(0.0, end - ready_at.result())
 
     def _is_idle(self) -> bool:
-        return self._last is None or self._last.is_ready()  # type: ignore[attr-defined]
+        return self._last_result is None or self._last_result.is_ready()  # type: ignore[attr-defined]
 
     def _watch_result(self) -> Future[float]:
         """Wait for the last result in another thread, and return a future of the time when it becomes ready."""
-        if self._watcher is None:
-            self._watcher = ThreadPoolExecutor(1, thread_name_prefix="caffejax-data-wait")
-        return self._watcher.submit(_wait_until_ready, self._last)
+        if self._watcher_pool is None:
+            self._watcher_pool = ThreadPoolExecutor(1, thread_name_prefix="caffejax-data-wait")
+        return self._watcher_pool.submit(_wait_until_ready, self._last_result)
 
 
 def _wait_until_ready(result: jax.Array | None) -> float:

@@ -16,7 +16,7 @@ from ..human_readable import format_bytes
 
 _MAX_INTEGER = 2**63 - 1
 _MAX_TEXT = 16 << 20  # bytes; a position takes a few dozen bytes for each data layer
-_SCHEDULE_STATES = (("step", "minimum", "last_event"), ("step", "maximum", "tests"))  # of `plateau` and `stepearly`
+_POLICY_STATES = (("step", "minimum", "last_event"), ("step", "maximum", "tests"))  # of `plateau` and `stepearly`
 _KEY_LENGTHS = (2, 4)  # the possible numbers of 32-bit integers in a JAX key
 
 
@@ -100,21 +100,21 @@ def _invalid_fields(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if not is_integer(seed) or not -_MAX_INTEGER < seed < _MAX_INTEGER:
         yield "'seed'", f"{_abbreviate(seed)}, not a 64-bit integer"
     key = record.get("key", [0, 0])
-    if not isinstance(key, list) or len(key) not in _KEY_LENGTHS or not all(_is_natural(n, 2**32) for n in key):
+    if not isinstance(key, list) or len(key) not in _KEY_LENGTHS or not all(_is_nonnegative_int(n, 2**32) for n in key):
         yield "'key'", f"{_abbreviate(key)}, not a list of two or four 32-bit integers"
     scores = record.get("scores") or {}
     if not isinstance(scores, dict) or not all(_is_number(score) for score in scores.values()):
         yield "'scores'", f"{_abbreviate(scores)}, not an object with a number for each output"
-    schedule = record.get("plateau", dict.fromkeys(_SCHEDULE_STATES[0], 0))
-    if not isinstance(schedule, dict) or not any(_is_schedule_state(schedule, names) for names in _SCHEDULE_STATES):
-        forms = " or ".join(", ".join(map(repr, names)) for names in _SCHEDULE_STATES)
-        yield "'plateau'", f"{_abbreviate(schedule)}, not an object with the numbers {forms}"
+    policy_state = record.get("plateau", dict.fromkeys(_POLICY_STATES[0], 0))
+    if not isinstance(policy_state, dict) or not any(_is_policy_state(policy_state, names) for names in _POLICY_STATES):
+        alternatives = " or ".join(", ".join(map(repr, names)) for names in _POLICY_STATES)
+        yield "'plateau'", f"{_abbreviate(policy_state)}, not an object with the numbers {alternatives}"
 
 
-def _is_schedule_state(state: Mapping[str, Any], names: Iterable[str]) -> bool:
+def _is_policy_state(state: Mapping[str, Any], names: Iterable[str]) -> bool:
     """Return whether a state has these fields, with natural numbers for counts and iterations."""
     return state.keys() == set(names) and all(
-        _is_number(value) and isfinite(value) if name in ("minimum", "maximum") else _is_natural(value, 2**31)
+        _is_number(value) and isfinite(value) if name in ("minimum", "maximum") else _is_nonnegative_int(value, 2**31)
         for name, value in state.items()
     )
 
@@ -123,7 +123,7 @@ def _size_limit() -> str:
     return f"but at most {format_bytes(_MAX_TEXT)} are allowed"
 
 
-def _is_natural(value: Any, bound: int) -> bool:
+def _is_nonnegative_int(value: Any, bound: int) -> bool:
     return is_integer(value) and bool(0 <= value < bound)
 
 

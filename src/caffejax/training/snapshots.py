@@ -20,9 +20,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..checkpoints.failed_saves import remove_unfinished
+from ..checkpoints.failed_saves import remove_temporary_folders
 from ..checkpoints.load_save import save_weights
-from ..checkpoints.orbax import CheckpointFolder, Keep
+from ..checkpoints.orbax import CheckpointFolder, KeepRule
 from ..config import OnSnapshotError
 from ..errors import CaffejaxError, Problem, SolverError, WeightsError
 from ..graph import Graph
@@ -38,7 +38,7 @@ from .train_state_io import StateReader, to_arrays, to_host
 from .train_step import TrainState, Updater
 
 # errors of network file systems that do not support locks
-_UNSUPPORTED = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
+_UNSUPPORTED_LOCK_ERRORS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
 @contextmanager
@@ -55,72 +55,73 @@ def lock_prefix(prefix: str) -> Iterator[None]:
     """
     path = Path(f"{prefix}.lock")
     try:
-        file = _open_and_lock(path)
+        fd = _open_and_lock(path)
     except OSError as error:
         message = f"cannot be written: {error.strerror}; choose a different folder in the solver's snapshot_prefix"
         raise SolverError(Problem(message, str(path))) from error
     try:
-        sweep(prefix)
+        remove_partial_files(prefix)
         yield
     finally:
         with suppress(OSError):
-            sweep(prefix)
+            remove_partial_files(prefix)
         for _ in range(2):  # the first try may fail for a temporary reason
             with suppress(OSError):  # removed before the lock is released, because the next run creates a new file
                 path.unlink(missing_ok=True)
-        os.close(file)
+        os.close(fd)
 
 
 def _open_and_lock(path: Path) -> int:
     while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            if error.errno in _UNSUPPORTED:
+            if error.errno in _UNSUPPORTED_LOCK_ERRORS:
                 log.warning("%s: %s; a second run with this prefix cannot be detected", path, error.strerror)
-                return file
-            holder = os.pread(file, 200, 0).decode(errors="replace").strip()
-            os.close(file)
+                return fd
+            holder = os.pread(fd, 200, 0).decode(errors="replace").strip()
+            os.close(fd)
             raise _locked_error(path, holder) from None
-        if _is_same_file(path, file):  # false if the previous run removed it between opening and locking
+        if _is_same_file(path, fd):  # false if the previous run removed it between opening and locking
             break
-        os.close(file)
-    os.ftruncate(file, 0)
-    os.pwrite(file, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
-    return file
+        os.close(fd)
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+    return fd
 
 
-def _is_same_file(path: Path, file: int) -> bool:
+def _is_same_file(path: Path, fd: int) -> bool:
     try:
-        return os.path.samestat(os.stat(path), os.fstat(file))
+        return os.path.samestat(os.stat(path), os.fstat(fd))
     except FileNotFoundError:
         return False
 
 
 def _locked_error(path: Path, holder: str) -> SolverError:
-    by = f"by {holder}" if holder.startswith("process ") and holder.isprintable() else "by another process"
+    holder_text = f"by {holder}" if holder.startswith("process ") and holder.isprintable() else "by another process"
     message = (
-        f"another run trains with this snapshot prefix: the file is locked {by}; wait, or choose a different prefix"
+        f"another run trains with this snapshot prefix: the file is locked {holder_text}; wait, or choose a different "
+        "prefix"
     )
     return SolverError(Problem(message, str(path)))
 
 
-def sweep(prefix: str) -> None:
+def remove_partial_files(prefix: str) -> None:
     """Remove unfinished checkpoints and temporary files of a snapshot prefix. The caller must hold the lock."""
     stem = Path(prefix)
-    partial = [p for p in stem.parent.glob(".*.tmp") if p.name.startswith(f".{stem.name}_iter_")]
-    for path in partial:
+    partial_files = [p for p in stem.parent.glob(".*.tmp") if p.name.startswith(f".{stem.name}_iter_")]
+    for path in partial_files:
         with suppress(OSError):
             path.unlink()
-    if names := [*remove_unfinished(Path(f"{prefix}.orbax")), *(path.name for path in partial)]:
+    if names := [*remove_temporary_folders(Path(f"{prefix}.orbax")), *(path.name for path in partial_files)]:
         log.info("Removed unfinished files of an earlier run: %s", ", ".join(names))
 
 
-FORMAT = 1  # the version of a checkpoint's record and names
+FORMAT_VERSION = 1  # the version of a checkpoint's record and names
 
 
-class Background:
+class BackgroundWriter:
     """Runs functions, called jobs, one at a time in a thread.
 
     If a job fails, the next call of `submit`, `check`, `wait` or `close` raises its error.
@@ -187,14 +188,14 @@ class Snapshots:
         self,
         param: SolverParameter,
         file: Path | None,
-        keep: Keep | None = None,
+        keep: KeepRule | None = None,
         checkpoint_only: bool = False,
         on_error: OnSnapshotError = "stop",
     ) -> None:
         self._param, self._checkpoint_only = param, checkpoint_only
-        self.prefix = prefix_of(param, file)
-        self._folder = CheckpointFolder(f"{self.prefix}.orbax", keep, together=True)
-        self._background = Background()
+        self.prefix = snapshot_prefix(param, file)
+        self._folder = CheckpointFolder(f"{self.prefix}.orbax", keep, is_collective=True)
+        self._writer = BackgroundWriter()
         self.on_error: OnSnapshotError = on_error
         self._newest_error: CaffejaxError | None = None  # the reason why the newest snapshot is missing
         if param.snapshot:
@@ -231,48 +232,54 @@ class Snapshots:
             self.prepare()
         except SolverError as error:
             return self._handle_error(error)
-        self._handle_errors(self._background.wait)  # raises or logs an error of the previous snapshot
+        self._handle_errors(self._writer.wait)  # raises or logs an error of the previous snapshot
         self._newest_error = None
-        full_record = {**record, "format": FORMAT, "solver": format_text(self._param)}
-        several = jax.process_count() > 1
-        if several:  # all processes must start the save together, because each process writes its shards
+        full_record = {**record, "format": FORMAT_VERSION, "solver": format_text(self._param)}
+        is_multiprocess = jax.process_count() > 1
+        if is_multiprocess:  # all processes must start the save together, because each process writes its shards
             self._folder.save(iteration, to_arrays(state, device_statistics), full_record, record.get("scores"))
-        if not several or not self._checkpoint_only:
+        if not is_multiprocess or not self._checkpoint_only:
             state, last_update = to_host(state), gather_to_first(last_update)
-        if not several:
+        if not is_multiprocess:
             device_statistics = jax.tree.map(np.array, device_statistics)
-        write_caffe = self._caffe_files(state, graph, iteration, record, last_update)
+        write_caffe_files = self._make_caffe_writer(state, graph, iteration, record, last_update)
         log.info("Snapshotting solver state to checkpoint %s%s%d", self._folder.path, os.sep, iteration)
 
         def write() -> None:
-            if not several:
-                write_caffe()
+            if not is_multiprocess:
+                write_caffe_files()
                 self._folder.save(iteration, to_arrays(state, device_statistics), full_record, record.get("scores"))
                 return
             try:
-                write_caffe()
+                write_caffe_files()
             finally:
                 self._folder.wait()  # other processes wait for this one, even if Caffe's files fail
 
-        self._background.submit(write)
+        self._writer.submit(write)
 
-    def _caffe_files(
-        self, host: TrainState, graph: Graph, iteration: int, record: Mapping[str, Any], last_update: Params | None
+    def _make_caffe_writer(
+        self,
+        host_state: TrainState,
+        graph: Graph,
+        iteration: int,
+        record: Mapping[str, Any],
+        last_update: Params | None,
     ) -> Callable[[], None]:
         """Return a function that writes Caffe's files. In all processes except the first, it does nothing."""
         if self._checkpoint_only or not is_first():
             return lambda: None
         hdf5 = self._param.snapshot_format == SolverParameter.HDF5
-        stem, end, kind = f"{self.prefix}_iter_{iteration}", ".h5" if hdf5 else "", "HDF5" if hdf5 else "binary proto"
-        weights, solverstate = f"{stem}.caffemodel{end}", f"{stem}.solverstate{end}"
-        diffs = (last_update or jax.tree.map(np.zeros_like, host.params)) if self._param.snapshot_diff else None
+        extension, format_name = (".h5", "HDF5") if hdf5 else ("", "binary proto")
+        stem = f"{self.prefix}_iter_{iteration}"
+        weights, solverstate = f"{stem}.caffemodel{extension}", f"{stem}.solverstate{extension}"
+        diffs = (last_update or jax.tree.map(np.zeros_like, host_state.params)) if self._param.snapshot_diff else None
 
         def write() -> None:
-            save_weights(weights, graph, Variables(host.params, host.state), diffs)
-            save_state(solverstate, host, graph, self._param, weights, record)
+            save_weights(weights, graph, Variables(host_state.params, host_state.state), diffs)
+            save_state(solverstate, host_state, graph, self._param, weights, record)
 
-        log.info("Snapshotting to %s file %s", kind, weights)
-        log.info("Snapshotting solver state to %s file %s", kind, solverstate)
+        log.info("Snapshotting to %s file %s", format_name, weights)
+        log.info("Snapshotting solver state to %s file %s", format_name, solverstate)
         return write
 
     def restore(
@@ -295,7 +302,7 @@ class Snapshots:
         """
         if is_caffe_state(Path(path)):
             return *load_state(Path(path), updater.sharded_state[0], graph, self._param.type), None
-        folder, step = _locate(Path(path))
+        folder, step = _split_step(Path(path))
         recurrent_state = [f"{p.slot.layer}/{p.slot.index}" for layer in graph.layers for p in layer.recurrent_state]
         reader = StateReader(updater.abstract_state, str(path), recurrent_state)
 
@@ -338,14 +345,14 @@ class Snapshots:
         Raises:
             SolverError: if another run holds the lock.
         """
-        writes = self._param.snapshot or self._param.snapshot_after_train
-        if writes and is_first():
+        writes_snapshots = self._param.snapshot or self._param.snapshot_after_train
+        if writes_snapshots and is_first():
             self.prepare()
             with lock_prefix(self.prefix):
                 try:
                     yield
                 finally:
-                    self._background.wait_silently()  # if training failed, its last snapshot may not be complete yet
+                    self._writer.wait_silently()  # if training failed, its last snapshot may not be complete yet
         else:
             yield
 
@@ -354,20 +361,20 @@ class Snapshots:
 
         This method does not wait for a snapshot that is being written.
         """
-        self._handle_errors(self._background.check)
+        self._handle_errors(self._writer.check)
 
     def wait(self) -> None:
         """Wait until the last snapshot is complete, and raise `WeightsError` if it could not be written."""
-        self._background.wait()
-        self._check_newest()
+        self._writer.wait()
+        self._raise_newest_error()
 
     def close(self) -> None:
         """Wait like `wait`, and end the background thread."""
         try:
-            self._background.close()
+            self._writer.close()
         finally:
             self._folder.close()
-        self._check_newest()
+        self._raise_newest_error()
 
     def _handle_errors(self, action: Callable[[], None]) -> None:
         try:
@@ -382,7 +389,7 @@ class Snapshots:
         for problem in error.problems:
             log.warning("%s. Training continues; the next snapshot will be attempted", problem)
 
-    def _check_newest(self) -> None:
+    def _raise_newest_error(self) -> None:
         error, self._newest_error = self._newest_error, None
         if error is not None:
             raise error
@@ -402,10 +409,10 @@ class Snapshots:
 def check_folder(prefix: str) -> None:
     """Raise `SolverError` if the user cannot write snapshots with a prefix. No file or folder is created."""
     parent = Path(prefix).parent
-    existing = next((folder for folder in (parent, *parent.parents) if os.path.exists(folder)), parent)
-    if not (existing.is_dir() and os.access(existing, os.W_OK)):
-        reason = "not writable" if existing.is_dir() else "not a folder"
-        raise SolverError(f"cannot write to snapshot prefix '{prefix}': '{existing}' is {reason}")
+    existing_folder = next((folder for folder in (parent, *parent.parents) if os.path.exists(folder)), parent)
+    if not (existing_folder.is_dir() and os.access(existing_folder, os.W_OK)):
+        reason = "not writable" if existing_folder.is_dir() else "not a folder"
+        raise SolverError(f"cannot write to snapshot prefix '{prefix}': '{existing_folder}' is {reason}")
 
 
 def check_snapshot(path: str | os.PathLike[str]) -> None:
@@ -413,7 +420,7 @@ def check_snapshot(path: str | os.PathLike[str]) -> None:
     if is_caffe_state(Path(path)):
         check_exist([path], WeightsError)
     else:
-        _locate(Path(path))
+        _split_step(Path(path))
 
 
 def _check_record(record: dict[str, Any], path: str) -> None:
@@ -425,13 +432,13 @@ def _check_record(record: dict[str, Any], path: str) -> None:
                 file=path,
             )
         )
-    if record.get("format") != FORMAT:
-        message = f"has format {record.get('format')}, but this version of caffejax reads format {FORMAT}"
+    if record.get("format") != FORMAT_VERSION:
+        message = f"has format {record.get('format')}, but this version of caffejax reads format {FORMAT_VERSION}"
         raise WeightsError(Problem(message, file=path))
     validate_record(record, path)
 
 
-def prefix_of(param: SolverParameter, file: Path | None) -> str:
+def snapshot_prefix(param: SolverParameter, file: Path | None) -> str:
     """Return the prefix of the paths of snapshots, according to Caffe's rule.
 
     If the setting snapshot_prefix is empty, the prefix is the path of the solver file without its extension, or
@@ -444,7 +451,7 @@ def prefix_of(param: SolverParameter, file: Path | None) -> str:
     return str(Path(prefix) / (file.stem if file else "solver")) if os.path.isdir(prefix) else prefix
 
 
-def _locate(path: Path) -> tuple[Path, int | None]:
+def _split_step(path: Path) -> tuple[Path, int | None]:
     """Return `(folder, step)` for the path of a checkpoint folder or of a step in it.
 
     The step is None if the path is the folder itself.

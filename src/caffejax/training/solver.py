@@ -29,20 +29,20 @@ from .nan_check import FiniteCheck
 from .program_keys import training_cache_key
 from .reporting import DataWait, Display, log
 from .train_state_io import check_state
-from .train_step import StepResult, TrainState, has_varying_shapes, make_forward, make_step, make_steps, stack
+from .train_step import StepResult, TrainState, has_varying_shapes, make_forward, make_step, make_steps, stack_batches
 from .trainer import Event, Trainer
 
 StackedBatches = Mapping[str, Any]
 
 
-def step_options(net: Net, param: SolverParameter, debug_nans: bool) -> dict[str, Any]:
+def make_step_options(net: Net, param: SolverParameter, debug_nans: bool) -> dict[str, Any]:
     """Return the keyword arguments of `Net.jit` for a training step on one device: cache key and donated arguments."""
     return {"cache_key": training_cache_key("step", net, param), "donate_argnums": () if debug_nans else 0}
 
 
 def prefetch_step(net: Net, param: SolverParameter, debug_nans: bool) -> None:
     """Start to load the compiled training step for one device from the cache on disk, in a background thread."""
-    program = net.jit(_placeholder, **step_options(net, param, debug_nans))
+    program = net.jit(_placeholder, **make_step_options(net, param, debug_nans))
     if isinstance(program, Jitted):
         program.prefetch()
 
@@ -75,7 +75,7 @@ class CompiledUpdater:
         param, net, placement = parts.param, parts.net, parts.placement
         self.last_update: Params | None = None
         self._net, self._loader, self._iter_size, self._placement = net, parts.loader, param.iter_size, placement
-        self._finite_check, self._wait = finite_check, DataWait()
+        self._finite_check, self._data_wait = finite_check, DataWait()
         self._index_check = IndexCheck(net)
         self._debug_info = DebugInfo(net) if param.debug_info else None
         debug_nans = finite_check.every_step
@@ -92,34 +92,34 @@ class CompiledUpdater:
         self._state = initial_state
         if mesh is None:
             self._forward = net.jit(make_forward(net), cache_key=training_cache_key("forward", net, param))
-            self._step = net.jit(step, **step_options(net, param, debug_nans))
-            steps = training_cache_key("steps", net, param)
-            self._steps = net.jit(make_steps(step), cache_key=steps, donate_argnums=0)
+            self._step = net.jit(step, **make_step_options(net, param, debug_nans))
+            steps_cache_key = training_cache_key("steps", net, param)
+            self._steps = net.jit(make_steps(step), cache_key=steps_cache_key, donate_argnums=0)
         else:
             options = {"donate_argnums": 0, "out_shardings": (placement.shardings(initial_state), None)}
             self._forward = self._jit_on_mesh(data_parallel(make_forward(net), mesh))
             self._step, self._steps = self._jit_on_mesh(step, **options), self._jit_on_mesh(make_steps(step), **options)
-        single_steps = debug_nans or param.debug_info or net.has_host_layers or self._index_check.is_needed
-        self.steps_per_dispatch = 1 if single_steps else steps_per_dispatch
+        needs_single_steps = debug_nans or param.debug_info or net.has_host_layers or self._index_check.is_needed
+        self.steps_per_dispatch = 1 if needs_single_steps else steps_per_dispatch
 
     def _jit_on_mesh(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        run = self._net.jit(function, **options)
-        return lambda *args: wait_on_cpu(run(*args))
+        compiled = self._net.jit(function, **options)
+        return lambda *args: wait_on_cpu(compiled(*args))
 
     @property
     def train_state(self) -> TrainState:
         """The state with unsharded arrays and the first device's running statistics."""
-        return self._placement.gather(self._state)
+        return self._placement.gather_state(self._state)
 
     @train_state.setter
-    def train_state(self, new: TrainState) -> None:
-        check_state(new, self.abstract_state)
-        self._state = self._placement.place(new)
+    def train_state(self, new_state: TrainState) -> None:
+        check_state(new_state, self.abstract_state)
+        self._state = self._placement.place_state(new_state)
 
     @property
     def variables(self) -> Variables:
         """The parameters and running statistics of `train_state`."""
-        return self._placement.variables(self._state)
+        return self._placement.gather_variables(self._state)
 
     @property
     def abstract_state(self) -> TrainState:
@@ -141,7 +141,7 @@ class CompiledUpdater:
     @property
     def wait_seconds(self) -> float:
         """The total time in seconds for which the devices have waited for data."""
-        return self._wait.seconds
+        return self._data_wait.seconds
 
     def update(
         self,
@@ -164,10 +164,10 @@ class CompiledUpdater:
             LayerError: if an index, such as a label, is out of range.
             SolverError: if `finite_check` checks every step and a number is not finite.
         """
-        with self._wait.reading():
-            batches = [self._placement.read(self._loader, self._iter_size) for _ in rates]
+        with self._data_wait.measure_read():
+            batches = [self._placement.read_batches(self._loader, self._iter_size) for _ in rates]
         result = self._dispatch_updates(iteration, rates, batches, requests, debug_info)
-        self._wait.note(result.loss)
+        self._data_wait.record_result(result.loss)
         return result
 
     def _dispatch_updates(
@@ -180,21 +180,22 @@ class CompiledUpdater:
     ) -> StepResult:
         if len(batches) == 1:
             return self._update(iteration, batches[0], rates[0], requests, debug_info)
-        stacked = [stack(row_batches) for row_batches in zip(*batches, strict=True)]
+        stacked = [stack_batches(row_batches) for row_batches in zip(*batches, strict=True)]
         if any(map(has_varying_shapes, [*stacked, *batches[0]])):
             results = [
                 self._update(iteration + i, *inputs, requests)
                 for i, inputs in enumerate(zip(batches, rates, strict=True))
             ]
             return results[-1]._replace(loss=jnp.stack([result.loss for result in results]))
-        device_batches = self._placement.put(stacked, 2)
+        device_batches = self._placement.put_batches(stacked, 2)
         self._state, result = self._steps(self._state, device_batches, np.array(rates, np.float32), requests)
         self.last_update = result.update
         return result
 
     def final_loss(self) -> jax.Array:
         """Return the loss of a forward pass on the next batch, a float32 scalar."""
-        device_batches, previous = self._placement.put(self._placement.read(self._loader, 1)), self._state
+        device_batches = self._placement.put_batches(self._placement.read_batches(self._loader, 1))
+        previous = self._state
         _, state, loss, _ = self._forward(previous.params, previous.state, device_batches, previous.key)
         self._state = previous.replace(state=state)
         return loss
@@ -207,22 +208,22 @@ class CompiledUpdater:
         requests: jax.Array | None,
         debug_info: bool = False,
     ) -> StepResult:
-        device_batches = self._placement.put(batches)
-        previous = self._state
+        device_batches = self._placement.put_batches(batches)
+        previous_state = self._state
         if self._index_check.is_needed:
-            for arguments in self._placement.passes(previous, device_batches, self._iter_size):
+            for arguments in self._placement.iterate_passes(previous_state, device_batches, self._iter_size):
                 self._index_check(*arguments)
         if debug_info:
             self._log_debug_info(device_batches)
-        self._state, result = self._step(previous, device_batches, rate, requests)
+        self._state, result = self._step(previous_state, device_batches, rate, requests)
         self.last_update = result.update
         if self._finite_check.every_step:
-            self._finite_check.trace(iteration, previous, device_batches, self._state, result.loss)
+            self._finite_check.check_step(iteration, previous_state, device_batches, self._state, result.loss)
         return result
 
     def _log_debug_info(self, device_batches: StackedBatches) -> None:
         assert self._debug_info is not None
-        passes = self._placement.passes(self._state, device_batches, self._iter_size)
+        passes = self._placement.iterate_passes(self._state, device_batches, self._iter_size)
         for arguments in itertools.islice(passes, self._iter_size):  # only the passes of the first device
             for line in self._debug_info.lines(*arguments):
                 log.info(line)
@@ -356,8 +357,8 @@ class Solver(Trainer):
         return self._updater.train_state
 
     @train_state.setter
-    def train_state(self, new: TrainState) -> None:
-        self._updater.train_state = new
+    def train_state(self, new_state: TrainState) -> None:
+        self._updater.train_state = new_state
 
     def _notify(self, event: Event, *details: Any) -> None:
         for callback in tuple(self.callbacks):  # a callback may remove itself from the list

@@ -18,7 +18,7 @@ from ..schema import ignored_fields, read_valid_part, unknown_settings
 from ..schema.caffe_pb2 import NetParameter, NetState, SolverParameter
 from .lr_schedules import check_policy
 from .reporting import log
-from .snapshots import check_folder, check_snapshot, prefix_of
+from .snapshots import check_folder, check_snapshot, snapshot_prefix
 from .update_rules import check_rule
 
 _ALLOWED_VALUES = {
@@ -30,7 +30,7 @@ _ALLOWED_VALUES = {
     "regularization_type": ("L1", "L2", "NONE"),
 }
 # the supported settings of forks; other settings cause a warning and are ignored, or cause an error
-_SUPPORTED = (
+_SUPPORTED_SETTINGS = (
     *("ap_version", "eval_type", "larc", "larc_eta", "larc_policy", "min_lr", "plateau_winsize", "rampup_interval"),
     *("rampup_lr", "show_per_class_result", "stageiter", "stagelr", "warmup_iter", "warmup_start_lr", "stepearly"),
     *("momentum_policy", "momentum_power", "max_momentum", "weight_decay_policy", "weight_decay_power"),
@@ -69,7 +69,7 @@ def check_solver(param: SolverParameter, file: str | None = None, needs_net: boo
     Raises:
         SolverError: if Caffe would reject a setting. The message names each such setting and the reason.
     """
-    problems = [*check_policy(param), *check_rule(param), *_other_problems(param)]
+    problems = [*check_policy(param), *check_rule(param), *_find_other_problems(param)]
     if needs_net and not any(map(param.HasField, _TRAIN_SOURCES)):
         problems.append(_NO_NET)
     if problems:
@@ -78,11 +78,11 @@ def check_solver(param: SolverParameter, file: str | None = None, needs_net: boo
         log.warning("%s%s is ignored: %s", f"{file}: " if file else "", setting, reason)
 
 
-def _other_problems(param: SolverParameter) -> Iterator[str]:
+def _find_other_problems(param: SolverParameter) -> Iterator[str]:
     sources = [f for f in _TRAIN_SOURCES if param.HasField(f)]
     if len(sources) > 1:
         yield f"several train nets are set: {', '.join(sources)}; keep one of them"
-    for setting in unknown_settings(param, _SUPPORTED):
+    for setting in unknown_settings(param, _SUPPORTED_SETTINGS):
         yield f"setting {setting} is not supported; BVLC Caffe does not have it either"
     if param.clamp_weights_lower > param.clamp_weights_upper:
         limits = f"{param.clamp_weights_lower:g} and {param.clamp_weights_upper:g}"
@@ -95,28 +95,29 @@ def _other_problems(param: SolverParameter) -> Iterator[str]:
     if any(n < 0 for n in param.test_iter):
         yield f"test_iter must not be negative, but is {list(param.test_iter)}"
     if param.iter_size < 1:
-        zero = ": Caffe divides by it, and all parameters become NaN" if param.iter_size == 0 else ""
-        yield f"iter_size must be 1 or more, not {param.iter_size}{zero}"
+        explanation = ": Caffe divides by it, and all parameters become NaN" if param.iter_size == 0 else ""
+        yield f"iter_size must be 1 or more, not {param.iter_size}{explanation}"
     if param.average_loss < 1:
         yield f"average_loss must be 1 or more, not {param.average_loss}"
     for name, allowed in _ALLOWED_VALUES.items():
         if (value := getattr(param, name)) not in allowed and (name != "regularization_type" or param.weight_decay):
             yield f"unknown {name} '{value}'; it must be {' or '.join(allowed)}{did_you_mean(value, allowed)}"
-    named, total = len(_test_sources(param)), len(param.test_iter)
-    generic = param.HasField("net") or param.HasField("net_param")
+    num_named, num_tests = len(_test_sources(param)), len(param.test_iter)
+    has_net = param.HasField("net") or param.HasField("net_param")
     # test_iter then has no effect, and old forks allow it; MyCaffe's solvers name no net at all
-    untested = not (named or generic) and not (param.test_interval and sources)
-    if not untested and (total < named or (total > named and not generic)):
-        yield f"test_iter must be set once per test net, but is set {total} times for {format_count(named, 'test net')}"
-    elif param.test_state and len(param.test_state) != total:
-        nets = format_count(total, "test net")
+    is_untested = not (num_named or has_net) and not (param.test_interval and sources)
+    if not is_untested and (num_tests < num_named or (num_tests > num_named and not has_net)):
+        nets = format_count(num_named, "test net")
+        yield f"test_iter must be set once per test net, but is set {num_tests} times for {nets}"
+    elif param.test_state and len(param.test_state) != num_tests:
+        nets = format_count(num_tests, "test net")
         yield f"test_state must be set once per test net, but is set {len(param.test_state)} times for {nets}"
-    if total and param.test_interval <= 0 and not untested:
+    if num_tests and param.test_interval <= 0 and not is_untested:
         hint = "; remove test_iter to train without tests" if not any(param.test_iter) else ""
         yield f"test_interval must be positive if there are test nets, but is {param.test_interval}{hint}"
 
 
-def train_net(param: SolverParameter, folder: Path | None) -> NetSettings:
+def read_train_net(param: SolverParameter, folder: Path | None) -> NetSettings:
     """Read the settings of the train net. Its NetState merges phase TRAIN, the net's own state and train_state.
 
     Args:
@@ -134,7 +135,7 @@ def train_net(param: SolverParameter, folder: Path | None) -> NetSettings:
     return _read_settings(field, getattr(param, field), folder, "TRAIN", param.train_state)
 
 
-def test_nets(param: SolverParameter, folder: Path | None) -> list[NetSettings]:
+def read_test_nets(param: SolverParameter, folder: Path | None) -> list[NetSettings]:
     """Read the settings of the test nets, in Caffe's order.
 
     The order is: each test_net_param, each test_net, and then `net` or `net_param` for each remaining test_iter.
@@ -142,8 +143,8 @@ def test_nets(param: SolverParameter, folder: Path | None) -> list[NetSettings]:
     sources = _test_sources(param)
     if not (sources or param.HasField("net") or param.HasField("net_param")):
         return []  # test_iter has no effect
-    generic = ("net", param.net) if param.HasField("net") else ("net_param", param.net_param)
-    sources += [generic] * (len(param.test_iter) - len(sources))
+    net_source = ("net", param.net) if param.HasField("net") else ("net_param", param.net_param)
+    sources += [net_source] * (len(param.test_iter) - len(sources))
     states = list(param.test_state) or [NetState()] * len(sources)
     return [_read_settings(*s, folder, "TEST", state) for s, state in zip(sources, states, strict=True)]
 
@@ -162,19 +163,20 @@ def _find_file(field: str, source: str, folder: Path | None) -> str:
 
 
 def _read_settings(
-    field: str, source: str | NetParameter, folder: Path | None, phase: Any, extra: NetState
+    field: str, source: str | NetParameter, folder: Path | None, phase: Any, solver_state: NetState
 ) -> NetSettings:
     file = None if isinstance(source, NetParameter) else _find_file(field, source, folder)
-    message, wrong = read_valid_part(Path(file) if file else source)
+    message, text_problems = read_valid_part(Path(file) if file else source)
     state = NetState(phase=phase)
-    for part in (message.state, extra):  # stages are appended, a phase or level is replaced
-        state.MergeFrom(part)
-    if wrong:
-        build_graph(message, state, file=file, text_problems=wrong)  # raises an error with all problems of the net
+    for net_state in (message.state, solver_state):  # stages are appended, a phase or level is replaced
+        state.MergeFrom(net_state)
+    if text_problems:
+        # raises an error with all problems of the net
+        build_graph(message, state, file=file, text_problems=text_problems)
     return NetSettings(message, state, file)
 
 
-def weights_files(
+def find_weights_files(
     param: SolverParameter, file: Path | None, additional: Sequence[str | os.PathLike[str]]
 ) -> list[str | os.PathLike[str]]:
     """Return the weight files to load before training: the files of the setting `weights`, then `additional`."""
@@ -202,15 +204,18 @@ def check_files(
     """
     folder = file.parent if file else None
 
-    def nets() -> None:
+    def check_net_files() -> None:
         sources = [(f, getattr(param, f)) for f in _TRAIN_SOURCES if param.HasField(f)] + _test_sources(param)
         files = dict.fromkeys((field, source) for field, source in sources if isinstance(source, str))
         with locate_errors(file=os.fspath(file) if file else None):
             check_all(*(partial(_find_file, field, source, folder) for field, source in files))
 
-    checks: list[Callable[[], object]] = [nets, partial(check_exist, weights_files(param, file, weights), WeightsError)]
+    checks: list[Callable[[], object]] = [
+        check_net_files,
+        partial(check_exist, find_weights_files(param, file, weights), WeightsError),
+    ]
     if snapshot is not None and snapshot != "auto":
         checks.append(partial(check_snapshot, snapshot))
     if param.snapshot:
-        checks.append(partial(check_folder, prefix_of(param, file)))
+        checks.append(partial(check_folder, snapshot_prefix(param, file)))
     check_all(*checks)

@@ -61,20 +61,20 @@ def save_state(
     iteration = int(state.iteration)
     history = find_history(state.opt_state)
     arrays = tuple(_history_array(p, slot) for slot in history.history for p in graph.unique_params)
-    steps = current_step(param, max(0, iteration - 1))  # the step at the last update
+    num_reductions = current_step(param, max(0, iteration - 1))  # the step at the last update
     text = format_record({**record, "key": np.asarray(state.key).tolist()}, path)
     from ..checkpoints.solverstate import SolverState, write_solverstate  # h5py takes long to import
 
-    write_solverstate(path, SolverState(iteration, learned_net, arrays, steps, text))
+    write_solverstate(path, SolverState(iteration, learned_net, arrays, num_reductions, text))
 
 
-def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[TrainState, dict[str, Any]]:
+def load_state(path: Path, template: TrainState, graph: Graph, type: str) -> tuple[TrainState, dict[str, Any]]:
     """Load a .solverstate and the weights that it names.
 
     Args:
         path: the file.
-        like: a state of this solver. The result has the shardings of this state. If Caffe wrote the file, the result
-            also has the random key of this state, because Caffe stores no key.
+        template: a state of this solver. The result has the shardings of this state. If Caffe wrote the file, the
+            result also has the random key of this state, because Caffe stores no key.
         graph: the train net.
         type: the solver's type, such as "SGD", for error messages.
 
@@ -88,53 +88,55 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
 
     stored = read_solverstate(path)
     record = parse_record(stored.record, str(path))
-    variables = Variables(like.params, like.state)
+    variables = Variables(template.params, template.state)
     if stored.learned_net:
         weights = _find_weights(path, stored.learned_net)
         try:
             variables = load_weights(weights, graph, variables, strict=True)
         except MissingLayersError as error:
             raise WeightsError(other_net_problem(str(path), str(weights), error.missing, error.unused)) from error
-    slots = find_history(like.opt_state).history
-    problems = list(_differences(stored, graph, len(slots), type))
+    slots = find_history(template.opt_state).history
+    problems = list(_find_differences(stored, graph, len(slots), type))
     if problems:
         raise WeightsError([Problem(message, file=str(path)) for message in problems])
-    positions = {p.slot: i for i, p in enumerate(graph.unique_params)}
+    param_indices = {p.slot: i for i, p in enumerate(graph.unique_params)}
 
-    def load_slot(slot: int, tree: Any) -> Any:
+    def load_slot(slot_index: int, tree: Any) -> Any:
         return {
             key: {
-                i: np.asarray(stored.history[slot * len(positions) + positions[Slot(key, i)]], old.dtype)
+                i: np.asarray(stored.history[slot_index * len(param_indices) + param_indices[Slot(key, i)]], old.dtype)
                 for i, old in blobs.items()
             }
             for key, blobs in tree.items()
         }
 
     history = History(tuple(load_slot(i, tree) for i, tree in enumerate(slots)))
-    new = TrainState(
+    new_state = TrainState(
         params=variables.params,
         state=variables.state,
-        opt_state=with_history(like.opt_state, history),
+        opt_state=with_history(template.opt_state, history),
         iteration=jnp.int32(stored.iteration),
-        key=jax.random.wrap_key_data(jnp.array(record["key"], jnp.uint32)) if "key" in record else like.key,
+        key=jax.random.wrap_key_data(jnp.array(record["key"], jnp.uint32)) if "key" in record else template.key,
     )
-    sharded: TrainState = reshard(new, jax.tree.map(lambda x: x.sharding, like))
+    sharded: TrainState = reshard(new_state, jax.tree.map(lambda x: x.sharding, template))
     return sharded, record
 
 
-def _find_weights(path: Path, named: str) -> Path:
-    """Return the path of the weights file: `named` if it exists, else the file of this name in the folder of `path`."""
-    stored, sibling = Path(named), path.parent / Path(named).name
+def _find_weights(path: Path, stored_path: str) -> Path:
+    """Return the path of the weights file: `stored_path` if it exists, else its namesake in the folder of `path`."""
+    stored, sibling = Path(stored_path), path.parent / Path(stored_path).name
     if not os.path.isfile(stored) and not os.path.isfile(sibling):  # a device, which may never end, is not accepted
-        message = f"its weights are missing: there is no file '{named}' in the working directory, and no '{sibling}'"
+        message = (
+            f"its weights are missing: there is no file '{stored_path}' in the working directory, and no '{sibling}'"
+        )
         raise WeightsError(Problem(f"{message}; put the file into the same folder as this one", file=str(path)))
     return stored if os.path.isfile(stored) else sibling
 
 
-def _differences(stored: SolverState, graph: Graph, slots: int, type: str) -> Iterator[str]:
-    expected = list(graph.unique_params) * slots
+def _find_differences(stored: SolverState, graph: Graph, num_slots: int, type: str) -> Iterator[str]:
+    expected = list(graph.unique_params) * num_slots
     if len(stored.history) != len(expected):
-        per_blob = f"{slots} for each of {format_count(len(graph.unique_params), 'learnable blob')}"
+        per_blob = f"{num_slots} for each of {format_count(len(graph.unique_params), 'learnable blob')}"
         yield (
             f"has {format_count(len(stored.history), 'history blob')}, but {type} on this net needs {len(expected)} "
             f"({per_blob}); resume with the net and the solver type that wrote the file"

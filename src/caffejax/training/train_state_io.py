@@ -25,8 +25,8 @@ def to_host(state: TrainState) -> TrainState:
 
     The random key is converted to its uint32 data. All processes must call this function together.
     """
-    copied: TrainState = gather_to_first(state.replace(key=_key_data(state.key)))
-    return copied
+    host_state: TrainState = gather_to_first(state.replace(key=_key_data(state.key)))
+    return host_state
 
 
 def to_arrays(state: TrainState, device_statistics: Params | None = None) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def check_state(state: TrainState, expected: TrainState) -> None:
     """Raise `SolverError` if a user's state and the expected state have arrays of different names or shapes."""
     structures: list[Any] = [jax.tree.structure(s.opt_state, is_leaf=_is_history) for s in (state, expected)]
     if structures[0] == structures[1]:
-        problems = _differences(_flat(to_arrays(state)), _flat(to_arrays(expected)), ())
+        problems = _find_differences(_flatten(to_arrays(state)), _flatten(to_arrays(expected)), ())
     else:
         problems = ["its optimizer state belongs to a different solver type"]
     if problems:
@@ -98,15 +98,15 @@ class StateReader:
             WeightsError: if a layer or an array is missing or unknown, or an array has an unexpected shape. The message
                 names the layers, or else each such array.
         """
-        expected = self._flat_expected()
-        flat = _flat({name: tree for name, tree in shapes.items() if name != _DEVICE_STATISTICS})
+        expected = self._flatten_expected()
+        flat = _flatten({name: tree for name, tree in shapes.items() if name != _DEVICE_STATISTICS})
         layers, stored_layers = _layer_names(expected), _layer_names(flat)
         if layers.keys() != stored_layers.keys():
             missing = [name for name in layers if name not in stored_layers]
             unknown = [name for name in stored_layers if name not in layers]
             raise WeightsError(other_net_problem(self.file, "it", missing, unknown))
-        may_differ = {f"state/{name}" for name in self.recurrent_state}
-        if messages := _differences(flat, expected, may_differ):
+        exempt_names = {f"state/{name}" for name in self.recurrent_state}
+        if messages := _find_differences(flat, expected, exempt_names):
             raise WeightsError([Problem(message, file=self.file) for message in messages])
 
         def array_target(name: str, stored: Any) -> Any:
@@ -121,7 +121,7 @@ class StateReader:
 
         The statistics are stacked on axis 0. They are None if the checkpoint does not contain them.
         """
-        flat, expected = _flat(arrays), self._flat_expected()
+        flat, expected = _flatten(arrays), self._flatten_expected()
         for name in (f"state/{name}" for name in self.recurrent_state):
             if name in flat and flat[name].shape != expected[name].shape:
                 stored, shape = flat[name].shape, expected[name].shape
@@ -133,19 +133,21 @@ class StateReader:
         def load_tree(prefix: str, tree: Params) -> Params:
             return {layer: {i: flat[f"{prefix}/{layer}/{i}"] for i in blobs} for layer, blobs in tree.items()}
 
-        like = self.expected
-        histories = enumerate(find_history(like.opt_state).history)
+        expected_state = self.expected
+        histories = enumerate(find_history(expected_state.opt_state).history)
         state = TrainState(
-            params=load_tree("params", like.params),
-            state=load_tree("state", like.state),
-            opt_state=with_history(like.opt_state, History(tuple(load_tree(f"history/{i}", t) for i, t in histories))),
+            params=load_tree("params", expected_state.params),
+            state=load_tree("state", expected_state.state),
+            opt_state=with_history(
+                expected_state.opt_state, History(tuple(load_tree(f"history/{i}", t) for i, t in histories))
+            ),
             iteration=flat["iteration"],
             key=jax.random.wrap_key_data(flat["key"]),
         )
-        return state, _device_statistics(_flat(arrays.get(_DEVICE_STATISTICS, {})), like.state)
+        return state, _unflatten_statistics(_flatten(arrays.get(_DEVICE_STATISTICS, {})), expected_state.state)
 
-    def _flat_expected(self) -> dict[str, Any]:
-        return _flat(to_arrays(self.expected))
+    def _flatten_expected(self) -> dict[str, Any]:
+        return _flatten(to_arrays(self.expected))
 
 
 def other_net_problem(file: str, weights: str, missing: Sequence[str], unknown: Sequence[str]) -> Problem:
@@ -182,15 +184,15 @@ def _layer_names(flat: Mapping[str, Any]) -> dict[str, None]:
     return dict.fromkeys(names)
 
 
-def _device_statistics(flat: Mapping[str, Any], like: Params) -> Params | None:
+def _unflatten_statistics(flat: Mapping[str, Any], template: Params) -> Params | None:
     """Return the running statistics of each device, stacked on axis 0, or None if the checkpoint lacks any of them."""
-    names = _flat(_name_blobs(like))
+    names = _flatten(_name_blobs(template))
     if set(flat) != set(names) or any(flat[name].shape[1:] != b.shape for name, b in names.items()):
         return None
-    return {layer: {i: flat[f"{layer}/{i}"] for i in blobs} for layer, blobs in like.items()}
+    return {layer: {i: flat[f"{layer}/{i}"] for i in blobs} for layer, blobs in template.items()}
 
 
-def _flat(tree: Mapping[str, Any]) -> dict[str, Any]:
+def _flatten(tree: Mapping[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     _map_arrays(flat.setdefault, tree)
     return flat
@@ -206,12 +208,14 @@ def _map_arrays(function: Callable[[str, Any], Any], tree: Mapping[str, Any], pr
     }
 
 
-def _differences(stored: Mapping[str, Any], expected: Mapping[str, Any], may_differ: Collection[str]) -> list[str]:
+def _find_differences(
+    stored: Mapping[str, Any], expected: Mapping[str, Any], exempt_names: Collection[str]
+) -> list[str]:
     problems = [f"has no '{name}', which this solver needs" for name in expected if name not in stored]
     problems += [f"has '{name}', which this solver does not have" for name in stored if name not in expected]
     problems += [
         f"'{name}' has shape {tuple(stored[name].shape)}, but this solver needs {value.shape}"
         for name, value in expected.items()
-        if name in stored and tuple(stored[name].shape) != value.shape and name not in may_differ
+        if name in stored and tuple(stored[name].shape) != value.shape and name not in exempt_names
     ]
     return problems

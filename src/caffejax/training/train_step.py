@@ -46,8 +46,8 @@ def separate_updates(params: Any, grads: Any, max_size: float = math.inf) -> tup
     diffs = [_match_axis_order(diff) for diff in tree.flatten_up_to(grads)]
     if not selected:
         return params, tree.unflatten(diffs)
-    tpu = _pair_barriers if math.isinf(max_size) else _identity
-    run = Operation(_identity, _identity, tpu=tpu, partitioned=_pair_barriers)
+    tpu_barriers = _pair_barriers if math.isinf(max_size) else _identity
+    run = Operation(_identity, _identity, tpu=tpu_barriers, partitioned=_pair_barriers)
     results = run(*(leaves[i] for i in selected), *(diffs[i] for i in selected))
     for i, param, diff in zip(selected, results, results[len(selected) :], strict=False):
         leaves[i], diffs[i] = param, diff
@@ -194,9 +194,9 @@ def iteration_key(ts: TrainState) -> jax.Array:
     return jax.random.fold_in(ts.key, ts.iteration)
 
 
-def pass_key(ts: TrainState, number: Any) -> jax.Array:
-    """Return the random key of pass `number` of the next iteration."""
-    return jax.random.fold_in(iteration_key(ts), number)
+def pass_key(ts: TrainState, pass_index: Any) -> jax.Array:
+    """Return the random key of pass `pass_index` of the next iteration."""
+    return jax.random.fold_in(iteration_key(ts), pass_index)
 
 
 def train_key(key: jax.Array) -> jax.Array:
@@ -225,9 +225,9 @@ def init_train_state(
 
 def abstract_state(state: TrainState) -> TrainState:
     """Return the shape, dtype and sharding of each array of a state. The key is replaced by its uint32 data."""
-    with_data = state.replace(key=jax.random.key_data(state.key))
+    state_with_key_data = state.replace(key=jax.random.key_data(state.key))
     shapes: TrainState = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=getattr(x, "sharding", None)), with_data
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=getattr(x, "sharding", None)), state_with_key_data
     )
     return shapes
 
@@ -254,7 +254,7 @@ def make_update(
         optimizer: the update rule.
         keep_update: whether to return the subtracted arrays.
         max_barrier_size: the argument `max_size` of `separate_updates`.
-        kernels: "fast" to use the method `apply` if the optimizer is an `AppliedOptimizer` and `keep_update` is false,
+        kernels: "fast" to use the method `apply` if the optimizer is an `FusedOptimizer` and `keep_update` is false,
             or "reference" to use optax.
     """
     apply = getattr(optimizer, "apply", None) if kernels == "fast" and not keep_update else None
@@ -263,16 +263,16 @@ def make_update(
     def update(grads: Params, ts: TrainState, rate: Any) -> tuple[TrainState, Params | None]:
         params, grads = separate_updates(ts.params, grads, max_barrier_size)
         grads = jax.tree.map(to_float32, grads)  # XLA fuses this with the update
-        numbers = {"rate": rate, "iteration": ts.iteration}
+        scalars = {"rate": rate, "iteration": ts.iteration}
         subtracted = None
         if apply is not None:
-            params, opt_state = apply(grads, ts.opt_state, params, **numbers)
+            params, opt_state = apply(grads, ts.opt_state, params, **scalars)
         else:
-            updates, opt_state = optimizer.update(grads, ts.opt_state, params, **numbers)
+            updates, opt_state = optimizer.update(grads, ts.opt_state, params, **scalars)
             params = optax.apply_updates(params, updates)
             subtracted = jax.tree.map(lambda u: 0 - u, updates) if keep_update else None
-        new: TrainState = ts.replace(params=params, opt_state=opt_state, iteration=ts.iteration + 1)
-        return new, subtracted
+        new_state: TrainState = ts.replace(params=params, opt_state=opt_state, iteration=ts.iteration + 1)
+        return new_state, subtracted
 
     return update
 
@@ -284,25 +284,25 @@ def _average_statistics(net: Net, state: Params) -> Params:
     collective operation averages the statistics of all layers. The state that recurrent layers carry from one pass to
     the next is not averaged.
     """
-    name = net.compute_config.axis_name if net.compute_config.sync_bn else None
+    axis_name = net.compute_config.axis_name if net.compute_config.sync_bn else None
     slots = [p.slot for p in net.graph.unique_params if not p.spec.learnable]
     arrays = [state[layer][index] for layer, index in slots]
-    if name is None or not any(name in varying_axes(jax.typeof(x)) for x in arrays):
+    if axis_name is None or not any(axis_name in varying_axes(jax.typeof(x)) for x in arrays):
         return state
-    ends = np.cumsum([x.size for x in arrays])[:-1].tolist()
-    parts = jnp.split(jax.lax.pmean(jnp.concatenate([x.ravel() for x in arrays]), name), ends)
-    new = {layer: dict(blobs) for layer, blobs in state.items()}
+    split_points = np.cumsum([x.size for x in arrays])[:-1].tolist()
+    parts = jnp.split(jax.lax.pmean(jnp.concatenate([x.ravel() for x in arrays]), axis_name), split_points)
+    new_tree = {layer: dict(blobs) for layer, blobs in state.items()}
     for (layer, index), x, part in zip(slots, arrays, parts, strict=True):
-        new[layer][index] = part.reshape(x.shape)
-    return new
+        new_tree[layer][index] = part.reshape(x.shape)
+    return new_tree
 
 
 def make_passes(net: Net, iter_size: int) -> Passes:
     """Return a pure function that computes the forward and backward passes of an iteration.
 
     The function `passes(params, state, batches, key)` returns `(gradients, new_state, loss, outputs)`. `batches` are
-    `iter_size` batches, stacked by `stack`. The gradients are sums over the passes, the loss is the mean over the
-    passes, a float32 scalar, and the outputs are the blobs of the last pass by name.
+    `iter_size` batches, stacked by `stack_batches`. The gradients are sums over the passes, the loss is the mean over
+    the passes, a float32 scalar, and the outputs are the blobs of the last pass by name.
     """
 
     grad = jax.value_and_grad(net.loss_or_zero, has_aux=True)
@@ -313,11 +313,11 @@ def make_passes(net: Net, iter_size: int) -> Passes:
         state = _average_statistics(net, state)
 
         def run_pass(carry: tuple[Any, Params], inputs: Any) -> tuple[tuple[Any, Params], Any]:
-            total, before = carry
-            number, batch = inputs
-            (loss, aux), grads = grad(params, before, batch, jax.random.fold_in(key, number))
-            after = jax.tree.map(vary_as, aux.state, before)
-            return (jax.tree.map(jnp.add, total, grads), after), (loss, aux.blobs)
+            grad_sum, previous_state = carry
+            pass_index, batch = inputs
+            (loss, aux), grads = grad(params, previous_state, batch, jax.random.fold_in(key, pass_index))
+            new_state = jax.tree.map(vary_as, aux.state, previous_state)
+            return (jax.tree.map(jnp.add, grad_sum, grads), new_state), (loss, aux.blobs)
 
         initial = (jax.tree.map(lambda p: vary_as(jnp.zeros_like(p), p), params), state)
         # a single pass needs no loop, and host layers cannot be in a compiled loop
@@ -326,7 +326,7 @@ def make_passes(net: Net, iter_size: int) -> Passes:
             (grads, state), (losses, all_outputs) = jax.lax.scan(run_pass, initial, inputs)
             outputs = jax.tree.map(lambda o: o[-1], all_outputs)
         else:
-            (grads, state), losses, outputs = _loop(run_pass, initial, batches, iter_size)
+            (grads, state), losses, outputs = _loop_passes(run_pass, initial, batches, iter_size)
         return grads, state, jnp.mean(losses), outputs
 
     return passes
@@ -358,10 +358,10 @@ def make_step(
 ) -> Step:
     """Return a training step, a pure function `step(train_state, batches, rate, requests=None)`.
 
-    The step returns the new train state and a `StepResult`. `batches` are `iter_size` batches, stacked by `stack` on
-    one device and joined by `parallel.join_batches` on a mesh. On a mesh, state and outputs have the axes of
-    `parallel.data_parallel`. `requests` contains one number for each device, and these numbers are summed over devices
-    together with the gradients.
+    The step returns the new train state and a `StepResult`. `batches` are `iter_size` batches, stacked by
+    `stack_batches` on one device and joined by `parallel.join_batches` on a mesh. On a mesh, state and outputs have the
+    axes of `parallel.data_parallel`. `requests` contains one number for each device, and these numbers are summed over
+    devices together with the gradients.
 
     Args:
         net: the train net.
@@ -377,8 +377,8 @@ def make_step(
     net.graph.check_backward()
     passes: Callable[..., Any] = _add_requests(make_passes(net, iter_size))
     if mesh is not None:
-        sums_in_bfloat16 = net.compute_config.precision == "bfloat16" and parallel.reduce_dtype == "auto"
-        passes = data_parallel(passes, mesh, in_bfloat16=sums_in_bfloat16)
+        sum_in_bfloat16 = net.compute_config.precision == "bfloat16" and parallel.reduce_dtype == "auto"
+        passes = data_parallel(passes, mesh, sum_in_bfloat16=sum_in_bfloat16)
     max_barrier_size, kernels = _MAX_BARRIER_SIZE[net.compute_config.precision], net.compute_config.kernels
     update = make_update(optimizer, keep_update=keep_update, max_barrier_size=max_barrier_size, kernels=kernels)
 
@@ -388,8 +388,8 @@ def make_step(
         total: jax.Array | None
         ts = ts.replace(params=net.rewrite_params(ts.params))
         (grads, total), state, loss, outputs = passes(ts.params, ts.state, (batches, requests), iteration_key(ts))
-        new, subtracted = update(grads, ts, rate)
-        return new.replace(state=state), StepResult(loss, outputs, subtracted, total)
+        new_state, subtracted = update(grads, ts, rate)
+        return new_state.replace(state=state), StepResult(loss, outputs, subtracted, total)
 
     return step
 
@@ -401,12 +401,12 @@ def _add_requests(passes: Passes) -> Callable[..., Any]:
     the gradients, so that one collective operation sums gradients and requests over the devices.
     """
 
-    def with_requests(params: Params, state: Params, inputs: Any, key: jax.Array) -> Any:
+    def run_with_requests(params: Params, state: Params, inputs: Any, key: jax.Array) -> Any:
         batches, requests = inputs
         grads, state, loss, outputs = passes(params, state, batches, key)
         return (grads, None if requests is None else jnp.sum(requests)), state, loss, outputs
 
-    return with_requests
+    return run_with_requests
 
 
 def make_steps(step: Step) -> Step:
@@ -421,8 +421,8 @@ def make_steps(step: Step) -> Step:
         ts: TrainState, batches: Mapping[str, jax.Array], rates: Any, requests: jax.Array | None = None
     ) -> tuple[TrainState, StepResult]:
         def run_step(carry: tuple[TrainState, Any], inputs: Any) -> tuple[tuple[TrainState, Any], jax.Array]:
-            new, result = step(carry[0], *inputs, requests)
-            return (new, result[1:]), result.loss
+            new_state, result = step(carry[0], *inputs, requests)
+            return (new_state, result[1:]), result.loss
 
         first = jax.tree.map(lambda a: a[0], (dict(batches), rates))
         last = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(step, ts, *first, requests)[1][1:])
@@ -432,7 +432,9 @@ def make_steps(step: Step) -> Step:
     return steps
 
 
-def _loop(body: Callable[..., Any], carry: Any, batches: Mapping[str, Any], n: int) -> tuple[Any, jax.Array, Blobs]:
+def _loop_passes(
+    body: Callable[..., Any], carry: Any, batches: Mapping[str, Any], n: int
+) -> tuple[Any, jax.Array, Blobs]:
     """Run n >= 1 passes in a Python loop, and return `(carry, losses, outputs of the last pass)`.
 
     The shapes of batches and outputs may change from pass to pass. The losses have shape (n,).
@@ -440,7 +442,7 @@ def _loop(body: Callable[..., Any], carry: Any, batches: Mapping[str, Any], n: i
     Args:
         body: a function `body(carry, (number, batch))` that runs a pass and returns `(carry, (loss, outputs))`.
         carry: the argument `carry` of the first pass.
-        batches: the batches of all passes, stacked by `stack`.
+        batches: the batches of all passes, stacked by `stack_batches`.
         n: the number of passes.
     """
     losses = []
@@ -451,11 +453,11 @@ def _loop(body: Callable[..., Any], carry: Any, batches: Mapping[str, Any], n: i
 
 
 def has_varying_shapes(batches: Mapping[str, Any]) -> bool:
-    """Return whether the batches that `stack` stacked differ in shape. Their blobs are then lists of arrays."""
+    """Return whether the batches that `stack_batches` stacked differ in shape. Their blobs are then lists of arrays."""
     return any(isinstance(arrays, list) for arrays in batches.values())
 
 
-def stack(batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Any]:
+def stack_batches(batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Any]:
     """Return each blob of an iteration's batches by name, stacked along a new axis 0, or as a list if shapes differ."""
     if len(batches) == 1:  # a view: one batch is not copied
         return {name: array[None] for name, array in batches[0].items()}

@@ -15,15 +15,12 @@ from .build_trainer import TrainerParts
 from .evaluate import Scores
 from .lr_schedules import AdaptiveSchedule, Plateau, StepEarly
 from .nan_check import FiniteCheck
-from .reporting import Display, SmoothedLoss, Stopwatch, display_lines, log
+from .reporting import Display, SmoothedLoss, Stopwatch, format_display_lines, log
 from .train_step import Updater
 
 Request = Literal["snapshot", "stop"]
-_REQUESTS: tuple[Request | None, ...] = (
-    None,
-    "snapshot",
-    "stop",
-)  # if there are several requests, the last in this order wins
+# if there are several requests, the last in this order wins
+_REQUESTS_BY_PRIORITY: tuple[Request | None, ...] = (None, "snapshot", "stop")
 Event = Literal["on_start", "on_step", "on_display", "on_test", "on_snapshot", "on_end"]
 
 
@@ -52,9 +49,9 @@ class Trainer:
         self._keep_best, self._resume = parts.config.keep_best, parts.config.resume
         self._loss = SmoothedLoss(self.param.average_loss)
         self._request: Request | None = None
-        self._stopped = False
+        self._is_stopped = False
         mesh = parts.placement.mesh
-        self._requests = Requests(mesh) if mesh is not None and jax.process_count() > 1 else None
+        self._request_codec = Requests(mesh) if mesh is not None and jax.process_count() > 1 else None
         self._initial_positions = self._positions()
 
     @property
@@ -102,15 +99,16 @@ class Trainer:
             request = self._update(self._steps_to_dispatch(end), stopwatch)
             self.snapshots.check()
             self._notify("on_step")
-            if self._requests is None:
+            if self._request_codec is None:
                 request = self._take_request()
             if request == "stop":
                 self._stop()
                 return
             if self._is_due(self.param.snapshot) or request is not None:
                 self.snapshot(wait=False)
-                if self._requests is None and self._request == "stop":  # the stop was requested during the snapshot
-                    self._stopped = self._take_request() == "stop"
+                # the stop was requested during the snapshot
+                if self._request_codec is None and self._request == "stop":
+                    self._is_stopped = self._take_request() == "stop"
                     self.snapshots.wait()  # training ends only after the last snapshot has been written
                     return
 
@@ -144,7 +142,7 @@ class Trainer:
     def test(self) -> list[Scores]:
         """Test all test nets with the current parameters, and log and return the scores of each net."""
         results = self.tests.run(self.iteration, self._updater.sharded_state[0].variables)
-        assert results is not None  # they are None only if `stopping` returns True
+        assert results is not None  # they are None only if `should_stop` returns True
         self._notify("on_test", results)
         return results
 
@@ -180,12 +178,12 @@ class Trainer:
         """
         state, record, device_statistics = self.snapshots.restore(snapshot, self._updater, self.net.graph)
         assert_equal({"the snapshot": str(int(state.iteration))})
-        before = self._positions()
+        previous_positions = self._positions()
         try:
             with locate_errors(file=os.fspath(snapshot)):
                 self._set_positions(record.get("data", self._initial_positions))
         except CaffejaxError:
-            self._set_positions(before)
+            self._set_positions(previous_positions)
             raise
         self._updater.restore(state, device_statistics)
         self.iteration = int(state.iteration)
@@ -207,7 +205,7 @@ class Trainer:
     def _solve(self, resume: str | os.PathLike[str] | None) -> None:
         p = self.param
         resume, self._resume = self._resume if resume is None else resume, None
-        self._request, self._stopped = None, False
+        self._request, self._is_stopped = None, False
         if p.snapshot_after_train:
             self.snapshots.prepare()
         log.info("Solving %s", self.net.graph.name)
@@ -220,7 +218,7 @@ class Trainer:
             self.restore(resume)
         self._notify("on_start")
         self.step(max(0, p.max_iter - self.iteration))
-        if self._stopped:
+        if self._is_stopped:
             self.snapshots.close()
             log.info("Optimization stopped early.")
         else:
@@ -233,7 +231,7 @@ class Trainer:
         self._finite_check.check(self._updater.sharded_state[0].variables)
         self._save_snapshot()
         self.snapshots.wait()
-        self._stopped = True
+        self._is_stopped = True
 
     def _take_request(self) -> Request | None:
         """Return this process's request, or None if there is none, and clear it."""
@@ -248,16 +246,16 @@ class Trainer:
         Args:
             is_early: whether the test replaces the test that is due at this iteration.
         """
-        is_single_process = self._requests is None
+        is_single_process = self._request_codec is None
         results = self.tests.run(
             self.iteration,
             self._updater.sharded_state[0].variables,
             is_early=is_early,
-            stopping=lambda: is_single_process and self._request == "stop",
+            should_stop=lambda: is_single_process and self._request == "stop",
         )
         if results is not None:
             if isinstance(self.rate_schedule, StepEarly) and (accuracy := self.tests.accuracy(results)) is not None:
-                self.rate_schedule.note_test(accuracy)
+                self.rate_schedule.record_test(accuracy)
             self._notify("on_test", results)
         return results
 
@@ -279,35 +277,37 @@ class Trainer:
     def _steps_to_dispatch(self, end: int) -> int:
         """Return how many updates to send to the devices together. No test, snapshot or display is due between them."""
         tests, p, n = self.tests, self.param, self._updater.steps_per_dispatch
-        between = range(self.iteration, self.iteration + n - 1)
-        anything_due = any(
+        iterations_between = range(self.iteration, self.iteration + n - 1)
+        is_anything_due = any(
             tests.is_due(i + 1) or (p.snapshot and (i + 1) % p.snapshot == 0) or (p.display and i % p.display == 0)
-            for i in between
+            for i in iterations_between
         )
         depends_on_loss = isinstance(self.rate_schedule, Plateau)
-        return 1 if depends_on_loss or anything_due or self.iteration + n > end else n
+        return 1 if depends_on_loss or is_anything_due or self.iteration + n > end else n
 
     def _update(self, n: int, stopwatch: Stopwatch) -> Request | None:
         """Make n updates; return the most important request of all processes, or None if there is only one process."""
         if isinstance(self.rate_schedule, Plateau) and self._loss.has_losses:
-            self.rate_schedule.note(self.iteration, self.smoothed_loss)
+            self.rate_schedule.record_loss(self.iteration, self.smoothed_loss)
         rates = [self.rate_schedule(i) for i in range(self.iteration, self.iteration + n)]
         debug_info = self.param.debug_info and self._is_due(self.param.display)
-        requests = self._requests
-        encoded = None if requests is None else requests.encode(_REQUESTS.index(self._take_request()))
+        codec = self._request_codec
+        encoded = None if codec is None else codec.encode(_REQUESTS_BY_PRIORITY.index(self._take_request()))
         result = self._updater.update(self.iteration, rates, debug_info=debug_info, requests=encoded)
-        self._loss.note(result.loss)
-        self._finite_check.note(self.iteration, result.loss)
+        self._loss.record_losses(result.loss)
+        self._finite_check.record_losses(self.iteration, result.loss)
         self.iteration += n - 1
         if self._is_due(self.param.display):
             loss, pace = self.smoothed_loss, stopwatch.lap(self.iteration)
-            outputs = self._placement.outputs(result.outputs)
+            outputs = self._placement.gather_outputs(result.outputs)
             self._display(Display(self.iteration, loss, self.rate, outputs, pace))
         self.iteration += 1
-        return None if requests is None or result.requests is None else _REQUESTS[requests.decode(result.requests)]
+        if codec is None or result.requests is None:
+            return None
+        return _REQUESTS_BY_PRIORITY[codec.decode(result.requests)]
 
     def _display(self, display: Display) -> None:
-        for line in display_lines(display, self.param.display, self.net.graph.loss_weights):
+        for line in format_display_lines(display, self.param.display, self.net.graph.loss_weights):
             log.info(line)
         self._notify("on_display", display)
 
@@ -318,7 +318,7 @@ class Trainer:
         if p.snapshot_after_train and not self._is_due(p.snapshot):
             self.snapshot()
         if self._is_due(p.display):
-            self._loss.note(self._updater.final_loss())
+            self._loss.record_losses(self._updater.final_loss())
             self._display(Display(self.iteration, self.smoothed_loss, self.rate, {}, None))
         if self.tests.is_due(self.iteration):
             self._test()

@@ -35,18 +35,18 @@ class Rule:
 
     Attributes:
         name: Caffe's name of the type.
-        slots: the number of slots, which are arrays that the rule stores for each parameter. They start at zero, and
-            have the order of Caffe's history.
+        num_slots: the number of slots, which are arrays that the rule stores for each parameter. They start at zero,
+            and have the order of Caffe's history.
         update: a function `update(param, g, r, t, *slots)` that returns `(u, *new_slots)`; see the module's docstring.
             `param` has the solver's settings momentum, momentum2, delta and rms_decay, and t is the number of the
             update, from 1.
-        momentum: whether the rule uses the setting `momentum`.
+        uses_momentum: whether the rule uses the setting `momentum`.
     """
 
     name: str
-    slots: int
+    num_slots: int
     update: Callable[..., tuple[Array, ...]]
-    momentum: bool = True
+    uses_momentum: bool = True
 
 
 class History(NamedTuple):
@@ -73,46 +73,46 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(
-    name: str, *, slots: int, momentum: bool = True
+    name: str, *, num_slots: int, uses_momentum: bool = True
 ) -> Callable[[Callable[..., tuple[Array, ...]]], Callable[..., tuple[Array, ...]]]:
     """Return a decorator that registers an update function as the solver type `name`. For the arguments, see `Rule`."""
 
     def decorate(update: Callable[..., tuple[Array, ...]]) -> Callable[..., tuple[Array, ...]]:
-        RULES[name] = Rule(name, slots, update, momentum)
+        RULES[name] = Rule(name, num_slots, update, uses_momentum)
         return update
 
     return decorate
 
 
-@rule("SGD", slots=1)
+@rule("SGD", num_slots=1)
 def sgd(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
     """Compute SGD with momentum. As in Caffe, the slot accumulates gradients multiplied by the rate."""
     h = r * g + p.momentum * h
     return h, h
 
 
-@rule("Nesterov", slots=1)
+@rule("Nesterov", num_slots=1)
 def nesterov(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
     """Compute Nesterov's accelerated gradient, with the slot of SGD."""
     new = r * g + p.momentum * h
     return (1 + p.momentum) * new - p.momentum * h, new
 
 
-@rule("AdaGrad", slots=1, momentum=False)
+@rule("AdaGrad", num_slots=1, uses_momentum=False)
 def adagrad(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
     """Compute AdaGrad, which divides the rate by the square root of the sum of all squared gradients."""
     h = h + g * g
     return r * g / (jnp.sqrt(h) + p.delta), h
 
 
-@rule("RMSProp", slots=1, momentum=False)
+@rule("RMSProp", num_slots=1, uses_momentum=False)
 def rmsprop(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
     """Compute RMSProp, which divides the rate by the square root of a running mean of squared gradients."""
     h = p.rms_decay * h + (1 - p.rms_decay) * g * g
     return r * g / (jnp.sqrt(h) + p.delta), h
 
 
-@rule("AdaDelta", slots=2)
+@rule("AdaDelta", num_slots=2)
 def adadelta(p: Any, g: Array, r: Array, t: Array, h1: Array, h2: Array) -> tuple[Array, ...]:
     """Compute AdaDelta: multiply the gradient by the ratio of running root mean squares of steps and gradients."""
     h1 = p.momentum * h1 + (1 - p.momentum) * g * g
@@ -121,7 +121,7 @@ def adadelta(p: Any, g: Array, r: Array, t: Array, h1: Array, h2: Array) -> tupl
     return r * v, h1, h2
 
 
-@rule("Adam", slots=2)
+@rule("Adam", num_slots=2)
 def adam(p: Any, g: Array, r: Array, t: Array, m: Array, v: Array) -> tuple[Array, ...]:
     """Compute Adam. As in Caffe, the rate is multiplied by the bias correction, and delta is added to sqrt(v)."""
     m = p.momentum * m + (1 - p.momentum) * g
@@ -131,17 +131,17 @@ def adam(p: Any, g: Array, r: Array, t: Array, m: Array, v: Array) -> tuple[Arra
 
 
 # MyCaffe's type, whose weight decay is separate from the rule; see `decoupled_decay`
-rule("AdamW", slots=2)(adam)
+rule("AdamW", num_slots=2)(adam)
 
 
-@rule("SAG", slots=1)
+@rule("SAG", num_slots=1)
 def sag(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
     """Compute SAG of the NVIDIA fork, which is SGD with the running mean of the gradients."""
     h = p.momentum * h + (1 - p.momentum) * g
     return r * h, h
 
 
-def momentum_at(param: Any, rate: Any, iteration: Any) -> Any:
+def compute_momentum(param: Any, rate: Any, iteration: Any) -> Any:
     """Return the momentum of an iteration as a float or a scalar array.
 
     It is the setting `momentum`, unless the NVIDIA fork's setting `momentum_policy` changes it from iteration to
@@ -161,8 +161,8 @@ def momentum_at(param: Any, rate: Any, iteration: Any) -> Any:
     if p.momentum_policy == "poly":
         return p.momentum + (p.max_momentum - p.momentum) * (i / p.max_iter) ** p.momentum_power
     if p.momentum_policy == "opt":
-        best = (1 - 0.5 * jnp.sqrt(rate)) ** 2
-        return jnp.minimum(best, p.max_momentum) if p.HasField("max_momentum") else best
+        optimum = (1 - 0.5 * jnp.sqrt(rate)) ** 2
+        return jnp.minimum(optimum, p.max_momentum) if p.HasField("max_momentum") else optimum
     previous = p.warmup_start_lr + (p.base_lr - p.warmup_start_lr) * (i - 1) / p.warmup_iter
     return p.momentum * jnp.where((i < p.warmup_iter) & (previous != 0), rate / jnp.where(previous, previous, 1), 1)
 
@@ -171,14 +171,14 @@ def check_rule(param: Any) -> list[str]:
     """Return a message if the solver type is unknown or does not allow a setting, else []."""
     if param.type not in RULES:
         return [f"unknown solver type '{param.type}'{did_you_mean(param.type, RULES)}"]
-    if param.momentum and not RULES[param.type].momentum:
+    if param.momentum and not RULES[param.type].uses_momentum:
         return [f"momentum cannot be used with {param.type}; leave it out"]
     if param.type == "RMSProp" and not 0 <= param.rms_decay < 1:
         return [f"rms_decay should be between 0 and 1, not {param.rms_decay:g}"]
     return []
 
 
-def transformation(param: Any, lr_mults: Any) -> optax.GradientTransformationExtraArgs:
+def make_transformation(param: Any, lr_mults: Any) -> optax.GradientTransformationExtraArgs:
     """Return the update rule of a SolverParameter's type as an optax transformation.
 
     Args:
@@ -192,7 +192,7 @@ def transformation(param: Any, lr_mults: Any) -> optax.GradientTransformationExt
     )
 
     @partial(jax.jit, static_argnames="lr_mult")  # traced once for each shape
-    def update_one(
+    def update_array(
         g: Array, lr_mult: float, rate: Any, t: Array, *slots: Array, momentum: Any = None
     ) -> tuple[Array, ...]:
         p = settings if momentum is None else SimpleNamespace(**vars(settings) | {"momentum": momentum.astype(g.dtype)})
@@ -200,15 +200,15 @@ def transformation(param: Any, lr_mults: Any) -> optax.GradientTransformationExt
         return -u, *new
 
     def init(params: Any) -> History:
-        return History(tuple(jax.tree.map(zeros_like, params) for _ in range(update_rule.slots)))
+        return History(tuple(jax.tree.map(zeros_like, params) for _ in range(update_rule.num_slots)))
 
     def update(
         grads: Any, state: History, params: Any = None, *, rate: Any, iteration: Any, rates: Any = None, **extra: Any
     ) -> tuple[Any, History]:
         del params, extra
         t = jnp.asarray(iteration, jnp.float32) + 1
-        momentum = momentum_at(param, rate, iteration)
-        run = update_one if isinstance(momentum, float) else partial(update_one, momentum=momentum)
+        momentum = compute_momentum(param, rate, iteration)
+        run = update_array if isinstance(momentum, float) else partial(update_array, momentum=momentum)
         if rates is None:
             results = jax.tree.map(lambda g, m, *slots: run(g, m, rate, t, *slots), grads, lr_mults, *state.history)
         else:  # a rate for each parameter, with lr_mult applied
@@ -217,14 +217,14 @@ def transformation(param: Any, lr_mults: Any) -> optax.GradientTransformationExt
             return grads, state
         # from a tree of tuples to a tuple of trees
         updates, *history = jax.tree.transpose(
-            jax.tree.structure(grads), jax.tree.structure((0,) * (1 + update_rule.slots)), results
+            jax.tree.structure(grads), jax.tree.structure((0,) * (1 + update_rule.num_slots)), results
         )
         return updates, History(tuple(history))
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-class AppliedOptimizer(optax.GradientTransformationExtraArgs):  # type: ignore[misc]
+class FusedOptimizer(optax.GradientTransformationExtraArgs):  # type: ignore[misc]
     """An optimizer that can also apply its updates to the parameters, in one pass over memory on CPUs.
 
     Attributes:
@@ -239,24 +239,28 @@ def caffe_optimizer(param: Any, lr_mults: Any, decay_mults: Any) -> optax.Gradie
     """Return the optimizer of a SolverParameter: clipping, division by iter_size, weight decay, update rule and limits.
 
     The optimizer takes gradients that are sums over `iter_size` passes. Weight decay is added after clipping and before
-    the update rule. For SGD without settings of a fork, the optimizer is an `AppliedOptimizer`.
+    the update rule. For SGD without settings of a fork, the optimizer is a `FusedOptimizer`.
 
     Args:
         param: a SolverParameter that `check_solver` accepts.
         lr_mults, decay_mults: trees with the structure of the parameters, which contain the multipliers of each.
     """
-    update = optax.chain(add_decay(param, decay_mults), transformation(param, lr_mults))
+    update = optax.chain(add_decay(param, decay_mults), make_transformation(param, lr_mults))
     uses_local_rates = param.larc or param.local_lr_auto
-    before = (
+    gradient_transforms = (
         clip_by_total_norm(param.clip_gradients),
         optax.scale(1 / param.iter_size) if param.iter_size > 1 else optax.identity(),
     )
-    after = (
+    update_transforms = (
         decoupled_decay(param.adamw_decay, lr_mults, decay_mults) if param.type == "AdamW" else optax.identity(),
         limit_weights(param),
     )
-    optimizer = optax.chain(*before, with_local_rates(update, param, lr_mults) if uses_local_rates else update, *after)
-    is_constant = isinstance(momentum_at(param, 0.0, 0), float) and param.weight_decay_policy != "poly"
+    optimizer = optax.chain(
+        *gradient_transforms,
+        with_local_rates(update, param, lr_mults) if uses_local_rates else update,
+        *update_transforms,
+    )
+    is_constant = isinstance(compute_momentum(param, 0.0, 0), float) and param.weight_decay_policy != "poly"
     decay = 0.0 if param.regularization_type == "NONE" else param.weight_decay
     if (
         param.type != "SGD"
@@ -266,14 +270,16 @@ def caffe_optimizer(param: Any, lr_mults: Any, decay_mults: Any) -> optax.Gradie
         or (decay and param.regularization_type == "L1")
     ):
         return optimizer
-    applied = AppliedOptimizer(*optimizer)
+    fused_optimizer = FusedOptimizer(*optimizer)
     decays = jax.tree.map(lambda mult: decay * mult, decay_mults)
-    applied.apply = partial(_apply_momentum, optax.chain(*before), param.momentum, lr_mults, decays)
-    return applied
+    fused_optimizer.apply = partial(
+        _apply_momentum, optax.chain(*gradient_transforms), param.momentum, lr_mults, decays
+    )
+    return fused_optimizer
 
 
 def _apply_momentum(
-    before: optax.GradientTransformation,
+    gradient_transform: optax.GradientTransformation,
     momentum: float,
     lr_mults: Any,
     decays: Any,
@@ -284,16 +290,16 @@ def _apply_momentum(
     rate: Any,
     iteration: Any,
 ) -> tuple[Any, Any]:
-    """Return parameters and state after SGD with momentum; see `AppliedOptimizer`.
+    """Return parameters and state after SGD with momentum; see `FusedOptimizer`.
 
     Args:
-        before: the transformation of the gradients before weight decay is added.
+        gradient_transform: the transformation of the gradients before weight decay is added.
         momentum: the momentum.
         lr_mults, decays: trees with the structure of the parameters: the lr_mult and the weight decay of each.
         grads, state, params, rate, iteration: the arguments of `optimizer.update`.
     """
     del iteration
-    grads, _ = before.update(grads, before.init(params))
+    grads, _ = gradient_transform.update(grads, gradient_transform.init(params))
     (slots,) = find_history(state).history
     rate = jnp.asarray(rate, jnp.float32)
     results = jax.tree.map(
@@ -388,9 +394,11 @@ def with_local_rates(
     rate is multiplied by the local rate. If lr_mult is 0, the local rate is 0; other values of lr_mult have no effect.
     """
 
-    def run(grads: Any, state: Any, params: Any = None, *, rate: Any, iteration: Any, **extra: Any) -> tuple[Any, Any]:
+    def update_with_local_rates(
+        grads: Any, state: Any, params: Any = None, *, rate: Any, iteration: Any, **extra: Any
+    ) -> tuple[Any, Any]:
         p = param
-        factor = (1 - momentum_at(p, rate, iteration)) * p.larc_eta if p.larc else p.local_gw_ratio
+        factor = (1 - compute_momentum(p, rate, iteration)) * p.larc_eta if p.larc else p.local_gw_ratio
         decay = 0 if p.larc else p.weight_decay
 
         def scale_rate(g: jax.Array, blob: jax.Array, mult: float) -> jax.Array:
@@ -403,7 +411,7 @@ def with_local_rates(
         rates = jax.tree.map(scale_rate, grads, params, lr_mults)
         return update.update(grads, state, params, rate=rate, rates=rates, iteration=iteration, **extra)
 
-    return optax.GradientTransformationExtraArgs(update.init, run)
+    return optax.GradientTransformationExtraArgs(update.init, update_with_local_rates)
 
 
 def clip_by_total_norm(limit: float) -> optax.GradientTransformation:
@@ -433,8 +441,8 @@ def add_decay(param: Any, decay_mults: Any) -> optax.GradientTransformationExtra
         param: the SolverParameter.
         decay_mults: a tree with the structure of the parameters, which contains the decay_mult of each parameter.
     """
-    poly = param.weight_decay_policy == "poly"
-    if not (param.weight_decay or poly) or param.regularization_type == "NONE":
+    is_poly = param.weight_decay_policy == "poly"
+    if not (param.weight_decay or is_poly) or param.regularization_type == "NONE":
         return optax.with_extra_args_support(optax.identity())
     direction = jnp.sign if param.regularization_type == "L1" else (lambda blob: blob)
 
@@ -442,13 +450,13 @@ def add_decay(param: Any, decay_mults: Any) -> optax.GradientTransformationExtra
         grads: Any, state: optax.EmptyState, params: Any = None, *, iteration: Any, **extra: Any
     ) -> tuple[Any, optax.EmptyState]:
         decay = param.weight_decay
-        if poly:
+        if is_poly:
             fraction = (jnp.asarray(iteration, jnp.float32) / param.max_iter) ** param.weight_decay_power
             decay += (param.max_weight_decay - decay) * fraction
 
-        def decayed(g: jax.Array, blob: jax.Array, mult: float) -> jax.Array:
+        def decay_gradient(g: jax.Array, blob: jax.Array, mult: float) -> jax.Array:
             return g + jnp.asarray(decay * mult, g.dtype) * direction(blob) if mult else g
 
-        return jax.tree.map(decayed, grads, params, decay_mults), state
+        return jax.tree.map(decay_gradient, grads, params, decay_mults), state
 
     return optax.GradientTransformationExtraArgs(lambda params: optax.EmptyState(), update)

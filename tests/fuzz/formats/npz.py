@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from caffejax.checkpoints.weight_formats import format_of
+from caffejax.checkpoints.weight_formats import find_format
 
 from ..harness import Files, Harness, mutate_one_file
 from ..mutators.zips import change_archive
@@ -27,7 +27,7 @@ def _make_intact_sets() -> list[Files]:
 
 def _read(folder: Path) -> Any:
     path = str(folder / "weights.npz")
-    return format_of(path).read(path)
+    return find_format(path).read(path)
 
 
 def _describe_difference(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
-from caffejax.checkpoints.weight_formats import format_of
+from caffejax.checkpoints.weight_formats import find_format
 
 from ..harness import Files, Harness, mutate_one_file
 from ..mutators.json_trees import change_json
@@ -39,7 +39,7 @@ def _mutate(rng: Random, content: bytes) -> bytes:
 
 def _read(folder: Path) -> Any:
     path = str(folder / "weights.safetensors")
-    return format_of(path).read(path)
+    return find_format(path).read(path)
 
 
 def _describe_difference(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
