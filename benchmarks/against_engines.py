@@ -46,8 +46,8 @@ from interleaving import (
 from training_competitor import BATCHES
 
 NETS = ("lenet", "cifar10_full", "caffenet", "googlenet", "squeezenet", "resnet50", "mobilenet")
-OURS = ("frozen", "unfrozen")
-PEERS = tuple(name for name in ENGINES if not name.startswith(OURS) and not name.endswith("int8"))
+OWN_ENGINES = ("frozen", "unfrozen")
+PEERS = tuple(name for name in ENGINES if not name.startswith(OWN_ENGINES) and not name.endswith("int8"))
 
 
 class Bench:
@@ -76,15 +76,16 @@ class Bench:
     @contextlib.contextmanager
     def competitors(self, net: str, batch: int) -> Iterator[tuple[dict[str, Competitor], float]]:
         """Start all that run this net; give them, and the seconds of the frozen net's first result without a cache."""
-        with tempfile.TemporaryDirectory() as top, contextlib.ExitStack() as exit_stack:
-            folders = {exporter: Path(top) / exporter for exporter in self.exporters}
+        with tempfile.TemporaryDirectory() as temporary_folder, contextlib.ExitStack() as exit_stack:
+            folders = {exporter: Path(temporary_folder) / exporter for exporter in self.exporters}
             for exporter, folder in folders.items():
                 folder.mkdir()
                 write_models(net, batch, folder, exporter)
-            ours, cache = folders["caffejax"], Path(top) / "cache"
-            cold, frozen = start_with_filled_cache(self.command(self._frozen, ours), self.threads, cache)
+            caffejax_folder, cache = folders["caffejax"], Path(temporary_folder) / "cache"
+            command = self.command(self._frozen, caffejax_folder)
+            cold_seconds, frozen = start_with_filled_cache(command, self.threads, cache)
             exit_stack.callback(frozen.process.kill)
-            unfrozen = Competitor(self.command("unfrozen", ours), self.threads, cache)
+            unfrozen = Competitor(self.command("unfrozen", caffejax_folder), self.threads, cache)
             exit_stack.callback(unfrozen.process.kill)
             if self.precision == "float32":
                 np.testing.assert_allclose(frozen.result, unfrozen.result, rtol=1e-4, atol=1e-5, err_msg=net)
@@ -96,7 +97,7 @@ class Bench:
                 if competitor is not None:
                     exit_stack.callback(competitor.process.kill)
                     ready[engine] = competitor
-            yield ready, cold
+            yield ready, cold_seconds
 
     @property
     def _frozen(self) -> str:
@@ -134,37 +135,39 @@ class Bench:
             if exporter != best:
                 competitor.process.kill()
         if len(medians) > 1:
-            both = ", ".join(f"{ms:.2f} ms by {exporter}" for exporter, ms in medians.items())
-            print(f"{row}: {engine} on the models {both}", file=sys.stderr, flush=True)
+            times_text = ", ".join(f"{ms:.2f} ms by {exporter}" for exporter, ms in medians.items())
+            print(f"{row}: {engine} on the models {times_text}", file=sys.stderr, flush=True)
         return ready[best]
 
     def compare(self, net: str, batch: int) -> dict[str, Any]:
         """Measure; return what was measured, as JSON values."""
-        with self.competitors(net, batch) as (ready, cold):
-            times = time_in_turns(ready, self.rounds)
-            firsts = {name: competitor.first for name, competitor in ready.items()}
-            peaks = {name: competitor.end()["peak"] for name, competitor in ready.items()}
+        with self.competitors(net, batch) as (competitors, cold_seconds):
+            times = time_in_turns(competitors, self.rounds)
+            firsts = {name: competitor.first for name, competitor in competitors.items()}
+            peaks = {name: competitor.end()["peak"] for name, competitor in competitors.items()}
         medians = {name: statistics.median(t) for name, t in times.items()}
-        peers = [name for name in ready if name not in OURS]
+        peers = [name for name in competitors if name not in OWN_ENGINES]
         return {
             "net": net,
             "batch": batch,
             "ms": medians,
             "best": min(peers, key=medians.__getitem__) if peers else None,
-            "ratio": {name: median_ratio(times[name], times["frozen"]) for name in ready if name != "frozen"},
-            "first": firsts | {"frozen, cold": cold},
+            "ratio": {name: median_ratio(times[name], times["frozen"]) for name in competitors if name != "frozen"},
+            "first": firsts | {"frozen, cold": cold_seconds},
             "peak": peaks,
         }
 
-    def row_of(self, result: Mapping[str, Any]) -> dict[str, str]:
+    def format_result(self, result: Mapping[str, Any]) -> dict[str, str]:
         """Return a row of the table, by column."""
         ms, first, peak, best = (result[name] for name in ("ms", "first", "peak", "best"))
         row = {"net (batch)": f"{result['net']} ({result['batch']})"}
-        row |= {name: f"{ms[name]:.3g}" if name in ms else "-" for name in (*OURS, *self.engines)}
+        row |= {name: f"{ms[name]:.3g}" if name in ms else "-" for name in (*OWN_ENGINES, *self.engines)}
         row["best peer / frozen"] = f"{result['ratio'][best]:.2f}" if best else "-"
         row["unfrozen / frozen"] = f"{result['ratio']['unfrozen']:.2f}"
-        ours = f"{first['frozen, cold']:.2f}, {first['frozen']:.2f}"
-        row["first result, s: frozen cold, cached / peer"] = f"{ours} / {first[best]:.2f}" if best else ours
+        own_seconds = f"{first['frozen, cold']:.2f}, {first['frozen']:.2f}"
+        row["first result, s: frozen cold, cached / peer"] = (
+            f"{own_seconds} / {first[best]:.2f}" if best else own_seconds
+        )
         row["MiB: frozen / peer"] = f"{peak['frozen']:.0f}" + (f" / {peak[best]:.0f}" if best else "")
         return row
 
@@ -196,7 +199,7 @@ def main() -> None:
     for net in options.nets:
         for batch in options.batches:
             rows.append(bench.compare(net, BATCHES[net] if batch == "large" else int(batch)))
-            row, best = bench.row_of(rows[-1]), rows[-1]["best"]
+            row, best = bench.format_result(rows[-1]), rows[-1]["best"]
             if len(rows) == 1:
                 print(format_head(row))
             print(format_row(row.values()), flush=True)

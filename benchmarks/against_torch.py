@@ -35,14 +35,14 @@ from interleaving import (
     start_with_filled_cache,
     time_in_turns,
 )
-from training_competitor import BATCHES, CONFIGS, TORCH_FORMS, batch_of
+from training_competitor import BATCHES, CONFIGS, TORCH_MODES, choose_batch
 
 TASKS = ("forward 1", "forward", "step")
 LARGE = ("resnet152", "ssd300", "mobilenet_ssd")  # only if named
 
 
-def command_of(name: str, task: str, form: str, threads: int) -> list[str]:
-    return [sys.executable, "training_competitor.py", name, task, form, str(threads)]
+def make_command(name: str, task: str, mode: str, threads: int) -> list[str]:
+    return [sys.executable, "training_competitor.py", name, task, mode, str(threads)]
 
 
 @contextlib.contextmanager
@@ -50,21 +50,21 @@ def start_competitors(
     name: str, task: str, options: argparse.Namespace
 ) -> Iterator[tuple[dict[str, Competitor], dict[str, float]]]:
     """Start all competitors; give them, and the seconds of the first run of ours without a cache."""
-    ready: dict[str, Competitor] = {}
-    cold = {}
+    competitors: dict[str, Competitor] = {}
+    cold_seconds = {}
     with tempfile.TemporaryDirectory() as folder:
-        for form in options.kernels:
-            command = command_of(name, task, form, options.threads)
-            cold[form], ready[form] = start_with_filled_cache(command, options.threads, Path(folder))
-        for form in options.torch:
+        for mode in options.kernels:
+            command = make_command(name, task, mode, options.threads)
+            cold_seconds[mode], competitors[mode] = start_with_filled_cache(command, options.threads, Path(folder))
+        for mode in options.torch:
             try:
-                ready[form] = Competitor(command_of(name, task, form, options.threads), options.threads)
+                competitors[mode] = Competitor(make_command(name, task, mode, options.threads), options.threads)
             except RuntimeError:
-                print(f"  torch {form} does not run here", file=sys.stderr)
+                print(f"  torch {mode} does not run here", file=sys.stderr)
         try:
-            yield ready, cold
+            yield competitors, cold_seconds
         finally:
-            for competitor in ready.values():
+            for competitor in competitors.values():
                 competitor.process.kill()
 
 
@@ -75,39 +75,43 @@ def has_dropout(name: str) -> bool:
 
 def compare(name: str, task: str, options: argparse.Namespace) -> dict[str, Any]:
     """Measure a task; return what was measured, as JSON values."""
-    with start_competitors(name, task, options) as (ready, cold):
-        for form, competitor in ready.items():
-            expected, rtol = ready[options.kernels[0]].result, 0.3 if task == "step" and has_dropout(name) else 5e-3
-            np.testing.assert_allclose(competitor.result, expected, rtol=rtol, atol=1e-5, err_msg=f"{name}, {form}")
-        times = time_in_turns(ready, options.rounds)
-        ends = {form: competitor.end() for form, competitor in ready.items()}
-    medians = {form: statistics.median(t) for form, t in times.items()}
-    torch = [form for form in ready if form in TORCH_FORMS]
-    best = min(torch, key=medians.__getitem__) if torch else None
+    with start_competitors(name, task, options) as (competitors, cold_seconds):
+        for mode, competitor in competitors.items():
+            expected = competitors[options.kernels[0]].result
+            rtol = 0.3 if task == "step" and has_dropout(name) else 5e-3
+            np.testing.assert_allclose(competitor.result, expected, rtol=rtol, atol=1e-5, err_msg=f"{name}, {mode}")
+        times = time_in_turns(competitors, options.rounds)
+        end_results = {mode: competitor.end() for mode, competitor in competitors.items()}
+    medians = {mode: statistics.median(t) for mode, t in times.items()}
+    torch_modes = [mode for mode in competitors if mode in TORCH_MODES]
+    best = min(torch_modes, key=medians.__getitem__) if torch_modes else None
     return {
         "net": name,
         "task": task,
-        "batch": batch_of(name, task),
+        "batch": choose_batch(name, task),
         "ms": medians,
         "best": best,
-        "ratio": {form: median_ratio(times[best], times[form]) if best else None for form in options.kernels},
-        "first": {form: {"cold": cold[form], "cached": ready[form].first} for form in options.kernels},
-        "end": ends,
+        "ratio": {mode: median_ratio(times[best], times[mode]) if best else None for mode in options.kernels},
+        "first": {mode: {"cold": cold_seconds[mode], "cached": competitors[mode].first} for mode in options.kernels},
+        "end": end_results,
     }
 
 
 def format_result(result: Mapping[str, Any], options: argparse.Namespace) -> dict[str, str]:
     """Return a row of the table, by column."""
-    ms, ends, best = (result[name] for name in ("ms", "end", "best"))
+    ms, end_results, best = (result[name] for name in ("ms", "end", "best"))
     row = {"net": result["net"], "task": f"{result['task'].split()[0]} ({result['batch']})"}
-    row |= {form: f"{ms[form]:.2f}" if form in ms else "-" for form in (*options.kernels, *options.torch)}
-    for form in options.kernels:
-        suffix = "" if len(options.kernels) == 1 else f" of {form}"
-        first, speedup = result["first"][form], result["ratio"][form]
+    row |= {mode: f"{ms[mode]:.2f}" if mode in ms else "-" for mode in (*options.kernels, *options.torch)}
+    for mode in options.kernels:
+        suffix = "" if len(options.kernels) == 1 else f" of {mode}"
+        first, speedup = result["first"][mode], result["ratio"][mode]
         row |= {f"ratio{suffix}": f"{speedup:.2f}" if best else "-"}
         row |= {f"first{suffix}, s": f"{first['cold']:.1f} / {first['cached']:.1f}"}
-        row |= {f"host{suffix}, ms": f"{ends[form]['host']:.2f}", f"MiB{suffix}": f"{ends[form]['peak']:.0f}"}
-    return row | {"PyTorch's MiB": f"{ends[best]['peak']:.0f}" if best else "-"}
+        row |= {
+            f"host{suffix}, ms": f"{end_results[mode]['host']:.2f}",
+            f"MiB{suffix}": f"{end_results[mode]['peak']:.0f}",
+        }
+    return row | {"PyTorch's MiB": f"{end_results[best]['peak']:.0f}" if best else "-"}
 
 
 def main() -> None:
@@ -116,7 +120,7 @@ def main() -> None:
     parser.add_argument("--nets", type=split, default=[n for n in BATCHES if n not in LARGE])
     parser.add_argument("--tasks", type=split, default=list(TASKS))
     parser.add_argument("--kernels", type=split, default=["fast"], help="implementations of ours: fast,reference")
-    parser.add_argument("--torch", type=split, default=list(TORCH_FORMS))
+    parser.add_argument("--torch", type=split, default=list(TORCH_MODES))
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was measured")
@@ -132,9 +136,9 @@ def main() -> None:
                 print(format_head(row))
             print(format_row(row.values()), flush=True)
     print("\nGeometric means of the ratios:", end=" ")
-    form = options.kernels[0]
+    mode = options.kernels[0]
     ratios = {
-        task: [row["ratio"][form] for row in rows if row["task"] == task and row["best"]] for task in options.tasks
+        task: [row["ratio"][mode] for row in rows if row["task"] == task and row["best"]] for task in options.tasks
     }
     print(", ".join(f"{task} {statistics.geometric_mean(r):.2f}" for task, r in ratios.items() if r))
     if options.json:

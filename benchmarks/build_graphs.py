@@ -32,14 +32,14 @@ def main() -> None:
     parser.add_argument("--phase", default="TEST", choices=("TRAIN", "TEST"))
     parser.add_argument("--slowest", type=int, default=10, help="how many nets to list")
     options = parser.parse_args()
-    rows, n_refused = [], 0
+    rows, num_refused = [], 0
     for name, text in read_texts(options.nets):
         start = time.perf_counter()
         try:
             net = read_net(text)
             graph = build_graph(net, make_net_state(net, options.phase))
         except CaffejaxError:
-            n_refused += 1
+            num_refused += 1
             continue
         rows.append((time.perf_counter() - start, len(graph.layers), name))
     rows.sort(reverse=True)
@@ -47,7 +47,7 @@ def main() -> None:
         print(f"{seconds:7.3f} s  {layers:5d} layers  {name}")
     if rows:
         median = statistics.median(row[0] for row in rows)
-        print(f"{median:7.3f} s  median of {len(rows)} nets ({n_refused} cannot be built)")
+        print(f"{median:7.3f} s  median of {len(rows)} nets ({num_refused} cannot be built)")
 
 
 if __name__ == "__main__":

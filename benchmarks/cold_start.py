@@ -42,14 +42,14 @@ from cold_start_nets import (
     write_onnx_model,
     write_training,
 )
-from interleaving import HERE, describe_run, format_head, format_headline, format_row
+from interleaving import FOLDER, describe_run, format_head, format_headline, format_row
 
 from caffejax.errors import CaffejaxError
 
 TOLERANCE = 1e-3
 OPENCV = "opencv-python-headless==4.11.0.86"
 TORCH = "torch==2.13.0"
-EXPORTED = ("onnxruntime", "openvino")
+ONNX_ENGINES = ("onnxruntime", "openvino")
 Medians = dict[str, dict[str, float]]  # by competitor
 JOBS = ("first", "size", "memory", "train")
 
@@ -61,7 +61,7 @@ class Entry:
     label: str
     name: str
     python: str = sys.executable
-    cached: bool | None = None  # whether it finds a filled compilation cache; None if it has none
+    has_filled_cache: bool | None = None  # whether it finds a filled compilation cache; None if it has none
 
 
 @dataclass
@@ -69,24 +69,24 @@ class Table:
     """A table of medians: nets by competitors."""
 
     title: str
-    key: str  # what is shown of each competitor's medians
-    text: Callable[[Mapping[str, float]], str] | None = None  # the cell, where it says more than that
+    shown_key: str  # what is shown of each competitor's medians
+    format_cell: Callable[[Mapping[str, float]], str] | None = None  # the cell, where it says more than that
     rows: dict[str, Medians] = field(default_factory=dict)
 
-    def show(self, entries: list[Entry], base: str) -> str:
+    def format(self, entries: list[Entry], base: str) -> str:
         """Return the table in Markdown, with ratios to one competitor and their geometric means."""
         lines = [f"\n## {self.title}\n", format_head(["net", *(entry.label for entry in entries)])]
         ratios: dict[str, list[float]] = {}
         for net, row in self.rows.items():
             cells = []
             for entry in entries:
-                if entry.label not in row or self.key not in row[entry.label]:
+                if entry.label not in row or self.shown_key not in row[entry.label]:
                     cells.append("-")
                     continue
                 medians = row[entry.label]
-                cell = self.text(medians) if self.text else f"{medians[self.key]:.3g}"
+                cell = self.format_cell(medians) if self.format_cell else f"{medians[self.shown_key]:.3g}"
                 if base in row and entry.label != base:
-                    ratio = medians[self.key] / row[base][self.key]
+                    ratio = medians[self.shown_key] / row[base][self.shown_key]
                     ratios.setdefault(entry.label, []).append(ratio)
                     cell += f" ({ratio:.2f})"
                 cells.append(cell)
@@ -125,26 +125,29 @@ class Bench:
         self.options = options
         self.jobs = [job for job in JOBS if job in options.only]
         self.notes: list[str] = []
-        self.raw: list[dict[str, Any]] = []
+        self.results: list[dict[str, Any]] = []
         engines = [
-            Entry("frozen, cold", "frozen", cached=False),
-            Entry("frozen, cached", "frozen", cached=True),
-            Entry("pycaffe, cold", "pycaffe", cached=False),
-            Entry("pycaffe, cached", "pycaffe", cached=True),
+            Entry("frozen, cold", "frozen", has_filled_cache=False),
+            Entry("frozen, cached", "frozen", has_filled_cache=True),
+            Entry("pycaffe, cold", "pycaffe", has_filled_cache=False),
+            Entry("pycaffe, cached", "pycaffe", has_filled_cache=True),
             Entry("OpenCV", "opencv", options.opencv or sys.executable),
             Entry("ONNX Runtime", "onnxruntime"),
             Entry("OpenVINO", "openvino"),
         ]
         inference = self.jobs != ["train"]
-        self.engines = [e for e in engines if inference and e.name in options.engines and self._has(e)]
-        trainers = [Entry("caffejax, cold", "solver", cached=False), Entry("caffejax, cached", "solver", cached=True)]
+        self.engines = [e for e in engines if inference and e.name in options.engines and self._is_installed(e)]
+        trainers = [
+            Entry("caffejax, cold", "solver", has_filled_cache=False),
+            Entry("caffejax, cached", "solver", has_filled_cache=True),
+        ]
         torch = Entry("PyTorch", "torch", options.torch or sys.executable)
-        self.trainers = [*trainers, torch] if "train" in self.jobs and self._has(torch) else trainers
+        self.trainers = [*trainers, torch] if "train" in self.jobs and self._is_installed(torch) else trainers
 
-    def _has(self, entry: Entry) -> bool:
+    def _is_installed(self, entry: Entry) -> bool:
         """Return whether a competitor is installed; ours are."""
         statement = "import cv2; cv2.dnn.readNetFromCaffe" if entry.name == "opencv" else f"import {entry.name}"
-        if entry.cached is not None:
+        if entry.has_filled_cache is not None:
             return True
         process = subprocess.run([entry.python, "-c", statement], capture_output=True, check=False)
         if process.returncode:
@@ -153,22 +156,22 @@ class Bench:
 
     def run(self, entry: Entry, folder: Path, jobs: list[str], filled_cache: Path) -> dict[str, float] | None:
         """Run a competitor once in a fresh process; return what it measured, None if it failed."""
-        if entry.name in EXPORTED:  # the model is of one size
+        if entry.name in ONNX_ENGINES:  # the model is of one size
             jobs = [job for job in jobs if job != "size"]
-        with tempfile.TemporaryDirectory() as empty:
-            cache = str(filled_cache if entry.cached else empty)
+        with tempfile.TemporaryDirectory() as empty_folder:
+            cache = str(filled_cache if entry.has_filled_cache else empty_folder)
             environment = os.environ | {"OMP_NUM_THREADS": str(self.options.threads), "CAFFEJAX_CACHE": cache}
             command = [os.path.abspath(entry.python), "cold_start_process.py", entry.name, str(folder)]
             settings = [",".join(jobs), str(self.options.seconds), str(self.options.threads)]
             command += [repr(time.monotonic()), *settings]
-            process = subprocess.run(command, cwd=HERE, env=environment, capture_output=True, text=True, check=False)
+            process = subprocess.run(command, cwd=FOLDER, env=environment, capture_output=True, text=True, check=False)
         if process.returncode:
             print(f"{entry.label}: {process.stderr[-2000:]}", file=sys.stderr)
             return None
         result: dict[str, float] = json.loads(process.stdout.splitlines()[-1])
         return result | {"rest": result["first"] - result["imports"]}
 
-    def in_turn(
+    def measure_in_turns(
         self,
         net: str,
         entries: list[Entry],
@@ -177,21 +180,21 @@ class Bench:
         find_difference: Callable[[Entry, Any], str | None],
     ) -> Medians:
         """Run all once to fill caches and check what comes out, then in each round; return medians by competitor."""
-        filled = folder / "cache"
-        ready = []
+        cache_folder = folder / "cache"
+        working_entries = []
         for entry in entries:
-            measured_times = self.run(entry, folder, jobs, filled)
+            measured_times = self.run(entry, folder, jobs, cache_folder)
             if measured_times is not None:
-                ready.append(entry)
-            fault = "fails" if measured_times is None else find_difference(entry, measured_times)
-            if fault is not None:
-                self.notes.append(f"{net}: {entry.label} {fault}")
-        runs: dict[str, list[dict[str, float]]] = {entry.label: [] for entry in ready}
+                working_entries.append(entry)
+            failure = "fails" if measured_times is None else find_difference(entry, measured_times)
+            if failure is not None:
+                self.notes.append(f"{net}: {entry.label} {failure}")
+        runs: dict[str, list[dict[str, float]]] = {entry.label: [] for entry in working_entries}
         for _ in range(self.options.rounds):
-            for entry in ready:
-                if (measured_times := self.run(entry, folder, jobs, filled)) is not None:
+            for entry in working_entries:
+                if (measured_times := self.run(entry, folder, jobs, cache_folder)) is not None:
                     runs[entry.label].append(measured_times)
-        self.raw.append({"net": net, "jobs": jobs, "runs": runs})
+        self.results.append({"net": net, "jobs": jobs, "runs": runs})
         return {
             label: {key: statistics.median(run[key] for run in measured_times) for key in measured_times[0]}
             for label, measured_times in runs.items()
@@ -209,71 +212,73 @@ class Bench:
         print(f"{net_files.name} measured", file=sys.stderr, flush=True)
         return medians
 
-    def infer(self, net_files: NetFiles, folder: Path) -> Medians:
+    def measure_inference(self, net_files: NetFiles, folder: Path) -> Medians:
         """Measure inference of a net."""
         write_inference(net_files, folder)
         entries = self.engines
-        if any(entry.name in EXPORTED for entry in entries):
+        if any(entry.name in ONNX_ENGINES for entry in entries):
             try:
                 write_onnx_model(folder)
             except Exception as error:
                 self.notes.append(f"{net_files.name}: no ONNX model: {str(error).splitlines()[0]}")
-                entries = [entry for entry in entries if entry.name not in EXPORTED]
+                entries = [entry for entry in entries if entry.name not in ONNX_ENGINES]
         jobs = [job for job in self.jobs if job != "train"]
         net_info = json.loads((folder / "about.json").read_text())
         sizes = ("first", "second") if "size" in jobs else ("first",)
 
         def find_difference(entry: Entry, _: Any) -> str | None:
             expected = next(e.name for e in entries if (folder / f"{e.name}-first.npz").exists())
-            for size in sizes[:1] if entry.name in EXPORTED else sizes:
+            for size in sizes[:1] if entry.name in ONNX_ENGINES else sizes:
                 with (
                     np.load(folder / f"{expected}-{size}.npz") as ours,
-                    np.load(folder / f"{entry.name}-{size}.npz") as its,
+                    np.load(folder / f"{entry.name}-{size}.npz") as peer_outputs,
                 ):
                     for blob in net_info["outputs"]:
-                        if blob not in its:
+                        if blob not in peer_outputs:
                             return f"has no output {blob}"
-                        apart = difference(ours[blob], its[blob], blob in net_info["detections"])
-                        if not apart <= TOLERANCE:
-                            return f"gives another {blob}: {apart:.1e} of the largest value apart ({size} size)"
+                        error = compute_difference(ours[blob], peer_outputs[blob], blob in net_info["detections"])
+                        if not error <= TOLERANCE:
+                            return f"gives another {blob}: {error:.1e} of the largest value apart ({size} size)"
             return None
 
-        return self.in_turn(net_files.name, entries, folder, jobs, find_difference)
+        return self.measure_in_turns(net_files.name, entries, folder, jobs, find_difference)
 
     def train(self, net_files: NetFiles, folder: Path) -> Medians:
         """Measure training of a net."""
         write_training(net_files.name, folder)
-        random = '"Dropout"' in (folder / "train.prototxt").read_text()
+        has_dropout = '"Dropout"' in (folder / "train.prototxt").read_text()
         entries = self.trainers
         if any(entry.name == "torch" for entry in entries):
             subprocess.run(
-                [entries[-1].python, "cold_start_process.py", "write_torch", str(folder)], cwd=HERE, check=True
+                [entries[-1].python, "cold_start_process.py", "write_torch", str(folder)], cwd=FOLDER, check=True
             )
         losses: list[float] = []
 
         def find_difference(_: Entry, measured: Any) -> str | None:
             losses.append(measured["loss"])
-            apart = abs(losses[-1] / losses[0] - 1)
-            return None if apart < (0.3 if random else 5e-3) else f"has another loss: {losses[-1]:g}, not {losses[0]:g}"
+            relative_error = abs(losses[-1] / losses[0] - 1)
+            if relative_error < (0.3 if has_dropout else 5e-3):
+                return None
+            return f"has another loss: {losses[-1]:g}, not {losses[0]:g}"
 
-        return self.in_turn(f"{net_files.name} (training)", entries, folder, ["train"], find_difference)
+        return self.measure_in_turns(f"{net_files.name} (training)", entries, folder, ["train"], find_difference)
 
 
-def _scores(detections: np.ndarray) -> np.ndarray:
+def _sort_scores(detections: np.ndarray) -> np.ndarray:
     """Return the best scores in order: that of rows may change by near ties. Empty rows are -1, or 0 in OpenCV."""
     rows = detections.reshape(-1, 7)  # image, label, score, box
     return -np.sort(-rows[(rows[:, 0] >= 0) & (rows[:, 2] > 0), 2])[:100]
 
 
-def difference(ours: np.ndarray, its: np.ndarray, detections: bool) -> float:
+def compute_difference(ours: np.ndarray, peer_outputs: np.ndarray, detections: bool) -> float:
     """Return the largest difference over the largest value; of detections, that of the scores in order."""
     if detections:
-        ours, its = _scores(ours), _scores(its)
+        ours, peer_outputs = _sort_scores(ours), _sort_scores(peer_outputs)
         if not ours.size:
             return float("nan")  # shows nothing
-    if ours.size != its.size or not np.isfinite(its).all():
+    if ours.size != peer_outputs.size or not np.isfinite(peer_outputs).all():
         return float("inf")
-    return float(np.abs(ours.ravel() - its.ravel()).max() / max(np.abs(ours).max(), 1e-30))
+    return float(np.abs(ours.ravel() - peer_outputs.ravel()).max() / max(np.abs(ours).max(), 1e-30))
 
 
 def make_environment(folder: Path) -> None:
@@ -291,13 +296,15 @@ def make_environment(folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    split = lambda text: [s for s in text.split(",") if s]  # noqa: E731
+    split_commas = lambda text: [s for s in text.split(",") if s]  # noqa: E731
     engines = ["frozen", "pycaffe", "opencv"]
     parser.add_argument(
-        "--nets", type=split, default=[], help="names, prototxts, folders, zips; " + ",".join(PUBLISHED)
+        "--nets", type=split_commas, default=[], help="names, prototxts, folders, zips; " + ",".join(PUBLISHED)
     )
-    parser.add_argument("--only", type=split, default=list(JOBS), help=",".join(JOBS))
-    parser.add_argument("--engines", type=split, default=engines, help=",".join([*engines, "onnxruntime", "openvino"]))
+    parser.add_argument("--only", type=split_commas, default=list(JOBS), help=",".join(JOBS))
+    parser.add_argument(
+        "--engines", type=split_commas, default=engines, help=",".join([*engines, "onnxruntime", "openvino"])
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=10, help="at most, for the calls 2 to 40")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -326,7 +333,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         nets = find_nets(options.nets, Path(scratch))
         for net_files in nets if tables else []:
-            medians = bench.measure_in_folder(bench.infer, net_files)
+            medians = bench.measure_in_folder(bench.measure_inference, net_files)
             for table in tables:
                 table.rows[net_files.name] = medians
         for net_files in nets if "train" in bench.jobs else []:
@@ -335,13 +342,13 @@ def main() -> None:
                 for table in training:
                     table.rows[CONFIG_OF.get(net_files.name, net_files.name)] = medians
     for table in tables:
-        print(table.show(bench.engines, "OpenCV"))
+        print(table.format(bench.engines, "OpenCV"))
     if "train" in bench.jobs:
         for table in training:
-            print(table.show(bench.trainers, "PyTorch"))
+            print(table.format(bench.trainers, "PyTorch"))
     print("".join(f"\n{note}." for note in dict.fromkeys(bench.notes)))
     if options.json:
-        options.json.write_text(json.dumps({"run": run, "nets": bench.raw}, indent=1))
+        options.json.write_text(json.dumps({"run": run, "nets": bench.results}, indent=1))
 
 
 if __name__ == "__main__":

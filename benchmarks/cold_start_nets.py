@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from engine_models import write_deploy
-from training_competitor import BATCHES, CONFIGS, random_inputs
+from training_competitor import BATCHES, CONFIGS, draw_inputs
 
 from caffejax.checkpoints.load_save import load_and_report, save_weights
 from caffejax.errors import CaffejaxError
@@ -60,12 +60,13 @@ def find_nets(names_or_paths: Iterable[str], scratch: Path) -> list[NetFiles]:
     """Return the nets that were asked for.
 
     Args:
-        asked: names of `PUBLISHED`, prototxts, and folders or zip files in which the names are looked up first.
+        names_or_paths: names of `PUBLISHED`, prototxts, and folders or zip files in which the names are looked up
+            first.
         scratch: where archives are unpacked.
     """
     names, folders, nets = [], list[Path](), list[NetFiles]()
-    for item in names_or_paths:
-        path = Path(item)
+    for name_or_path in names_or_paths:
+        path = Path(name_or_path)
         if path.is_dir():
             folders.append(path)
         elif zipfile.is_zipfile(path):
@@ -73,10 +74,10 @@ def find_nets(names_or_paths: Iterable[str], scratch: Path) -> list[NetFiles]:
             folders.append(scratch / path.stem)
         elif path.is_file():
             nets.append(NetFiles(path.stem, path, _find_weights(path)))
-        elif item in PUBLISHED:
-            names.append(item)
+        elif name_or_path in PUBLISHED:
+            names.append(name_or_path)
         else:
-            raise SystemExit(f"--nets: {item} is no file, folder, or name: {', '.join(PUBLISHED)}")
+            raise SystemExit(f"--nets: {name_or_path} is no file, folder, or name: {', '.join(PUBLISHED)}")
     if not names and not nets:
         names = list(PUBLISHED)
     return [net for name in names for net in _find_named(name, folders)] + nets
@@ -84,7 +85,7 @@ def find_nets(names_or_paths: Iterable[str], scratch: Path) -> list[NetFiles]:
 
 def _find_named(name: str, folders: Iterable[Path]) -> Iterator[NetFiles]:
     """Find a net by name: a published file, or else the net in configs/."""
-    files = [file for place in folders for file in sorted(place.rglob("*.prototxt"))]
+    files = [file for folder in folders for file in sorted(folder.rglob("*.prototxt"))]
     for pattern in PUBLISHED[name]:
         for file in files:
             if fnmatch(str(file), f"*{pattern}"):
@@ -124,9 +125,9 @@ def write_inference(net_files: NetFiles, folder: Path) -> None:
     else:
         variables = _rescale_last_layers(net, variables, first)
     save_weights(folder / "weights.caffemodel", net.graph, variables)
-    made_by = {top: layer for layer in net.graph.layers for top in layer.tops}
-    outputs = {blob: made_by[blob].name for blob in net.outputs}
-    detections = [blob for blob in net.outputs if made_by[blob].type.name == DETECTIONS]
+    producers = {top: layer for layer in net.graph.layers for top in layer.tops}
+    outputs = {blob: producers[blob].name for blob in net.outputs}
+    detections = [blob for blob in net.outputs if producers[blob].type.name == DETECTIONS]
     (folder / "about.json").write_text(json.dumps({"outputs": outputs, "detections": detections}))
 
 
@@ -161,7 +162,7 @@ def write_training(name: str, folder: Path) -> Net:
     (folder / "train.prototxt").write_text(str(message))
     net = Net(folder / "train.prototxt", "TRAIN")
     save_weights(folder / "weights.caffemodel", net.graph, _draw_variables(net))
-    np.savez(folder / "batch.npz", **random_inputs(net, batch))  # type: ignore[arg-type]
+    np.savez(folder / "batch.npz", **draw_inputs(net, batch))  # type: ignore[arg-type]
     (folder / "solver.prototxt").write_text(
         'net: "train.prototxt" type: "SGD" lr_policy: "fixed" base_lr: 0.001 momentum: 0.9 weight_decay: 0.0005\n'
         "max_iter: 100 random_seed: 1 snapshot_after_train: false\n"
@@ -171,15 +172,15 @@ def write_training(name: str, folder: Path) -> Net:
 
 def _choose_input_shapes(net: Net) -> tuple[Mapping[str, tuple[int, ...]], Mapping[str, tuple[int, ...]]]:
     """Return the net's own input shapes, and others that it can take: a smaller image, or else another first axis."""
-    own_shapes = {name: net.graph.blobs[name].shape for name in net.input_names}
-    for change in (_shrink_image, _double_batch):
-        other_shapes = {name: change(shape) for name, shape in own_shapes.items()}
+    net_shapes = {name: net.graph.blobs[name].shape for name in net.input_names}
+    for change_shape in (_shrink_image, _double_batch):
+        changed_shapes = {name: change_shape(shape) for name, shape in net_shapes.items()}
         try:
-            reshape_graph(net.graph, other_shapes)
+            reshape_graph(net.graph, changed_shapes)
         except CaffejaxError:
             continue
-        if other_shapes != own_shapes:
-            return own_shapes, other_shapes
+        if changed_shapes != net_shapes:
+            return net_shapes, changed_shapes
     raise CaffejaxError(f"{net.graph.name} takes inputs of one size only")
 
 
@@ -194,8 +195,8 @@ def _double_batch(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def _draw_inputs(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
     """Draw inputs: standard normal numbers, and for a matrix what marks sequences: they begin at the first step."""
-    random = np.random.default_rng(0)
-    inputs = {name: random.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+    rng = np.random.default_rng(0)
+    inputs = {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
     for name, shape in shapes.items():
         if len(shape) == 2 and len(shapes) > 1:
             inputs[name] = np.ones(shape, np.float32)
@@ -205,24 +206,24 @@ def _draw_inputs(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]
 
 def _draw_variables(net: Net) -> Variables:
     """Draw weights that keep the scale of what flows through; running statistics near those of normal numbers."""
-    random = np.random.default_rng(1)
+    rng = np.random.default_rng(1)
 
-    def blob(kind: str, index: int, shape: tuple[int, ...]) -> jax.Array:
-        return jnp.asarray(numbers(kind, index, shape), jnp.float32)
+    def draw_blob(layer_type: str, index: int, shape: tuple[int, ...]) -> jax.Array:
+        return jnp.asarray(draw_numbers(layer_type, index, shape), jnp.float32)
 
-    def numbers(kind: str, index: int, shape: tuple[int, ...]) -> np.ndarray:
-        if kind == "BatchNorm":
-            one = np.ones(shape)
-            return (random.normal(0, 0.1, shape), random.uniform(0.5, 1.5, shape), one)[index]
-        if kind in ("Scale", "PReLU", "Normalize"):
-            low, high = {"Scale": (0.5, 1), "PReLU": (0.1, 0.3), "Normalize": (10, 20)}[kind]
-            return random.uniform(low, high, shape) if index == 0 else random.normal(0, 0.1, shape)
+    def draw_numbers(layer_type: str, index: int, shape: tuple[int, ...]) -> np.ndarray:
+        if layer_type == "BatchNorm":
+            count = np.ones(shape)
+            return (rng.normal(0, 0.1, shape), rng.uniform(0.5, 1.5, shape), count)[index]
+        if layer_type in ("Scale", "PReLU", "Normalize"):
+            low, high = {"Scale": (0.5, 1), "PReLU": (0.1, 0.3), "Normalize": (10, 20)}[layer_type]
+            return rng.uniform(low, high, shape) if index == 0 else rng.normal(0, 0.1, shape)
         if len(shape) < 2:
-            return random.normal(0, 0.05, shape)
-        fan_in = shape[0] * shape[2] * shape[3] / 4 if kind == "Deconvolution" else np.prod(shape[1:])
-        gain = 1 if kind in ("LSTM", "RNN") else 2
+            return rng.normal(0, 0.05, shape)
+        fan_in = shape[0] * shape[2] * shape[3] / 4 if layer_type == "Deconvolution" else np.prod(shape[1:])
+        gain = 1 if layer_type in ("LSTM", "RNN") else 2
         scale = np.float32(np.sqrt(gain / fan_in))
-        return scale * random.standard_normal(shape, np.float32)
+        return scale * rng.standard_normal(shape, np.float32)
 
     variables, layers = net.init(jax.random.key(0)), {layer.key: layer for layer in net.graph.layers}
 
@@ -230,7 +231,7 @@ def _draw_variables(net: Net) -> Variables:
         """Replace what is a param or statistic; what passes leave to each other stays."""
         return {
             key: {
-                i: a if i >= len(layers[key].params) else blob(layers[key].type.name, i, a.shape)
+                i: a if i >= len(layers[key].params) else draw_blob(layers[key].type.name, i, a.shape)
                 for i, a in blobs.items()
             }
             for key, blobs in tree.items()
@@ -241,17 +242,19 @@ def _draw_variables(net: Net) -> Variables:
 
 def _rescale_last_layers(net: Net, variables: Variables, inputs: Mapping[str, np.ndarray]) -> Variables:
     """Scale the last layers that have weights, so that scores are neither all alike nor all 0 and 1."""
-    last = {}
-    feeds = set[str]()  # blobs behind which there are weights
+    last_layers = {}
+    inputs_of_weights = set[str]()  # blobs behind which there are weights
     for layer in reversed(net.graph.layers):
-        weighted = layer.type.name in ("Convolution", "InnerProduct", "Deconvolution")
-        if weighted and feeds.isdisjoint(layer.tops):
-            last[layer.key] = layer.tops[0]
-        if layer.params or not feeds.isdisjoint(layer.tops):
-            feeds.update(layer.bottoms)
-    blobs, _ = net.forward(*variables, {k: jnp.asarray(v) for k, v in inputs.items()}, blobs=tuple(last.values()))
+        has_weights = layer.type.name in ("Convolution", "InnerProduct", "Deconvolution")
+        if has_weights and inputs_of_weights.isdisjoint(layer.tops):
+            last_layers[layer.key] = layer.tops[0]
+        if layer.params or not inputs_of_weights.isdisjoint(layer.tops):
+            inputs_of_weights.update(layer.bottoms)
+    blobs, _ = net.forward(
+        *variables, {k: jnp.asarray(v) for k, v in inputs.items()}, blobs=tuple(last_layers.values())
+    )
     params = dict(variables.params)
-    for key, top in last.items():
+    for key, top in last_layers.items():
         scale = SPREAD / max(float(jnp.std(blobs[top])), 1e-6)
         params[key] = {i: a * scale for i, a in params[key].items()}
     return Variables(params, variables.state)

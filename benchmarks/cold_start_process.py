@@ -1,8 +1,8 @@
 """One competitor of cold_start.py: a fresh process that imports a library, runs a net, and says what that took.
 
-    python benchmarks/cold_start_process.py NAME FOLDER BEGAN JOBS SECONDS THREADS
+    python benchmarks/cold_start_process.py NAME FOLDER START JOBS SECONDS THREADS
 
-FOLDER is what `cold_nets` wrote, BEGAN the `time.monotonic()` at which the process was started, JOBS what is measured
+FOLDER is what `cold_nets` wrote, START the `time.monotonic()` at which the process was started, JOBS what is measured
 beside the first result: `size`, `memory`, both, or `first` for nothing more. It prints one line of JSON and writes the
 outputs to FOLDER/NAME-first.npz and NAME-second.npz. A peer's interpreter needs NumPy and the peer, nothing of ours.
 """
@@ -24,7 +24,7 @@ Step = Callable[[], float]  # one training step; gives the loss
 CALLS = 40
 
 
-def frozen(threads: int) -> Callable[[Path], Run]:
+def build_frozen(threads: int) -> Callable[[Path], Run]:
     import jax
 
     import caffejax
@@ -40,7 +40,7 @@ def frozen(threads: int) -> Callable[[Path], Run]:
     return build
 
 
-def pycaffe(threads: int) -> Callable[[Path], Run]:
+def build_pycaffe(threads: int) -> Callable[[Path], Run]:
     import caffejax
     import caffejax.pycaffe as caffe
 
@@ -64,7 +64,7 @@ def pycaffe(threads: int) -> Callable[[Path], Run]:
     return build
 
 
-def opencv(threads: int) -> Callable[[Path], Run]:
+def build_opencv(threads: int) -> Callable[[Path], Run]:
     import cv2  # type: ignore[import-not-found]
 
     cv2.setNumThreads(threads)
@@ -84,7 +84,7 @@ def opencv(threads: int) -> Callable[[Path], Run]:
     return build
 
 
-def onnxruntime(threads: int) -> Callable[[Path], Run]:
+def build_onnxruntime(threads: int) -> Callable[[Path], Run]:
     import onnxruntime as library
 
     options = library.SessionOptions()
@@ -98,14 +98,14 @@ def onnxruntime(threads: int) -> Callable[[Path], Run]:
     return build
 
 
-def openvino(threads: int) -> Callable[[Path], Run]:
+def build_openvino(threads: int) -> Callable[[Path], Run]:
     from openvino import Core
 
     core = Core()
 
     def build(folder: Path) -> Run:
-        hints = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
-        model = core.compile_model(folder / "model.onnx", "CPU", {"INFERENCE_NUM_THREADS": threads} | hints)
+        settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+        model = core.compile_model(folder / "model.onnx", "CPU", {"INFERENCE_NUM_THREADS": threads} | settings)
         request = model.create_infer_request()
 
         def run(inputs: Arrays) -> Arrays:
@@ -117,7 +117,7 @@ def openvino(threads: int) -> Callable[[Path], Run]:
     return build
 
 
-def solver(threads: int) -> Callable[[Path], Step]:
+def build_solver(threads: int) -> Callable[[Path], Step]:
     import jax
 
     import caffejax
@@ -140,7 +140,7 @@ def solver(threads: int) -> Callable[[Path], Step]:
     return build
 
 
-def torch(threads: int) -> Callable[[Path], Step]:
+def build_torch(threads: int) -> Callable[[Path], Step]:
     import torch as library
 
     library.set_num_threads(threads)
@@ -166,7 +166,7 @@ def torch(threads: int) -> Callable[[Path], Step]:
 
 
 def write_torch(folder: Path) -> None:
-    """Write module.pt for `torch`: weights, and the net's source. Needs torch and caffejax."""
+    """Write module.pt for `build_torch`: weights, and the net's source. Needs torch and caffejax."""
     import torch as library
     from torch_net import TorchNet, trace_net
 
@@ -182,24 +182,24 @@ def write_torch(folder: Path) -> None:
 
 
 NETS: dict[str, Callable[[int], Callable[[Path], Run]]] = {
-    "frozen": frozen,
-    "pycaffe": pycaffe,
-    "opencv": opencv,
-    "onnxruntime": onnxruntime,
-    "openvino": openvino,
+    "frozen": build_frozen,
+    "pycaffe": build_pycaffe,
+    "opencv": build_opencv,
+    "onnxruntime": build_onnxruntime,
+    "openvino": build_openvino,
 }
-TRAINERS: dict[str, Callable[[int], Callable[[Path], Step]]] = {"solver": solver, "torch": torch}
+TRAINERS: dict[str, Callable[[int], Callable[[Path], Step]]] = {"solver": build_solver, "torch": build_torch}
 
 
 def measure_net(
     name: str, folder: Path, start_time: float, jobs: list[str], seconds: float, threads: int
 ) -> dict[str, Any]:
     """Import, build and run a net; return seconds from the start, and of the calls that follow milliseconds."""
-    build = NETS[name](threads)
-    imported = time.monotonic()
-    run, first = build(folder), _load_arrays(folder / "first.npz")
+    build_net = NETS[name](threads)
+    import_end = time.monotonic()
+    run, first = build_net(folder), _load_arrays(folder / "first.npz")
     outputs = run(first)
-    result: dict[str, Any] = {"imports": imported - start_time, "first": time.monotonic() - start_time}
+    result: dict[str, Any] = {"imports": import_end - start_time, "first": time.monotonic() - start_time}
     np.savez(folder / f"{name}-first.npz", **outputs)  # type: ignore[arg-type]
     if "size" in jobs or "memory" in jobs:
         times = _time_calls(lambda: run(first), seconds)
@@ -218,13 +218,13 @@ def measure_net(
 def measure_training(name: str, folder: Path, start_time: float, threads: int) -> dict[str, Any]:
     """Import, build a solver and train two steps; return seconds from the start, and the second's milliseconds."""
     build = TRAINERS[name](threads)
-    imported = time.monotonic()
+    import_end = time.monotonic()
     step = build(folder)
     loss = step()
     first = time.monotonic()
     step()
     second = (time.monotonic() - first) * 1000
-    return {"imports": imported - start_time, "first": first - start_time, "second": second, "loss": loss}
+    return {"imports": import_end - start_time, "first": first - start_time, "second": second, "loss": loss}
 
 
 def _load_arrays(path: Path) -> Arrays:
@@ -259,11 +259,12 @@ def main() -> None:
     if name == "write_torch":
         write_torch(folder)
         return
-    began, jobs, seconds, threads = float(sys.argv[3]), sys.argv[4].split(","), float(sys.argv[5]), int(sys.argv[6])
+    start_time, jobs = float(sys.argv[3]), sys.argv[4].split(",")
+    seconds, threads = float(sys.argv[5]), int(sys.argv[6])
     if name in TRAINERS:
-        result = measure_training(name, folder, began, threads)
+        result = measure_training(name, folder, start_time, threads)
     else:
-        result = measure_net(name, folder, began, jobs, seconds, threads)
+        result = measure_net(name, folder, start_time, jobs, seconds, threads)
     print(json.dumps(result), flush=True)
 
 

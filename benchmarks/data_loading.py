@@ -2,7 +2,7 @@
 
     python benchmarks/data_loading.py
 
-Two databases are made in a temporary folder: raw 32x32 colour datums (CIFAR's size), read with crop 28, mirror and
+Two databases are made in a temporary folder: raw 32x32 color datums (CIFAR's size), read with crop 28, mirror and
 mean; and 256x256 JPEG datums, read with crop 224, mirror and mean. PyTorch's side reads the same LMDB with the same
 bindings, decodes with OpenCV, and is tried with 0, 1 and 2 workers: the best counts. The bare decode rate is
 cv2.imdecode of every image, in as many threads as there are cores. Needs torch.
@@ -33,11 +33,12 @@ MEAN = (104.0, 117.0, 123.0)
 
 def draw_photographs(count: int, size: int) -> Iterator[np.ndarray]:
     """Yield images (H, W, 3) with the smoothness of photographs, so that JPEG has its usual work."""
-    random = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     for _ in range(count):
-        coarse = random.integers(0, 256, (size // 16, size // 16, 3), np.uint8)
-        fine = random.integers(-24, 25, (size, size, 3))
-        yield np.clip(cv2.resize(coarse, (size, size), interpolation=cv2.INTER_CUBIC) + fine, 0, 255).astype(np.uint8)
+        coarse_image = rng.integers(0, 256, (size // 16, size // 16, 3), np.uint8)
+        noise = rng.integers(-24, 25, (size, size, 3))
+        image = cv2.resize(coarse_image, (size, size), interpolation=cv2.INTER_CUBIC)
+        yield np.clip(image + noise, 0, 255).astype(np.uint8)
 
 
 def make_datum(image: np.ndarray, label: int, encoded: bool) -> bytes:
@@ -84,7 +85,7 @@ def measure_torch_rate(path: Path, crop: int, batch: int, workers: int, images: 
     return measure_rate(lambda: iter(loader), batch, images)
 
 
-def measure_our_rate(path: Path, crop: int, batch: int, images: int) -> float:
+def measure_caffejax_rate(path: Path, crop: int, batch: int, images: int) -> float:
     """Return images per second of the Data layer's source, as it goes to the device."""
     net = Net(
         f"""layer {{ name: "d" type: "Data" top: "data" top: "label"
@@ -100,14 +101,14 @@ def measure_our_rate(path: Path, crop: int, batch: int, images: int) -> float:
         source.close()
 
 
-def measure_rate(start: Callable[[], Iterator[object]], batch: int, images: int) -> float:
+def measure_rate(make_iterator: Callable[[], Iterator[object]], batch: int, images: int) -> float:
     """Return images per second over some batches."""
-    start_time, images_read, iterator = time.perf_counter(), 0, start()
+    start_time, images_read, iterator = time.perf_counter(), 0, make_iterator()
     while images_read < images:
         try:
             next(iterator)
         except StopIteration:
-            iterator = start()
+            iterator = make_iterator()
             continue
         images_read += batch
     return images_read / (time.perf_counter() - start_time)
@@ -117,10 +118,10 @@ def measure_decode_rate(path: Path, images: int) -> float:
     """Return images per second of nothing but decoding, on all cores."""
     with lmdb.open(str(path), readonly=True, lock=False) as environment, environment.begin() as txn:
         data = [np.frombuffer(caffe_pb2.Datum.FromString(v).data, np.uint8) for _, v in txn.cursor()]
-    work = (data * (images // len(data) + 1))[:images]
+    encoded_images = (data * (images // len(data) + 1))[:images]
     start = time.perf_counter()
     with ThreadPoolExecutor(count_available_cores()) as pool:
-        for _ in pool.map(lambda d: cv2.imdecode(d, cv2.IMREAD_UNCHANGED), work, chunksize=16):
+        for _ in pool.map(lambda d: cv2.imdecode(d, cv2.IMREAD_UNCHANGED), encoded_images, chunksize=16):
             pass
     return images / (time.perf_counter() - start)
 
@@ -129,7 +130,7 @@ def compare(name: str, path: Path, crop: int, batch: int, images: int, rounds: i
     """Alternate the two sides; print medians and ratios."""
     rates: dict[str, list[float]] = {}
     for _ in range(rounds):
-        rates.setdefault("caffejax", []).append(measure_our_rate(path, crop, batch, images))
+        rates.setdefault("caffejax", []).append(measure_caffejax_rate(path, crop, batch, images))
         for workers in (0, 1, 2):
             rates.setdefault(f"torch, {workers} workers", []).append(
                 measure_torch_rate(path, crop, batch, workers, images)
@@ -137,10 +138,10 @@ def compare(name: str, path: Path, crop: int, batch: int, images: int, rounds: i
         if encoded:
             rates.setdefault("bare decode", []).append(measure_decode_rate(path, images))
     medians = {side: statistics.median(values) for side, values in rates.items()}
-    best = max(value for side, value in medians.items() if side.startswith("torch"))
+    best_torch_rate = max(value for side, value in medians.items() if side.startswith("torch"))
     print(f"\n{name}, batch {batch}: images per second, median of {rounds} (ratio to the best of torch)")
     for side, value in medians.items():
-        print(f"  {side:18} {value:9.0f}   {value / best:5.2f}")
+        print(f"  {side:18} {value:9.0f}   {value / best_torch_rate:5.2f}")
     if encoded:
         print(f"  share of the bare decode rate: {medians['caffejax'] / medians['bare decode']:.2f}")
 

@@ -2,7 +2,7 @@
 
     python benchmarks/data_overlap.py
 
-A LeNet on 28x28 and a small net on 32x32 colour images, with crop, mirror and mean, train in turns from a database
+A LeNet on 28x28 and a small net on 32x32 color images, with crop, mirror and mean, train in turns from a database
 made in a temporary folder and from constant DummyData. Also printed: how much memory grows over an epoch of a
 database much larger than what is read ahead (Linux).
 """
@@ -32,12 +32,12 @@ NETS = {  # name: (shape of an image, batch, transform_param, layers)
 
 
 def draw_datums(shape: tuple[int, int, int], count: int) -> Iterator[tuple[bytes, bytes]]:
-    random = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     channels, height, width = shape
-    for n in range(count):
-        data = random.integers(0, 256, shape, np.uint8).tobytes()
-        datum = caffe_pb2.Datum(channels=channels, height=height, width=width, data=data, label=n % 10)
-        yield b"%08d" % n, datum.SerializeToString()
+    for index in range(count):
+        data = rng.integers(0, 256, shape, np.uint8).tobytes()
+        datum = caffe_pb2.Datum(channels=channels, height=height, width=width, data=data, label=index % 10)
+        yield b"%08d" % index, datum.SerializeToString()
 
 
 def make_solver(name: str, database: Path | None) -> Solver:
@@ -92,13 +92,13 @@ def main() -> None:
                 for side, trainer in sides.items():
                     rates[side].append(measure_rate(trainer, options.iterations))
             ratios = [a / b for a, b in zip(rates["LMDB"], rates["DummyData"], strict=True)]
-            before = read_memory("VmRSS")
+            memory_before = read_memory("VmRSS")
             sides["LMDB"].step(options.records // batch)
-            memory_growth = read_memory("VmRSS") - before
+            memory_growth = read_memory("VmRSS") - memory_before
             for trainer in sides.values():
                 trainer.close()
-        figures = ", ".join(f"{side} {statistics.median(r):.0f} it/s" for side, r in rates.items())
-        print(f"{name}: {figures}; ratio of each pair, median {statistics.median(ratios):.3f}")
+        rates_text = ", ".join(f"{side} {statistics.median(r):.0f} it/s" for side, r in rates.items())
+        print(f"{name}: {rates_text}; ratio of each pair, median {statistics.median(ratios):.3f}")
         print(f"  resident memory over an epoch of {options.records} records: {memory_growth / 2**20:+.1f} MiB")
 
 

@@ -66,17 +66,17 @@ def build_onnx_runtime_int8(folder: Path, data: np.ndarray, threads: int) -> Run
         def get_next(self) -> Any:
             return next(self._batches, None)
 
-    simple, small = str(folder / "simple.onnx"), folder / "int8" / "model.onnx"
-    small.parent.mkdir()
-    quant_pre_process(str(folder / "model.onnx"), simple, skip_symbolic_shape=True)
-    session = onnxruntime.InferenceSession(simple, providers=["CPUExecutionProvider"])
+    preprocessed_path, int8_path = str(folder / "simple.onnx"), folder / "int8" / "model.onnx"
+    int8_path.parent.mkdir()
+    quant_pre_process(str(folder / "model.onnx"), preprocessed_path, skip_symbolic_shape=True)
+    session = onnxruntime.InferenceSession(preprocessed_path, providers=["CPUExecutionProvider"])
     batches = Batches([{session.get_inputs()[0].name: data}])
     types = {"activation_type": quantization.QuantType.QUInt8, "weight_type": quantization.QuantType.QInt8}
-    quantization.quantize_static(simple, str(small), batches, per_channel=True, **types)
-    return build_onnx_runtime(small.parent, data, threads)
+    quantization.quantize_static(preprocessed_path, str(int8_path), batches, per_channel=True, **types)
+    return build_onnx_runtime(int8_path.parent, data, threads)
 
 
-def openvino(folder: Path, data: np.ndarray, threads: int) -> Run:
+def build_openvino(folder: Path, data: np.ndarray, threads: int) -> Run:
     from openvino import Core
 
     settings = {
@@ -88,7 +88,7 @@ def openvino(folder: Path, data: np.ndarray, threads: int) -> Run:
     return lambda: request.infer({0: data}, share_inputs=True, share_outputs=True)[0]
 
 
-def ncnn(folder: Path, data: np.ndarray, threads: int) -> Run:
+def build_ncnn(folder: Path, data: np.ndarray, threads: int) -> Run:
     """Take images one after the other: it knows no batches."""
     import ncnn as library
 
@@ -109,7 +109,7 @@ def ncnn(folder: Path, data: np.ndarray, threads: int) -> Run:
     return lambda: np.stack([run_image(x) for x in data])
 
 
-def opencv(folder: Path, data: np.ndarray, threads: int) -> Run:
+def build_opencv(folder: Path, data: np.ndarray, threads: int) -> Run:
     """Read the Caffe model where the build does: up to version 4."""
     import cv2  # type: ignore[import-not-found]
 
@@ -131,11 +131,11 @@ ENGINES: dict[str, tuple[str, Callable[[Path, np.ndarray, int], Run]]] = {  # th
     "frozen_bfloat16": ("caffejax", partial(build_frozen, precision="bfloat16")),
     "frozen_int8": ("caffejax", partial(build_frozen, precision="int8")),
     "unfrozen": ("caffejax", build_unfrozen),
-    "openvino": ("openvino", openvino),
+    "openvino": ("openvino", build_openvino),
     "onnxruntime": ("onnxruntime", build_onnx_runtime),
     "onnxruntime_int8": ("onnxruntime", build_onnx_runtime_int8),
-    "ncnn": ("ncnn", ncnn),
-    "opencv": ("cv2", opencv),
+    "ncnn": ("ncnn", build_ncnn),
+    "opencv": ("cv2", build_opencv),
 }
 
 

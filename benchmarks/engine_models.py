@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from training_competitor import CONFIGS, random_inputs, variables_of
+from training_competitor import CONFIGS, draw_inputs, draw_variables
 
 from caffejax.checkpoints.load_save import save_weights
 from caffejax.export import InferenceModel
@@ -24,17 +24,17 @@ def write_models(name: str, batch: int, folder: Path, exporter: str) -> None:
         ImportError: if the exporter is not installed.
     """
     model = CONFIGS / name / "train_val.prototxt"
-    full_net = Net(model)
-    net = full_net.for_inference().with_batch(batch)
-    variables, data = variables_of(net), random_inputs(net, batch)["data"]
+    train_val_net = Net(model)
+    net = train_val_net.for_inference().with_batch(batch)
+    variables, data = draw_variables(net), draw_inputs(net, batch)["data"]
     write_onnx = _ONNX[exporter]
-    write_onnx(full_net, variables, data, folder / "model.onnx")
+    write_onnx(train_val_net, variables, data, folder / "model.onnx")
     write_deploy(read_net(model), net, folder / "deploy.prototxt")
     save_weights(folder / "weights.caffemodel", net.graph, variables)
     np.save(folder / "data.npy", data)
-    single = folder / "single.onnx"
-    write_onnx(full_net, variables, data[:1], single)
-    _write_ncnn(single, folder / "model.ncnn")
+    single_image_path = folder / "single.onnx"
+    write_onnx(train_val_net, variables, data[:1], single_image_path)
+    _write_ncnn(single_image_path, folder / "model.ncnn")
 
 
 def _write_caffejax_onnx(net: Net, variables: Variables, data: np.ndarray, path: Path) -> None:
@@ -81,11 +81,11 @@ def write_deploy(deploy: NetParameter, net: Net, path: Path) -> None:
     path.write_text(str(deploy))
 
 
-def _write_ncnn(onnx: Path, to: Path) -> None:
+def _write_ncnn(onnx_path: Path, ncnn_path: Path) -> None:
     """Convert a model of one image by the package pnnx; without it, or where it fails, there are no files."""
     try:
         from pnnx import EXEC_PATH  # type: ignore[import-not-found]
     except ImportError:
         return
-    files = f"ncnnparam={to}.param", f"ncnnbin={to}.bin"
-    subprocess.run([EXEC_PATH, onnx, "fp16=0", *files], cwd=onnx.parent, capture_output=True, check=False)
+    files = f"ncnnparam={ncnn_path}.param", f"ncnnbin={ncnn_path}.bin"
+    subprocess.run([EXEC_PATH, onnx_path, "fp16=0", *files], cwd=onnx_path.parent, capture_output=True, check=False)

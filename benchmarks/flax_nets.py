@@ -52,7 +52,7 @@ class Cifar10Full(nn.Module):
         return nn.Dense(10, dtype=self.dtype)(x.reshape(len(x), -1))
 
 
-def lrn(x: jax.Array) -> jax.Array:
+def apply_lrn(x: jax.Array) -> jax.Array:
     """Normalise across five neighbouring channels."""
     total = lax.reduce_window(jnp.square(x), 0.0, lax.add, (1, 1, 1, 5), (1, 1, 1, 1), "SAME")
     return x * (1 + (1e-4 / 5) * total) ** -0.75
@@ -66,8 +66,8 @@ class CaffeNet(nn.Module):
     def __call__(self, x: jax.Array) -> Any:
         conv, dense = partial(nn.Conv, dtype=self.dtype), partial(nn.Dense, dtype=self.dtype)
         pool = partial(nn.max_pool, window_shape=(3, 3), strides=(2, 2))
-        x = lrn(pool(nn.relu(conv(96, (11, 11), 4, "VALID")(x))))
-        x = lrn(pool(nn.relu(conv(256, (5, 5), padding=2, feature_group_count=2)(x))))
+        x = apply_lrn(pool(nn.relu(conv(96, (11, 11), 4, "VALID")(x))))
+        x = apply_lrn(pool(nn.relu(conv(256, (5, 5), padding=2, feature_group_count=2)(x))))
         x = nn.relu(conv(384, (3, 3), padding=1)(x))
         x = nn.relu(conv(384, (3, 3), padding=1, feature_group_count=2)(x))
         x = pool(nn.relu(conv(256, (3, 3), padding=1, feature_group_count=2)(x)))
@@ -89,29 +89,31 @@ class GoogLeNet(nn.Module):
         def conv(x: jax.Array, features: int, kernel: int, stride: int = 1) -> jax.Array:
             return nn.relu(nn.Conv(features, (kernel, kernel), stride, kernel // 2, dtype=self.dtype)(x))
 
-        def inception(x: jax.Array, one: int, reduce3: int, three: int, reduce5: int, five: int, p: int) -> jax.Array:
-            a, b, c = conv(x, one, 1), conv(conv(x, reduce3, 1), three, 3), conv(conv(x, reduce5, 1), five, 5)
-            d = conv(nn.max_pool(x, (3, 3), (1, 1), ((1, 1), (1, 1))), p, 1)
+        def inception(
+            x: jax.Array, num_1x1: int, reduce3: int, num_3x3: int, reduce5: int, num_5x5: int, num_projected: int
+        ) -> jax.Array:
+            a, b, c = conv(x, num_1x1, 1), conv(conv(x, reduce3, 1), num_3x3, 3), conv(conv(x, reduce5, 1), num_5x5, 5)
+            d = conv(nn.max_pool(x, (3, 3), (1, 1), ((1, 1), (1, 1))), num_projected, 1)
             return jnp.concatenate([a, b, c, d], -1)
 
-        def exit_(x: jax.Array) -> jax.Array:
+        def auxiliary_classifier(x: jax.Array) -> jax.Array:
             x = conv(nn.avg_pool(x, (5, 5), (3, 3), count_include_pad=False, padding=CEIL), 128, 1)
             x = nn.relu(dense(1024)(x.reshape(len(x), -1)))
             return dense(1000)(nn.Dropout(0.7, deterministic=False)(x))
 
-        x = conv(lrn(pool(conv(x, 64, 7, 2))), 64, 1)
-        x = inception(pool(lrn(conv(x, 192, 3))), 64, 96, 128, 16, 32, 32)
+        x = conv(apply_lrn(pool(conv(x, 64, 7, 2))), 64, 1)
+        x = inception(pool(apply_lrn(conv(x, 192, 3))), 64, 96, 128, 16, 32, 32)
         x = pool(inception(x, 128, 128, 192, 32, 96, 64))
         x = inception(x, 192, 96, 208, 16, 48, 64)
-        first = exit_(x)
+        first_logits = auxiliary_classifier(x)
         x = inception(x, 160, 112, 224, 24, 64, 64)
         x = inception(x, 128, 128, 256, 24, 64, 64)
         x = inception(x, 112, 144, 288, 32, 64, 64)
-        second = exit_(x)
+        second_logits = auxiliary_classifier(x)
         x = pool(inception(x, 256, 160, 320, 32, 128, 128))
         x = inception(x, 256, 160, 320, 32, 128, 128)
         x = jnp.mean(inception(x, 384, 192, 384, 48, 128, 128), (1, 2))
-        return dense(1000)(nn.Dropout(0.4, deterministic=False)(x)), first, second
+        return dense(1000)(nn.Dropout(0.4, deterministic=False)(x)), first_logits, second_logits
 
 
 class SqueezeNet(nn.Module):
@@ -126,10 +128,10 @@ class SqueezeNet(nn.Module):
             return nn.relu(nn.Conv(features, (kernel, kernel), stride, pad, dtype=self.dtype)(x))
 
         x = pool(conv(x, 64, 3, 0, 2))
-        for number, squeeze in zip(range(2, 10), (16, 16, 32, 32, 48, 48, 64, 64), strict=True):
+        for fire_index, squeeze in zip(range(2, 10), (16, 16, 32, 32, 48, 48, 64, 64), strict=True):
             s = conv(x, squeeze, 1)
             x = jnp.concatenate([conv(s, 4 * squeeze, 1), conv(s, 4 * squeeze, 3, 1)], -1)
-            x = pool(x) if number in (3, 5) else x
+            x = pool(x) if fire_index in (3, 5) else x
         x = conv(nn.Dropout(0.5, deterministic=False)(x), 1000, 1)
         return jnp.mean(x, (1, 2))
 
@@ -148,10 +150,10 @@ class ResNet50(nn.Module):
         for stage, repeats in enumerate(self.blocks):
             for i in range(repeats):
                 width, stride = 64 << stage, 2 if stage and not i else 1
-                side = x if i else norm()(conv(4 * width, (1, 1), stride)(x))
+                shortcut = x if i else norm()(conv(4 * width, (1, 1), stride)(x))
                 y = nn.relu(norm()(conv(width, (1, 1), stride)(x)))
                 y = nn.relu(norm()(conv(width, (3, 3), padding=1)(y)))
-                x = nn.relu(side + norm()(conv(4 * width, (1, 1))(y)))
+                x = nn.relu(shortcut + norm()(conv(4 * width, (1, 1))(y)))
         return nn.Dense(1000, dtype=self.dtype)(jnp.mean(x, (1, 2)))
 
 
@@ -197,7 +199,7 @@ NETS: dict[str, Callable[..., Any]] = {
 }
 
 
-def loss_of(tops: Any, labels: jax.Array) -> jax.Array:
+def compute_loss(tops: Any, labels: jax.Array) -> jax.Array:
     """Return the mean cross-entropy, side exits with weight 0.3."""
 
     def cross_entropy(logits: jax.Array) -> jax.Array:
@@ -206,11 +208,11 @@ def loss_of(tops: Any, labels: jax.Array) -> jax.Array:
 
     if not isinstance(tops, tuple):
         return cross_entropy(tops)
-    first, *others = map(cross_entropy, tops)
-    return first + 0.3 * sum(others)
+    main_loss, *auxiliary_losses = map(cross_entropy, tops)
+    return main_loss + 0.3 * sum(auxiliary_losses)
 
 
-def training_step(net: Any) -> tuple[Callable[[jax.Array, jax.Array], Any], Callable[..., Any]]:
+def make_training_step(net: Any) -> tuple[Callable[[jax.Array, jax.Array], Any], Callable[..., Any]]:
     """Return `init(key, images)`, which makes the state, and `step(state, images, labels)`: state and loss."""
     sgd = optax.chain(optax.add_decayed_weights(0.0005), optax.sgd(0.001, momentum=0.9))
 
@@ -225,11 +227,11 @@ def training_step(net: Any) -> tuple[Callable[[jax.Array, jax.Array], Any], Call
 
         def loss(params: Any) -> Any:
             variables = {"params": params, "batch_stats": statistics}
-            tops, new = net.apply(variables, images, mutable=["batch_stats"], rngs={"dropout": dropout})
-            return loss_of(tops, labels), new.get("batch_stats", {})
+            tops, new_statistics = net.apply(variables, images, mutable=["batch_stats"], rngs={"dropout": dropout})
+            return compute_loss(tops, labels), new_statistics.get("batch_stats", {})
 
-        (value, new), grads = jax.value_and_grad(loss, has_aux=True)(params)
+        (value, new_statistics), grads = jax.value_and_grad(loss, has_aux=True)(params)
         updates, history = sgd.update(grads, history, params)
-        return (optax.apply_updates(params, updates), new, history, iteration + 1, key), value
+        return (optax.apply_updates(params, updates), new_statistics, history, iteration + 1, key), value
 
     return init, step

@@ -31,7 +31,7 @@ import flax_nets
 import jax
 import jax.numpy as jnp
 import numpy as np
-from training_competitor import CONFIGS, make_training_step, random_inputs, variables_of
+from training_competitor import CONFIGS, draw_inputs, draw_variables, make_training_step
 
 from caffejax import tune_process
 from caffejax.debugging import report_memory
@@ -41,7 +41,13 @@ from caffejax.planning.hlo import get_compiled_stats
 from caffejax.training.train_step import TrainState
 
 # chips that devices of such kinds are; their data sheets are in caffejax.planning
-KINDS = {"H100": "cuda:h100", "H200": "cuda:h200", "A100": "cuda:a100", "B200": "cuda:b200", "TPU v5 lite": "tpu:v5e"}
+CHIP_NAMES = {
+    "H100": "cuda:h100",
+    "H200": "cuda:h200",
+    "A100": "cuda:a100",
+    "B200": "cuda:b200",
+    "TPU v5 lite": "tpu:v5e",
+}
 LENET_BATCH, LENET_ROWS = 64, 60_000
 LIBRARIES = ("caffejax", "PyTorch", "flax")
 Run = Callable[[], Any]  # some steps, all of them done when it returns
@@ -69,16 +75,16 @@ def train_net(name: str, precision: Any, kernels: Any) -> Net:
 
 
 def build_caffejax(net: Net, batch: int, steps: int) -> Trainer:
-    state, step = make_training_step(net, variables_of(net))
-    arrays = random_inputs(net, batch)
+    state, step = make_training_step(net, draw_variables(net))
+    arrays = draw_inputs(net, batch)
     batches = {name: jax.device_put(arrays[name])[None] for name in net.input_names}
     compiled = net.jit(step, donate_argnums=0).lower(state, batches, 0.001).compile()
 
     def run() -> None:
         nonlocal state
         for _ in range(steps):
-            state, report = compiled(state, batches, 0.001)
-        jax.block_until_ready((state.params, report.loss))
+            state, step_result = compiled(state, batches, 0.001)
+        jax.block_until_ready((state.params, step_result.loss))
 
     return Trainer(run, lambda: get_compiled_stats(compiled).memory)
 
@@ -91,20 +97,20 @@ def build_torch(net: Net, batch: int, steps: int, precision: str) -> Trainer:
     torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")
     torch.backends.cudnn.allow_tf32 = precision != "float32"
     torch.backends.cudnn.benchmark = True
-    module = trace_net(TorchNet(net.graph, variables_of(net))).to(device, memory_format=torch.channels_last)
-    arrays = random_inputs(net, batch)
+    module = trace_net(TorchNet(net.graph, draw_variables(net))).to(device, memory_format=torch.channels_last)
+    arrays = draw_inputs(net, batch)
     inputs = {
         "data": torch.from_numpy(arrays["data"]).to(device, memory_format=torch.channels_last),
         "label": torch.from_numpy(arrays["label"]).long().to(device),
     }
-    call: Any = torch.compile(module, fullgraph=True)
+    compiled_module: Any = torch.compile(module, fullgraph=True)
     sgd = torch.optim.SGD(module.parameters(), lr=0.001, momentum=0.9, weight_decay=0.0005, fused=True)
 
     def run() -> None:
         for _ in range(steps):
             sgd.zero_grad()
             with torch.autocast(device, torch.bfloat16, enabled=precision == "bfloat16"):
-                loss = call(**inputs)
+                loss = compiled_module(**inputs)
             loss.backward()
             sgd.step()
         loss.item()  # waits for the device
@@ -117,7 +123,7 @@ def build_torch(net: Net, batch: int, steps: int, precision: str) -> Trainer:
 
 def build_flax(name: str, batch: int, steps: int, precision: str) -> Trainer:
     module = flax_nets.NETS[name](jnp.bfloat16 if precision == "bfloat16" else jnp.float32)
-    init, step = flax_nets.training_step(module)
+    init, step = flax_nets.make_training_step(module)
     random = np.random.default_rng(0)
     images = jnp.asarray(random.normal(size=(batch, *module.size)), jnp.float32)
     labels = jnp.arange(batch) % 10
@@ -165,37 +171,37 @@ def measure(make: Callable[[], Trainer], rounds: int, trace: Path | None = None)
 def peak_tflops(precision: str, override: float | None) -> float | None:
     """Return the device's TFLOP/s; None where it is in no table and was not given."""
     kind = jax.devices()[0].device_kind
-    chip = next((CHIPS[chip] for name, chip in KINDS.items() if name in kind and "PCIe" not in kind), None)
+    chip = next((CHIPS[chip] for name, chip in CHIP_NAMES.items() if name in kind and "PCIe" not in kind), None)
     return override or (chip and chip.peak(precision) * 1e-12)
 
 
 def compare(name: str, batch: int, precision: str, kernels: str, options: argparse.Namespace) -> str:
     """Measure a net; return a row of the table."""
     net = train_net(name, precision, kernels)
-    makers: dict[str, Callable[[], Trainer]] = {"caffejax": lambda: build_caffejax(net, batch, options.steps)}
+    trainer_makers: dict[str, Callable[[], Trainer]] = {"caffejax": lambda: build_caffejax(net, batch, options.steps)}
     if options.torch:
-        makers["PyTorch"] = lambda: build_torch(net, batch, options.steps, precision)
+        trainer_makers["PyTorch"] = lambda: build_torch(net, batch, options.steps, precision)
     if options.flax:
-        makers["flax"] = lambda: build_flax(name, batch, options.steps, precision)
+        trainer_makers["flax"] = lambda: build_flax(name, batch, options.steps, precision)
     folder = options.profile and options.profile / f"{name}-{batch}-{precision}-{kernels}"
-    measured: dict[str, Measurement | None] = {}
-    for library, make in makers.items():
+    measurements: dict[str, Measurement | None] = {}
+    for library, make in trainer_makers.items():
         print(f"  {name}, batch {batch}, {precision}: {library}", file=sys.stderr, flush=True)
-        measured[library] = measure(make, options.rounds, folder and folder / library)
+        measurements[library] = measure(make, options.rounds, folder and folder / library)
     peak = peak_tflops(precision, options.peak_tflops)
     operations = 2 * 3 * (report_memory(net, 1).total["multiply_adds"] or 0) * 1e-12  # of one image
     cells = []
     rates = dict.fromkeys(LIBRARIES, 0.0)
     for library in LIBRARIES:
-        if not (measurement := measured.get(library)):
+        if not (measurement := measurements.get(library)):
             cells += ["-"] * 4
             continue
         rates[library] = batch * options.steps / measurement.seconds
-        share = f"{100 * rates[library] * operations / peak:.1f} %" if peak else "-"
+        peak_fraction = f"{100 * rates[library] * operations / peak:.1f} %" if peak else "-"
         memory = f"{measurement.memory_bytes / 2**30:.2f}" if measurement.memory_bytes else "-"
-        cells += [f"{rates[library]:.0f}", share, f"{measurement.first_seconds:.1f}", memory]
-    mine, *others = rates.values()
-    ratios = [f"{mine / other:.2f}" if mine and other else "-" for other in others]
+        cells += [f"{rates[library]:.0f}", peak_fraction, f"{measurement.first_seconds:.1f}", memory]
+    own_rate, *peer_rates = rates.values()
+    ratios = [f"{own_rate / peer_rate:.2f}" if own_rate and peer_rate else "-" for peer_rate in peer_rates]
     return " | ".join([name, str(batch), precision, kernels, *ratios, *cells])
 
 
@@ -211,13 +217,13 @@ def time_lenet_training(precision: str, kernels: str, iterations: int, rounds: i
     }
 
     def make() -> Trainer:
-        state, step = make_training_step(net, variables_of(net))
+        state, step = make_training_step(net, draw_variables(net))
 
         def steps(state: TrainState, data: Any) -> tuple[TrainState, jax.Array]:
             def body(state: TrainState, i: jax.Array) -> tuple[TrainState, jax.Array]:
                 batch = {name: data[name][i % batches][None] for name in net.input_names}
-                state, report = step(state, batch, 0.01)
-                return state, report.loss
+                state, step_result = step(state, batch, 0.01)
+                return state, step_result.loss
 
             return jax.lax.scan(body, state, jnp.arange(iterations))
 
@@ -236,9 +242,9 @@ def time_lenet_training(precision: str, kernels: str, iterations: int, rounds: i
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     split = lambda text: [s for s in text.split(",") if s]  # noqa: E731
-    numbers = lambda text: [int(s) for s in split(text)]  # noqa: E731
+    split_numbers = lambda text: [int(s) for s in split(text)]  # noqa: E731
     parser.add_argument("--nets", type=split, default=["resnet50", "caffenet", "googlenet"])
-    parser.add_argument("--batches", type=numbers, default=[32, 64, 128, 256, 512])
+    parser.add_argument("--batches", type=split_numbers, default=[32, 64, 128, 256, 512])
     parser.add_argument("--precision", type=split, default=["bfloat16"], help="float32,tf32,bfloat16")
     parser.add_argument("--kernels", type=split, default=["fast"], help="implementations of ours: fast,reference")
     parser.add_argument("--no-torch", dest="torch", action="store_false", help="leave PyTorch out")
@@ -250,9 +256,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--profile", type=Path, metavar="FOLDER", help="write a trace of a round of each library")
     options = parser.parse_args(arguments)
     tune_process()
-    on_cpu = jax.default_backend() == "cpu"
-    options.steps = options.steps or (1 if on_cpu else 20)
-    iterations = (100 if on_cpu else 10_000) if options.iterations is None else options.iterations
+    is_cpu = jax.default_backend() == "cpu"
+    options.steps = options.steps or (1 if is_cpu else 20)
+    iterations = (100 if is_cpu else 10_000) if options.iterations is None else options.iterations
     kind = jax.devices()[0].device_kind
     versions = [f"{name} {metadata.version(name)}" for name in ("jax", *(["torch"] if options.torch else []))]
     print(f"{datetime.date.today()}, {kind}, {', '.join(versions)}, {options.rounds} rounds\n")

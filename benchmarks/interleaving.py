@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
-TURN = 300  # milliseconds, about
+FOLDER = Path(__file__).parent
+TURN_MILLISECONDS = 300  # about
 
 
 class Competitor:
@@ -29,13 +29,13 @@ class Competitor:
         if cache is not None:
             environment |= {"JAX_COMPILATION_CACHE_DIR": str(cache)}
         pipe, text = subprocess.PIPE, True
-        self.process = subprocess.Popen(command, cwd=HERE, stdin=pipe, stdout=pipe, text=text, env=environment)
+        self.process = subprocess.Popen(command, cwd=FOLDER, stdin=pipe, stdout=pipe, text=text, env=environment)
         answer = self._answer()
         self.first, self.result = answer["first"], np.array(answer["result"])
 
-    def run(self, times: int) -> float:
+    def run(self, num_runs: int) -> float:
         """Return the median of some runs, in milliseconds."""
-        return statistics.median(self._ask(f"run {times}"))
+        return statistics.median(self._ask(f"run {num_runs}"))
 
     def end(self) -> dict[str, float]:
         answer = self._ask("end")
@@ -57,24 +57,24 @@ class Competitor:
 
 def start_with_filled_cache(command: list[str], threads: int, cache: Path) -> tuple[float, Competitor]:
     """Start one of ours, and again with the compilation cache that it filled; return the first one's first seconds."""
-    filler = Competitor(command, threads, cache)
-    filler.end()
-    return filler.first, Competitor(command, threads, cache)
+    first_competitor = Competitor(command, threads, cache)
+    first_competitor.end()
+    return first_competitor.first, Competitor(command, threads, cache)
 
 
-def time_in_turns(ready: Mapping[str, Competitor], rounds: int) -> dict[str, list[float]]:
+def time_in_turns(competitors: Mapping[str, Competitor], rounds: int) -> dict[str, list[float]]:
     """Return the milliseconds of each in each round, in which all have their turn."""
-    runs = {form: _choose_runs(competitor.run(2)) for form, competitor in ready.items()}
-    times: dict[str, list[float]] = {form: [] for form in ready}
+    num_runs = {name: _choose_runs(competitor.run(2)) for name, competitor in competitors.items()}
+    times: dict[str, list[float]] = {name: [] for name in competitors}
     for _ in range(rounds):
-        for form, competitor in ready.items():
-            times[form].append(competitor.run(runs[form]))
+        for name, competitor in competitors.items():
+            times[name].append(competitor.run(num_runs[name]))
     return times
 
 
 def _choose_runs(milliseconds: float) -> int:
     """Return the runs of a turn: many of small nets, one where that takes seconds."""
-    return 1 if milliseconds > 1000 else max(3, min(500, int(TURN / milliseconds)))
+    return 1 if milliseconds > 1000 else max(3, min(500, int(TURN_MILLISECONDS / milliseconds)))
 
 
 def median_ratio(slow: Iterable[float], fast: Iterable[float]) -> float:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from competitor_server import read_memory
-from training_competitor import CONFIGS, random_boxes, variables_of
+from training_competitor import CONFIGS, draw_boxes, draw_variables
 
 NETS = (
     "openpose",
@@ -31,18 +31,18 @@ NETS = (
 )
 
 
-def inputs_of(net: Any) -> dict[str, np.ndarray]:
+def draw_inputs_of_net(net: Any) -> dict[str, np.ndarray]:
     """Draw numbers for all that the net is fed; labels are classes, or boxes."""
-    random = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     inputs = {}
     for name in net.input_names:
         shape = net.graph.blobs[name].shape
         if name == "label" and shape[-1] == 8 and len(shape) == 4:
-            inputs[name] = random_boxes(random, 1)
+            inputs[name] = draw_boxes(rng, 1)
         elif name == "label":
-            inputs[name] = random.integers(0, 10, shape).astype(np.float32)
+            inputs[name] = rng.integers(0, 10, shape).astype(np.float32)
         else:
-            inputs[name] = random.normal(size=shape).astype(np.float32)
+            inputs[name] = rng.normal(size=shape).astype(np.float32)
     return inputs
 
 
@@ -54,7 +54,7 @@ def measure(name: str) -> dict[str, Any]:
 
     tune_process()
     net = Net(CONFIGS / name / "train_val.prototxt", "TRAIN").with_batch(1)
-    variables, inputs = variables_of(net), inputs_of(net)
+    variables, inputs = draw_variables(net), draw_inputs_of_net(net)
     step = net.jit(jax.value_and_grad(net.loss, has_aux=True))
 
     def run() -> float:
@@ -65,12 +65,12 @@ def measure(name: str) -> dict[str, Any]:
         assert all(np.isfinite(g).all() for g in jax.tree.leaves(grads))
         return seconds
 
-    first = run()
+    first_seconds = run()
     seconds = float(np.median([run() for _ in range(3)]))
     return {
         "size": "x".join(map(str, net.graph.blobs[net.input_names[0]].shape[1:])),
         "params": sum(a.size for a in jax.tree.leaves(variables.params)),
-        "first": first,
+        "first": first_seconds,
         "seconds": seconds,
         "peak": read_memory("VmHWM") / 2**30,
     }
@@ -88,8 +88,8 @@ def main() -> None:
     for name in options.nets:
         command = [sys.executable, str(Path(__file__)), "--alone", name]
         result = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
-        numbers = f"{result['first']:.0f} | {result['seconds']:.2f} | {result['peak']:.1f}"
-        print(f"| {name} | {result['size']} | {result['params'] / 1e6:.1f} | {numbers} |", flush=True)
+        time_cells = f"{result['first']:.0f} | {result['seconds']:.2f} | {result['peak']:.1f}"
+        print(f"| {name} | {result['size']} | {result['params'] / 1e6:.1f} | {time_cells} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ import caffejax
 LAYERS = 8
 
 
-def net_text(megabytes: int) -> str:
+def make_net_text(megabytes: int) -> str:
     """Write a chain of square InnerProduct layers of about that size in all."""
     width = int((megabytes * 1e6 / 4 / LAYERS) ** 0.5)
     text = f'layer {{ name: "data" type: "Input" top: "x" input_param {{ shape {{ dim: 1 dim: {width} }} }} }}\n'
@@ -50,11 +50,11 @@ def measure_peak_growth(function: Callable[[], Any]) -> int:
     """Return how far the resident set rises above its start."""
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")  # the most so far starts anew
-    before = read_memory("VmRSS")
+    memory_before = read_memory("VmRSS")
     result = function()
     peak = read_memory("VmHWM")
     del result
-    return peak - before
+    return peak - memory_before
 
 
 def main() -> None:
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=7)
     options = parser.parse_args()
     caffejax.tune_process()
-    net = caffejax.Net(net_text(options.megabytes))
+    net = caffejax.Net(make_net_text(options.megabytes))
     variables = net.init(jax.random.key(0))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "large.caffemodel"
@@ -71,30 +71,30 @@ def main() -> None:
         blobs = {k: {i: rng.random(b.shape, np.float32) for i, b in bs.items()} for k, bs in variables.params.items()}
         caffejax.save_weights(path, net.graph, caffejax.Variables(blobs, {}))
         size = path.stat().st_size
-        first = {k: b[0][:1].copy() for k, b in blobs.items()}
+        first_values = {k: b[0][:1].copy() for k, b in blobs.items()}
         del blobs
 
         def load() -> Any:
             return jax.block_until_ready(caffejax.load_weights(path, net.graph, variables))
 
         loaded = load()  # and warms up
-        assert all(np.array_equal(loaded.params[k][0][:1], v) for k, v in first.items())
+        assert all(np.array_equal(loaded.params[k][0][:1], v) for k, v in first_values.items())
         del loaded
-        read_times, loads, peaks = [], [], []
+        read_times, load_times, peak_growths = [], [], []
         for _ in range(options.repeat):
             read_times.append(time_call(path.read_bytes))
-            loads.append(time_call(load))
+            load_times.append(time_call(load))
         for _ in range(3):
-            peaks.append(measure_peak_growth(load))
+            peak_growths.append(measure_peak_growth(load))
     print(f"caffejax {caffejax.__version__}, jax {jax.__version__}, numpy {np.__version__}, {date.today()}")
     print(
         f"{platform.machine()}, {os.cpu_count()} CPU cores, {jax.devices()[0].device_kind}; medians of {options.repeat}"
     )
     print(f"file           {size / 1e6:8.1f} MB")
     print(f"reading it     {statistics.median(read_times):8.3f} s   ({min(read_times):.3f} to {max(read_times):.3f})")
-    print(f"loading it     {statistics.median(loads):8.3f} s   ({min(loads):.3f} to {max(loads):.3f})")
-    print(f"ratio          {statistics.median(loads) / statistics.median(read_times):8.2f}")
-    print(f"peak memory    {max(peaks) / 1e6:8.1f} MB  ({max(peaks) / size:.2f} x the file)")
+    print(f"loading it     {statistics.median(load_times):8.3f} s   ({min(load_times):.3f} to {max(load_times):.3f})")
+    print(f"ratio          {statistics.median(load_times) / statistics.median(read_times):8.2f}")
+    print(f"peak memory    {max(peak_growths) / 1e6:8.1f} MB  ({max(peak_growths) / size:.2f} x the file)")
 
 
 if __name__ == "__main__":

@@ -46,9 +46,9 @@ def plan_caffejax(name: str, target: str, precision: Any, batch: int) -> dict[st
     from caffejax.planning import parse_target, plan
 
     net = Net(CONFIGS / name / "train_val.prototxt", "TRAIN", precision=precision, sync_bn=True)  # as flax's BatchNorm
-    busy = time.process_time()
+    start_cpu_time = time.process_time()
     result = plan(net, parse_target(target), batch=batch, batch_axis=1 if name == "lstm" else 0)
-    return collect_figures(result.program, result.compile_seconds, time.process_time() - busy)
+    return collect_figures(result.program, result.compile_seconds, time.process_time() - start_cpu_time)
 
 
 def plan_flax(name: str, target: str, precision: str, batch: int) -> dict[str, Any]:
@@ -61,27 +61,29 @@ def plan_flax(name: str, target: str, precision: str, batch: int) -> dict[str, A
     from caffejax.planning import get_compiled_stats, parse_target
     from caffejax.planning.hardware import get_devices
 
-    wanted = parse_target(target)
-    mesh, batch = Mesh(np.array(get_devices(wanted)), ("data",)), batch * wanted.devices
+    parsed_target = parse_target(target)
+    mesh, batch = Mesh(np.array(get_devices(parsed_target)), ("data",)), batch * parsed_target.devices
     net = flax_nets.NETS[name](jnp.bfloat16 if precision == "bfloat16" else jnp.float32)
-    init, step = flax_nets.training_step(net)
-    cut, everywhere = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in (("data",), ()))
-    images = jax.ShapeDtypeStruct((batch, *net.size), jnp.float32, sharding=cut)
+    init, step = flax_nets.make_training_step(net)
+    data_sharding, replicated = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in (("data",), ()))
+    images = jax.ShapeDtypeStruct((batch, *net.size), jnp.float32, sharding=data_sharding)
     labels = (batch, net.size[0]) if name == "lstm" else (batch,)
-    busy = time.process_time()
+    start_cpu_time = time.process_time()
     with jax.default_matmul_precision("float32"):
         state = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=everywhere),
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=replicated),
             jax.eval_shape(init, jax.random.key(0), images),
         )
-        arguments = state, images, jax.ShapeDtypeStruct(labels, jnp.int32, sharding=cut)
+        arguments = state, images, jax.ShapeDtypeStruct(labels, jnp.int32, sharding=data_sharding)
         lowered = jax.jit(step, donate_argnums=0).lower(*arguments)
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     compiled = lowered.compile()
-    return collect_figures(get_compiled_stats(compiled), time.perf_counter() - began, time.process_time() - busy)
+    return collect_figures(
+        get_compiled_stats(compiled), time.perf_counter() - start_time, time.process_time() - start_cpu_time
+    )
 
 
-def collect_figures(program: Any, seconds: float, busy: float) -> dict[str, Any]:
+def collect_figures(program: Any, seconds: float, cpu_seconds: float) -> dict[str, Any]:
     return {
         "accessed": program.bytes_accessed,
         "traffic": program.traffic,
@@ -89,7 +91,7 @@ def collect_figures(program: Any, seconds: float, busy: float) -> dict[str, Any]
         "collectives": program.num_collectives,
         "fusions": program.num_fusions,
         "compile": round(seconds, 1),
-        "busy": round(busy, 1),
+        "busy": round(cpu_seconds, 1),
     }
 
 
@@ -98,22 +100,28 @@ def plan_in_process(side: str, case: tuple[str, str, str], limit: float) -> dict
     try:
         process = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=True)
     except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
-        last = str(error.stderr or error)[-300:]
-        print(f"  {side} {case}: {type(error).__name__} {last if 'Called' in type(error).__name__ else ''}")
+        error_text = str(error.stderr or error)[-300:]
+        print(f"  {side} {case}: {type(error).__name__} {error_text if 'Called' in type(error).__name__ else ''}")
         return None
     result: dict[str, Any] = json.loads(process.stdout.splitlines()[-1])
     return result
 
 
-def format_row(case: tuple[str, str, str], mine: dict[str, Any] | None, other: dict[str, Any] | None) -> str:
-    return "| " + " | ".join((*case, *(format_cell(figure, mine, other) for figure in TITLES))) + " |"
+def format_row(
+    case: tuple[str, str, str], own_figures: dict[str, Any] | None, flax_figures: dict[str, Any] | None
+) -> str:
+    return "| " + " | ".join((*case, *(format_cell(figure, own_figures, flax_figures) for figure in TITLES))) + " |"
 
 
-def format_cell(figure: str, mine: dict[str, Any] | None, other: dict[str, Any] | None) -> str:
-    if mine is None or mine[figure] is None:
+def format_cell(figure: str, own_figures: dict[str, Any] | None, flax_figures: dict[str, Any] | None) -> str:
+    if own_figures is None or own_figures[figure] is None:
         return "-"
-    our_value = format_value(figure, mine[figure])
-    return f"{mine[figure] / other[figure]:.2f} ({our_value})" if other and other[figure] else f"- ({our_value})"
+    own_text = format_value(figure, own_figures[figure])
+    return (
+        f"{own_figures[figure] / flax_figures[figure]:.2f} ({own_text})"
+        if flax_figures and flax_figures[figure]
+        else f"- ({own_text})"
+    )
 
 
 def format_value(figure: str, value: float) -> str:
@@ -144,8 +152,8 @@ def main() -> None:
         futures = {
             case: [pool.submit(plan_in_process, side, case, options.limit) for side in options.sides] for case in cases
         }
-        for case, sides in futures.items():
-            results = dict(zip(options.sides, (side.result() for side in sides), strict=True))
+        for case, futures_of_case in futures.items():
+            results = dict(zip(options.sides, (side.result() for side in futures_of_case), strict=True))
             print(format_row(case, results.get("caffejax"), results.get("flax")), flush=True)
 
 

@@ -19,37 +19,37 @@ import caffejax.pycaffe as caffe
 FIRES = [(16, 64), (16, 64), (32, 128), (32, 128), (48, 192), (48, 192), (64, 256), (64, 256)]
 
 
-def convolution(name: str, bottom: str, channels: int, **settings: int) -> Iterator[str]:
-    fields = " ".join(f"{k}: {v}" for k, v in {"num_output": channels, **settings}.items())
+def make_convolution(name: str, bottom: str, channels: int, **settings: int) -> Iterator[str]:
+    settings_text = " ".join(f"{k}: {v}" for k, v in {"num_output": channels, **settings}.items())
     filler = 'weight_filler { type: "msra" }'
     yield f'layer {{ name: "{name}" type: "Convolution" bottom: "{bottom}" top: "{name}"'
-    yield f"  convolution_param {{ {fields} {filler} }} }}"
+    yield f"  convolution_param {{ {settings_text} {filler} }} }}"
     yield f'layer {{ name: "relu_{name}" type: "ReLU" bottom: "{name}" top: "{name}" }}'
 
 
-def pooling(name: str, bottom: str, settings: str) -> str:
+def make_pooling(name: str, bottom: str, settings: str) -> str:
     return f'layer {{ name: "{name}" type: "Pooling" bottom: "{bottom}" top: "{name}" pooling_param {{ {settings} }} }}'
 
 
-def squeezenet() -> Iterator[str]:
+def make_squeezenet() -> Iterator[str]:
     yield 'layer { name: "data" type: "Input" top: "data"'
     yield "  input_param { shape { dim: 1 dim: 3 dim: 227 dim: 227 } } }"
-    yield from convolution("conv1", "data", 64, kernel_size=3, stride=2)
-    last = "conv1"
+    yield from make_convolution("conv1", "data", 64, kernel_size=3, stride=2)
+    last_top = "conv1"
     for i, (squeeze, expand) in enumerate(FIRES, 2):
         if i in (2, 4, 6):
-            yield pooling(f"pool{i}", last, "pool: MAX kernel_size: 3 stride: 2")
-            last = f"pool{i}"
+            yield make_pooling(f"pool{i}", last_top, "pool: MAX kernel_size: 3 stride: 2")
+            last_top = f"pool{i}"
         fire = f"fire{i}"
-        yield from convolution(f"{fire}/squeeze", last, squeeze, kernel_size=1)
-        yield from convolution(f"{fire}/expand1x1", f"{fire}/squeeze", expand, kernel_size=1)
-        yield from convolution(f"{fire}/expand3x3", f"{fire}/squeeze", expand, kernel_size=3, pad=1)
-        last = f"{fire}/concat"
+        yield from make_convolution(f"{fire}/squeeze", last_top, squeeze, kernel_size=1)
+        yield from make_convolution(f"{fire}/expand1x1", f"{fire}/squeeze", expand, kernel_size=1)
+        yield from make_convolution(f"{fire}/expand3x3", f"{fire}/squeeze", expand, kernel_size=3, pad=1)
+        last_top = f"{fire}/concat"
         bottoms = f'bottom: "{fire}/expand1x1" bottom: "{fire}/expand3x3"'
-        yield f'layer {{ name: "{last}" type: "Concat" {bottoms} top: "{last}" }}'
-    yield f'layer {{ name: "drop9" type: "Dropout" bottom: "{last}" top: "{last}" }}'
-    yield from convolution("conv10", last, 1000, kernel_size=1)
-    yield pooling("pool10", "conv10", "pool: AVE global_pooling: true")
+        yield f'layer {{ name: "{last_top}" type: "Concat" {bottoms} top: "{last_top}" }}'
+    yield f'layer {{ name: "drop9" type: "Dropout" bottom: "{last_top}" top: "{last_top}" }}'
+    yield from make_convolution("conv10", last_top, 1000, kernel_size=1)
+    yield make_pooling("pool10", "conv10", "pool: AVE global_pooling: true")
     yield 'layer { name: "prob" type: "Softmax" bottom: "pool10" top: "prob" }'
 
 
@@ -64,11 +64,11 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=200)
     options = parser.parse_args()
     caffejax.tune_process()
-    prototxt = "\n".join(squeezenet())
+    prototxt = "\n".join(make_squeezenet())
     net = caffe.Net(prototxt, caffe.TEST)
-    pure = caffejax.Net(prototxt, "TEST")
+    jax_net = caffejax.Net(prototxt, "TEST")
     params = {name: tuple(jax.device_put(b.data.copy()) for b in blobs) for name, blobs in net.params.items()}
-    forward = jax.jit(lambda params, data: pure.apply(params, {}, {"data": data})[0]["prob"])
+    forward = jax.jit(lambda params, data: jax_net.apply(params, {}, {"data": data})[0]["prob"])
     device = jax.devices()[0]
 
     def run_jax(image: np.ndarray) -> np.ndarray:
@@ -83,20 +83,20 @@ def main() -> None:
         net.forward()
         return net.blobs["fire9/concat"].data
 
-    random = np.random.default_rng(0)
-    images = [random.normal(size=(1, 3, 227, 227)).astype(np.float32) for _ in range(4)]
+    rng = np.random.default_rng(0)
+    images = [rng.normal(size=(1, 3, 227, 227)).astype(np.float32) for _ in range(4)]
     np.testing.assert_allclose(run_pycaffe(images[0]), run_jax(images[0]), rtol=1e-5)
     times: dict[str, list[float]] = {"bare": [], "pycaffe": [], "pycaffe, and a look at fire9/concat": []}
-    for i in range(options.implementation + 10):
+    for i in range(options.runs + 10):
         for name, run in (("bare", run_jax), ("pycaffe", run_pycaffe)):
             times[name].append(time_run(run, images[i % 4]))
-    for i in range(options.implementation + 10):
+    for i in range(options.runs + 10):
         times["pycaffe, and a look at fire9/concat"].append(time_run(run_pycaffe_and_read_blob, images[i % 4]))
-    base = statistics.median(times["bare"][10:])
-    print(f"{device.device_kind}, {options.implementation} runs each, medians; the first two alternate")
+    bare_median = statistics.median(times["bare"][10:])
+    print(f"{device.device_kind}, {options.runs} runs each, medians; the first two alternate")
     for name, values in times.items():
         median = statistics.median(values[10:])
-        print(f"  {name:40s} {median:8.3f} ms  {100 * (median / base - 1):+.1f} %")
+        print(f"  {name:40s} {median:8.3f} ms  {100 * (median / bare_median - 1):+.1f} %")
 
 
 if __name__ == "__main__":

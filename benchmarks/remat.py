@@ -34,15 +34,15 @@ MODEL = Path(__file__).parents[1] / "configs" / "resnet152" / "train_val.prototx
 def train(net: Net, batch: int, steps: int) -> dict[str, Any]:
     """Train some steps on random data; return bytes by XLA and by the system, seconds, the first loss."""
     state, step = make_training_step(net, net.init(jax.random.key(0)))
-    random, shape = np.random.default_rng(0), net.graph.blobs["data"].shape[1:]
-    data = random.standard_normal((1, batch, *shape), np.float32)
+    rng, shape = np.random.default_rng(0), net.graph.blobs["data"].shape[1:]
+    data = rng.standard_normal((1, batch, *shape), np.float32)
     batches = {"data": jnp.asarray(data), "label": jnp.arange(batch, dtype=jnp.float32)[None] % 10}
     compiled = net.jit(step, donate_argnums=0).lower(state, batches, 0.001).compile()
     analysis, seconds, losses = compiled.memory_analysis(), [], []
     for _ in range(steps):
         start = time.perf_counter()
-        state, report = compiled(state, batches, 0.001)
-        losses.append(float(jax.block_until_ready((report.loss, state.params))[0]))
+        state, step_result = compiled(state, batches, 0.001)
+        losses.append(float(jax.block_until_ready((step_result.loss, state.params))[0]))
         seconds.append(time.perf_counter() - start)
     return {
         "xla": analysis.argument_size_in_bytes + analysis.temp_size_in_bytes,
@@ -77,10 +77,21 @@ def main() -> None:
     for remat, batch in [*(("none", b) for b in options.without), *(("auto", b) for b in options.auto)]:
         command = [sys.executable, __file__, *sys.argv[1:], "--one", remat, str(batch)]
         process = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-        r = json.loads(process.stdout.splitlines()[-1])
-        over = " (over)" if r["xla"] > options.memory_limit else ""
-        cells = [batch, remat, format_bytes(r["xla"]) + over, format_bytes(r["peak"]), f"{r['seconds']:.1f}"]
-        print("|", *[f"{c} |" for c in cells], f"{1000 * r['seconds'] / batch:.0f} | {r['loss']:.5f} |", flush=True)
+        result = json.loads(process.stdout.splitlines()[-1])
+        limit_mark = " (over)" if result["xla"] > options.memory_limit else ""
+        cells = [
+            batch,
+            remat,
+            format_bytes(result["xla"]) + limit_mark,
+            format_bytes(result["peak"]),
+            f"{result['seconds']:.1f}",
+        ]
+        print(
+            "|",
+            *[f"{c} |" for c in cells],
+            f"{1000 * result['seconds'] / batch:.0f} | {result['loss']:.5f} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

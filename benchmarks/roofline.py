@@ -27,7 +27,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from interleaving import describe_run, format_head, format_headline, format_row
-from training_competitor import BATCHES, CONFIGS, variables_of
+from training_competitor import BATCHES, CONFIGS, draw_variables
 
 import caffejax
 from caffejax.debugging import Timer
@@ -75,17 +75,17 @@ def measure_peak(rounds: int) -> Peak:
         window = Window((kernel, kernel), (1, 1), (pad, pad), (1, 1))
         convolve = jax.jit(lambda x, weight, window=window: onednn.convolution(x, weight, None, window))
         rates.append(2 * x.size * weight[0].size / time_best_run(lambda f=convolve, x=x, w=weight: f(x, w), rounds))
-    numbers, double = jnp.ones(1 << 25), jax.jit(lambda a: a * 2)
-    return Peak(max(rates), 2 * numbers.nbytes / time_best_run(lambda: double(numbers), rounds))
+    array, double_array = jnp.ones(1 << 25), jax.jit(lambda a: a * 2)
+    return Peak(max(rates), 2 * array.nbytes / time_best_run(lambda: double_array(array), rounds))
 
 
 def time_best_run(run: Callable[[], Any], rounds: int) -> float:
     jax.block_until_ready(run())
 
     def time_run() -> float:
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         jax.block_until_ready(run())
-        return time.perf_counter() - began
+        return time.perf_counter() - start_time
 
     return min(time_run() for _ in range(3 * rounds))
 
@@ -104,33 +104,33 @@ def measure_net(name: str, peak: Peak, rounds: int) -> Iterator[Row]:
     """Time a net, and yield its rows."""
     batch = BATCHES[name]
     net = Net(CONFIGS / name / "train_val.prototxt", "TRAIN").with_batch(batch)
-    timer = Timer(net, variables_of(net), jax.random.key(0))
+    timer = Timer(net, draw_variables(net), jax.random.key(0))
     timer.layers()
     timer.time_net()
     passes, net_passes = zip(*[(timer.layers(), timer.time_net()) for _ in range(rounds)], strict=True)
     timer.close()
-    median = lambda values: statistics.median(list(values))  # noqa: E731
+    compute_median = lambda values: statistics.median(list(values))  # noqa: E731
     layers = {layer.name: layer for layer in net.graph.layers if not layer.type.is_input}
     sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0] * 4)
     for times in zip(*passes, strict=True):
         layer = layers.get(times[0].name)
-        for direction, operations, moved in list_passes(layer, net) if layer else ():
-            ms = median(getattr(t, direction) for t in times)
+        for direction, operations, moved_bytes in list_passes(layer, net) if layer else ():
+            ms = compute_median(getattr(t, direction) for t in times)
             if ms > 0:
                 key = summarize_layer(layer, net.graph).family, direction
-                values = ms, operations, moved, peak.limit(operations, moved)
+                values = ms, operations, moved_bytes, peak.limit(operations, moved_bytes)
                 sums[key] = [a + b for a, b in zip(sums[key], values, strict=True)]
-    order = sorted(sums, key=lambda key: sums[key][3] - sums[key][0])  # the most time above the limit first
-    for family, direction in order:
+    sorted_parts = sorted(sums, key=lambda key: sums[key][3] - sums[key][0])  # the most time above the limit first
+    for family, direction in sorted_parts:
         yield Row(name, batch, f"{family}, {direction}", *sums[family, direction])
-    weighted = [key for key in sums if key[0] in ("convolution", "product")]
-    step = [sum(sums[key][i] for key in weighted) for i in range(1, 4)]
-    yield Row(name, batch, "whole step", median(w.both for w in net_passes), *step)
-    test = Net(CONFIGS / name / "train_val.prototxt").for_inference().with_batch(batch)
-    frozen = test.freeze(variables_of(test))
-    inputs = {n: jnp.ones(test.graph.blobs[n].shape) for n in test.input_names}
-    forward = [sum(sums[key][i] for key in weighted if key[1] == "forward") for i in range(1, 4)]
-    yield Row(name, batch, "frozen", 1e3 * time_best_run(lambda: frozen(inputs), rounds), *forward)
+    weighted_parts = [key for key in sums if key[0] in ("convolution", "product")]
+    step_totals = [sum(sums[key][i] for key in weighted_parts) for i in range(1, 4)]
+    yield Row(name, batch, "whole step", compute_median(w.both for w in net_passes), *step_totals)
+    inference_net = Net(CONFIGS / name / "train_val.prototxt").for_inference().with_batch(batch)
+    frozen = inference_net.freeze(draw_variables(inference_net))
+    inputs = {n: jnp.ones(inference_net.graph.blobs[n].shape) for n in inference_net.input_names}
+    forward_totals = [sum(sums[key][i] for key in weighted_parts if key[1] == "forward") for i in range(1, 4)]
+    yield Row(name, batch, "frozen", 1e3 * time_best_run(lambda: frozen(inputs), rounds), *forward_totals)
 
 
 def format_cells(row: Row) -> list[str]:

@@ -47,8 +47,8 @@ FILES = {
     "ssd_shapes": "solver.prototxt",  # data: caffejax.cli.demo_pictures.write_databases
 }
 # examples a device: those of large pictures few, and those that are fed boxes as many as the prototxt says
-EXAMPLES = {"lenet": 64, "cifar10_full": 100, "fcn8s": 2, "segnet": 4, "pspnet50": 4, "openpose": 8}
-OWN = ("digits", "faster_rcnn_toy", "mobilenet_ssd", "ssd300", "ssd_shapes")
+EXAMPLES_PER_DEVICE = {"lenet": 64, "cifar10_full": 100, "fcn8s": 2, "segnet": 4, "pspnet50": 4, "openpose": 8}
+NETS_WITH_OWN_BATCH = ("digits", "faster_rcnn_toy", "mobilenet_ssd", "ssd300", "ssd_shapes")
 DEVICES = (8, 64, 512)
 
 # what XLA makes of small products where it cannot try on the device, and sometimes cannot make
@@ -60,7 +60,7 @@ Plan = dict[str, Any]
 def plan_net(name: str, target: str, limit: float, flags: str = "") -> Plan:
     """Return what `caffejax plan` says of a net, or what keeps it from it as "error"."""
     file = CONFIGS / name / FILES.get(name, "train_val.prototxt")
-    batch = [] if name in OWN else ["--batch", str(EXAMPLES.get(name, 32))]
+    batch = [] if name in NETS_WITH_OWN_BATCH else ["--batch", str(EXAMPLES_PER_DEVICE.get(name, 32))]
     axis = ["--batch_axis", "1"] if name == "lstm" else []
     options = [
         "--precision",
@@ -91,10 +91,12 @@ def plan_net(name: str, target: str, limit: float, flags: str = "") -> Plan:
 
 
 def format_row(name: str, plans: dict[str, Plan]) -> str:
-    good = [f for f in plans.values() if "error" not in f]
-    examples = str(good[0]["batch"]) if good else "-"
-    added = sum(c["bytes"] * c["count"] for c in good[0]["program"]["collectives"]) if good else 0
-    cells = [NETS[name], examples, f"{added / 1e6:.3g}" if good else "-"]
+    complete_plans = [f for f in plans.values() if "error" not in f]
+    examples = str(complete_plans[0]["batch"]) if complete_plans else "-"
+    summed_bytes = (
+        sum(c["bytes"] * c["count"] for c in complete_plans[0]["program"]["collectives"]) if complete_plans else 0
+    )
+    cells = [NETS[name], examples, f"{summed_bytes / 1e6:.3g}" if complete_plans else "-"]
     for target in TARGETS:
         cells += format_shares(plans.get(target, {"error": "-"}))
     return "| " + " | ".join(cells) + " |"
@@ -105,11 +107,11 @@ def format_shares(plan: Plan) -> list[str]:
     if "error" in plan:
         return ["*"] + ["-"] * len(DEVICES)
     seconds = max(plan["seconds"]["arithmetic"], plan["seconds"]["memory"])
-    efficiencies = {
+    efficiency_texts = {
         s["devices"]: f"{100 * s['worst_efficiency']:.0f} to {100 * s['best_efficiency']:.0f} %"
         for s in plan["scaling"]
     }
-    return [f"{1000 * seconds:.3g} ms", *(efficiencies[n] for n in DEVICES)]
+    return [f"{1000 * seconds:.3g} ms", *(efficiency_texts[n] for n in DEVICES)]
 
 
 def main() -> None:
@@ -131,8 +133,8 @@ def main() -> None:
             plans[name, target] = plan_net(name, target, options.limit)
             with options.results.open("a") as file:
                 file.write(json.dumps({"net": name, "on": target, **plans[name, target]}) + "\n")
-    heads = [f"{chip}: own part | on {DEVICES[0]} | " + " | ".join(map(str, DEVICES[1:])) for chip in TARGETS.values()]
-    print("| net | examples | MB added up | " + " | ".join(heads) + " |")
+    titles = [f"{chip}: own part | on {DEVICES[0]} | " + " | ".join(map(str, DEVICES[1:])) for chip in TARGETS.values()]
+    print("| net | examples | MB added up | " + " | ".join(titles) + " |")
     print("|---" * (3 + len(TARGETS) * (1 + len(DEVICES))) + "|")
     print(
         "\n".join(

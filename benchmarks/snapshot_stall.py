@@ -50,16 +50,19 @@ def main() -> None:
         time_iterations(snapshot=True)  # compile, import
         rows = []
         for _ in range(options.repeats):  # in turn: the machine's noise meets all alike
-            plain = time_iterations(snapshot=False)
-            snapped = time_iterations(snapshot=True)
+            plain_seconds = time_iterations(snapshot=False)
+            snapshot_seconds = time_iterations(snapshot=True)
             solver.snapshots.wait()
-            rows.append((plain, snapped, time_synchronous_snapshot()))
-        plain, snapped, synchronous = (statistics.median(column) for column in zip(*rows, strict=True))
+            rows.append((plain_seconds, snapshot_seconds, time_synchronous_snapshot()))
+        plain_seconds, snapshot_seconds, synchronous_seconds = (
+            statistics.median(column) for column in zip(*rows, strict=True)
+        )
         solver.close()
-    print(f"10 iterations                    {plain:7.3f} s")
-    print(f"10 iterations after a snapshot   {snapped:7.3f} s")
-    print(f"the snapshot until it is written {synchronous:7.3f} s")
-    print(f"held up for {snapped - plain:.3f} s, {(snapped - plain) / synchronous:.0%} of what a snapshot takes")
+    print(f"10 iterations                    {plain_seconds:7.3f} s")
+    print(f"10 iterations after a snapshot   {snapshot_seconds:7.3f} s")
+    print(f"the snapshot until it is written {synchronous_seconds:7.3f} s")
+    delay = snapshot_seconds - plain_seconds
+    print(f"held up for {delay:.3f} s, {delay / synchronous_seconds:.0%} of what a snapshot takes")
 
 
 if __name__ == "__main__":

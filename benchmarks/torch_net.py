@@ -49,10 +49,10 @@ class TorchNet(nn.Module):
     def forward(self, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
         values = {"data": data, "label": label}
         loss: Any = 0
-        for layer, run in self._calls:
+        for layer, function in self._calls:
             if layer.type.name == "Input":
                 continue
-            tops = run(layer, *(values[b] for b in layer.bottoms))
+            tops = function(layer, *(values[b] for b in layer.bottoms))
             tops = tops if isinstance(tops, tuple) else (tops,)
             values.update(zip(layer.tops, tops, strict=True))
             for top, weight in zip(tops, layer.loss_weights, strict=True):
@@ -127,10 +127,10 @@ class TorchNet(nn.Module):
     def _Normalize(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:  # noqa: N802
         return self.ssd[layer.key](x, self._blob(layer, 0))
 
-    def _of_ssd(self, layer: Layer, *xs: torch.Tensor) -> torch.Tensor:
+    def _run_ssd_layer(self, layer: Layer, *xs: torch.Tensor) -> torch.Tensor:
         return self.ssd[layer.key](*xs)
 
-    _Permute = _MultiBoxLoss = _DetectionOutput = _of_ssd
+    _Permute = _MultiBoxLoss = _DetectionOutput = _run_ssd_layer
 
 
 class _Tracer(torch.fx.Tracer):
@@ -154,4 +154,4 @@ def _fuse_norms(net: TorchNet) -> None:
             scale, norm = scales[layer.tops[0]], net.norms[layer.key]
             norm.affine = True
             norm.weight, norm.bias = (net.weights.pop(f"{scale.key}/{i}") for i in (0, 1))
-    net._calls = [(layer, run) for layer, run in net._calls if layer not in scales.values()]
+    net._calls = [(layer, function) for layer, function in net._calls if layer not in scales.values()]

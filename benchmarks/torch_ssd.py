@@ -46,24 +46,24 @@ def multibox_loss(
         unmatched_iou = iou.clone()
         for _ in range(len(rows)):  # each box of the truth gets the prior that is best for it
             position = int(unmatched_iou.argmax())
-            g, prior = divmod(position, len(boxes))
-            box_of_prior[prior], best[prior] = g, 2.0
-            unmatched_iou[g], unmatched_iou[:, prior] = -1, -1
+            box_index, prior = divmod(position, len(boxes))
+            box_of_prior[prior], best[prior] = box_index, 2.0
+            unmatched_iou[box_index], unmatched_iou[:, prior] = -1, -1
         is_matched = best >= p.overlap_threshold
         classes[i] = torch.where(is_matched, rows[box_of_prior, 1].long(), 0)
         targets[i] = encode_boxes(rows[box_of_prior, 3:7], boxes, variance)
-    positive = classes > 0
-    n = positive.sum().clamp(min=1)
-    loc_loss = F.smooth_l1_loss(loc[positive], targets[positive], reduction="sum")
+    is_positive = classes > 0
+    num_positive = is_positive.sum().clamp(min=1)
+    loc_loss = F.smooth_l1_loss(loc[is_positive], targets[is_positive], reduction="sum")
     cross_entropy = F.cross_entropy(conf.flatten(0, 1), classes.flatten(), reduction="none").view(batch, -1)
-    minable = cross_entropy.detach().masked_fill(positive | (overlaps >= p.neg_overlap), -1)
-    order = minable.sort(1, descending=True)[1].sort(1)[1]
-    negative = (order < (positive.sum(1, keepdim=True) * p.neg_pos_ratio)) & (minable >= 0)
-    return (loc_loss * p.loc_weight + cross_entropy[positive | negative].sum()) / n
+    minable_loss = cross_entropy.detach().masked_fill(is_positive | (overlaps >= p.neg_overlap), -1)
+    rank = minable_loss.sort(1, descending=True)[1].sort(1)[1]
+    is_negative = (rank < (is_positive.sum(1, keepdim=True) * p.neg_pos_ratio)) & (minable_loss >= 0)
+    return (loc_loss * p.loc_weight + cross_entropy[is_positive | is_negative].sum()) / num_positive
 
 
 def encode_boxes(box: torch.Tensor, prior: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
-    """Return boxes relative to priors: centre and logarithm of the sides."""
+    """Return boxes relative to priors: center and logarithm of the sides."""
     size, prior_size = box[:, 2:] - box[:, :2], prior[:, 2:] - prior[:, :2]
     shift = (box[:, :2] + box[:, 2:] - prior[:, :2] - prior[:, 2:]) / 2 / prior_size
     return torch.cat([shift, torch.log(size.clamp(min=1e-8) / prior_size)], 1) / variance
@@ -76,19 +76,21 @@ def detection_output(layer: Layer, loc: torch.Tensor, conf: torch.Tensor, priors
     p = layer.context.param
     boxes, variance = priors[0, 0].view(-1, 4), priors[0, 1].view(-1, 4)
     size = boxes[:, 2:] - boxes[:, :2]
-    d = loc.view(len(loc), -1, 4) * variance
-    centre, sides = (boxes[:, :2] + boxes[:, 2:]) / 2 + d[..., :2] * size, torch.exp(d[..., 2:]) * size
-    decoded = torch.cat([centre - sides / 2, centre + sides / 2], 2)
+    deltas = loc.view(len(loc), -1, 4) * variance
+    center, sides = (boxes[:, :2] + boxes[:, 2:]) / 2 + deltas[..., :2] * size, torch.exp(deltas[..., 2:]) * size
+    decoded = torch.cat([center - sides / 2, center + sides / 2], 2)
     scores = conf.view(len(loc), -1, p.num_classes)[:, :, 1:].transpose(1, 2)  # without the background
     k = min(p.nms_param.top_k, scores.shape[2])
     best, prior_indices = scores.topk(k, dim=2)
     rows = []
     for i in range(len(loc)):
-        label, rank = torch.nonzero(best[i] > p.confidence_threshold, as_tuple=True)
-        score, box = best[i][label, rank], decoded[i][prior_indices[i][label, rank]]
+        label, prior_rank = torch.nonzero(best[i] > p.confidence_threshold, as_tuple=True)
+        score, box = best[i][label, prior_rank], decoded[i][prior_indices[i][label, prior_rank]]
         selected = batched_nms(box, score, label, p.nms_param.nms_threshold)[: p.keep_top_k]
-        head = torch.stack([torch.full((len(selected),), float(i)), label[selected] + 1.0, score[selected]], 1)
-        rows.append(torch.cat([head, box[selected]], 1))
+        prefix_columns = torch.stack(
+            [torch.full((len(selected),), float(i)), label[selected] + 1.0, score[selected]], 1
+        )
+        rows.append(torch.cat([prefix_columns, box[selected]], 1))
     return torch.cat(rows)[None, None]
 
 

@@ -33,53 +33,55 @@ BATCHES = {
     "ssd300": 4,
     "mobilenet_ssd": 8,
 }
-TORCH_FORMS = ("eager", "channels_last", "compiled")
+TORCH_MODES = ("eager", "channels_last", "compiled")
 SETTINGS = {"lr": 0.001, "momentum": 0.9, "weight_decay": 0.0005}  # of SGD
 
 
-def batch_of(name: str, task: str) -> int:
+def choose_batch(name: str, task: str) -> int:
     return 1 if task == "forward 1" else BATCHES[name]
 
 
-def variables_of(net: Net) -> Variables:
+def draw_variables(net: Net) -> Variables:
     """Make blobs as the fillers would, but faster, with running statistics as if of standard normal data."""
     import jax.numpy as jnp
 
     from caffejax.layers.fillers import fill, is_random
 
-    random = np.random.default_rng(1)
+    rng = np.random.default_rng(1)
 
-    def blob(param: Any) -> Any:
+    def draw_blob(param: Any) -> Any:
         if not is_random(param.spec.filler):
             return fill(param.spec.filler, None, param.spec.shape)
         scale = np.sqrt(2 / np.prod(param.spec.shape[1:]))
-        return jnp.asarray(scale * random.standard_normal(param.spec.shape, np.float32))
+        return jnp.asarray(scale * rng.standard_normal(param.spec.shape, np.float32))
 
-    params = net.map_params(lambda p: blob(p) if p.spec.learnable else None)
+    params = net.map_params(lambda p: draw_blob(p) if p.spec.learnable else None)
 
-    def statistic(param: Any) -> Any:
+    def make_statistic(param: Any) -> Any:
         mean = param.slot.index == 0
         return jnp.zeros(param.spec.shape) if mean else jnp.ones(param.spec.shape)  # variance, and the count
 
-    return Variables(params, net.map_params(lambda p: None if p.spec.learnable else statistic(p)))
+    return Variables(params, net.map_params(lambda p: None if p.spec.learnable else make_statistic(p)))
 
 
-def random_inputs(net: Net, batch: int) -> dict[str, np.ndarray]:
-    random = np.random.default_rng(0)
+def draw_inputs(net: Net, batch: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
     shape = net.graph.blobs["data"].shape
-    data = random.normal(size=(batch, *shape[1:])).astype(np.float32)
+    data = rng.normal(size=(batch, *shape[1:])).astype(np.float32)
     if any(layer.type.name == "PriorBox" for layer in net.graph.layers):
-        return {"data": data, "label": random_boxes(random, batch)}
+        return {"data": data, "label": draw_boxes(rng, batch)}
     return {"data": data, "label": np.arange(batch, dtype=np.float32) % 10}
 
 
-def random_boxes(random: np.random.Generator, batch: int, per_image: int = 3) -> np.ndarray:
+def draw_boxes(rng: np.random.Generator, batch: int, per_image: int = 3) -> np.ndarray:
     """Draw ground truth as SSD has it: (1, 1, boxes, 8), rows of image, label, instance, box, difficult."""
-    low = random.uniform(0, 0.5, (batch, per_image, 2))
-    high = low + random.uniform(0.1, 0.5, low.shape)
-    image, number = np.meshgrid(np.arange(batch), np.arange(per_image), indexing="ij")
-    label = random.integers(1, 21, image.shape)
-    rows = np.stack([image, label, number, *low.T.swapaxes(1, 2), *high.T.swapaxes(1, 2), 0 * image], axis=-1)
+    min_corner = rng.uniform(0, 0.5, (batch, per_image, 2))
+    max_corner = min_corner + rng.uniform(0.1, 0.5, min_corner.shape)
+    image, box_index = np.meshgrid(np.arange(batch), np.arange(per_image), indexing="ij")
+    label = rng.integers(1, 21, image.shape)
+    rows = np.stack(
+        [image, label, box_index, *min_corner.T.swapaxes(1, 2), *max_corner.T.swapaxes(1, 2), 0 * image], axis=-1
+    )
     return rows.reshape(1, 1, -1, 8).astype(np.float32)
 
 
@@ -110,7 +112,7 @@ def build_caffejax_run(net: Net, task: str, batch: int) -> tuple[Run, Run]:
     import jax
     import jax.numpy as jnp
 
-    variables, arrays = variables_of(net), random_inputs(net, batch)
+    variables, arrays = draw_variables(net), draw_inputs(net, batch)
     inputs = {name: jnp.asarray(arrays[name]) for name in net.input_names}
     if task != "step":
         start = lambda: net.forward(variables.params, variables.state, inputs)[0]  # noqa: E731
@@ -121,37 +123,37 @@ def build_caffejax_run(net: Net, task: str, batch: int) -> tuple[Run, Run]:
 
     def start() -> Any:
         nonlocal state
-        state, report = step(state, batches, SETTINGS["lr"])
-        return report.loss
+        state, step_result = step(state, batches, SETTINGS["lr"])
+        return step_result.loss
 
     return lambda: jax.block_until_ready((start(), state))[0], start
 
 
-def build_torch_run(net: Net, task: str, batch: int, form: str, threads: int) -> Run:
+def build_torch_run(net: Net, task: str, batch: int, mode: str, threads: int) -> Run:
     import torch
     from torch_net import TorchNet, trace_net
 
     torch.set_num_threads(threads)
-    module: Any = trace_net(TorchNet(net.graph, variables_of(net)))
-    arrays = random_inputs(net, batch)
+    module: Any = trace_net(TorchNet(net.graph, draw_variables(net)))
+    arrays = draw_inputs(net, batch)
     label = torch.from_numpy(arrays["label"])
     inputs = {"data": torch.from_numpy(arrays["data"]), "label": label.long() if label.ndim == 1 else label}
-    if form != "eager":
+    if mode != "eager":
         module = module.to(memory_format=torch.channels_last)
         inputs["data"] = inputs["data"].to(memory_format=torch.channels_last)
-    call = torch.compile(module, fullgraph=True) if form == "compiled" else module
+    run_module = torch.compile(module, fullgraph=True) if mode == "compiled" else module
     if task != "step":
 
         def forward() -> Any:
             with torch.inference_mode():
-                return call(**inputs)
+                return run_module(**inputs)
 
         return forward
     sgd = torch.optim.SGD(module.parameters(), fused=True, **SETTINGS)
 
     def step() -> Any:
         sgd.zero_grad()
-        loss = call(**inputs)
+        loss = run_module(**inputs)
         loss.backward()
         sgd.step()
         return loss.detach()
@@ -160,20 +162,20 @@ def build_torch_run(net: Net, task: str, batch: int, form: str, threads: int) ->
 
 
 def main() -> None:
-    name, task, form, threads = sys.argv[1:]
-    if form not in TORCH_FORMS:
+    name, task, mode, threads = sys.argv[1:]
+    if mode not in TORCH_MODES:
         tune_process()
     net = Net(
         CONFIGS / name / "train_val.prototxt",
         "TRAIN" if task == "step" else "TEST",
-        kernels="fast" if form in TORCH_FORMS else form,  # type: ignore[arg-type]
+        kernels="fast" if mode in TORCH_MODES else mode,  # type: ignore[arg-type]
     )
-    batch = batch_of(name, task)
-    if form in TORCH_FORMS:
-        run, start = build_torch_run(net, task, batch, form, int(threads)), None
+    batch = choose_batch(name, task)
+    if mode in TORCH_MODES:
+        run, start = build_torch_run(net, task, batch, mode, int(threads)), None
     else:
         run, start = build_caffejax_run(net, task, batch)
-    serve(lambda: run, seen=lambda result: select_compared(net, result), start=start)
+    serve(lambda: run, select_output=lambda result: select_compared(net, result), start=start)
 
 
 if __name__ == "__main__":

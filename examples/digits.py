@@ -10,7 +10,7 @@ from caffejax.data.image_decoding import read_datum
 CONFIGS = Path(__file__).parents[1] / "configs"
 
 
-def digits(part: str) -> tuple[np.ndarray, np.ndarray]:
+def load_digits(part: str) -> tuple[np.ndarray, np.ndarray]:
     """Return images (N, 1, 28, 28), from 0 to 1, and labels (N,) of a part: train or test."""
     database = Lmdb(CONFIGS / "digits" / f"digits_{part}_lmdb")
     images, labels = zip(*(read_datum(value) for _, value in database.read_range(0, len(database))), strict=True)

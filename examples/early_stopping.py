@@ -3,7 +3,7 @@
 Run lenet_from_arrays.py first: it writes lenet.prototxt.
 """
 
-from digits import digits
+from digits import load_digits
 
 import caffejax
 
@@ -13,20 +13,20 @@ class EarlyStopping(caffejax.Callback):
 
     def __init__(self, output: str, patience: int) -> None:
         self.output, self.patience = output, patience
-        self.best, self.at, self.worse = float("inf"), 0, 0
+        self.best_value, self.best_iteration, self.num_worse_tests = float("inf"), 0, 0
 
     def on_test(self, solver, results):
         value = float(results[0].outputs[self.output])
-        if value < self.best:
-            self.best, self.at, self.worse = value, solver.iteration, 0
+        if value < self.best_value:
+            self.best_value, self.best_iteration, self.num_worse_tests = value, solver.iteration, 0
         else:
-            self.worse += 1
-        if self.worse == self.patience:
+            self.num_worse_tests += 1
+        if self.num_worse_tests == self.patience:
             solver.request("stop")
 
 
-images, labels = digits("train")
-test_images, test_labels = digits("test")
+images, labels = load_digits("train")
+test_images, test_labels = load_digits("test")
 solver = caffejax.Solver(
     'net: "lenet.prototxt" base_lr: 0.02 momentum: 0.9 lr_policy: "fixed" max_iter: 1000 test_iter: 5 '
     'test_interval: 10 snapshot: 10 random_seed: 1 snapshot_prefix: "early"',
@@ -36,11 +36,12 @@ solver = caffejax.Solver(
     keep_last=1,
     checkpoint_only=True,
 )
-stopping = EarlyStopping("loss", patience=5)
-solver.callbacks.append(stopping)
+early_stopping = EarlyStopping("loss", patience=5)
+solver.callbacks.append(early_stopping)
 solver.solve()
-print(f"stopped after {solver.iteration} iterations; the best test was at {stopping.at}, loss {stopping.best:.3f}")
-solver.restore(f"early.orbax/{stopping.at}")
+best_iteration, best_loss = early_stopping.best_iteration, early_stopping.best_value
+print(f"stopped after {solver.iteration} iterations; the best test was at {best_iteration}, loss {best_loss:.3f}")
+solver.restore(f"early.orbax/{best_iteration}")
 (scores,) = solver.test()
 print(f"again with the best: loss {scores.outputs['loss']:.3f}")
 solver.close()

@@ -6,7 +6,7 @@ Run lenet_from_arrays.py first: it writes lenet.prototxt.
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from digits import digits
+from digits import load_digits
 
 import caffejax
 
@@ -26,12 +26,12 @@ class ExperimentLog(caffejax.Callback):
         self.record(values, display.iteration)
 
     def on_test(self, solver, results):
-        for number, scores in enumerate(results):
-            single = {name: float(x) for name, x in scores.outputs.items() if np.size(x) == 1}
-            self.record({f"test_{number}/{name}": x for name, x in single.items()}, solver.iteration)
+        for test_index, scores in enumerate(results):
+            scalars = {name: float(x) for name, x in scores.outputs.items() if np.size(x) == 1}
+            self.record({f"test_{test_index}/{name}": x for name, x in scalars.items()}, solver.iteration)
 
 
-def recorder(settings: Mapping[str, object]) -> Record:
+def make_recorder(settings: Mapping[str, object]) -> Record:
     """Begin a run with these settings, and return what records its values."""
     try:
         import wandb
@@ -50,14 +50,14 @@ def recorder(settings: Mapping[str, object]) -> Record:
         return lambda values, iteration: print(iteration, {name: float(f"{x:.3g}") for name, x in values.items()})
 
 
-images, labels = digits("train")
-test_images, test_labels = digits("test")
+images, labels = load_digits("train")
+test_images, test_labels = load_digits("test")
 solver = caffejax.Solver(
     'net: "lenet.prototxt" base_lr: 0.01 momentum: 0.9 lr_policy: "fixed" max_iter: 40 display: 20 test_iter: 5 '
     'test_interval: 20 random_seed: 1 snapshot_prefix: "logged" snapshot_after_train: false',
     data={"data": images, "label": labels},
     test_data={"data": test_images, "label": test_labels},
 )
-solver.callbacks.append(ExperimentLog(recorder({"base_lr": solver.param.base_lr, "type": solver.param.type})))
+solver.callbacks.append(ExperimentLog(make_recorder({"base_lr": solver.param.base_lr, "type": solver.param.type})))
 solver.solve()
 solver.close()

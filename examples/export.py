@@ -5,7 +5,7 @@ Run lenet_from_arrays.py first: it writes lenet.prototxt and lenet.caffemodel.
 
 import jax
 import numpy as np
-from digits import digits
+from digits import load_digits
 
 from caffejax.cli import main
 
@@ -14,6 +14,6 @@ assert status == 0
 
 with open("lenet.stablehlo", "rb") as file:
     exported = jax.export.deserialize(bytearray(file.read()))  # from here on caffejax is not needed
-images, labels = digits("test")
+images, labels = load_digits("test")
 scores = np.asarray(exported.call({"data": images})["ip2"])
 print(f"accuracy {(scores.argmax(axis=1) == labels).mean():.3f}, for {exported.platforms}")

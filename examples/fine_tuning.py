@@ -7,7 +7,7 @@ Run lenet_from_arrays.py first: it writes lenet.prototxt and lenet.caffemodel.
 from pathlib import Path
 
 import numpy as np
-from digits import digits
+from digits import load_digits
 
 import caffejax
 
@@ -16,8 +16,8 @@ net = net.replace('"ip2"', '"parity"').replace("num_output: 10", "num_output: 2"
 net = net.replace("lr_mult: 1\n", "lr_mult: 0\n", 1).replace("lr_mult: 2\n", "lr_mult: 0\n", 1)  # conv1 is frozen
 Path("parity.prototxt").write_text(net)
 
-images, labels = digits("train")
-test_images, test_labels = digits("test")
+images, labels = load_digits("train")
+test_images, test_labels = load_digits("test")
 solver = caffejax.Solver(
     'net: "parity.prototxt" base_lr: 0.01 momentum: 0.9 lr_policy: "fixed" max_iter: 40 test_iter: 5 '
     'test_interval: 1000 random_seed: 1 snapshot_prefix: "parity"',
@@ -25,8 +25,8 @@ solver = caffejax.Solver(
     data={"data": images, "label": labels % 2},
     test_data={"data": test_images, "label": test_labels % 2},
 )
-before = np.array(solver.variables.params["conv1"][0])
+conv1_before = np.array(solver.variables.params["conv1"][0])
 solver.step(40)
 (scores,) = solver.test()
 print(f"accuracy {scores.outputs['accuracy']:.3f}")
-print("conv1 unchanged:", bool((solver.variables.params["conv1"][0] == before).all()))
+print("conv1 unchanged:", bool((solver.variables.params["conv1"][0] == conv1_before).all()))

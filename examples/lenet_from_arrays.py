@@ -2,7 +2,7 @@
 
 import re
 
-from digits import CONFIGS, digits
+from digits import CONFIGS, load_digits
 
 import caffejax
 
@@ -16,8 +16,8 @@ layer { name: "data" type: "Input" top: "data" top: "label"
 with open("lenet.prototxt", "w") as file:
     file.write(inputs + net)
 
-images, labels = digits("train")
-test_images, test_labels = digits("test")
+images, labels = load_digits("train")
+test_images, test_labels = load_digits("test")
 solver = caffejax.Solver(
     'net: "lenet.prototxt" base_lr: 0.01 momentum: 0.9 lr_policy: "fixed" max_iter: 300 test_iter: 5 '
     'test_interval: 1000 random_seed: 1 snapshot_prefix: "lenet"',

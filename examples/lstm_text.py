@@ -26,23 +26,24 @@ layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "scores" bottom: "next" to
 with open("text.prototxt", "w") as file:
     file.write(NET)
 
-numbers = np.array([LETTERS.index(letter) for letter in TEXT])
+letter_indices = np.array([LETTERS.index(letter) for letter in TEXT])
 
 
-def batches(epoch):
+def draw_batches(epoch):
     """Streams that each begin somewhere in the text; `cont` is 0 where one begins."""
     starts = np.random.default_rng(epoch).integers(len(TEXT), size=STREAMS)
     for i in range(4):
         positions = starts + np.arange(i * STEPS, (i + 1) * STEPS)[:, None]
         cont = np.ones((STEPS, STREAMS))
         cont[0] = i > 0
-        yield {"letter": numbers[positions % len(TEXT)], "cont": cont, "next": numbers[(positions + 1) % len(TEXT)]}
+        letters, next_letters = (letter_indices[(positions + i) % len(TEXT)] for i in (0, 1))
+        yield {"letter": letters, "cont": cont, "next": next_letters}
 
 
 solver = caffejax.Solver(
     'net: "text.prototxt" base_lr: 0.01 type: "Adam" lr_policy: "fixed" max_iter: 400 random_seed: 1 '
     'snapshot_prefix: "text"',
-    data=batches,
+    data=draw_batches,
 )
 solver.step(400)
 print(f"loss {solver.smoothed_loss:.2f}")
@@ -61,7 +62,7 @@ def predict_letters(letters):
     return blobs["scores"][:, 0].argmax(axis=-1)
 
 
-generated = list(numbers[:STEPS])
+generated = list(letter_indices[:STEPS])
 for _ in range(40):
     generated.append(int(predict_letters(jnp.array(generated[-STEPS:], jnp.float32))[-1]))
 print("".join(LETTERS[n] for n in generated))

@@ -4,15 +4,15 @@ Run lenet_from_arrays.py first: it writes lenet.prototxt and lenet.caffemodel.
 """
 
 import numpy as np
-from digits import digits
+from digits import load_digits
 
 import caffejax
 
 net = caffejax.Net("lenet.prototxt", "TEST")
 frozen = net.freeze(net.load("lenet.caffemodel"), outputs=["ip1"])  # a function of the inputs alone
 
-images, labels = digits("train")
-test_images, test_labels = digits("test")
+images, labels = load_digits("train")
+test_images, test_labels = load_digits("test")
 train_features, test_features = (np.asarray(frozen({"data": x})["ip1"]) for x in (images, test_images))
 
 train_features, test_features = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (train_features, test_features))

@@ -5,22 +5,22 @@ Run lenet_from_arrays.py first: it writes lenet.prototxt and lenet.caffemodel.
 
 import jax
 import numpy as np
-from digits import digits
+from digits import load_digits
 
 import caffejax
 
 net = caffejax.Net("lenet.prototxt", "TEST")
 params, state = net.load("lenet.caffemodel")
-images, labels = digits("test")
+images, labels = load_digits("test")
 
 
-def score(image, label):
+def compute_score(image, label):
     """The score of a class for one image (1, 28, 28)."""
     blobs, _ = net.apply(params, state, {"data": image[None], "label": label[None]}, blobs=["ip2"])
     return blobs["ip2"][0, label]
 
 
-saliency = np.abs(jax.vmap(jax.grad(score))(images[:32], labels[:32]))  # of 32 images at once
+saliency = np.abs(jax.vmap(jax.grad(compute_score))(images[:32], labels[:32]))  # of 32 images at once
 ink = images[:32] > 0.5
 print("saliency", saliency.shape)
 print(f"on the strokes {saliency[ink].mean() / saliency[~ink].mean():.1f} times that of the paper")

@@ -13,7 +13,7 @@ from PIL import Image
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 COLORS = ("#00796b", "#4db6ac", "#8d99ae", "#f4a259", "#5b6c8f", "#c0392b")  # the site's teal first
-MOST_BYTES = 120_000
+MAX_BYTES = 120_000
 mpl.rcParams.update(
     {
         "axes.prop_cycle": mpl.cycler(color=COLORS),
@@ -53,8 +53,8 @@ def save_quantized(file: Path, name: str, colors: int = 128) -> None:
     path = PICTURES / f"{name}.png"
     with Image.open(file) as image:
         image.convert("RGB").quantize(colors).save(path, optimize=True)
-    if (size := path.stat().st_size) > MOST_BYTES:
-        raise SystemExit(f"{path} has {size} bytes, more than {MOST_BYTES}")
+    if (size := path.stat().st_size) > MAX_BYTES:
+        raise SystemExit(f"{path} has {size} bytes, more than {MAX_BYTES}")
     print(f"wrote {path.name}, {size // 1000} kB", flush=True)
 
 
@@ -62,18 +62,22 @@ def draw_bars(
     axes: Axes,
     groups: Sequence[str],
     series: Mapping[str, Sequence[float | None]],
-    form: str = "{:.2f}",
-    first: int = 0,
+    number_format: str = "{:.2f}",
+    first_color: int = 0,
 ) -> None:
     """Draw a group of horizontal bars for each name in `groups`, the first on top, with a bar for each series.
 
-    The first series has the color with the number `first`.
+    The first series has the color with the number `first_color`.
     """
     thickness = 0.8 / max(len(series), 2)
-    for number, (label, values) in enumerate(series.items()):
-        places = [place + (number - (len(series) - 1) / 2) * thickness for place in range(len(groups))]
-        bars = axes.barh(places, [value or 0 for value in values], thickness, label=label, color=COLORS[first + number])
-        axes.bar_label(bars, ["" if value is None else form.format(value) for value in values], padding=2, fontsize=7)
+    for index, (label, values) in enumerate(series.items()):
+        positions = [position + (index - (len(series) - 1) / 2) * thickness for position in range(len(groups))]
+        bars = axes.barh(
+            positions, [value or 0 for value in values], thickness, label=label, color=COLORS[first_color + index]
+        )
+        axes.bar_label(
+            bars, ["" if value is None else number_format.format(value) for value in values], padding=2, fontsize=7
+        )
     axes.set_yticks(range(len(groups)), groups)
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()

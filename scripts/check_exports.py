@@ -45,33 +45,39 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="a file for what is found, a line of JSON for each net")
     options = parser.parse_args()
     files = [file for path in options.nets for file in (sorted(path.rglob("*.prototxt")) if path.is_dir() else [path])]
-    forms = options.form or FORMS
-    counts = {form: Counter[str]() for form in forms}
+    export_formats = options.form or FORMS
+    counts = {export_format: Counter[str]() for export_format in export_formats}
     with ThreadPoolExecutor(options.jobs) as threads:
-        running = {threads.submit(_assess_net, file, options.phase, forms, options.seconds): file for file in files}
-        for future in as_completed(running):
-            file, errors = running[future], future.result()
-            verdicts = {form: judge_form(errors, form) for form in forms}
-            for form, word in verdicts.items():
-                counts[form][word] += 1
-            largest = [f"{form} {word} {_largest(errors.get(form))}".rstrip() for form, word in verdicts.items()]
+        nets_by_future = {
+            threads.submit(_assess_net, file, options.phase, export_formats, options.seconds): file for file in files
+        }
+        for future in as_completed(nets_by_future):
+            file, errors = nets_by_future[future], future.result()
+            verdicts = {export_format: judge_form(errors, export_format) for export_format in export_formats}
+            for export_format, verdict_name in verdicts.items():
+                counts[export_format][verdict_name] += 1
+            largest = [
+                f"{export_format} {verdict_name} {_format_largest_error(errors.get(export_format))}".rstrip()
+                for export_format, verdict_name in verdicts.items()
+            ]
             print(f"{file}: {', '.join(largest)}", flush=True)
             if options.out:
-                with options.out.open("a") as lines:
-                    lines.write(json.dumps({"net": str(file), **errors}) + "\n")
-    for form, words in counts.items():
-        print(f"{form}: {', '.join(f'{n} {word}' for word, n in words.most_common())}")
-    return 1 if any(words[word] for words in counts.values() for word in ("constant", "differs", "failed")) else 0
+                with options.out.open("a") as out_file:
+                    out_file.write(json.dumps({"net": str(file), **errors}) + "\n")
+    for export_format, verdict_counts in counts.items():
+        print(f"{export_format}: {', '.join(f'{n} {name}' for name, n in verdict_counts.most_common())}")
+    has_failures = any(counts[name] for counts in counts.values() for name in ("constant", "differs", "failed"))
+    return int(has_failures)
 
 
-def _largest(errors: dict[str, Any] | None) -> str:
+def _format_largest_error(errors: dict[str, Any] | None) -> str:
     return f"{max(errors.values()):.1e}" if errors and "refused" not in errors else ""
 
 
-def _assess_net(file: Path, phase: str, forms: Sequence[str], seconds: float) -> dict[str, Any]:
+def _assess_net(file: Path, phase: str, export_formats: Sequence[str], seconds: float) -> dict[str, Any]:
     """Return what a process for this net finds."""
     start = time.monotonic()
-    command = [sys.executable, "-c", ASSESS, str(file), phase, str(TESTS), *forms]
+    command = [sys.executable, "-c", ASSESS, str(file), phase, str(TESTS), *export_formats]
     try:
         process = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:

@@ -51,10 +51,10 @@ def iterate_comments() -> Iterator[tuple[Path, int, str]]:
 def iterate_page_lines() -> Iterator[tuple[Path, int, str]]:
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         is_code = False
-        for number, line in enumerate(path.read_text().splitlines(), 1):
+        for line_number, line in enumerate(path.read_text().splitlines(), 1):
             is_code ^= line.lstrip().startswith("```")
             if not is_code and line.strip() and not line.startswith("    "):
-                yield path, number, line
+                yield path, line_number, line
 
 
 def _sources() -> list[Path]:
@@ -67,18 +67,19 @@ def main() -> None:
     options = parser.parse_args()
     failures = []
     texts = {"docstrings": iterate_docstrings(), "comments": iterate_comments(), "lines of pages": iterate_page_lines()}
-    for kind, places in texts.items():
-        number = matches = 0
-        for path, line, text in places:
-            number += 1
+    for text_kind, texts_with_positions in texts.items():
+        num_texts = num_matches = 0
+        for path, line, text in texts_with_positions:
+            num_texts += 1
             phrases = [phrase for phrase, pattern in BANNED.items() if re.search(pattern, text)]
-            matches += bool(phrases)
+            num_matches += bool(phrases)
             if phrases and options.list:
                 print(f"{path.relative_to(ROOT)}:{line}: {'; '.join(phrases)}: {' '.join(text.split())[:100]}")
-        share = 100 * matches / max(1, number)
-        print(f"{kind}: {matches} of {number} with a banned phrase ({share:.1f} %, limit {LIMITS[kind]} %)")
-        if share > LIMITS[kind]:
-            failures.append(kind)
+        percentage = 100 * num_matches / max(1, num_texts)
+        limit = LIMITS[text_kind]
+        print(f"{text_kind}: {num_matches} of {num_texts} with a banned phrase ({percentage:.1f} %, limit {limit} %)")
+        if percentage > limit:
+            failures.append(text_kind)
     if failures:
         sys.exit(f"too many banned phrases in {', '.join(failures)}; --list shows them")
 

@@ -30,16 +30,16 @@ def compile_schema(out: Path) -> None:
     # A fork has enum values called None, which Python cannot spell as a name.
     text = re.sub(r"^ *None: .*\n", "", types.read_text(), flags=re.MULTILINE)
     types.write_text('# mypy: disable-error-code="type-arg,no-untyped-def"\n' + text)
-    forks = fork_fields((SCHEMA / "caffe.proto").read_text())
+    forks = find_fork_fields((SCHEMA / "caffe.proto").read_text())
     (out / "forks.json").write_text(json.dumps(forks, indent=1) + "\n")
 
 
-def fork_fields(proto: str) -> dict[str, dict[str, str]]:
+def find_fork_fields(proto: str) -> dict[str, dict[str, str]]:
     """Return `{message: {field: the forks that have it}}`: what stands after an empty line inside a message."""
     result: dict[str, dict[str, str]] = {}
     for message, body in re.findall(r"^message (\w+) \{\n(.*?)^\}", proto, re.MULTILINE | re.DOTALL):
-        _, _, added = body.partition("\n\n")
-        fields = re.findall(r"^  (?:optional|repeated) \S+ (\w+) = .*?;  // ([^;\n]*)", added, re.MULTILINE)
+        _, _, fork_part = body.partition("\n\n")
+        fields = re.findall(r"^  (?:optional|repeated) \S+ (\w+) = .*?;  // ([^;\n]*)", fork_part, re.MULTILINE)
         if fields:
             result[message] = dict(fields)
     return result

@@ -43,62 +43,67 @@ class Writer:
             self.input("label", *(labels or data[:1]), phase="TRAIN")
 
     def input(self, top: str, *shape: int, phase: str = "") -> str:
-        return self.add("Input", top, [], f"input_param {{ shape {{ {dims(shape)} }} }}", phase=phase)
+        return self.add("Input", top, [], f"input_param {{ shape {{ {format_dims(shape)} }} }}", phase=phase)
 
-    def add(self, kind: str, top: str, bottoms: list[str], more: str = "", *, name: str = "", phase: str = "") -> str:
+    def add(
+        self, layer_type: str, top: str, bottoms: list[str], settings: str = "", *, name: str = "", phase: str = ""
+    ) -> str:
         wiring = " ".join(f'bottom: "{b}"' for b in bottoms)
-        rule = f"include {{ phase: {phase} }}" if phase else ""
-        parts = (f'name: "{name or top}"', f'type: "{kind}"', wiring, f'top: "{top}"', more, rule)
+        include_rule = f"include {{ phase: {phase} }}" if phase else ""
+        parts = (f'name: "{name or top}"', f'type: "{layer_type}"', wiring, f'top: "{top}"', settings, include_rule)
         self.lines.append("layer { " + " ".join(part for part in parts if part) + " }")
         return top
 
-    def conv(self, top: str, x: str, outputs: int, kernel: int, more: str = "", *, bias: bool = True) -> str:
+    def conv(self, top: str, x: str, outputs: int, kernel: int, settings: str = "", *, bias: bool = True) -> str:
         params, fillers = self.params, self.filler
         if not bias:
-            more, params, fillers = f"{more} bias_term: false", params[: params.find("}") + 1], _for_weights(fillers)
-        inner = f"num_output: {outputs} kernel_size: {kernel} {more} {fillers}"
-        return self.add("Convolution", top, [x], f"{params} convolution_param {{ {' '.join(inner.split())} }}".strip())
+            settings, params = f"{settings} bias_term: false", params[: params.find("}") + 1]
+            fillers = _drop_bias_filler(fillers)
+        settings_text = f"num_output: {outputs} kernel_size: {kernel} {settings} {fillers}"
+        return self.add(
+            "Convolution", top, [x], f"{params} convolution_param {{ {' '.join(settings_text.split())} }}".strip()
+        )
 
     def relu(self, x: str) -> str:
         return self.add("ReLU", x, [x], name=self.relu_name(x))
 
-    def conv_relu(self, top: str, x: str, outputs: int, kernel: int, more: str = "") -> str:
-        return self.relu(self.conv(top, x, outputs, kernel, more))
+    def conv_relu(self, top: str, x: str, outputs: int, kernel: int, settings: str = "") -> str:
+        return self.relu(self.conv(top, x, outputs, kernel, settings))
 
     def norm(self, x: str, name: str = "", *, relu: bool = True) -> str:
         """Add BatchNorm and Scale, and ReLU unless told, named after the convolution x or after `name`."""
         top = self.norm_top(name or x)
         self.add("BatchNorm", top, [x], name=self.bn_name(name or x))
-        more = f"{self.scale_params} scale_param {{ bias_term: true }}".strip()
-        self.add("Scale", top, [top], more, name=self.scale_name(name or x))
+        settings = f"{self.scale_params} scale_param {{ bias_term: true }}".strip()
+        self.add("Scale", top, [top], settings, name=self.scale_name(name or x))
         return self.relu(top) if relu else top
 
-    def conv_norm(self, top: str, x: str, outputs: int, kernel: int, more: str = "", *, relu: bool = True) -> str:
+    def conv_norm(self, top: str, x: str, outputs: int, kernel: int, settings: str = "", *, relu: bool = True) -> str:
         """Add Convolution, BatchNorm and Scale, and ReLU unless told."""
-        return self.norm(self.conv(top, x, outputs, kernel, more, bias=False), relu=relu)
+        return self.norm(self.conv(top, x, outputs, kernel, settings, bias=False), relu=relu)
 
-    def pool(self, top: str, x: str, more: str = "kernel_size: 3 stride: 2", method: str = "MAX") -> str:
-        return self.add("Pooling", top, [x], f"pooling_param {{ pool: {method} {more} }}")
+    def pool(self, top: str, x: str, settings: str = "kernel_size: 3 stride: 2", method: str = "MAX") -> str:
+        return self.add("Pooling", top, [x], f"pooling_param {{ pool: {method} {settings} }}")
 
-    def lrn(self, top: str, x: str, more: str = "local_size: 5 alpha: 0.0001") -> str:
-        return self.add("LRN", top, [x], f"lrn_param {{ {more} beta: 0.75 }}")
+    def lrn(self, top: str, x: str, settings: str = "local_size: 5 alpha: 0.0001") -> str:
+        return self.add("LRN", top, [x], f"lrn_param {{ {settings} beta: 0.75 }}")
 
     def ip(self, top: str, x: str, outputs: int) -> str:
-        inner = f"inner_product_param {{ num_output: {outputs} {self.filler} }}"
-        return self.add("InnerProduct", top, [x], f"{self.params} {inner}".strip())
+        settings_text = f"inner_product_param {{ num_output: {outputs} {self.filler} }}"
+        return self.add("InnerProduct", top, [x], f"{self.params} {settings_text}".strip())
 
     def dropout(self, name: str, x: str, ratio: float = 0.5) -> str:
         return self.add("Dropout", x, [x], f"dropout_param {{ dropout_ratio: {ratio} }}", name=name)
 
-    def concat(self, top: str, *xs: str) -> str:
-        return self.add("Concat", top, list(xs))
+    def concat(self, top: str, *bottoms: str) -> str:
+        return self.add("Concat", top, list(bottoms))
 
     def loss(self, x: str, top: str = "loss", weight: float = 1, axis: int = 1, name: str = "") -> str:
-        more = f"loss_weight: {weight}" if weight != 1 else ""
-        more += f"softmax_param {{ axis: {axis} }}" if axis != 1 else ""
-        return self.add("SoftmaxWithLoss", top, [x, "label"], more, name=name, phase="TRAIN")
+        settings = f"loss_weight: {weight}" if weight != 1 else ""
+        settings += f"softmax_param {{ axis: {axis} }}" if axis != 1 else ""
+        return self.add("SoftmaxWithLoss", top, [x, "label"], settings, name=name, phase="TRAIN")
 
-    def end(self, x: str, axis: int = 1, loss: str = "loss") -> str:
+    def add_loss_and_prob(self, x: str, axis: int = 1, loss: str = "loss") -> str:
         """Add the loss and the probabilities, of classes along that axis; return the whole text."""
         self.loss(x, loss, axis=axis)
         self.add("Softmax", "prob", [x], f"softmax_param {{ axis: {axis} }}" if axis != 1 else "", phase="TEST")
@@ -108,7 +113,7 @@ class Writer:
         return "\n".join(self.lines) + "\n"
 
 
-def _for_weights(fillers: str) -> str:
+def _drop_bias_filler(fillers: str) -> str:
     return fillers.split(" bias_filler")[0]
 
 
@@ -119,5 +124,5 @@ def write(name: str, text: str, file: str = "train_val") -> None:
     (folder / f"{file}.prototxt").write_text(f"# scripts/{Path(sys.argv[0]).name} writes this file\n{text}")
 
 
-def dims(shape: tuple[int, ...]) -> str:
+def format_dims(shape: tuple[int, ...]) -> str:
     return " ".join(f"dim: {n}" for n in shape)

@@ -34,11 +34,11 @@ def _draw_arrow(axes: Any, start: tuple[float, float], end: tuple[float, float],
 def _draw_chain(axes: Any, boxes: Sequence[tuple[str, str, str]], arrows: Sequence[str], gap: float = 1.0) -> None:
     """Draw boxes (title, text, color) in a row, with arrows between them."""
     width = 1.5
-    for number, (title, text, color) in enumerate(boxes):
-        x = number * (width + gap)
+    for index, (title, text, color) in enumerate(boxes):
+        x = index * (width + gap)
         _draw_box(axes, x, title, text, color, width)
-        if number:
-            _draw_arrow(axes, (x - gap + 0.1, 0.5), (x - 0.1, 0.5), arrows[number - 1])
+        if index:
+            _draw_arrow(axes, (x - gap + 0.1, 0.5), (x - 0.1, 0.5), arrows[index - 1])
     axes.set(xlim=(-0.2, len(boxes) * (width + gap) - gap + 0.2), ylim=(-0.3, 1.25))
     axes.axis("off")
 
@@ -61,18 +61,18 @@ def pipeline() -> None:
 def bfloat16() -> None:
     """Draw which arrays of a small net are bfloat16."""
     figure, (axes,) = new_figure(width=11, height=2.1)
-    half, full = COLORS[3], COLORS[0]
+    bfloat16_color, float32_color = COLORS[3], COLORS[0]
     boxes = [
-        ("data", "float32", full),
-        ("Convolution", "products in bfloat16,\nsums in float32", half),
-        ("BatchNorm, ReLU", "statistics\nin float32", half),
-        ("InnerProduct", "products in bfloat16,\nsums in float32", half),
-        ("SoftmaxWithLoss", "computes\nin float32", full),
-        ("loss", "float32", full),
+        ("data", "float32", float32_color),
+        ("Convolution", "products in bfloat16,\nsums in float32", bfloat16_color),
+        ("BatchNorm, ReLU", "statistics\nin float32", bfloat16_color),
+        ("InnerProduct", "products in bfloat16,\nsums in float32", bfloat16_color),
+        ("SoftmaxWithLoss", "computes\nin float32", float32_color),
+        ("loss", "float32", float32_color),
     ]
     _draw_chain(axes, boxes, ["rounded", "bfloat16", "bfloat16", "bfloat16", "float32"])
-    for number in (1, 3):
-        x = number * 2.5 + 0.75
+    for index in (1, 3):
+        x = index * 2.5 + 0.75
         axes.text(x, 1.78, "weight: float32, rounded\ngradient: rounded once, float32", ha="center", fontsize=7.5)
         _draw_arrow(axes, (x, 1.7), (x, 1.12))
     axes.set_ylim(-0.2, 2.25)
@@ -83,15 +83,17 @@ def pooling() -> None:
     """Draw the windows of Pooling over eight cells, with Caffe's rounding up and with rounding down."""
     figure, axes = new_figure(2, width=9, height=1.9)
     for axis, (mode, title) in zip(axes, {"CEIL": "Caffe: rounded up", "FLOOR": "rounded down"}.items(), strict=True):
-        outputs = Net(POOLING.replace("ROUND", mode), "TEST").graph.blobs["pool"].shape[-1]
-        for cell in range(8):
-            axis.add_patch(Rectangle((cell, 0), 1, 0.8, facecolor="white", edgecolor="#888888"))
-        for window in range(outputs):
-            outside = window * 2 + 3 > 8
-            style = {"color": COLORS[3 if outside else 0], "linewidth": 4, "solid_capstyle": "butt"}
-            axis.plot([2 * window + 0.08, 2 * window + 2.92], [-0.35 - 0.35 * (window % 2)] * 2, **style)
+        num_windows = Net(POOLING.replace("ROUND", mode), "TEST").graph.blobs["pool"].shape[-1]
+        for cell_index in range(8):
+            axis.add_patch(Rectangle((cell_index, 0), 1, 0.8, facecolor="white", edgecolor="#888888"))
+        for window_index in range(num_windows):
+            exceeds_input = window_index * 2 + 3 > 8
+            style = {"color": COLORS[3 if exceeds_input else 0], "linewidth": 4, "solid_capstyle": "butt"}
+            axis.plot(
+                [2 * window_index + 0.08, 2 * window_index + 2.92], [-0.35 - 0.35 * (window_index % 2)] * 2, **style
+            )
         axis.set(xlim=(-0.1, 9.2), ylim=(-1, 1))
-        axis.set_title(f"{title}: {outputs} windows", loc="left")
+        axis.set_title(f"{title}: {num_windows} windows", loc="left")
         axis.axis("off")
     figure.suptitle("Pooling of 8 cells, kernel_size 3, stride 2", fontsize=10)
     save_figure(figure, "pooling_windows")

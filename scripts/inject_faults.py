@@ -33,7 +33,7 @@ def main() -> int:
     ]
     start, runs_with_findings = time.monotonic(), Counter[str]()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as threads:
-        for seed, problems in zip(seeds, threads.map(Job(Path(folder)).findings, seeds), strict=True):
+        for seed, problems in zip(seeds, threads.map(Job(Path(folder)).find_problems, seeds), strict=True):
             runs_with_findings[KINDS[seed % len(KINDS)]] += bool(problems)
             for problem in problems:
                 print(problem, flush=True)

@@ -34,7 +34,7 @@ _DATA = 'source: "train_lmdb" batch_size: 32 backend: LMDB'
 _LIST = 'source: "train.txt" batch_size: 32 shuffle: true'
 
 # of types that read files or are fed, and of those whose case is not for readers
-_OWN = f"""
+_EXTRA_EXAMPLES = f"""
 layer {{ name: "data" type: "Input" top: "data" top: "label"
   input_param {{ shape {{ dim: 32 dim: 3 dim: 224 dim: 224 }} shape {{ dim: 32 }} }} }}
 layer {{ name: "data" type: "MemoryData" top: "data" top: "label"
@@ -60,7 +60,7 @@ layer {{ name: "norm" type: "BN" bottom: "x" top: "x" bn_param {{ bn_mode: INFER
 layer {{ name: "evaluate" type: "DetectionEvaluate" bottom: "found" bottom: "truth" bottom: "sizes" top: "y"
   detection_evaluate_param {{ num_classes: 3 }} }}
 """
-_FED = {"x": (_ROWS, 5), "found": (6, 7), "truth": (4, 7), "sizes": (_ROWS, 3)}
+_INPUT_SHAPES = {"x": (_ROWS, 5), "found": (6, 7), "truth": (4, 7), "sizes": (_ROWS, 3)}
 
 
 class Examples:
@@ -68,10 +68,10 @@ class Examples:
 
     def __init__(self) -> None:
         self._nets: dict[LayerType, tuple[NetParameter, str]] = {}
-        for layer in read_net(_OWN).layer:
+        for layer in read_net(_EXTRA_EXAMPLES).layer:
             input_layers = [LayerParameter(name=b, type="Input", top=[b]) for b in layer.bottom]
             for input_layer in input_layers:
-                input_layer.input_param.shape.add(dim=_FED[input_layer.name])
+                input_layer.input_param.shape.add(dim=_INPUT_SHAPES[input_layer.name])
             self._nets[type_of(layer)] = NetParameter(layer=[*input_layers, layer]), "TRAIN"
         for case in (*LAYERS, *EXTRA_FORK_CASES):
             net = read_net(case.text(_ROWS))
@@ -84,8 +84,10 @@ class Examples:
         graph = _build_graph(net, phase)
         layer = net.layer[-1]
         params = [p.spec.shape for p in graph.layers[-1].params]
-        description = _shapes(graph, layer.bottom, layer.top) + (f"; params {_format_shapes(params)}" if params else "")
-        return [f"# {description}" if description else "# no top", *_text(layer)]
+        description = _describe_shapes(graph, layer.bottom, layer.top) + (
+            f"; params {_format_shapes(params)}" if params else ""
+        )
+        return [f"# {description}" if description else "# no top", *_format_layer(layer)]
 
     def _net(self, t: LayerType) -> tuple[NetParameter, str]:
         if t not in self._nets:
@@ -122,45 +124,45 @@ def _number_blobs(name: str, blobs: Sequence[str]) -> dict[str, str]:
 def _build_graph(net: NetParameter, phase: Any) -> Graph:
     """Build a net beside which there is a list of HDF5 files, and no other data."""
     with tempfile.TemporaryDirectory() as folder:
-        reads = any(layer.type == "HDF5Data" for layer in net.layer)
-        if reads:
+        reads_hdf5 = any(layer.type == "HDF5Data" for layer in net.layer)
+        if reads_hdf5:
             with h5py.File(f"{folder}/train.h5", "w") as file:
                 file["data"], file["label"] = np.zeros((32, 3, 224, 224), np.uint8), np.zeros(32)
             Path(folder, "train.txt").write_text(f"{folder}/train.h5\n")
         return next(build_assumed_graphs(net, NetState(phase=phase), Path(folder) / "net.prototxt")).graph
 
 
-def _shapes(graph: Graph, bottoms: Sequence[str], tops: Sequence[str]) -> str:
+def _describe_shapes(graph: Graph, bottoms: Sequence[str], tops: Sequence[str]) -> str:
     """Say what goes in and what comes out, such as `x 2x5 gives y 2x4`."""
-    into, out = (
+    inputs, outputs = (
         ", ".join(f"{b} {_format_shapes([graph.blobs[b].shape])}" for b in dict.fromkeys(n)) for n in (bottoms, tops)
     )
-    return " gives ".join(filter(None, [into, out])) if out else ""
+    return " gives ".join(filter(None, [inputs, outputs])) if outputs else ""
 
 
 def _format_shapes(shapes: Sequence[Sequence[int]]) -> str:
     return ", ".join("x".join(map(str, shape)) or "()" for shape in shapes)
 
 
-def _text(layer: LayerParameter) -> Iterator[str]:
+def _format_layer(layer: LayerParameter) -> Iterator[str]:
     """Write a layer: what all layers have first, then each message of parameters on lines of its own."""
-    bare = LayerParameter()
-    bare.CopyFrom(layer)
-    param_fields = _params(layer)
+    common_fields = LayerParameter()
+    common_fields.CopyFrom(layer)
+    param_fields = _list_param_fields(layer)
     for name in param_fields:
-        bare.ClearField(name)
-    lines = _wrap(f"layer {{ {_line(bare)}", "  ")
+        common_fields.ClearField(name)
+    lines = _wrap(f"layer {{ {_format_message(common_fields)}", "  ")
     for name in param_fields:
-        lines += [f"  {line}" for line in _wrap(f"{name} {{ {_line(getattr(layer, name))} }}", "  ")]
+        lines += [f"  {line}" for line in _wrap(f"{name} {{ {_format_message(getattr(layer, name))} }}", "  ")]
     lines[-1] += " }"
     yield from lines
 
 
-def _params(layer: LayerParameter) -> list[str]:
+def _list_param_fields(layer: LayerParameter) -> list[str]:
     return [field.name for field, _ in layer.ListFields() if field.name.endswith("_param")]
 
 
-def _line(message: Any) -> str:
+def _format_message(message: Any) -> str:
     """Write a message on one line, whole numbers as such."""
     return re.sub(r"(: -?\d+)\.0\b", r"\1", text_format.MessageToString(message, as_one_line=True).strip())
 

@@ -54,26 +54,26 @@ Series = dict[str, list[float | None]]  # a number for each net, None if it was 
 
 def against_torch(result: Row) -> tuple[str, Figure]:
     """Return the text and the chart of caffejax against PyTorch."""
-    by_task = {task: {row["net"]: row for row in result["rows"] if row["task"] == task} for task in TASKS}
+    rows_by_task = {task: {row["net"]: row for row in result["rows"] if row["task"] == task} for task in TASKS}
     nets = list(dict.fromkeys(row["net"] for row in result["rows"]))
     ratios: Series = {
-        words: [by_task[task][net]["ratio"]["fast"] if net in by_task[task] else None for net in nets]
+        words: [rows_by_task[task][net]["ratio"]["fast"] if net in rows_by_task[task] else None for net in nets]
         for task, words in TASKS.items()
     }
 
-    def cells(net: str) -> Iterator[str]:
+    def make_cells(net: str) -> Iterator[str]:
         yield NETS[net]
-        for rows in by_task.values():
+        for rows in rows_by_task.values():
             row = rows.get(net)
             yield f"{row['batch']}: {row['ms']['fast']:.3g} ({row['ratio']['fast']:.2f})" if row else "-"
-        first = by_task["step"].get(net)
+        first = rows_by_task["step"].get(net)
         yield "{cold:.1f} / {cached:.1f}".format(**first["first"]["fast"]) if first else "-"
 
-    head = ["net", *TASKS.values(), "first step, s: empty / filled cache"]
+    titles = ["net", *TASKS.values(), "first step, s: empty / filled cache"]
     figure, (axes,) = new_figure(height=0.55 * len(nets) + 1)
     draw_bars(axes, [NETS[net] for net in nets], ratios)
     finish_panel(axes, "Times as fast as PyTorch (the fastest of eager, channels last, torch.compile)")
-    return f"{format_table(head, map(cells, nets))}\nGeometric means: {format_means(ratios)}.\n", figure
+    return f"{format_table(titles, map(make_cells, nets))}\nGeometric means: {format_means(ratios)}.\n", figure
 
 
 def against_engines(result: Row) -> tuple[str, Figure]:
@@ -81,30 +81,28 @@ def against_engines(result: Row) -> tuple[str, Figure]:
     rows = result["rows"]
     engines = [engine for engine in ENGINES if any(engine in row["ms"] for row in rows)]
 
-    def cells(row: Row) -> Iterator[str]:
+    def make_cells(row: Row) -> Iterator[str]:
         ms, best = row["ms"], row["best"]
         yield f"{NETS[row['net']]} ({row['batch']})"
         yield from (f"{ms[name]:.3g}" if name in ms else "-" for name in ("frozen", "unfrozen", *engines))
         yield f"{row['ratio'][best]:.2f}" if best else "-"
-        for form, measured in ("{:.2g}", row["first"]), ("{:.0f}", row["peak"]):
-            yield " / ".join(form.format(measured[name]) for name in ("frozen", best) if name)
+        for number_format, values in ("{:.2g}", row["first"]), ("{:.0f}", row["peak"]):
+            yield " / ".join(number_format.format(values[name]) for name in ("frozen", best) if name)
 
-    head = ["net (batch)", "frozen", "not frozen", *map(ENGINES.__getitem__, engines), "best engine / frozen"]
-    head += ["first result, s: frozen / best engine", "MiB: frozen / best engine"]
+    titles = ["net (batch)", "frozen", "not frozen", *map(ENGINES.__getitem__, engines), "best engine / frozen"]
+    titles += ["first result, s: frozen / best engine", "MiB: frozen / best engine"]
     figure, panels = new_figure(2, height=0.45 * len(rows) / 2 + 1, sharex=True)
     for is_batch_1, axes in zip((True, False), panels, strict=True):
         panel_rows = [row for row in rows if (row["batch"] == 1) == is_batch_1]
         series: Series = {ENGINES[engine]: [row["ratio"].get(engine) for row in panel_rows] for engine in engines}
         draw_bars(axes, [NETS[row["net"]] + f" ({row['batch']})" * (not is_batch_1) for row in panel_rows], series)
         finish_panel(axes, f"Times as fast as engines, {'batch 1' if is_batch_1 else 'larger batches'}")
-    best: Series = {
+    best_ratios: Series = {
         words: [row["ratio"].get(row["best"]) for row in rows if (row["batch"] == 1) == is_batch_1]
         for words, is_batch_1 in {"batch 1": True, "larger batches": False}.items()
     }
-    return (
-        f"{format_table(head, map(cells, rows))}\nGeometric means, best engine / frozen: {format_means(best)}.\n",
-        figure,
-    )
+    means = f"Geometric means, best engine / frozen: {format_means(best_ratios)}.\n"
+    return f"{format_table(titles, map(make_cells, rows))}\n{means}", figure
 
 
 def cold_start(result: Row) -> tuple[str, Figure]:
@@ -120,42 +118,44 @@ def cold_start(result: Row) -> tuple[str, Figure]:
     nets = [net for net in NETS if net in medians]
     engines = [engine for engine in STARTS.values() if any(engine in medians[net] for net in nets)]
 
-    def values(key: str, engine: str) -> list[float | None]:
+    def get_values(key: str, engine: str) -> list[float | None]:
         return [medians[net].get(engine, {}).get(key) for net in nets]
 
-    def speedups(peer: str, key: str, engine: str) -> list[float | None]:
-        pairs = zip(values(key, peer), values(key, engine), strict=True)
-        return [its / ours if its and ours else None for its, ours in pairs]
+    def compute_speedups(peer: str, key: str, engine: str) -> list[float | None]:
+        pairs = zip(get_values(key, peer), get_values(key, engine), strict=True)
+        return [peer_value / our_value if peer_value and our_value else None for peer_value, our_value in pairs]
 
-    def cells(net: str) -> Iterator[str]:
+    def make_cells(net: str) -> Iterator[str]:
         yield NETS[net]
-        for key, (_, form) in columns.items():
+        for key, (_, number_format) in columns.items():
             measured = (medians[net].get(engine, {}).get(key) for engine in engines)
-            yield " · ".join("-" if value is None else form.format(value) for value in measured)
+            yield " · ".join("-" if value is None else number_format.format(value) for value in measured)
 
     columns = {
-        key: column for key, column in START_COLUMNS.items() if any(any(values(key, engine)) for engine in engines)
+        key: column for key, column in START_COLUMNS.items() if any(any(get_values(key, engine)) for engine in engines)
     }
-    head = ["net", *(title for title, _ in columns.values())]
+    titles = ["net", *(title for title, _ in columns.values())]
     peers = [engine for engine in engines if engine not in ("frozen", "pycaffe")]
     figure, (left, right) = new_figure(2, height=0.6 * len(nets) + 1)
-    draw_bars(left, [NETS[net] for net in nets], {engine: values("first", engine) for engine in engines})
+    draw_bars(left, [NETS[net] for net in nets], {engine: get_values("first", engine) for engine in engines})
     finish_panel(left, "First result of a fresh process, seconds", line=None)
     draw_bars(
         right,
         [NETS[net] for net in nets],
-        {f"than {peer}": speedups(peer, "steady", "frozen") for peer in peers},
-        first=len(engines) - len(peers),
+        {f"than {peer}": compute_speedups(peer, "steady", "frozen") for peer in peers},
+        first_color=len(engines) - len(peers),
     )
     finish_panel(right, "Steady call, frozen: times as fast")
     lines = [
         f"Geometric means, {peer} / frozen: "
-        + format_means({title.partition(",")[0]: speedups(peer, key, "frozen") for key, (title, _) in columns.items()})
+        + format_means(
+            {title.partition(",")[0]: compute_speedups(peer, key, "frozen") for key, (title, _) in columns.items()}
+        )
         + ".\n"
         for peer in peers
     ]
     return (
-        f"In each cell: {' · '.join(engines)}.\n\n{format_table(head, map(cells, nets))}\n{''.join(lines)}",
+        f"In each cell: {' · '.join(engines)}.\n\n{format_table(titles, map(make_cells, nets))}\n{''.join(lines)}",
         figure,
     )
 
@@ -192,9 +192,9 @@ def finish_panel(axes: Axes, title: str, line: float | None = 1) -> None:
     )
 
 
-def format_table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
+def format_table(titles: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
     """Return a table in Markdown."""
-    return "".join(f"| {' | '.join(row)} |\n" for row in (head, ["---"] * len(head), *rows))
+    return "".join(f"| {' | '.join(row)} |\n" for row in (titles, ["---"] * len(titles), *rows))
 
 
 def format_means(ratios: Mapping[str, Iterable[float | None]]) -> str:

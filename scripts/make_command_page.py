@@ -32,24 +32,24 @@ def make_page() -> str:
     parts = [INTRO]
     for title, commands in (*cli._GROUPS.items(), ("Caffe's other tools", cli._CAFFES_TOOLS)):
         parts.append(f"## {title[0].upper()}{title[1:]}\n")
-        parts += [_section(name, parser.subparsers[name]) for name in map(cli._get_name, commands)]
+        parts += [_make_section(name, parser.subparsers[name]) for name in map(cli._get_name, commands)]
     return "\n".join(parts)
 
 
-def _section(name: str, parser: Parser) -> str:
+def _make_section(name: str, parser: Parser) -> str:
     usage = parser.format_usage().removeprefix("usage: ").strip()
     lines = [f"### {name}\n", f"    {usage}\n", f"{(parser.description or '').strip()}\n"]
-    lines += ["| | |", "|---|---|", *_rows(parser), ""]
+    lines += ["| | |", "|---|---|", *_flag_rows(parser), ""]
     return "\n".join([*lines, f"Example: `{(parser.epilog or '').removeprefix('example: ')}`\n"])
 
 
-def _rows(parser: Parser) -> Iterator[str]:
-    form = Help("caffejax")
+def _flag_rows(parser: Parser) -> Iterator[str]:
+    formatter = Help("caffejax")
     for group in parser._action_groups:
         for action in group._group_actions:
             if not isinstance(action, argparse._HelpAction):
-                text = form._expand_help(action) if action.help else ""
-                invocation = form._format_action_invocation(action).replace("|", "\\|")
+                text = formatter._expand_help(action) if action.help else ""
+                invocation = formatter._format_action_invocation(action).replace("|", "\\|")
                 yield f"| `{invocation}` | {text.replace('|', chr(92) + '|').replace('<', '&lt;')} |"
 
 

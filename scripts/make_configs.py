@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from config_writer import MSRA, RATES, SCALE_RATES, XAVIER, Writer, dims, name_with_part, write
+from config_writer import MSRA, RATES, SCALE_RATES, XAVIER, Writer, format_dims, name_with_part, write
 
 GLOBAL = ("global_pooling: true", "AVE")
 LENET_RATES = "param { lr_mult: 1 } param { lr_mult: 2 }"
@@ -18,15 +18,15 @@ LENET_RATES = "param { lr_mult: 1 } param { lr_mult: 2 }"
 
 def gaussian(std: float, bias: float = 0) -> str:
     """Write fillers: normally distributed weights, and a constant bias."""
-    more = f' bias_filler {{ type: "constant" value: {bias} }}' if bias else ""
-    return f'weight_filler {{ type: "gaussian" std: {std} }}{more}'
+    bias_filler = f' bias_filler {{ type: "constant" value: {bias} }}' if bias else ""
+    return f'weight_filler {{ type: "gaussian" std: {std} }}{bias_filler}'
 
 
 def lenet() -> str:
     n = Writer("LeNet", 64, 1, 28, 28, rates=LENET_RATES)
     x = n.pool("pool1", n.conv("conv1", "data", 20, 5), "kernel_size: 2 stride: 2")
     x = n.pool("pool2", n.conv("conv2", x, 50, 5), "kernel_size: 2 stride: 2")
-    return n.end(n.ip("ip2", n.relu(n.ip("ip1", x, 500)), 10))
+    return n.add_loss_and_prob(n.ip("ip2", n.relu(n.ip("ip1", x, 500)), 10))
 
 
 def cifar10_full() -> str:
@@ -40,17 +40,17 @@ def cifar10_full() -> str:
     n.params = ""
     x = n.pool("pool3", n.conv_relu("conv3", x, 64, 5, "pad: 2"), method="AVE")
     n.params = "param { lr_mult: 1 decay_mult: 250 } param { lr_mult: 2 decay_mult: 0 }"
-    return n.end(n.ip("ip1", x, 10))
+    return n.add_loss_and_prob(n.ip("ip1", x, 10))
 
 
 def alexnet(name: str = "AlexNet", bias: float = 0.1, *, pool_first: bool = False) -> str:
     """Write AlexNet, which normalizes before it pools, or CaffeNet."""
     n = Writer(name, 32, 3, 227, 227, rates=RATES)
 
-    def pool_and_norm(number: int, x: str) -> str:
+    def pool_and_norm(index: int, x: str) -> str:
         if pool_first:
-            return n.lrn(f"norm{number}", n.pool(f"pool{number}", x))
-        return n.pool(f"pool{number}", n.lrn(f"norm{number}", x))
+            return n.lrn(f"norm{index}", n.pool(f"pool{index}", x))
+        return n.pool(f"pool{index}", n.lrn(f"norm{index}", x))
 
     n.filler = gaussian(0.01)
     x = pool_and_norm(1, n.conv_relu("conv1", "data", 96, 11, "stride: 4"))
@@ -66,10 +66,10 @@ def alexnet(name: str = "AlexNet", bias: float = 0.1, *, pool_first: bool = Fals
 
 def _three_fully_connected(n: Writer, x: str, filler: str) -> str:
     n.filler = filler
-    for number in (6, 7):
-        x = n.dropout(f"drop{number}", n.relu(n.ip(f"fc{number}", x, 4096)))
+    for index in (6, 7):
+        x = n.dropout(f"drop{index}", n.relu(n.ip(f"fc{index}", x, 4096)))
     n.filler = gaussian(0.01)
-    return n.end(n.ip("fc8", x, 1000))
+    return n.add_loss_and_prob(n.ip("fc8", x, 1000))
 
 
 def vgg16() -> str:
@@ -102,17 +102,25 @@ def googlenet() -> str:
     x = n.pool("pool5/7x7_s1", _inception(n, "5b", x, 384, 192, 384, 48, 128, 128), *GLOBAL)
     x = n.dropout("pool5/drop_7x7_s1", x, 0.4)
     n.filler = XAVIER
-    return n.end(n.ip("loss3/classifier", x, 1000), loss="loss3/loss3")
+    return n.add_loss_and_prob(n.ip("loss3/classifier", x, 1000), loss="loss3/loss3")
 
 
 def _inception(
-    n: Writer, name: str, x: str, one: int, reduce3: int, three: int, reduce5: int, five: int, p: int
+    n: Writer,
+    name: str,
+    x: str,
+    num_1x1: int,
+    reduce3: int,
+    num_3x3: int,
+    reduce5: int,
+    num_5x5: int,
+    num_projected: int,
 ) -> str:
     name = f"inception_{name}"
-    a = n.conv_relu(f"{name}/1x1", x, one, 1)
-    b = n.conv_relu(f"{name}/3x3", n.conv_relu(f"{name}/3x3_reduce", x, reduce3, 1), three, 3, "pad: 1")
-    c = n.conv_relu(f"{name}/5x5", n.conv_relu(f"{name}/5x5_reduce", x, reduce5, 1), five, 5, "pad: 2")
-    d = n.conv_relu(f"{name}/pool_proj", n.pool(f"{name}/pool", x, "kernel_size: 3 stride: 1 pad: 1"), p, 1)
+    a = n.conv_relu(f"{name}/1x1", x, num_1x1, 1)
+    b = n.conv_relu(f"{name}/3x3", n.conv_relu(f"{name}/3x3_reduce", x, reduce3, 1), num_3x3, 3, "pad: 1")
+    c = n.conv_relu(f"{name}/5x5", n.conv_relu(f"{name}/5x5_reduce", x, reduce5, 1), num_5x5, 5, "pad: 2")
+    d = n.conv_relu(f"{name}/pool_proj", n.pool(f"{name}/pool", x, "kernel_size: 3 stride: 1 pad: 1"), num_projected, 1)
     return n.concat(f"{name}/output", a, b, c, d)
 
 
@@ -131,16 +139,16 @@ def squeezenet() -> str:
     n = Writer("SqueezeNet_v1.1", 16, 3, 227, 227)
     n.relu_name = lambda x: re.sub("([^/]+)$", r"relu_\1", x)
     x = n.pool("pool1", n.conv_relu("conv1", "data", 64, 3, "stride: 2"))
-    for number, squeeze in zip(range(2, 10), (16, 16, 32, 32, 48, 48, 64, 64), strict=True):
-        s = n.conv_relu(f"fire{number}/squeeze1x1", x, squeeze, 1)
-        a = n.conv_relu(f"fire{number}/expand1x1", s, 4 * squeeze, 1)
-        b = n.conv_relu(f"fire{number}/expand3x3", s, 4 * squeeze, 3, "pad: 1")
-        x = n.concat(f"fire{number}/concat", a, b)
-        if number in (3, 5):
-            x = n.pool(f"pool{number}", x)
+    for index, squeeze in zip(range(2, 10), (16, 16, 32, 32, 48, 48, 64, 64), strict=True):
+        s = n.conv_relu(f"fire{index}/squeeze1x1", x, squeeze, 1)
+        a = n.conv_relu(f"fire{index}/expand1x1", s, 4 * squeeze, 1)
+        b = n.conv_relu(f"fire{index}/expand3x3", s, 4 * squeeze, 3, "pad: 1")
+        x = n.concat(f"fire{index}/concat", a, b)
+        if index in (3, 5):
+            x = n.pool(f"pool{index}", x)
     n.filler = gaussian(0.01)
     x = n.conv_relu("conv10", n.dropout("drop9", x), 1000, 1)
-    return n.end(n.pool("pool10", x, *GLOBAL))
+    return n.add_loss_and_prob(n.pool("pool10", x, *GLOBAL))
 
 
 def resnet(blocks: tuple[int, ...], batch: int) -> str:
@@ -153,16 +161,16 @@ def resnet(blocks: tuple[int, ...], batch: int) -> str:
     n.conv("conv1", "data", 64, 7, "pad: 3 stride: 2", bias=sum(blocks) == 16)
     x = n.pool("pool1", n.norm("conv1"))
     for stage, repeats in enumerate(blocks, 2):
-        deep = sum(blocks) > 16 and stage in (3, 4)
+        is_deep = sum(blocks) > 16 and stage in (3, 4)
         for i in range(repeats):
-            name, width = f"res{stage}{f'b{i}' if deep and i else 'abcdef'[i]}", 16 << stage
+            name, width = f"res{stage}{f'b{i}' if is_deep and i else 'abcdef'[i]}", 16 << stage
             stride = "stride: 2" if stage > 2 and not i else ""
             side = x if i else n.conv_norm(f"{name}_branch1", x, 4 * width, 1, stride, relu=False)
             y = n.conv_norm(f"{name}_branch2a", x, width, 1, stride)
             y = n.conv_norm(f"{name}_branch2b", y, width, 3, "pad: 1")
             y = n.conv_norm(f"{name}_branch2c", y, 4 * width, 1, relu=False)
             x = n.relu(n.add("Eltwise", name, [side, y]))
-    return n.end(n.ip("fc1000", n.pool("pool5", x, *GLOBAL), 1000))
+    return n.add_loss_and_prob(n.ip("fc1000", n.pool("pool5", x, *GLOBAL), 1000))
 
 
 def _mobilenet(name: str) -> Writer:
@@ -174,13 +182,13 @@ def _mobilenet(name: str) -> Writer:
 def mobilenet() -> str:
     n = _mobilenet("MOBILENET")
     x, width = n.conv_norm("conv1", "data", 32, 3, "pad: 1 stride: 2"), 32
-    outputs = (64, 128, 128, 256, 256, *(512,) * 6, 1024, 1024)
+    widths = (64, 128, 128, 256, 256, *(512,) * 6, 1024, 1024)
     names = ("2_1", "2_2", "3_1", "3_2", "4_1", "4_2", *(f"5_{i}" for i in range(1, 7)), "6")
-    for number, out, stride in zip(names, outputs, (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1), strict=True):
-        more = f"pad: 1 group: {width}" + (" stride: 2" if stride == 2 else "")
-        x = n.conv_norm(f"conv{number}/sep", n.conv_norm(f"conv{number}/dw", x, width, 3, more), out, 1)
-        width = out
-    return n.end(n.conv("fc7", n.pool("pool6", x, *GLOBAL), 1000, 1))
+    for number, outputs, stride in zip(names, widths, (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1), strict=True):
+        settings = f"pad: 1 group: {width}" + (" stride: 2" if stride == 2 else "")
+        x = n.conv_norm(f"conv{number}/sep", n.conv_norm(f"conv{number}/dw", x, width, 3, settings), outputs, 1)
+        width = outputs
+    return n.add_loss_and_prob(n.conv("fc7", n.pool("pool6", x, *GLOBAL), 1000, 1))
 
 
 def mobilenet_v2() -> str:
@@ -190,24 +198,24 @@ def mobilenet_v2() -> str:
     x = n.conv_norm("conv1", "data", 32, 3, "pad: 1 stride: 2")
     stages = {2: (16, 24), 3: (24, 32), 4: (32, 32, 64, 64, 64, 64, 96), 5: (96, 96, 160), 6: (160, 160, 320)}
     names = [f"{stage}_{i}" for stage, widths in stages.items() for i in range(1, len(widths) + 1)]
-    widths = [32, *(width for some in stages.values() for width in some)]
-    for name, (width, out) in zip(names, pairwise(widths), strict=True):
+    widths = [32, *(width for stage_widths in stages.values() for width in stage_widths)]
+    for name, (width, outputs) in zip(names, pairwise(widths), strict=True):
         wide = width if name == "2_1" else 6 * width
-        more = f"pad: 1 group: {wide}" + (" stride: 2" if name in ("2_2", "3_2", "4_7", "5_3") else "")
-        y = n.conv_norm(f"conv{name}/dwise", n.conv_norm(f"conv{name}/expand", x, wide, 1), wide, 3, more)
-        y = n.conv_norm(f"conv{name}/linear", y, out, 1, relu=False)
-        x = n.add("Eltwise", f"block_{name}", [x, y]) if width == out else y
+        settings = f"pad: 1 group: {wide}" + (" stride: 2" if name in ("2_2", "3_2", "4_7", "5_3") else "")
+        y = n.conv_norm(f"conv{name}/dwise", n.conv_norm(f"conv{name}/expand", x, wide, 1), wide, 3, settings)
+        y = n.conv_norm(f"conv{name}/linear", y, outputs, 1, relu=False)
+        x = n.add("Eltwise", f"block_{name}", [x, y]) if width == outputs else y
     x = n.pool("pool6", n.conv_norm("conv6_4", x, 1280, 1), *GLOBAL)
-    return n.end(n.conv("fc7", x, 1000, 1))
+    return n.add_loss_and_prob(n.conv("fc7", x, 1000, 1))
 
 
 def lstm() -> str:
     """Write a classifier of each step of sequences: (steps, streams, features)."""
     n = Writer("LSTM", 20, 32, 256, labels=(20, 32))
-    n.add("Input", "cont", [], f"input_param {{ shape {{ {dims((20, 32))} }} }}")
+    n.add("Input", "cont", [], f"input_param {{ shape {{ {format_dims((20, 32))} }} }}")
     x = n.add("LSTM", "lstm", ["data", "cont"], f"recurrent_param {{ num_output: 512 {XAVIER} }}")
     x = n.add("InnerProduct", "ip", [x], f"inner_product_param {{ num_output: 1000 axis: 2 {XAVIER} }}")
-    return n.end(x, axis=2)
+    return n.add_loss_and_prob(x, axis=2)
 
 
 NETS = {

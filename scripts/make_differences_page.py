@@ -68,7 +68,7 @@ def format_difference(difference: Difference) -> Iterator[str]:
     else:
         yield from ("```", *difference.net.replace("} layer {", "}\nlayer {").splitlines(), "```", "")
     yield from ("| | Caffe | caffejax |", "|---|---|---|")
-    yield from (format_row(shown) for shown in difference.run(difference.net))
+    yield from (format_row(comparison) for comparison in difference.run(difference.net))
     yield from ("", *wrap_paragraph(f"Where Caffe's is from: {difference.source}."))
 
 

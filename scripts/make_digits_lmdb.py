@@ -19,21 +19,21 @@ TRAIN = 1437
 SIZE = 28
 
 
-def bicubic(size: int, to: int) -> np.ndarray:
+def make_bicubic_matrix(size: int, new_size: int) -> np.ndarray:
     """Return the matrix (to, size) that resamples a row by cubic convolution with a = -1/2, as Pillow does.
 
     A matrix here rather than a library's resize: those differ from each other, and between versions.
     """
-    centres = (np.arange(to) + 0.5) * size / to - 0.5
-    x = np.abs(centres[:, None] - np.arange(size))
-    near, far = (1.5 * x - 2.5) * x * x + 1, ((2.5 - 0.5 * x) * x - 4) * x + 2
-    weights = np.where(x < 1, near, np.where(x < 2, far, 0))
+    centers = (np.arange(new_size) + 0.5) * size / new_size - 0.5
+    x = np.abs(centers[:, None] - np.arange(size))
+    near_weights, far_weights = (1.5 * x - 2.5) * x * x + 1, ((2.5 - 0.5 * x) * x - 4) * x + 2
+    weights = np.where(x < 1, near_weights, np.where(x < 2, far_weights, 0))
     return weights / weights.sum(axis=1, keepdims=True)
 
 
 def enlarge(digits: np.ndarray) -> np.ndarray:
     """Enlarge digits (N, 8, 8) with values 0 ... 16 to uint8 (N, 28, 28): along the rows, then the columns."""
-    matrix = bicubic(digits.shape[-1], SIZE)
+    matrix = make_bicubic_matrix(digits.shape[-1], SIZE)
     rows = (digits * (255 / 16) @ matrix.T).astype(np.float32)  # Pillow keeps float32 in between
     pixels = (matrix @ rows.astype(np.float64)).astype(np.float32)
     return np.rint(pixels).clip(0, 255).astype(np.uint8)
@@ -41,8 +41,8 @@ def enlarge(digits: np.ndarray) -> np.ndarray:
 
 def main(folder: Path) -> None:
     digits = load_digits()
-    order = np.random.RandomState(SEED).permutation(len(digits.target))
-    images, labels = enlarge(digits.images[order]), digits.target[order]
+    permutation = np.random.RandomState(SEED).permutation(len(digits.target))
+    images, labels = enlarge(digits.images[permutation]), digits.target[permutation]
     for name, part in ("train", slice(TRAIN)), ("test", slice(TRAIN, None)):
         write_lmdb(
             folder / f"digits_{name}_lmdb",

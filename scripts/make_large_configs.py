@@ -33,11 +33,11 @@ def openpose() -> str:
         kernel, repeats, narrow, name = (3, 3, 512, "conv5_{}_CPM") if stage == 1 else (7, 5, 128, "Mconv{}_stage{}")
         outputs = []
         for branch, channels, target in (1, 38, "fields"), (2, 19, "maps"):
-            y, named = x, f"{name}_L{branch}"
+            y, name_format = x, f"{name}_L{branch}"
             for i in range(1, repeats + 1):
-                y = n.conv_relu(named.format(i, stage), y, 128, kernel, f"pad: {kernel // 2}")
-            y = n.conv_relu(named.format(repeats + 1, stage), y, narrow, 1)
-            y = n.conv(named.format(repeats + 2, stage), y, channels, 1)
+                y = n.conv_relu(name_format.format(i, stage), y, 128, kernel, f"pad: {kernel // 2}")
+            y = n.conv_relu(name_format.format(repeats + 1, stage), y, narrow, 1)
+            y = n.conv(name_format.format(repeats + 2, stage), y, channels, 1)
             n.add("EuclideanLoss", f"loss_stage{stage}_L{branch}", [y, target], "loss_weight: 1", phase="TRAIN")
             outputs.append(y)
         if stage < 6:
@@ -53,8 +53,8 @@ def deconv(n: Writer, top: str, x: str, channels: int, kernel: int, stride: int)
     return n.add("Deconvolution", top, [x], f"param {{ lr_mult: 0 }} convolution_param {{ {inner} }}")
 
 
-def crop(n: Writer, top: str, x: str, like: str, offset: int) -> str:
-    return n.add("Crop", top, [x, like], f"crop_param {{ axis: 2 offset: {offset} }}")
+def crop(n: Writer, top: str, x: str, reference: str, offset: int) -> str:
+    return n.add("Crop", top, [x, reference], f"crop_param {{ axis: 2 offset: {offset} }}")
 
 
 def pixelwise(n: Writer, x: str, ignored: int = 255) -> str:
@@ -101,8 +101,8 @@ def segnet() -> str:
         x = n.add("Pooling", f"pool{block}", [x], f'top: "pool{block}_mask" pooling_param {{ pool: MAX {POOL} }}')
     for block, (width, repeats, height) in reversed(list(enumerate(blocks, 1))):
         size = f"upsample_h: {height} upsample_w: {height * 4 // 3 if height != 23 else 30}"
-        more = f"upsample_param {{ scale: 2 {size} }}"
-        x = n.add("Upsample", f"pool{block}_D", [x, f"pool{block}_mask"], more, name=f"upsample{block}")
+        settings = f"upsample_param {{ scale: 2 {size} }}"
+        x = n.add("Upsample", f"pool{block}_D", [x, f"pool{block}_mask"], settings, name=f"upsample{block}")
         for i in range(repeats, 1, -1):
             x = bn_segnet(n, f"conv{block}_{i}_D", x, width)
         if block > 1:
@@ -112,10 +112,10 @@ def segnet() -> str:
     return pixelwise(n, x, 11)
 
 
-def bn_pspnet(n: Writer, top: str, x: str, width: int, kernel: int, more: str = "", *, relu: bool = True) -> str:
+def bn_pspnet(n: Writer, top: str, x: str, width: int, kernel: int, settings: str = "", *, relu: bool = True) -> str:
     """Add Convolution and PSPNet's BN, and ReLU if asked."""
     fillers = 'slope_filler { type: "constant" value: 1 } bias_filler { type: "constant" value: 0 }'
-    x = n.conv(top, x, width, kernel, more, bias=False)
+    x = n.conv(top, x, width, kernel, settings, bias=False)
     n.add("BN", top, [x], f"bn_param {{ {fillers} momentum: 0.95 }}", name=f"{top}/bn")
     return n.relu(top) if relu else top
 
@@ -183,7 +183,7 @@ def se_resnet50() -> str:
             n.add("Sigmoid", z, [z], name=f"{name}_prob")
             side = n.conv_norm(f"{name}_1x1_proj", x, 4 * width, 1, step, relu=False) if i == 1 else x
             x = n.relu(n.add("Axpy", name, [z, y, side]))
-    return n.end(n.ip("classifier", n.pool("pool5/7x7_s1", x, "global_pooling: true", "AVE"), 1000))
+    return n.add_loss_and_prob(n.ip("classifier", n.pool("pool5/7x7_s1", x, "global_pooling: true", "AVE"), 1000))
 
 
 NETS = {

@@ -18,12 +18,12 @@ from caffejax.layers import registry
 INDEX = Path(registry.__file__).with_name("index.json")
 
 
-def modules_by_type() -> dict[str, str]:
+def map_types_to_modules() -> dict[str, str]:
     """Import all modules of layers; return which one registered each type, by the type's names."""
     modules: dict[str, str] = {}
     register = registry.register
 
-    def recording(layer_type: Any) -> Any:
+    def record_module(layer_type: Any) -> Any:
         frame = sys._getframe(1)
         while frame.f_code.co_name != "<module>":
             assert frame.f_back is not None
@@ -32,7 +32,7 @@ def modules_by_type() -> dict[str, str]:
             modules[name] = frame.f_globals["__name__"]
         return register(layer_type)
 
-    registry.register = layers.register = recording
+    registry.register = layers.register = record_module
     registry._read_index = dict  # the old index may name modules that have been renamed
     for module in pkgutil.walk_packages(data.__path__, f"{data.__name__}."):
         importlib.import_module(module.name)
@@ -44,7 +44,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="only compare")
     options = parser.parse_args()
-    text = json.dumps(modules_by_type(), indent=2) + "\n"
+    text = json.dumps(map_types_to_modules(), indent=2) + "\n"
     if not options.check:
         INDEX.write_text(text)
     elif not INDEX.exists() or INDEX.read_text() != text:

@@ -105,17 +105,17 @@ def make_pages() -> dict[Path, str]:
     """Write all pages."""
     examples, tables = Examples(), Tables()
     return {
-        DOCS / ALL: overview(tables),
-        DOCS / CAFFE: sections(CAFFE, "Layers of Caffe", "BVLC Caffe", examples, tables),
-        DOCS / FORKS: sections(FORKS, "Layers of forks", "forks of Caffe", examples, tables),
+        DOCS / ALL: make_overview(tables),
+        DOCS / CAFFE: make_sections(CAFFE, "Layers of Caffe", "BVLC Caffe", examples, tables),
+        DOCS / FORKS: make_sections(FORKS, "Layers of forks", "forks of Caffe", examples, tables),
     }
 
 
-def sections(page: str, title: str, whose: str, examples: Examples, tables: Tables) -> str:
+def make_sections(page: str, title: str, whose: str, examples: Examples, tables: Tables) -> str:
     """Write a page's sections, by family and in alphabetical order, below links to them."""
     contents, lines = [], []
     for name in dict.fromkeys(FAMILIES.values()):
-        types = [t for t in layer_types().values() if page_of(t) == page and family(t) == name]
+        types = [t for t in layer_types().values() if find_page(t) == page and find_family(t) == name]
         if types:
             heading = f"{name.capitalize()} layers".replace(",", " and")
             links = ", ".join(f"[{t.name}](#{t.name.lower()})" for t in types)
@@ -127,17 +127,17 @@ def sections(page: str, title: str, whose: str, examples: Examples, tables: Tabl
     return head + "\n".join(lines) + "\n"
 
 
-def page_of(t: LayerType) -> str:
+def find_page(t: LayerType) -> str:
     """Return the page of a type: of Caffe's, with all variants that forks added to one, or of forks'."""
     return CAFFE if "BVLC" in [v.docs.origin for v in (list_variants(t) or {"": t}).values()] else FORKS
 
 
 def section_link(name: str) -> str:
     """Return where the section of a type is, of its name."""
-    return f"{page_of(layer_types()[name])}#{name.lower()}"
+    return f"{find_page(layer_types()[name])}#{name.lower()}"
 
 
-def overview(tables: Tables) -> str:
+def make_overview(tables: Tables) -> str:
     """Write the table of all types, and the settings that they share."""
     lines = [
         INTRO + "| type | family | what it does | origin |",
@@ -146,12 +146,14 @@ def overview(tables: Tables) -> str:
     for t in layer_types().values():
         name = f"[{t.name}]({section_link(t.name)})"
         lines += (
-            [row(name, t)] if not list_variants(t) else [row(f"{name}: {v}", t) for v, t in list_variants(t).items()]
+            [make_row(name, t)]
+            if not list_variants(t)
+            else [make_row(f"{name}: {v}", t) for v, t in list_variants(t).items()]
         )
     transforms = "\n".join(f"- {text}" for text in TRANSFORMS.values())
     lines += [GRADIENTS.replace("TRANSFORMS", transforms), SETTINGS]
     for message in SHARED_MESSAGES:
-        lines += [f"### {message}", "", *tables.of_message(message), ""]
+        lines += [f"### {message}", "", *tables.format_message_table(message), ""]
     return "\n".join(lines)
 
 
@@ -159,25 +161,25 @@ def make_type_section(t: LayerType, examples: Examples, tables: Tables) -> list[
     """Write a type's section, with one for each of its variants."""
     lines = [f"Also called {', '.join(t.signature.aliases)}.", ""] if t.signature.aliases else []
     if not isinstance(t.implementation, Variants):
-        return lines + section(t, examples, tables)
+        return lines + make_section(t, examples, tables)
     lines.append(t.implementation.selection_doc)
     for name, variant in list_variants(t).items():
-        lines += ["", f"#### {t.name}: {name}", "", *section(variant, examples, tables)]
+        lines += ["", f"#### {t.name}: {name}", "", *make_section(variant, examples, tables)]
     return lines
 
 
-def row(name: str, t: LayerType) -> str:
+def make_row(name: str, t: LayerType) -> str:
     """Make a type's row in the table of all."""
-    return f"| {name} | {family(t)} | {summary(t)} | {t.docs.origin.replace('/', '/<wbr>')} |"
+    return f"| {name} | {find_family(t)} | {summarize(t)} | {t.docs.origin.replace('/', '/<wbr>')} |"
 
 
-def family(t: LayerType) -> str:
+def find_family(t: LayerType) -> str:
     """Return the family of a type, by the file or folder of `layers` that defines it, or the package `data`."""
     package, subpackage, *_ = registry._read_index()[t.name].removeprefix("caffejax.").split(".")
     return FAMILIES["data" if package == "data" else subpackage]
 
 
-def section(t: LayerType, examples: Examples, tables: Tables) -> list[str]:
+def make_section(t: LayerType, examples: Examples, tables: Tables) -> list[str]:
     """Write what is to say of a type besides, with an example and its parameters."""
     lines = [get_docstring(t), "", format_facts(t)]
     if t.gradient.deviation:
@@ -186,11 +188,11 @@ def section(t: LayerType, examples: Examples, tables: Tables) -> list[str]:
         lines += ["", f"Restrictions: {' '.join(limits)}"]
     lines += ["", "```", *examples[t], "```"]
     for param in list_param_fields(t):
-        lines += ["", *tables.of_type(t, param, section_link(t.name))]
+        lines += ["", *tables.format_type_table(t, param, section_link(t.name))]
     return lines
 
 
-def summary(t: LayerType) -> str:
+def summarize(t: LayerType) -> str:
     """Return the first line of the docstring, without the name of Caffe's file, which would not fit a column."""
     return re.sub(r" \(\S+\.cpp\)", "", get_docstring(t).partition("\n")[0]).replace("|", "\\|")
 

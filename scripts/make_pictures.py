@@ -73,12 +73,12 @@ OPENED_BLOCK = """([name, block]) => {
 
 def run_command(*arguments: object) -> str:
     """Run a command of `caffejax`; return what it prints."""
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
         code = caffejax_command(list(map(str, arguments)))
     if code:
         raise SystemExit(f"caffejax {' '.join(map(str, arguments))}: exit code {code}")
-    return printed.getvalue()
+    return output.getvalue()
 
 
 @cache
@@ -120,9 +120,9 @@ def confusion() -> None:
     net = caffejax.Net(NET, "TEST")
     loader = Loader(net.graph)
     counts = np.zeros((10, 10), int)
-    batches = -(-(loader.num_examples or 0) // net.graph.blobs["data"].shape[0])
+    num_batches = -(-(loader.num_examples or 0) // net.graph.blobs["data"].shape[0])
     blobs = extract_features(net, net.load(train_digits()[1]), ["ip2", "label"], loader)
-    for _, batch in zip(range(batches), blobs, strict=False):
+    for _, batch in zip(range(num_batches), blobs, strict=False):
         np.add.at(counts, (np.asarray(batch["label"], int), np.asarray(batch["ip2"]).argmax(1)), 1)
     loader.close()
     figure, (axes,) = new_figure(width=5, height=4.6)
@@ -141,8 +141,8 @@ def load_test_digits() -> tuple[np.ndarray, np.ndarray]:
     loader = Loader(caffejax.Net(NET, "TEST").graph)
     batch = {name: np.asarray(blob) for name, blob in next(loader).items()}
     loader.close()
-    chosen = [int(np.flatnonzero(batch["label"] == digit)[0]) for digit in range(10)]
-    return batch["data"][chosen], batch["label"][chosen]
+    first_indices = [int(np.flatnonzero(batch["label"] == digit)[0]) for digit in range(10)]
+    return batch["data"][first_indices], batch["label"][first_indices]
 
 
 def digit() -> None:
@@ -164,8 +164,8 @@ def saliency() -> None:
 
     gradients = jax.jit(jax.grad(score))(images)
     figure, axes = new_figure(len(labels), rows=2, width=9, height=2.2)
-    for number, axis in enumerate(axes):
-        row, column = divmod(number, len(labels))
+    for index, axis in enumerate(axes):
+        row, column = divmod(index, len(labels))
         if row:
             axis.imshow(np.abs(gradients[column, 0]), cmap="magma")
         else:
@@ -191,14 +191,14 @@ def memory() -> None:
     left.set(xlabel="layer", ylabel="MiB", title=f"ResNet-50, {batch} images: summed up to each layer")
     left.legend()
     peaks = [report.training.peak / 2**30 for report in reports if report.training]
-    recomputed = [report.training.num_recomputed for report in reports if report.training]
-    fixed = reports[0].training.fixed / 2**30 if reports[0].training else 0
+    num_recomputed = [report.training.num_recomputed for report in reports if report.training]
+    fixed_gib = reports[0].training.fixed / 2**30 if reports[0].training else 0
     names = [f"limit {gib:g} GiB" if gib else "no limit" for gib in limits]
     right.bar(names, peaks, label="activations and their diffs")
-    right.bar(names, fixed, label="params, gradients, history, batch", color="C2")
-    for place, (peak, count) in enumerate(zip(peaks, recomputed, strict=True)):
+    right.bar(names, fixed_gib, label="params, gradients, history, batch", color="C2")
+    for position, (peak, count) in enumerate(zip(peaks, num_recomputed, strict=True)):
         right.text(
-            place,
+            position,
             peak,
             f"{peak:.2f}\n{count} of {len(layers)}\nrecomputed" if count else f"{peak:.2f}",
             ha="center",
@@ -265,12 +265,12 @@ def pixels() -> None:
     import cv2
 
     example_images = [image for image, shapes in draw_pictures("shapes", 40, seed=3) if len(shapes) > 1][:4]
-    for number, image in enumerate(example_images):
-        cv2.imwrite(f"shown{number}.png", image)
+    for index, image in enumerate(example_images):
+        cv2.imwrite(f"shown{index}.png", image)
     Path("names.txt").write_text("\n".join(("background", *OBJECTS["shapes"])))
     Path("labelled").mkdir()
     flags = "--mean=128,128,128", "--scale=0.0078125", "--labels=names.txt", "--out=labelled"
-    files = [f"shown{number}.png" for number in range(len(example_images))]
+    files = [f"shown{index}.png" for index in range(len(example_images))]
     run_command("predict", "pixels.prototxt", *files, "--weights=pixels_iter_1500.caffemodel", *flags)
     figure, axes = new_figure(len(example_images), rows=2, width=8, height=4.1)
     for axis, file in zip(axes, [*files, *(f"labelled/{file}" for file in files)], strict=True):
@@ -281,9 +281,9 @@ def pixels() -> None:
 
 def _label_pixels(picture: tuple[np.ndarray, list[tuple[int, np.ndarray]]]) -> tuple[np.ndarray, np.ndarray]:
     """Return a picture and the labels of its pixels: those of a shape have the color of its center."""
-    image, shapes = picture
+    image, objects = picture
     labels = np.zeros(image.shape[:2], np.float32)
-    for label, (x1, y1, x2, y2) in shapes:
+    for label, (x1, y1, x2, y2) in objects:
         box = np.s_[y1 : y2 + 1, x1 : x2 + 1]
         labels[box][(image[box] == image[(y1 + y2) // 2, (x1 + x2) // 2]).all(-1)] = label
     return image, labels
@@ -294,10 +294,10 @@ def face() -> None:
     sys.path.append(str(REPOSITORY / "tests" / "end_to_end"))
     import test_mtcnn as mtcnn
 
-    published = REPOSITORY.parent / "shared" / "corpus" / "nets.zip"
-    if not published.exists():
-        raise SystemExit(f"mtcnn_face.png needs {published}, as the tests do")
-    with zipfile.ZipFile(published) as archive:
+    archive_path = REPOSITORY.parent / "shared" / "corpus" / "nets.zip"
+    if not archive_path.exists():
+        raise SystemExit(f"mtcnn_face.png needs {archive_path}, as the tests do")
+    with zipfile.ZipFile(archive_path) as archive:
         texts = {name: archive.read(mtcnn.PUBLISHED.format(file)).decode() for name, file in mtcnn.FILES.items()}
     nets = {}
     for name, blobs in mtcnn.read_weights(texts).items():
@@ -318,7 +318,7 @@ def face() -> None:
 
 
 @contextlib.contextmanager
-def browser_page(file: Path, width: int, height: int) -> Iterator[Any]:
+def open_page(path: Path, width: int, height: int) -> Iterator[Any]:
     """Open a file in Chromium."""
     from playwright.sync_api import sync_playwright
 
@@ -328,7 +328,7 @@ def browser_page(file: Path, width: int, height: int) -> Iterator[Any]:
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": width, "height": height})
-        page.goto(file.absolute().as_uri())
+        page.goto(path.absolute().as_uri())
         yield page
         page.screenshot(path="page.png")
         browser.close()
@@ -340,7 +340,7 @@ def view() -> None:
     file = Path(tempfile.gettempdir()) / "googlenet.html"
     write_page(GOOGLENET.relative_to(REPOSITORY), file)
     os.chdir(file.parent)
-    with browser_page(file, 1400, 800) as page:
+    with open_page(file, 1400, 800) as page:
         page.evaluate(OPENED_BLOCK, ["inception_4a/3x3", "inception_4a#0"])
     save_quantized(Path("page.png"), "view_googlenet")
 
@@ -348,7 +348,7 @@ def view() -> None:
 def graph() -> None:
     """Draw LeNet by `caffejax draw`."""
     run_command("draw", CONFIGS / "lenet" / "train_val.prototxt", "--phase=TRAIN", "--out=lenet.svg")
-    with browser_page(Path("lenet.svg"), 1900, 200) as page:
+    with open_page(Path("lenet.svg"), 1900, 200) as page:
         box = page.evaluate(
             "(({width, height}) => ({width, height}))(document.documentElement.getBoundingClientRect())"
         )
@@ -364,14 +364,24 @@ def report() -> None:
     (folder / "old_fork.prototxt").write_text(NET.read_text().replace('"ReLU"', '"RELU6X"'))
     with contextlib.suppress(SystemExit):  # it says that one does not load
         run_command("check", folder, "--html=report.html")
-    with browser_page(Path("report.html"), 900, 662) as page:
+    with open_page(Path("report.html"), 900, 662) as page:
         page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
     save_quantized(Path("page.png"), "check_report", 64)
 
 
-_TRAINED = plot_digits, filters_digits, features_digits, digit, confusion, saliency, shapes, pixels, same_as_caffe
-_OTHERS = memory, gradcheck, compare, view, graph, report, lr_policies, pipeline, bfloat16, pooling
-PICTURE_FUNCTIONS = {draw.__name__: draw for draw in (*_TRAINED, *_OTHERS, face)}
+_TRAINING_PICTURES = (
+    plot_digits,
+    filters_digits,
+    features_digits,
+    digit,
+    confusion,
+    saliency,
+    shapes,
+    pixels,
+    same_as_caffe,
+)
+_OTHER_PICTURES = memory, gradcheck, compare, view, graph, report, lr_policies, pipeline, bfloat16, pooling
+PICTURE_FUNCTIONS = {draw.__name__: draw for draw in (*_TRAINING_PICTURES, *_OTHER_PICTURES, face)}
 
 
 def main() -> None:

@@ -29,19 +29,19 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=300, help="how long to try")
     options = parser.parse_args()
     format = options.case.resolve().parent.name
-    (source,) = options.case.glob("files*")
-    intact_index = int(source.name.partition("@")[2])
+    (source_folder,) = options.case.glob("files*")
+    intact_index = int(source_folder.name.partition("@")[2])
     finding = Outcome(**json.loads((options.case / "outcome.json").read_text()))
-    worker, end = Worker(), time.monotonic() + options.seconds
+    worker, end_time = Worker(), time.monotonic() + options.seconds
 
     def has_same_outcome(files: Files) -> bool:
-        if time.monotonic() > end:
+        if time.monotonic() > end_time:
             raise OutOfTimeError
         with tempfile.TemporaryDirectory() as folder:
             write_files(Path(folder), files)
             return worker.run_folder(format, Path(folder), intact_index).signature == finding.signature
 
-    files = read_files(source)
+    files = read_files(source_folder)
     if not has_same_outcome(files):
         print(f"{options.case}: the finding is not there any more: {finding.signature}", file=sys.stderr)
         return 1

@@ -12,12 +12,12 @@ from mkdocs.structure.files import File, Files
 from caffejax.view import write_page
 
 REPOSITORY = Path(__file__).parents[1]
-PUBLIC = REPOSITORY / "src" / "caffejax" / "__init__.pyi"
+PUBLIC_STUB = REPOSITORY / "src" / "caffejax" / "__init__.pyi"
 
 
-def public_names() -> list[str]:
+def list_public_names() -> list[str]:
     """Each public name with the module that it comes from, such as caffejax.training.Solver; private modules' not."""
-    imports = [node for node in ast.parse(PUBLIC.read_text()).body if isinstance(node, ast.ImportFrom)]
+    imports = [node for node in ast.parse(PUBLIC_STUB.read_text()).body if isinstance(node, ast.ImportFrom)]
     return [f"caffejax.{node.module}.{alias.name}" for node in imports for alias in node.names if node.level == 1]
 
 
@@ -29,8 +29,8 @@ def on_files(files: Files, config: Any) -> Files:
         pages[f"{script.stem}.md"] = f"# {script.name}\n\n```python\n{script.read_text()}```\n"
     for name, text in pages.items():
         files.append(File.generated(config, f"examples/{name}", content=text))
-    with tempfile.TemporaryDirectory() as place:
-        viewer = Path(place) / "googlenet.html"
+    with tempfile.TemporaryDirectory() as temporary_folder:
+        viewer = Path(temporary_folder) / "googlenet.html"
         net = REPOSITORY / "configs" / "googlenet" / "train_val.prototxt"
         write_page(os.path.relpath(net), viewer)  # the page shows the path
         files.append(File.generated(config, "viewer/googlenet.html", content=viewer.read_text()))
@@ -46,6 +46,6 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if source != "reference.md":
         return markdown
     names = sorted(
-        (name for name in public_names() if "._" not in name), key=lambda name: name.rpartition(".")[2].lower()
+        (name for name in list_public_names() if "._" not in name), key=lambda name: name.rpartition(".")[2].lower()
     )
     return "\n\n".join([markdown, *(f"::: {name}" for name in names)])

@@ -12,17 +12,20 @@ import tomllib
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
-TOOLS = ("dev", "shim")  # extras without bounds that users meet
+TOOL_EXTRAS = ("dev", "shim")  # extras without bounds that users meet
 
 
-def oldest_versions() -> list[str]:
+def list_oldest_versions() -> list[str]:
     """The lower bounds of all that the package and its extras need: `name==version`."""
     project = tomllib.loads(PROJECT.read_text())["project"]
     extras = project["optional-dependencies"].items()
-    needs = [*project["dependencies"], *(need for extra, needs in extras if extra not in TOOLS for need in needs)]
-    bounds = {re.sub(r"\[.*?\]", "", need.split(";")[0]).strip() for need in needs}
+    requirements = [
+        *project["dependencies"],
+        *(requirement for extra, requirements in extras if extra not in TOOL_EXTRAS for requirement in requirements),
+    ]
+    bounds = {re.sub(r"\[.*?\]", "", requirement.split(";")[0]).strip() for requirement in requirements}
     return sorted(bound.replace(">=", "==") for bound in bounds if "=" in bound)
 
 
 if __name__ == "__main__":
-    print("\n".join(oldest_versions()))
+    print("\n".join(list_oldest_versions()))

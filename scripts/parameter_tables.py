@@ -14,25 +14,25 @@ class Tables:
     """Tables of types' parameters; a type with those of an earlier one is told to have these."""
 
     def __init__(self) -> None:
-        self._first: dict[tuple[str, ...], tuple[str, str]] = {}
+        self._first_tables: dict[tuple[str, ...], tuple[str, str]] = {}
 
-    def of_type(self, t: LayerType, param: str, anchor: str) -> list[str]:
+    def format_type_table(self, t: LayerType, param: str, anchor: str) -> list[str]:
         """Write the table of a message of a type's, forks' fields left out unless followed."""
-        rows = tuple(_rows(list_settings(t, param)))
+        rows = tuple(_make_rows(list_settings(t, param)))
         if not rows:
             return [f"`{param}` has no settings that count here."]
-        first, first_place = self._first.setdefault(rows, (t.name, anchor))
-        if first != t.name and len(rows) > 2:
-            return [f"`{param}`: see [{first}]({first_place})."]
+        first_type, first_link = self._first_tables.setdefault(rows, (t.name, anchor))
+        if first_type != t.name and len(rows) > 2:
+            return [f"`{param}`: see [{first_type}]({first_link})."]
         return [f"`{param}`:", "", *_HEAD, *rows]
 
-    def of_message(self, name: str) -> list[str]:
+    def format_message_table(self, name: str) -> list[str]:
         """Write the table of a shared message."""
-        return [*_HEAD, *_rows(list_message_settings(name))]
+        return [*_HEAD, *_make_rows(list_message_settings(name))]
 
 
-def _rows(settings: Iterable[Setting]) -> Iterator[str]:
+def _make_rows(settings: Iterable[Setting]) -> Iterator[str]:
     for s in settings:
-        kind = f"[{s.kind}](layers.md#{s.kind.lower()})" if s.kind in SHARED_MESSAGES else s.kind
-        kind += ", repeated" * s.repeated
-        yield f"| {s.name} | {kind} | {s.default} | {s.meaning.replace('|', chr(92) + '|').replace('<', '&lt;')} |"
+        type_text = f"[{s.kind}](layers.md#{s.kind.lower()})" if s.kind in SHARED_MESSAGES else s.kind
+        type_text += ", repeated" * s.repeated
+        yield f"| {s.name} | {type_text} | {s.default} | {s.meaning.replace('|', chr(92) + '|').replace('<', '&lt;')} |"

@@ -33,7 +33,7 @@ from caffejax.shim import FOLDER as SHIM
 
 LIST = Path(__file__).with_suffix(".toml")
 _CLASSES = ("cat", "dog", "person", "car")
-_NUMPY = ("float", "int", "bool", "object")  # NumPy's former names of Python's types
+_NUMPY_TYPE_ALIASES = ("float", "int", "bool", "object")  # NumPy's former names of Python's types
 _STAMP = ".caffejax-edits"  # the file in a copy that names the data and the edits that are made
 
 
@@ -61,18 +61,20 @@ def main() -> int:
         results.append(result)
     if not options.work:
         shutil.rmtree(work, ignore_errors=True)
-    ran = [result for result in results if not result.outcome.startswith("absent")]
-    good = sum(result.outcome.startswith("ok") for result in ran)
-    print(f"{good} of {len(ran)} workflows of {len({result.project for result in ran})} projects go through")
-    return int(good < len(ran))
+    executed = [result for result in results if not result.outcome.startswith("absent")]
+    num_ok = sum(result.outcome.startswith("ok") for result in executed)
+    print(
+        f"{num_ok} of {len(executed)} workflows of {len({result.project for result in executed})} projects go through"
+    )
+    return int(num_ok < len(executed))
 
 
 def run_all(options: argparse.Namespace, work: Path) -> Iterator[Result]:
-    listed = tomllib.loads(LIST.read_text())
-    earlier: dict[str, list[dict[str, Any]]] = {}  # workflows of a project whose edits are still to be made
-    for flow in listed["workflow"]:
+    listing = tomllib.loads(LIST.read_text())
+    pending_workflows: dict[str, list[dict[str, Any]]] = {}  # workflows of a project whose edits are still to be made
+    for flow in listing["workflow"]:
         project, name = flow["project"], flow["name"]
-        earlier.setdefault(project, []).append(flow)
+        pending_workflows.setdefault(project, []).append(flow)
         if not all(word in f"{project} {name}" for word in options.only.split()):
             continue
         checkout = options.checkouts / project.replace("/", "+")
@@ -82,26 +84,26 @@ def run_all(options: argparse.Namespace, work: Path) -> Iterator[Result]:
         start = time.monotonic()
         copy = work / checkout.name
         try:
-            for folder in (copy, *(work / commit_note.replace("/", "+") for commit_note in flow.get("needs", ()))):
+            for folder in (copy, *(work / needed.replace("/", "+") for needed in flow.get("needs", ()))):
                 if not folder.exists():
-                    prepare(options.checkouts / folder.name, folder)
-            for commit_note in earlier.pop(project):
-                edit_files(commit_note, copy, work / "home")
-            outcome = run(flow, copy, work / "home", options)
+                    copy_checkout(options.checkouts / folder.name, folder)
+            for pending_workflow in pending_workflows.pop(project):
+                edit_files(pending_workflow, copy, work / "home")
+            outcome = run_workflow(flow, copy, work / "home", options)
         except (CaffejaxError, subprocess.SubprocessError, OSError, LookupError, ValueError) as error:
             outcome = f"FAILS: {type(error).__name__}: {error}"
-        commit = commit_of(checkout)
-        commit_note = "" if commit == listed["projects"][project] else f" (at commit {commit[:9]}, not the listed one)"
+        commit = read_commit(checkout)
+        commit_note = "" if commit == listing["projects"][project] else f" (at commit {commit[:9]}, not the listed one)"
         yield Result(project, name, outcome + commit_note, time.monotonic() - start)
 
 
-def commit_of(checkout: Path) -> str:
+def read_commit(checkout: Path) -> str:
     """Return the commit of a checkout, or "unknown"."""
     process = subprocess.run(["git", "-C", checkout, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     return "unknown" if process.returncode else process.stdout.strip()
 
 
-def prepare(checkout: Path, copy: Path) -> None:
+def copy_checkout(checkout: Path, copy: Path) -> None:
     """Copy a checkout without its history, and write Caffe's programs and the command `python` into the copy."""
     shutil.copytree(checkout, copy, symlinks=True, ignore=shutil.ignore_patterns(".git", "build"))
     subprocess.run([sys.executable, "-m", "caffejax", "tools", copy], check=True, capture_output=True)
@@ -120,17 +122,17 @@ def edit_files(flow: dict[str, Any], copy: Path, home: Path) -> None:
     applied_edits = stamp.read_text().splitlines() if stamp.exists() else []
     for name in flow.get("data", ()):
         if name not in applied_edits:
-            _DATA[name](copy, home)
+            _DATA_MAKERS[name](copy, home)
             applied_edits.append(name)
     if flow["name"] not in applied_edits:
         for edit in flow.get("edits", ()):
             for path in sorted(file for pattern in edit["files"] for file in copy.glob(pattern)):
-                _RULES[edit["rule"]](path, edit)
+                _EDIT_RULES[edit["rule"]](path, edit)
         applied_edits.append(flow["name"])
     stamp.write_text("\n".join(applied_edits))
 
 
-def run(flow: dict[str, Any], copy: Path, home: Path, options: argparse.Namespace) -> str:
+def run_workflow(flow: dict[str, Any], copy: Path, home: Path, options: argparse.Namespace) -> str:
     """Run the commands of a workflow in the copy of the checkout, and return the outcome."""
     for net, weights in flow.get("weights", {}).items():
         if not (copy / weights).exists():
@@ -157,13 +159,13 @@ def run(flow: dict[str, Any], copy: Path, home: Path, options: argparse.Namespac
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             output, _ = process.communicate()
-            return _failed(f"takes more than {options.seconds:g} s", output, options)
+            return _describe_failure(f"takes more than {options.seconds:g} s", output, options)
     if process.returncode:
-        return _failed(f"exit code {process.returncode}", output, options)
-    return _failed(problem, output, options) if (problem := check(flow, folder, output)) else "ok"
+        return _describe_failure(f"exit code {process.returncode}", output, options)
+    return _describe_failure(problem, output, options) if (problem := find_wrong_result(flow, folder, output)) else "ok"
 
 
-def _failed(reason: str, output: str, options: argparse.Namespace) -> str:
+def _describe_failure(reason: str, output: str, options: argparse.Namespace) -> str:
     if options.verbose:
         print("\n".join(f"    {line}" for line in output.splitlines()[-40:]))
     lines = [line for line in output.splitlines() if line.strip()]
@@ -172,7 +174,7 @@ def _failed(reason: str, output: str, options: argparse.Namespace) -> str:
     return f"FAILS: {reason}; {lines[-1].strip()[:150] if lines else 'no output'}"
 
 
-def check(flow: dict[str, Any], folder: Path, output: str) -> str:
+def find_wrong_result(flow: dict[str, Any], folder: Path, output: str) -> str:
     """Return what is wrong with the results of a workflow, or an empty string."""
     if "output" in flow and not re.search(flow["output"], output):
         return f"nothing in the output is {flow['output']!r}"
@@ -192,8 +194,8 @@ def to_python3(path: Path, edit: dict[str, Any]) -> None:
     if edit.get("tabs"):  # mixed with spaces
         path.write_text(path.read_text(errors="surrogateescape").expandtabs(8), errors="surrogateescape")
     module = "lib2to3" if sys.version_info < (3, 13) else "fissix"
-    without = ["-x", edit["except"]] if "except" in edit else []
-    command = [sys.executable, "-W", "ignore", "-m", module, "-w", "-n", *without, path]
+    exclude_flags = ["-x", edit["except"]] if "except" in edit else []
+    command = [sys.executable, "-W", "ignore", "-m", module, "-w", "-n", *exclude_flags, path]
     subprocess.run(command, check=True, capture_output=True)
 
 
@@ -201,12 +203,12 @@ def to_numpy2(path: Path, edit: dict[str, Any]) -> None:
     """Write Python's types instead of NumPy's former names of them, and `tobytes` for its former name."""
     text = path.read_text()
     text = text.replace(".tostring()", ".tobytes()")
-    for name in _NUMPY:
+    for name in _NUMPY_TYPE_ALIASES:
         text = re.sub(rf"\bnp\.{name}\b", name, text)
     path.write_text(text)
 
 
-def replace(path: Path, edit: dict[str, Any]) -> None:
+def replace_pattern(path: Path, edit: dict[str, Any]) -> None:
     """Replace a regular expression; it is an error if nothing matches."""
     text, count = re.subn(edit["pattern"], edit["with"], path.read_text(errors="surrogateescape"))
     if not count:
@@ -226,22 +228,22 @@ def set_fields(path: Path, edit: dict[str, Any]) -> None:
 def to_script(path: Path, edit: dict[str, Any]) -> None:
     """Write the code of a notebook as a script beside it; lines that begin with ! run in a shell, % has no effect."""
     code = ["import matplotlib; matplotlib.use('Agg')", "from caffejax import pycaffe; pycaffe.install()"]
-    book = json.loads(path.read_text())
-    for cell in book["cells"] if "cells" in book else book["worksheets"][0]["cells"]:
+    notebook = json.loads(path.read_text())
+    for cell in notebook["cells"] if "cells" in notebook else notebook["worksheets"][0]["cells"]:
         lines = cell.get("source", cell.get("input", []))
         for line in "".join(lines).splitlines() if cell["cell_type"] == "code" else ():
-            indent, word = line[: len(line) - len(line.lstrip())], line.lstrip()
-            if word.startswith("!"):
-                code.append(f"{indent}import subprocess; subprocess.run({word[1:]!r}, shell=True)")
+            indent, code_line = line[: len(line) - len(line.lstrip())], line.lstrip()
+            if code_line.startswith("!"):
+                code.append(f"{indent}import subprocess; subprocess.run({code_line[1:]!r}, shell=True)")
             else:
-                code.append(f"{indent}pass" if word.startswith("%") else line)
+                code.append(f"{indent}pass" if code_line.startswith("%") else line)
     path.with_suffix(".py").write_text("\n".join(code) + "\n")
 
 
-_RULES: dict[str, Callable[[Path, dict[str, Any]], None]] = {
+_EDIT_RULES: dict[str, Callable[[Path, dict[str, Any]], None]] = {
     "python3": to_python3,
     "numpy2": to_numpy2,
-    "replace": replace,
+    "replace": replace_pattern,
     "set": set_fields,
     "notebook": to_script,
 }
@@ -271,12 +273,12 @@ def make_digits(copy: Path, home: Path) -> None:
     digits = load_digits()
     images = np.stack([cv2.resize(i.astype(np.float32) * 15.9, (28, 28)) for i in digits.images]).astype(np.uint8)
     labels = digits.target.astype(np.uint8)
-    for name, part in ("train", slice(0, 1500)), ("t10k", slice(1500, None)):
-        for kind, array in ("images-idx3", images[part]), ("labels-idx1", labels[part]):
+    for name, rows_slice in ("train", slice(0, 1500)), ("t10k", slice(1500, None)):
+        for file_kind, array in ("images-idx3", images[rows_slice]), ("labels-idx1", labels[rows_slice]):
             head = np.array([0x800 + array.ndim, *array.shape], ">u4").tobytes()
-            (copy / "data" / "mnist" / f"{name}-{kind}-ubyte").write_bytes(head + array.tobytes())
-    wide = np.repeat(np.pad(images, ((0, 0), (2, 2), (2, 2)))[:, None], 3, 1).reshape(len(images), -1)
-    rows = np.concatenate([labels[:, None], wide], 1)
+            (copy / "data" / "mnist" / f"{name}-{file_kind}-ubyte").write_bytes(head + array.tobytes())
+    cifar_images = np.repeat(np.pad(images, ((0, 0), (2, 2), (2, 2)))[:, None], 3, 1).reshape(len(images), -1)
+    rows = np.concatenate([labels[:, None], cifar_images], 1)
     for n, name in enumerate([*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]):
         (copy / "data" / "cifar10" / f"{name}.bin").write_bytes(rows[200 * n : 200 * (n + 1)].tobytes())
 
@@ -285,7 +287,7 @@ def make_voc(copy: Path, home: Path) -> None:
     """Write noise with rectangles as a small VOCdevkit to ~/data."""
     import cv2
 
-    draw = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     for year in ("VOC2007", "VOC2012"):
         root = home / "data" / "VOCdevkit" / year
         for folder in ("JPEGImages", "Annotations", "ImageSets/Main"):
@@ -294,14 +296,14 @@ def make_voc(copy: Path, home: Path) -> None:
         for part, part_names in ("trainval", names[:8]), ("test", names[8:]):
             (root / "ImageSets" / "Main" / f"{part}.txt").write_text("".join(f"{name}\n" for name in part_names))
         for name in names:
-            image = draw.integers(0, 256, (120, 160, 3), np.uint8)
+            image = rng.integers(0, 256, (120, 160, 3), np.uint8)
             objects = ""
             for _ in range(2):
-                (x, y), (w, h) = draw.integers(1, 60, 2).tolist(), draw.integers(20, 60, 2).tolist()
+                (x, y), (w, h) = rng.integers(1, 60, 2).tolist(), rng.integers(20, 60, 2).tolist()
                 cv2.rectangle(image, (x, y), (x + w, y + h), (0, 0, 255), -1)
                 box = f"<xmin>{x}</xmin><ymin>{y}</ymin><xmax>{x + w}</xmax><ymax>{y + h}</ymax>"
-                kind = _CLASSES[int(draw.integers(4))]
-                objects += f"<object><name>{kind}</name><difficult>0</difficult><bndbox>{box}</bndbox></object>"
+                class_name = _CLASSES[int(rng.integers(4))]
+                objects += f"<object><name>{class_name}</name><difficult>0</difficult><bndbox>{box}</bndbox></object>"
             size = "<size><width>160</width><height>120</height><depth>3</depth></size>"
             cv2.imwrite(str(root / "JPEGImages" / f"{name}.jpg"), image)
             (root / "Annotations" / f"{name}.xml").write_text(f"<annotation>{size}{objects}</annotation>")
@@ -311,18 +313,18 @@ def make_pictures(copy: Path, home: Path) -> None:
     """Write pictures to the copy's folder `pictures`, with lists of them: names with a class, pairs with label maps."""
     import cv2
 
-    folder, draw = copy / "pictures", np.random.default_rng(1)
+    folder, rng = copy / "pictures", np.random.default_rng(1)
     folder.mkdir(exist_ok=True)
     for n in range(12):
-        for name, value in (f"{n}.jpg", draw.integers(0, 256, (8, 8, 3))), (f"{n}.png", draw.integers(0, 11, (8, 8))):
-            small = value.astype(np.uint8)
+        for name, value in (f"{n}.jpg", rng.integers(0, 256, (8, 8, 3))), (f"{n}.png", rng.integers(0, 11, (8, 8))):
+            pixels = value.astype(np.uint8)
             flag = cv2.INTER_NEAREST if name.endswith("png") else cv2.INTER_CUBIC
-            cv2.imwrite(str(folder / name), cv2.resize(small, (480, 360), interpolation=flag))
+            cv2.imwrite(str(folder / name), cv2.resize(pixels, (480, 360), interpolation=flag))
     (folder / "classes.txt").write_text("".join(f"{n}.jpg {n % 2}\n" for n in range(12)))
     (folder / "pairs.txt").write_text("".join(f"{folder}/{n}.jpg {folder}/{n}.png\n" for n in range(12)))
 
 
-_DATA = {"digits": make_digits, "voc": make_voc, "pictures": make_pictures}
+_DATA_MAKERS = {"digits": make_digits, "voc": make_voc, "pictures": make_pictures}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -82,27 +82,27 @@ def compute_accuracies(seed: int) -> dict[int, float]:
     param = read_solver(DIGITS)
     param.random_seed, param.snapshot, param.snapshot_after_train, param.test_interval = seed, 0, False, 100
     solver = Solver(param, file=DIGITS)
-    solver.callbacks.append(record := Accuracies())
+    solver.callbacks.append(accuracies := Accuracies())
     solver.solve()
     solver.close()
-    return record.values
+    return accuracies.values
 
 
 def same_as_caffe() -> None:
     """Draw losses of solvers that begin with Caffe's weights, and accuracies of LeNet on the digits, beside Caffe's."""
     figure, (left, right) = new_figure(2, width=11)
-    for number, (case, label) in enumerate(CASES.items()):
+    for index, (case, label) in enumerate(CASES.items()):
         recorded = np.load(GOLDEN / "solver" / case / "expected.npz")["loss"]
-        left.plot(recorded, "o", color=f"C{number}", markersize=5, alpha=0.45)
-        left.plot(compute_losses(case), color=f"C{number}", linewidth=1.4, label=label)
+        left.plot(recorded, "o", color=f"C{index}", markersize=5, alpha=0.45)
+        left.plot(compute_losses(case), color=f"C{index}", linewidth=1.4, label=label)
     left.plot([], [], "o", color="gray", alpha=0.5, label="Caffe 1.0")
     left.set(title="Loss, from the same weights: lines caffejax, circles Caffe 1.0", xlabel="iteration", yscale="log")
     reference = json.loads((GOLDEN / "digits" / "caffe_reference.json").read_text())["runs"]
-    for number, run in enumerate(reference):
-        label = f"Caffe 1.0, {len(reference)} seeds" if not number else None
+    for index, run in enumerate(reference):
+        label = f"Caffe 1.0, {len(reference)} seeds" if not index else None
         right.plot(run["iterations"], run["test_accuracy"], color="gray", alpha=0.5, linewidth=1, label=label)
-    for number, values in enumerate(map(compute_accuracies, SEEDS)):
-        label = f"caffejax, {len(SEEDS)} seeds" if not number else None
+    for index, values in enumerate(map(compute_accuracies, SEEDS)):
+        label = f"caffejax, {len(SEEDS)} seeds" if not index else None
         right.plot(list(values), list(values.values()), linewidth=1.4, color="C0", label=label)
     right.set(title="LeNet on handwritten digits: test accuracy", xlabel="iteration", ylim=(0.94, 1), xlim=(0, 1000))
     left.set_ylim(bottom=1e-3)

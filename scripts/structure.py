@@ -80,7 +80,7 @@ LEVELS: tuple[dict[str, str], ...] = (
 LEVEL_OF = {name: number for number, level in enumerate(LEVELS) for name in level}
 
 # Calls whose string arguments look like module names but are not.
-NO_MODULES = ("getLogger", "entry_points")
+NON_MODULE_CALLS = ("getLogger", "entry_points")
 
 LIMITS = {
     "Python files": 430,
@@ -102,7 +102,7 @@ class Import(NamedTuple):
 
     importer: str
     imported: str
-    place: str  # file:line
+    location: str  # file:line
 
 
 def find_modules(package: Path) -> dict[str, Path]:
@@ -122,49 +122,51 @@ def find_imports(package: Path, *, dynamic: bool = True) -> list[Import]:
     modules = find_modules(package)
     imports = []
     for importer, path in sorted(modules.items()):
-        home = importer if path.name == "__init__.py" else importer.rpartition(".")[0]
+        importing_package = importer if path.name == "__init__.py" else importer.rpartition(".")[0]
         text = path.read_text()
-        where = str(path.relative_to(package.parent))
+        file_location = str(path.relative_to(package.parent))
         if dynamic and re.search(r"(?:iter_modules|walk_packages)\(", text):
-            imports += [Import(importer, name, where) for name in modules if name.startswith(f"{home}.")]
+            imports += [
+                Import(importer, name, file_location) for name in modules if name.startswith(f"{importing_package}.")
+            ]
         for source in (path, path.with_suffix(".pyi")):
             if source != path and not (dynamic and "attach_stub" in text and source.exists()):
                 continue
-            for name, line in _imported_names(ast.parse(source.read_text()), home, dynamic):
+            for name, line in _find_imported_names(ast.parse(source.read_text()), importing_package, dynamic):
                 imported = name if name in modules else name.rpartition(".")[0]  # a module, or something in it
                 if imported in modules:
                     imports.append(Import(importer, imported, f"{source.relative_to(package.parent)}:{line}"))
     return imports
 
 
-def _imported_names(tree: ast.AST, home: str, dynamic: bool) -> Iterator[tuple[str, int]]:
-    """Yield full name and line of each import in a file of the package `home`, and of strings if `dynamic`."""
+def _find_imported_names(tree: ast.AST, importing_package: str, dynamic: bool) -> Iterator[tuple[str, int]]:
+    """Yield full name and line of each import in a file of a package, and of strings if `dynamic`."""
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=aliases):
                 yield from ((alias.name, node.lineno) for alias in aliases)
             case ast.ImportFrom(names=aliases, module=module, level=level):
-                start = _absolute("." * level + (module or ""), home)
+                start = _resolve_relative_name("." * level + (module or ""), importing_package)
                 yield from ((f"{start}.{alias.name}", node.lineno) for alias in aliases)
-            case ast.Call(args=[ast.Constant(value=str(name)), *_]) if _function_name(node) == "import_module":
+            case ast.Call(args=[ast.Constant(value=str(name)), *_]) if _get_function_name(node) == "import_module":
                 if dynamic:
-                    yield _absolute(name, home), node.lineno
+                    yield _resolve_relative_name(name, importing_package), node.lineno
     if dynamic:
-        yield from _strings(tree, home.partition(".")[0])
+        yield from _find_module_strings(tree, importing_package.partition(".")[0])
 
 
-def _strings(tree: ast.AST, package: str) -> Iterator[tuple[str, int]]:
+def _find_module_strings(tree: ast.AST, package: str) -> Iterator[tuple[str, int]]:
     """Yield the strings of a file, parts of f-strings included, that may be names of the package's modules."""
     match tree:
-        case ast.Call() if _function_name(tree) in NO_MODULES:
+        case ast.Call() if _get_function_name(tree) in NON_MODULE_CALLS:
             return
         case ast.Constant(value=str(text)) if re.fullmatch(rf"{package}(\.\w+)+\.?", text):
             yield text.rstrip("."), tree.lineno
     for child in ast.iter_child_nodes(tree):
-        yield from _strings(child, package)
+        yield from _find_module_strings(child, package)
 
 
-def _function_name(call: ast.Call) -> str:
+def _get_function_name(call: ast.Call) -> str:
     """Return the name of a called function without its module, or "" if it has none."""
     match call.func:
         case ast.Name(id=name) | ast.Attribute(attr=name):
@@ -172,53 +174,56 @@ def _function_name(call: ast.Call) -> str:
     return ""
 
 
-def _absolute(name: str, home: str) -> str:
-    """Return the full name of a module that a file of the package `home` imports as `name`."""
+def _resolve_relative_name(name: str, importing_package: str) -> str:
+    """Return the full name of a module that a file of the package `importing_package` imports as `name`."""
     relative = name.lstrip(".")
     if relative == name:
         return name
-    start = home.split(".")[: 1 + home.count(".") - (len(name) - len(relative) - 1)]
+    start = importing_package.split(".")[: 1 + importing_package.count(".") - (len(name) - len(relative) - 1)]
     return ".".join([*start, relative]).rstrip(".")
 
 
-def package_of(module: str) -> str:
+def get_package(module: str) -> str:
     """Return the top-level package or module of caffejax that a module belongs to."""
     package, _, inner = module.partition(".")
     return inner.partition(".")[0] or package
 
 
-def upward_imports(imports: Sequence[Import]) -> list[str]:
+def find_upward_imports(imports: Sequence[Import]) -> list[str]:
     """Return a message for each import that does not lead to a lower level."""
     return [
-        f"{place}: {package} imports {imported}, but its level ({', '.join(LEVELS[LEVEL_OF[package]])}) is not above "
-        f"({', '.join(LEVELS[LEVEL_OF[other]])})"
-        for importer, imported, place in imports
-        if (package := package_of(importer)) != (other := package_of(imported)) and LEVEL_OF[package] >= LEVEL_OF[other]
+        f"{location}: {package} imports {imported}, but its level ({', '.join(LEVELS[LEVEL_OF[package]])}) is not "
+        f"above ({', '.join(LEVELS[LEVEL_OF[imported_package]])})"
+        for importer, imported, location in imports
+        if (package := get_package(importer)) != (imported_package := get_package(imported))
+        and LEVEL_OF[package] >= LEVEL_OF[imported_package]
     ]
 
 
-def _entered_packages(step: Import) -> list[str]:
+def _list_entered_packages(step: Import) -> list[str]:
     """Return the packages of the imported module that the importer is not in: their `__init__` runs first."""
     parts = step.imported.split(".")
     packages = [".".join(parts[:n]) for n in range(2, len(parts))]
     return [package for package in packages if not f"{step.importer}.".startswith(f"{package}.")]
 
 
-def import_cycle(imports: Sequence[Import]) -> str:
+def find_import_cycle(imports: Sequence[Import]) -> str:
     """Return a cycle of files, each of which imports the next, or "" if there is none.
 
     A registry that imports the files of its package when a name is first looked up makes no cycle.
     """
-    places = {(i.importer, module): i.place for i in imports for module in (*_entered_packages(i), i.imported)}
+    locations = {
+        (i.importer, module): i.location for i in imports for module in (*_list_entered_packages(i), i.imported)
+    }
     sorter: TopologicalSorter[str] = TopologicalSorter()
-    for (importer, imported), place in places.items():
-        if importer != imported and ":" in place:
+    for (importer, imported), location in locations.items():
+        if importer != imported and ":" in location:
             sorter.add(importer, imported)
     try:
         sorter.prepare()
     except CycleError as error:
         files = error.args[1][::-1]
-        return "; ".join(f"{places[step]}: {step[0]} imports {step[1]}" for step in pairwise(files))
+        return "; ".join(f"{locations[step]}: {step[0]} imports {step[1]}" for step in pairwise(files))
     return ""
 
 
@@ -234,15 +239,15 @@ def measure(package: Path = PACKAGE) -> dict[str, float]:
     for importer, imported, _ in (i for i in find_imports(package, dynamic=False) if i.importer in modules):
         if importer != imported and modules[importer].stem != "__init__":  # which only passes names on
             importers[imported].add(importer)
-    ordinary = [name for name, path in modules.items() if path.stem not in ("__init__", "__main__")]
-    single = [name for name in ordinary if len(importers[name]) == 1]
-    stems = Counter(modules[name].stem for name in ordinary)
+    ordinary_modules = [name for name, path in modules.items() if path.stem not in ("__init__", "__main__")]
+    single_importer_modules = [name for name in ordinary_modules if len(importers[name]) == 1]
+    stems = Counter(modules[name].stem for name in ordinary_modules)
     return {
         "Python files": len(modules),
         "files per 1,000 lines": round(1000 * len(modules) / sum(lines.values()), 1),
         "lines": sum(lines.values()),
-        "modules with one importer": len(single),
-        "modules with one importer and at most 60 lines": sum(lines[name] <= 60 for name in single),
+        "modules with one importer": len(single_importer_modules),
+        "modules with one importer and at most 60 lines": sum(lines[name] <= 60 for name in single_importer_modules),
         "base names of more than one file": sum(count > 1 for count in stems.values()),
     }
 
@@ -257,7 +262,7 @@ def read_walks(page: Path = PAGE) -> dict[str, list[str]]:
     return walks
 
 
-def table_of_packages() -> str:
+def make_package_table() -> str:
     """Return the levels as a Markdown table."""
     rows = [f"| {number} | `{name}` | {text} |" for number, level in enumerate(LEVELS) for name, text in level.items()]
     return "\n".join(["| level | package or module | holds |", "|---|---|---|", *rows])
@@ -266,11 +271,11 @@ def table_of_packages() -> str:
 BEGIN, END = "<!-- packages: written by scripts/structure.py -->", "<!-- end of packages -->"
 
 
-def page_with_table(page: Path = PAGE) -> str:
+def make_page(page: Path = PAGE) -> str:
     """Return the text of the page with the current table of packages."""
-    before, _, rest = page.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table_of_packages()}\n{END}{after}"
+    head, _, rest = page.read_text().partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}\n{make_package_table()}\n{END}{tail}"
 
 
 def find_problems() -> list[str]:
@@ -282,7 +287,7 @@ def find_problems() -> list[str]:
     lines = [f"{name}: {value:g}, limit {limits[name]}" for name, value in measures.items() if value > limits[name]]
     lines += [f"architecture.md has no walk '{title}'" for title in WALK_LIMITS if title not in walks]
     lines += [f"{text} does not exist" for text in missing]
-    if page_with_table() != PAGE.read_text():
+    if make_page() != PAGE.read_text():
         lines.append("architecture.md is out of date: run python scripts/structure.py --write")
     return lines
 
@@ -293,7 +298,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write the table of packages into the page")
     options = parser.parse_args()
     if options.write:
-        PAGE.write_text(page_with_table())
+        PAGE.write_text(make_page())
     for name, value in measure().items():
         print(f"{name:50} {value:8g}   limit {LIMITS[name]}")
     for title, files in read_walks().items():

@@ -16,7 +16,7 @@ import time
 import venv
 from pathlib import Path
 
-from oldest_versions import oldest_versions
+from oldest_versions import list_oldest_versions
 
 NET = Path(__file__).parents[1] / "configs" / "digits" / "lenet_train_test.prototxt"
 SOLVER = f"""
@@ -38,8 +38,8 @@ class Trial:
         self._folder = folder
         (folder / "solver.prototxt").write_text(SOLVER)
         (folder / "convolution.prototxt").write_text(CONVOLUTION)
-        ours = ("PYTHONPATH", "CAFFEJAX_KERNELS")
-        self._settings = {name: value for name, value in os.environ.items() if name not in ours} | {
+        our_variables = ("PYTHONPATH", "CAFFEJAX_KERNELS")
+        self._settings = {name: value for name, value in os.environ.items() if name not in our_variables} | {
             "PATH": str(folder / "bin"),
             "CC": "false",
             "CXX": "false",
@@ -56,39 +56,41 @@ class Trial:
             sys.exit(f"{' '.join(command)} ended with {process.returncode}:\n{output}")
         return output
 
-    def try_out(self, artefact: Path, *, oldest: bool) -> None:
+    def try_out(self, archive: Path, *, use_oldest: bool) -> None:
         """Install it with the oldest or the newest versions that it allows, and exit unless it does what it should."""
-        kernels, start = "manylinux" in artefact.name, time.monotonic()
-        (self._folder / "oldest.txt").write_text("\n".join(oldest_versions()))
-        versions = ["--constraint=oldest.txt"] if oldest else ["--upgrade", "--upgrade-strategy=eager"]
+        has_kernels, start = "manylinux" in archive.name, time.monotonic()
+        (self._folder / "oldest.txt").write_text("\n".join(list_oldest_versions()))
+        versions = ["--constraint=oldest.txt"] if use_oldest else ["--upgrade", "--upgrade-strategy=eager"]
         self.run("pip", "uninstall", "--quiet", "--yes", "caffejax")
-        self.run("pip", "install", "--quiet", "--no-compile", *versions, str(artefact.resolve()))
+        self.run("pip", "install", "--quiet", "--no-compile", *versions, str(archive.resolve()))
         install_end = time.monotonic()
         version = self.run("caffejax", "--version").split()[-1]
-        require(f"caffejax-{version}[-.]", artefact.name)
-        convolutions = "oneDNN$" if kernels else "XLA, not oneDNN"
+        require(f"caffejax-{version}[-.]", archive.name)
+        convolutions = "oneDNN$" if has_kernels else "XLA, not oneDNN"
         require(f"Convolutions: +{convolutions}", self.run("caffejax", "device_query"))
         log = self.run("caffejax", "train", "--solver=solver.prototxt")
-        require("Convolutions and matrix products are computed by XLA", log, times=0 if kernels else 1)
+        require("Convolutions and matrix products are computed by XLA", log, num_matches=0 if has_kernels else 1)
         (accuracy,) = require(r"accuracy = ([\d.]+)", log)
         if float(accuracy) < 0.9:
             sys.exit(f"LeNet's accuracy is {accuracy}:\n{log}")
-        require("ok$", self.run("caffejax", "gradcheck", "--model=convolution.prototxt"), times=3)
+        require("ok$", self.run("caffejax", "gradcheck", "--model=convolution.prototxt"), num_matches=3)
         times = f"installed in {install_end - start:.0f} s, tried in {time.monotonic() - install_end:.0f}"
-        configuration = f"{'with' if kernels else 'without'} kernels, {'oldest' if oldest else 'newest'} versions"
-        print(f"{artefact.name}: accuracy {accuracy}, {configuration}; {times}", flush=True)
+        configuration = (
+            f"{'with' if has_kernels else 'without'} kernels, {'oldest' if use_oldest else 'newest'} versions"
+        )
+        print(f"{archive.name}: accuracy {accuracy}, {configuration}; {times}", flush=True)
 
 
-def require(pattern: str, text: str, times: int = 1) -> list[str]:
+def require(pattern: str, text: str, num_matches: int = 1) -> list[str]:
     """Return what matches in a text; exit unless it does so many times."""
     matches = re.findall(pattern, text, re.MULTILINE)
-    if len(matches) != times:
-        sys.exit(f"{pattern!r} is there {len(matches)} times, not {times}, in:\n{text}")
+    if len(matches) != num_matches:
+        sys.exit(f"{pattern!r} is there {len(matches)} times, not {num_matches}, in:\n{text}")
     return matches
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
         trial = Trial(Path(name).resolve())
-        for i, artefact in enumerate(sys.argv[1:]):
-            trial.try_out(Path(artefact), oldest=i == 0 and sys.version_info < (3, 12))
+        for i, archive in enumerate(sys.argv[1:]):
+            trial.try_out(Path(archive), use_oldest=i == 0 and sys.version_info < (3, 12))
