@@ -47,7 +47,7 @@ def _write_torch_onnx(net: Net, variables: Variables, data: np.ndarray, path: Pa
     import torch
     from torch_net import TorchNet, trace_net
 
-    class Unlabelled(torch.nn.Module):
+    class NetWithoutLabels(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.net = trace_net(TorchNet(net.graph, variables))
@@ -55,7 +55,7 @@ def _write_torch_onnx(net: Net, variables: Variables, data: np.ndarray, path: Pa
         def forward(self, data: torch.Tensor) -> Any:
             return self.net(data, data)
 
-    module = Unlabelled().eval()
+    module = NetWithoutLabels().eval()
     names: Any = {"input_names": ["data"], "output_names": ["output"]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what it does not fold

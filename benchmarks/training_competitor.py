@@ -85,7 +85,7 @@ def draw_boxes(rng: np.random.Generator, batch: int, per_image: int = 3) -> np.n
     return rows.reshape(1, 1, -1, 8).astype(np.float32)
 
 
-def select_compared(net: Net, result: np.ndarray) -> np.ndarray:
+def select_comparable(net: Net, result: np.ndarray) -> np.ndarray:
     """Return what must be the same: of detections the best scores, as their order may differ; else the numbers."""
     if net.graph.phase == "TEST" and result.shape[-1] == 7:
         rows = result.reshape(-1, 7)
@@ -175,7 +175,7 @@ def main() -> None:
         run, start = build_torch_run(net, task, batch, mode, int(threads)), None
     else:
         run, start = build_caffejax_run(net, task, batch)
-    serve(lambda: run, select_output=lambda result: select_compared(net, result), start=start)
+    serve(lambda: run, select_output=lambda result: select_comparable(net, result), start=start)
 
 
 if __name__ == "__main__":

@@ -33,15 +33,15 @@ def build(folder: Path) -> None:
         with tarfile.open(builder.build("sdist", folder)) as sdist:
             sdist.extractall(temporary, filter="data")
         (source,) = temporary.iterdir()
-        if (tracked := list_tracked_files()) is not None:
-            require_equal("the sdist", list_sdist_files(source), tracked)
+        if (tracked_files := list_tracked_files()) is not None:
+            require_equal("the sdist", list_sdist_files(source), tracked_files)
 
         builder = ProjectBuilder.from_isolated_env(environment, source)
         os.environ["CAFFEJAX_KERNELS"] = "none"
-        plain = list_wheel_files(builder.build("wheel", folder))
+        plain_files = list_wheel_files(builder.build("wheel", folder))
         del os.environ["CAFFEJAX_KERNELS"]
         wheel = builder.build("wheel", temporary)
-        require_equal("the wheel", list_wheel_files(wheel), plain | KERNELS)
+        require_equal("the wheel", list_wheel_files(wheel), plain_files | KERNELS)
         repair = ["repair", "--strip", "--exclude", "libdnnl.so.3", "--wheel-dir", str(folder), wheel]
         subprocess.run([sys.executable, "-m", "auditwheel", *repair], check=True)
 

@@ -61,10 +61,10 @@ def alexnet(name: str = "AlexNet", bias: float = 0.1, *, pool_first: bool = Fals
     n.filler = gaussian(0.01, bias)
     x = n.conv_relu("conv4", x, 384, 3, "pad: 1 group: 2")
     x = n.pool("pool5", n.conv_relu("conv5", x, 256, 3, "pad: 1 group: 2"))
-    return _three_fully_connected(n, x, gaussian(0.005, bias))
+    return _add_three_fully_connected(n, x, gaussian(0.005, bias))
 
 
-def _three_fully_connected(n: Writer, x: str, filler: str) -> str:
+def _add_three_fully_connected(n: Writer, x: str, filler: str) -> str:
     n.filler = filler
     for index in (6, 7):
         x = n.dropout(f"drop{index}", n.relu(n.ip(f"fc{index}", x, 4096)))
@@ -79,7 +79,7 @@ def vgg16() -> str:
         for i in range(1, repeats + 1):
             x = n.conv_relu(f"conv{block}_{i}", x, width, 3, "pad: 1")
         x = n.pool(f"pool{block}", x, "kernel_size: 2 stride: 2")
-    return _three_fully_connected(n, x, gaussian(0.005, 0.1))
+    return _add_three_fully_connected(n, x, gaussian(0.005, 0.1))
 
 
 def googlenet() -> str:
@@ -156,7 +156,8 @@ def resnet(blocks: tuple[int, ...], batch: int) -> str:
     n = Writer(f"ResNet-{3 * sum(blocks) + 2}", batch, 3, 224, 224)
     n.filler, n.relu_name = MSRA, "{}_relu".format
     n.bn_name, n.scale_name = (
-        lambda x, kind=kind: f"{kind}_{x}" if x == "conv1" else x.replace("res", kind) for kind in ("bn", "scale")
+        lambda x, prefix=prefix: f"{prefix}_{x}" if x == "conv1" else x.replace("res", prefix)
+        for prefix in ("bn", "scale")
     )
     n.conv("conv1", "data", 64, 7, "pad: 3 stride: 2", bias=sum(blocks) == 16)
     x = n.pool("pool1", n.norm("conv1"))
@@ -184,9 +185,11 @@ def mobilenet() -> str:
     x, width = n.conv_norm("conv1", "data", 32, 3, "pad: 1 stride: 2"), 32
     widths = (64, 128, 128, 256, 256, *(512,) * 6, 1024, 1024)
     names = ("2_1", "2_2", "3_1", "3_2", "4_1", "4_2", *(f"5_{i}" for i in range(1, 7)), "6")
-    for number, outputs, stride in zip(names, widths, (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1), strict=True):
+    for layer_number, outputs, stride in zip(names, widths, (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1), strict=True):
         settings = f"pad: 1 group: {width}" + (" stride: 2" if stride == 2 else "")
-        x = n.conv_norm(f"conv{number}/sep", n.conv_norm(f"conv{number}/dw", x, width, 3, settings), outputs, 1)
+        x = n.conv_norm(
+            f"conv{layer_number}/sep", n.conv_norm(f"conv{layer_number}/dw", x, width, 3, settings), outputs, 1
+        )
         width = outputs
     return n.add_loss_and_prob(n.conv("fc7", n.pool("pool6", x, *GLOBAL), 1000, 1))
 

@@ -64,8 +64,8 @@ class Detector(Writer):
         settings = "pad: 1" if kernel == 3 else ""
         for source in sources:
             prefix = source.name or source.blob
-            for kind, num_values, tops in ("loc", 4, tops_by_kind[0]), ("conf", classes, tops_by_kind[1]):
-                name = f"{prefix}_mbox_{kind}"
+            for prediction_kind, num_values, tops in ("loc", 4, tops_by_kind[0]), ("conf", classes, tops_by_kind[1]):
+                name = f"{prefix}_mbox_{prediction_kind}"
                 x = self.conv(name, source.blob, source.num_boxes * num_values, kernel, settings)
                 order = "permute_param { order: 0 order: 2 order: 3 order: 1 }"
                 x = self.add("Permute", f"{name}_perm", [x], order)
@@ -146,9 +146,9 @@ def mobilenet_ssd() -> str:
     n.scale_params = "param { lr_mult: 1 decay_mult: 0 } param { lr_mult: 2 decay_mult: 0 }"
     x, width = n.conv_norm("conv0", "data", 32, 3, "pad: 1 stride: 2"), 32
     outputs = (64, 128, 128, 256, 256, *(512,) * 6, 1024, 1024)
-    for number, (out, stride) in enumerate(zip(outputs, (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1), strict=True), 1):
+    for layer_number, (out, stride) in enumerate(zip(outputs, (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1), strict=True), 1):
         settings = f"pad: 1 group: {width}" + (" stride: 2" if stride == 2 else "")
-        x = n.conv_norm(f"conv{number}", n.conv_norm(f"conv{number}/dw", x, width, 3, settings), out, 1)
+        x = n.conv_norm(f"conv{layer_number}", n.conv_norm(f"conv{layer_number}/dw", x, width, 3, settings), out, 1)
         width = out
     for block, (narrow, wide) in enumerate(((256, 512), (128, 256), (128, 256), (64, 128)), 14):
         x = n.conv_norm(f"conv{block}_2", n.conv_norm(f"conv{block}_1", x, narrow, 1), wide, 3, "pad: 1 stride: 2")

@@ -77,7 +77,7 @@ LEVELS: tuple[dict[str, str], ...] = (
     },
     {"human_readable": "sizes and counts as people write them"},
 )
-LEVEL_OF = {name: number for number, level in enumerate(LEVELS) for name in level}
+LEVEL_OF = {name: level_number for level_number, level in enumerate(LEVELS) for name in level}
 
 # Calls whose string arguments look like module names but are not.
 NON_MODULE_CALLS = ("getLogger", "entry_points")
@@ -264,7 +264,11 @@ def read_walks(page: Path = PAGE) -> dict[str, list[str]]:
 
 def make_package_table() -> str:
     """Return the levels as a Markdown table."""
-    rows = [f"| {number} | `{name}` | {text} |" for number, level in enumerate(LEVELS) for name, text in level.items()]
+    rows = [
+        f"| {level_number} | `{name}` | {text} |"
+        for level_number, level in enumerate(LEVELS)
+        for name, text in level.items()
+    ]
     return "\n".join(["| level | package or module | holds |", "|---|---|---|", *rows])
 
 

@@ -34,10 +34,10 @@ def read_hdf5_items(path: Path) -> dict[str, object]:
     return result
 
 
-def assert_same_blobs(ours, theirs) -> None:
-    assert list(ours) == list(theirs)
-    for name, expected in theirs.items():
-        for a, b in zip(ours[name], expected, strict=True):
+def assert_same_blobs(actual, expected) -> None:
+    assert list(actual) == list(expected)
+    for name, expected_blobs in expected.items():
+        for a, b in zip(actual[name], expected_blobs, strict=True):
             np.testing.assert_array_equal(a, b, strict=True)
 
 

@@ -52,10 +52,12 @@ def assert_weights_are_read(weights: Path, expected: Path) -> None:
     assert recorded
     for layer, blobs in recorded.items():
         if layer in stored:
-            for ours, theirs in zip(reshape_to_net(layer, stored[layer], [b.shape for b in blobs]), blobs, strict=True):
-                assert ours.dtype == np.float32
-                assert not ours.flags.writeable
-                np.testing.assert_array_equal(ours, theirs)
+            for actual, expected in zip(
+                reshape_to_net(layer, stored[layer], [b.shape for b in blobs]), blobs, strict=True
+            ):
+                assert actual.dtype == np.float32
+                assert not actual.flags.writeable
+                np.testing.assert_array_equal(actual, expected)
         else:
             assert all((blob == FILLER_VALUE).all() for blob in blobs), layer
 

@@ -92,10 +92,10 @@ def test_a_training_checkpoint_is_converted(step_path: str) -> None:
     solver.snapshot()
     solver.close()
     convert(f"snap.orbax{step_path}", "x.caffemodel", f"--model={case / 'net.prototxt'}")
-    ours, theirs = read_caffemodel("x.caffemodel"), read_caffemodel("snap_iter_3.caffemodel")
-    assert set(ours) == {name for name, blobs in theirs.items() if blobs}
-    for name, blobs in ours.items():
-        for a, b in zip(blobs, theirs[name], strict=True):
+    actual, expected = read_caffemodel("x.caffemodel"), read_caffemodel("snap_iter_3.caffemodel")
+    assert set(actual) == {name for name, blobs in expected.items() if blobs}
+    for name, blobs in actual.items():
+        for a, b in zip(blobs, expected[name], strict=True):
             np.testing.assert_array_equal(a, b)
     convert("x.caffemodel", "weights.orbax/5")
     with pytest.raises(WeightsError, match="contains only weights"):

@@ -39,8 +39,8 @@ def test_blobs_and_outputs_equal_caffes(case):
         expected = {n.removeprefix("out/"): recorded[n] for n in recorded if n.startswith("out/")}
         outputs, _ = net.apply(*variables, inputs)
         assert set(outputs) == set(expected) != set()
-        for name, theirs in expected.items():
-            np.testing.assert_allclose(outputs[name], theirs, rtol=2e-5, atol=2e-6, err_msg=name)
+        for name, expected_output in expected.items():
+            np.testing.assert_allclose(outputs[name], expected_output, rtol=2e-5, atol=2e-6, err_msg=name)
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if not c["expected"]], ids=lambda c: c["case"])

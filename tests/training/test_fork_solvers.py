@@ -106,10 +106,10 @@ def test_stepearly_reduces_the_rate_when_the_accuracy_stops_rising() -> None:
 
 def test_sigmoid_inv_falls_as_sigmoid_rises() -> None:
     settings = "gamma: 0.5 stepsize: 4"
-    rising, falling = (
+    rising_rates, falling_rates = (
         compute_rates(f"lr_policy: {policy} {settings}", 0, 3, 4, 9) for policy in ("sigmoid", "sigmoid_inv")
     )
-    np.testing.assert_allclose(falling, 0.5 - np.asarray(rising), rtol=1e-5)
+    np.testing.assert_allclose(falling_rates, 0.5 - np.asarray(rising_rates), rtol=1e-5)
 
 
 def train_blob(text: str, steps: int = 3) -> tuple[list[np.ndarray], list[np.ndarray]]:

@@ -130,11 +130,11 @@ def test_old_losses_are_checked_without_a_request(monkeypatch: pytest.MonkeyPatc
 
 
 def test_debug_nans_does_not_change_results(folder: Path) -> None:
-    plain, debugged = Solver(make_solver_text()), Solver(make_solver_text(), debug_nans=True)
-    for solver in (plain, debugged):
+    plain_solver, debug_solver = Solver(make_solver_text()), Solver(make_solver_text(), debug_nans=True)
+    for solver in (plain_solver, debug_solver):
         solver.step(5)
         solver.close()
-    for a, b in zip(jax.tree.leaves(plain.variables), jax.tree.leaves(debugged.variables), strict=True):
+    for a, b in zip(jax.tree.leaves(plain_solver.variables), jax.tree.leaves(debug_solver.variables), strict=True):
         np.testing.assert_array_equal(a, b)
 
 

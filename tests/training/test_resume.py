@@ -52,8 +52,8 @@ def test_resumes_bit_for_bit_from_a_checkpoint(tmp_path: Path, type: str, settin
     resumed.restore(tmp_path / snapshot)
     assert resumed.iteration == 5
     resumed.step(5)
-    for ours, theirs in zip(read_state_leaves(resumed), read_state_leaves(uninterrupted), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    for actual, expected in zip(read_state_leaves(resumed), read_state_leaves(uninterrupted), strict=True):
+        np.testing.assert_array_equal(actual, expected)
 
 
 DIGITS = Path(__file__).parents[2] / "configs" / "digits"
@@ -78,8 +78,8 @@ def test_the_digits_job_resumes_bit_for_bit(tmp_path: Path, snapshot: str) -> No
     uninterrupted.step(4)
     resumed.restore(tmp_path / snapshot)
     resumed.step(4)
-    for ours, theirs in zip(read_state_leaves(resumed), read_state_leaves(uninterrupted), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    for actual, expected in zip(read_state_leaves(resumed), read_state_leaves(uninterrupted), strict=True):
+        np.testing.assert_array_equal(actual, expected)
     assert resumed.test()[0].outputs == uninterrupted.test()[0].outputs
     for s in (uninterrupted, resumed):
         s.close()
@@ -160,8 +160,8 @@ def test_missing_and_damaged_snapshots_are_refused(tmp_path: Path, name: str) ->
         s.restore(f"{tmp_path}/snap.orbax{name}")
     if name == "/0":
         assert "step 1 is the newest good one" in str(exc_info.value)
-    for ours, theirs in zip(read_state_leaves(s), leaves_before, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    for actual, expected in zip(read_state_leaves(s), leaves_before, strict=True):
+        np.testing.assert_array_equal(actual, expected)
 
 
 def test_a_prefix_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -> None:

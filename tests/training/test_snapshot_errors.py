@@ -76,13 +76,13 @@ def test_training_continues_and_tries_again(
     s.step(5)
     with pytest.raises(CaffejaxError, match="cannot"):
         s.snapshots.wait()  # the newest
-    logged = get_warnings()
+    logged_warnings = get_warnings()
     path.unlink()
     s.solve()
     s.close()
-    assert logged
+    assert logged_warnings
     pattern = r".*(cannot be written|cannot write).*\. Training continues; the next snapshot will be attempted"
-    assert all(re.fullmatch(pattern, line) for line in logged), logged
+    assert all(re.fullmatch(pattern, line) for line in logged_warnings), logged_warnings
     assert CheckpointFolder(tmp_path / "runs" / "x.orbax").steps() == [6, 8]
 
 

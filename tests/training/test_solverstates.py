@@ -22,7 +22,7 @@ ADAM, SGD = "adam_batchnorm_iter_size3", "sgd_step_momentum_l2"
 
 
 @pytest.fixture(autouse=True)
-def _in_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _use_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # where snapshot_prefix points
 
 
@@ -51,7 +51,7 @@ def test_resumes_as_caffe_does(case: str) -> None:
 def assert_follows_recording(solver: Solver, expected: dict[str, Any]) -> None:
     """Train for ten iterations as recorded."""
     assert solver.iteration == 10
-    checked = 0
+    num_checked = 0
     for j in range(10):
         np.testing.assert_allclose(solver.rate, expected["lr"][j], rtol=3e-7)
         solver.step(1)
@@ -62,8 +62,8 @@ def assert_follows_recording(solver: Solver, expected: dict[str, Any]) -> None:
             arrays = solver.train_state.params if param.spec.learnable else solver.train_state.state
             actual = arrays[param.owner.layer][param.owner.index]
             np.testing.assert_allclose(actual, expected[name], rtol=1e-4, atol=2e-6, err_msg=name)
-            checked += solver.iteration == 20
-    assert checked
+            num_checked += solver.iteration == 20
+    assert num_checked
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -29,7 +29,7 @@ def make_solver(case: str, backward: Any = "autodiff", kernels: Any = "fast", *,
 
 
 @pytest.fixture(autouse=True)
-def _in_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _use_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # where snapshot_prefix points
 
 
@@ -84,7 +84,7 @@ def test_scores_equal_the_recorded_scores(caplog: pytest.LogCaptureFixture) -> N
     case = "sgd_average_loss"
     expected = dict(np.load(GOLDEN / case / "expected.npz"))
     solver = make_solver(case)
-    checked = 0
+    num_checked = 0
     for k in range(25):
         names = [n for n in expected if n.startswith(f"test/{k}/")]
         if names:
@@ -92,8 +92,8 @@ def test_scores_equal_the_recorded_scores(caplog: pytest.LogCaptureFixture) -> N
             for name in names:
                 _, _, net, output = name.split("/")
                 np.testing.assert_allclose(scores[int(net)].outputs[output], expected[name], rtol=1e-4)
-                checked += 1
+                num_checked += 1
         solver.param.ClearField("test_interval")
         solver.step(1)
     solver.close()
-    assert checked
+    assert num_checked

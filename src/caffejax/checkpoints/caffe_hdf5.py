@@ -24,12 +24,12 @@ AnyPath = str | os.PathLike[str]
 
 
 @contextmanager
-def open_hdf5(path: AnyPath, kind: str) -> Iterator[h5py.File]:
+def open_hdf5(path: AnyPath, file_kind: str) -> Iterator[h5py.File]:
     """Open an HDF5 file for reading.
 
     Args:
         path: the file.
-        kind: the expected kind of file, for error messages, such as ".caffemodel.h5".
+        file_kind: the expected kind of file, for error messages, such as ".caffemodel.h5".
 
     Raises:
         WeightsError: if the file cannot be read, or HDF5 raises an error in the `with` block.
@@ -40,7 +40,7 @@ def open_hdf5(path: AnyPath, kind: str) -> Iterator[h5py.File]:
         with open_hdf5_file(path) as file:
             yield file
     except (*HDF5_ERRORS, MemoryError) as error:
-        raise WeightsError(Problem(f"not a {kind}, or damaged or cut short: {error}", str(path))) from error
+        raise WeightsError(Problem(f"not a {file_kind}, or damaged or cut short: {error}", str(path))) from error
 
 
 @contextmanager

@@ -67,15 +67,15 @@ def load_weights(
             for any layer, or, if `strict`, layers have no weights. The message names each such layer.
     """
     paths = [path] if isinstance(path, str | os.PathLike) else list(path)
-    loaded: dict[Slot, jax.Array] = {}
-    unused: dict[str, Sequence[Array | None]] = {}
+    loaded_arrays: dict[Slot, jax.Array] = {}
+    unused_blobs: dict[str, Sequence[Array | None]] = {}
     for file_path in paths:
-        arrays, _, unmatched = _read_matching(file_path, graph, variables, strict)
-        loaded |= arrays
-        unused |= unmatched
+        arrays, _, unmatched_blobs = _read_matching(file_path, graph, variables, strict)
+        loaded_arrays |= arrays
+        unused_blobs |= unmatched_blobs
     if paths:
-        report_missing(graph, loaded.keys(), paths, strict, unused)
-    return _merge_loaded(loaded, variables)
+        report_missing(graph, loaded_arrays.keys(), paths, strict, unused_blobs)
+    return _merge_loaded(loaded_arrays, variables)
 
 
 def load_and_report(
@@ -93,20 +93,20 @@ def load_and_report(
     Raises:
         WeightsError: if a layer of `exclude` is not in the net, or for the reasons in `load_weights`.
     """
-    loaded, report, unused = _read_matching(path, graph, variables, strict, exclude)
+    loaded_arrays, report, unused_blobs = _read_matching(path, graph, variables, strict, exclude)
     excluded = {param.owner for layer in graph.layers if layer.name in exclude for param in layer.params}
-    report_missing(graph, loaded.keys() | excluded, [path], strict, unused)
-    return _merge_loaded(loaded, variables), report
+    report_missing(graph, loaded_arrays.keys() | excluded, [path], strict, unused_blobs)
+    return _merge_loaded(loaded_arrays, variables), report
 
 
-def _merge_loaded(loaded: Mapping[Slot, jax.Array], variables: Variables | Initializer) -> Variables:
+def _merge_loaded(loaded_arrays: Mapping[Slot, jax.Array], variables: Variables | Initializer) -> Variables:
     """Return all variables: the loaded arrays, and the values of the other blobs from `variables`."""
     if not isinstance(variables, Variables):
-        return variables(loaded)
+        return variables(loaded_arrays)
 
     def replace_blobs(tree: ParamsLike) -> Params:
         return {
-            layer: {i: loaded.get(Slot(layer, i), old) for i, old in blobs.items()}
+            layer: {i: loaded_arrays.get(Slot(layer, i), current) for i, current in blobs.items()}
             for layer, blobs in find_index_blobs(tree).items()
         }
 
@@ -124,14 +124,14 @@ def _read_matching(
 
     The arrays are keyed by `Slot`, and have the dtypes and shardings of `variables`.
     """
-    stored, free_pages, stores_copies = open_blobs(path)
-    matches, report = match_blobs(graph, stored, path, stores_copies=stores_copies, exclude=exclude)
+    stored_blobs, free_pages, stores_copies = open_blobs(path)
+    matches, report = match_blobs(graph, stored_blobs, path, stores_copies=stores_copies, exclude=exclude)
     if report.mismatched:
         raise WeightsError(mismatch_problems(report))
     for name in report.unused:
         log.info("Ignoring source layer %s", name)
     if not matches and not set(report.missing) <= set(exclude):
-        problem = no_match_problem(graph, stored, path)
+        problem = no_match_problem(graph, stored_blobs, path)
         if strict is not None and not report.unused:
             raise WeightsError(problem)
         if strict is not None:
@@ -139,18 +139,19 @@ def _read_matching(
             error.missing, error.unused = report.missing, report.unused
             raise error
         log.warning("%s", problem)
-    loaded = {}
+    loaded_arrays = {}
     current = Variables(*map(find_index_blobs, variables)) if isinstance(variables, Variables) else Variables({}, {})
     for slot, array in matches.items():
-        loaded[slot] = _convert_like(array, _array_at(current, slot))
+        loaded_arrays[slot] = _convert_like(array, _find_array(current, slot))
         if array.nbytes >= _LARGE_ARRAY_BYTES:
-            loaded[slot].block_until_ready()
+            loaded_arrays[slot].block_until_ready()
             free_pages()
-    unused = {name: stored[name] for name in report.unused}
-    return jax.block_until_ready(loaded), report, unused  # the transfers read the mapped file until they end
+    unused_blobs = {name: stored_blobs[name] for name in report.unused}
+    # the transfers read the mapped file until they end
+    return jax.block_until_ready(loaded_arrays), report, unused_blobs
 
 
-def _array_at(variables: Variables, slot: Slot) -> jax.Array | None:
+def _find_array(variables: Variables, slot: Slot) -> jax.Array | None:
     return next((blobs[slot.index] for tree in variables if slot.index in (blobs := tree.get(slot.layer, {}))), None)
 
 

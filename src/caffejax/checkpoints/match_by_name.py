@@ -56,7 +56,11 @@ class LoadReport:
             "named in `exclude`": [name for name in names if name in self.excluded],
         }
         return (
-            "; ".join(f"{_join_names(selected)}, {reason}" for reason, selected in names_by_reason.items() if selected)
+            "; ".join(
+                f"{_join_names(selected_names)}, {reason}"
+                for reason, selected_names in names_by_reason.items()
+                if selected_names
+            )
             or "none"
         )
 
@@ -65,7 +69,7 @@ class LoadReport:
 
 def match_blobs(
     graph: Graph,
-    stored: StoredBlobs,
+    stored_blobs: StoredBlobs,
     file: str | os.PathLike[str],
     *,
     stores_copies: bool,
@@ -78,7 +82,7 @@ def match_blobs(
 
     Args:
         graph: the net's graph.
-        stored: the file's blobs by layer name.
+        stored_blobs: the file's blobs by layer name.
         file: the file, for error messages.
         stores_copies: whether the file stores a shared blob with every layer that uses it. Otherwise only the owner of
             the blob needs it.
@@ -100,11 +104,11 @@ def match_blobs(
     if unknown_problems:
         raise WeightsError(unknown_problems)
     matches: dict[Slot, Array] = {}
-    loaded: set[str] = set()
+    loaded_layers: set[str] = set()
     mismatched: list[Problem] = []
     included_layers = {name: layer for name, layer in layers_by_name.items() if name not in exclude}
-    for name, layer in ((name, included_layers[name]) for name in stored if name in included_layers):
-        blobs = stored[name][: len(layer.params)] if layer.recurrent_state else stored[name]
+    for name, layer in ((name, included_layers[name]) for name in stored_blobs if name in included_layers):
+        blobs = stored_blobs[name][: len(layer.params)] if layer.recurrent_state else stored_blobs[name]
         optional_indices = [i for i, p in enumerate(layer.params) if not (stores_copies or p.is_owner)]
         try:
             arrays = reshape_to_net(name, blobs, [p.spec.shape for p in layer.params], optional_indices)
@@ -112,20 +116,20 @@ def match_blobs(
             mismatched += [replace(p, file=os.fspath(file)) for p in error.problems]
             continue
         if layer.params:
-            loaded.add(name)
+            loaded_layers.add(name)
         for param, array in zip(layer.params, arrays, strict=True):
             if array is not None:
                 shape = graph.layer(param.owner.layer).params[param.owner.index].spec.shape
                 matches[param.owner] = array.reshape(shape)
-    unused = tuple(name for name in stored if name not in included_layers and stored[name])
+    unused = tuple(name for name in stored_blobs if name not in included_layers and stored_blobs[name])
     names = list(dict.fromkeys(layer.name for layer in graph.layers))  # in the net's order
-    names_without_blobs = (name for name in names if name in exclude or not stored.get(name))
+    names_without_blobs = (name for name in names if name in exclude or not stored_blobs.get(name))
     missing = tuple(
         n
         for n in names_without_blobs
         if n in layers_by_name and any(param.is_owner for param in layers_by_name[n].params)
     )
-    loaded_names = tuple(name for name in names if name in loaded)
+    loaded_names = tuple(name for name in names if name in loaded_layers)
     return matches, LoadReport(os.fspath(file), loaded_names, unused, missing, tuple(exclude), tuple(mismatched))
 
 
@@ -212,30 +216,31 @@ def has_own_values(layer: Layer, param: Param) -> bool:
     return bool(layer.definition.layer.blobs) or param.spec.value is not None
 
 
-def find_missing_layers(graph: Graph, loaded: Collection[Slot]) -> list[Layer]:
-    """Return the layers with a blob whose values are neither in `loaded` nor in the net's definition."""
+def find_missing_layers(graph: Graph, loaded_slots: Collection[Slot]) -> list[Layer]:
+    """Return the layers with a blob whose values are neither in `loaded_slots` nor in the net's definition."""
     return [
         layer
         for layer in graph.layers
-        if any(p.is_owner and p.owner not in loaded and not has_own_values(layer, p) for p in layer.params)
+        if any(p.is_owner and p.owner not in loaded_slots and not has_own_values(layer, p) for p in layer.params)
     ]
 
 
-def no_match_problem(graph: Graph, stored: StoredBlobs, file: str | os.PathLike[str]) -> Problem:
+def no_match_problem(graph: Graph, stored_blobs: StoredBlobs, file: str | os.PathLike[str]) -> Problem:
     """Return the problem of a file that has no blobs for any layer of a net."""
-    file_layers = [name for name, blobs in stored.items() if blobs]
+    file_layers = [name for name, blobs in stored_blobs.items() if blobs]
     if not file_layers:
         return Problem("has no blobs of any layer: it is not a file of trained weights", os.fspath(file))
     net_layers = [layer.name for layer in graph.layers if layer.params]
     message = (
         "has no blobs for any layer of the net, and layers match by name: the net's are "
-        f"{_join_names(net_layers)}, the file's {_join_names(file_layers)}{_describe_nearest(graph.layers, stored)}; "
+        f"{_join_names(net_layers)}, the file's {_join_names(file_layers)}"
+        f"{_describe_nearest(graph.layers, stored_blobs)}; "
         "use the file that was made for this net, or rename the net's layers as in the file"
     )
     return Problem(message, os.fspath(file))
 
 
-def _describe_nearest(layers: Sequence[Layer], stored: StoredBlobs, max_pairs: int = 3) -> str:
+def _describe_nearest(layers: Sequence[Layer], stored_blobs: StoredBlobs, max_pairs: int = 3) -> str:
     """Return "; nearest ..." with up to `max_pairs` pairs of similar names, one of `layers` and one in the file.
 
     Layers of the file whose blobs have the shapes that the net's layer needs are preferred. The result is "" if no
@@ -246,12 +251,12 @@ def _describe_nearest(layers: Sequence[Layer], stored: StoredBlobs, max_pairs: i
         shapes = [tuple(param.spec.shape) for param in layer.params]
         compatible_names = [
             name
-            for name, blobs in stored.items()
+            for name, blobs in stored_blobs.items()
             if len(blobs) == len(shapes) > 0
             and all(blob is not None and _is_compatible(blob, shape) for blob, shape in zip(blobs, shapes, strict=True))
         ]
         similar_names = difflib.get_close_matches(layer.name, compatible_names, 1, 0.3) if compatible_names else []
-        similar_names = similar_names or (difflib.get_close_matches(layer.name, stored, 1) if shapes else [])
+        similar_names = similar_names or (difflib.get_close_matches(layer.name, stored_blobs, 1) if shapes else [])
         pairs += [f"'{layer.name}' and '{name}'" for name in similar_names]
         if len(pairs) == max_pairs:
             break
@@ -272,10 +277,10 @@ class MissingLayersError(WeightsError):
 
 def report_missing(
     graph: Graph,
-    loaded: Collection[Slot],
+    loaded_slots: Collection[Slot],
     files: Sequence[str | os.PathLike[str]],
     strict: bool | None,
-    unused: StoredBlobs,
+    unused_blobs: StoredBlobs,
 ) -> None:
     """Log the names of the layers that have no weights in the files. In the phase TEST, the message is a warning.
 
@@ -284,33 +289,33 @@ def report_missing(
 
     Args:
         graph: the net's graph.
-        loaded: the slots of the blobs that the files have.
+        loaded_slots: the slots of the blobs that the files have.
         files: the files, for messages.
         strict: whether a layer without weights is an error.
-        unused: the files' blobs for other layers, by layer name.
+        unused_blobs: the files' blobs for other layers, by layer name.
 
     Raises:
         MissingLayersError: if `strict` and a layer has no weights. The message names each such layer.
     """
-    layers_without_weights = find_missing_layers(graph, loaded)
+    layers_without_weights = find_missing_layers(graph, loaded_slots)
     if not layers_without_weights:
         return
     names = ", ".join(os.fspath(file) for file in files)
     if strict:
         reason = f"has no weights in {names}, but each layer needs weights here; layers are matched by name"
         error = MissingLayersError(layer.make_problem(reason) for layer in layers_without_weights)
-        error.missing, error.unused = [layer.name for layer in layers_without_weights], list(unused)
+        error.missing, error.unused = [layer.name for layer in layers_without_weights], list(unused_blobs)
         raise error
     layers_with_weights = [layer.name for layer in graph.layers if layer.params and layer not in layers_without_weights]
     log.info("Weights from %s for %s", names, _format_layers(layers_with_weights))
-    missing = [layer.name for layer in layers_without_weights]
+    missing_names = [layer.name for layer in layers_without_weights]
     level = logging.WARNING if graph.phase == "TEST" else logging.INFO
-    log.log(level, "No weights in %s for %s: initialized by their fillers", names, _format_layers(missing))
-    if layers_with_weights and len(missing) > len(layers_with_weights):
-        total = len(missing) + len(layers_with_weights)
+    log.log(level, "No weights in %s for %s: initialized by their fillers", names, _format_layers(missing_names))
+    if layers_with_weights and len(missing_names) > len(layers_with_weights):
+        total = len(missing_names) + len(layers_with_weights)
         log.warning(
             "%s: only %d of the net's %d layers with weights are in the file; layers match by name%s",
-            *(names, len(layers_with_weights), total, _describe_nearest(layers_without_weights, unused)),
+            *(names, len(layers_with_weights), total, _describe_nearest(layers_without_weights, unused_blobs)),
         )
 
 

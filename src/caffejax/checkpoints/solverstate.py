@@ -116,7 +116,7 @@ def _read_hdf5(path: str | os.PathLike[str]) -> SolverState:
             if isinstance(data_set, Dataset):
                 size_limit.check(data_set)
         history = read_arrays(fields["history"], size_limit)
-        missing = [number for number, blob in enumerate(history) if blob is None]
+        missing = [i for i, blob in enumerate(history) if blob is None]
         if missing:
             raise ValueError(f"history blobs are missing: {len(missing)} of {len(history)}, the first is {missing[0]}")
         return SolverState(

@@ -72,8 +72,8 @@ def find_extension(path: str, *, known_only: bool = True) -> str:
         WeightsError: if the extension is unknown and `known_only` is set.
     """
     name = path.rstrip("/")
-    folder, last = os.path.split(name)
-    if last.isdigit() and folder.endswith((".orbax", ".orbax.old")):
+    folder, last_part = os.path.split(name)
+    if last_part.isdigit() and folder.endswith((".orbax", ".orbax.old")):
         name = folder
     name = name.removesuffix(".old") if name.endswith(".orbax.old") else name
     for extension in FORMATS:
@@ -103,12 +103,12 @@ def convert(source: str, target: str, net: NetParameter | None = None) -> Weight
     if net is None:
         net = NetParameter(layer=[LayerParameter(name=name) for name in weights])
     names = {layer.name for layer in net.layer}
-    unknown = [name for name, blobs in weights.items() if blobs and name not in names]
-    if unknown:
+    unknown_layers = [name for name, blobs in weights.items() if blobs and name not in names]
+    if unknown_layers:
         message = (
             "the file has blobs for this layer, but the model has no such layer; pass the model it was trained with"
         )
-        raise WeightsError([Problem(message, file=source, layer=name) for name in unknown])
+        raise WeightsError([Problem(message, file=source, layer=name) for name in unknown_layers])
     if not target_format.supports_legacy_4d:
         weights = _drop_legacy_axes(net, weights, source)
     if target_format.stores_copies:
@@ -143,10 +143,10 @@ def _copy_shared_blobs(net: NetParameter, weights: Weights, file: str) -> Weight
         blobs += [None] * (i + 1 - len(blobs))
         if blobs[i] is None and j < len(completed_blobs.get(owner, ())):
             blobs[i] = completed_blobs[owner][j]
-    incomplete = [name for name, blobs in completed_blobs.items() if any(b is None for b in blobs)]
-    if incomplete:
+    incomplete_layers = [name for name, blobs in completed_blobs.items() if any(b is None for b in blobs)]
+    if incomplete_layers:
         message = "the file omits a blob that this layer shares; name the model with --model to resolve it"
-        raise WeightsError([Problem(message, file=file, layer=name) for name in incomplete])
+        raise WeightsError([Problem(message, file=file, layer=name) for name in incomplete_layers])
     return {name: tuple(blobs) for name, blobs in completed_blobs.items()}
 
 
@@ -154,10 +154,10 @@ def _drop_legacy_axes(net: NetParameter, weights: Weights, file: str) -> Weights
     """Return the weights with the 4-D shapes of old files converted to the shapes of the current layer types."""
     type_names, registered_types = {layer.name: layer.type for layer in net.layer}, layer_types()
     legacy_layers = [name for name, blobs in weights.items() if any(isinstance(b, Legacy4D) for b in blobs)]
-    unknown = [name for name in legacy_layers if not type_names[name]]
-    if unknown:
+    unknown_layers = [name for name in legacy_layers if not type_names[name]]
+    if unknown_layers:
         message = "its blobs have 4-D shapes, as in files before 2015; name the model with --model to convert them"
-        raise WeightsError([Problem(message, file=file, layer=name) for name in unknown])
+        raise WeightsError([Problem(message, file=file, layer=name) for name in unknown_layers])
 
     def drop_axes(type: str, i: int, blob: Array | None) -> Array | None:
         if not isinstance(blob, Legacy4D):

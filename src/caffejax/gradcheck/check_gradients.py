@@ -220,12 +220,12 @@ def compare_gradients(layer: str, case: Case, gradients: LayerGradients) -> list
         case: the layer and its arrays.
         gradients: the gradients.
     """
-    missing = [None] * len(case.arguments)
+    missing_gradients = [None] * len(case.arguments)
     methods = (
         gradients.differences,
-        gradients.autodiff or missing,
-        gradients.rule or missing,
-        gradients.net or missing,
+        gradients.autodiff or missing_gradients,
+        gradients.rule or missing_gradients,
+        gradients.net or missing_gradients,
     )
     arguments = zip(case.arguments, *methods, strict=True)
     return [_compare_argument(layer, case.context.type, *argument) for argument in arguments]
@@ -278,11 +278,11 @@ def _compare_argument(
     else:
         is_accepted = autodiff_matches or bool(layer_type.gradient.deviation)
         verdict = _preferred_rule_verdict(rule, autodiff, net, rule_autodiff, is_accepted)
-    checked, sampled = int(differences.is_resolved.sum()), len(differences.flat_indices)
+    num_checked, num_sampled = int(differences.is_resolved.sum()), len(differences.flat_indices)
     # a gradient of zero needs no comparison if it is the only one, because tops may be constant except for jumps
     needs_no_differences = is_zero and len(gradients) == 1
-    if not needs_no_differences and checked < max((1 - MAX_SKIPPED_FRACTION) * sampled, 1):
-        verdict = f"nothing to compare: {sampled - checked} of {sampled} elements are at kinks"
+    if not needs_no_differences and num_checked < max((1 - MAX_SKIPPED_FRACTION) * num_sampled, 1):
+        verdict = f"nothing to compare: {num_sampled - num_checked} of {num_sampled} elements are at kinks"
     return Row(
         layer=layer,
         type=layer_type.name,
@@ -291,8 +291,8 @@ def _compare_argument(
         rule_differences=rule_differences,
         autodiff_differences=autodiff_differences,
         size=gradients[0].size,
-        checked=checked,
-        skipped=sampled - checked,
+        checked=num_checked,
+        skipped=num_sampled - num_checked,
         zero=is_zero,
         verdict=verdict,
     )
@@ -346,9 +346,9 @@ def _preferred_rule_verdict(
 
 def _find_worst_difference(differences: Differences, gradient: np.ndarray) -> WorstError:
     """Return the largest relative error between the resolved finite differences and a gradient."""
-    resolved = differences.is_resolved
-    indices, values = differences.flat_indices[resolved], differences.values[resolved]
-    noise = differences.noise[resolved]
+    is_resolved = differences.is_resolved
+    indices, values = differences.flat_indices[is_resolved], differences.values[is_resolved]
+    noise = differences.noise[is_resolved]
     worst = _find_worst_error(gradient.ravel()[indices], values, noise / differences.tolerance)
     if worst.indices is None:
         return worst
@@ -463,10 +463,10 @@ def make_cases(
         random: the generator of the diffs of tops.
         key: the random key of random layers.
     """
-    selected = [layer for layer in _select_layers(net.graph, layers) if _select_arguments(layer)]
-    arrays = _layer_arrays(net, selected, variables, inputs, key)
+    selected_layers = [layer for layer in _select_layers(net.graph, layers) if _select_arguments(layer)]
+    arrays = _layer_arrays(net, selected_layers, variables, inputs, key)
     pairs = []
-    for layer in selected:
+    for layer in selected_layers:
         blobs, bottoms, tops = arrays[layer.key]
         context = replace(layer.context, base_key=layer.make_base_key(key), propagate_down=layer.bottom_need_backward)
         diffs = sample_diffs(tops, random)

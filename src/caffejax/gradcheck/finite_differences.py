@@ -140,8 +140,8 @@ def _compute_changes(case: Case, indices: np.ndarray, moves: np.ndarray) -> tupl
         # a loop, because convolutions are slow under vmap
         return jax.lax.map(compute_change, (element_index, delta)), norm
 
-    compiled = evaluate if case.on_host else jax.jit(evaluate)
-    changes, norm = compiled(
+    compute = evaluate if case.on_host else jax.jit(evaluate)
+    changes, norm = compute(
         case.context.base_key, case.blobs, case.bottoms, case.top_diffs, element_index, moves.ravel()
     )
     return np.asarray(changes).reshape(moves.shape), float(norm)
@@ -164,8 +164,8 @@ def _extrapolate(
     """
     with np.errstate(invalid="ignore"):
         central = (up - down) / (2 * steps)
-        extrapolated = (16 * central[:, 1:] - central[:, :-1]) / 15
-        spread = np.abs(np.diff(extrapolated))
+        extrapolations = (16 * central[:, 1:] - central[:, :-1]) / 15
+        spread = np.abs(np.diff(extrapolations))
         # difference of the one-sided slopes, which is proportional to the step for smooth functions
         slope_difference = (up + down) / steps
         kink_size = np.abs(4 * slope_difference[:, 1:] - slope_difference[:, :-1])[:, 1:]
@@ -174,7 +174,7 @@ def _extrapolate(
     # the rounding errors of the tops and of the changed elements are proportional to this
     rounded_sum = norm + (np.abs(up) + np.abs(down))[rows, best + 2] / tolerances.steps[best + 2]
     noise = 16 * tolerances.eps * rounded_sum / steps[rows, best + 2]
-    return extrapolated[rows, best + 1], spread[rows, best], kink_size[rows, best], noise
+    return extrapolations[rows, best + 1], spread[rows, best], kink_size[rows, best], noise
 
 
 def _resolve(

@@ -63,10 +63,10 @@ class Case:
 
     def replace(self, values: Sequence[jax.Array], blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
         """Return blobs and bottoms with the arrays of the arguments replaced by `values`."""
-        new: dict[str, list[jax.Array]] = {"blob": list(blobs), "bottom": list(bottoms)}
+        new_arrays: dict[str, list[jax.Array]] = {"blob": list(blobs), "bottom": list(bottoms)}
         for argument, value in zip(self.arguments, values, strict=True):
-            new[argument.kind][argument.position] = value
-        return tuple(new["blob"]), tuple(new["bottom"])
+            new_arrays[argument.kind][argument.position] = value
+        return tuple(new_arrays["blob"]), tuple(new_arrays["bottom"])
 
 
 def compute_tops(context: Context, blobs: Arrays, bottoms: Arrays) -> Arrays:
@@ -107,8 +107,8 @@ def _vjp_gradients(case: Case, function: Callable[..., Arrays]) -> list[np.ndarr
 
         return case.pick(*jax.vjp(tops, blobs, bottoms)[1](top_diffs))
 
-    compiled = gradients if case.on_host else jax.jit(gradients)
-    return [np.asarray(g) for g in compiled(case.context.base_key, case.blobs, case.bottoms, case.top_diffs)]
+    compute = gradients if case.on_host else jax.jit(gradients)
+    return [np.asarray(g) for g in compute(case.context.base_key, case.blobs, case.bottoms, case.top_diffs)]
 
 
 def rule_gradients(case: Case) -> list[np.ndarray]:

@@ -72,8 +72,10 @@ def all_gather(tree: Any) -> Any:
     leaves, structure = jax.tree.flatten(tree)
     sharded_indices = [i for i, x in enumerate(leaves) if _is_sharded(x)]
     if sharded_indices:
-        gathered = _jit_all_gather(leaves[sharded_indices[0]].sharding.mesh)([leaves[i] for i in sharded_indices])
-        for i, x in zip(sharded_indices, wait_on_cpu(gathered), strict=True):
+        gathered_arrays = _jit_all_gather(leaves[sharded_indices[0]].sharding.mesh)(
+            [leaves[i] for i in sharded_indices]
+        )
+        for i, x in zip(sharded_indices, wait_on_cpu(gathered_arrays), strict=True):
             leaves[i] = x
     return structure.unflatten(leaves)
 
@@ -94,9 +96,9 @@ def gather_to_first(tree: Any) -> Any:
     """
 
     def gather_array(array: Any) -> np.ndarray | None:
-        gathered = all_gather(array) if _is_sharded(array) and not array.is_fully_addressable else array
+        full_array = all_gather(array) if _is_sharded(array) and not array.is_fully_addressable else array
         # a view of a CPU's memory, which JAX does not donate while the view exists
-        return np.asarray(gathered) if is_first() else None
+        return np.asarray(full_array) if is_first() else None
 
     return jax.tree.map(gather_array, tree)
 

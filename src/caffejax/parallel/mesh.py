@@ -39,8 +39,8 @@ def make_mesh(devices: Sequence[jax.Device], row_size: int = 1) -> Mesh:
             f"the size of a row must be a divisor of {len(devices)}"
         )
     if len(set(devices)) < len(devices):
-        repeated = next(d for i, d in enumerate(devices) if d in devices[:i])
-        raise CaffejaxError(f"device {repeated} is named twice; name each device once")
+        repeated_device = next(d for i, d in enumerate(devices) if d in devices[:i])
+        raise CaffejaxError(f"device {repeated_device} is named twice; name each device once")
     missing_processes = sorted(set(range(jax.process_count())) - {d.process_index for d in devices})
     if missing_processes:
         raise CaffejaxError(

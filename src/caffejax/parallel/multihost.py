@@ -105,8 +105,10 @@ def assert_equal(texts: Mapping[str, str]) -> None:
     if jax.process_count() == 1:
         return
     checksums = np.array([zlib.crc32(text.encode()) for text in texts.values()], np.uint32)
-    gathered = multihost_utils.process_allgather(checksums)  # (processes, texts)
-    if differing_names := [name for name, sums in zip(texts, gathered.T, strict=True) if len(set(sums.tolist())) > 1]:
+    gathered_checksums = multihost_utils.process_allgather(checksums)  # (processes, texts)
+    if differing_names := [
+        name for name, sums in zip(texts, gathered_checksums.T, strict=True) if len(set(sums.tolist())) > 1
+    ]:
         raise CaffejaxError(f"the processes must run the same training, but differ in {', '.join(differing_names)}")
 
 

@@ -78,15 +78,15 @@ def check_memory(
     if _MAX_BYTES_PER_ELEMENT * sum(count_elements(graph)) < capacity:
         return
     limit = compute_config.memory_limit if compute_config.remat == "auto" else None
-    required = _estimate_memory(net, limit)
-    if required <= capacity:
+    required_bytes = _estimate_memory(net, limit)
+    if required_bytes <= capacity:
         return
     source = "memory_limit allows" if capacity == memory_limit else "are free"
     message = (
-        f"training takes about {format_bytes(required)}, {format_bytes(required - capacity)} more than the "
+        f"training takes about {format_bytes(required_bytes)}, {format_bytes(required_bytes - capacity)} more than the "
         f"{format_bytes(capacity)} that {source}"
     )
-    if required <= _MARGIN * capacity:
+    if required_bytes <= _MARGIN * capacity:
         log.warning("%s; training may run out of memory", message)
         return
     remedies = "; ".join(_find_remedies(net, capacity, rebuild)) or _NO_REMEDY
@@ -115,9 +115,9 @@ def _find_remedies(net: Net, capacity: int, rebuild: Callable[[ComputeConfig], N
         limit = capacity if compute_config.remat == "auto" else None
         changes.append(("--precision=bfloat16", rebuild(replace(compute_config, precision="bfloat16")), limit))
     for flag, changed_net, limit in changes:
-        if (required := _estimate_memory(changed_net, limit)) <= capacity:
+        if (required_bytes := _estimate_memory(changed_net, limit)) <= capacity:
             single_change_fits = True
-            yield f"{flag} would fit ({format_bytes(required)})"
+            yield f"{flag} would fit ({format_bytes(required_bytes)})"
     if smaller_batch := _find_smaller_batch(net, capacity, capacity if compute_config.remat == "auto" else None):
         single_change_fits = True
         yield f"a batch of {smaller_batch[0]} would fit ({format_bytes(smaller_batch[1])})"
@@ -138,11 +138,11 @@ def _find_smaller_batch(net: Net, capacity: int, limit: int | None) -> tuple[int
     batch = min((net.graph.blobs[name].shape[0] for name in net.input_names if net.graph.blobs[name].shape), default=0)
     while (batch := batch // 2) > 0:
         try:
-            required = _estimate_memory(net, limit, batch)
+            required_bytes = _estimate_memory(net, limit, batch)
         except GraphError:
             return None  # the net's shapes do not allow this batch
-        if required <= capacity:
-            return batch, required
+        if required_bytes <= capacity:
+            return batch, required_bytes
     return None
 
 

@@ -153,13 +153,13 @@ class Evaluator:
 
     def _add_recurrent_state(self, state: Params) -> Params:
         """Return `state`, in which the recurrent state at the end of the previous test replaces the recurrent state."""
-        merged = dict(state)
+        merged_state = dict(state)
         for layer in self.net.graph.layers:
             if layer.recurrent_state and layer.key in self._last_state:
                 last_blobs = self._last_state[layer.key]
                 recurrent_blobs = {p.slot.index: last_blobs[p.slot.index] for p in layer.recurrent_state}
-                merged[layer.key] = {**state[layer.key], **recurrent_blobs}
-        return merged
+                merged_state[layer.key] = {**state[layer.key], **recurrent_blobs}
+        return merged_state
 
 
 def check_detection_outputs(net: Net, ap_version: str | None) -> None:

@@ -123,9 +123,10 @@ def warmup_rate(param: Any, iteration: int) -> np.float32 | None:
         fraction = _f32(iteration) / _f32(p.rampup_interval)
         return _f32(_f32(p.rampup_lr) + (_f32(p.base_lr) - _f32(p.rampup_lr)) * fraction * fraction)
     if iteration < p.warmup_iter:
-        remaining = p.warmup_iter - iteration
+        remaining_iterations = p.warmup_iter - iteration
         return _f32(
-            (_f32(iteration) * _f32(p.base_lr) + _f32(remaining) * _f32(p.warmup_start_lr)) / _f32(p.warmup_iter)
+            (_f32(iteration) * _f32(p.base_lr) + _f32(remaining_iterations) * _f32(p.warmup_start_lr))
+            / _f32(p.warmup_iter)
         )
     return None
 
@@ -226,8 +227,8 @@ def _sigmoid(p: Any) -> RateSchedule:
 
 def _multifixed(p: Any) -> RateSchedule:
     """Return the schedule of the policy `multifixed`, whose rate is `stagelr[k]` up to iteration `stageiter[k]`."""
-    last = len(p.stagelr) - 1
-    return lambda i: _f32(p.stagelr[min(bisect.bisect_left(p.stageiter, i), last)])
+    last_stage = len(p.stagelr) - 1
+    return lambda i: _f32(p.stagelr[min(bisect.bisect_left(p.stageiter, i), last_stage)])
 
 
 POLICIES: dict[str, Callable[[Any], RateSchedule]] = {

@@ -102,8 +102,8 @@ class FiniteCheck:
         if variables is not None and not self._all_finite(variables):
             nonfinite = find_nonfinite_variable(variables)
             assert nonfinite is not None
-            last = self._last_finite_iteration
-            since = "at the start" if last is None else f"after iteration {last}, whose loss was finite"
+            last_finite = self._last_finite_iteration
+            since = "at the start" if last_finite is None else f"after iteration {last_finite}, whose loss was finite"
             raise SolverError(self._problem(None, nonfinite._replace(message=f"{nonfinite.message} {since}")))
 
     def restart(self, checkpoint: str) -> None:

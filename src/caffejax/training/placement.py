@@ -129,8 +129,8 @@ class SingleDevice:
 
     def put_batches(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
         """Return the batches as JAX arrays on the device, or on all devices of a sharded state."""
-        (stacked,) = batches
-        device_batches: dict[str, jax.Array] = jax.device_put(dict(stacked), self._batch_sharding)
+        (stacked_batches,) = batches
+        device_batches: dict[str, jax.Array] = jax.device_put(dict(stacked_batches), self._batch_sharding)
         return device_batches
 
     def gather_outputs(self, blobs: Any) -> dict[str, np.ndarray]:
@@ -237,8 +237,8 @@ class MeshPlacement:
 
         Every process must pass the same state.
         """
-        sharded = put_global(*self._split_off_statistics(state))
-        return self.place_restored(sharded.replace(state=state.state), None)
+        sharded_state = put_global(*self._split_off_statistics(state))
+        return self.place_restored(sharded_state.replace(state=state.state), None)
 
     def abstract_state(self, state: TrainState) -> TrainState:
         """Return a state's shapes and dtypes, with the shardings that arrays get when a checkpoint is restored.
@@ -260,14 +260,14 @@ class MeshPlacement:
         """
         n, row_sharding = self._data_shard.total, NamedSharding(self.mesh, PartitionSpec(DATA))
 
-        def place_rows(first: Any, saved: Any = None) -> jax.Array:
-            rows = np.asarray(first)[None] if saved is None else np.asarray(saved)
+        def place_rows(first: Any, saved_rows: Any = None) -> jax.Array:
+            rows = np.asarray(first)[None] if saved_rows is None else np.asarray(saved_rows)
             global_rows: jax.Array = put_global(rows[np.arange(n) % len(rows)], row_sharding)
             return global_rows
 
         statistics = jax.tree.map(place_rows, state.state, *(() if device_statistics is None else (device_statistics,)))
-        restored: TrainState = reshard(*self._split_off_statistics(state)).replace(state=statistics)
-        return restored
+        restored_state: TrainState = reshard(*self._split_off_statistics(state)).replace(state=statistics)
+        return restored_state
 
     def _split_off_statistics(self, state: TrainState) -> tuple[Any, Any]:
         """Return a state without running statistics, and the shardings of its remaining arrays."""
@@ -279,8 +279,8 @@ class MeshPlacement:
         Replicated arrays stay on the devices. Sharded arrays are gathered on the host, because they may not fit into
         the memory of one device. The running statistics are the statistics of the first device.
         """
-        gathered: TrainState = gather_to_host(self.split_statistics(state)[0])
-        return gathered
+        gathered_state: TrainState = gather_to_host(self.split_statistics(state)[0])
+        return gathered_state
 
     def gather_variables(self, state: TrainState) -> Variables:
         """Return the unsharded parameters and the first device's running statistics.

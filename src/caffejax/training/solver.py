@@ -103,8 +103,8 @@ class CompiledUpdater:
         self.steps_per_dispatch = 1 if needs_single_steps else steps_per_dispatch
 
     def _jit_on_mesh(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        compiled = self._net.jit(function, **options)
-        return lambda *args: wait_on_cpu(compiled(*args))
+        run_compiled = self._net.jit(function, **options)
+        return lambda *args: wait_on_cpu(run_compiled(*args))
 
     @property
     def train_state(self) -> TrainState:
@@ -180,14 +180,14 @@ class CompiledUpdater:
     ) -> StepResult:
         if len(batches) == 1:
             return self._update(iteration, batches[0], rates[0], requests, debug_info)
-        stacked = [stack_batches(row_batches) for row_batches in zip(*batches, strict=True)]
-        if any(map(has_varying_shapes, [*stacked, *batches[0]])):
+        stacked_batches = [stack_batches(row_batches) for row_batches in zip(*batches, strict=True)]
+        if any(map(has_varying_shapes, [*stacked_batches, *batches[0]])):
             results = [
                 self._update(iteration + i, *inputs, requests)
                 for i, inputs in enumerate(zip(batches, rates, strict=True))
             ]
             return results[-1]._replace(loss=jnp.stack([result.loss for result in results]))
-        device_batches = self._placement.put_batches(stacked, 2)
+        device_batches = self._placement.put_batches(stacked_batches, 2)
         self._state, result = self._steps(self._state, device_batches, np.array(rates, np.float32), requests)
         self.last_update = result.update
         return result

@@ -99,9 +99,12 @@ def _find_other_problems(param: SolverParameter) -> Iterator[str]:
         yield f"iter_size must be 1 or more, not {param.iter_size}{explanation}"
     if param.average_loss < 1:
         yield f"average_loss must be 1 or more, not {param.average_loss}"
-    for name, allowed in _ALLOWED_VALUES.items():
-        if (value := getattr(param, name)) not in allowed and (name != "regularization_type" or param.weight_decay):
-            yield f"unknown {name} '{value}'; it must be {' or '.join(allowed)}{did_you_mean(value, allowed)}"
+    for name, allowed_values in _ALLOWED_VALUES.items():
+        if (value := getattr(param, name)) not in allowed_values and (
+            name != "regularization_type" or param.weight_decay
+        ):
+            hint = did_you_mean(value, allowed_values)
+            yield f"unknown {name} '{value}'; it must be {' or '.join(allowed_values)}{hint}"
     num_named, num_tests = len(_test_sources(param)), len(param.test_iter)
     has_net = param.HasField("net") or param.HasField("net_param")
     # test_iter then has no effect, and old forks allow it; MyCaffe's solvers name no net at all

@@ -104,8 +104,10 @@ def load_state(path: Path, template: TrainState, graph: Graph, type: str) -> tup
     def load_slot(slot_index: int, tree: Any) -> Any:
         return {
             key: {
-                i: np.asarray(stored.history[slot_index * len(param_indices) + param_indices[Slot(key, i)]], old.dtype)
-                for i, old in blobs.items()
+                i: np.asarray(
+                    stored.history[slot_index * len(param_indices) + param_indices[Slot(key, i)]], current.dtype
+                )
+                for i, current in blobs.items()
             }
             for key, blobs in tree.items()
         }
@@ -118,8 +120,8 @@ def load_state(path: Path, template: TrainState, graph: Graph, type: str) -> tup
         iteration=jnp.int32(stored.iteration),
         key=jax.random.wrap_key_data(jnp.array(record["key"], jnp.uint32)) if "key" in record else template.key,
     )
-    sharded: TrainState = reshard(new_state, jax.tree.map(lambda x: x.sharding, template))
-    return sharded, record
+    sharded_state: TrainState = reshard(new_state, jax.tree.map(lambda x: x.sharding, template))
+    return sharded_state, record
 
 
 def _find_weights(path: Path, stored_path: str) -> Path:

@@ -42,14 +42,14 @@ def separate_updates(params: Any, grads: Any, max_size: float = math.inf) -> tup
     leaves: list[jax.Array]
     tree: Any
     leaves, tree = jax.tree.flatten(params)
-    selected = [i for i, leaf in enumerate(leaves) if leaf.size <= max_size]
+    selected_indices = [i for i, leaf in enumerate(leaves) if leaf.size <= max_size]
     diffs = [_match_axis_order(diff) for diff in tree.flatten_up_to(grads)]
-    if not selected:
+    if not selected_indices:
         return params, tree.unflatten(diffs)
     tpu_barriers = _pair_barriers if math.isinf(max_size) else _identity
     run = Operation(_identity, _identity, tpu=tpu_barriers, partitioned=_pair_barriers)
-    results = run(*(leaves[i] for i in selected), *(diffs[i] for i in selected))
-    for i, param, diff in zip(selected, results, results[len(selected) :], strict=False):
+    results = run(*(leaves[i] for i in selected_indices), *(diffs[i] for i in selected_indices))
+    for i, param, diff in zip(selected_indices, results, results[len(selected_indices) :], strict=False):
         leaves[i], diffs[i] = param, diff
     return tree.unflatten(leaves), tree.unflatten(diffs)
 
@@ -246,9 +246,9 @@ def make_update(
 ) -> Update:
     """Return a pure function `update(grads, train_state, rate)`, which updates the parameters in a training step.
 
-    The function returns `(new_state, subtracted)`. `subtracted` is the tree of arrays that the function subtracted from
-    the parameters, or None if `keep_update` is false. The gradients must be sums over the passes of an iteration, in
-    float32 or bfloat16.
+    The function returns `(new_state, subtracted_updates)`. `subtracted_updates` is the tree of arrays that the function
+    subtracted from the parameters, or None if `keep_update` is false. The gradients must be sums over the passes of an
+    iteration, in float32 or bfloat16.
 
     Args:
         optimizer: the update rule.
@@ -264,15 +264,15 @@ def make_update(
         params, grads = separate_updates(ts.params, grads, max_barrier_size)
         grads = jax.tree.map(to_float32, grads)  # XLA fuses this with the update
         scalars = {"rate": rate, "iteration": ts.iteration}
-        subtracted = None
+        subtracted_updates = None
         if apply is not None:
             params, opt_state = apply(grads, ts.opt_state, params, **scalars)
         else:
             updates, opt_state = optimizer.update(grads, ts.opt_state, params, **scalars)
             params = optax.apply_updates(params, updates)
-            subtracted = jax.tree.map(lambda u: 0 - u, updates) if keep_update else None
+            subtracted_updates = jax.tree.map(lambda u: 0 - u, updates) if keep_update else None
         new_state: TrainState = ts.replace(params=params, opt_state=opt_state, iteration=ts.iteration + 1)
-        return new_state, subtracted
+        return new_state, subtracted_updates
 
     return update
 
@@ -388,8 +388,8 @@ def make_step(
         total: jax.Array | None
         ts = ts.replace(params=net.rewrite_params(ts.params))
         (grads, total), state, loss, outputs = passes(ts.params, ts.state, (batches, requests), iteration_key(ts))
-        new_state, subtracted = update(grads, ts, rate)
-        return new_state.replace(state=state), StepResult(loss, outputs, subtracted, total)
+        new_state, subtracted_updates = update(grads, ts, rate)
+        return new_state.replace(state=state), StepResult(loss, outputs, subtracted_updates, total)
 
     return step
 
@@ -426,8 +426,8 @@ def make_steps(step: Step) -> Step:
 
         first = jax.tree.map(lambda a: a[0], (dict(batches), rates))
         last = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(step, ts, *first, requests)[1][1:])
-        (new, last), losses = jax.lax.scan(run_step, (ts, last), (dict(batches), rates))
-        return new, StepResult(losses, *last)
+        (new_state, last), losses = jax.lax.scan(run_step, (ts, last), (dict(batches), rates))
+        return new_state, StepResult(losses, *last)
 
     return steps
 

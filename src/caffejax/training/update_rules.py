@@ -94,8 +94,8 @@ def sgd(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
 @rule("Nesterov", num_slots=1)
 def nesterov(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
     """Compute Nesterov's accelerated gradient, with the slot of SGD."""
-    new = r * g + p.momentum * h
-    return (1 + p.momentum) * new - p.momentum * h, new
+    new_slot = r * g + p.momentum * h
+    return (1 + p.momentum) * new_slot - p.momentum * h, new_slot
 
 
 @rule("AdaGrad", num_slots=1, uses_momentum=False)
@@ -196,8 +196,8 @@ def make_transformation(param: Any, lr_mults: Any) -> optax.GradientTransformati
         g: Array, lr_mult: float, rate: Any, t: Array, *slots: Array, momentum: Any = None
     ) -> tuple[Array, ...]:
         p = settings if momentum is None else SimpleNamespace(**vars(settings) | {"momentum": momentum.astype(g.dtype)})
-        u, *new = update_rule.update(p, g, jnp.asarray(rate, g.dtype) * lr_mult, t.astype(g.dtype), *slots)
-        return -u, *new
+        u, *new_slots = update_rule.update(p, g, jnp.asarray(rate, g.dtype) * lr_mult, t.astype(g.dtype), *slots)
+        return -u, *new_slots
 
     def init(params: Any) -> History:
         return History(tuple(jax.tree.map(zeros_like, params) for _ in range(update_rule.num_slots)))
