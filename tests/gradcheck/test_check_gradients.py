@@ -74,9 +74,7 @@ def test_all_gradients_agree(name: str) -> None:
     case, result = compute_case_gradients(name)
     rows = compare_gradients("layer", case, result)
     layer_type = case.context.type
-    is_declared = layer_type.gradient.overrides_autodiff or (
-        layer_type.gradient.deviation and name not in FIRST_NAMES
-    )
+    is_declared = layer_type.gradient.overrides_autodiff or (layer_type.gradient.deviation and name not in FIRST_NAMES)
     assert len(rows) == len(case.arguments) > 0
     for row in rows:
         assert row.ok if is_declared else row.verdict == OK, row
