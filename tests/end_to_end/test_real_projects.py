@@ -25,9 +25,9 @@ def test_the_list_is_valid() -> None:
     for workflow in workflows:
         assert workflow.keys() <= FIELDS
         assert any(workflow.get(name) for name in ("output", "files", "numbers"))
-        assert set(workflow.get("data", ())) <= real_projects._DATA.keys()
+        assert set(workflow.get("data", ())) <= real_projects._DATA_MAKERS.keys()
         assert set(workflow.get("needs", ())) <= PROJECT_LIST["projects"].keys()
-        assert {edit["rule"] for edit in workflow.get("edits", ())} <= real_projects._RULES.keys()
+        assert {edit["rule"] for edit in workflow.get("edits", ())} <= real_projects._EDIT_RULES.keys()
         for number in workflow.get("numbers", ()):
             assert re.compile(number["pattern"]).groups == 1
 
