@@ -303,8 +303,8 @@ def face() -> None:
     for name, blobs in mtcnn.read_weights(texts).items():
         Path(f"{name}.prototxt").write_text(texts[name])
         write_caffemodel(f"{name}.caffemodel", read_net(f"{name}.prototxt"), blobs)
-        nets[name] = mtcnn.loaded(texts[name], Path(f"{name}.caffemodel"))
-    photograph = mtcnn.astronaut()
+        nets[name] = mtcnn.load_net(texts[name], Path(f"{name}.caffemodel"))
+    photograph = mtcnn.load_photograph()
     faces = mtcnn.find_faces(nets, photograph)
     figure, (axes,) = new_figure(width=3.2, height=3.2)
     axes.imshow(photograph)

@@ -44,7 +44,9 @@ def group_recorded_cases() -> dict[str, list[dict[str, Any]]]:
 # the first ones of all first, so that both tests below number them alike, and pytest has them follow each other
 GROUPS = group_recorded_cases().values()
 FIRST_NAMES = [format_case_id(group[0]) for group in GROUPS]
-CASES = {format_case_id(c): c for group_slice in (slice(1), slice(1, None)) for group in GROUPS for c in group[group_slice]}
+CASES = {
+    format_case_id(c): c for group_slice in (slice(1), slice(1, None)) for group in GROUPS for c in group[group_slice]
+}
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from caffejax.layers.row_padding import strip_padding
 from caffejax.net import Variables
 from caffejax.training import make_step, rate_schedule
 from caffejax.training.build_trainer import make_optimizer
-from caffejax.training.train_step import init_train_state, stack
+from caffejax.training.train_step import init_train_state, stack_batches
 
 pytestmark = pytest.mark.optimized
 
@@ -84,7 +84,7 @@ def test_training_equals_recording(folder: Path) -> None:
     num_batches = 1 + max(int(key.split("/")[1]) for key in recorded if key.startswith("batch/"))
     for k, expected in enumerate(recorded["loss"]):
         batch = {name: recorded[f"batch/{k % num_batches}/{name}"] for name in ("data", "label")}
-        state, result = step(state, stack([batch]), rate(k))
+        state, result = step(state, stack_batches([batch]), rate(k))
         assert_close(result.loss, expected, f"loss of iteration {k}")
     for name, blobs in read_trained_params(recorded, variables).items():
         for i, expected in blobs.items():
