@@ -57,7 +57,7 @@ def test_training_equals_training_with_built_in_layers(tmp_path: Path, settings:
 
 
 def list_leaves(s: Solver) -> list[Any]:
-    return jax.tree.list_leaves((s.train_state.params, s.train_state.opt_state))
+    return jax.tree.leaves((s.train_state.params, s.train_state.opt_state))
 
 
 @pytest.mark.parametrize("snapshot", ["x.orbax", "x_iter_5.solverstate"])
