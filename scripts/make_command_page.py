@@ -14,7 +14,7 @@ from pathlib import Path
 from page_writer import write_or_check
 
 from caffejax import cli
-from caffejax.cli.parser import Help, Parser
+from caffejax.cli.parser import HelpFormatter, Parser
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "commands.md"
 INTRO = """# The commands
@@ -44,7 +44,7 @@ def _make_section(name: str, parser: Parser) -> str:
 
 
 def _flag_rows(parser: Parser) -> Iterator[str]:
-    formatter = Help("caffejax")
+    formatter = HelpFormatter("caffejax")
     for group in parser._action_groups:
         for action in group._group_actions:
             if not isinstance(action, argparse._HelpAction):

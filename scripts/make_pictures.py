@@ -34,7 +34,7 @@ from solver_pictures import lr_policies, same_as_caffe
 import caffejax
 from caffejax.checkpoints.caffemodel import write_caffemodel
 from caffejax.cli import main as caffejax_command
-from caffejax.cli.demo_pictures import OBJECTS, draw_pictures
+from caffejax.cli.demo_pictures import OBJECT_NAMES, draw_pictures
 from caffejax.data.loader import Loader
 from caffejax.debugging import extract_features, report_memory
 from caffejax.metrics import JsonLines
@@ -267,7 +267,7 @@ def pixels() -> None:
     example_images = [image for image, shapes in draw_pictures("shapes", 40, seed=3) if len(shapes) > 1][:4]
     for index, image in enumerate(example_images):
         cv2.imwrite(f"shown{index}.png", image)
-    Path("names.txt").write_text("\n".join(("background", *OBJECTS["shapes"])))
+    Path("names.txt").write_text("\n".join(("background", *OBJECT_NAMES["shapes"])))
     Path("labelled").mkdir()
     flags = "--mean=128,128,128", "--scale=0.0078125", "--labels=names.txt", "--out=labelled"
     files = [f"shown{index}.png" for index in range(len(example_images))]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from config_writer import MSRA, RATES, XAVIER, Writer, name_with_part, write
 
-from caffejax.cli.demo_pictures import OBJECTS, SIZE
+from caffejax.cli.demo_pictures import OBJECT_NAMES, SIZE
 
 VARIANCE = "variance: 0.1 variance: 0.1 variance: 0.2 variance: 0.2"
 
@@ -207,7 +207,7 @@ def _add_detection(n: Detector, sources: Sequence[Source], kernel: int, keep_set
 
 
 KEEP = "nms_param { nms_threshold: 0.45 top_k: 100 } keep_top_k: 50 confidence_threshold: 0.05"
-SHAPE_CLASSES = len(OBJECTS["shapes"]) + 1  # and the background
+SHAPE_CLASSES = len(OBJECT_NAMES["shapes"]) + 1  # and the background
 
 
 def add_shapes_predictions(n: Detector) -> list[str]:

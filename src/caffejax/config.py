@@ -48,9 +48,9 @@ def option(default: Any, help: str, flag: str = "", kind: FlagKind | None = None
 
 
 @cache
-def get_choices(kind: type, name: str) -> tuple[str, ...]:
+def get_choices(config_class: type, name: str) -> tuple[str, ...]:
     """Return the allowed values of a configuration class's field if its type is a Literal, otherwise ()."""
-    hint = globals().get(kind.__annotations__[name])  # annotations are strings in this module
+    hint = globals().get(config_class.__annotations__[name])  # annotations are strings in this module
     return get_args(hint) if get_origin(hint) is Literal else ()
 
 
@@ -59,23 +59,23 @@ def quote(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def _check(config: Any, problems: Iterator[str], error: type[CaffejaxError] = CaffejaxError) -> None:
+def _raise_if_invalid(config: Any, problems: Iterator[str], error: type[CaffejaxError] = CaffejaxError) -> None:
     """Raise one error with `problems` and with a message for each bool or Literal field that has an invalid value."""
-    raise_if_any(error, [*_type_problems(config), *problems])
+    raise_if_any(error, [*_find_type_problems(config), *problems])
 
 
-def _type_problems(config: Any) -> Iterator[str]:
-    kind: type = type(config)
-    for name, hint in kind.__annotations__.items():
-        allowed, value = get_choices(kind, name), getattr(config, name)
-        if allowed and not (isinstance(value, str) and value in allowed):
+def _find_type_problems(config: Any) -> Iterator[str]:
+    config_class: type = type(config)
+    for name, hint in config_class.__annotations__.items():
+        allowed_values, value = get_choices(config_class, name), getattr(config, name)
+        if allowed_values and not (isinstance(value, str) and value in allowed_values):
             hint = " (half precision is bfloat16, which needs no loss scaling)" if name == "precision" else ""
-            yield f"{name} must be {' or '.join(map(quote, allowed))}, not {quote(value)}{hint}"
+            yield f"{name} must be {' or '.join(map(quote, allowed_values))}, not {quote(value)}{hint}"
         elif hint == "bool" and not isinstance(value, bool):
             yield f"{name} must be True or False, not {quote(value)}"
 
 
-def _integer_problems(config: Any, prefix: str = "", **minimums: int) -> Iterator[str]:
+def _find_integer_problems(config: Any, prefix: str = "", **minimums: int) -> Iterator[str]:
     """Yield a message for each field that is not an integer of at least its minimum.
 
     Args:
@@ -129,7 +129,7 @@ class ComputeConfig:
     sync_bn: bool = option(False, "compute BatchNorm's statistics over the batches of all devices, not of each device")
 
     def __post_init__(self) -> None:
-        _check(self, self._problems())
+        _raise_if_invalid(self, self._problems())
 
     @property
     def layer_options(self) -> tuple[Kernels, Precision, Backward, str | None, bool]:
@@ -172,12 +172,12 @@ class DataShard:
     def nth(self, n: int, start: int = 0) -> int:
         """Return the number of the shard's batch `n`, counted from 0 at its first batch from number `start` on."""
         rounds, offset = divmod(start, self.total)
-        n_before = rounds * self.count + min(max(offset - self.first, 0), self.count)
-        rounds, offset = divmod(n_before + n, self.count)
+        num_earlier_batches = rounds * self.count + min(max(offset - self.first, 0), self.count)
+        rounds, offset = divmod(num_earlier_batches + n, self.count)
         return rounds * self.total + self.first + offset
 
     def _problems(self) -> Iterator[str]:
-        problems = list(_integer_problems(self, "shard.", first=0, count=1, total=1))
+        problems = list(_find_integer_problems(self, "shard.", first=0, count=1, total=1))
         yield from problems
         if not problems and self.first + self.count > self.total:
             yield f"shard: first + count must be at most total ({self.total}), but is {self.first} + {self.count}"
@@ -221,12 +221,12 @@ class DataConfig:
     shard: DataShard = field(default_factory=DataShard)
 
     def __post_init__(self) -> None:
-        _check(self, self._problems())
+        _raise_if_invalid(self, self._problems())
 
     def _problems(self) -> Iterator[str]:
         if not is_integer(self.seed):
             yield f"seed must be an integer, not {quote(self.seed)}"
-        yield from _integer_problems(self, workers=0, max_image_pixels=1, max_hdf5_bytes=1)
+        yield from _find_integer_problems(self, workers=0, max_image_pixels=1, max_hdf5_bytes=1)
         if not isinstance(self.shard, DataShard):
             yield f"shard must be a DataShard, not {quote(self.shard)}"
 
@@ -265,7 +265,7 @@ class Parallel:
     )
 
     def __post_init__(self) -> None:
-        _check(self, _integer_problems(self, model=1))
+        _raise_if_invalid(self, _find_integer_problems(self, model=1))
 
 
 @dataclass(frozen=True)
@@ -338,7 +338,7 @@ class TrainConfig:
     data_config: DataConfig = DataConfig()
 
     def __post_init__(self) -> None:
-        _check(self, self._problems(), SolverError)
+        _raise_if_invalid(self, self._problems(), SolverError)
 
     @classmethod
     def from_keywords(cls, **keywords: Unpack[SolverOptions]) -> TrainConfig:
@@ -349,14 +349,14 @@ class TrainConfig:
         """
         names = {f.name for f in fields(cls)}
         settings: dict[str, Any] = {name: value for name, value in keywords.items() if name in names}
-        others = {name: value for name, value in keywords.items() if name not in names}
+        other_options = {name: value for name, value in keywords.items() if name not in names}
         problems: list[Any] = []
         try:
             settings["compute_config"], settings["data_config"] = resolve_options(
                 settings.get("compute_config", ComputeConfig()),
                 settings.get("data_config", DataConfig()),
-                others,
-                (*_NAMES, *names),
+                other_options,
+                (*_OPTION_NAMES, *names),
             )
         except CaffejaxError as error:
             settings |= {"compute_config": ComputeConfig(), "data_config": DataConfig()}
@@ -382,16 +382,20 @@ class TrainConfig:
             yield f"devices must be an integer of at least 1 or a list of JAX devices, not {quote(devices)}"
         if self.device is not None and devices is not None:
             yield "device and devices are both set; pass only one of them"
-        for name, kind in (("parallel", Parallel), ("compute_config", ComputeConfig), ("data_config", DataConfig)):
-            if not isinstance(value := getattr(self, name), kind):
-                yield f"{name} must be a caffejax.{kind.__name__}, not {quote(value)}"
+        for name, config_class in (
+            ("parallel", Parallel),
+            ("compute_config", ComputeConfig),
+            ("data_config", DataConfig),
+        ):
+            if not isinstance(value := getattr(self, name), config_class):
+                yield f"{name} must be a caffejax.{config_class.__name__}, not {quote(value)}"
         if not (self.keep_last is None or (is_integer(self.keep_last) and self.keep_last > 0)):
             yield f"keep_last must be None or an integer of at least 1, not {quote(self.keep_last)}"
         if not (self.seed is None or is_integer(self.seed)):
             yield f"seed must be None or an integer, not {quote(self.seed)}"
         if not (self.keep_best is None or isinstance(self.keep_best, str)):
             yield f"keep_best must be None or the name of an output, not {quote(self.keep_best)}"
-        yield from _integer_problems(self, steps_per_dispatch=1)
+        yield from _find_integer_problems(self, steps_per_dispatch=1)
         if self.on_snapshot_error == "continue" and jax.process_count() > 1:
             yield "on_snapshot_error must be 'stop' if several processes train together: they wait for each other"
 
@@ -439,11 +443,14 @@ class SolverOptions(NetOptions, total=False):
     data_config: DataConfig
 
 
-_NAMES = (*NetOptions.__annotations__, "seed")
+_OPTION_NAMES = (*NetOptions.__annotations__, "seed")
 
 
 def resolve_options(
-    compute_config: ComputeConfig, data_config: DataConfig, options: Mapping[str, Any], names: Sequence[str] = _NAMES
+    compute_config: ComputeConfig,
+    data_config: DataConfig,
+    options: Mapping[str, Any],
+    names: Sequence[str] = _OPTION_NAMES,
 ) -> tuple[ComputeConfig, DataConfig]:
     """Return copies of `compute_config` and `data_config` with some of their fields replaced.
 
@@ -455,19 +462,21 @@ def resolve_options(
     Raises:
         CaffejaxError: if an option is unknown or has an invalid value; the message names each such option.
     """
-    problems = [f"there is no option '{name}'{did_you_mean(name, names)}" for name in options if name not in _NAMES]
-    values: list[Any] = []
-    for name, value, kind in (
+    problems = [
+        f"there is no option '{name}'{did_you_mean(name, names)}" for name in options if name not in _OPTION_NAMES
+    ]
+    configs: list[Any] = []
+    for name, value, config_class in (
         ("compute_config", compute_config, ComputeConfig),
         ("data_config", data_config, DataConfig),
     ):
-        if not isinstance(value, kind):
-            problems.append(f"{name} must be a caffejax.{kind.__name__}, not {quote(value)}")
+        if not isinstance(value, config_class):
+            problems.append(f"{name} must be a caffejax.{config_class.__name__}, not {quote(value)}")
             continue
-        changes = {f.name: options[f.name] for f in fields(value) if f.name in options and f.name in _NAMES}
+        changes = {f.name: options[f.name] for f in fields(value) if f.name in options and f.name in _OPTION_NAMES}
         try:
-            values.append(replace(value, **changes))
+            configs.append(replace(value, **changes))
         except CaffejaxError as error:
             problems += [problem.message for problem in error.problems]
     raise_if_any(CaffejaxError, problems)
-    return values[0], values[1]
+    return configs[0], configs[1]

@@ -15,9 +15,9 @@ from numbers import Integral
 from typing import Any, TypeGuard
 
 # limits in characters, so that text from a file cannot make a message arbitrarily long
-_MAX_MESSAGE = 10_000
-_MAX_FILE = 5_000  # operating systems open paths of at most 4,096 characters
-_MAX_NAME = 300
+_MAX_MESSAGE_LENGTH = 10_000
+_MAX_PATH_LENGTH = 5_000  # operating systems open paths of at most 4,096 characters
+_MAX_NAME_LENGTH = 300
 _MAX_PROBLEMS = 1_000  # problems that an error's text lists
 
 
@@ -42,12 +42,12 @@ class Problem:
     layer_type: str | None = None
 
     def __str__(self) -> str:
-        file = None if self.file is None else _shorten(self.file, _MAX_FILE)
+        file = None if self.file is None else _shorten(self.file, _MAX_PATH_LENGTH)
         location = ":".join(str(part) for part in (file, self.line, self.column) if part is not None)
-        kind = f" ({_shorten(self.layer_type, _MAX_NAME)})" if self.layer_type else ""
-        layer = f"layer '{_shorten(self.layer, _MAX_NAME)}'{kind}" if self.layer is not None else ""
+        type_text = f" ({_shorten(self.layer_type, _MAX_NAME_LENGTH)})" if self.layer_type else ""
+        layer_text = f"layer '{_shorten(self.layer, _MAX_NAME_LENGTH)}'{type_text}" if self.layer is not None else ""
         return _escape_unprintable(
-            ": ".join(part for part in (location, layer, _shorten(self.message, _MAX_MESSAGE)) if part)
+            ": ".join(part for part in (location, layer_text, _shorten(self.message, _MAX_MESSAGE_LENGTH)) if part)
         )
 
 
@@ -78,8 +78,8 @@ class CaffejaxError(RuntimeError):
             problems = [problems]
         self.problems: tuple[Problem, ...] = tuple(Problem(p) if isinstance(p, str) else p for p in problems)
         lines = [str(p) for p in self.problems[:_MAX_PROBLEMS]]
-        if (n_omitted := len(self.problems) - _MAX_PROBLEMS) > 0:
-            lines.append(f"and {n_omitted} more problems")
+        if (num_omitted := len(self.problems) - _MAX_PROBLEMS) > 0:
+            lines.append(f"and {num_omitted} more problems")
         super().__init__("\n".join(lines))
 
     def __reduce__(self) -> tuple[type[CaffejaxError], tuple[tuple[Problem, ...]]]:
@@ -146,8 +146,8 @@ def raise_if_any(error: type[CaffejaxError], problems: Iterable[str | Problem], 
         problems: messages, or problems with a location.
         file: the file that the messages are about, or None. Problems with a location already have a file.
     """
-    if located := [Problem(p, file) if isinstance(p, str) else p for p in problems]:
-        raise error(located)
+    if located_problems := [Problem(p, file) if isinstance(p, str) else p for p in problems]:
+        raise error(located_problems)
 
 
 def is_integer(value: Any) -> TypeGuard[int]:
@@ -168,15 +168,17 @@ def shorten_list(names: Sequence[str], max_length: int = 8) -> list[str]:
 UNKNOWN_TYPE = "unknown layer type"  # the beginning of the message about a layer of such a type
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known_names: Iterable[str]) -> str:
     """Return `"; did you mean 'x'?"` with the known name that is most similar to `name`, or "" if none is similar.
 
     The first known name of the form `name_...` counts as the most similar, such as kernel_size for kernel.
     """
-    folded = {k.lower(): k for k in known}
-    longer = (k for k in folded if k.startswith(f"{name.lower()}_"))
-    match = [*itertools.islice(longer, 1)] or difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
-    return f"; did you mean '{folded[match[0]]}'?" if match else ""
+    names_by_lowercase = {k.lower(): k for k in known_names}
+    extensions = (k for k in names_by_lowercase if k.startswith(f"{name.lower()}_"))
+    match = [*itertools.islice(extensions, 1)] or difflib.get_close_matches(
+        name.lower(), names_by_lowercase, n=1, cutoff=0.6
+    )
+    return f"; did you mean '{names_by_lowercase[match[0]]}'?" if match else ""
 
 
 def require(condition: object, message: str) -> None:

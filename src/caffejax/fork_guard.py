@@ -14,38 +14,38 @@ from typing import Any, TypeVar
 
 from .errors import CaffejaxError
 
-_MESSAGE = (
+_FORK_MESSAGE = (
     "this process was forked after JAX had started, so it lacks the threads that compiled code needs: start processes "
     "by spawn or forkserver (multiprocessing.get_context), or fork before JAX is first used"
 )
-Kind = TypeVar("Kind", bound=type)
+ClassT = TypeVar("Kind", bound=type)
 
 _methods: list[tuple[type, str]] = []
 
 
-def raise_after_fork(*names: str) -> Callable[[Kind], Kind]:
+def raise_after_fork(*names: str) -> Callable[[ClassT], ClassT]:
     """Return a class decorator that makes methods raise `CaffejaxError` in processes forked after JAX has started.
 
     Args:
         names: names of methods of the class. The class itself is returned unchanged.
     """
 
-    def guard(kind: Kind) -> Kind:
-        _methods.extend((kind, name) for name in names)
-        return kind
+    def guard(cls: ClassT) -> ClassT:
+        _methods.extend((cls, name) for name in names)
+        return cls
 
     return guard
 
 
 def _raise_error(*_: Any, **__: Any) -> Any:
-    raise CaffejaxError(_MESSAGE)
+    raise CaffejaxError(_FORK_MESSAGE)
 
 
 def _replace_methods() -> None:
-    jax = sys.modules.get("jax._src.xla_bridge")  # JAX has no public function for this
-    if jax is not None and getattr(jax, "backends_are_initialized", bool)():
-        for kind, name in _methods:
-            setattr(kind, name, _raise_error)
+    xla_bridge = sys.modules.get("jax._src.xla_bridge")  # JAX has no public function for this
+    if xla_bridge is not None and getattr(xla_bridge, "backends_are_initialized", bool)():
+        for cls, name in _methods:
+            setattr(cls, name, _raise_error)
 
 
 if hasattr(os, "register_at_fork"):

@@ -11,9 +11,9 @@ from contextvars import ContextVar
 
 log = logging.getLogger("caffejax")
 
-_logged: ContextVar[set[str]] = ContextVar("logged", default=set())  # noqa: B039  one set for the whole process
+_logged_messages: ContextVar[set[str]] = ContextVar("logged", default=set())  # noqa: B039  one set for the whole process
 
-_LETTERS = {logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
+_LEVEL_LETTERS = {logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 
 
 class GlogFormatter(logging.Formatter):
@@ -29,7 +29,7 @@ class GlogFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as one line: level, date, time, process id, file and line, and the message."""
-        letter = _LETTERS.get(record.levelno, "I")
+        letter = _LEVEL_LETTERS.get(record.levelno, "I")
         clock = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
         micros = int(record.created % 1 * 1e6)
         location = f"{record.filename}:{record.lineno}"
@@ -100,9 +100,9 @@ def log_to_stderr(level: int = logging.INFO) -> Iterator[None]:
 
 def warn_once(message: str) -> None:
     """Log a warning, unless this process has already logged the same message."""
-    logged = _logged.get()
-    if message not in logged:
-        logged.add(message)
+    logged_messages = _logged_messages.get()
+    if message not in logged_messages:
+        logged_messages.add(message)
         log.warning("%s", message)
 
 
@@ -124,10 +124,10 @@ def collect_warnings(prefix: str = "") -> Iterator[list[str]]:
     handlers, propagate = log.handlers[:], log.propagate
     log.handlers[:] = [Collector(logging.WARNING)]  # instead of the handler of `start_logging`, which prints
     log.propagate = False
-    token = _logged.set(set())
+    token = _logged_messages.set(set())
     try:
         yield messages
     finally:
-        _logged.reset(token)
+        _logged_messages.reset(token)
         log.handlers[:] = handlers
         log.propagate = propagate

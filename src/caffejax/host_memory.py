@@ -14,7 +14,7 @@ from .human_readable import format_bytes
 if TYPE_CHECKING:
     import jax
 
-_FREE_SHARE = 0.9  # the usable share of the free memory: other programs need memory, and estimates are not exact
+_USABLE_FRACTION = 0.9  # the usable share of the free memory: other programs need memory, and estimates are not exact
 _GROUPS_ROOT, _GROUP_LIST = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
@@ -34,8 +34,8 @@ def get_total_memory() -> int:
 
     The value is cached.
     """
-    installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([installed, *(limit.size for limit in read_group_limits())])
+    machine_memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([machine_memory, *(limit.size for limit in read_group_limits())])
 
 
 def find_memory_problem(size: int, purpose: str, remedy: str, available: int | None = None) -> str | None:
@@ -55,7 +55,7 @@ def find_memory_problem(size: int, purpose: str, remedy: str, available: int | N
 
 def get_free_memory() -> int:
     """Return the free memory in bytes: the minimum over the machine and its control groups."""
-    return min([_free_machine_memory(), *(limit.unused for limit in read_group_limits())])
+    return min([_read_free_machine_memory(), *(limit.unused for limit in read_group_limits())])
 
 
 def get_device_memory(device: jax.Device) -> int | None:
@@ -67,7 +67,7 @@ def get_device_memory(device: jax.Device) -> int | None:
 def get_memory_budget(device: jax.Device) -> int:
     """Return the bytes that a program may use: a device's memory, or nine tenths of the free memory for a CPU."""
     size = get_device_memory(device)
-    return int(_FREE_SHARE * get_free_memory()) if size is None else size
+    return int(_USABLE_FRACTION * get_free_memory()) if size is None else size
 
 
 def read_group_limits(root: Path = _GROUPS_ROOT, group_list: Path = _GROUP_LIST) -> Iterator[GroupLimit]:
@@ -82,29 +82,32 @@ def read_group_limits(root: Path = _GROUPS_ROOT, group_list: Path = _GROUP_LIST)
     except OSError:
         return
     folders = {
-        folder for name in names for top in (root, root / "memory") for folder in _folders_up_to(top, top / name)
+        folder for name in names for top in (root, root / "memory") for folder in _list_folders_up_to(top, top / name)
     }
     for folder in sorted(folders):
-        for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
+        for limit_file, usage_file in (
+            ("memory.max", "memory.current"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+        ):
             try:
-                size = int((folder / limit).read_text())
-                yield GroupLimit(size, size - int((folder / used).read_text()) + _evictable_bytes(folder))
+                size = int((folder / limit_file).read_text())
+                yield GroupLimit(size, size - int((folder / usage_file).read_text()) + _read_evictable_bytes(folder))
             except (OSError, ValueError):  # no limit, or "max"
                 continue
 
 
-def _free_machine_memory() -> int:
+def _read_free_machine_memory() -> int:
     try:
         return 1024 * int(re.findall(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())[0])
     except (OSError, IndexError):  # not Linux
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _folders_up_to(top: Path, folder: Path) -> list[Path]:
+def _list_folders_up_to(top: Path, folder: Path) -> list[Path]:
     return [folder, *(p for p in folder.parents if p.is_relative_to(top))]
 
 
-def _evictable_bytes(folder: Path) -> int:
+def _read_evictable_bytes(folder: Path) -> int:
     """Return the bytes of inactive cached files, which count as used but can be evicted."""
     match = re.search(r"^(?:total_)?inactive_file (\d+)", (folder / "memory.stat").read_text(), re.MULTILINE)
     return int(match[1]) if match else 0

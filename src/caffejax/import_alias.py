@@ -20,22 +20,22 @@ class AliasFinder(MetaPathFinder, Loader):
 
     def __init__(self, alias: str, package: str) -> None:
         self.alias, self.package = alias, package
-        self.imported: set[str] = set()  # full names of the modules imported through the alias
+        self.imported_names: set[str] = set()  # full names of the modules imported through the alias
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return a spec for the alias or a module in it, or None for other names and for modules that do not exist."""
-        if fullname.partition(".")[0] != self.alias or self._hides_attribute(fullname):
+        if fullname.partition(".")[0] != self.alias or self._would_hide_attribute(fullname):
             return None
-        if importlib.util.find_spec(self._real_name(fullname)) is None:
+        if importlib.util.find_spec(self._get_real_name(fullname)) is None:
             return None
         return ModuleSpec(fullname, self)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Import the module under its real name and return that module."""
-        module = importlib.import_module(self._real_name(spec.name))
-        self.imported.add(spec.name)
+        module = importlib.import_module(self._get_real_name(spec.name))
+        self.imported_names.add(spec.name)
         spec.loader_state = module.__spec__
         return module
 
@@ -44,28 +44,28 @@ class AliasFinder(MetaPathFinder, Loader):
         if module.__spec__ is not None:
             module.__spec__ = module.__spec__.loader_state
 
-    def _hides_attribute(self, name: str) -> bool:
+    def _would_hide_attribute(self, name: str) -> bool:
         """Return whether a module of this name would replace an attribute of the package, such as `layers`."""
         package, _, attribute = name.rpartition(".")
         module = sys.modules.get(package)
         return not isinstance(getattr(module, attribute, sys), ModuleType)
 
-    def _real_name(self, name: str) -> str:
+    def _get_real_name(self, name: str) -> str:
         return self.package + name.removeprefix(self.alias)
 
 
 _lock = threading.Lock()
-_declared: dict[str, str] = {}
+_declared_packages: dict[str, str] = {}
 
 
 def declare_alias(alias: str, package: str) -> None:
     """Record which package an alias stands for, and import nothing. `import alias` works only after `install_alias`."""
-    _declared[alias] = package
+    _declared_packages[alias] = package
 
 
 def get_declared_package(alias: str) -> str:
     """Return the package that `declare_alias` recorded for an alias."""
-    return _declared[alias]
+    return _declared_packages[alias]
 
 
 def install_alias(alias: str, package: str) -> None:
@@ -74,7 +74,7 @@ def install_alias(alias: str, package: str) -> None:
     Raises:
         CaffejaxError: if a different package named `alias` has already been imported.
     """
-    if (module := _conflicting_module(alias, package)) is not None:
+    if (module := _find_conflicting_module(alias, package)) is not None:
         file = getattr(module, "__file__", None) or "a module without a file"
         raise CaffejaxError(
             f"a different package '{alias}' has already been imported: {file}; import {package} before any code "
@@ -96,7 +96,7 @@ def temporary_alias(alias: str, package: str) -> Iterator[None]:
     If a different package named `alias` has already been imported, the block does not change it. Blocks of several
     threads may overlap: the block that ends last removes the alias from `sys.modules`.
     """
-    if _conflicting_module(alias, package) is not None:
+    if _find_conflicting_module(alias, package) is not None:
         yield
         return
     finder = AliasFinder(alias, package)
@@ -108,13 +108,13 @@ def temporary_alias(alias: str, package: str) -> Iterator[None]:
         with _lock:
             sys.meta_path.remove(finder)
             hooks = [hook for hook in sys.meta_path if isinstance(hook, AliasFinder) and hook.alias == alias]
-            for name in finder.imported:
+            for name in finder.imported_names:
                 if hooks:
-                    hooks[0].imported.add(name)
+                    hooks[0].imported_names.add(name)
                 else:
                     sys.modules.pop(name, None)
 
 
-def _conflicting_module(alias: str, package: str) -> ModuleType | None:
+def _find_conflicting_module(alias: str, package: str) -> ModuleType | None:
     module = sys.modules.get(alias)
     return None if module is sys.modules.get(package) else module

@@ -24,10 +24,10 @@ def find_file(name: str, folder: Path | None) -> Path:
         name: the path in a file or on the command line.
         folder: the folder of the file that contains the path, or None.
     """
-    direct = Path(os.path.expanduser(name))
-    candidate = folder / direct if folder is not None else direct
+    expanded_path = Path(os.path.expanduser(name))
+    path_in_folder = folder / expanded_path if folder is not None else expanded_path
     # os.path.exists, unlike Path.exists, returns False for names that are too long or have a NUL
-    return candidate if os.path.exists(candidate) and not os.path.exists(direct) else direct
+    return path_in_folder if os.path.exists(path_in_folder) and not os.path.exists(expanded_path) else expanded_path
 
 
 def is_hdf5(path: str | os.PathLike[str]) -> bool:
@@ -40,7 +40,7 @@ def is_hdf5(path: str | os.PathLike[str]) -> bool:
 
 
 # beginnings of files of other kinds, including the results of failed downloads
-_KINDS = [
+_DESCRIPTIONS_BY_BEGINNING = [
     (re.compile(beginning, re.IGNORECASE | re.DOTALL), kind)
     for beginning, kind in (
         (rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype|html|head|\?xml)\b", "an HTML page; download the file itself"),
@@ -52,7 +52,7 @@ _KINDS = [
         (rb"\x08.{1,5}\x12[^\0]{1,300}\.caffemodel", "a .solverstate, which has no weights"),
     )
 ]
-_CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f\x7f]")  # bytes that do not occur in text
+_CONTROL_CHARACTER = re.compile(rb"[\0-\x08\x0e-\x1f\x7f]")  # bytes that do not occur in text
 
 
 def describe_content(content: bytes) -> str | None:
@@ -64,9 +64,11 @@ def describe_content(content: bytes) -> str | None:
     Returns:
         The description, such as "an HTML page; download the file itself", or None if the kind is unknown.
     """
-    if kind := next((kind for beginning, kind in _KINDS if beginning.match(content)), None):
-        return kind
-    return None if not content or _CONTROL.search(content[:1000]) else "a text"
+    if description := next(
+        (description for beginning, description in _DESCRIPTIONS_BY_BEGINNING if beginning.match(content)), None
+    ):
+        return description
+    return None if not content or _CONTROL_CHARACTER.search(content[:1000]) else "a text"
 
 
 def make_missing_problem(path: str | os.PathLike[str]) -> Problem:
@@ -96,9 +98,9 @@ def check_exist(paths: Iterable[str | os.PathLike[str]], error: type[CaffejaxErr
     Raises:
         CaffejaxError: if paths are missing; the message names each of them.
     """
-    missing = [make_missing_problem(path) for path in paths if not os.path.exists(path)]
-    if missing:
-        raise error(missing)
+    problems = [make_missing_problem(path) for path in paths if not os.path.exists(path)]
+    if problems:
+        raise error(problems)
 
 
 def read_content(path: str | os.PathLike[str]) -> bytes:

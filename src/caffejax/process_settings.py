@@ -60,9 +60,9 @@ def compile_for_absent_devices() -> None:
     }
     for name, value in settings.items():
         os.environ.setdefault(name, value)
-    tuning, xla = "--xla_gpu_autotune_level=", os.environ.get("XLA_FLAGS", "")
-    if tuning not in xla:
-        os.environ["XLA_FLAGS"] = f"{xla} {tuning}0".strip()
+    autotune_flag, xla_flags = "--xla_gpu_autotune_level=", os.environ.get("XLA_FLAGS", "")
+    if autotune_flag not in xla_flags:
+        os.environ["XLA_FLAGS"] = f"{xla_flags} {autotune_flag}0".strip()
 
 
 def silence_orbax_permanently() -> None:
@@ -101,9 +101,9 @@ def enable_compilation_cache(folder: str | os.PathLike[str] | None = None) -> No
     environment_folder = os.environ.get("CAFFEJAX_CACHE", "")
     if environment_folder == "off" or jax.config.values["jax_compilation_cache_dir"] is not None:
         return
-    default = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "caffejax"
+    default_folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "caffejax"
     # machines with different processors may share the folder, and code for one may not run on another
-    root = Path(folder or environment_folder or default).expanduser() / describe_processor()
+    root = Path(folder or environment_folder or default_folder).expanduser() / describe_processor()
     jax.config.update("jax_compilation_cache_dir", str(root))
     ProgramCacheConfig.folder = root / "programs"
     if jax.config.values["jax_persistent_cache_min_compile_time_secs"] == 1:  # JAX's default

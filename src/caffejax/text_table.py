@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 
-def align_columns(rows: Iterable[Sequence[str]], words: int) -> Iterator[str]:
-    """Yield the rows as lines. The first `words` columns are aligned to the left, the others to the right."""
+def align_columns(rows: Iterable[Sequence[str]], num_text_columns: int) -> Iterator[str]:
+    """Yield the rows as lines. The first `num_text_columns` are aligned to the left, the other columns to the right."""
     table = [tuple(map(escape_unprintable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
         cells = [
-            cell.ljust(width) if i < words else cell.rjust(width)
+            cell.ljust(width) if i < num_text_columns else cell.rjust(width)
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         yield "  ".join(cells).rstrip()

@@ -18,7 +18,7 @@ from .human_readable import format_bytes
 from .paths import HDF5_SIGNATURE
 
 HDF5_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError)  # exceptions of h5py for damaged files
-_MAX_SUPERBLOCK = 28 + 4 * 255  # bytes
+_MAX_SUPERBLOCK_SIZE = 28 + 4 * 255  # bytes
 _MAX_LINKS = 16  # the largest number of links to follow for one path
 _FLOAT_BYTES = 4  # values of smaller types are converted to float32
 
@@ -39,7 +39,7 @@ def open_hdf5_file(path: str | os.PathLike[str]) -> h5py.File:
         size, start = os.fstat(file.fileno()).st_size, 0
         while start < size:  # the superblock is at the start, or at 512 bytes, 1024 and so on
             file.seek(start)
-            if (block := file.read(_MAX_SUPERBLOCK)).startswith(HDF5_SIGNATURE):
+            if (block := file.read(_MAX_SUPERBLOCK_SIZE)).startswith(HDF5_SIGNATURE):
                 _check_superblock(block)
                 break
             start = max(512, 2 * start)
@@ -109,10 +109,11 @@ class SizeLimit:
     """
 
     def __init__(self, file: h5py.File, max_expansion: int = MAX_HDF5_BYTES, option: str = "") -> None:
-        self._size, self._max_expansion, self._option = file.id.get_filesize(), max_expansion, option
+        self._file_size, self._max_expansion, self._option = file.id.get_filesize(), max_expansion, option
         self._memory = get_total_memory()
-        self._claimed = self._max_unpacked = self._unpacked = 0  # `_max_unpacked` is an upper bound of `_unpacked`
-        self._unmeasured: list[tuple[h5py.Dataset, int]] = []
+        self._claimed_bytes = self._unpacked_bytes = 0
+        self._max_unpacked_bytes = 0  # an upper bound of `_unpacked_bytes`
+        self._unmeasured_data_sets: list[tuple[h5py.Dataset, int]] = []
 
     def check(self, data_set: h5py.Dataset) -> None:
         """Check that a data set may be read in addition to the previously checked data sets.
@@ -125,31 +126,26 @@ class SizeLimit:
             raise RefusedError(
                 f"data set '{name}' stores its values in other files, which are not read; copy them into this file"
             )
-        in_memory = math.prod(data_set.shape or ()) * max(data_set.dtype.itemsize, _FLOAT_BYTES)
-        claimed = max(in_memory, math.prod(data_set.chunks or (0,)) * data_set.dtype.itemsize)
-        self._claimed += claimed
-        if self._claimed > self._memory:
-            raise RefusedError(
-                f"{self._describe(data_set, claimed)}, but the machine has only {format_bytes(self._memory)} of memory"
-            )
-        self._unmeasured.append((data_set, claimed))
-        self._max_unpacked += claimed
-        if self._max_unpacked <= self._max_expansion:
+        memory_size = math.prod(data_set.shape or ()) * max(data_set.dtype.itemsize, _FLOAT_BYTES)
+        claimed_bytes = max(memory_size, math.prod(data_set.chunks or (0,)) * data_set.dtype.itemsize)
+        self._claimed_bytes += claimed_bytes
+        description = f"data set '{name}' of shape {data_set.shape} takes {format_bytes(claimed_bytes)}"
+        if self._claimed_bytes > self._memory:
+            raise RefusedError(f"{description}, but the machine has only {format_bytes(self._memory)} of memory")
+        self._unmeasured_data_sets.append((data_set, claimed_bytes))
+        self._max_unpacked_bytes += claimed_bytes
+        if self._max_unpacked_bytes <= self._max_expansion:
             return  # the stored size is slow to query, so it is queried only when the limit may be exceeded
-        stored = 0
-        for unmeasured, size in self._unmeasured:
-            stored = min(unmeasured.id.get_storage_size(), self._size)
-            self._unpacked += max(0, size - stored)
-        self._unmeasured.clear()
-        self._max_unpacked = self._unpacked
-        if self._unpacked > self._max_expansion:
+        stored_bytes = 0
+        for unmeasured_data_set, size in self._unmeasured_data_sets:
+            stored_bytes = min(unmeasured_data_set.id.get_storage_size(), self._file_size)
+            self._unpacked_bytes += max(0, size - stored_bytes)
+        self._unmeasured_data_sets.clear()
+        self._max_unpacked_bytes = self._unpacked_bytes
+        if self._unpacked_bytes > self._max_expansion:
             remedy = f"raise {self._option} (--{self._option}), or " if self._option else ""
             raise RefusedError(
-                f"{self._describe(data_set, claimed)}, of which {format_bytes(stored)} are in the file, but at most "
+                f"{description}, of which {format_bytes(stored_bytes)} are in the file, but at most "
                 f"{format_bytes(self._max_expansion)} more may be unpacked; if this size is intended, {remedy}store it "
                 "without compression (h5repack -f NONE)"
             )
-
-    @staticmethod
-    def _describe(data_set: h5py.Dataset, claimed: int) -> str:
-        return f"data set '{data_set.name}' of shape {data_set.shape} takes {format_bytes(claimed)}"

@@ -31,7 +31,9 @@ class Variables(NamedTuple):
     """
 
     def __repr__(self) -> str:
-        return "\n".join(["Variables", *(f"  {field}: {_shapes(getattr(self, field))}" for field in self._fields)])
+        return "\n".join(
+            ["Variables", *(f"  {field}: {_format_shapes(getattr(self, field))}" for field in self._fields)]
+        )
 
     params: Params
     state: Params
@@ -56,27 +58,27 @@ def find_index_blobs(tree: ParamsLike) -> Params:
         tree: for each layer a mapping from index to array, or a sequence of arrays in Caffe's order with None for blobs
             that are in another tree.
     """
-    return {layer: blobs if type(blobs) is dict else _index(blobs) for layer, blobs in tree.items()}
+    return {layer: blobs if type(blobs) is dict else _index_layer_blobs(blobs) for layer, blobs in tree.items()}
 
 
-def _index(blobs: Any) -> dict[int, Any]:
+def _index_layer_blobs(blobs: Any) -> dict[int, Any]:
     if isinstance(blobs, Mapping):
         return dict(blobs)
     return {i: b for i, b in enumerate(blobs) if b is not None} if isinstance(blobs, tuple | list) else {}
 
 
-def _shapes(tree: Params) -> str:
+def _format_shapes(tree: Params) -> str:
     """Format the shapes of a tree's arrays as text, by layer, without reading the values of the arrays."""
     if not isinstance(tree, Mapping):
         return repr(tree)
-    layers = [f"{name} ({', '.join(map(_shape, _sorted_blobs(blobs)))})" for name, blobs in tree.items()]
+    layers = [f"{name} ({', '.join(map(_format_shape, _sort_blobs(blobs)))})" for name, blobs in tree.items()]
     return f"{format_count(len(layers), 'layer')}: {', '.join(shorten_list(layers))}" if layers else "none"
 
 
-def _sorted_blobs(blobs: Any) -> list[Any]:
-    by_index = _index(blobs)
-    return [by_index[i] for i in sorted(by_index)]
+def _sort_blobs(blobs: Any) -> list[Any]:
+    blobs_by_index = _index_layer_blobs(blobs)
+    return [blobs_by_index[i] for i in sorted(blobs_by_index)]
 
 
-def _shape(array: object) -> str:
+def _format_shape(array: object) -> str:
     return "x".join(map(str, getattr(array, "shape", ()))) or "a number"

@@ -12,7 +12,7 @@ from test_help_and_errors import refusal
 
 from caffejax import Net, save_weights
 from caffejax.cli import main
-from caffejax.debugging.visualize import enlarge, feature_maps, filters_to_maps, make_grid
+from caffejax.debugging.visualize import enlarge, make_feature_maps, make_filter_maps, make_grid
 from caffejax.pycaffe import io
 from caffejax.pycaffe.classifier import Classifier
 
@@ -71,7 +71,7 @@ def make_classifier() -> Classifier:
 @pytest.mark.parametrize("rgb", [False, True])
 def test_filters_of_the_first_layer_are_drawn_in_colour(rgb: bool) -> None:
     weights = make_classifier().params["conv"][0].data
-    expected = enlarge(make_grid(filters_to_maps(weights, rgb=rgb)), 800)
+    expected = enlarge(make_grid(make_filter_maps(weights, rgb=rgb)), 800)
     np.testing.assert_array_equal(draw_picture("draw", "--filters", *["--rgb"] * rgb), expected)
 
 
@@ -87,7 +87,7 @@ def test_filters_of_a_layer_are_drawn_in_grey_by_channel() -> None:
 def test_features_of_an_image_are_those_that_classify_computes(blob: str) -> None:
     net = make_classifier()
     net.predict([io.load_image("cat.png")], oversample=False)
-    expected = enlarge(make_grid(feature_maps(net.blobs[blob].data[0])), 800)
+    expected = enlarge(make_grid(make_feature_maps(net.blobs[blob].data[0])), 800)
     result = draw_picture("draw", f"--blob={blob}", "--image=cat.png", "--images_dim=10,9")
     np.testing.assert_allclose(result.astype(int), expected, atol=1)
 

@@ -118,6 +118,6 @@ def test_the_cursor_moves_on_terminals_only(
         monkeypatch.setenv(name, value)
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    with progress_bar.counter(2, "images") as advance:
+    with progress_bar.show_loop_progress(2, "images") as advance:
         advance()
     assert ("\x1b" in terminal.getvalue()) is moves_cursor

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caffejax.debugging.average_precision import VERSIONS, average_precision
+from caffejax.debugging.average_precision import AP_VERSIONS, average_precision
 from caffejax.errors import SolverError
 
 DETECTIONS = st.lists(st.tuples(st.integers(0, 8), st.sampled_from([(1, 0), (0, 1), (0, 0)])), max_size=25)
@@ -35,7 +35,7 @@ def reference_precision(detections: list[tuple[float, float, float]], positives:
     return total
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", AP_VERSIONS)
 @given(DETECTIONS, st.integers(0, 5))
 def test_versions_equal_their_definitions(version: str, scored: list[tuple[int, tuple[int, int]]], missed: int) -> None:
     detections = [(score / 8, float(t), float(f)) for score, (t, f) in scored]

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from caffejax.debugging.dumps import Dump, collect, compare, distance, replay
+from caffejax.debugging.dumps import Dump, collect, compare, compute_distance, replay
 from caffejax.net import Net
 
 # a layer of each kind, in place and branched, shared params, a name with a slash and one that is not ASCII
@@ -272,7 +272,7 @@ def test_dumps_of_other_floats_are_compared(dump: Dump, dtype: Any) -> None:
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 def test_one_nonzero_value_among_zeros_differs(value: float) -> None:
-    result = distance(np.zeros(3, np.float32), np.array([0, value, 0], np.float32))
+    result = compute_distance(np.zeros(3, np.float32), np.array([0, value, 0], np.float32))
     assert (result.error, result.at, result.scale, result.relative) == (np.inf, (1,), 0.0, np.inf)
 
 
@@ -284,6 +284,6 @@ def test_zero_tops_are_marked_as_proving_nothing(dump: Dump) -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_numbers_whose_squares_overflow_have_a_distance() -> None:
-    result = distance(np.array([3e300, 0.0]), np.array([3e300, 4e300]))
+    result = compute_distance(np.array([3e300, 0.0]), np.array([3e300, 4e300]))
     assert (result.error, result.scale) == (4e300, 4e300)
     assert result.cosine == pytest.approx(0.6)

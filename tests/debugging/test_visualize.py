@@ -9,10 +9,10 @@ import pytest
 from caffejax.debugging.visualize import (
     encode_image,
     enlarge,
-    feature_maps,
-    filter_weights,
-    filters_to_maps,
-    first_filters,
+    find_first_filters,
+    get_filter_weights,
+    make_feature_maps,
+    make_filter_maps,
     make_grid,
 )
 from caffejax.errors import CaffejaxError
@@ -60,7 +60,7 @@ def test_colours_of_filters_come_out_as_they_are(rgb: bool) -> None:
     weights = np.zeros((2, 3, 2, 2), np.float32)
     weights[0, 2 if not rgb else 0] = 1  # red
     weights[1, 0 if not rgb else 2] = 1  # blue
-    file = np.frombuffer(encode_image(make_grid(filters_to_maps(weights, rgb=rgb))), np.uint8)
+    file = np.frombuffer(encode_image(make_grid(make_filter_maps(weights, rgb=rgb))), np.uint8)
     picture = cv2.imdecode(file, cv2.IMREAD_COLOR)[..., ::-1]
     assert picture[1, 1].tolist() == [255, 0, 0]
     assert picture[1, 4].tolist() == [0, 0, 255]
@@ -68,7 +68,7 @@ def test_colours_of_filters_come_out_as_they_are(rgb: bool) -> None:
 
 def test_other_filters_are_grey_channel_by_channel() -> None:
     weights = np.arange(2 * 4 * 3 * 3).reshape(2, 4, 3, 3)
-    np.testing.assert_array_equal(filters_to_maps(weights), weights.reshape(8, 3, 3))
+    np.testing.assert_array_equal(make_filter_maps(weights), weights.reshape(8, 3, 3))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_other_filters_are_grey_channel_by_channel() -> None:
 )
 def test_rows_of_blobs_of_any_shape_become_maps(shape: tuple[int, ...], maps: tuple[int, ...]) -> None:
     row = np.random.default_rng(1).normal(size=shape).astype(np.float32)
-    result = feature_maps(row)
+    result = make_feature_maps(row)
     assert result.shape == maps
     np.testing.assert_array_equal(result.ravel()[: row.size], row.ravel())
     assert np.isnan(result.ravel()[row.size :]).all()
@@ -114,7 +114,7 @@ def test_the_first_filters_are_those_larger_than_a_pixel() -> None:
         layer { name: "ip" type: "InnerProduct" bottom: "b" top: "c" inner_product_param { num_output: 2 } }
         """
     )
-    assert list(filter_weights(net.graph)) == ["one", "two"]
-    result = first_filters(net.graph)
+    assert list(get_filter_weights(net.graph)) == ["one", "two"]
+    result = find_first_filters(net.graph)
     assert result is not None
     assert result.slot.layer == "two"

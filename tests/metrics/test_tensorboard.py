@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from small_run import EventRecorder, small_solver, train
 
-from caffejax.debugging.visualize import enlarge, filters_to_maps, make_grid
+from caffejax.debugging.visualize import enlarge, make_filter_maps, make_grid
 from caffejax.errors import CaffejaxError
 from caffejax.metrics import TensorBoard, tensorboard
 from caffejax.metrics.tensorboard import make_graph_def
@@ -100,7 +100,7 @@ def test_histograms_and_filters_are_those_of_the_params(run: tuple[list[Any], Ev
     assert images.keys() == {"filters/conv"}
     image = images["filters/conv"][6]
     picture = cv2.imdecode(np.frombuffer(image.encoded_image_string, np.uint8), cv2.IMREAD_UNCHANGED)
-    expected = enlarge(make_grid(filters_to_maps(np.asarray(solver.variables.params["conv"][0]))))
+    expected = enlarge(make_grid(make_filter_maps(np.asarray(solver.variables.params["conv"][0]))))
     np.testing.assert_array_equal(picture, expected)
     assert (image.height, image.width, image.colorspace) == (*expected.shape[:2], 3)
 

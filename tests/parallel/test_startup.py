@@ -222,7 +222,7 @@ def test_invalid_options_are_refused(tmp_path: Path, options: dict[str, object],
 
 def parse_flags(*flags: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    device_flags.add_device_flag(parser)
+    device_flags.add_device_flags(parser)
     device_flags.add_distributed_flags(parser)
     return parser.parse_args(flags)
 

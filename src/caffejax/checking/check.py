@@ -59,29 +59,29 @@ def check_file(
     try:
         text = read_text(file)
     except SchemaError as error:
-        unreadable: Kind = "other" if file.suffix == ".pt" else "unreadable"  # PyTorch's weights also end in .pt
-        return Report(str(file), unreadable, make_findings(error.problems, "text"))
+        unreadable_kind: Kind = "other" if file.suffix == ".pt" else "unreadable"  # PyTorch's weights also end in .pt
+        return Report(str(file), unreadable_kind, make_findings(error.problems, "text"))
     kind = detect_kind(text)
     with collect_warnings(f"{file}: ") as notes:
         try:
             if kind == "net":
-                weights_files = [Path(w) for w in weights] or find_weights(file)
-                return _net_report(file, *read_valid_part(file), weights_files, data_config, notes)
+                weights_paths = [Path(w) for w in weights] or find_weights(file)
+                return _check_net(file, *read_valid_part(file), weights_paths, data_config, notes)
             if kind == "solver":
-                return _solver_report(file, read_solver(file), data_config, notes)
+                return _check_solver(file, read_solver(file), data_config, notes)
         except CaffejaxError as error:
             return Report(str(file), kind, make_findings(error.problems, "text"), notes=tuple(notes))
     if len(Tokens(text)) == 1:
         return Report(str(file), "unreadable", make_findings([Problem("the file is empty")], "text"))
     if is_label_map(text):
-        reasons: tuple[Problem, ...] = (Problem("the file is a label map, with names of classes"),)
+        problems: tuple[Problem, ...] = (Problem("the file is a label map, with names of classes"),)
     else:
-        _, reasons = parse_valid_fields(text, NetParameter)
-    reasons = reasons or (Problem("the file has no layers, no inputs and no solver settings"),)
-    return Report(str(file), "other", make_findings(reasons[:1], "text"))
+        _, problems = parse_valid_fields(text, NetParameter)
+    problems = problems or (Problem("the file has no layers, no inputs and no solver settings"),)
+    return Report(str(file), "other", make_findings(problems[:1], "text"))
 
 
-def _net_report(
+def _check_net(
     file: Path,
     net: NetParameter,
     text_problems: Sequence[Problem],
@@ -90,14 +90,18 @@ def _net_report(
     notes: Sequence[str],
 ) -> Report:
     phases = tuple(
-        _phase_report(file, net, state, weights, data_config, text_problems) for state in list_net_states(net)
+        _check_phase(file, net, state, weights, data_config, text_problems) for state in list_net_states(net)
     )
     return Report(
-        str(file), "net", make_findings(text_problems, "text"), _drop_repeated(phases), tuple(dict.fromkeys(notes))
+        str(file),
+        "net",
+        make_findings(text_problems, "text"),
+        _drop_repeated_phases(phases),
+        tuple(dict.fromkeys(notes)),
     )
 
 
-def _solver_report(file: Path, param: SolverParameter, data_config: DataConfig, notes: list[str]) -> Report:
+def _check_solver(file: Path, param: SolverParameter, data_config: DataConfig, notes: list[str]) -> Report:
     """Return the report on a solver: problems of its settings, and reports on the nets that its file contains.
 
     For a net in a different file, the report only notes whether this file exists.
@@ -111,7 +115,7 @@ def _solver_report(file: Path, param: SolverParameter, data_config: DataConfig, 
     nets += [("TRAIN", param.train_net_param)] if param.HasField("train_net_param") else []
     nets += [("T", param.net_param)] if param.HasField("net_param") else []  # for both phases
     phases = [
-        _phase_report(file, net, state, (), data_config)
+        _check_phase(file, net, state, (), data_config)
         for prefix, net in nets
         for state in list_net_states(net)
         if state.name.startswith(prefix)
@@ -123,7 +127,7 @@ def _solver_report(file: Path, param: SolverParameter, data_config: DataConfig, 
     return Report(str(file), "solver", make_findings(problems, "setting"), tuple(phases), tuple(dict.fromkeys(notes)))
 
 
-def _phase_report(
+def _check_phase(
     file: Path,
     net: NetParameter,
     state: NamedState,
@@ -133,49 +137,49 @@ def _phase_report(
 ) -> PhaseReport:
     if has_no_data(net, state.message):
         return PhaseReport(state.name, "no data")
-    best: PhaseReport | None = None
+    first_report: PhaseReport | None = None
     try:
         for graph, _, assumed, is_guess in build_assumed_graphs(net, state.message, file, data_config, text_problems):
-            report = _loaded_report(state.name, graph, assumed, [compare_weights(graph, path) for path in weights])
-            best = best or (replace(report, parameters=None, memory=None) if is_guess else report)
+            report = _make_phase_report(state.name, graph, assumed, [compare_weights(graph, path) for path in weights])
+            first_report = first_report or (replace(report, parameters=None, memory=None) if is_guess else report)
             if not weights or not any(w.mismatched for w in report.weights):
-                return report if weights else best  # the first assumed size whose shapes fit the weights
+                return report if weights else first_report  # the first assumed size whose shapes fit the weights
     except MissingSourceError as reason:
         return PhaseReport(state.name, "loads", assumed=(f"{reason}; the layers after it were not checked",))
     except CaffejaxError as error:
         return PhaseReport(state.name, "fails", make_findings(p for p in error.problems if p not in text_problems))
-    assert best is not None  # build_assumed_graphs yields a graph or raises
-    return best
+    assert first_report is not None  # build_assumed_graphs yields a graph or raises
+    return first_report
 
 
-def _loaded_report(name: str, graph: Graph, assumed: tuple[str, ...], weights: Sequence[Any]) -> PhaseReport:
-    on_host = tuple(f"{x.name} ({x.type.name})" for x in graph.layers if x.type.on_host)
-    n_inputs = sum(x.type.is_input for x in graph.layers)
-    n_splits = sum(x.is_inserted_split for x in graph.layers)
+def _make_phase_report(name: str, graph: Graph, assumed: tuple[str, ...], weights: Sequence[Any]) -> PhaseReport:
+    host_layers = tuple(f"{x.name} ({x.type.name})" for x in graph.layers if x.type.on_host)
+    num_inputs = sum(x.type.is_input for x in graph.layers)
+    num_splits = sum(x.is_inserted_split for x in graph.layers)
     parameters, activations = count_elements(graph)
-    training = graph.phase == "TRAIN" and any(graph.loss_weights)
-    numbers = (
+    is_training = graph.phase == "TRAIN" and any(graph.loss_weights)
+    num_elements = (
         parameters * _COPIES_OF_PARAMETERS + activations * _COPIES_OF_ACTIVATIONS
-        if training
+        if is_training
         else parameters + activations
     )
     return PhaseReport(
         name,
         "loads",
         assumed=assumed,
-        compiled=len(graph.layers) - len(on_host) - n_inputs - n_splits,
-        on_host=on_host,
+        compiled=len(graph.layers) - len(host_layers) - num_inputs - num_splits,
+        on_host=host_layers,
         parameters=parameters,
-        memory=numbers * _FLOAT_BYTES,
+        memory=num_elements * _FLOAT_BYTES,
         weights=tuple(weights),
     )
 
 
-def _drop_repeated(phases: Sequence[PhaseReport]) -> tuple[PhaseReport, ...]:
+def _drop_repeated_phases(phases: Sequence[PhaseReport]) -> tuple[PhaseReport, ...]:
     """Drop each report on a phase with stages that equals the report on the same phase without stages."""
-    without_stages = {phase.state: phase for phase in phases if "+" not in phase.state}
+    reports_without_stages = {phase.state: phase for phase in phases if "+" not in phase.state}
     return tuple(
-        p for p in phases if "+" not in p.state or not _are_equal(p, without_stages[p.state.partition("+")[0]])
+        p for p in phases if "+" not in p.state or not _are_equal(p, reports_without_stages[p.state.partition("+")[0]])
     )
 
 
@@ -186,13 +190,13 @@ def _are_equal(a: PhaseReport, b: PhaseReport) -> bool:
 def compare_weights(graph: Graph, path: Path) -> WeightsReport:
     """Compare the blobs in the weights file `path` with the blobs of a net, by layer name; return the report."""
     try:
-        stored, _, copies = open_blobs(path)
-        _, report = match_blobs(graph, stored, path, stores_copies=copies)
+        blobs, _, copies = open_blobs(path)
+        _, report = match_blobs(graph, blobs, path, stores_copies=copies)
     except WeightsError as error:
         return WeightsReport(str(path), mismatched=make_findings(error.problems, "weights"))
     findings = make_findings([replace(p, file=None) for p in mismatch_problems(report)], "weights")
     if not report.loaded and not findings and report.missing:
-        findings = make_findings([replace(no_match_problem(graph, stored, path), file=None)], "weights")
+        findings = make_findings([replace(no_match_problem(graph, blobs, path), file=None)], "weights")
     return WeightsReport(str(path), len(report.loaded), findings, report.missing, len(report.unused))
 
 
@@ -215,10 +219,12 @@ class _Worker:
             report = self._receive(timeout)
         except TimeoutError:
             self.end(hangs=True)
-            return _crash_report(path, f"is still being checked after {timeout:g} s; raise --timeout to wait longer")
+            return _make_crash_report(
+                path, f"is still being checked after {timeout:g} s; raise --timeout to wait longer"
+            )
         except (EOFError, OSError, pickle.UnpicklingError):
             code = self.end()
-            return _crash_report(path, f"the process that checked it ended with code {code}")
+            return _make_crash_report(path, f"the process that checked it ended with code {code}")
         assert isinstance(report, Report)
         return report
 
@@ -235,7 +241,7 @@ class _Worker:
 
     def _start(self) -> None:
         if self._process is None:
-            folders = [p for p in (_package_folder(), os.environ.get("PYTHONPATH")) if p]
+            folders = [p for p in (_get_package_folder(), os.environ.get("PYTHONPATH")) if p]
             environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(folders)}
             self._pipe, child_end = Pipe()
             with child_end:
@@ -243,7 +249,7 @@ class _Worker:
                     [
                         sys.executable,
                         "-c",
-                        f"from {__name__} import serve; serve({child_end.fileno()})",
+                        f"from {__name__} import serve_pipe; serve_pipe({child_end.fileno()})",
                         *self._imports,
                     ],
                     stdin=subprocess.DEVNULL,
@@ -279,41 +285,41 @@ def check_files(
         data_config: settings for reading data sources that exist.
         imports: modules that each process imports first, such as those that register layer types.
     """
-    files, names = [Path(path) for path in paths], [os.fspath(w) for w in weights]
-    n = max(1, min(jobs or os.cpu_count() or 1, len(files)))
-    idle: SimpleQueue[_Worker] = SimpleQueue()
-    workers = [_Worker(imports) for _ in range(n)]
+    model_paths, weights_paths = [Path(path) for path in paths], [os.fspath(w) for w in weights]
+    num_workers = max(1, min(jobs or os.cpu_count() or 1, len(model_paths)))
+    idle_workers: SimpleQueue[_Worker] = SimpleQueue()
+    workers = [_Worker(imports) for _ in range(num_workers)]
     for worker in workers:
-        idle.put(worker)
+        idle_workers.put(worker)
 
     def check(path: Path) -> Report:
-        worker = idle.get()
+        worker = idle_workers.get()
         try:
-            return worker.check(path, names, data_config, timeout)
+            return worker.check(path, weights_paths, data_config, timeout)
         finally:
-            idle.put(worker)
+            idle_workers.put(worker)
 
-    with ThreadPoolExecutor(n) as threads:
+    with ThreadPoolExecutor(num_workers) as threads:
         try:
-            yield from threads.map(check, files)
+            yield from threads.map(check, model_paths)
         finally:
             threads.shutdown(wait=True, cancel_futures=True)
             for worker in workers:
                 worker.end()
 
 
-def _crash_report(path: Path, message: str) -> Report:
+def _make_crash_report(path: Path, message: str) -> Report:
     return Report(os.fspath(path), "net", make_findings([Problem(message)], "crash"))
 
 
-def _package_folder() -> str:
+def _get_package_folder() -> str:
     return str(Path(__file__).parents[2])
 
 
-def serve(pipe_number: int) -> None:
+def serve_pipe(pipe_number: int) -> None:
     """Import the modules named on the command line, and answer requests from a pipe until it is closed.
 
-    `pipe_number` is the file number of the pipe. Each request is `(path, weights, data_config)`; the answer is a
+    `pipe_fd` is the file number of the pipe. Each request is `(path, weights, data_config)`; the answer is a
     report.
     """
     for module in sys.argv[1:]:

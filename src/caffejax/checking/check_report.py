@@ -38,9 +38,9 @@ class Finding:
 
     def __str__(self) -> str:
         names = ", ".join(f"'{name}'" for name in self.layers[:3])
-        more = f" and {len(self.layers) - 3} more" if len(self.layers) > 3 else ""
-        count = f"{len(self.layers)} layers: " if len(self.layers) > 1 else "layer "
-        return f"{self.message} ({count}{names}{more})" if self.layers else self.message
+        ellipsis = f" and {len(self.layers) - 3} more" if len(self.layers) > 3 else ""
+        prefix = f"{len(self.layers)} layers: " if len(self.layers) > 1 else "layer "
+        return f"{self.message} ({prefix}{names}{ellipsis})" if self.layers else self.message
 
 
 @dataclass(frozen=True)
@@ -116,9 +116,9 @@ class Report:
         A net loads if it loads in at least one state and fails in none; states without data are ignored.
         """
         outcomes = [phase.outcome for phase in self.phases]
-        mismatched = any(w.mismatched for phase in self.phases for w in phase.weights)
+        has_mismatch = any(w.mismatched for phase in self.phases for w in phase.weights)
         return not (
-            self.findings or mismatched or "fails" in outcomes or (self.kind == "net" and "loads" not in outcomes)
+            self.findings or has_mismatch or "fails" in outcomes or (self.kind == "net" and "loads" not in outcomes)
         )
 
     def largest_sizes(self) -> tuple[int, int]:
@@ -139,18 +139,18 @@ def make_findings(problems: Iterable[Problem], cause: Cause | None = None) -> tu
     occurrences: dict[tuple[Cause, str], tuple[list[int], list[str]]] = {}  # lines and layers
     for problem in problems:
         message = problem.message
-        causes: list[Cause] = [c for start, c in _CAUSES.items() if problem.message.startswith(start)]
-        kind: Cause = cause or (causes or ["shape"])[0]
-        if kind == "python":  # without the list of searched folders
+        causes: list[Cause] = [c for beginning, c in _CAUSES.items() if problem.message.startswith(beginning)]
+        finding_cause: Cause = cause or (causes or ["shape"])[0]
+        if finding_cause == "python":  # without the list of searched folders
             message = message.partition(";")[0]
-        lines, layers = occurrences.setdefault((kind, message), ([], []))
+        lines, layers = occurrences.setdefault((finding_cause, message), ([], []))
         if problem.line is not None and problem.line not in lines:
             lines.append(problem.line)
         if problem.layer is not None and problem.layer not in layers:
             layers.append(problem.layer)
     return tuple(
-        Finding(kind, f"{_format_lines(lines)}{message}", tuple(layers))
-        for (kind, message), (lines, layers) in occurrences.items()
+        Finding(finding_cause, f"{_format_lines(lines)}{message}", tuple(layers))
+        for (finding_cause, message), (lines, layers) in occurrences.items()
     )
 
 
@@ -159,9 +159,9 @@ def _format_lines(lines: list[int]) -> str:
 
     Without lines, return "".
     """
-    more = f" and {len(lines) - 3} more" if lines[3:] else ""
+    ellipsis = f" and {len(lines) - 3} more" if lines[3:] else ""
     numbers = ", ".join(map(str, lines[:3]))
-    return f"line{'s' * (len(lines) > 1)} {numbers}{more}: " if lines else ""
+    return f"line{'s' * (len(lines) > 1)} {numbers}{ellipsis}: " if lines else ""
 
 
 def format_outcome(report: Report, max_length: int) -> str:
@@ -174,18 +174,22 @@ def format_outcome(report: Report, max_length: int) -> str:
         max_length: states with longer names together are counted instead, such as "3 states".
     """
 
-    def join(states: list[str]) -> list[str]:
+    def shorten_states(states: list[str]) -> list[str]:
         return states if len(" ".join(states)) <= max_length else [f"{len(states)} states"]
 
-    loading = " ".join(join([phase.state for phase in report.phases if phase.outcome == "loads"]))
-    if not loading:
+    loading_states = " ".join(shorten_states([phase.state for phase in report.phases if phase.outcome == "loads"]))
+    if not loading_states:
         words = ["FAILS"] * (not report.loads) + ["(settings)"] * (report.kind == "solver")
         return " ".join(words)
-    failing = join([phase.state for phase in report.phases if phase.outcome == "fails"])
-    failing += [("SETTINGS" if report.kind == "solver" else "TEXT")] * bool(report.findings)
-    failing += ["WEIGHTS"] * any(w.mismatched for phase in report.phases for w in phase.weights)
-    is_singular = len(failing) == 1 and not failing[0].endswith(("SETTINGS", "WEIGHTS", " states"))
-    return f"{loading}; {', '.join(failing)} {'FAILS' if is_singular else 'FAIL'}" if failing else loading
+    failing_parts = shorten_states([phase.state for phase in report.phases if phase.outcome == "fails"])
+    failing_parts += [("SETTINGS" if report.kind == "solver" else "TEXT")] * bool(report.findings)
+    failing_parts += ["WEIGHTS"] * any(w.mismatched for phase in report.phases for w in phase.weights)
+    is_singular = len(failing_parts) == 1 and not failing_parts[0].endswith(("SETTINGS", "WEIGHTS", " states"))
+    return (
+        f"{loading_states}; {', '.join(failing_parts)} {'FAILS' if is_singular else 'FAIL'}"
+        if failing_parts
+        else loading_states
+    )
 
 
 def distinct_phases(phases: tuple[PhaseReport, ...]) -> Iterator[PhaseReport]:

@@ -28,7 +28,7 @@ code { background: #f3f3f3; padding: .1em .3em; border-radius: 3px; overflow-wra
   .wrong { color: #f88; } summary .number { color: #aaa; } details { border-color: #444; } }
 """
 # colours of layers in drawings, by the beginning of the type's name
-_COLOURS = {
+_COLORS = {
     "Convolution": "#3b82c4",
     "Deconvolution": "#3b82c4",
     "InnerProduct": "#7a4fb5",
@@ -40,23 +40,25 @@ _COLOURS = {
     "Softmax": "#c94f4f",
     "Accuracy": "#c94f4f",
 }
-_CELL, _MAX_LAYERS = 9, 1500
-_MAX_STATES = 40  # characters
+_CELL_SIZE, _MAX_LAYERS = 9, 1500
+_MAX_STATES_LENGTH = 40  # characters
 
 
 def render_html_report(
-    reports: Sequence[Report], headline: str, skipped: Mapping[str, str] = MappingProxyType({})
+    reports: Sequence[Report], headline: str, skip_reasons: Mapping[str, str] = MappingProxyType({})
 ) -> str:
     """Return a page with a section for each model: phases, problems, weights, a drawing and the command to run next.
 
     Args:
         reports: the reports on the models.
         headline: the summary, such as "2 of 3 nets load".
-        skipped: for each file that is neither a net nor a solver, the reason why it is not.
+        skip_reasons: for each file that is neither a net nor a solver, the reason why it is not.
     """
-    sections = "\n".join(_section(report) for report in sorted(reports, key=lambda r: (r.loads, r.file)))
-    files = "".join(_items([f"<code>{escape(name)}</code>: {escape(reason)}" for name, reason in skipped.items()]))
-    others = f"<p>Neither net nor solver:</p>{files}" if skipped else ""
+    sections = "\n".join(_render_section(report) for report in sorted(reports, key=lambda r: (r.loads, r.file)))
+    file_list = "".join(
+        _render_list([f"<code>{escape(name)}</code>: {escape(reason)}" for name, reason in skip_reasons.items()])
+    )
+    other_files = f"<p>Neither net nor solver:</p>{file_list}" if skip_reasons else ""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"/><meta name="viewport" content="width=device-width"/>
 <title>{escape(headline)}</title><style>{_STYLE}</style></head><body>
@@ -64,41 +66,41 @@ def render_html_report(
 <p>Made by <code>caffejax check --html</code>. Models with problems come first. Memory is for the net's batch; in phase
 TRAIN it is the memory of training.</p>
 {sections}
-{others}
+{other_files}
 </body></html>
 """
 
 
-def _section(report: Report) -> str:
+def _render_section(report: Report) -> str:
     parameters, memory = report.largest_sizes()
-    numbers = [format_number(parameters) + " params" if parameters else "", format_bytes(memory) if memory else ""]
-    cells = "".join(f'<span class="number">{text}</span>' for text in numbers)
-    state = "loads" if report.loads else format_outcome(report, _MAX_STATES)
+    sizes = [format_number(parameters) + " params" if parameters else "", format_bytes(memory) if memory else ""]
+    cells = "".join(f'<span class="number">{text}</span>' for text in sizes)
+    outcome = "loads" if report.loads else format_outcome(report, _MAX_STATES_LENGTH)
     command = suggest_command(report)
     lines = [
         '<details class="loads">' if report.loads else '<details class="fails" open="">',
-        f'<summary><span class="file">{escape(report.file)}</span><span>{state}</span>{cells}</summary>',
-        *_items([_finding(finding) for finding in report.findings]),
-        *(line for phase in distinct_phases(report.phases) for line in _phase(phase)),
-        *_weights(report),
-        *_items([f"note: {escape(note)}" for note in report.notes]),
-        *_drawing(report),
+        f'<summary><span class="file">{escape(report.file)}</span><span>{outcome}</span>{cells}</summary>',
+        *_render_list([_render_finding(finding) for finding in report.findings]),
+        *(line for phase in distinct_phases(report.phases) for line in _render_phase(phase)),
+        *_render_weights(report),
+        *_render_list([f"note: {escape(note)}" for note in report.notes]),
+        *_render_drawing(report),
         *([f"<p>Next: <code>{escape(command)}</code></p>"] if command else []),
         "</details>",
     ]
     return "\n".join(lines)
 
 
-def _phase(phase: PhaseReport) -> Iterator[str]:
+def _render_phase(phase: PhaseReport) -> Iterator[str]:
     outcome = {"loads": "loads", "fails": '<span class="wrong">does not load</span>', "no data": "has no data layer"}
     yield f"<p><b>{escape(phase.state)}</b> {outcome[phase.outcome]}"
     if phase.on_host:
         yield f"; on the host: {escape(', '.join(phase.on_host))}; {format_count(phase.compiled, 'layer')} compiled"
     yield "</p>"
-    yield from _items([*map(_finding, phase.findings), *map(escape, phase.assumed)])
+    yield from _render_list([*map(_render_finding, phase.findings), *map(escape, phase.assumed)])
 
 
-def _weights(report: Report) -> Iterator[str]:
+def _render_weights(report: Report) -> Iterator[str]:
     for match, states in distinct_weights(report.phases):
         text = (
             f"{escape(states)}: <code>{escape(match.file)}</code>: blobs for {format_count(match.matched, 'layer')} fit"
@@ -106,14 +108,14 @@ def _weights(report: Report) -> Iterator[str]:
         missing = escape(", ".join(match.missing[:8]))
         text += f"; {len(match.missing)} without blobs: {missing}" if match.missing else ""
         text += f"; {format_count(match.unused, 'layer')} of the file not in the net" if match.unused else ""
-        yield from _items([text, *(_finding(problem) for problem in match.mismatched)])
+        yield from _render_list([text, *(_render_finding(problem) for problem in match.mismatched)])
 
 
-def _finding(finding: Finding) -> str:
+def _render_finding(finding: Finding) -> str:
     return f'<span class="wrong">{escape(str(finding))}</span>'
 
 
-def _items(items: Sequence[str]) -> Iterator[str]:
+def _render_list(items: Sequence[str]) -> Iterator[str]:
     if items:
         yield f"<ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"
 
@@ -138,7 +140,7 @@ def suggest_command(report: Report) -> str | None:
     return f"caffejax summary {file}"
 
 
-def _drawing(report: Report) -> Iterator[str]:
+def _render_drawing(report: Report) -> Iterator[str]:
     """Yield a drawing of a net with a cell for each layer, from left to right in the order of computation."""
     if report.kind != "net" or any(finding.cause == "crash" for finding in report.findings):
         return  # this file crashed a worker process
@@ -146,20 +148,20 @@ def _drawing(report: Report) -> Iterator[str]:
         net, _ = read_valid_part(Path(report.file))
     except CaffejaxError:
         return
-    positions = _positions(net)
+    positions = _lay_out_layers(net)
     if not positions:
         return
-    width, height = (_CELL * (1 + max(position[axis] for position in positions.values())) for axis in (0, 1))
+    width, height = (_CELL_SIZE * (1 + max(position[axis] for position in positions.values())) for axis in (0, 1))
     yield f'<svg viewBox="0 0 {width} {height}" width="{width}" role="img" aria-label="the layers of the net">'
-    for number, (x, y) in positions.items():
-        layer: LayerParameter = net.layer[number]
-        colour = next((c for start, c in _COLOURS.items() if layer.type.startswith(start)), "#8a9aa8")
-        geometry = f'x="{x * _CELL}" y="{y * _CELL}" width="{_CELL - 2}" height="{_CELL - 2}"'
-        yield f'<rect {geometry} fill="{colour}"><title>{escape(f"{layer.name} ({layer.type})")}</title></rect>'
+    for index, (x, y) in positions.items():
+        layer: LayerParameter = net.layer[index]
+        color = next((c for beginning, c in _COLORS.items() if layer.type.startswith(beginning)), "#8a9aa8")
+        geometry = f'x="{x * _CELL_SIZE}" y="{y * _CELL_SIZE}" width="{_CELL_SIZE - 2}" height="{_CELL_SIZE - 2}"'
+        yield f'<rect {geometry} fill="{color}"><title>{escape(f"{layer.name} ({layer.type})")}</title></rect>'
     yield "</svg>"
 
 
-def _positions(net: NetParameter) -> Mapping[int, tuple[int, int]]:
+def _lay_out_layers(net: NetParameter) -> Mapping[int, tuple[int, int]]:
     """Return the column and row of each layer in the drawing.
 
     A layer is one column to the right of all layers whose tops it reads.
@@ -167,9 +169,9 @@ def _positions(net: NetParameter) -> Mapping[int, tuple[int, int]]:
     columns: dict[str, int] = {}  # of the layer that writes a blob
     rows: dict[int, int] = {}  # number of occupied rows by column
     positions = {}
-    for number, layer in enumerate(net.layer[:_MAX_LAYERS]):
+    for index, layer in enumerate(net.layer[:_MAX_LAYERS]):
         column = 1 + max((columns.get(name, -1) for name in layer.bottom), default=-1)
-        positions[number] = (column, rows.get(column, 0))
+        positions[index] = (column, rows.get(column, 0))
         rows[column] = rows.get(column, 0) + 1
         columns.update(dict.fromkeys(layer.top, column))
     return positions

@@ -11,23 +11,25 @@ from ..schema.caffe_pb2 import NetParameter, SolverParameter
 from ..schema.tokens import END, Tokens
 from .check_report import Kind
 
-_EXTENSIONS = (".prototxt", ".pt", ".pbtxt")
-_CAFFEMODELS = (".caffemodel", ".caffemodel.h5")
-_WEIGHTS_EXTENSIONS = (*_CAFFEMODELS, ".h5")
+_MODEL_EXTENSIONS = (".prototxt", ".pt", ".pbtxt")
+_CAFFEMODEL_EXTENSIONS = (".caffemodel", ".caffemodel.h5")
+_WEIGHTS_EXTENSIONS = (*_CAFFEMODEL_EXTENSIONS, ".h5")
 _NET_FIELDS = {"layer", "layers", "input", "input_shape", "input_dim"}
-_SIMILARITY = 0.75  # the ratio of difflib; "lyer" and "layer" have 0.89, "label" and "layer" 0.6
+_MIN_SIMILARITY = 0.75  # the ratio of difflib; "lyer" and "layer" have 0.89, "label" and "layer" 0.6
 
 
 def find_model_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
     """Yield each path that is a file, and all prototxt files in each path that is a folder, without duplicates."""
-    yielded: set[Path] = set()
+    yielded_paths: set[Path] = set()
     for path in map(Path, paths):
         files = (
-            sorted(p for p in path.rglob("*") if p.suffix in _EXTENSIONS and p.is_file()) if path.is_dir() else [path]
+            sorted(p for p in path.rglob("*") if p.suffix in _MODEL_EXTENSIONS and p.is_file())
+            if path.is_dir()
+            else [path]
         )
         for file in files:
-            if file not in yielded:
-                yielded.add(file)
+            if file not in yielded_paths:
+                yielded_paths.add(file)
                 yield file
 
 
@@ -37,13 +39,13 @@ def detect_kind(text: str) -> Kind:
     A text with layers or inputs is a net; otherwise a text with a field that only solvers have is a solver. If it has
     neither, but has a field name that resembles `layer` or `input`, it is assumed to be a net with a typo.
     """
-    solvers = set(SolverParameter.DESCRIPTOR.fields_by_name) - set(NetParameter.DESCRIPTOR.fields_by_name)
+    solver_fields = set(SolverParameter.DESCRIPTOR.fields_by_name) - set(NetParameter.DESCRIPTOR.fields_by_name)
     names = set(_top_level_names(text))
     if names & _NET_FIELDS:
         return "net"
-    if names & solvers:
+    if names & solver_fields:
         return "solver"
-    has_typo = any(get_close_matches(name.lower(), _NET_FIELDS, 1, _SIMILARITY) for name in names)
+    has_typo = any(get_close_matches(name.lower(), _NET_FIELDS, 1, _MIN_SIMILARITY) for name in names)
     return "net" if has_typo else "other"
 
 
@@ -66,21 +68,25 @@ def find_weights_without_net(paths: Iterable[str | os.PathLike[str]]) -> list[Pa
     weights: set[Path] = set()
     for path in map(Path, paths):
         files = path.rglob("*") if path.is_dir() else path.parent.glob("*")
-        weights.update(file for file in files if file.name.endswith(_CAFFEMODELS) and file.is_file())
-    return sorted(w for w in weights if not any(w.with_name(_base_name(w) + e).is_file() for e in _EXTENSIONS))
+        weights.update(file for file in files if file.name.endswith(_CAFFEMODEL_EXTENSIONS) and file.is_file())
+    return sorted(
+        w
+        for w in weights
+        if not any(w.with_name(_strip_extension(w) + extension).is_file() for extension in _MODEL_EXTENSIONS)
+    )
 
 
-def _base_name(weights: Path) -> str:
-    return next(weights.name.removesuffix(e) for e in reversed(_CAFFEMODELS) if weights.name.endswith(e))
+def _strip_extension(weights: Path) -> str:
+    return next(weights.name.removesuffix(e) for e in reversed(_CAFFEMODEL_EXTENSIONS) if weights.name.endswith(e))
 
 
 def _top_level_names(text: str) -> Iterator[str]:
     depth = 0
     tokens = Tokens(text)
-    for token, after in zip(tokens, [*tokens[1:], END], strict=True):
+    for token, next_token in zip(tokens, [*tokens[1:], END], strict=True):
         if token in ("{", "<", "["):
             depth += 1
         elif token in ("}", ">", "]"):
             depth = max(0, depth - 1)  # a text whose beginning is missing has more closing brackets
-        elif depth == 0 and after in (":", "{", "<"):
+        elif depth == 0 and next_token in (":", "{", "<"):
             yield token

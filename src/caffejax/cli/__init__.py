@@ -59,7 +59,7 @@ from .parser import Parser
 from .upgrade import upgrade_net_proto_binary, upgrade_net_proto_text, upgrade_solver_proto_text
 
 # modules or classes that have HELP, EXAMPLE, `add_flags` and `run`, and are named like the commands
-_GROUPS: dict[str, tuple[Any, ...]] = {
+_COMMANDS_BY_TASK: dict[str, tuple[Any, ...]] = {
     "train and run": (train, test, predict, time),
     "inspect a model": (check, summary, view, draw),
     "compare and verify": (gradcheck, dump, compare),
@@ -67,7 +67,7 @@ _GROUPS: dict[str, tuple[Any, ...]] = {
     "plot training": (plot,),
     "other commands": (demo, layers, run, upgrade, info, completion),
 }
-_CAFFES_TOOLS = (  # including its scripts, and tools of its forks
+_CAFFE_TOOLS = (  # including its scripts, and tools of its forks
     *(classify, detect, extract_features, convert_imageset, convert_annoset, convert_mnist_data),
     *(convert_mnist_siamese_data, convert_cifar_data, compute_image_mean, create_label_map, get_image_size),
     *(parse_log, plot_training_log, draw_net, device_query, tools, collect),
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return supervisor.supervise(options.process_id, options.start_timeout)
     try:
         with nullcontext() if arguments is not None else signal_handlers.handle_ctrl_c():
-            _prepare(options)
+            _apply_process_settings(options)
             options.command.run(options)
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _discard_stdout()  # the reader of the output, such as `head`, has closed the pipe
         return 1
     except OSError as error:
-        if not _stdout_fails():
+        if not _is_stdout_broken():
             raise
         _discard_stdout()
         print(f"caffejax: the output cannot be written: {error.strerror}", file=sys.stderr)
@@ -122,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _prepare(options: argparse.Namespace) -> None:
+def _apply_process_settings(options: argparse.Namespace) -> None:
     """Apply the command's process-wide settings and import the user's modules."""
     if options.command in (*_NET_COMMANDS, convert, export):
         silence_orbax_permanently()
@@ -133,7 +133,7 @@ def _prepare(options: argparse.Namespace) -> None:
     net_flags.import_modules(getattr(options, "imports", None) or ())
 
 
-def _stdout_fails() -> bool:
+def _is_stdout_broken() -> bool:
     """Return whether writing to stdout fails, for example because the disk is full."""
     try:
         os.write(1, b"\n")
@@ -144,9 +144,9 @@ def _stdout_fails() -> bool:
 
 def _discard_stdout() -> None:
     """Redirect stdout to /dev/null, so that Python does not try to write its remaining buffer at exit."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
-    os.close(null)
+    null_fd = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null_fd, 1)
+    os.close(null_fd)
 
 
 def _make_parser() -> Parser:
@@ -160,16 +160,16 @@ def _make_parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"caffejax {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, prog="caffejax")
-    for command in (*itertools.chain(*_GROUPS.values()), *_CAFFES_TOOLS):
-        sub = commands.add_parser(
+    for command in (*itertools.chain(*_COMMANDS_BY_TASK.values()), *_CAFFE_TOOLS):
+        subparser = commands.add_parser(
             _get_name(command),
             help=command.HELP,
             description=command.__doc__,
             epilog=f"example: {command.EXAMPLE}",
             allow_abbrev=False,
         )
-        command.add_flags(sub)
-        sub.set_defaults(command=command, parser=parser)
+        command.add_flags(subparser)
+        subparser.set_defaults(command=command, parser=parser)
     parser.subparsers = commands.choices
     return parser
 
@@ -181,13 +181,17 @@ def _get_name(command: Any) -> str:
 def _format_overview() -> str:
     """Return the help text that lists the commands by task."""
     lines = []
-    for title, commands in _GROUPS.items():
+    for title, commands in _COMMANDS_BY_TASK.items():
         lines += [f"{title}:", *(f"  {_get_name(command):11} {command.HELP}" for command in commands), ""]
-    lines += ["Caffe's other tools:", *textwrap.wrap("  ".join(map(_get_name, _CAFFES_TOOLS)), 92, **_INDENT), ""]
+    lines += [
+        "Caffe's other tools:",
+        *textwrap.wrap("  ".join(map(_get_name, _CAFFE_TOOLS)), 92, **_INDENT_OPTIONS),
+        "",
+    ]
     return "\n".join([*lines, *textwrap.wrap(_NOTES, 92)])
 
 
-_INDENT: Any = {"initial_indent": "  ", "subsequent_indent": "  ", "fix_sentence_endings": False}
+_INDENT_OPTIONS: Any = {"initial_indent": "  ", "subsequent_indent": "  ", "fix_sentence_endings": False}
 _NOTES = (
     "`caffejax COMMAND --help` explains a command, with an example. First time here? `caffejax check FOLDER` reports "
     "which of your models load. Flags may be written with one dash or two, and with _ or - between words. Compiled "

@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 HELP = "report which models load and why others do not"
 EXAMPLE = "caffejax check models/ my_net/deploy.prototxt --html=report.html"
 
-_WIDTH = 100
-_NAME, _STATES, _MAX_WEIGHTS = 50, 12, 5
-_ROW = "{:<50}  {:<24}  {:>8}  {:>10}"
+_LINE_WIDTH = 100
+_PATH_WIDTH, _STATES_WIDTH, _MAX_LISTED_WEIGHTS = 50, 12, 5
+_ROW_FORMAT = "{:<50}  {:<24}  {:>8}  {:>10}"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments and flags."""
     parser.add_argument("paths", nargs="+", type=_parse_path, metavar="FILE|FOLDER", help="nets, solvers, or folders")
-    weights = "check these weights against the nets (default: files in the net's folder with its base name)"
-    flags.add(parser, "weights", weights, type=_parse_path, metavar="FILE")
-    flags.add_json(parser, "print everything as JSON")
+    weights_help = "check these weights against the nets (default: files in the net's folder with its base name)"
+    flags.add(parser, "weights", weights_help, type=_parse_path, metavar="FILE")
+    flags.add_json_flag(parser, "print everything as JSON")
     flags.add(
         parser, "html", "also write an HTML page with all models, drawings and suggested commands", metavar="FILE.html"
     )
     net_flags.add_import_and_limit_flags(parser)
-    jobs = "number of files to check in parallel (default: the number of cores)"
-    parser.add_argument("-j", "--jobs", type=flags.parse_positive, metavar="N", help=jobs)
+    jobs_help = "number of files to check in parallel (default: the number of cores)"
+    parser.add_argument("-j", "--jobs", type=flags.parse_positive, metavar="N", help=jobs_help)
     flags.add(
         parser, "timeout", "time limit for each file, in seconds", type=flags.parse_positive, default=120, metavar="N"
     )
@@ -53,46 +53,46 @@ def run(options: argparse.Namespace) -> None:
     from ..checking.check import check_files
     from ..checking.model_files import find_model_files
 
-    files = list(find_model_files(options.paths))
-    if not files:
+    model_paths = list(find_model_files(options.paths))
+    if not model_paths:
         folders = ", ".join(map(str, options.paths))
         raise CaffejaxError(f"there are no *.prototxt, *.pt or *.pbtxt files in {folders}")
     if options.html:
-        flags.check_out(options.html, *map(str, files))
-    weights = [options.weights] if options.weights else []
+        flags.check_output_path(options.html, *map(str, model_paths))
+    weights_paths = [options.weights] if options.weights else []
     reports = check_files(
-        files,
-        weights,
+        model_paths,
+        weights_paths,
         jobs=options.jobs,
         timeout=options.timeout,
         data_config=flags.make_data_config(options),
         imports=options.imports or (),
     )
-    arguments = {str(path) for path in options.paths}
+    path_arguments = {str(path) for path in options.paths}
     models: list[Report] = []
-    skipped: dict[str, str] = {}  # other files in folders, and why they are not models
+    skip_reasons: dict[str, str] = {}  # other files in folders, and why they are not models
     for report in reports:
-        if report.kind == "other" and report.file not in arguments:
-            skipped[report.file] = str(report.findings[0])
+        if report.kind == "other" and report.file not in path_arguments:
+            skip_reasons[report.file] = str(report.findings[0])
             continue
         if not options.json:
-            _print_report(report, first=not models)
+            _print_report(report, is_first=not models)
         models.append(report)
-    failed = [report for report in models if not report.loads]
+    failed_models = [report for report in models if not report.loads]
     if options.json:
-        flags.print_json({"models": [report.as_json() for report in models], "skipped": skipped})
+        flags.print_json({"models": [report.as_json() for report in models], "skipped": skip_reasons})
     else:
-        _print_summary(models, skipped)
-        if not weights:
+        _print_summary(models, skip_reasons)
+        if not weights_paths:
             _print_absent_weights(models, options.paths)
     if options.html:
         from ..checking.html_report import render_html_report
 
-        page = render_html_report(models, _count_loading(models), skipped)
+        page = render_html_report(models, _format_loading_counts(models), skip_reasons)
         with replace_file(options.html) as file:
             file.write(page.encode())
-    if failed:
-        raise CaffejaxError(_count_by_kind(failed, models, "does not load", "do not load"))
+    if failed_models:
+        raise CaffejaxError(_format_counts_by_kind(failed_models, models, "does not load", "do not load"))
     if not models:
         raise CaffejaxError("there is neither a net nor a solver in these folders")
 
@@ -103,9 +103,9 @@ def _parse_path(text: str) -> Path:
     return Path(text)
 
 
-def _print_report(report: Report, first: bool) -> None:
-    if first:
-        print(_ROW.format("model", "loads in", "params", "memory"))
+def _print_report(report: Report, is_first: bool) -> None:
+    if is_first:
+        print(_ROW_FORMAT.format("model", "loads in", "params", "memory"))
     for line in _format_report(report):
         print(line)
     sys.stdout.flush()
@@ -115,11 +115,11 @@ def _format_report(report: Report) -> Iterator[str]:
     from ..checking.check_report import distinct_phases, distinct_weights, format_outcome
 
     parameters, memory = report.largest_sizes()
-    numbers = (format_number(parameters), format_bytes(memory) if memory else "-")
-    file = _shorten(report.file) if sys.stdout.isatty() else report.file
-    yield _ROW.format(file, format_outcome(report, _STATES), *numbers).rstrip()
+    sizes = (format_number(parameters), format_bytes(memory) if memory else "-")
+    file = _shorten_path(report.file) if sys.stdout.isatty() else report.file
+    yield _ROW_FORMAT.format(file, format_outcome(report, _STATES_WIDTH), *sizes).rstrip()
     states = " ".join(phase.state for phase in report.phases if phase.outcome == "loads")
-    yield from _wrap((f"loads in {states}",) if len(states) > _STATES else (), "")
+    yield from _wrap((f"loads in {states}",) if len(states) > _STATES_WIDTH else (), "")
     yield from _wrap((str(finding) for finding in report.findings), "")
     for phase in distinct_phases(report.phases):
         if phase.outcome == "no data":
@@ -127,28 +127,28 @@ def _format_report(report: Report) -> Iterator[str]:
         yield from _wrap((str(finding) for finding in phase.findings), f"{phase.state}: ")
         yield from _wrap(phase.assumed, f"{phase.state}: ")
         if phase.on_host:
-            layers = f"on the host: {', '.join(phase.on_host)}; {format_count(phase.compiled, 'layer')} compiled"
-            yield from _wrap([layers], f"{phase.state}: ")
+            sentence = f"on the host: {', '.join(phase.on_host)}; {format_count(phase.compiled, 'layer')} compiled"
+            yield from _wrap([sentence], f"{phase.state}: ")
     for match, states in distinct_weights(report.phases):
-        missing = f"; {len(match.missing)} without blobs: {', '.join(match.missing[:5])}" if match.missing else ""
-        unused = f"; {format_count(match.unused, 'layer')} of the file not in the net" if match.unused else ""
-        sentence = f"{match.file}: blobs for {format_count(match.matched, 'layer')} fit{missing}{unused}"
+        missing_note = f"; {len(match.missing)} without blobs: {', '.join(match.missing[:5])}" if match.missing else ""
+        unused_note = f"; {format_count(match.unused, 'layer')} of the file not in the net" if match.unused else ""
+        sentence = f"{match.file}: blobs for {format_count(match.matched, 'layer')} fit{missing_note}{unused_note}"
         yield from _wrap([sentence, *map(str, match.mismatched)], f"{states}: ")
     yield from _wrap(report.notes, "note: ")
 
 
-def _wrap(sentences: Iterator[str] | tuple[str, ...] | list[str], start: str) -> Iterator[str]:
+def _wrap(sentences: Iterator[str] | tuple[str, ...] | list[str], prefix: str) -> Iterator[str]:
     for sentence in sentences:
         yield from textwrap.wrap(
-            f"{start}{sentence}", _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+            f"{prefix}{sentence}", _LINE_WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
         )
 
 
-def _print_summary(models: list[Report], skipped: dict[str, str]) -> None:
-    print("\n" * bool(models) + f"{_count_loading(models)}.")
-    if skipped:
-        print(f"Neither net nor solver: {format_count(len(skipped), 'file')}")
-        for line in _wrap([f"{file}: {reason}" for file, reason in skipped.items()], ""):
+def _print_summary(models: list[Report], skip_reasons: dict[str, str]) -> None:
+    print("\n" * bool(models) + f"{_format_loading_counts(models)}.")
+    if skip_reasons:
+        print(f"Neither net nor solver: {format_count(len(skip_reasons), 'file')}")
+        for line in _wrap([f"{file}: {reason}" for file, reason in skip_reasons.items()], ""):
             print(line)
 
 
@@ -157,20 +157,23 @@ def _print_absent_weights(models: list[Report], paths: list[Path]) -> None:
     from ..checking.model_files import find_weights, find_weights_without_net
 
     nets = [report for report in models if report.kind == "net"]
-    n = sum(not find_weights(Path(report.file)) for report in nets)
-    others = find_weights_without_net(paths)
-    sentences = [f"no weights were found for {n} of {format_count(len(nets), 'net')}"] if n else []
-    if others:
-        count = f"{format_count(len(others), 'weights file')} {'belongs' if len(others) == 1 else 'belong'} to no net"
-        names = ", ".join(map(str, others[:_MAX_WEIGHTS]))
-        more = f" and {len(others) - _MAX_WEIGHTS} more" if others[_MAX_WEIGHTS:] else ""
-        sentences.append(f"{count}: {names}{more}")
+    num_without_weights = sum(not find_weights(Path(report.file)) for report in nets)
+    unused_paths = find_weights_without_net(paths)
+    sentences = []
+    if num_without_weights:
+        sentences.append(f"no weights were found for {num_without_weights} of {format_count(len(nets), 'net')}")
+    if unused_paths:
+        verb = "belongs" if len(unused_paths) == 1 else "belong"
+        count_text = f"{format_count(len(unused_paths), 'weights file')} {verb} to no net"
+        names = ", ".join(map(str, unused_paths[:_MAX_LISTED_WEIGHTS]))
+        ellipsis = f" and {len(unused_paths) - _MAX_LISTED_WEIGHTS} more" if unused_paths[_MAX_LISTED_WEIGHTS:] else ""
+        sentences.append(f"{count_text}: {names}{ellipsis}")
     if sentences:
         text = "; ".join(sentences)
-        rule = "a file belongs to the net with the same base name; `--weights` names one"
+        explanation = "a file belongs to the net with the same base name; `--weights` names one"
         for line in textwrap.wrap(
-            f"{text[0].upper()}{text[1:]} ({rule}).",
-            _WIDTH,
+            f"{text[0].upper()}{text[1:]} ({explanation}).",
+            _LINE_WIDTH,
             subsequent_indent="  ",
             break_on_hyphens=False,
             break_long_words=False,
@@ -178,12 +181,12 @@ def _print_absent_weights(models: list[Report], paths: list[Path]) -> None:
             print(line)
 
 
-def _count_loading(models: list[Report]) -> str:
+def _format_loading_counts(models: list[Report]) -> str:
     models = [report for report in models if report.kind in ("net", "solver")]
-    return _count_by_kind([report for report in models if report.loads], models, "loads", "load")
+    return _format_counts_by_kind([report for report in models if report.loads], models, "loads", "load")
 
 
-def _count_by_kind(selected: list[Report], models: list[Report], singular: str, plural: str) -> str:
+def _format_counts_by_kind(selected: list[Report], models: list[Report], singular: str, plural: str) -> str:
     """Return a text with the counts by kind of model, such as "2 of 3 nets and 1 of 1 solver load".
 
     Args:
@@ -191,11 +194,11 @@ def _count_by_kind(selected: list[Report], models: list[Report], singular: str, 
         models: the reports on all models; if it is empty, the text is "0 nets load".
         singular, plural: the verb in singular and plural.
     """
-    kinds = {"net": "net", "solver": "solver", "unreadable": "unreadable file", "other": "other file"}
-    totals = {kind: [report for report in models if report.kind == kind] for kind in kinds}
+    nouns = {"net": "net", "solver": "solver", "unreadable": "unreadable file", "other": "other file"}
+    models_by_kind = {kind: [report for report in models if report.kind == kind] for kind in nouns}
     parts = [
-        f"{sum(report.kind == kind for report in selected)} of {format_count(len(reports), kinds[kind])}"
-        for kind, reports in totals.items()
+        f"{sum(report.kind == kind for report in selected)} of {format_count(len(reports), nouns[kind])}"
+        for kind, reports in models_by_kind.items()
         if reports
     ]
     return (
@@ -203,5 +206,5 @@ def _count_by_kind(selected: list[Report], models: list[Report], singular: str, 
     )
 
 
-def _shorten(name: str) -> str:
-    return name if len(name) <= _NAME else f"…{name[1 - _NAME :]}"
+def _shorten_path(path: str) -> str:
+    return path if len(path) <= _PATH_WIDTH else f"…{path[1 - _PATH_WIDTH :]}"

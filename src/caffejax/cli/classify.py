@@ -25,7 +25,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         parser,
         "images_dim",
         help="height and width to resize to before cropping",
-        type=image_flags.parse_numbers,
+        type=image_flags.parse_integers,
         default=(256, 256),
     )
     flags.add(parser, "ext", help="the file extension of the images in a folder", default="jpg")
@@ -47,23 +47,23 @@ def run(options: argparse.Namespace) -> None:
     image_flags.check_files(options)
     image_flags.set_default_mean(options)
     image_flags.set_limits(options)
-    source = Path(options.input_file)
-    files: list[Path] = []
-    if source.suffix == ".npy":
-        images = image_flags.load_npy(source)
+    input_path = Path(options.input_file)
+    image_paths: list[Path] = []
+    if input_path.suffix == ".npy":
+        images = image_flags.load_npy(input_path)
         inputs = list(images)
         if not inputs or inputs[0].ndim != 3:
             message = f"has shape {images.shape}, so it is not an array of images (N, H, W, K)"
-            raise DataError(Problem(message, str(source)))
+            raise DataError(Problem(message, str(input_path)))
     else:
-        files = sorted(source.glob(f"*.{options.ext}")) if os.path.isdir(source) else [source]
-        if not files:
+        image_paths = sorted(input_path.glob(f"*.{options.ext}")) if os.path.isdir(input_path) else [input_path]
+        if not image_paths:
             raise DataError(
-                Problem(f"contains no *.{options.ext} images; --ext sets their file extension", str(source))
+                Problem(f"contains no *.{options.ext} images; --ext sets their file extension", str(input_path))
             )
-    image_flags.choose_device(options)
-    settings = image_flags.get_settings(options)
-    with image_flags.convert_errors(options.model_def):
+    image_flags.set_pycaffe_mode(options)
+    settings = image_flags.get_preprocessing_settings(options)
+    with image_flags.convert_value_errors(options.model_def):
         classifier = Classifier(
             options.model_def,
             options.pretrained_model,
@@ -72,9 +72,9 @@ def run(options: argparse.Namespace) -> None:
             **settings,
         )
         image_flags.set_default_channel_swap(classifier, options)
-        if files:
+        if image_paths:
             is_gray = classifier.blobs[classifier.inputs[0]].data.shape[1] == 1
-            inputs = [caffe.io.load_image(file, color=not is_gray) for file in files]
+            inputs = [caffe.io.load_image(file, color=not is_gray) for file in image_paths]
         predictions = classifier.predict(inputs, not options.center_only)
     with replace_file(options.output_file) as file:
         np.save(file, predictions)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 HELP = "compare two dumps of a net, or a dump with a net, layer by layer"
 EXAMPLE = "caffejax compare caffe.npz net.prototxt --picture=error.png"
-_NETS = (".prototxt", ".pt", ".pbtxt", ".txt")  # the extensions of nets
+_NET_EXTENSIONS = (".prototxt", ".pt", ".pbtxt", ".txt")  # the extensions of nets
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -36,10 +36,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "atol", "absolute tolerance, added to the relative one", type=_parse_tolerance, metavar="X")
     flags.add_switch(parser, "each_layer", "with a net: run each layer on the dump's bottoms and top diffs")
     flags.add_switch(parser, "random", "also count differences due to random layers, such as dropout in TRAIN")
-    flags.add_json(parser)
+    flags.add_json_flag(parser)
     flags.add(parser, "picture", "plot the error of each layer (needs matplotlib)", metavar="FILE.png")
     flags.add_options(parser, "kernels", "precision")
-    device_flags.add_device_flag(parser)
+    device_flags.add_device_flags(parser)
 
 
 def _parse_tolerance(text: str) -> float:
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     from ..debugging.dumps import ATOL, RTOL, compare, draw_errors, read_dump
 
-    if options.model is None and options.b is not None and Path(options.b).suffix in _NETS:
+    if options.model is None and options.b is not None and Path(options.b).suffix in _NET_EXTENSIONS:
         options.model, options.b = options.b, None
     if (options.b is None) == (options.model is None):
         raise CaffejaxError("the first dump can be compared with a second dump or with a net; pass one of them as B")
@@ -75,15 +75,15 @@ def run(options: argparse.Namespace) -> None:
         name: default if getattr(options, name) is None else getattr(options, name)
         for name, default in (("rtol", RTOL), ("atol", ATOL))
     }
-    comparison = compare(a, b, **tolerances, random=options.random)
+    comparison = compare(a, b, **tolerances, compare_random=options.random)
     print(comparison.to_json() if options.json else comparison)
     if options.picture:
         draw_errors(comparison, options.picture)
         if not options.json:
             print(f"Wrote {options.picture}")
-    if comparison.different_nets:
-        raise CaffejaxError(comparison.different_nets)
-    if (first := comparison.first) is not None:
+    if comparison.net_mismatch:
+        raise CaffejaxError(comparison.net_mismatch)
+    if (first := comparison.first_difference) is not None:
         raise CaffejaxError(Problem(f"the dumps first differ here: {first}", layer=first.layer, layer_type=first.type))
     if not comparison.ok:
         raise CaffejaxError("the dumps have no arrays in common")

@@ -7,13 +7,13 @@ import argparse
 from ..errors import DataError, Problem
 from ..glog import log, start_logging
 from . import flags
-from .progress_bar import counter
+from .progress_bar import show_loop_progress
 
 HELP = "compute the mean of a database's images"
 EXAMPLE = "caffejax compute_image_mean train_lmdb mean.binaryproto"
 
 _LOG_EVERY = 10000
-_READ_SIZE = 100
+_RECORDS_PER_READ = 100
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -35,34 +35,34 @@ def run(options: argparse.Namespace) -> None:
     from ..data.image_decoding import read_datum
     from ..data.write_imageset import MeanImage
 
-    records, mean = READERS[options.backend](options.database), MeanImage()
-    total = len(records)
+    database, mean_image = READERS[options.backend](options.database), MeanImage()
+    num_records = len(database)
     log.info("Starting iteration")
-    with counter(total, "images") as advance:
-        for start in range(0, total, _READ_SIZE):
-            for key, value in records.read_range(start, min(_READ_SIZE, total - start)):
+    with show_loop_progress(num_records, "images") as advance:
+        for start in range(0, num_records, _RECORDS_PER_READ):
+            for key, value in database.read_range(start, min(_RECORDS_PER_READ, num_records - start)):
                 try:
-                    mean.add(read_datum(value, max_pixels=options.max_image_pixels)[0])
+                    mean_image.add(read_datum(value, max_pixels=options.max_image_pixels)[0])
                 except DataError as error:
                     name = key.decode("utf-8", "backslashreplace")
-                    located = DataError(Problem(f"record '{name}' {error}", options.database))
+                    located_error = DataError(Problem(f"record '{name}' {error}", options.database))
                     if not options.skip_errors:
-                        raise located from error
-                    log.warning("%s; skipped", located)
+                        raise located_error from error
+                    log.warning("%s; skipped", located_error)
                     continue
                 advance()
-                if mean.count % _LOG_EVERY == 0:
-                    log.info("Processed %d files.", mean.count)
-    if not mean.count:
+                if mean_image.count % _LOG_EVERY == 0:
+                    log.info("Processed %d files.", mean_image.count)
+    if not mean_image.count:
         raise DataError(Problem("no image could be read", options.database))
-    if mean.count % _LOG_EVERY:
-        log.info("Processed %d files.", mean.count)
+    if mean_image.count % _LOG_EVERY:
+        log.info("Processed %d files.", mean_image.count)
     if options.output:
         log.info("Write to %s", options.output)
         with replace_file(options.output) as file:
-            file.write(mean.to_binaryproto())
-    log.info("Number of channels: %d", len(mean.value))
-    for channel, values in enumerate(mean.value):
+            file.write(mean_image.to_binaryproto())
+    log.info("Number of channels: %d", len(mean_image.value))
+    for channel, values in enumerate(mean_image.value):
         # Caffe's float sums, one image at a time, may differ in the sixth digit
         log.info(
             "mean_value channel [%d]: %g", channel, np.cumsum(values, dtype=np.float32)[-1] / np.float32(values.size)

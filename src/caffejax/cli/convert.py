@@ -37,5 +37,5 @@ def run(options: argparse.Namespace) -> None:
     source, target = getattr(options, "from"), options.to
     weights = convert(source, target, net)
     layers = [layer for blobs in weights.values() if (layer := [b for b in blobs if b is not None])]
-    count, size = sum(map(len, layers)), sum(b.size for layer in layers for b in layer)
-    log.info("Wrote %d blobs of %d layers, %d numbers, to %s", count, len(layers), size, target)
+    num_blobs, num_values = sum(map(len, layers)), sum(b.size for layer in layers for b in layer)
+    log.info("Wrote %d blobs of %d layers, %d numbers, to %s", num_blobs, len(layers), num_values, target)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ..errors import DataError
 from ..glog import log, start_logging
 from . import flags
-from .progress_bar import counter
+from .progress_bar import show_loop_progress
 
 HELP = "make a database of images with boxes"
 EXAMPLE = (
@@ -20,7 +20,7 @@ EXAMPLE = (
 )
 
 _LOG_EVERY = 1000
-_KINDS = ("xml", "json", "txt")
+_LABEL_FORMATS = ("xml", "json", "txt")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -29,11 +29,17 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("list", help="the list of images and annotations, or labels", metavar="LISTFILE")
     parser.add_argument("database", help="the folder to create", metavar="DB_NAME")
     flags.add_backend_flag(parser)
-    kinds = ("classification", "detection")
+    annotation_types = ("classification", "detection")
     flags.add(
-        parser, "anno_type", "the list contains labels, or names files with boxes", choices=kinds, default=kinds[0]
+        parser,
+        "anno_type",
+        "the list contains labels, or names files with boxes",
+        choices=annotation_types,
+        default=annotation_types[0],
     )
-    flags.add(parser, "label_type", "the format of the files with boxes", choices=_KINDS, default=_KINDS[0])
+    flags.add(
+        parser, "label_type", "the format of the files with boxes", choices=_LABEL_FORMATS, default=_LABEL_FORMATS[0]
+    )
     flags.add(parser, "label_map_file", "a LabelMap with the class numbers; optional for txt files", default="")
     flags.add_switch(parser, "check_label", "has no effect: names and labels are always checked for duplicates")
     flags.add_switch(parser, "gray", "store one channel instead of three")
@@ -88,7 +94,7 @@ def run(options: argparse.Namespace) -> None:
         images = [images[i] for i in np.random.default_rng(options.seed).permutation(len(images)).tolist()]
     log.info("A total of %d images.", len(images))
     count = 0
-    with WRITERS[options.backend](options.database) as put, counter(len(images), "images") as advance:
+    with WRITERS[options.backend](options.database) as put, show_loop_progress(len(images), "images") as advance:
         for count, (key, record) in enumerate(_read_records(options, images), 1):
             put(key, record)
             advance()
@@ -98,37 +104,41 @@ def run(options: argparse.Namespace) -> None:
         log.info("Processed %d files.", count)
 
 
-class _Image(NamedTuple):
+class _AnnotatedImage(NamedTuple):
     name: str
     path: str
     label: Any  # the argument of `encode_annotated_datum`
 
 
-def _read_list(options: argparse.Namespace) -> list[_Image]:
+def _read_list(options: argparse.Namespace) -> list[_AnnotatedImage]:
     from pathlib import Path
 
     from ..data.annotated.annotation_files import read_annotation, read_label_map
     from ..data.image_list import find_files, read_list, read_pairs
 
-    file = Path(options.list)
+    list_path = Path(options.list)
     if options.anno_type == "classification":
-        images = read_list(file)
-        return list(map(_Image, images.names, find_files(images.file, images.names, options.root, ()), images.labels))
+        images = read_list(list_path)
+        return list(
+            map(_AnnotatedImage, images.names, find_files(images.file, images.names, options.root, ()), images.labels)
+        )
     if not options.label_map_file and options.label_type == "xml":
         raise DataError("--label_map_file is required: XML files name the classes, but the net needs class numbers")
     class_ids = read_label_map(Path(options.label_map_file)) if options.label_map_file else None
-    names, annotations = read_pairs(file)
-    paths = find_files(file, names, options.root, ())
-    annotation_paths = find_files(file, annotations, options.root, (), "annotation")
+    names, annotations = read_pairs(list_path)
+    paths = find_files(list_path, names, options.root, ())
+    annotation_paths = find_files(list_path, annotations, options.root, (), "annotation")
     if options.label_type == "txt":
         class_ids = None  # the annotation files contain numbers, not names
     return [
-        _Image(name, path, functools.partial(read_annotation, annotation, options.label_type, class_ids=class_ids))
+        _AnnotatedImage(
+            name, path, functools.partial(read_annotation, annotation, options.label_type, class_ids=class_ids)
+        )
         for name, path, annotation in zip(names, paths, annotation_paths, strict=True)
     ]
 
 
-def _read_records(options: argparse.Namespace, images: list[_Image]) -> Iterator[tuple[bytes, bytes]]:
+def _read_records(options: argparse.Namespace, images: list[_AnnotatedImage]) -> Iterator[tuple[bytes, bytes]]:
     """Yield the key and the AnnotatedDatum of each image, in the order of `images`."""
     from ..data.annotated.write_annotated import StorageOptions, encode_annotated_datum
     from ..data.write_imageset import guess_encoding
@@ -138,7 +148,7 @@ def _read_records(options: argparse.Namespace, images: list[_Image]) -> Iterator
         not options.gray, min_dim=options.min_dim, max_dim=options.max_dim, max_pixels=options.max_image_pixels, **size
     )
     first_shape = None
-    for line, image in enumerate(images):
+    for index, image in enumerate(images):
         encoding = options.encode_type or (guess_encoding(image.name) if options.encoded else "")
         record, shape = encode_annotated_datum(image.path, image.label, replace(storage, encoding=encoding))
         first_shape = first_shape or shape
@@ -147,4 +157,4 @@ def _read_records(options: argparse.Namespace, images: list[_Image]) -> Iterator
                 f"image '{image.path}' has shape {shape} (channels, height, width), but the first has {first_shape}"
             )
             raise DataError(message)
-        yield b"%08d_" % line + image.name.encode("utf-8", "surrogateescape"), record
+        yield b"%08d_" % index + image.name.encode("utf-8", "surrogateescape"), record

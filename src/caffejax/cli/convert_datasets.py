@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from ..errors import DataError, Problem
 from ..glog import log, start_logging
 from . import flags
-from .progress_bar import counter
+from .progress_bar import show_loop_progress
 
 if TYPE_CHECKING:
     import numpy as np
 
 _CIFAR_SHAPE = (3, 32, 32)
-_CONTENTS = {1: "labels", 3: "images"}  # of MNIST's files, by their number of axes
+_IDX_CONTENTS = {1: "labels", 3: "images"}  # of MNIST's files, by their number of axes
 
 
 class convert_mnist_data:  # noqa: N801  named like the command
@@ -39,7 +39,7 @@ class convert_mnist_data:  # noqa: N801  named like the command
         """Make the database."""
         start_logging()
         images, labels = _read_mnist(options)
-        _write_database(options.backend, options.database, images[:, None], labels, digits=8)
+        _write_database(options.backend, options.database, images[:, None], labels, key_digits=8)
 
 
 class convert_mnist_siamese_data:  # noqa: N801
@@ -63,8 +63,10 @@ class convert_mnist_siamese_data:  # noqa: N801
 
         images, labels = _read_mnist(options)
         pairs = np.random.default_rng(options.seed).integers(0, len(images), (len(images), 2))
-        first, second = labels[pairs].T
-        _write_database(options.backend, options.database, images, first == second, digits=8, rows=pairs)
+        first_labels, second_labels = labels[pairs].T
+        _write_database(
+            options.backend, options.database, images, first_labels == second_labels, key_digits=8, channel_images=pairs
+        )
 
 
 class convert_cifar_data:  # noqa: N801
@@ -88,13 +90,15 @@ class convert_cifar_data:  # noqa: N801
         start_logging()
         import numpy as np
 
-        train = np.concatenate([_read_cifar(f"{options.input}/data_batch_{number}.bin") for number in range(1, 6)])
-        test = _read_cifar(f"{options.input}/test_batch.bin")
-        for name, title, records in ("train", "Training", train), ("test", "Testing", test):
-            log.info("Writing %s data", title)
+        train_records = np.concatenate(
+            [_read_cifar(f"{options.input}/data_batch_{number}.bin") for number in range(1, 6)]
+        )
+        test_records = _read_cifar(f"{options.input}/test_batch.bin")
+        for name, log_name, records in ("train", "Training", train_records), ("test", "Testing", test_records):
+            log.info("Writing %s data", log_name)
             database = f"{options.output}/cifar10_{name}_{options.db_type}"
             labels, pixels = records[:, 0].astype(np.int8), records[:, 1:]
-            _write_database(options.db_type, database, pixels.reshape(-1, *_CIFAR_SHAPE), labels, digits=5)
+            _write_database(options.db_type, database, pixels.reshape(-1, *_CIFAR_SHAPE), labels, key_digits=5)
 
 
 def _add_mnist_arguments(parser: argparse.ArgumentParser) -> None:
@@ -115,7 +119,7 @@ def _read_mnist(options: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
     return images, labels.astype(np.int8)
 
 
-def read_idx(path: str, axes: int) -> np.ndarray:
+def read_idx(path: str, num_axes: int) -> np.ndarray:
     """Return the array in a file of bytes in MNIST's format, IDX: labels (1 axis) or images (3 axes).
 
     Raises:
@@ -126,19 +130,21 @@ def read_idx(path: str, axes: int) -> np.ndarray:
 
     from ..data.image_decoding import read_file
 
-    data, magic, header_size = read_file(path), 0x800 + axes, 4 + 4 * axes
+    data, magic, header_size = read_file(path), 0x800 + num_axes, 4 + 4 * num_axes
     if len(data) < header_size or unpack_from(">I", data) != (magic,):
         hint = "; it is compressed: unpack it with gunzip first" if data.startswith(b"\x1f\x8b") else ""
         raise DataError(
-            Problem(f"is not an IDX file of {_CONTENTS[axes]}, which begins with the number {magic}{hint}", path)
+            Problem(
+                f"is not an IDX file of {_IDX_CONTENTS[num_axes]}, which begins with the number {magic}{hint}", path
+            )
         )
-    shape = unpack_from(f">{axes}I", data, 4)
-    size = math.prod(shape)
-    if not 0 < size <= len(data) - header_size:
-        sizes = " x ".join(map(str, shape))
-        message = f"its header announces {sizes} bytes of data, but {len(data) - header_size} follow"
+    shape = unpack_from(f">{num_axes}I", data, 4)
+    num_values = math.prod(shape)
+    if not 0 < num_values <= len(data) - header_size:
+        sizes_text = " x ".join(map(str, shape))
+        message = f"its header announces {sizes_text} bytes of data, but {len(data) - header_size} follow"
         raise DataError(Problem(message, path))
-    return np.frombuffer(data, np.uint8, size, header_size).reshape(shape)
+    return np.frombuffer(data, np.uint8, num_values, header_size).reshape(shape)
 
 
 def _read_cifar(path: str) -> np.ndarray:
@@ -147,36 +153,42 @@ def _read_cifar(path: str) -> np.ndarray:
 
     from ..data.image_decoding import read_file
 
-    data, size = read_file(path), 1 + math.prod(_CIFAR_SHAPE)
-    if not data or len(data) % size:
+    data, record_size = read_file(path), 1 + math.prod(_CIFAR_SHAPE)
+    if not data or len(data) % record_size:
         raise DataError(
-            Problem(f"has {len(data)} bytes, which is not a multiple of the {size} bytes of an image", path)
+            Problem(f"has {len(data)} bytes, which is not a multiple of the {record_size} bytes of an image", path)
         )
-    return np.frombuffer(data, np.uint8).reshape(-1, size)
+    return np.frombuffer(data, np.uint8).reshape(-1, record_size)
 
 
 def _write_database(
-    kind: str, database: str, images: np.ndarray, labels: np.ndarray, *, digits: int, rows: np.ndarray | None = None
+    backend: str,
+    database: str,
+    images: np.ndarray,
+    labels: np.ndarray,
+    *,
+    key_digits: int,
+    channel_images: np.ndarray | None = None,
 ) -> None:
     """Write a database with a datum for each label.
 
     Args:
-        kind: the format of the database.
+        backend: the format of the database.
         database: the folder of the database.
-        images: uint8 (N, C, H, W), or (M, H, W) if `rows` is not None.
+        images: uint8 (N, C, H, W), or (M, H, W) if `channel_images` is not None.
         labels: integers (N,).
-        digits: the number of digits in each record's key, which is the number of the record.
-        rows: for each datum, the indices of the images that are its channels, integers (N, C); None if datum n
-            is image n.
+        key_digits: the number of digits in each record's key, which is the number of the record.
+        channel_images: for each datum, the indices of the images that are its channels, integers (N, C); None if datum
+            n is image n.
     """
     from ..data.database import WRITERS
     from ..schema.caffe_pb2 import Datum
 
-    with WRITERS[kind](database) as put, counter(len(labels), "images") as advance:
-        for number, label in enumerate(labels.tolist()):
-            image = images[number if rows is None else rows[number]]
+    with WRITERS[backend](database) as put, show_loop_progress(len(labels), "images") as advance:
+        for index, label in enumerate(labels.tolist()):
+            image = images[index if channel_images is None else channel_images[index]]
             channels, height, width = image.shape
             datum = Datum(channels=channels, height=height, width=width, data=image.tobytes(), label=int(label))
-            put(b"%0*d" % (digits, number), datum.SerializeToString())
+            put(b"%0*d" % (key_digits, index), datum.SerializeToString())
             advance()
     log.info("Processed %d files.", len(labels))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..errors import DataError
 from ..glog import log, start_logging
 from . import flags
-from .progress_bar import counter
+from .progress_bar import show_loop_progress
 
 if TYPE_CHECKING:
     from ..data.image_list import ImageList
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> None:
     if options.encode_type and not options.encoded:
         log.info("encode_type specified, assuming encoded=true.")
     count = 0
-    with WRITERS[options.backend](options.database) as put, counter(len(paths), "images") as advance:
+    with WRITERS[options.backend](options.database) as put, show_loop_progress(len(paths), "images") as advance:
         for count, (key, datum) in enumerate(_read_records(options, images, paths, order), 1):
             put(key, datum)
             advance()
@@ -90,7 +90,7 @@ def _read_records(
     from ..data.write_imageset import encode_image_datum, guess_encoding
 
     first_shape = None
-    for line, i in enumerate(order):
+    for position, i in enumerate(order):
         encoding = options.encode_type or (guess_encoding(images.names[i]) if options.encoded else "")
         try:
             datum, shape = encode_image_datum(
@@ -111,4 +111,4 @@ def _read_records(
         if options.check_size and shape != first_shape:
             message = f"image '{paths[i]}' has shape {shape} (channels, height, width), but the first has {first_shape}"
             raise DataError(message)
-        yield b"%08d_" % line + images.names[i].encode("utf-8", "surrogateescape"), datum
+        yield b"%08d_" % position + images.names[i].encode("utf-8", "surrogateescape"), datum

@@ -39,15 +39,15 @@ class _Demo:
     label_flags: tuple[str, ...] = ()  # of `predict`
 
 
-_DETECTION = _Demo(
+_DETECTION_DEMO = _Demo(
     "ssd_shapes", "solver.prototxt", "deploy.prototxt", "snapshots/ssd_shapes", 800, ("--labels=labels.txt",)
 )
 _DEMOS = {
     "digits": _Demo("digits", "lenet_solver.prototxt", "lenet_train_test.prototxt", "snapshots/lenet", 1000),
-    "shapes": _DETECTION,
-    "face": _DETECTION,
+    "shapes": _DETECTION_DEMO,
+    "face": _DETECTION_DEMO,
 }
-_N_PICTURES = 4  # on which the demo predicts
+_NUM_PICTURES = 4  # on which the demo predicts
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -88,12 +88,14 @@ def _write_folder(name: str, folder: Path) -> list[str]:
         has_snapshot = any(folder.glob(f"{demo.prefix}.orbax/[0-9]*"))
         hint = f", or resume its training: {command}" if has_snapshot else ""
         raise CaffejaxError(f"{folder} already exists; name a new folder{hint}")
-    shutil.copytree(_find_source(demo.folder), folder, ignore=shutil.ignore_patterns("lock.mdb"), dirs_exist_ok=True)
-    if demo is _DETECTION:
-        from .demo_pictures import OBJECTS, write_databases
+    shutil.copytree(
+        _find_demo_folder(demo.folder), folder, ignore=shutil.ignore_patterns("lock.mdb"), dirs_exist_ok=True
+    )
+    if demo is _DETECTION_DEMO:
+        from .demo_pictures import OBJECT_NAMES, write_databases
 
         write_databases(name, folder)
-        (folder / "labels.txt").write_text("\n".join(("background", *OBJECTS[name])) + "\n")
+        (folder / "labels.txt").write_text("\n".join(("background", *OBJECT_NAMES[name])) + "\n")
     return _write_images(name, folder)
 
 
@@ -105,7 +107,7 @@ def _list_commands(demo: _Demo, images: list[str]) -> Iterator[list[str]]:
         yield ["plot", f"{demo.prefix}.metrics.jsonl", "--out=curves.png"]
 
 
-def _find_source(name: str) -> Path:
+def _find_demo_folder(name: str) -> Path:
     """Return the folder that contains a demo's files, in the installed package or in the repository."""
     package = Path(__file__).parents[1]
     folders = package / "demos" / name, package.parents[1] / "configs" / name
@@ -118,21 +120,21 @@ def _write_images(name: str, folder: Path) -> list[str]:
 
     (folder / "predicted").mkdir()
     paths = []
-    for number, image in enumerate(_make_images(name, folder)):
-        paths.append(f"{name}_{number}.png")
+    for index, image in enumerate(_make_images(name, folder)):
+        paths.append(f"{name}_{index}.png")
         cv2.imwrite(str(folder / paths[-1]), image)
     return paths
 
 
 def _make_images(name: str, folder: Path) -> Iterator[np.ndarray]:
-    if _DEMOS[name] is _DETECTION:
+    if _DEMOS[name] is _DETECTION_DEMO:
         from .demo_pictures import draw_pictures
 
-        for image, _ in draw_pictures(name, _N_PICTURES, seed=1):
+        for image, _ in draw_pictures(name, _NUM_PICTURES, seed=1):
             yield image
         return
     from ..data.image_decoding import read_datum
     from ..data.lmdb import Lmdb
 
-    for _, record in Lmdb(folder / "digits_test_lmdb").read_range(0, _N_PICTURES):
+    for _, record in Lmdb(folder / "digits_test_lmdb").read_range(0, _NUM_PICTURES):
         yield read_datum(record)[0].transpose(1, 2, 0)

@@ -19,14 +19,14 @@ from ..schema import caffe_pb2
 
 SIZE = 96
 # labels 1, 2, 3 of the objects of each demo; 0 is the background
-OBJECTS = {"shapes": ("disc", "square", "triangle"), "face": ("smiling", "sad", "surprised")}
-_SIDES = {"shapes": (14, 52), "face": (30, 66)}  # half-open ranges of side lengths in pixels
-_PICTURES = {"train": 600, "test": 150}
+OBJECT_NAMES = {"shapes": ("disc", "square", "triangle"), "face": ("smiling", "sad", "surprised")}
+_SIDE_RANGES = {"shapes": (14, 52), "face": (30, 66)}  # half-open ranges of side lengths in pixels
+_NUM_PICTURES = {"train": 600, "test": 150}
 
 
 def write_databases(demo: str, folder: Path) -> None:
     """Write the databases of a demo, `shapes_train_lmdb` and `shapes_test_lmdb`, into a folder."""
-    for seed, (split, count) in enumerate(_PICTURES.items()):
+    for seed, (split, count) in enumerate(_NUM_PICTURES.items()):
         write_lmdb(folder / f"shapes_{split}_lmdb", _draw_records(demo, count, seed))
 
 
@@ -35,26 +35,26 @@ def draw_pictures(demo: str, count: int, seed: int) -> Iterator[tuple[np.ndarray
 
     An object is a pair of a label and a box (x1, y1, x2, y2), in pixels.
     """
-    random = np.random.RandomState(seed)
+    rng = np.random.RandomState(seed)
     for _ in range(count):
-        yield _draw_picture(demo, random)
+        yield _draw_picture(demo, rng)
 
 
-def _draw_picture(demo: str, random: np.random.RandomState) -> tuple[np.ndarray, list[tuple[int, np.ndarray]]]:
+def _draw_picture(demo: str, rng: np.random.RandomState) -> tuple[np.ndarray, list[tuple[int, np.ndarray]]]:
     image = np.empty((SIZE, SIZE, 3), np.uint8)
-    image[:] = random.randint(60, 200, 3)
-    image = cv2.add(image, random.randint(0, 30, image.shape).astype(np.uint8))
+    image[:] = rng.randint(60, 200, 3)
+    image = cv2.add(image, rng.randint(0, 30, image.shape).astype(np.uint8))
     objects: list[tuple[int, np.ndarray]] = []
-    for _ in range(random.randint(1, 5)):
-        side = random.randint(*_SIDES[demo])
-        x, y = random.randint(1, SIZE - side - 1, 2)
+    for _ in range(rng.randint(1, 5)):
+        side = rng.randint(*_SIDE_RANGES[demo])
+        x, y = rng.randint(1, SIZE - side - 1, 2)
         box = np.array([x, y, x + side, y + side])
-        if any(_are_close(box, other) for _, other in objects):
+        if any(_are_close(box, drawn_box) for _, drawn_box in objects):
             continue
-        label = random.randint(1, len(OBJECTS[demo]) + 1)
-        colour = tuple(int(c) for c in (image[y, x].astype(int) + random.randint(70, 186, 3)) % 256)
+        label = rng.randint(1, len(OBJECT_NAMES[demo]) + 1)
+        color = tuple(int(c) for c in (image[y, x].astype(int) + rng.randint(70, 186, 3)) % 256)
         draw = _draw_face if demo == "face" else _draw_shape
-        draw(image, OBJECTS[demo][label - 1], box, colour)
+        draw(image, OBJECT_NAMES[demo][label - 1], box, color)
         objects.append((label, box))
     return image, objects
 
@@ -63,44 +63,46 @@ def _are_close(a: np.ndarray, b: np.ndarray) -> bool:
     return bool(np.all(a[:2] < b[2:] + 2) and np.all(b[:2] < a[2:] + 2))
 
 
-def _draw_shape(image: np.ndarray, shape: str, box: np.ndarray, colour: tuple[int, ...]) -> None:
+def _draw_shape(image: np.ndarray, shape: str, box: np.ndarray, color: tuple[int, ...]) -> None:
     x1, y1, x2, y2 = (int(n) for n in box)
     if shape == "disc":
         radius = (x2 - x1) // 2
-        cv2.circle(image, (x1 + radius, y1 + radius), radius, colour, -1)
+        cv2.circle(image, (x1 + radius, y1 + radius), radius, color, -1)
     elif shape == "square":
-        cv2.rectangle(image, (x1, y1), (x2, y2), colour, -1)
+        cv2.rectangle(image, (x1, y1), (x2, y2), color, -1)
     else:
-        cv2.fillPoly(image, [np.array([[x1, y2], [x2, y2], [(x1 + x2) // 2, y1]], np.int32)], colour)
+        cv2.fillPoly(image, [np.array([[x1, y2], [x2, y2], [(x1 + x2) // 2, y1]], np.int32)], color)
 
 
-def _draw_face(image: np.ndarray, mood: str, box: np.ndarray, colour: tuple[int, ...]) -> None:
+def _draw_face(image: np.ndarray, mood: str, box: np.ndarray, color: tuple[int, ...]) -> None:
     side = int(box[2] - box[0])
-    line_colour = (0, 0, 0) if sum(colour) > 3 * 127 else (255, 255, 255)
-    vertex = lambda x, y: (int(box[0] + x * side), int(box[1] + y * side))  # noqa: E731
-    cv2.circle(image, vertex(0.5, 0.5), side // 2, colour, -1)
+    line_color = (0, 0, 0) if sum(color) > 3 * 127 else (255, 255, 255)
+    to_pixel = lambda x, y: (int(box[0] + x * side), int(box[1] + y * side))  # noqa: E731
+    cv2.circle(image, to_pixel(0.5, 0.5), side // 2, color, -1)
     for x in 0.32, 0.68:
-        cv2.circle(image, vertex(x, 0.38), max(1, side // 14), line_colour, -1)
+        cv2.circle(image, to_pixel(x, 0.38), max(1, side // 14), line_color, -1)
     thickness = max(1, side // 16)
     if mood == "smiling":
-        cv2.ellipse(image, vertex(0.5, 0.55), (int(0.26 * side), int(0.24 * side)), 0, 15, 165, line_colour, thickness)
+        cv2.ellipse(image, to_pixel(0.5, 0.55), (int(0.26 * side), int(0.24 * side)), 0, 15, 165, line_color, thickness)
     elif mood == "sad":
-        cv2.ellipse(image, vertex(0.5, 0.85), (int(0.26 * side), int(0.24 * side)), 0, 195, 345, line_colour, thickness)
+        cv2.ellipse(
+            image, to_pixel(0.5, 0.85), (int(0.26 * side), int(0.24 * side)), 0, 195, 345, line_color, thickness
+        )
     else:
-        cv2.circle(image, vertex(0.5, 0.7), max(2, side // 8), line_colour, -1)
+        cv2.circle(image, to_pixel(0.5, 0.7), max(2, side // 8), line_color, -1)
 
 
-def _annotate(image: np.ndarray, objects: list[tuple[int, np.ndarray]]) -> Any:
+def _make_annotated_datum(image: np.ndarray, objects: list[tuple[int, np.ndarray]]) -> Any:
     """Return a picture as an AnnotatedDatum."""
     record = caffe_pb2.AnnotatedDatum(type=caffe_pb2.AnnotatedDatum.BBOX)
     record.datum.encoded, record.datum.data = True, cv2.imencode(".png", image)[1].tobytes()
-    for number, (label, box) in enumerate(objects):
-        annotation = record.annotation_group.add(group_label=label).annotation.add(instance_id=number)
+    for instance_id, (label, box) in enumerate(objects):
+        annotation = record.annotation_group.add(group_label=label).annotation.add(instance_id=instance_id)
         for field, value in zip(("xmin", "ymin", "xmax", "ymax"), box / SIZE, strict=True):
             setattr(annotation.bbox, field, value)
     return record
 
 
 def _draw_records(demo: str, count: int, seed: int) -> Iterator[tuple[bytes, bytes]]:
-    for number, (image, objects) in enumerate(draw_pictures(demo, count, seed)):
-        yield b"%08d" % number, _annotate(image, objects).SerializeToString()
+    for index, (image, objects) in enumerate(draw_pictures(demo, count, seed)):
+        yield b"%08d" % index, _make_annotated_datum(image, objects).SerializeToString()

@@ -50,11 +50,11 @@ def run(options: argparse.Namespace) -> None:
     image_flags.check_files(options)
     image_flags.set_default_mean(options)
     windows = _read_windows(options.input_file)
-    image_flags.choose_device(options)
-    settings = image_flags.get_settings(options)
+    image_flags.set_pycaffe_mode(options)
+    settings = image_flags.get_preprocessing_settings(options)
     if settings["mean"] is not None and settings["mean"].ndim == 3:  # one value per channel, as in Caffe's script
         settings["mean"] = settings["mean"].mean(axis=(1, 2))
-    with image_flags.convert_errors(options.model_def):
+    with image_flags.convert_value_errors(options.model_def):
         detector = Detector(
             options.model_def,
             options.pretrained_model,
@@ -109,8 +109,8 @@ def _read_windows(path: str) -> dict[str, list[np.ndarray]]:
 def _write_csv(path: str, detections: list[dict[str, Any]]) -> None:
     from ..atomic_write import replace_file
 
-    text = StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    buffer = StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
     classes = range(detections[0]["prediction"].size)
     writer.writerow(["filename", *_COORDINATES, *(f"class{i}" for i in classes)])
     for detection in detections:
@@ -118,7 +118,7 @@ def _write_csv(path: str, detections: list[dict[str, Any]]) -> None:
             [detection["filename"], *detection["window"], *_format_numbers(detection["prediction"].ravel())]
         )
     with replace_file(path) as file:
-        file.write(text.getvalue().encode())
+        file.write(buffer.getvalue().encode())
 
 
 def _format_numbers(values: Iterable[Any]) -> list[str]:
@@ -132,7 +132,7 @@ def _write_hdf5(path: str, detections: list[dict[str, Any]]) -> None:
 
     from ..atomic_write import replace_path
 
-    with replace_path(path) as partial, h5py.File(partial, "w") as file:
+    with replace_path(path) as temporary_path, h5py.File(temporary_path, "w") as file:
         file["filename"] = [str(detection["filename"]) for detection in detections]
         file["window"] = np.stack([detection["window"] for detection in detections])
         file["prediction"] = np.stack([detection["prediction"] for detection in detections])

@@ -18,22 +18,22 @@ from ..errors import CaffejaxError
 from ..glog import log, start_logging
 from ..human_readable import format_count
 from . import flags
-from .supervisor import LOST
+from .supervisor import PEER_LOST_MESSAGE
 
 if TYPE_CHECKING:
     import jax
 
-TITLE = "several devices and processes"
+GROUP_TITLE = "several devices and processes"
 _AUTO = "auto"
 # patterns of JAX's error messages if a different process does not answer
-_LOST = re.compile(
+_PEER_LOST_PATTERN = re.compile(
     r"UNAVAILABLE|DEADLINE_EXCEEDED|[A-Z_]+: .*(gloo|nccl|coordination|connection|socket)", re.IGNORECASE
 )
 
 
 def add_distributed_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags for training on several devices and in several processes."""
-    group = flags.get_group(parser, TITLE)
+    group = flags.get_group(parser, GROUP_TITLE)
     flags.add(
         group,
         "devices",
@@ -41,7 +41,7 @@ def add_distributed_flags(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=flags.parse_positive,
     )
-    flags.add_fields(parser, Parallel, ["batch"], TITLE)
+    flags.add_fields(parser, Parallel, ["batch"], GROUP_TITLE)
     add_mesh_flags(parser)
     flags.add(
         group,
@@ -51,13 +51,13 @@ def add_distributed_flags(parser: argparse.ArgumentParser) -> None:
     )
     flags.add(group, "processes", "the number of processes", type=flags.parse_positive, metavar="N")
     flags.add(group, "process_id", "the number of this process, counted from 0", type=flags.parse_count, metavar="I")
-    timeout = "the time that processes wait for each other at the start, in seconds"
-    flags.add(group, "start_timeout", timeout, type=flags.parse_positive, metavar="N", default=60)
+    timeout_help = "the time that processes wait for each other at the start, in seconds"
+    flags.add(group, "start_timeout", timeout_help, type=flags.parse_positive, metavar="N", default=60)
 
 
 def add_mesh_flags(parser: argparse.ArgumentParser) -> None:
     """Add `--mesh`, `--shard` and `--reduce_dtype`, which arrange devices in a mesh and shard arrays over it."""
-    group = flags.get_group(parser, TITLE)
+    group = flags.get_group(parser, GROUP_TITLE)
     flags.add(
         group,
         "mesh",
@@ -66,7 +66,7 @@ def add_mesh_flags(parser: argparse.ArgumentParser) -> None:
         metavar="AXES",
         type=_parse_mesh,
     )
-    flags.add_fields(parser, Parallel, ["shard", "reduce_dtype"], TITLE, shard=None)
+    flags.add_fields(parser, Parallel, ["shard", "reduce_dtype"], GROUP_TITLE, shard=None)
 
 
 def is_multiprocess(options: argparse.Namespace) -> bool:
@@ -89,22 +89,26 @@ def initialize_distributed_from_flags(options: argparse.Namespace) -> None:
     Raises:
         CaffejaxError: if the flags contradict each other, or a process does not start in time.
     """
-    simulated = options.devices or (options.coordinator is None and math.prod((options.mesh or {}).values()))
-    if simulated > 1 and _uses_cpu(options):
+    num_simulated_devices = options.devices or (
+        options.coordinator is None and math.prod((options.mesh or {}).values())
+    )
+    if num_simulated_devices > 1 and _uses_cpu(options):
         import jax
 
         with suppress(RuntimeError):  # if JAX already runs in a user's program, its devices are fixed
-            jax.config.update("jax_num_cpu_devices", simulated)
-    present = [name for name in ("processes", "process_id") if getattr(options, name) is not None]
+            jax.config.update("jax_num_cpu_devices", num_simulated_devices)
+    process_flags = [name for name in ("processes", "process_id") if getattr(options, name) is not None]
     if options.coordinator is None:
-        if present:
-            raise CaffejaxError(f"--{present[0]} needs --coordinator=HOST:PORT, the address of process 0")
-        _warn_about_tasks()
+        if process_flags:
+            raise CaffejaxError(f"--{process_flags[0]} needs --coordinator=HOST:PORT, the address of process 0")
+        _warn_about_separate_tasks()
         return
     if options.coordinator == _AUTO:
-        if present:
-            raise CaffejaxError(f"--{present[0]} cannot be combined with --coordinator=auto, which detects this value")
-    elif len(present) < 2 or ":" not in options.coordinator:
+        if process_flags:
+            raise CaffejaxError(
+                f"--{process_flags[0]} cannot be combined with --coordinator=auto, which detects this value"
+            )
+    elif len(process_flags) < 2 or ":" not in options.coordinator:
         raise CaffejaxError("each of several processes needs --coordinator=HOST:PORT, --processes=N and --process_id=I")
     elif options.process_id >= options.processes:
         raise CaffejaxError(
@@ -116,8 +120,8 @@ def initialize_distributed_from_flags(options: argparse.Namespace) -> None:
     from ..parallel import initialize_distributed
 
     address = None if options.coordinator == _AUTO else options.coordinator
-    gpus = [] if options.gpu == "all" else _parse_gpu_numbers(options.gpu)
-    initialize_distributed(address, options.processes, options.process_id, gpus, options.start_timeout)
+    gpu_indices = [] if options.gpu == "all" else _parse_gpu_indices(options.gpu)
+    initialize_distributed(address, options.processes, options.process_id, gpu_indices, options.start_timeout)
     start_logging(process=jax.process_index())
     log.info("Process %d of %d; %d devices in total", jax.process_index(), jax.process_count(), jax.device_count())
 
@@ -130,32 +134,32 @@ def pick_devices(options: argparse.Namespace, prefer_gpu: bool, device_id: int) 
     """
     import jax
 
-    mesh = math.prod((options.mesh or {}).values())
+    mesh_size = math.prod((options.mesh or {}).values())
     if jax.process_count() > 1:
-        devices = _select_process_devices(options)
+        devices = _pick_process_devices(options)
     elif options.gpu is not None and (options.gpu == "all" or "," in options.gpu):
         if options.device is not None:
             raise CaffejaxError("give --gpu or --device, not both")
-        numbers = _parse_gpu_numbers(options.gpu)
+        gpu_indices = _parse_gpu_indices(options.gpu)
         gpus = list_devices("gpu")
-        devices = gpus if numbers is None else [get_device("gpu", str(n)) for n in numbers]
-    elif options.devices or mesh > 1:
+        devices = gpus if gpu_indices is None else [get_device("gpu", str(n)) for n in gpu_indices]
+    elif options.devices or mesh_size > 1:
         is_selected = options.device is not None or options.gpu is not None
-        kind = pick_device(options, prefer_gpu, device_id).platform if is_selected else jax.default_backend()
-        devices = list_devices(kind)
-        number = options.devices or mesh
-        if len(devices) < number:
+        platform = pick_device(options, prefer_gpu, device_id).platform if is_selected else jax.default_backend()
+        devices = list_devices(platform)
+        num_devices = options.devices or mesh_size
+        if len(devices) < num_devices:
             raise CaffejaxError(
-                f"{number} devices are needed, but JAX has {format_count(len(devices), f'{kind} device')}"
+                f"{num_devices} devices are needed, but JAX has {format_count(len(devices), f'{platform} device')}"
             )
-        devices = devices[:number]
+        devices = devices[:num_devices]
     else:
         return pick_device(options, prefer_gpu, device_id)
     check_mesh(options, len(devices))
     return devices
 
 
-def _select_process_devices(options: argparse.Namespace) -> Sequence[jax.Device]:
+def _pick_process_devices(options: argparse.Namespace) -> Sequence[jax.Device]:
     import jax
 
     if ":" in (options.device or ""):
@@ -163,22 +167,24 @@ def _select_process_devices(options: argparse.Namespace) -> Sequence[jax.Device]
             f"--device={options.device}: with several processes, each process trains on all devices of a kind; "
             "--gpu=N picks one GPU"
         )
-    kind = options.device or ("gpu" if options.gpu is not None else jax.default_backend())
-    local_devices, devices = list_devices(kind), jax.devices(kind)
+    platform = options.device or ("gpu" if options.gpu is not None else jax.default_backend())
+    local_devices, devices = list_devices(platform), jax.devices(platform)
     if not options.devices:
         return devices
     if len(local_devices) < options.devices:
-        available = format_count(len(local_devices), f"{kind} device")
+        available = format_count(len(local_devices), f"{platform} device")
         raise CaffejaxError(f"{options.devices} devices are needed, but JAX has {available}")
-    by_process = itertools.groupby(sorted(devices, key=lambda d: (d.process_index, d.id)), lambda d: d.process_index)
-    return [device for _, group in by_process for device in itertools.islice(group, options.devices)]
+    process_groups = itertools.groupby(
+        sorted(devices, key=lambda d: (d.process_index, d.id)), lambda d: d.process_index
+    )
+    return [device for _, group in process_groups for device in itertools.islice(group, options.devices)]
 
 
-def check_mesh(options: argparse.Namespace, devices: int, where: str = "") -> None:
-    """Raise `CaffejaxError` if `--mesh` is set and does not have exactly `devices` devices."""
-    n_devices = math.prod((options.mesh or {}).values())
-    if options.mesh and n_devices != devices:
-        raise CaffejaxError(f"--mesh has {n_devices} devices, but there are {devices}{where}")
+def check_mesh(options: argparse.Namespace, num_devices: int, location: str = "") -> None:
+    """Raise `CaffejaxError` if `--mesh` is set and does not have exactly `num_devices` devices."""
+    mesh_size = math.prod((options.mesh or {}).values())
+    if options.mesh and mesh_size != num_devices:
+        raise CaffejaxError(f"--mesh has {mesh_size} devices, but there are {num_devices}{location}")
 
 
 @contextmanager
@@ -194,20 +200,20 @@ def abort_all_on_error() -> Iterator[None]:
 
         if not jax.distributed.is_initialized():
             raise
-        for line in _error_lines(error):
+        for line in _format_error(error):
             print(f"caffejax: [process {jax.process_index()}] {line}", file=sys.stderr)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(1)  # a normal exit would wait for the other processes, which wait for this one
 
 
-def _error_lines(error: BaseException) -> list[str]:
+def _format_error(error: BaseException) -> list[str]:
     import jax
 
     for cause in _walk_causes(error):
         reason = next(iter(str(cause).splitlines()), "")[:300]
-        if isinstance(cause, jax.errors.JaxRuntimeError | ValueError) and _LOST.match(reason):
-            return [f"{LOST} ({reason})"]
+        if isinstance(cause, jax.errors.JaxRuntimeError | ValueError) and _PEER_LOST_PATTERN.match(reason):
+            return [f"{PEER_LOST_MESSAGE} ({reason})"]
     if isinstance(error, CaffejaxError):
         return [str(problem) for problem in error.problems]
     if isinstance(error, KeyboardInterrupt):
@@ -227,17 +233,17 @@ def _uses_cpu(options: argparse.Namespace) -> bool:
         return False
     if options.device is not None:
         return bool(options.device.partition(":")[0] == "cpu")
-    return os.environ.get("JAX_PLATFORMS", "") == "cpu" or not _has_accelerator()
+    return os.environ.get("JAX_PLATFORMS", "") == "cpu" or not _has_accelerator_plugin()
 
 
-def _has_accelerator() -> bool:
+def _has_accelerator_plugin() -> bool:
     """Return whether a JAX plugin for GPUs or TPUs is installed. JAX is not started."""
     from importlib.util import find_spec
 
     return any(find_spec(name) for name in ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm7_plugin", "libtpu"))
 
 
-def _parse_gpu_numbers(gpu: str | None) -> list[int] | None:
+def _parse_gpu_indices(gpu: str | None) -> list[int] | None:
     if gpu is None or gpu == "all":
         return None
     parts = gpu.split(",")
@@ -250,25 +256,25 @@ def _parse_mesh(text: str) -> dict[str, int]:
     """Parse a mesh, such as "data=4,model=2", and return its axis sizes by name."""
     axes: dict[str, int] = {}
     for part in text.split(","):
-        name, _, number = part.partition("=")
-        if name not in MESH_AXES or name in axes or not number.isdecimal() or int(number) == 0:
+        name, _, size = part.partition("=")
+        if name not in MESH_AXES or name in axes or not size.isdecimal() or int(size) == 0:
             message = f"'{text}' is not a mesh such as data=4,model=2, with the sizes of the axes as positive integers"
             raise argparse.ArgumentTypeError(message)
-        axes[name] = int(number)
+        axes[name] = int(size)
     return axes
 
 
-def _warn_about_tasks() -> None:
+def _warn_about_separate_tasks() -> None:
     """Warn if SLURM or Open MPI started several processes without `--coordinator`, because each would train alone."""
     for name in ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"):
         if os.environ.get(name, "1").isdecimal() and int(os.environ.get(name, "1")) > 1:
             log.warning("%s is %s: processes train together only with --coordinator=auto", name, os.environ[name])
 
 
-def add_device_flag(parser: argparse.ArgumentParser, gpu: str = "run on the GPU with this number") -> None:
-    """Add `--device` and `--gpu`; `gpu` is the help text of `--gpu`."""
+def add_device_flags(parser: argparse.ArgumentParser, gpu_help: str = "run on the GPU with this number") -> None:
+    """Add `--device` and `--gpu`; `gpu_help` is the help text of `--gpu`."""
     group = flags.get_group(parser, "where it runs")
-    flags.add(group, "gpu", gpu, metavar="N", type=lambda text: text or None)  # as in Caffe, --gpu= sets no GPU
+    flags.add(group, "gpu", gpu_help, metavar="N", type=lambda text: text or None)  # as in Caffe, --gpu= sets no GPU
     flags.add(group, "device", "run on the device of this kind and number: cpu, gpu:1, tpu", metavar="KIND[:N]")
 
 
@@ -297,8 +303,8 @@ def pick_device(options: argparse.Namespace, prefer_gpu: bool, device_id: int = 
     if options.gpu is not None and options.device is not None:
         raise CaffejaxError("give --gpu or --device, not both")
     if options.gpu is not None or options.device is not None:
-        kind, _, number = (options.device or f"gpu:{options.gpu}").partition(":")
-        return get_device(kind, number or "0")
+        platform, _, number = (options.device or f"gpu:{options.gpu}").partition(":")
+        return get_device(platform, number or "0")
     if prefer_gpu:
         if jax.default_backend() != "cpu":
             return get_device(jax.default_backend(), str(device_id))
@@ -306,23 +312,25 @@ def pick_device(options: argparse.Namespace, prefer_gpu: bool, device_id: int = 
     return jax.devices("cpu")[0]
 
 
-def get_device(kind: str, number: str) -> jax.Device:
+def get_device(platform: str, device_index: str) -> jax.Device:
     """Return the device with this kind ("cpu", "gpu" or "tpu") and number.
 
     Raises:
         CaffejaxError: if the device does not exist.
     """
-    if not number.isdigit():
+    if not device_index.isdigit():
         raise CaffejaxError(
-            f"'{number}' is not a device number; only train takes several devices (--gpu=0,1 or --gpu=all)"
+            f"'{device_index}' is not a device number; only train takes several devices (--gpu=0,1 or --gpu=all)"
         )
-    devices = list_devices(kind)
-    if len(number) > 9 or int(number) >= len(devices):
-        raise CaffejaxError(f"there is no {kind} {number}; the {kind} devices have the numbers 0 to {len(devices) - 1}")
-    return devices[int(number)]
+    devices = list_devices(platform)
+    if len(device_index) > 9 or int(device_index) >= len(devices):
+        raise CaffejaxError(
+            f"there is no {platform} {device_index}; the {platform} devices have the numbers 0 to {len(devices) - 1}"
+        )
+    return devices[int(device_index)]
 
 
-def list_devices(kind: str) -> list[jax.Device]:
+def list_devices(platform: str) -> list[jax.Device]:
     """Return all devices of this kind ("cpu", "gpu" or "tpu") in this process.
 
     Raises:
@@ -331,8 +339,8 @@ def list_devices(kind: str) -> list[jax.Device]:
     import jax
 
     try:
-        return list(jax.local_devices(backend=kind))
+        return list(jax.local_devices(backend=platform))
     except RuntimeError as error:
         raise CaffejaxError(
-            f"JAX sees no {kind} device here; --device cpu runs on the CPU, and a GPU needs jax's CUDA packages"
+            f"JAX sees no {platform} device here; --device cpu runs on the CPU, and a GPU needs jax's CUDA packages"
         ) from error

@@ -18,7 +18,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         parser, "gpu", "only the GPUs with these numbers, separated by commas, or all GPUs (default: all devices)"
     )
-    flags.add_json(parser, "print JSON; the log goes to stderr")
+    flags.add_json_flag(parser, "print JSON; the log goes to stderr")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -31,39 +31,43 @@ def run(options: argparse.Namespace) -> None:
         if options.gpu
         else [*_list_devices("gpu"), *_list_devices("tpu"), *jax.devices("cpu")]
     )
-    described = [_describe(device) for device in devices]
-    for facts in described:
-        for name, value in facts.items():
+    descriptions = [_describe_device(device) for device in devices]
+    for properties in descriptions:
+        for name, value in properties.items():
             log.info("%-30s %s", f"{name}:", value)
     if options.json:
-        flags.print_json(described)
+        flags.print_json(descriptions)
 
 
-def _describe(device: Any) -> dict[str, Any]:
+def _describe_device(device: Any) -> dict[str, Any]:
     """Return the properties of a device by name. Memory is in bytes."""
     from ..kernels import onednn
     from ..process_settings import is_freed_memory_kept
 
-    facts: dict[str, Any] = {"Device id": f"{device.platform}:{device.id}", "Name": device.device_kind}
+    properties: dict[str, Any] = {"Device id": f"{device.platform}:{device.id}", "Name": device.device_kind}
     memory = device.memory_stats() or {}
-    facts |= {_format_title(n): memory[n] for n in ("bytes_limit", "bytes_in_use", "peak_bytes_in_use") if n in memory}
-    facts |= {_format_title(n): getattr(device, n) for n in ("compute_capability", "core_count") if hasattr(device, n)}
+    properties |= {
+        _format_title(n): memory[n] for n in ("bytes_limit", "bytes_in_use", "peak_bytes_in_use") if n in memory
+    }
+    properties |= {
+        _format_title(n): getattr(device, n) for n in ("compute_capability", "core_count") if hasattr(device, n)
+    }
     if device.platform == "cpu":
         reason = onednn.unavailable_reason()
-        facts["Convolutions"] = f"XLA, not oneDNN: {reason}" if reason else "oneDNN"
-        facts["Freed memory"] = "kept for later steps" if is_freed_memory_kept() else "returned to the system"
-    return facts | {"Process": device.process_index}
+        properties["Convolutions"] = f"XLA, not oneDNN: {reason}" if reason else "oneDNN"
+        properties["Freed memory"] = "kept for later steps" if is_freed_memory_kept() else "returned to the system"
+    return properties | {"Process": device.process_index}
 
 
 def _format_title(name: str) -> str:
     return name.replace("_", " ").capitalize()
 
 
-def _list_devices(kind: str) -> list[Any]:
+def _list_devices(platform: str) -> list[Any]:
     import jax
 
     try:
-        return list(jax.devices(kind))
+        return list(jax.devices(platform))
     except RuntimeError:  # JAX has no backend for this platform
         return []
 
@@ -74,4 +78,4 @@ def _select_gpus(text: str) -> list[Any]:
         if not gpus:
             raise CaffejaxError("JAX sees no GPU on this machine; omit --gpu to list the other devices")
         return gpus
-    return [device_flags.get_device("gpu", number) for number in text.split(",")]
+    return [device_flags.get_device("gpu", device_index) for device_index in text.split(",")]

@@ -40,28 +40,28 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     _add_graph_flags(flags.get_group(parser, "the graph"))
     _add_tile_flags(flags.get_group(parser, "filters and blobs"))
     image_flags.add_preprocessing_flags(parser, raw_scale=255.0, channel_swap=(2, 1, 0))
-    device_flags.add_device_flag(parser)
+    device_flags.add_device_flags(parser)
 
 
-def _add_graph_flags(graph: flags.Flags) -> None:
-    flags.add(graph, "rankdir", "direction in which the graph is drawn", choices=("LR", "RL", "TB", "BT"), default="LR")
-    flags.add_switch(graph, "display_lrm", "show the learning rate multipliers")
+def _add_graph_flags(group: flags.ParserOrGroup) -> None:
+    flags.add(group, "rankdir", "direction in which the graph is drawn", choices=("LR", "RL", "TB", "BT"), default="LR")
+    flags.add_switch(group, "display_lrm", "show the learning rate multipliers")
 
 
-def _add_tile_flags(tiles: flags.Flags) -> None:
-    flags.add_switch(tiles, "filters", "draw the filters of a convolution")
-    flags.add(tiles, "layer", "the layer of --filters (default: the first with filters larger than 1 x 1)")
-    flags.add_switch(tiles, "rgb", "the three channels are red, green, blue (default: blue first, as in Caffe)")
-    flags.add(tiles, "blob", "draw this blob's channels")
-    flags.add(tiles, "image", "the image for --blob (default: an example of the net's data)", metavar="FILE")
-    example = "the number of the example in the net's data, counted from 0"
-    flags.add(tiles, "example", example, type=flags.parse_count, default=0, metavar="N")
-    dims = "height and width to resize to before cropping (default: the input's)"
-    flags.add(tiles, "images_dim", dims, type=image_flags.parse_numbers, metavar="H,W")
-    flags.add(tiles, "maps", "draw only the first N tiles (default: all)", type=flags.parse_positive, metavar="N")
-    flags.add_switch(tiles, "each", "scale each tile from black to white separately (default: all tiles together)")
-    size = "approximate longer side of the picture, in pixels"
-    flags.add(tiles, "size", size, type=flags.parse_positive, default=800, metavar="N")
+def _add_tile_flags(group: flags.ParserOrGroup) -> None:
+    flags.add_switch(group, "filters", "draw the filters of a convolution")
+    flags.add(group, "layer", "the layer of --filters (default: the first with filters larger than 1 x 1)")
+    flags.add_switch(group, "rgb", "the three channels are red, green, blue (default: blue first, as in Caffe)")
+    flags.add(group, "blob", "draw this blob's channels")
+    flags.add(group, "image", "the image for --blob (default: an example of the net's data)", metavar="FILE")
+    example_help = "the number of the example in the net's data, counted from 0"
+    flags.add(group, "example", example_help, type=flags.parse_count, default=0, metavar="N")
+    dims_help = "height and width to resize to before cropping (default: the input's)"
+    flags.add(group, "images_dim", dims_help, type=image_flags.parse_integers, metavar="H,W")
+    flags.add(group, "maps", "draw only the first N tiles (default: all)", type=flags.parse_positive, metavar="N")
+    flags.add_switch(group, "each", "scale each tile from black to white separately (default: all tiles together)")
+    size_help = "approximate longer side of the picture, in pixels"
+    flags.add(group, "size", size_help, type=flags.parse_positive, default=800, metavar="N")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -93,9 +93,9 @@ def draw_graph(options: argparse.Namespace, phase: str) -> None:
     start_logging()
     check_writable(options.out)
     net = read_net(Path(options.model))
-    number = None if phase == "ALL" else caffe_pb2.Phase.Value(phase)
-    with image_flags.convert_errors(options.model):
-        draw_net_to_file(net, options.out, options.rankdir, number, options.display_lrm)
+    phase_value = None if phase == "ALL" else caffe_pb2.Phase.Value(phase)
+    with image_flags.convert_value_errors(options.model):
+        draw_net_to_file(net, options.out, options.rankdir, phase_value, options.display_lrm)
     print(f"Drew {options.out}")
 
 
@@ -122,21 +122,25 @@ class draw_net:  # noqa: N801  named like Caffe's script
 def _draw_filters(options: argparse.Namespace) -> None:
     import numpy as np
 
-    from ..debugging.visualize import filter_weights, filters_to_maps, first_filters
+    from ..debugging.visualize import find_first_filters, get_filter_weights, make_filter_maps
     from ..errors import did_you_mean
 
     net = net_flags.build_net(options)
-    by_layer = filter_weights(net.graph)
-    filters = by_layer.get(options.layer) if options.layer else first_filters(net.graph)
+    filters_by_layer = get_filter_weights(net.graph)
+    filters = filters_by_layer.get(options.layer) if options.layer else find_first_filters(net.graph)
     if filters is None:
         message = "no layer has filters larger than 1 x 1"
         if options.layer:
             message = f"there is no layer '{options.layer}' with filters (weights with four axes)"
-            message += did_you_mean(options.layer, by_layer)
-        raise GraphError(Problem(f"{message}; layers with filters: {', '.join(by_layer) or 'none'}", options.model))
+            message += did_you_mean(options.layer, filters_by_layer)
+        raise GraphError(
+            Problem(f"{message}; layers with filters: {', '.join(filters_by_layer) or 'none'}", options.model)
+        )
     params = net_flags.load_variables(net, options.weights, options.strict_weights).params
     weights = np.asarray(params[filters.owner.layer][filters.owner.index])
-    image_flags.write_tiles(filters_to_maps(weights, rgb=options.rgb), options, f"{filters.slot.layer} {weights.shape}")
+    image_flags.write_tiles(
+        make_filter_maps(weights, rgb=options.rgb), options, f"{filters.slot.layer} {weights.shape}"
+    )
 
 
 def _draw_blob(options: argparse.Namespace) -> None:
@@ -144,29 +148,29 @@ def _draw_blob(options: argparse.Namespace) -> None:
 
     from ..data.loader import Loader
     from ..debugging import extract_features
-    from ..debugging.visualize import feature_maps
+    from ..debugging.visualize import make_feature_maps
     from ..execution.validation import check_blob_names
 
-    flags.check_out(options.out, options.image)
+    flags.check_output_path(options.out, options.image)
     net = net_flags.build_net(options)
     check_blob_names(net.graph, "--blob", [options.blob])
     variables = net_flags.load_variables(net, options.weights, options.strict_weights)
     with ExitStack() as stack:
         if options.image is not None:
-            batches, number, row = iter([_read_image_batch(net, options)]), 0, 0
+            batches, batch_index, row_index = iter([_read_image_batch(net, options)]), 0, 0
         else:
-            size = _find_batch_size(net, options)
-            number, row = divmod(options.example, size)
+            batch_size = _find_batch_size(net, options)
+            batch_index, row_index = divmod(options.example, batch_size)
             loader = batches = Loader(net.graph)
             stack.callback(loader.close)
             if loader.num_examples is not None and options.example >= loader.num_examples:
                 message = f"the net's data has examples 0 to {loader.num_examples - 1}"
                 raise DataError(Problem(f"--example={options.example}: {message}", options.model))
-        computed = extract_features(net, variables, [options.blob], batches)
-        values = np.atleast_1d(np.asarray(next(islice(computed, number, None))[options.blob], np.float32))
-    if row >= len(values):
-        raise DataError(Problem(f"blob '{options.blob}' of shape {values.shape} has no row {row}", options.model))
-    image_flags.write_tiles(feature_maps(values[row]), options, f"{options.blob} {values[row].shape}")
+        feature_batches = extract_features(net, variables, [options.blob], batches)
+        values = np.atleast_1d(np.asarray(next(islice(feature_batches, batch_index, None))[options.blob], np.float32))
+    if row_index >= len(values):
+        raise DataError(Problem(f"blob '{options.blob}' of shape {values.shape} has no row {row_index}", options.model))
+    image_flags.write_tiles(make_feature_maps(values[row_index]), options, f"{options.blob} {values[row_index].shape}")
 
 
 def _find_batch_size(net: Net, options: argparse.Namespace) -> int:
@@ -192,16 +196,16 @@ def _read_image_batch(net: Net, options: argparse.Namespace) -> dict[str, np.nda
         message = f"no input takes images, (N, 1, H, W) or (N, 3, H, W); inputs: {shapes}"
         raise GraphError(Problem(message, options.model))
     channels, *dims = shapes[name][1:]
-    settings = image_flags.get_settings(options)
+    settings = image_flags.get_preprocessing_settings(options)
     if channels != len(settings["channel_swap"]):
         settings["channel_swap"] = None
     image_flags.set_limits(options)
-    with image_flags.convert_errors(options.model):
+    with image_flags.convert_value_errors(options.model):
         transformer = io.make_transformer(name, shapes[name], **settings)
         image = io.load_image(options.image, color=channels != 1)
         resized = io.resize_image(image, options.images_dim or dims)
         (cropped,) = io.center_crops(resized[None], dims)
-        prepared = transformer.preprocess(name, cropped)
+        network_input = transformer.preprocess(name, cropped)
         batch = {input_name: np.zeros(shape, np.float32) for input_name, shape in shapes.items()}
-        batch[name][...] = prepared
+        batch[name][...] = network_input
     return batch

@@ -30,7 +30,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         parser, "seed", "the seed of random inputs and random layers", type=flags.parse_count, default=0, metavar="N"
     )
     flags.add_options(parser, "kernels", "precision")
-    device_flags.add_device_flag(parser)
+    device_flags.add_device_flags(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -38,18 +38,18 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     from ..debugging.dumps import collect, read_inputs, write_dump
 
-    flags.check_out(options.out, options.model, *flags.split_commas(options.weights), options.inputs)
+    flags.check_output_path(options.out, options.model, *flags.split_commas(options.weights), options.inputs)
     with device_flags.default_device_scope(options):
         net = net_flags.build_net(options)
         inputs = read_inputs(options.inputs, net.input_names) if options.inputs else {}
         variables = net_flags.load_variables(net, options.weights, options.strict_weights)
         dump = collect(net, variables, inputs, backward=options.diffs, seed=options.seed)
     write_dump(options.out, dump)
-    counts = [format_count(n, noun) for kind, noun in _NOUNS if (n := len(dump.arrays_of_kind(kind)))]
+    counts = [format_count(n, noun) for kind, noun in _NOUNS_BY_KIND if (n := len(dump.arrays_of_kind(kind)))]
     print(f"Wrote {options.out}: {', '.join(counts)}; loss {dump.arrays['loss']:g}")
 
 
-_NOUNS = (("input", "input"), ("param", "param"), ("blob", "blob"), ("diff", "diff"), ("grad", "gradient"))
+_NOUNS_BY_KIND = (("input", "input"), ("param", "param"), ("blob", "blob"), ("diff", "diff"), ("grad", "gradient"))
 
 
 class collect:  # noqa: N801  Intel's name for the command

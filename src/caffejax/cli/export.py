@@ -28,9 +28,9 @@ HELP = "export a net as StableHLO, ONNX or flax source"
 EXAMPLE = "caffejax export deploy.prototxt --weights=net.caffemodel --to=net.stablehlo"
 
 _ANY = "any"
-_CLASSIFY, _TRANSFORM = "classify", "transform_param"
+_CLASSIFY, _TRANSFORM_PARAM = "classify", "transform_param"
 _CLASSIFY_FLAGS = "mean_file", "raw_scale", "input_scale"  # flags with a counterpart in transform_param
-_FORMATS = {".stablehlo": "stablehlo", ".onnx": "onnx", "flax": "flax"}
+_FORMATS_BY_EXTENSION = {".stablehlo": "stablehlo", ".onnx": "onnx", "flax": "flax"}
 _FORMATS_BY_FLAG = {  # the formats to which a flag applies
     "platforms": ("stablehlo",),
     "batch": ("stablehlo", "onnx"),
@@ -51,17 +51,17 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "to", "the file to write, *.stablehlo or *.onnx; or flax", required=True, metavar="FILE|flax")
     flags.add(parser, "out", "with --to=flax: the folder to write", metavar="FOLDER")
     flags.add(parser, "outputs", "the output blobs (default: the net's predictions)", metavar="A,B")
-    batch = "the batch size, or any (default: any if the layers allow it, else the net's batch size)"
-    flags.add(parser, "batch", batch, type=_parse_batch, metavar="any|N")
+    batch_help = "the batch size, or any (default: any if the layers allow it, else the net's batch size)"
+    flags.add(parser, "batch", batch_help, type=_parse_batch, metavar="any|N")
     flags.add(parser, "batch_axis", "the batch axis of the inputs (default: 0)", type=flags.parse_count, metavar="N")
     flags.add(parser, "platforms", "StableHLO: the platforms it runs on (default: cpu,cuda,tpu)", metavar="A,B")
     flags.add(parser, "opset", "ONNX: the version of the operator set", type=flags.parse_positive, metavar="N")
-    pad_rows = "ONNX: pad detections with rows of -1 to their maximum number"
-    flags.add_switch(parser, "pad_rows", pad_rows)
-    weights_as = "flax: the format of the weights (default: safetensors)"
-    flags.add(parser, "weights_as", weights_as, choices=("safetensors", "orbax"))
-    phase = "the phase whose layers are exported; they always compute as in phase TEST"
-    flags.add(parser, "phase", phase, choices=("TRAIN", "TEST"), default="TEST")
+    pad_rows_help = "ONNX: pad detections with rows of -1 to their maximum number"
+    flags.add_switch(parser, "pad_rows", pad_rows_help)
+    weights_as_help = "flax: the format of the weights (default: safetensors)"
+    flags.add(parser, "weights_as", weights_as_help, choices=("safetensors", "orbax"))
+    phase_help = "the phase whose layers are exported; they always compute as in phase TEST"
+    flags.add(parser, "phase", phase_help, choices=("TRAIN", "TEST"), default="TEST")
     net_flags.add_state_flags(parser)
     add_preprocessing_flags(parser)
 
@@ -69,38 +69,40 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Export the net."""
     start_logging()
-    export_format = _selected_format(options)
+    export_format = _select_format(options)
     _check_target(export_format, options)
     from ..export import InferenceModel, load_export_weights, zero_weight_warnings
 
     net = net_flags.build_net(options)
-    inference = net.for_inference(flags.split_commas(options.outputs) if options.outputs else None)
-    _check_axis(inference, options.batch_axis or 0)
+    inference_net = net.for_inference(flags.split_commas(options.outputs) if options.outputs else None)
+    _check_batch_axis(inference_net, options.batch_axis or 0)
     if isinstance(options.batch, int):
-        inference = inference.with_batch(options.batch, options.batch_axis or 0)
-    files = flags.split_commas(options.weights)
-    subject = InferenceModel(
-        inference, load_export_weights(net, inference, files, random_weights=options.random_weights)
+        inference_net = inference_net.with_batch(options.batch, options.batch_axis or 0)
+    weights_files = flags.split_commas(options.weights)
+    inference_model = InferenceModel(
+        inference_net, load_export_weights(net, inference_net, weights_files, random_weights=options.random_weights)
     )
-    for warning in zero_weight_warnings(subject):
+    for warning in zero_weight_warnings(inference_model):
         log.warning("%s", warning)
-    inputs, outputs = _WRITERS[export_format](net, subject, options)
+    inputs, outputs = _WRITERS[export_format](net, inference_model, options)
     log.info(
         "Exported %s: %s to %s",
-        format_count(len(subject.layers), "layer"),
+        format_count(len(inference_model.layers), "layer"),
         _format_shapes(inputs),
         _format_shapes(outputs),
     )
     log.info("Wrote %s", options.out if export_format == "flax" else options.to)
 
 
-def _selected_format(options: argparse.Namespace) -> str:
+def _select_format(options: argparse.Namespace) -> str:
     """Return the format that `--to` selects: "stablehlo", "onnx" or "flax".
 
     Raises:
         CaffejaxError: if flags contradict each other; the error lists all of them.
     """
-    export_format = _FORMATS.get(options.to if options.to == "flax" else os.path.splitext(options.to)[1], "")
+    export_format = _FORMATS_BY_EXTENSION.get(
+        options.to if options.to == "flax" else os.path.splitext(options.to)[1], ""
+    )
     problems = (
         [] if export_format else [f"--to={options.to}: give a file that ends in .stablehlo or .onnx, or the word flax"]
     )
@@ -110,7 +112,7 @@ def _selected_format(options: argparse.Namespace) -> str:
             problems.append(f"--{name} works only with {' and '.join(formats)}{hint}")
     if export_format == "flax" and not options.out:
         problems.append("--to=flax needs --out=FOLDER")
-    problems += preprocessing_problems(options)
+    problems += find_preprocessing_problems(options)
     if problems:
         raise CaffejaxError(problems)
     return export_format
@@ -127,17 +129,17 @@ def _check_target(export_format: str, options: argparse.Namespace) -> None:
         check_writable(options.to)
 
 
-def _check_axis(net: Net, axis: int) -> None:
+def _check_batch_axis(net: Net, axis: int) -> None:
     """Raise `CaffejaxError` if an input does not have this axis; the message names each such input."""
     shapes = {name: net.graph.blobs[name].shape for name in net.input_names}
-    too_short = [f"{name} {shape}" for name, shape in shapes.items() if len(shape) <= axis]
-    if too_short:
+    short_inputs = [f"{name} {shape}" for name, shape in shapes.items() if len(shape) <= axis]
+    if short_inputs:
         raise CaffejaxError(
-            f"--batch_axis={axis}: axes are counted from 0, and there is no such axis in {', '.join(too_short)}"
+            f"--batch_axis={axis}: axes are counted from 0, and there is no such axis in {', '.join(short_inputs)}"
         )
 
 
-def _write_stablehlo(net: Net, subject: InferenceModel, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
+def _write_stablehlo(net: Net, inference_model: InferenceModel, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
     import jax
 
     from ..export import PLATFORMS, write_stablehlo
@@ -145,16 +147,16 @@ def _write_stablehlo(net: Net, subject: InferenceModel, options: argparse.Namesp
     settings: dict[str, Any] = {
         "platforms": flags.split_commas(options.platforms) or PLATFORMS,
         "batch_axis": options.batch_axis or 0,
-        "preprocessing": make_preprocessing(net, subject, options),
+        "preprocessing": make_preprocessing(net, inference_model, options),
     }
     exported = _export_with_batch(
-        lambda batch: write_stablehlo(subject, options.to, symbolic_batch=batch, **settings), options
+        lambda batch: write_stablehlo(inference_model, options.to, symbolic_batch=batch, **settings), options
     )
     (inputs,), _ = jax.tree.unflatten(exported.in_tree, exported.in_avals)
     return inputs, jax.tree.unflatten(exported.out_tree, exported.out_avals)
 
 
-def _write_onnx(net: Net, subject: InferenceModel, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
+def _write_onnx(net: Net, inference_model: InferenceModel, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
     from ..export import require_package
 
     require_package("onnx", "writes models")
@@ -164,21 +166,25 @@ def _write_onnx(net: Net, subject: InferenceModel, options: argparse.Namespace) 
         "opset": options.opset or OPSET,
         "pad_rows": bool(options.pad_rows),
         "batch_axis": options.batch_axis or 0,
-        "preprocessing": make_preprocessing(net, subject, options),
+        "preprocessing": make_preprocessing(net, inference_model, options),
     }
-    model = _export_with_batch(lambda batch: write_onnx(subject, options.to, symbolic_batch=batch, **settings), options)
-    return get_shapes(model.graph.input), get_shapes(model.graph.output)
+    onnx_model = _export_with_batch(
+        lambda batch: write_onnx(inference_model, options.to, symbolic_batch=batch, **settings), options
+    )
+    return get_shapes(onnx_model.graph.input), get_shapes(onnx_model.graph.output)
 
 
-def _write_flax(net: Net, subject: InferenceModel, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
+def _write_flax(net: Net, inference_model: InferenceModel, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
     from ..export.flax import write_flax
 
-    write_flax(subject, options.out, weight_format=options.weights_as or "safetensors")
-    blobs = subject.net.graph.blobs
-    return _channels_last(subject.inputs), _channels_last({name: blobs[name] for name in subject.outputs})
+    write_flax(inference_model, options.out, weight_format=options.weights_as or "safetensors")
+    blobs = inference_model.net.graph.blobs
+    return _to_channels_last(inference_model.inputs), _to_channels_last(
+        {name: blobs[name] for name in inference_model.outputs}
+    )
 
 
-def _channels_last(blobs: Shapes) -> Shapes:
+def _to_channels_last(blobs: Shapes) -> Shapes:
     """Return the shapes and dtypes that the blobs have in a flax module: the channels become the last axis."""
     from ..export.flax import channels_last_shape
 
@@ -203,7 +209,7 @@ def _export_with_batch(write: Callable[[bool], T], options: argparse.Namespace) 
     try:
         return write(True)
     except BatchError as error:
-        problems = list(_add_hint(error))
+        problems = list(_add_batch_hint(error))
         if options.batch == _ANY:
             raise BatchError(problems) from error
         for problem in problems:
@@ -211,7 +217,7 @@ def _export_with_batch(write: Callable[[bool], T], options: argparse.Namespace) 
         return write(False)
 
 
-def _add_hint(error: CaffejaxError) -> Iterator[Problem]:
+def _add_batch_hint(error: CaffejaxError) -> Iterator[Problem]:
     from dataclasses import replace
 
     for p in error.problems:
@@ -228,61 +234,70 @@ def _format_shapes(shapes: Shapes) -> str:
 
 def add_preprocessing_flags(parser: argparse.ArgumentParser) -> None:
     """Add `--preprocess` and the flags that modify it."""
-    preprocess = (
+    preprocess_help = (
         "take uint8 RGB images (N, H, W, C) as inputs and preprocess them: classify does it like `caffejax classify`, "
         "with the flags below; transform_param does it like the net's data layer"
     )
-    flags.add(parser, "preprocess", preprocess, choices=(_CLASSIFY, _TRANSFORM))
-    dims = "height and width of these images, whose centre is cropped (default: the input's)"
-    flags.add(parser, "images_dim", help=dims, type=image_flags.parse_numbers, metavar="H,W")
+    flags.add(parser, "preprocess", preprocess_help, choices=(_CLASSIFY, _TRANSFORM_PARAM))
+    dims_help = "height and width of these images, whose centre is cropped (default: the input's)"
+    flags.add(parser, "images_dim", help=dims_help, type=image_flags.parse_integers, metavar="H,W")
     image_flags.add_preprocessing_flags(parser)
 
 
-def preprocessing_problems(options: argparse.Namespace) -> Iterator[str]:
+def find_preprocessing_problems(options: argparse.Namespace) -> Iterator[str]:
     """Yield a message for each preprocessing flag that contradicts another flag."""
-    present = [name for name in ("images_dim", "channel_swap", *_CLASSIFY_FLAGS) if getattr(options, name) is not None]
-    for name in present:
+    flag_names = [
+        name for name in ("images_dim", "channel_swap", *_CLASSIFY_FLAGS) if getattr(options, name) is not None
+    ]
+    for name in flag_names:
         if options.preprocess is None:
             yield f"--{name} needs --preprocess={_CLASSIFY}"
-        elif options.preprocess == _TRANSFORM and name in _CLASSIFY_FLAGS:
+        elif options.preprocess == _TRANSFORM_PARAM and name in _CLASSIFY_FLAGS:
             yield f"--{name} works only with --preprocess={_CLASSIFY}: transform_param has its own setting"
     if options.images_dim is not None and (len(options.images_dim) != 2 or min(options.images_dim) < 1):
         yield "--images_dim must be a height and a width, separated by a comma, such as 256,256"
 
 
-def make_preprocessing(net: Net, subject: InferenceModel, options: argparse.Namespace) -> Uint8Preprocessing | None:
+def make_preprocessing(
+    net: Net, inference_model: InferenceModel, options: argparse.Namespace
+) -> Uint8Preprocessing | None:
     """Return the preprocessing that `--preprocess` selects, or None if the flag is absent.
 
     Args:
         net: the full net.
-        subject: the exported part of the net.
+        inference_model: the exported part of the net.
         options: the command's flags.
     """
     from ..export import data_layer_preprocessing, find_image_input
 
     if options.preprocess is None:
         return None
-    if options.preprocess == _TRANSFORM:
-        return data_layer_preprocessing(net, subject, options.images_dim, options.channel_swap)
-    with image_flags.convert_errors(options.model):
-        return _make_classify_preprocessing(find_image_input(subject), subject, options)
+    if options.preprocess == _TRANSFORM_PARAM:
+        return data_layer_preprocessing(net, inference_model, options.images_dim, options.channel_swap)
+    with image_flags.convert_value_errors(options.model):
+        return _make_classify_preprocessing(find_image_input(inference_model), inference_model, options)
 
 
-def _make_classify_preprocessing(blob: str, subject: InferenceModel, options: argparse.Namespace) -> Uint8Preprocessing:
+def _make_classify_preprocessing(
+    input_name: str, inference_model: InferenceModel, options: argparse.Namespace
+) -> Uint8Preprocessing:
     import numpy as np
 
     from ..export import Uint8Preprocessing, caffe_channel_order
     from ..pycaffe.io import Transformer
 
-    settings, (_, channels, h, w) = image_flags.get_settings(options), subject.inputs[blob].shape
-    order = settings["channel_swap"] or caffe_channel_order(channels)
-    transformer = Transformer({blob: subject.inputs[blob].shape})
-    transformer.set_channel_swap(blob, order)
-    transformer.set_mean(blob, np.zeros(channels) if settings["mean"] is None else settings["mean"])
+    settings, (_, channels, h, w) = (
+        image_flags.get_preprocessing_settings(options),
+        inference_model.inputs[input_name].shape,
+    )
+    channel_order = settings["channel_swap"] or caffe_channel_order(channels)
+    transformer = Transformer({input_name: inference_model.inputs[input_name].shape})
+    transformer.set_channel_swap(input_name, channel_order)
+    transformer.set_mean(input_name, np.zeros(channels) if settings["mean"] is None else settings["mean"])
     height, width = options.images_dim or (h, w)
     raw_scale, scale = settings["raw_scale"], settings["input_scale"]
     factor = 1.0 if raw_scale is None else raw_scale / 255
-    mean = transformer.mean[blob]
+    mean = transformer.mean[input_name]
     return Uint8Preprocessing(
-        blob, (height, width, channels), (h, w), order, factor, mean, 1.0 if scale is None else scale
+        input_name, (height, width, channels), (h, w), channel_order, factor, mean, 1.0 if scale is None else scale
     )

@@ -15,7 +15,7 @@ from typing import Any
 from ..errors import CaffejaxError, locate_errors
 from ..glog import log, start_logging
 from . import device_flags, flags, net_flags
-from .progress_bar import counter
+from .progress_bar import show_loop_progress
 
 HELP = "store blobs of a net as databases or .npz files"
 EXAMPLE = "caffejax extract_features net.caffemodel net.prototxt fc7,prob fc7_lmdb,prob_lmdb 10 lmdb GPU 0"
@@ -54,59 +54,61 @@ def run(options: argparse.Namespace) -> None:
     from ..net import Net
     from ..paths import check_exist
 
-    names, targets = options.blobs.split(","), options.databases.split(",")
-    if len(names) != len(targets):
+    blob_names, output_paths = options.blobs.split(","), options.databases.split(",")
+    if len(blob_names) != (n := len(output_paths)):
         raise CaffejaxError(
-            f"{len(names)} blobs need {len(names)} databases, but the number of databases is {len(targets)}"
+            f"{len(blob_names)} blobs need {len(blob_names)} databases, but the number of databases is {n}"
         )
-    if duplicates := [target for i, target in enumerate(targets) if target in targets[:i]]:
+    if duplicates := [path for i, path in enumerate(output_paths) if path in output_paths[:i]]:
         raise CaffejaxError(f"the database '{duplicates[0]}' is named twice; give each blob a different one")
-    number = "0" if options.kind == "CPU" else options.number.removeprefix("DEVICE_ID=")
-    device = device_flags.get_device(options.kind.lower(), number)
+    device_index = "0" if options.kind == "CPU" else options.number.removeprefix("DEVICE_ID=")
+    device = device_flags.get_device(options.kind.lower(), device_index)
     check_exist([options.model, options.weights])
     net = Net(Path(options.model), "TEST", data_config=flags.make_data_config(options))
     variables = jax.device_put(net_flags.load_variables(net, options.weights, options.strict_weights), device)
     loader = Loader(net.graph)
     batches = map(partial(jax.device_put, device=device), islice(loader, options.batches))
-    counts = dict.fromkeys(names, 0)
+    counts = dict.fromkeys(blob_names, 0)
     log.info("Extracting Features")
-    with ExitStack() as stack, counter(options.batches, "batches") as advance:
+    with ExitStack() as stack, show_loop_progress(options.batches, "batches") as advance:
         stack.callback(loader.close)
-        extracted = extract_features(net, variables, names, batches)
-        writer = _npz_writer if options.db_type == "npz" else partial(_database_writer, options.db_type)
-        writers = [stack.enter_context(writer(target, name)) for name, target in zip(names, targets, strict=True)]
-        for values in extracted:
-            for name, write in zip(names, writers, strict=True):
+        feature_batches = extract_features(net, variables, blob_names, batches)
+        open_writer = _open_npz_writer if options.db_type == "npz" else partial(_open_database_writer, options.db_type)
+        write_functions = [
+            stack.enter_context(open_writer(path, name)) for name, path in zip(blob_names, output_paths, strict=True)
+        ]
+        for values in feature_batches:
+            for name, write in zip(blob_names, write_functions, strict=True):
                 array = np.asarray(values[name], np.float32)
                 with locate_errors(file=options.model):
                     write(array)
-                previous, counts[name] = counts[name], counts[name] + (len(array) if array.ndim else 0)
-                if counts[name] // _LOG_EVERY > previous // _LOG_EVERY:
+                previous_count, counts[name] = counts[name], counts[name] + (len(array) if array.ndim else 0)
+                if counts[name] // _LOG_EVERY > previous_count // _LOG_EVERY:
                     log.info("Extracted features of %d query images for feature blob %s", counts[name], name)
             advance()
-    for name in names:
+    for name in blob_names:
         log.info("Extracted features of %d query images for feature blob %s", counts[name], name)
     log.info("Successfully extracted the features!")
 
 
 @contextmanager
-def _database_writer(kind: str, target: str, name: str) -> Iterator[Callable[[Any], object]]:
+def _open_database_writer(backend: str, path: str, name: str) -> Iterator[Callable[[Any], object]]:
     """Open a new database; yield a function that appends a batch of a blob to it, one record for each row."""
     from ..data.database import WRITERS
     from ..data.write_imageset import encode_feature_datums
 
-    numbers = count()
-    with WRITERS[kind](target) as put:
+    indices = count()
+    with WRITERS[backend](path) as put:
 
         def write(array: Any) -> None:
-            for datum, number in zip(encode_feature_datums(array, name), numbers, strict=False):
-                put(b"%010d" % number, datum)
+            for datum, index in zip(encode_feature_datums(array, name), indices, strict=False):
+                put(b"%010d" % index, datum)
 
         yield write
 
 
 @contextmanager
-def _npz_writer(target: str, name: str) -> Iterator[Callable[[Any], object]]:
+def _open_npz_writer(path: str, name: str) -> Iterator[Callable[[Any], object]]:
     """Return a context whose value is a function that collects batches of a blob.
 
     At its end, the context concatenates the batches along axis 0 and writes them to an .npz file.
@@ -117,4 +119,4 @@ def _npz_writer(target: str, name: str) -> Iterator[Callable[[Any], object]]:
 
     batches: list[Any] = []
     yield batches.append
-    write_npz(target, {name: np.concatenate([np.atleast_1d(b) for b in batches] or [np.zeros(0)])})
+    write_npz(path, {name: np.concatenate([np.atleast_1d(b) for b in batches] or [np.zeros(0)])})

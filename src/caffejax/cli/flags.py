@@ -15,33 +15,33 @@ from ..errors import CaffejaxError
 from ..human_readable import parse_bytes
 
 DATABASES = ("lmdb", "leveldb")
-Flags = argparse.ArgumentParser | argparse._ArgumentGroup  # a parser or a group of its flags
+ParserOrGroup = argparse.ArgumentParser | argparse._ArgumentGroup  # a parser or a group of its flags
 
 
-def get_group(parser: argparse.ArgumentParser, title: str) -> Flags:
+def get_group(parser: argparse.ArgumentParser, title: str) -> ParserOrGroup:
     """Return the parser's group of flags with this title. If there is no such group, add it."""
-    for existing in parser._action_groups:
-        if existing.title == title:
-            return existing
+    for group in parser._action_groups:
+        if group.title == title:
+            return group
     return parser.add_argument_group(title)
 
 
-def add(parser: Flags, name: str, help: str, **arguments: Any) -> None:
+def add(parser: ParserOrGroup, name: str, help: str, **settings: Any) -> None:
     """Add a flag, spelled with one or two dashes, and with `_` or `-` between words: `--debug_nans`, `-debug-nans`.
 
-    `arguments` are passed to argparse's `add_argument`.
+    `settings` are passed to argparse's `add_argument`.
     """
     spellings = dict.fromkeys((name, name.replace("_", "-")))
-    arguments = {"dest": name, **arguments}
-    parser.add_argument(*(f"{dashes}{s}" for s in spellings for dashes in ("--", "-")), help=help, **arguments)
+    settings = {"dest": name, **settings}
+    parser.add_argument(*(f"{dashes}{s}" for s in spellings for dashes in ("--", "-")), help=help, **settings)
 
 
-def add_switch(parser: Flags, name: str, help: str, dest: str | None = None) -> None:
+def add_switch(parser: ParserOrGroup, name: str, help: str, dest: str | None = None) -> None:
     """Add a flag that is off by default, in gflags' spellings: `--gray`, `-gray`, `--gray=false`, `--nogray`."""
     add(parser, name, help, dest=dest or name, action="store_true")
 
 
-def add_json(parser: Flags, help: str = "print JSON") -> None:
+def add_json_flag(parser: ParserOrGroup, help: str = "print JSON") -> None:
     """Add `--json`, which makes a command print its results by `print_json`."""
     add_switch(parser, "json", help)
 
@@ -70,12 +70,12 @@ def parse_positive(text: str) -> int:
 def parse_level(text: str) -> int:
     """Parse a net's level: a signed 32-bit integer, as in Caffe's schema."""
     try:
-        number = int(text)
+        level = int(text)
     except ValueError:
-        number = 2**31
-    if not -(2**31) <= number < 2**31:
+        level = 2**31
+    if not -(2**31) <= level < 2**31:
         raise argparse.ArgumentTypeError(f"'{text}' is not a level, which must be a signed 32-bit integer")
-    return number
+    return level
 
 
 def parse_size(text: str) -> int:
@@ -102,8 +102,11 @@ _PARSERS: dict[FlagKind, tuple[Callable[[str], Any], str]] = {
     "positive": (parse_positive, "N"),
     "paths": (split_commas, "FILES"),
 }
-COMPUTES = "how it computes"
-_TITLES: dict[type, str] = {ComputeConfig: COMPUTES, DataConfig: "how data is read"}  # titles of groups of flags
+COMPUTE_TITLE = "how it computes"
+_GROUP_TITLES: dict[type, str] = {
+    ComputeConfig: COMPUTE_TITLE,
+    DataConfig: "how data is read",
+}  # titles of groups of flags
 
 
 def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
@@ -111,64 +114,64 @@ def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
 
     Without `names`, add flags for all fields except the limits on files.
     """
-    for kind in (ComputeConfig, DataConfig):
-        add_fields(parser, kind, names or [f.name for f in fields(kind) if f.name not in LIMIT_FIELDS])
+    for config_class in (ComputeConfig, DataConfig):
+        add_fields(parser, config_class, names or [f.name for f in fields(config_class) if f.name not in LIMIT_FIELDS])
 
 
 def add_fields(
-    parser: argparse.ArgumentParser, kind: type, names: Sequence[str] = (), title: str = "", **defaults: Any
+    parser: argparse.ArgumentParser, config_class: type, names: Sequence[str] = (), title: str = "", **defaults: Any
 ) -> None:
     """Add a flag for each field that a configuration class defines by `option`.
 
     Args:
         parser: the command's parser.
-        kind: a class of `caffejax.config`.
+        config_class: a class of `caffejax.config`.
         names: the fields to add; default: all fields.
-        title: the title of the group of these flags in the help; default: the title that `_TITLES` has for the class.
+        title: the title of the group of these flags in the help; default: the title of the class in `_GROUP_TITLES`.
         defaults: default values by field name, which replace the class's defaults.
     """
-    target = get_group(parser, title) if (title := title or _TITLES.get(kind, "")) else parser
-    for field in fields(kind):
+    group = get_group(parser, title) if (title := title or _GROUP_TITLES.get(config_class, "")) else parser
+    for field in fields(config_class):
         if not field.metadata or (names and field.name not in names):
             continue
         name, default = field.metadata["flag"] or field.name, defaults.get(field.name, field.default)
         if isinstance(default, bool):
-            add_switch(target, name, field.metadata["help"], dest=field.name)
+            add_switch(group, name, field.metadata["help"], dest=field.name)
             continue
         parse, metavar = _PARSERS.get(field.metadata["kind"], (None, None))
         add(
-            target,
+            group,
             name,
             field.metadata["help"],
             dest=field.name,
             default=default,
             type=parse,
-            choices=get_choices(kind, field.name) or None,
+            choices=get_choices(config_class, field.name) or None,
             metavar=field.metadata["metavar"] or metavar,
         )
 
 
 def make_compute_config(options: argparse.Namespace) -> ComputeConfig:
     """Return a `ComputeConfig` from the command's flags; fields without a flag have their defaults."""
-    return ComputeConfig(**get_fields(ComputeConfig, options))
+    return ComputeConfig(**get_field_values(ComputeConfig, options))
 
 
 def make_data_config(options: argparse.Namespace) -> DataConfig:
     """Return a `DataConfig` from the command's flags; fields without a flag have their defaults."""
-    return DataConfig(**get_fields(DataConfig, options))
+    return DataConfig(**get_field_values(DataConfig, options))
 
 
-def get_fields(kind: type, options: argparse.Namespace) -> dict[str, Any]:
-    """Return values for the fields of the configuration class `kind`, by name, from the command's flags."""
-    return {f.name: getattr(options, f.name) for f in fields(kind) if f.metadata and hasattr(options, f.name)}
+def get_field_values(config_class: type, options: argparse.Namespace) -> dict[str, Any]:
+    """Return values for the fields of the configuration class `config_class`, by name, from the command's flags."""
+    return {f.name: getattr(options, f.name) for f in fields(config_class) if f.metadata and hasattr(options, f.name)}
 
 
-def check_out(out: str, *inputs: str | None) -> None:
+def check_output_path(out: str, *inputs: str | None) -> None:
     """Check that the file `out` can be written and would not overwrite a file that the command reads.
 
     Raises:
         CaffejaxError: if `out` cannot be written, or is one of the files `inputs`.
     """
-    target = check_writable(out)
-    if any(path is not None and os.path.realpath(path) == str(target) for path in inputs):
+    output_path = check_writable(out)
+    if any(path is not None and os.path.realpath(path) == str(output_path) for path in inputs):
         raise CaffejaxError(f"{out}: the output would overwrite an input file; name a different output file")

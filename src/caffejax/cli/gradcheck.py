@@ -26,9 +26,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     flags.add(parser, "samples", "the number of elements per array for finite differences", type=int, metavar="N")
     flags.add(parser, "seed", "the seed of fillers, random inputs and random layers", type=int, default=0, metavar="N")
-    flags.add_json(parser)
+    flags.add_json_flag(parser)
     flags.add_options(parser, "kernels")
-    device_flags.add_device_flag(parser)
+    device_flags.add_device_flags(parser)
 
 
 def run(options: argparse.Namespace) -> None:

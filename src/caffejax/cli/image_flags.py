@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 CAFFE_MEAN_PATH = "caffe/imagenet/ilsvrc_2012_mean.npy"  # in the folder `python` of BVLC Caffe
 
 
-def parse_numbers(text: str) -> tuple[int, ...]:
+def parse_integers(text: str) -> tuple[int, ...]:
     """Parse integers separated by commas, such as "2,1,0"."""
     try:
         return tuple(int(part) for part in text.split(","))
@@ -33,7 +33,7 @@ def parse_numbers(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"'{text}' is not a list of integers such as 2,1,0") from None
 
 
-def parse_factor(text: str) -> float:
+def parse_finite_float(text: str) -> float:
     """Parse a finite number."""
     try:
         value = float(text)
@@ -51,8 +51,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     net_flags.add_strict_flag(parser)
     flags.add(parser, "gpu", help="run on the GPU", action="store_true")
     net_flags.add_import_and_limit_flags(parser)
-    swap = "order of the channels (default: 2,1,0 if the net's input has three)"
-    add_preprocessing_flags(parser, raw_scale=255.0, channel_swap_help=swap)
+    channel_swap_help = "order of the channels (default: 2,1,0 if the net's input has three)"
+    add_preprocessing_flags(parser, raw_scale=255.0, channel_swap_help=channel_swap_help)
 
 
 def add_preprocessing_flags(
@@ -62,27 +62,27 @@ def add_preprocessing_flags(
     channel_swap_help: str = "order of the channels",
 ) -> None:
     """Add flags for preprocessing; `raw_scale` and `channel_swap` are the flags' defaults."""
-    default = "; default: Caffe's ILSVRC mean, from $CAFFE_ROOT; an empty value subtracts none"
-    mean_file = "the mean to subtract: a .npy file, (K,) or (K, H, W), or a .binaryproto file"
-    mean_file += "" if raw_scale is None else default
-    flags.add(parser, "mean_file", help=mean_file, metavar="FILE")
-    flags.add(parser, "input_scale", help="multiply by this factor after subtracting the mean", type=parse_factor)
+    default_note = "; default: Caffe's ILSVRC mean, from $CAFFE_ROOT; an empty value subtracts none"
+    mean_file_help = "the mean to subtract: a .npy file, (K,) or (K, H, W), or a .binaryproto file"
+    mean_file_help += "" if raw_scale is None else default_note
+    flags.add(parser, "mean_file", help=mean_file_help, metavar="FILE")
+    flags.add(parser, "input_scale", help="multiply by this factor after subtracting the mean", type=parse_finite_float)
     flags.add(
         parser,
         "raw_scale",
         help="multiply by this factor before subtracting the mean",
-        type=parse_factor,
+        type=parse_finite_float,
         default=raw_scale,
     )
-    flags.add(parser, "channel_swap", help=channel_swap_help, type=parse_numbers, default=channel_swap)
+    flags.add(parser, "channel_swap", help=channel_swap_help, type=parse_integers, default=channel_swap)
 
 
 def check_files(options: argparse.Namespace) -> None:
     """Raise `CaffejaxError` if the images, net, weights or mean do not exist; the message names each missing file."""
     from ..paths import check_exist
 
-    mean = [options.mean_file] if options.mean_file else []
-    check_exist([options.input_file, options.model_def, options.pretrained_model, *mean])
+    mean_files = [options.mean_file] if options.mean_file else []
+    check_exist([options.input_file, options.model_def, options.pretrained_model, *mean_files])
 
 
 def set_limits(options: argparse.Namespace) -> None:
@@ -92,7 +92,7 @@ def set_limits(options: argparse.Namespace) -> None:
     caffe.set_limits(**{name: getattr(options, name) for name in LIMIT_FIELDS})
 
 
-def choose_device(options: argparse.Namespace) -> None:
+def set_pycaffe_mode(options: argparse.Namespace) -> None:
     """Set pycaffe's mode, GPU or CPU, from `--gpu`."""
     from .. import pycaffe as caffe
 
@@ -113,8 +113,8 @@ def set_default_mean(options: argparse.Namespace) -> None:
         return
     root = os.environ.get("CAFFE_ROOT")
     folders = [*([os.path.join(root, "python")] if root else []), *sys.path]
-    mean = next((file for folder in folders if (file := Path(folder) / CAFFE_MEAN_PATH).is_file()), None)
-    if mean is None:
+    mean_path = next((file for folder in folders if (file := Path(folder) / CAFFE_MEAN_PATH).is_file()), None)
+    if mean_path is None:
         options.mean_file = ""
         log.warning(
             "no mean is subtracted; Caffe's script subtracts the mean in the file %s, but this file was not found in "
@@ -123,11 +123,11 @@ def set_default_mean(options: argparse.Namespace) -> None:
             CAFFE_MEAN_PATH,
         )
         return
-    log.info("Subtracting the mean %s", mean)
-    options.mean_file = str(mean)
+    log.info("Subtracting the mean %s", mean_path)
+    options.mean_file = str(mean_path)
 
 
-def get_settings(options: argparse.Namespace) -> dict[str, Any]:
+def get_preprocessing_settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return the values of the preprocessing flags as keyword arguments of Classifier and Detector."""
     names = ("input_scale", "raw_scale", "channel_swap")
     return {"mean": _read_mean(options.mean_file), **{name: getattr(options, name) for name in names}}
@@ -141,7 +141,7 @@ def set_default_channel_swap(net: ImageNet, options: argparse.Namespace) -> None
 
 
 @contextmanager
-def convert_errors(model: str) -> Iterator[None]:
+def convert_value_errors(model: str) -> Iterator[None]:
     """Return a context that converts a ValueError to a `CaffejaxError` whose message names the net file `model`."""
     from ..errors import DataError, locate_errors
 
@@ -186,14 +186,14 @@ def write_tiles(maps: np.ndarray, options: argparse.Namespace, title: str) -> No
     from ..debugging.visualize import encode_image, enlarge, make_grid
     from ..errors import locate_errors
 
-    selected = maps[: options.maps] if options.maps else maps
+    drawn_maps = maps[: options.maps] if options.maps else maps
     with locate_errors(file=options.out):
         picture = encode_image(
-            enlarge(make_grid(selected, per_map=options.each), options.size), Path(options.out).suffix
+            enlarge(make_grid(drawn_maps, per_map=options.each), options.size), Path(options.out).suffix
         )
     with replace_file(options.out) as file:
         file.write(picture)
-    print(f"Wrote {options.out}: {title}, {len(selected)} of {len(maps)} maps of {maps.shape[1]} x {maps.shape[2]}")
+    print(f"Wrote {options.out}: {title}, {len(drawn_maps)} of {len(maps)} maps of {maps.shape[1]} x {maps.shape[2]}")
 
 
 def check_figure_path(path: str) -> None:
@@ -207,9 +207,9 @@ def check_figure_path(path: str) -> None:
         from matplotlib.backend_bases import FigureCanvasBase
     except ImportError as error:
         raise CaffejaxError("pictures need matplotlib: pip install matplotlib") from error
-    suffix, supported = Path(path).suffix[1:].lower(), FigureCanvasBase.get_supported_filetypes()
-    if suffix not in ("", *supported):
-        formats = ", ".join(f".{name}" for name in sorted(supported))
+    suffix, supported_formats = Path(path).suffix[1:].lower(), FigureCanvasBase.get_supported_filetypes()
+    if suffix not in ("", *supported_formats):
+        formats = ", ".join(f".{name}" for name in sorted(supported_formats))
         raise CaffejaxError(f"{path}: '.{suffix}' is not a picture format; choose one of {formats}")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..errors import DataError, Problem
 from ..glog import log, start_logging
 from . import flags
-from .progress_bar import counter
+from .progress_bar import show_loop_progress
 
 
 class get_image_size:  # noqa: N801  named like the command
@@ -42,16 +42,16 @@ class get_image_size:  # noqa: N801  named like the command
         names, _ = read_pairs(Path(options.list))
         paths = find_files(Path(options.list), names, os.path.join(options.root, ""), ())
         log.info("A total of %d images.", len(paths))
-        stems = [Path(path).stem for path in paths]
+        image_names = [Path(path).stem for path in paths]
         if options.name_id_file:
-            numbers = _read_numbers(options.name_id_file)
-            if missing := [stem for stem in stems if stem not in numbers]:
+            name_ids = _read_name_ids(options.name_id_file)
+            if missing := [name for name in image_names if name not in name_ids]:
                 raise DataError(Problem(f"has no number for image '{missing[0]}'", options.name_id_file))
-            stems = [numbers[stem] for stem in stems]
-        with replace_file(options.output) as file, counter(len(paths), "images") as advance:
-            for stem, path in zip(stems, paths, strict=True):
+            image_names = [name_ids[name] for name in image_names]
+        with replace_file(options.output) as file, show_loop_progress(len(paths), "images") as advance:
+            for name, path in zip(image_names, paths, strict=True):
                 _, height, width = decode_file(path, read_file(path), max_pixels=options.max_image_pixels).shape
-                file.write(f"{stem} {height} {width}\n".encode("utf-8", "surrogateescape"))
+                file.write(f"{name} {height} {width}\n".encode("utf-8", "surrogateescape"))
                 advance()
         log.info("Processed %d files.", len(paths))
 
@@ -83,11 +83,15 @@ class create_label_map:  # noqa: N801
         separator = f"[{re.escape(options.delimiter)}]" if options.delimiter else r"\Z"
         lines = read_file(options.list).decode("utf-8", "replace").splitlines()
         rows = [re.split(separator, line) for line in lines]
-        for number, row in enumerate(rows, 1):
+        for line_number, row in enumerate(rows, 1):
             is_invalid = len(row) != len(rows[0]) or len(row) > 3 or not row[0]
             if is_invalid or not (len(row) == 1 or re.fullmatch(r"[+-]?\d{1,9}", row[1])):
                 raise DataError(
-                    Problem(f"'{lines[number - 1]}' is not {_line_format(len(rows[0]))}", options.list, number)
+                    Problem(
+                        f"'{lines[line_number - 1]}' is not {_describe_line_format(len(rows[0]))}",
+                        options.list,
+                        line_number,
+                    )
                 )
             items.append((row[0], int(row[1]) if len(row) > 1 else len(items), row[-1] if len(row) == 3 else row[0]))
         label_map = LabelMap()
@@ -98,12 +102,12 @@ class create_label_map:  # noqa: N801
         log.info("Wrote %d classes to %s", len(items), options.output)
 
 
-def _line_format(count: int) -> str:
-    """Return a description of the format of a line with `count` parts, for error messages."""
-    return {1: "a name", 2: "a name and a number"}.get(count, "a name, a number and a name to display")
+def _describe_line_format(num_parts: int) -> str:
+    """Return a description of the format of a line with `num_parts` parts, for error messages."""
+    return {1: "a name", 2: "a name and a number"}.get(num_parts, "a name, a number and a name to display")
 
 
-def _read_numbers(path: str) -> dict[str, str]:
+def _read_name_ids(path: str) -> dict[str, str]:
     """Read pairs of a name and a number, separated by white space."""
     from ..data.image_decoding import read_file
 

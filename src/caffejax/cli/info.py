@@ -15,12 +15,21 @@ from . import flags
 HELP = "versions, devices, kernels, caches, optional packages"
 EXAMPLE = "caffejax info --json"
 _PACKAGES = ("jax", "jaxlib", "numpy", "optax", "flax", "orbax-checkpoint", "protobuf", "opencv-python-headless")
-_OPTIONAL = ("onnx", "flatbuffers", "safetensors", "matplotlib", "tensorboardX", "mini-racer", "libtpu", "shtab")
+_OPTIONAL_PACKAGES = (
+    "onnx",
+    "flatbuffers",
+    "safetensors",
+    "matplotlib",
+    "tensorboardX",
+    "mini-racer",
+    "libtpu",
+    "shtab",
+)
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    flags.add_json(parser)
+    flags.add_json_flag(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -49,7 +58,7 @@ def collect_facts() -> dict[str, dict[str, Any]]:
             "Python": f"{platform.python_version()} at {sys.executable}",
             **{name: _find_version(name) for name in _PACKAGES},
         },
-        "optional packages": {name: _find_version(name) for name in _OPTIONAL},
+        "optional packages": {name: _find_version(name) for name in _OPTIONAL_PACKAGES},
         "machine": {"system": platform.platform(), "processors": os.cpu_count()},
         "devices": {f"{d.platform}:{d.id}": d.device_kind for d in jax.devices()},
         "CPU kernels": {

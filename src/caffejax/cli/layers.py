@@ -28,7 +28,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="TYPE",
         help="a layer type or a message such as FillerParameter (default: list all types)",
     )
-    flags.add_json(parser)
+    flags.add_json_flag(parser)
     net_flags.add_import_flag(parser)
 
 
@@ -50,9 +50,9 @@ def run(options: argparse.Namespace) -> None:
             print("\n".join([f"{name}:", *_describe_settings(descriptions.list_message_settings(name)), ""]))
         else:
             t = layer_type(name)
-            printed: set[tuple[Setting, ...]] = set()
+            printed_settings: set[tuple[Setting, ...]] = set()
             for title, variant in (descriptions.list_variants(t) or {"": t}).items():
-                print("\n".join(_describe_type(f"{t.name}: {title}" if title else t.name, variant, printed)))
+                print("\n".join(_describe_type(f"{t.name}: {title}" if title else t.name, variant, printed_settings)))
 
 
 def _as_json(names: Iterable[str]) -> list[dict[str, Any]]:
@@ -81,8 +81,8 @@ def _as_json(names: Iterable[str]) -> list[dict[str, Any]]:
     return values
 
 
-def _describe_type(title: str, t: LayerType, printed: set[tuple[Setting, ...]]) -> Iterator[str]:
-    """Yield lines that describe a layer type and its settings. Settings in `printed` are only named."""
+def _describe_type(title: str, t: LayerType, printed_settings: set[tuple[Setting, ...]]) -> Iterator[str]:
+    """Yield lines that describe a layer type and its settings. Settings in `printed_settings` are only named."""
     from ..layers import descriptions
 
     yield f"{title} (from {t.docs.origin})" if t.docs.origin != "BVLC" else title
@@ -94,11 +94,11 @@ def _describe_type(title: str, t: LayerType, printed: set[tuple[Setting, ...]]) 
         yield from textwrap.wrap(f"Restrictions: {restrictions}", _WIDTH)
     for param in descriptions.list_param_fields(t):
         settings = tuple(descriptions.list_settings(t, param))
-        if settings in printed:
+        if settings in printed_settings:
             yield from ("", f"{param}: as above.")
         else:
             yield from ("", f"{param}:", *_describe_settings(settings))
-        printed.add(settings)
+        printed_settings.add(settings)
     yield ""
 
 

@@ -45,9 +45,9 @@ def add_flags(parser: argparse.ArgumentParser, phase: Phase | None = None) -> No
 
 def add_state_flags(parser: argparse.ArgumentParser) -> None:
     """Add `--level` and `--stage`, and the flags of `add_import_and_limit_flags`."""
-    state = flags.get_group(parser, "the net's state")
-    flags.add(state, "level", "the net's level", type=flags.parse_level, default=0)
-    flags.add(state, "stage", "the net's stages, separated by commas", default="", metavar="A,B")
+    group = flags.get_group(parser, "the net's state")
+    flags.add(group, "level", "the net's level", type=flags.parse_level, default=0)
+    flags.add(group, "stage", "the net's stages, separated by commas", default="", metavar="A,B")
     add_import_and_limit_flags(parser)
 
 
@@ -103,11 +103,11 @@ def build_graph(options: argparse.Namespace) -> Graph:
     from ..schema import read_valid_part
 
     check_exist([options.model])
-    file = Path(options.model)
-    message, problems = read_valid_part(file)
+    path = Path(options.model)
+    message, problems = read_valid_part(path)
     state = make_net_state(message, options.phase, options.level, get_stages(options))
     try:
-        candidate = next(build_assumed_graphs(message, state, file, flags.make_data_config(options), problems))
+        candidate = next(build_assumed_graphs(message, state, path, flags.make_data_config(options), problems))
     except MissingSourceError as error:
         raise CaffejaxError(Problem(str(error), options.model)) from error
     for sentence in candidate.assumptions:

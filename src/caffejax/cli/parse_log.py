@@ -31,14 +31,14 @@ def run(options: argparse.Namespace) -> None:
     """Write the tables."""
     from ..logs import parse_log, write_csv
 
-    log = Path(options.logfile_path)
-    tables = dict(zip(("train", "test"), parse_log(log), strict=True))
-    for kind, rows in tables.items():
+    log_path = Path(options.logfile_path)
+    tables = dict(zip(("train", "test"), parse_log(log_path), strict=True))
+    for phase, rows in tables.items():
         if not rows:
-            print(f"{log} contains no outputs of a {kind} net")
+            print(f"{log_path} contains no outputs of a {phase} net")
             continue
-        target = Path(options.output_dir) / f"{log.name}.{kind}"
-        write_csv(target, rows, options.delimiter)
-        print(f"Wrote {format_count(len(rows), 'row')} to {target}")
+        table_path = Path(options.output_dir) / f"{log_path.name}.{phase}"
+        write_csv(table_path, rows, options.delimiter)
+        print(f"Wrote {format_count(len(rows), 'row')} to {table_path}")
         for row in rows if options.verbose else ():
             print(", ".join(f"{column} {value:g}" for column, value in row.items()))

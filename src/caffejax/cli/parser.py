@@ -11,22 +11,22 @@ from typing import Any, NoReturn
 
 from ..errors import did_you_mean
 
-_NUMBER = re.compile(r"-(\d|\.\d)")
-_TRUE, _FALSE = ("1", "t", "true", "y", "yes"), ("0", "f", "false", "n", "no")
-_HELP, _HELP_ALL = (
+_NEGATIVE_NUMBER = re.compile(r"-(\d|\.\d)")
+_TRUE_WORDS, _FALSE_WORDS = ("1", "t", "true", "y", "yes"), ("0", "f", "false", "n", "no")
+_HELP_FLAGS, _HELP_ALL_FLAGS = (
     {dashes + name for dashes in ("-", "--") for name in names}
     for names in (("help", "helpshort"), ("help-all", "help_all", "helpfull"))
 )
 HIDDEN_TITLE = "limits on files from others"  # title of the group of flags that only --help-all shows
 # glog's flags, which have no effect; the log always goes to stderr
 _GLOG_SWITCHES = {"logtostderr", "alsologtostderr", "colorlogtostderr", "log_prefix", "stop_logging_if_full_disk"}
-_GLOG = {"log_dir", "log_link", "v", "vmodule", "minloglevel", "stderrthreshold", "logbuflevel", "logbufsecs"} | {
+_GLOG_FLAGS = {"log_dir", "log_link", "v", "vmodule", "minloglevel", "stderrthreshold", "logbuflevel", "logbufsecs"} | {
     "max_log_size",
     "log_backtrace_at",
 }
 
 
-class Help(argparse.HelpFormatter):
+class HelpFormatter(argparse.HelpFormatter):
     """A help formatter that shows one spelling of each flag.
 
     It also shows the flag's default value, unless this value is None, a boolean or empty.
@@ -38,9 +38,11 @@ class Help(argparse.HelpFormatter):
     def _format_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any) -> str:
         if any(action.nargs == argparse.REMAINDER for action in actions):  # flags precede the remaining arguments
             return super()._format_usage(usage, actions, groups, prefix)
-        words = [action for action in actions if not action.option_strings]
+        positional_actions = [action for action in actions if not action.option_strings]
         required = [self._format_action_invocation(a) for a in actions if a.required and a.option_strings]
-        return " ".join([super()._format_usage(usage, words, [], prefix).rstrip(), *required, "[flags]\n\n"])
+        return " ".join(
+            [super()._format_usage(usage, positional_actions, [], prefix).rstrip(), *required, "[flags]\n\n"]
+        )
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
         if not action.option_strings:
@@ -68,11 +70,11 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **{"formatter_class": Help, **options})
+        super().__init__(*args, **{"formatter_class": HelpFormatter, **options})
         self._positionals.title, self._optionals.title = "arguments", "flags"
         self.subparsers: dict[str, Parser] = {}  # by command
         self.positional_flags: set[str] = set()  # flags whose value is the first positional argument
-        self._shows_all = False
+        self._shows_all_flags = False
 
     @property
     def spellings(self) -> set[str]:
@@ -81,15 +83,21 @@ class Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """Return the help text. It includes the flags of the group `HIDDEN_TITLE` only after `--help-all`."""
-        limits = [a for group in self._action_groups if group.title == HIDDEN_TITLE for a in group._group_actions]
-        commands = [a for a in self._actions if isinstance(a, argparse._SubParsersAction)]  # the epilog lists them
-        hidden = [(action, action.help) for action in (*commands, *([] if self._shows_all else limits))]
-        for action, _ in hidden:
+        limit_actions = [
+            a for group in self._action_groups if group.title == HIDDEN_TITLE for a in group._group_actions
+        ]
+        command_actions = [
+            a for a in self._actions if isinstance(a, argparse._SubParsersAction)
+        ]  # the epilog lists them
+        hidden_actions = [
+            (action, action.help) for action in (*command_actions, *([] if self._shows_all_flags else limit_actions))
+        ]
+        for action, _ in hidden_actions:
             action.help = argparse.SUPPRESS
         text = super().format_help()
-        for action, help_text in hidden:
+        for action, help_text in hidden_actions:
             action.help = help_text
-        return f"{text}--help-all also lists {HIDDEN_TITLE}\n" if limits and not self._shows_all else text
+        return f"{text}--help-all also lists {HIDDEN_TITLE}\n" if limit_actions and not self._shows_all_flags else text
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse arguments. Unknown commands and flags are reported before missing arguments."""
@@ -103,7 +111,7 @@ class Parser(argparse.ArgumentParser):
         super().error(message + help_hint)
 
     def _put_command_first(self, arguments: list[str]) -> list[str]:
-        if arguments and arguments[0] in _HELP | _HELP_ALL:
+        if arguments and arguments[0] in _HELP_FLAGS | _HELP_ALL_FLAGS:
             return ["--help"]
         words = [a for a in arguments if not a.startswith("-")]
         command = next((a for a in words if a in self.subparsers), None)
@@ -119,33 +127,33 @@ class Parser(argparse.ArgumentParser):
         has_remainder = any(action.nargs == argparse.REMAINDER for action in self._actions)  # for another program
         flags: list[str] = []
         switches: dict[str, str] = {}  # the switches that are on, by dest
-        words: list[str] = []
-        first_words: list[str] = []  # the value of a flag of `positional_flags`
+        positionals: list[str] = []
+        first_positional: list[str] = []  # the value of a flag of `positional_flags`
         problems: dict[str, str] = {}  # by the flag's name
-        optional: set[str] = set()  # flags that `--undefok` names
-        queue, files = deque(arguments), set[str]()
+        optional_flags: set[str] = set()  # flags that `--undefok` names
+        queue, flag_files = deque(arguments), set[str]()
         while queue:
             argument = queue.popleft()
             flag, equals, value = argument.partition("=")
             name = flag.lstrip("-").replace("-", "_")
             if argument == "--" or (has_remainder and not argument.startswith("-")):
-                words += [argument] * has_remainder + list(queue)
+                positionals += [argument] * has_remainder + list(queue)
                 break
-            if len(flag) < 2 or not flag.startswith("-") or _NUMBER.match(flag):
-                words.append(argument)
+            if len(flag) < 2 or not flag.startswith("-") or _NEGATIVE_NUMBER.match(flag):
+                positionals.append(argument)
                 continue
             action, is_on = self._find_action(flag)
-            if flag in _HELP | _HELP_ALL:
-                self._shows_all = flag in _HELP_ALL
+            if flag in _HELP_FLAGS | _HELP_ALL_FLAGS:
+                self._shows_all_flags = flag in _HELP_ALL_FLAGS
                 flags.append("--help")
             elif name in self.positional_flags:
                 if not (equals or queue):
                     self.error(f"{flag} needs a value: {flag}=FILE")
-                first_words = [value if equals else queue.popleft()]  # the last value overrides earlier ones
+                first_positional = [value if equals else queue.popleft()]  # the last value overrides earlier ones
             elif isinstance(action, argparse._StoreTrueAction):
-                if equals and is_on and value.lower() not in _TRUE + _FALSE:
+                if equals and is_on and value.lower() not in _TRUE_WORDS + _FALSE_WORDS:
                     problems[name] = f"{argument}: '{value}' is not true or false (or t, yes, y, 1, f, no, n, 0)"
-                elif is_on and value.lower() not in _FALSE:
+                elif is_on and value.lower() not in _FALSE_WORDS:
                     switches[action.dest] = action.option_strings[0]
                 else:
                     switches.pop(action.dest, None)
@@ -153,23 +161,25 @@ class Parser(argparse.ArgumentParser):
                 continue
             elif action and action.nargs == 0:
                 flags.append(argument)
-            elif not equals and queue and (action or name in _GLOG or name in ("flagfile", "undefok")):
+            elif not equals and queue and (action or name in _GLOG_FLAGS or name in ("flagfile", "undefok")):
                 queue[0] = f"{flag}={queue[0]}"
             elif action:
                 flags.append(argument)
             elif name == "undefok":
-                optional.update(part.lstrip("-").replace("-", "_") for part in value.split(","))
+                optional_flags.update(part.lstrip("-").replace("-", "_") for part in value.split(","))
             elif name == "flagfile":
-                queue.extendleft(reversed(self._read_flag_files(value, files)))
-            elif name not in _GLOG:
-                visible = [spelling for spelling in self.spellings if spelling.startswith("--")]
-                visible += [f"--{word}" for word in self.positional_flags]
-                problems[name] = f"there is no flag {flag}{did_you_mean(flag, visible)}"
-        messages = [text for name, text in problems.items() if optional.isdisjoint((name, name.removeprefix("no")))]
+                queue.extendleft(reversed(self._read_flag_files(value, flag_files)))
+            elif name not in _GLOG_FLAGS:
+                visible_spellings = [spelling for spelling in self.spellings if spelling.startswith("--")]
+                visible_spellings += [f"--{word}" for word in self.positional_flags]
+                problems[name] = f"there is no flag {flag}{did_you_mean(flag, visible_spellings)}"
+        messages = [
+            text for name, text in problems.items() if optional_flags.isdisjoint((name, name.removeprefix("no")))
+        ]
         if messages:
             self.error("; ".join(messages))
-        words = first_words + words
-        return [*flags, *switches.values(), *["--"] * bool(words and not has_remainder), *words]
+        positionals = first_positional + positionals
+        return [*flags, *switches.values(), *["--"] * bool(positionals and not has_remainder), *positionals]
 
     def _find_action(self, flag: str) -> tuple[argparse.Action | None, bool]:
         """Return a flag's action, or None if the flag is unknown, and False for `--noNAME` of a switch, else True."""

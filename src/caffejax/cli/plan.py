@@ -65,11 +65,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         parser,
         "scaling",
         "numbers of devices for which to estimate scaling, from the step's collectives and the data sheet",
-        type=_parse_numbers,
+        type=_parse_positive_integers,
         default="8,64,512",
         metavar="N,N",
     )
-    flags.add_json(parser)
+    flags.add_json_flag(parser)
     flags.add_options(parser, "precision", "kernels", "sync_bn")
     net_flags.add_state_flags(parser)
 
@@ -82,10 +82,10 @@ def run(options: argparse.Namespace) -> None:
     from ..planning import parse_target, plan
 
     target = parse_target(options.target)
-    net, solver = _read_net(options)
-    solver_option: dict[str, Any] = {} if solver is None else {"solver": solver}
+    net, solver = _read_net_and_solver(options)
+    solver_settings: dict[str, Any] = {} if solver is None else {"solver": solver}
     device_flags.check_mesh(options, target.devices, f" in {target}")
-    result = plan(
+    net_plan = plan(
         net,
         target,
         parallel=device_flags.make_parallel_config(options, "device"),
@@ -93,21 +93,21 @@ def run(options: argparse.Namespace) -> None:
         batch_axis=options.batch_axis,
         largest=options.largest,
         progress=lambda line: print(line, file=sys.stderr, flush=True),
-        **solver_option,
+        **solver_settings,
     )
-    scaling = result.scaling(options.scaling)
+    scaling = net_plan.scaling(options.scaling)
     if options.json:
-        flags.print_json(_as_json(result, scaling))
+        flags.print_json(_as_json(net_plan, scaling))
     else:
-        print("\n".join([*_format_plan(result), *_format_scaling(result, scaling)]))
+        print("\n".join([*_format_plan(net_plan), *_format_scaling(net_plan, scaling)]))
 
 
-def _parse_numbers(text: str) -> list[int]:
+def _parse_positive_integers(text: str) -> list[int]:
     """Parse positive integers separated by commas, such as "8,64,512"."""
     return [flags.parse_positive(part) for part in text.split(",")]
 
 
-def _read_net(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
+def _read_net_and_solver(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
     """Return the net and the solver if the command's file is a solver, or the net and None if it is a net."""
     from ..checking.model_files import detect_kind
     from ..net import Net
@@ -131,28 +131,28 @@ def _read_net(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]
         ), None
     solver = read_solver(path)
     solver_param.check_solver(solver, str(path))
-    test = solver_param.read_test_nets(solver, path.parent) if options.phase == "TEST" else []
-    selected = test[0] if test else solver_param.read_train_net(solver, path.parent)
+    test_nets = solver_param.read_test_nets(solver, path.parent) if options.phase == "TEST" else []
+    selected_net = test_nets[0] if test_nets else solver_param.read_train_net(solver, path.parent)
     return Net(
-        selected.message,
-        state=selected.state,
-        file=selected.file,
+        selected_net.message,
+        state=selected_net.state,
+        file=selected_net.file,
         compute_config=compute_config,
         data_config=data_config,
     ), solver
 
 
 def _format_plan(plan: Plan) -> list[str]:
-    chip, n = plan.target.chip, plan.target.devices
-    step = "training step" if plan.phase == "TRAIN" else "forward pass"
-    rows = "" if plan.model == 1 else f" row of {plan.model} devices"
+    chip, num_devices = plan.target.chip, plan.target.devices
+    step_name = "training step" if plan.phase == "TRAIN" else "forward pass"
+    row_note = "" if plan.model == 1 else f" row of {plan.model} devices"
     memory = (
         f"{format_bytes(plan.needed_bytes)} of {format_bytes(plan.usable_bytes)} ({format_bytes(chip.memory)} minus "
         "the runtime's share)"
     )
-    batch = f"{format_count(plan.batch, 'example')} each{rows}"
+    batch = f"{format_count(plan.batch, 'example')} each{row_note}"
     lines = [
-        f"{step} in {plan.precision} on {n} x {chip.platform} {chip.name}, {batch}",
+        f"{step_name} in {plan.precision} on {num_devices} x {chip.platform} {chip.name}, {batch}",
         f"memory per device  {memory}: {'fits' if plan.fits else 'DOES NOT FIT'}",
     ]
     if plan.program is not None:
@@ -163,14 +163,14 @@ def _format_plan(plan: Plan) -> list[str]:
             f"operations         {plan.operations / 1e9:,.1f} G in products and convolutions",
             f"memory traffic     {program.traffic / 1e9:,.2f} GB",
             f"collectives        {program.num_collectives}",
-            *(f"                   {_format_collective(c, n)}" for c in program.collectives),
+            *(f"                   {_format_collective(c, num_devices)}" for c in program.collectives),
             f"fusions, copies    {program.num_fusions}, {program.num_copies}",
             f"compiled in        {plan.compile_seconds:.1f} s",
         ]
     if plan.fits:
         parts = ", ".join(f"{name} {1000 * s:.3g} ms" for name, s in plan.seconds.items())
         lines += [
-            f"best possible      {1000 * plan.best:.3g} ms, bound by {plan.bound_by} ({parts})",
+            f"best possible      {1000 * plan.best_seconds:.3g} ms, bound by {plan.bottleneck} ({parts})",
             f"                   {plan.examples_per_second:,.0f} examples per second on all devices",
         ]
     if plan.largest_batch is not None:
@@ -180,19 +180,20 @@ def _format_plan(plan: Plan) -> list[str]:
     return lines
 
 
-def _format_collective(collective: Collective, devices: int) -> str:
-    group = "" if collective.group_size == devices else f" among {collective.group_size} devices"
-    return f"{collective.count} x {collective.kind} of {format_bytes(collective.bytes)}{group}"
+def _format_collective(collective: Collective, num_devices: int) -> str:
+    group_note = "" if collective.group_size == num_devices else f" among {collective.group_size} devices"
+    return f"{collective.count} x {collective.kind} of {format_bytes(collective.bytes)}{group_note}"
 
 
 def _format_scaling(plan: Plan, scaling: Sequence[ScalingEstimate]) -> list[str]:
     """Return a line of text for each number of devices, with the shortest and the longest estimate of a step."""
     lines = []
-    for s in scaling:
-        worst, best = s.efficiency
+    for estimate in scaling:
+        worst, best = estimate.efficiency
         lines.append(
-            f"on {s.devices:<5,} devices   {1000 * s.best:.3g} to {1000 * s.worst:.3g} ms per step, collectives "
-            f"{1000 * s.collective_seconds:.3g} ms of it: "
+            f"on {estimate.devices:<5,} devices   {1000 * estimate.best_seconds:.3g} to "
+            f"{1000 * estimate.worst_seconds:.3g} ms per step, "
+            f"collectives {1000 * estimate.collective_seconds:.3g} ms of it: "
             f"{100 * best:.0f} to {100 * worst:.0f} % of the speed without them"
         )
     return lines
@@ -214,8 +215,8 @@ def _as_json(plan: Plan, scaling: Sequence[ScalingEstimate]) -> dict[str, Any]:
         "operations": plan.operations,
         "program": None if plan.program is None else asdict(plan.program),
         "seconds": plan.seconds,
-        "best_seconds": plan.best,
-        "bound_by": plan.bound_by,
+        "best_seconds": plan.best_seconds,
+        "bound_by": plan.bottleneck,
         "examples_per_second": plan.examples_per_second,
         "compile_seconds": plan.compile_seconds,
         "largest_batch": plan.largest_batch,
@@ -223,8 +224,8 @@ def _as_json(plan: Plan, scaling: Sequence[ScalingEstimate]) -> dict[str, Any]:
             {
                 "devices": s.devices,
                 "collective_seconds": s.collective_seconds,
-                "best_seconds": s.best,
-                "worst_seconds": s.worst,
+                "best_seconds": s.best_seconds,
+                "worst_seconds": s.worst_seconds,
                 "best_efficiency": s.efficiency[1],
                 "worst_efficiency": s.efficiency[0],
             }

@@ -18,11 +18,11 @@ EXAMPLE = "caffejax plot snapshots/lenet.metrics.jsonl caffe.log --out curves.sv
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     parser.add_argument("logs", help="logs of training runs", nargs="+", metavar="LOG")
-    formats = "the picture; the file extension selects the format: .png, .svg, .pdf"
-    flags.add(parser, "out", formats, default="curves.png", metavar="FILE")
+    out_help = "the picture; the file extension selects the format: .png, .svg, .pdf"
+    flags.add(parser, "out", out_help, default="curves.png", metavar="FILE")
     flags.add(parser, "x", "the unit of the horizontal axis", choices=("iterations", "seconds"), default="iterations")
-    smooth = "smooth training outputs with means over N points; the points themselves are drawn faintly"
-    flags.add(parser, "smooth", smooth, type=flags.parse_positive, default=1, metavar="N")
+    smooth_help = "smooth training outputs with means over N points; the points themselves are drawn faintly"
+    flags.add(parser, "smooth", smooth_help, type=flags.parse_positive, default=1, metavar="N")
     flags.add_switch(parser, "log_loss", "draw the loss on a logarithmic scale")
     flags.add(parser, "names", "names of the runs, separated by commas (default: the file names)", metavar="A,B")
 
@@ -50,5 +50,5 @@ def name_runs(paths: Sequence[str]) -> list[str]:
     names = [Path(path).as_posix() for path in paths]
     for suffix in (".metrics.jsonl", ".jsonl", ".log", ".txt"):
         names = [name.removesuffix(suffix) for name in names]
-    short = [name.rpartition("/")[2] for name in names]
-    return [name if short.count(name) == 1 else path for name, path in zip(short, names, strict=True)]
+    short_names = [name.rpartition("/")[2] for name in names]
+    return [name if short_names.count(name) == 1 else path for name, path in zip(short_names, names, strict=True)]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 HELP = "plot training logs (needs the extra 'plot')"
 EXAMPLE = "caffejax plot_training_log 6 loss.png train.log"
 
-_CHARTS = tuple(
+_CHART_TYPES = tuple(
     f"{quantity}_vs_{axis}"
     for quantity in ("test_accuracy", "test_loss", "train_learning_rate", "train_loss")
     for axis in ("iters", "seconds")
@@ -29,18 +29,20 @@ _COLUMNS = {"iters": "NumIters", "seconds": "Seconds"}
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("chart_type", help="the chart type, 0 to 7 or its name", type=_parse_chart, metavar="CHART")
+    parser.add_argument(
+        "chart_type", help="the chart type, 0 to 7 or its name", type=_parse_chart_type, metavar="CHART"
+    )
     parser.add_argument("output", help="the picture; the file extension selects the format", metavar="FILE")
     parser.add_argument("logs", help="logs of training runs", nargs="+", metavar="LOG")
 
 
-def _parse_chart(text: str) -> str:
-    if text.isdigit() and int(text) < len(_CHARTS):
-        return _CHARTS[int(text)]
+def _parse_chart_type(text: str) -> str:
+    if text.isdigit() and int(text) < len(_CHART_TYPES):
+        return _CHART_TYPES[int(text)]
     name = "_".join(text.lower().replace(".", " ").replace("_", " ").replace("-", " ").split())
-    if name not in _CHARTS:
+    if name not in _CHART_TYPES:
         raise argparse.ArgumentTypeError(
-            f"'{text}' is not a chart type: 0 to {len(_CHARTS) - 1}, or {', '.join(_CHARTS)}"
+            f"'{text}' is not a chart type: 0 to {len(_CHART_TYPES) - 1}, or {', '.join(_CHART_TYPES)}"
         )
     return name
 
@@ -55,11 +57,11 @@ def run(options: argparse.Namespace) -> None:
     problems: list[Problem] = []
     figure = make_figure()
     axes = figure.add_subplot()
-    for log in options.logs:
+    for path in options.logs:
         try:
-            for label, rows in _read_curves(log, quantity).items():
-                x, y = zip(*((row[_COLUMNS[axis]], row[label]) for row in rows), strict=True)
-                axes.plot(x, y, marker=".", label=f"{Path(log).name}: {label}")
+            for curve_name, rows in _read_curves(path, quantity).items():
+                x, y = zip(*((row[_COLUMNS[axis]], row[curve_name]) for row in rows), strict=True)
+                axes.plot(x, y, marker=".", label=f"{Path(path).name}: {curve_name}")
         except CaffejaxError as error:
             problems += error.problems
     if problems:
@@ -81,10 +83,10 @@ def _read_curves(path: str, quantity: str) -> dict[str, list[dict[str, float]]]:
         return {"LearningRate": log.rate}
     if quantity == "train_loss" and log.loss:
         return {"loss": log.loss}
-    net, _, kind = quantity.partition("_")
+    net, _, output_kind = quantity.partition("_")
     rows = log.train if net == "train" else log.test
     columns = list(dict.fromkeys(column for row in rows for column in row))
-    keyword = kind.removesuffix("uracy")  # "acc", because outputs such as top1_acc are accuracies too
+    keyword = output_kind.removesuffix("uracy")  # "acc", because outputs such as top1_acc are accuracies too
     curves = {c: [row for row in rows if c in row] for c in columns if keyword in c.lower()}
     if not curves:
         outputs = ", ".join(columns[3:]) or "none"

@@ -41,12 +41,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "the class names: a text file with one on each line, or SSD's labelmap.prototxt",
         metavar="FILE",
     )
-    out = "draw the results: a .png or .jpg file, or a folder, which is created; a name without extension is a folder"
-    flags.add(parser, "out", out, metavar="FILE|FOLDER")
-    flags.add_json(parser)
+    out_help = (
+        "draw the results: a .png or .jpg file, or a folder, which is created; a name without extension is a folder"
+    )
+    flags.add(parser, "out", out_help, metavar="FILE|FOLDER")
+    flags.add_json_flag(parser)
     flags.add(parser, "top", "the number of classes to print", type=flags.parse_positive, default=5, metavar="N")
     flags.add(
-        parser, "threshold", "the minimum score of a box", type=image_flags.parse_factor, default=0.5, metavar="X"
+        parser, "threshold", "the minimum score of a box", type=image_flags.parse_finite_float, default=0.5, metavar="X"
     )
     flags.add(
         parser, "batch", "the number of pictures to run at once", type=flags.parse_positive, default=16, metavar="N"
@@ -54,22 +56,22 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         parser, "output", "the blobs to interpret, separated by commas (default: the net's outputs)", metavar="A,B"
     )
-    pixels = flags.get_group(parser, "how pixels from 0 to 255 are converted to the net's input")
+    group = flags.get_group(parser, "how pixels from 0 to 255 are converted to the net's input")
     flags.add(
-        pixels, "mean", "the mean to subtract: a number for each channel, .binaryproto or .npy", metavar="B,G,R|FILE"
+        group, "mean", "the mean to subtract: a number for each channel, .binaryproto or .npy", metavar="B,G,R|FILE"
     )
-    flags.add(pixels, "scale", "factor after the subtraction", type=image_flags.parse_factor, metavar="X")
-    flags.add(pixels, "channels", "the net's channel order", choices=("BGR", "RGB"))
+    flags.add(group, "scale", "factor after the subtraction", type=image_flags.parse_finite_float, metavar="X")
+    flags.add(group, "channels", "the net's channel order", choices=("BGR", "RGB"))
     flags.add(
-        pixels,
+        group,
         "size",
         "height and width of the input (default: the net's)",
-        type=image_flags.parse_numbers,
+        type=image_flags.parse_integers,
         metavar="H,W",
     )
     net_flags.add_strict_flag(parser)
     net_flags.add_state_flags(parser)
-    device_flags.add_device_flag(parser)
+    device_flags.add_device_flags(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -91,54 +93,56 @@ def run(options: argparse.Namespace) -> None:
     from ..schema import read_net
 
     check_exist([options.model, *flags.split_commas(options.weights), *([options.labels] if options.labels else [])])
-    files = _output_files(options)
-    message = read_net(options.model)
-    label_map = find_file(_remove_output_files(message), Path(options.model).parent)
+    output_paths = _find_output_paths(options)
+    net_param = read_net(options.model)
+    label_map = find_file(_remove_output_files(net_param), Path(options.model).parent)
     labels = options.labels or (str(label_map) if label_map.is_file() else None)
-    names = read_names(labels) if labels else {}
+    class_names = read_names(labels) if labels else {}
     with device_flags.default_device_scope(options):
-        full_net = _build(message, options)
+        full_net = _build_net(net_param, options)
         net = full_net.for_inference(flags.split_commas(options.output) or None)
-        if not options.output and (main := find_main_outputs(full_net.graph, net.outputs)) != net.outputs:
-            others = ", ".join(name for name in net.outputs if name not in main)
+        if not options.output and (main_outputs := find_main_outputs(full_net.graph, net.outputs)) != net.outputs:
+            auxiliary_outputs = ", ".join(name for name in net.outputs if name not in main_outputs)
             log.info(
-                "Output: %s; auxiliary outputs, with smaller loss weights: %s (see --output)", ", ".join(main), others
+                "Output: %s; auxiliary outputs, with smaller loss weights: %s (see --output)",
+                ", ".join(main_outputs),
+                auxiliary_outputs,
             )
-            net = full_net.for_inference(main)
+            net = full_net.for_inference(main_outputs)
         check_outputs(net.graph)
-        if labels and (problem := find_names_problem(net.graph, names)):
+        if labels and (problem := find_names_problem(net.graph, class_names)):
             log.warning("%s: %s", labels, problem)
-        blob, shape = _image_input(net, options)
-        prepare = find_preprocessing(
-            message,
+        blob, shape = _find_image_input(net, options)
+        preprocessing = find_preprocessing(
+            net_param,
             Path(options.model),
             shape,
             mean=options.mean,
             scale=options.scale,
             channels=options.channels,
         )
-        log.info("Preprocessing: %d x %d, %s", *shape[1:], prepare)
+        log.info("Preprocessing: %d x %d, %s", *shape[1:], preprocessing)
         pictures = _read_pictures(options, gray=shape[0] == 1)
-        score_names = {layer.bottom[0] for layer in message.layer if layer.type == "SoftmaxWithLoss" and layer.bottom}
+        score_names = {layer.bottom[0] for layer in net_param.layer if layer.type == "SoftmaxWithLoss" and layer.bottom}
         strict = options.strict_weights or not options.random_weights
-        frozen = net.freeze(net_flags.load_variables(net, options.weights, strict))
+        frozen_net = net.freeze(net_flags.load_variables(net, options.weights, strict))
         results: list[list[Result]] = []
         for start in range(0, len(pictures), options.batch):
             batch = pictures[start : start + options.batch]
-            outputs = frozen({blob: prepare(batch, shape[1:])})
+            outputs = frozen_net({blob: preprocessing(batch, shape[1:])})
             outputs |= {name: jax.nn.softmax(outputs[name], 1) for name in score_names & outputs.keys()}
             sizes = [picture.shape[:2] for picture in batch]
             results += make_results(net.graph, outputs, sizes, top=options.top, threshold=options.threshold)
-    for path, picture, image_results in zip(files, pictures, results, strict=False):
-        _write_picture(path, draw_results(picture, image_results, names, path))
+    for path, picture, image_results in zip(output_paths, pictures, results, strict=False):
+        _write_picture(path, draw_results(picture, image_results, class_names, path))
     if options.json:
-        flags.print_json(_summarise_results(options, prepare, shape[1:], results, names))
+        flags.print_json(_make_json_report(options, preprocessing, shape[1:], results, class_names))
         return
     for image, image_results in zip(options.images, results, strict=True):
         for result in image_results:
             print(f"{image}{f' ({result.blob})' if len(image_results) > 1 else ''}")
-            print("\n".join(f"  {line}" for line in format_result(result, names).splitlines()))
-    for path in files:
+            print("\n".join(f"  {line}" for line in format_result(result, class_names).splitlines()))
+    for path in output_paths:
         log.info("Wrote %s", path)
 
 
@@ -147,15 +151,15 @@ def _remove_output_files(net: NetParameter) -> str:
 
     Return the path of the label map in `save_output_param`, or "" if there is none.
     """
-    file = ""
+    label_map_file = ""
     for layer in net.layer:
-        file = file or layer.detection_output_param.save_output_param.label_map_file
+        label_map_file = label_map_file or layer.detection_output_param.save_output_param.label_map_file
         if layer.HasField("detection_output_param"):
             layer.detection_output_param.ClearField("save_output_param")
-    return file
+    return label_map_file
 
 
-def _build(net: NetParameter, options: argparse.Namespace) -> Net:
+def _build_net(net: NetParameter, options: argparse.Namespace) -> Net:
     """Build the net. Data layers with missing sources become inputs of assumed sizes, which are logged.
 
     If several sizes are possible, the first that fits the weights is used.
@@ -166,22 +170,22 @@ def _build(net: NetParameter, options: argparse.Namespace) -> Net:
     from ..net import Net
 
     state = make_net_state(net, "TEST", options.level, net_flags.get_stages(options))
-    file, data_config = Path(options.model), flags.make_data_config(options)
-    if any(has_missing_source(layer, file.parent) for layer in net.layer):
+    path, data_config = Path(options.model), flags.make_data_config(options)
+    if any(has_missing_source(layer, path.parent) for layer in net.layer):
         try:
-            candidates = list(build_assumed_graphs(net, state, file, data_config))
+            candidates = list(build_assumed_graphs(net, state, path, data_config))
         except MissingSourceError as error:
             raise CaffejaxError(Problem(str(error), options.model)) from error
         weights = [Path(name) for name in flags.split_commas(options.weights)]
-        fitting = (c for c in candidates if not any(compare_weights(c.graph, path).mismatched for path in weights))
-        candidate = candidates[0] if len(candidates) == 1 else next(fitting, candidates[0])
+        fitting_candidates = (c for c in candidates if not any(compare_weights(c.graph, w).mismatched for w in weights))
+        candidate = candidates[0] if len(candidates) == 1 else next(fitting_candidates, candidates[0])
         for sentence in candidate.assumptions:
             log.warning("%s", sentence)
         net = candidate.net
     return Net(net, state=state, data_config=data_config, file=options.model)
 
 
-def _output_files(options: argparse.Namespace) -> list[Path]:
+def _find_output_paths(options: argparse.Namespace) -> list[Path]:
     """Return the output file of each picture, or an empty list if `--out` is absent.
 
     `--out` is a folder if it exists as a folder, has no extension, or ends with a slash.
@@ -199,23 +203,23 @@ def _output_files(options: argparse.Namespace) -> list[Path]:
                 f"--out={out} must be a folder, because there are {len(options.images)} pictures: choose a name "
                 f"without extension, or add a slash ({out}/)"
             )
-        files = [out]
+        paths = [out]
     else:
-        files = [out / f"{Path(image).stem}.png" for image in options.images]
-        if len(set(files)) < len(files):
+        paths = [out / f"{Path(image).stem}.png" for image in options.images]
+        if len(set(paths)) < len(paths):
             raise CaffejaxError(f"--out={out}: results of pictures with the same name would overwrite each other")
-        existing = next(path for path in (out, *out.absolute().parents) if os.path.lexists(path))
-        if not existing.is_dir():
-            raise CaffejaxError(f"--out={out} must be a folder, but '{existing}' is a file; choose another path")
-        if existing != out:
-            return files  # in a new folder
-    for path in files:
+        existing_path = next(path for path in (out, *out.absolute().parents) if os.path.lexists(path))
+        if not existing_path.is_dir():
+            raise CaffejaxError(f"--out={out} must be a folder, but '{existing_path}' is a file; choose another path")
+        if existing_path != out:
+            return paths  # in a new folder
+    for path in paths:
         image_flags.check_image_path(str(path))
-        flags.check_out(str(path), options.model, options.labels, *options.images)
-    return files
+        flags.check_output_path(str(path), options.model, options.labels, *options.images)
+    return paths
 
 
-def _image_input(net: Net, options: argparse.Namespace) -> tuple[str, tuple[int, int, int]]:
+def _find_image_input(net: Net, options: argparse.Namespace) -> tuple[str, tuple[int, int, int]]:
     """Return the name of the net's only input, and its shape (C, H, W).
 
     Raises:
@@ -244,11 +248,11 @@ def _read_pictures(options: argparse.Namespace, gray: bool) -> list[np.ndarray]:
     from ..paths import read_bytes
 
     pictures, problems = [], list[Problem]()
-    for image in options.images:
+    for path in options.images:
         try:
-            with locate_errors(file=image):
+            with locate_errors(file=path):
                 pictures.append(
-                    decode_pixels(read_bytes(image, DataError), GRAY if gray else COLOR, options.max_image_pixels)
+                    decode_pixels(read_bytes(path, DataError), GRAY if gray else COLOR, options.max_image_pixels)
                 )
         except DataError as error:
             problems += error.problems
@@ -268,22 +272,22 @@ def _write_picture(path: Path, picture: bytes) -> None:
         file.write(picture)
 
 
-def _summarise_results(
+def _make_json_report(
     options: argparse.Namespace,
-    prepare: Preprocessing,
+    preprocessing: Preprocessing,
     size: tuple[int, int],
     results: list[list[Result]],
-    names: ClassNames,
+    class_names: ClassNames,
 ) -> dict[str, object]:
-    mean = prepare.mean.mean(axis=(1, 2)).tolist()
-    preprocessing = {"size": size, "channels": prepare.channels, "mean": mean, "scale": prepare.scale}
+    mean = preprocessing.mean.mean(axis=(1, 2)).tolist()
+    settings = {"size": size, "channels": preprocessing.channels, "mean": mean, "scale": preprocessing.scale}
     images = [
-        {"image": image, "results": {result.blob: result.rows(names) for result in image_results}}
+        {"image": image, "results": {result.blob: result.rows(class_names) for result in image_results}}
         for image, image_results in zip(options.images, results, strict=True)
     ]
     return {
         "net": options.model,
         "weights": options.weights,
-        "preprocessing": {**preprocessing, "from": prepare.source},
+        "preprocessing": {**settings, "from": preprocessing.source},
         "images": images,
     }

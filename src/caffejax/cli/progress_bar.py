@@ -50,7 +50,7 @@ def show_progress(solver: Solver, outputs: Sequence[str] = ()) -> Iterator[None]
 
 
 @contextmanager
-def counter(total: int, noun: str) -> Iterator[Callable[[], object]]:
+def show_loop_progress(total: int, noun: str) -> Iterator[Callable[[], object]]:
     """Return a context that shows the progress of `total` steps below the log.
 
     The context's value is a function to call after each step. `noun` is the text after the numbers. Nothing is shown
@@ -70,9 +70,9 @@ def _has_cursor() -> bool:
     Jupyter runs `!command` in a pseudo-terminal, but shows its output without moving the cursor.
     """
     environment = os.environ
-    notebook = {"TERM": "xterm-color", "PAGER": "cat", "GIT_PAGER": "cat"}  # set by each front end of Jupyter
-    in_notebook = "JPY_PARENT_PID" in environment or notebook.items() <= environment.items()
-    return sys.stderr.isatty() and not in_notebook and environment.get("TERM") != "dumb"
+    notebook_variables = {"TERM": "xterm-color", "PAGER": "cat", "GIT_PAGER": "cat"}  # set by each front end of Jupyter
+    is_notebook = "JPY_PARENT_PID" in environment or notebook_variables.items() <= environment.items()
+    return sys.stderr.isatty() and not is_notebook and environment.get("TERM") != "dumb"
 
 
 @contextmanager
@@ -99,22 +99,22 @@ def _show_bar() -> Iterator[Progress]:
 
 def add_recording_flags(parser: argparse.ArgumentParser) -> None:
     """Add `--metrics`, `--tensorboard` and `--show`."""
-    records = flags.get_group(parser, "records and displays")
+    group = flags.get_group(parser, "records and displays")
     flags.add(
-        records,
+        group,
         "metrics",
         "append a line of JSON for each display, test and snapshot to this file; off writes none "
         "(default: <snapshot_prefix>.metrics.jsonl)",
         metavar="FILE|off",
     )
     flags.add(
-        records,
+        group,
         "tensorboard",
         "write events for TensorBoard to this folder (needs the extra 'tensorboard')",
         metavar="FOLDER",
     )
     flags.add(
-        records,
+        group,
         "show",
         "the outputs of test nets on the live display, separated by commas (default: all that are not losses)",
         metavar="NAMES",

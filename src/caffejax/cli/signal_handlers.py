@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from ..training import Solver
 
 _EFFECTS = ("stop", "snapshot", "none")
-_DUPLICATES = 1.0  # seconds; signals within it count as one: schedulers may signal both a process and its parent
+_DUPLICATE_SECONDS = 1.0  # seconds; signals within it count as one: schedulers may signal both a process and its parent
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add `--sigint_effect` and `--sighup_effect`."""
-    effects = flags.get_group(parser, "signals")
+    group = flags.get_group(parser, "signals")
     flags.add(
-        effects,
+        group,
         "sigint_effect",
         "the effect of Ctrl-C: stop after a snapshot (a second Ctrl-C stops at once), snapshot, or none",
         choices=_EFFECTS,
         default="stop",
     )
-    flags.add(effects, "sighup_effect", "the effect of SIGHUP", choices=_EFFECTS, default="snapshot")
+    flags.add(group, "sighup_effect", "the effect of SIGHUP", choices=_EFFECTS, default="snapshot")
 
 
 @contextmanager
@@ -48,29 +48,33 @@ def handle_signals(solver: Solver, options: argparse.Namespace) -> Iterator[None
         signal.SIGTERM: "stop",
     }
     first_times: dict[int, float] = {}
-    pending: list[str] = []  # logged between iterations, because a handler may interrupt the logger itself
+    pending_messages: list[str] = []  # logged between iterations, because a handler may interrupt the logger itself
 
     def log_pending(solver: Solver) -> None:
-        while pending:
-            log.info(pending.pop(0))
+        while pending_messages:
+            log.info(pending_messages.pop(0))
 
-    def handler(number: int, frame: FrameType | None) -> None:
-        effect = effects[signal.Signals(number)]
+    def handle_signal(signal_number: int, frame: FrameType | None) -> None:
+        effect = effects[signal.Signals(signal_number)]
         now = time.monotonic()
-        if number == signal.SIGINT and effect == "stop" and now - first_times.setdefault(number, now) > _DUPLICATES:
+        if (
+            signal_number == signal.SIGINT
+            and effect == "stop"
+            and now - first_times.setdefault(signal_number, now) > _DUPLICATE_SECONDS
+        ):
             raise KeyboardInterrupt
         if effect != "none":
             solver.request(effect)
-        hint = "; a second Ctrl-C stops at once" if (number, effect) == (signal.SIGINT, "stop") else ""
-        pending.append(f"{signal.Signals(number).name}: {_MESSAGES[effect]}{hint}")
+        hint = "; a second Ctrl-C stops at once" if (signal_number, effect) == (signal.SIGINT, "stop") else ""
+        pending_messages.append(f"{signal.Signals(signal_number).name}: {_MESSAGES[effect]}{hint}")
 
     solver.callbacks.append(log_pending)
-    previous = {number: signal.signal(number, handler) for number in effects}
+    previous_handlers = {signal_number: signal.signal(signal_number, handle_signal) for signal_number in effects}
     try:
         yield
     finally:
-        for number, previous_handler in previous.items():
-            signal.signal(number, previous_handler)
+        for signal_number, previous_handler in previous_handlers.items():
+            signal.signal(signal_number, previous_handler)
         solver.callbacks.remove(log_pending)
 
 
@@ -81,7 +85,7 @@ _MESSAGES = {
 }
 
 
-_RETRY = 0.02  # seconds between tries to raise a delayed interrupt
+_RETRY_SECONDS = 0.02  # seconds between tries to raise a delayed interrupt
 
 
 @contextmanager
@@ -96,26 +100,26 @@ def handle_ctrl_c() -> Iterator[None]:
 
     def retry(unraisable: Any) -> None:
         if isinstance(unraisable.exc_value, KeyboardInterrupt):
-            signal.setitimer(signal.ITIMER_REAL, _RETRY)
+            signal.setitimer(signal.ITIMER_REAL, _RETRY_SECONDS)
         else:
             previous_hook(unraisable)
 
     sys.unraisablehook = retry
     if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_DFL):  # nohup ignores the signal
-        signal.signal(signal.SIGINT, _interrupt)
-    signal.signal(signal.SIGALRM, _interrupt)
+        signal.signal(signal.SIGINT, _raise_interrupt)
+    signal.signal(signal.SIGALRM, _raise_interrupt)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        if signal.getsignal(signal.SIGINT) is _interrupt:
+        if signal.getsignal(signal.SIGINT) is _raise_interrupt:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
+def _raise_interrupt(signal_number: int, frame: FrameType | None) -> None:
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
-            signal.setitimer(signal.ITIMER_REAL, _RETRY)
+            signal.setitimer(signal.ITIMER_REAL, _RETRY_SECONDS)
             return
         frame = frame.f_back
     raise KeyboardInterrupt
@@ -127,9 +131,9 @@ def open_missing_streams() -> None:
     Otherwise, files that are opened later would get the numbers of these streams, and text for the streams would be
     written to the files. Call this before any file is opened.
     """
-    for number in range(3):
+    for fd in range(3):
         try:
-            os.fstat(number)
+            os.fstat(fd)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is the closed stream's
     if sys.stdout is None:

@@ -28,7 +28,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "phase", "the net's phase (default: TEST; with --memory TRAIN)", choices=("TRAIN", "TEST"))
     net_flags.add_state_flags(parser)
     flags.add(parser, "batch", "the batch size (default: the net's)", type=flags.parse_positive, metavar="N")
-    flags.add_json(parser, "print the exact numbers as JSON")
+    flags.add_json_flag(parser, "print the exact numbers as JSON")
     flags.add_switch(parser, "memory", "print the bytes of each layer, and the memory of training")
     flags.add_switch(parser, "compiled", "with --memory, also compile the loss and its gradients for XLA's figures")
     flags.add_options(parser, "kernels", "remat", "memory_limit")
@@ -54,27 +54,27 @@ def _print_memory(options: argparse.Namespace) -> None:
 
     net = net_flags.build_net(options)
     report = report_memory(net, options.batch)
-    compiled = report_compiled_memory(net, options.batch) if options.compiled else None
+    compiled_memory = report_compiled_memory(net, options.batch) if options.compiled else None
     if options.json:
-        flags.print_json(_as_json(report, compiled))
+        flags.print_json(_as_json(report, compiled_memory))
         return
     print(report)
-    if compiled:
-        _print_compiled(compiled)
+    if compiled_memory:
+        _print_compiled_memory(compiled_memory)
 
 
-def _print_compiled(memory: CompiledMemory) -> None:
-    sizes = ", ".join(f"{name} {format_bytes(size)}" for name, size in memory._asdict().items())
+def _print_compiled_memory(compiled_memory: CompiledMemory) -> None:
+    sizes = ", ".join(f"{name} {format_bytes(size)}" for name, size in compiled_memory._asdict().items())
     print(f"XLA, loss and gradients: {sizes}")
 
 
-def _as_json(report: MemoryReport, compiled: CompiledMemory | None) -> dict[str, object]:
+def _as_json(report: MemoryReport, compiled_memory: CompiledMemory | None) -> dict[str, object]:
     from dataclasses import asdict
 
     values: dict[str, object] = {"layers": [asdict(layer) for layer in report.layers], "total": report.total}
     if training := report.training:
         names = ("fixed", "peak_without_remat", "peak", "recomputed", "fits")
         values["training"] = {name: getattr(training, name) for name in names}
-    if compiled:
-        values["compiled"] = compiled._asdict()
+    if compiled_memory:
+        values["compiled"] = compiled_memory._asdict()
     return values

@@ -21,8 +21,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     net_flags.add_strict_flag(parser)
     flags.add(parser, "iterations", "the number of batches to run", type=flags.parse_positive, default=50, metavar="N")
     flags.add_options(parser, "kernels", "precision", "workers", "skip_bad")
-    flags.add_json(parser, "print the mean scores as JSON; the log goes to stderr")
-    device_flags.add_device_flag(parser)
+    flags.add_json_flag(parser, "print the mean scores as JSON; the log goes to stderr")
+    device_flags.add_device_flags(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -40,9 +40,9 @@ def run(options: argparse.Namespace) -> None:
     net = net_flags.build_net(options)
     evaluator = Evaluator(net, device, freeze=True)  # raises for a net without data
 
-    def log_batch(number: int, scores: Scores) -> None:
+    def log_batch(batch_index: int, scores: Scores) -> None:
         for line in format_score_lines(scores.outputs):
-            log.info("Batch %d, %s", number, line)
+            log.info("Batch %d, %s", batch_index, line)
 
     try:
         log_creation(net.graph)

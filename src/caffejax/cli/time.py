@@ -24,8 +24,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     net_flags.add_strict_flag(parser)
     flags.add(parser, "iterations", "the number of passes to time", type=flags.parse_positive, default=50, metavar="N")
     flags.add_options(parser, "kernels", "precision")
-    flags.add_json(parser, "print the mean times as JSON, in milliseconds; the log goes to stderr")
-    device_flags.add_device_flag(parser)
+    flags.add_json_flag(parser, "print the mean times as JSON, in milliseconds; the log goes to stderr")
+    device_flags.add_device_flags(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -51,41 +51,41 @@ def run(options: argparse.Namespace) -> None:
         flags.print_json(results)
 
 
-def _time_passes(timer: Timer, iterations: int, plan: str) -> dict[str, Any]:
+def _time_passes(timer: Timer, iterations: int, schedule_text: str) -> dict[str, Any]:
     """Time the forward and backward passes, log the times, and return JSON values with the means in ms."""
     from ..debugging import average_times
 
     log.info("Compiling.")
-    timer.layers()
+    timer.time_layers()
     timer.time_net()
     log.info("*** Benchmark begins ***")
     log.info("Testing for %d iterations.", iterations)
     passes = []
     for i in range(iterations):
-        passes.append(timer.layers())
+        passes.append(timer.time_layers())
         total = sum(layer.forward + layer.backward for layer in passes[-1])
         log.info("Iteration: %d forward-backward time: %.3g ms.", i + 1, total)
-    totals = [timer.time_net() for _ in range(iterations)]
+    net_times = [timer.time_net() for _ in range(iterations)]
     layers = list(average_times(passes))
     _log_layers(layers, iterations)
     log.info("Compiled as one program, which training and testing run:")
-    for line in plan.splitlines():
+    for line in schedule_text.splitlines():
         log.info("  %s", line)
-    by_pass = dict(zip(totals[0]._fields, zip(*totals, strict=True), strict=True))
-    means = {name: None if None in times else fmean(times) for name, times in by_pass.items()}
-    log.info("Average fused Forward pass: %.6g ms.", means["forward"])
-    log.info("Average fused Forward-Backward: %.6g ms.", means["both"])
-    if means["frozen"] is not None:
-        log.info("Average frozen Forward pass: %.6g ms.", means["frozen"])
+    times_by_pass = dict(zip(net_times[0]._fields, zip(*net_times, strict=True), strict=True))
+    mean_times = {name: None if None in times else fmean(times) for name, times in times_by_pass.items()}
+    log.info("Average fused Forward pass: %.6g ms.", mean_times["forward"])
+    log.info("Average fused Forward-Backward: %.6g ms.", mean_times["both"])
+    if mean_times["frozen"] is not None:
+        log.info("Average frozen Forward pass: %.6g ms.", mean_times["frozen"])
     log.info("*** Benchmark ends ***")
-    return {"iterations": iterations, "layers": [layer._asdict() for layer in layers], "whole": means}
+    return {"iterations": iterations, "layers": [layer._asdict() for layer in layers], "whole": mean_times}
 
 
-def _log_layers(means: Sequence[LayerTime], iterations: int) -> None:
+def _log_layers(mean_times: Sequence[LayerTime], iterations: int) -> None:
     """Log the mean times of each layer over all passes, in the format of Caffe's table."""
-    forward, backward = sum(layer.forward for layer in means), sum(layer.backward for layer in means)
+    forward, backward = sum(layer.forward for layer in mean_times), sum(layer.backward for layer in mean_times)
     log.info("Average time per layer:")
-    for layer in means:
+    for layer in mean_times:
         log.info("%10s\tforward: %.6g ms.", layer.name, layer.forward)
         log.info("%10s\tbackward: %.6g ms.", layer.name, layer.backward)
     log.info("Average Forward pass: %.6g ms.", forward)

@@ -29,7 +29,7 @@ _EXAMPLES = {
     "cifar10/convert_cifar_data": "convert_cifar_data",
     "siamese/convert_mnist_siamese_data": "convert_mnist_siamese_data",
 }
-_DEPRECATED = {  # programs that only print their successors, as in Caffe
+_SUCCESSORS = {  # programs that only print their successors, as in Caffe
     "train_net": "caffe train --solver=... [--snapshot=...]",
     "finetune_net": "caffe train --solver=... [--weights=...]",
     "test_net": "caffe test --model=... --weights=... [--iterations=...]",
@@ -59,11 +59,11 @@ def run(options: argparse.Namespace) -> None:
     if os.path.lexists(folder) and not folder.is_dir():
         raise CaffejaxError(f"{folder} is not a folder; pass the folder of a Caffe checkout, or a new one")
     programs = _make_programs(folder / "build")
-    foreign = [path for path in programs if os.path.lexists(path) and not _has_mark(path)]
-    if foreign and not options.replace:
+    foreign_paths = [path for path in programs if os.path.lexists(path) and not _has_marker(path)]
+    if foreign_paths and not options.replace:
         raise CaffejaxError(
-            f"{', '.join(map(str, foreign))}: not written by `caffejax tools`, so nothing was changed; --replace "
-            f"replaces {'it' if len(foreign) == 1 else 'them'}"
+            f"{', '.join(map(str, foreign_paths))}: not written by `caffejax tools`, so nothing was changed; --replace "
+            f"replaces {'it' if len(foreign_paths) == 1 else 'them'}"
         )
     for path, text in programs.items():
         try:
@@ -75,19 +75,19 @@ def run(options: argparse.Namespace) -> None:
         with replace_file(path) as file:
             file.write(text.encode())
             os.fchmod(file.fileno(), 0o755)
-    for path in foreign:
+    for path in foreign_paths:
         print(f"Replaced {path}")
     print(f"Wrote {len(programs)} programs to {folder / 'build'}; they run {sys.executable} -m caffejax")
 
 
 def _make_programs(build: Path) -> dict[Path, str]:
     """Return a dict with the text of each shell script, by its path."""
-    paths = {f"tools/{name}": command for name, command in (_TOOLS | {c: c for c in _EXAMPLES.values()}).items()}
-    paths |= {f"examples/{name}": command for name, command in _EXAMPLES.items()}
-    texts = {name: _make_script(command) for name, command in paths.items()}
-    for name, successor in _DEPRECATED.items():
-        texts[f"tools/{name}"] = f"#!/bin/sh\n{_MARKER}\necho {shlex.quote(f'{name}: use {successor}')} >&2\nexit 1\n"
-    return {build / (name + extension): text for name, text in texts.items() for extension in ("", ".bin")}
+    commands = {f"tools/{name}": command for name, command in (_TOOLS | {c: c for c in _EXAMPLES.values()}).items()}
+    commands |= {f"examples/{name}": command for name, command in _EXAMPLES.items()}
+    scripts = {name: _make_script(command) for name, command in commands.items()}
+    for name, successor in _SUCCESSORS.items():
+        scripts[f"tools/{name}"] = f"#!/bin/sh\n{_MARKER}\necho {shlex.quote(f'{name}: use {successor}')} >&2\nexit 1\n"
+    return {build / (name + extension): text for name, text in scripts.items() for extension in ("", ".bin")}
 
 
 def _make_script(command: str) -> str:
@@ -100,7 +100,7 @@ def _make_script(command: str) -> str:
     return "\n".join(lines)
 
 
-def _has_mark(path: Path) -> bool:
+def _has_marker(path: Path) -> bool:
     try:
         with open(path, "rb") as file:
             return _MARKER.encode() in file.read(100)

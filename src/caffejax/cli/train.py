@@ -24,7 +24,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add_fields(parser, TrainConfig)
     net_flags.add_state_flags(parser)
     flags.add_options(parser)
-    device_flags.add_device_flag(parser, "run on the GPU with this number, on several GPUs (0,1,2), or on all")
+    device_flags.add_device_flags(parser, "run on the GPU with this number, on several GPUs (0,1,2), or on all")
     device_flags.add_distributed_flags(parser)
     progress_bar.add_recording_flags(parser)
     signal_handlers.add_flags(parser)
@@ -56,14 +56,14 @@ def _train(param: SolverParameter, options: argparse.Namespace) -> None:
 
     devices = device_flags.pick_devices(options, prefer_gpu=param.solver_mode == param.GPU, device_id=param.device_id)
     log.info("Running on %s", ", ".join(map(str, devices)) if isinstance(devices, list) else devices)
-    config: Any = flags.get_fields(TrainConfig, options)
-    config |= {
+    solver_options: Any = flags.get_field_values(TrainConfig, options)
+    solver_options |= {
         "devices" if isinstance(devices, list) else "device": devices,
         "parallel": device_flags.make_parallel_config(options),
         "compute_config": flags.make_compute_config(options),
         "data_config": flags.make_data_config(options),
     }
-    solver = Solver(param, file=options.solver, **config)
+    solver = Solver(param, file=options.solver, **solver_options)
     try:
         with (
             solver.snapshots.lock(),
@@ -73,10 +73,10 @@ def _train(param: SolverParameter, options: argparse.Namespace) -> None:
             log.info("Starting Optimization")
             solver.solve()
             if solver.iteration < solver.param.max_iter:  # stopped early, after a snapshot
-                log.info("Resume with: %s", _resume_command(options.solver, solver.snapshots.prefix))
+                log.info("Resume with: %s", _format_resume_command(options.solver, solver.snapshots.prefix))
     finally:
         solver.close()
 
 
-def _resume_command(solver: str, prefix: str) -> str:
+def _format_resume_command(solver: str, prefix: str) -> str:
     return shlex.join(["caffejax", "train", f"--solver={solver}", f"--snapshot={prefix}.orbax"])

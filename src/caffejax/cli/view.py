@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from ..view import NetView
 
 HELP = "show a net in a browser"
-_PICTURES = (".svg", ".png", ".pdf", ".jpg", ".jpeg", ".dot")
+_PICTURE_EXTENSIONS = (".svg", ".png", ".pdf", ".jpg", ".jpeg", ".dot")
 EXAMPLE = "caffejax view configs/googlenet/train_val.prototxt --out googlenet.html"
 
 
-def port(text: str) -> int:
+def parse_port(text: str) -> int:
     """Parse a port number from 0 to 65535."""
     if not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"'{text}' is not a port number from 0 to 65535")
@@ -32,7 +32,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     net_flags.add_net_argument(parser)
     flags.add(parser, "out", "the page to write (default: the net's file name with .html, in the current folder)")
     flags.add_switch(parser, "serve", "serve the page to this machine's browser instead; it reloads after each edit")
-    flags.add(parser, "port", "the port of --serve; 0 for any free port", type=port, default=0, metavar="N")
+    flags.add(parser, "port", "the port of --serve; 0 for any free port", type=parse_port, default=0, metavar="N")
     net_flags.add_state_flags(parser)
 
 
@@ -43,19 +43,19 @@ def run(options: argparse.Namespace) -> None:
     from ..errors import CaffejaxError
     from ..view import serve, write_page
 
-    file, stages, data_config = Path(options.model), net_flags.get_stages(options), flags.make_data_config(options)
+    path, stages, data_config = Path(options.model), net_flags.get_stages(options), flags.make_data_config(options)
     if options.serve:
         if options.out is not None:
             raise CaffejaxError(
                 "--out writes the page to a file, but --serve shows it without a file; give one of them"
             )
-        serve(file, options.port, options.level, stages, _print_address, data_config)
+        serve(path, options.port, options.level, stages, _print_address, data_config)
         return
-    out = Path(options.out or f"{file.stem}.html")
-    flags.check_out(str(out), options.model)
-    if out.suffix.lower() in _PICTURES:
+    out = Path(options.out or f"{path.stem}.html")
+    flags.check_output_path(str(out), options.model)
+    if out.suffix.lower() in _PICTURE_EXTENSIONS:
         raise CaffejaxError(f"{out}: this command writes an HTML page; `caffejax draw` draws pictures")
-    _print_report(write_page(file, out, options.level, stages, data_config), out)
+    _print_report(write_page(path, out, options.level, stages, data_config), out)
 
 
 def _print_address(server: ThreadingHTTPServer) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 
 from ..errors import SolverError
 
-VERSIONS = ("11point", "101point", "MaxIntegral", "Integral")
-_POINTS = {"11point": 11, "101point": 101}
+AP_VERSIONS = ("11point", "101point", "MaxIntegral", "Integral")
+_NUM_RECALLS = {"11point": 11, "101point": 101}
 
 
 def average_precision(detections: Sequence[tuple[float, float, float]], num_positives: int, version: str) -> float:
@@ -33,18 +33,20 @@ def average_precision(detections: Sequence[tuple[float, float, float]], num_posi
     Raises:
         SolverError: if the version is unknown.
     """
-    if version not in VERSIONS:
-        raise SolverError(f"ap_version must be one of {', '.join(VERSIONS)}, not '{version}'")
+    if version not in AP_VERSIONS:
+        raise SolverError(f"ap_version must be one of {', '.join(AP_VERSIONS)}, not '{version}'")
     rows = np.asarray(detections, np.float64).reshape(-1, 3)
     rows = rows[(rows[:, 1] != 0) | (rows[:, 2] != 0)]
     if len(rows) == 0 or num_positives <= 0:
         return 0.0
     true_positives, false_positives = np.cumsum(rows[np.argsort(-rows[:, 0], kind="stable"), 1:], axis=0).T
     precision, recall = true_positives / (true_positives + false_positives), true_positives / num_positives
-    if version in _POINTS:
-        last = _POINTS[version] - 1
+    if version in _NUM_RECALLS:
+        num_intervals = _NUM_RECALLS[version] - 1
         # recalls are float32 and tenths float64, as in SSD: 7 / 10 is less than 0.7, but 3 / 10 is not less than 0.3
-        is_reached = recall.astype(np.float32).astype(np.float64) >= np.arange(last + 1)[:, None] / last
+        is_reached = (
+            recall.astype(np.float32).astype(np.float64) >= np.arange(num_intervals + 1)[:, None] / num_intervals
+        )
         return float(np.mean(np.max(np.where(is_reached, precision, 0), axis=1)))
     if version == "MaxIntegral":
         precision = np.maximum.accumulate(precision[::-1])[::-1]

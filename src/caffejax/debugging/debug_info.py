@@ -24,7 +24,9 @@ class DebugInfo:
         self._net, self._backward = net, backward
         self._jitted_means = net.jit(self._compute_means)
 
-    def lines(self, params: Params, state: Params, batch: Mapping[str, jax.Array], key: jax.Array) -> Iterator[str]:
+    def format_lines(
+        self, params: Params, state: Params, batch: Mapping[str, jax.Array], key: jax.Array
+    ) -> Iterator[str]:
         """Yield the log lines of one pass in Caffe's order: forward pass, backward pass, norms of all parameters."""
         means = jax.device_get(self._jitted_means(params, state, batch, key))
         for layer in self._net.graph.layers:
@@ -33,7 +35,7 @@ class DebugInfo:
             for param in layer.params:
                 if param.spec.learnable:
                     value = means["params"][param.owner.layer][param.owner.index]
-                    yield f"    [Forward] Layer {layer.name}, param blob {_name(param)} data: {value:g}"
+                    yield f"    [Forward] Layer {layer.name}, param blob {_get_param_name(param)} data: {value:g}"
         if not self._backward:
             return
         for layer in reversed(self._net.graph.layers):
@@ -43,7 +45,7 @@ class DebugInfo:
                     yield f"    [Backward] Layer {layer.name}, bottom blob {name} diff: {value:g}"
             for param, value in zip(layer.params, means["gradients"][layer.key].params, strict=True):
                 if value is not None and layer.need_backward:
-                    yield f"    [Backward] Layer {layer.name}, param blob {_name(param)} diff: {value:g}"
+                    yield f"    [Backward] Layer {layer.name}, param blob {_get_param_name(param)} diff: {value:g}"
         (l1, l1_diff), (l2, l2_diff) = means["norms"]
         yield (
             f"    [Backward] All net params (data, diff): L1 norm = ({l1:g}, {l1_diff:g}); "
@@ -62,7 +64,7 @@ class DebugInfo:
         return means
 
 
-def _name(param: Any) -> str:
+def _get_param_name(param: Any) -> str:
     return param.name or str(param.slot.index)
 
 

@@ -32,27 +32,31 @@ class NonFinite(NamedTuple):
 
 
 def find_nonfinite(
-    net: Net, before: Variables, batches: Mapping[str, jax.Array], keys: Sequence[jax.Array], after: Variables
+    net: Net,
+    variables_before: Variables,
+    batches: Mapping[str, jax.Array],
+    keys: Sequence[jax.Array],
+    variables_after: Variables,
 ) -> NonFinite:
     """Find the first array of a training step that is not finite, in the order of computation.
 
     Args:
         net: the train net.
-        before, after: the variables before and after the step.
+        variables_before, variables_after: the variables before and after the step.
         batches: arrays by input name, with the step's batches stacked along a new first axis.
         keys: the random key of the pass of each batch.
     """
-    if (first := find_nonfinite_variable(before, net)) is not None:
-        return first._replace(message=f"{first.message} before this step", advice="Start from other weights")
-    state = before.state
-    for number, key in enumerate(keys):
-        batch = {name: array[number] for name, array in batches.items()}
-        trace = LayerTrace(net, before.params, state, batch, key)
-        if (first := _search_forward(trace) or _search_backward(trace)) is not None:
-            return first
-        _, state = net.apply(before.params, state, batch, key=key, blobs=())
-    if (first := find_nonfinite_variable(after, net)) is not None:
-        return first._replace(message=f"all gradients are finite, but the update overflows: {first.message}")
+    if (nonfinite := find_nonfinite_variable(variables_before, net)) is not None:
+        return nonfinite._replace(message=f"{nonfinite.message} before this step", advice="Start from other weights")
+    state = variables_before.state
+    for batch_index, key in enumerate(keys):
+        batch = {name: array[batch_index] for name, array in batches.items()}
+        trace = LayerTrace(net, variables_before.params, state, batch, key)
+        if (nonfinite := _find_in_forward_pass(trace) or _find_in_backward_pass(trace)) is not None:
+            return nonfinite
+        _, state = net.apply(variables_before.params, state, batch, key=key, blobs=())
+    if (nonfinite := find_nonfinite_variable(variables_after, net)) is not None:
+        return nonfinite._replace(message=f"all gradients are finite, but the update overflows: {nonfinite.message}")
     return NonFinite(
         "the loss is not finite, but all numbers are finite when the layers run one by one: they are close to overflow"
     )
@@ -67,14 +71,14 @@ def find_nonfinite_variable(variables: Variables, net: Net | None = None) -> Non
         for key in [layer.key for layer in net.graph.layers] if net else tree:
             for i, blob in sorted(tree.get(key, {}).items()):
                 if not _is_finite(blob):
-                    owner = "" if net else f" of layer '{key}'"
+                    owner_text = "" if net else f" of layer '{key}'"
                     return NonFinite(
-                        f"{kind} {i}{owner} {_count_nonfinite(blob)}", net.graph.layer(key) if net else None
+                        f"{kind} {i}{owner_text} {_count_nonfinite(blob)}", net.graph.layer(key) if net else None
                     )
     return None
 
 
-def _search_forward(trace: LayerTrace) -> NonFinite | None:
+def _find_in_forward_pass(trace: LayerTrace) -> NonFinite | None:
     """Return a report on the first layer with a top that is not finite, or None if all tops are finite."""
     for layer, bottoms, tops in trace.forward():
         for name, top in zip(layer.tops, tops, strict=True):
@@ -83,7 +87,7 @@ def _search_forward(trace: LayerTrace) -> NonFinite | None:
     return None
 
 
-def _search_backward(trace: LayerTrace) -> NonFinite | None:
+def _find_in_backward_pass(trace: LayerTrace) -> NonFinite | None:
     """Return a report on the first layer of the backward pass with a gradient that is not finite, or None."""
     message = "the gradient of {} {}; everything before it in the backward pass is finite"
     for layer, gradients in trace.backward():
@@ -119,10 +123,10 @@ def _describe_invalid_label(layer: Layer, bottoms: Arrays) -> str:
     invalid = find_out_of_range(labels, classes, indices.ignore_label(layer.context) if indices.ignore_label else None)
     if not invalid.any():
         return ""
-    first = [int(i) for i in np.argwhere(invalid)[0]]
-    count = f" ({invalid.sum()} labels are invalid)" if invalid.sum() > 1 else ""
-    label, name = labels[tuple(first)], find_index_blob(layer)
-    return f"label {label:g} at {first} of '{name}' is not one of the classes 0 to {classes - 1}{count}"
+    position = [int(i) for i in np.argwhere(invalid)[0]]
+    count_note = f" ({invalid.sum()} labels are invalid)" if invalid.sum() > 1 else ""
+    label, name = labels[tuple(position)], find_index_blob(layer)
+    return f"label {label:g} at {position} of '{name}' is not one of the classes 0 to {classes - 1}{count_note}"
 
 
 def _is_finite(x: jax.Array) -> bool:

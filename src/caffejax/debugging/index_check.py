@@ -31,10 +31,10 @@ def check_indices(layer: Layer, bottoms: Sequence[Any]) -> None:
         LayerError: if an index is out of range; the message has the layer, the index and the range.
     """
     (bottom,) = layer.index_bottoms
-    _check(layer, bottoms[bottom], count_indexed(layer, bottoms))
+    _check_range(layer, bottoms[bottom], count_indexed(layer, bottoms))
 
 
-def _check(layer: Layer, indices: Any, count: int) -> None:
+def _check_range(layer: Layer, indices: Any, count: int) -> None:
     values = np.asarray(indices)
     invalid = find_out_of_range(values, count)
     if invalid.any():
@@ -61,7 +61,9 @@ class IndexCheck:
             layer for layer in find_indexing_layers(net.graph.layers) if not _is_read_from_data(net.graph, layer)
         ]
         self.is_needed = bool(self._layers)
-        self._run = net.jit(lambda params, state, batch, key: self._indices(net, params, state, batch, key))
+        self._jitted_indices = net.jit(
+            lambda params, state, batch, key: self._compute_indices(net, params, state, batch, key)
+        )
 
     def __call__(self, params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> None:
         """Check all indices of a pass. The arguments are the same as in `Net.loss`.
@@ -71,11 +73,13 @@ class IndexCheck:
         """
         if not self.is_needed:
             return
-        results = self._run(params, state, batch, key)
+        results = self._jitted_indices(params, state, batch, key)
         for layer, (indices, count) in zip(self._layers, results, strict=True):
-            _check(layer, indices, int(count))
+            _check_range(layer, indices, int(count))
 
-    def _indices(self, net: Net, params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> Any:
+    def _compute_indices(
+        self, net: Net, params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array
+    ) -> Any:
         """Return the computed indices of each layer that selects by them, and the number of elements to select from."""
         names = {name for layer in self._layers for name in layer.bottoms}
         values, _ = net.apply(params, state, batch, key=key, blobs=names)
@@ -89,10 +93,10 @@ class IndexCheck:
 def _is_read_from_data(graph: Graph, layer: Layer) -> bool:
     """Return whether a layer's indices come unchanged from a data layer."""
     producers = {top: producer for producer in graph.layers for top in producer.tops}
-    pending = [producers[layer.bottoms[i]] for i in layer.index_bottoms]
-    while pending:
-        producer = pending.pop()
+    pending_layers = [producers[layer.bottoms[i]] for i in layer.index_bottoms]
+    while pending_layers:
+        producer = pending_layers.pop()
         if not isinstance(producer.type.implementation, SourceInput) and producer.type.traits.data_movement != "all":
             return False
-        pending += [producers[name] for name in producer.bottoms]
+        pending_layers += [producers[name] for name in producer.bottoms]
     return True

@@ -52,7 +52,7 @@ def extract_features(
     def compute(params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> tuple[Blobs, Params]:
         return net.apply(params, state, batch, key=key, blobs=names)
 
-    frozen, check_indices = (
+    frozen_net, check_indices = (
         freeze_passes(net.graph, net.compute_config, variables, names) if freeze else None,
         IndexCheck(net),
     )
@@ -60,11 +60,11 @@ def extract_features(
 
     def compute_blobs() -> Iterator[Blobs]:
         params, state = variables
-        for number, batch in enumerate(batches):
-            inputs = params, state, batch, jax.random.fold_in(key, number)
+        for batch_index, batch in enumerate(batches):
+            inputs = params, state, batch, jax.random.fold_in(key, batch_index)
             check_indices(*inputs)
-            if frozen is not None:
-                yield frozen(*inputs[2:])
+            if frozen_net is not None:
+                yield frozen_net(*inputs[2:])
                 continue
             values, state = forward(*inputs)
             yield values
@@ -123,9 +123,9 @@ class LayerTrace:
         self._schedule = split_at_host_layers(
             split_by_layer(make_unfused_schedule(net.graph)), trim=net.has_host_layers
         )
-        self._layers, self._runner = net.graph.layers, net.runner
+        self._layers, self._run_part = net.graph.layers, net.runner
         self._inputs = PassInputs(params, state, batch, key, {})
-        self._with_backward, self._isolated = backward, isolated
+        self._has_backward, self._isolated_inputs = backward, isolated
         self._pullbacks: list[tuple[Layer, Pullback]] = []
         self._seeds: dict[str, jax.Array] = {}
 
@@ -142,7 +142,9 @@ class LayerTrace:
     def backward(self) -> Iterator[tuple[Layer, LayerGradients]]:
         """Run the backward passes of the layers that `forward` has run, and yield each layer with its gradients."""
         diffs = (
-            self._isolated_diffs() if self._isolated is not None else run_backward(self._pullbacks, dict(self._seeds))
+            self._iterate_isolated_diffs()
+            if self._isolated_inputs is not None
+            else run_backward(self._pullbacks, dict(self._seeds))
         )
         for layer, layer_diffs in diffs:
             params = [layer_diffs.params.get(p.owner) for p in layer.params]
@@ -150,24 +152,26 @@ class LayerTrace:
 
     def gradients(self) -> dict[str, LayerGradients]:
         """Run the backward passes, and return the gradients of all layers by layer key."""
-        none = ((x.key, LayerGradients([None] * len(x.bottoms), [None] * len(x.params))) for x in self._layers)
-        return dict(none) | {layer.key: gradients for layer, gradients in self.backward()}
+        missing_gradients = (
+            (x.key, LayerGradients([None] * len(x.bottoms), [None] * len(x.params))) for x in self._layers
+        )
+        return dict(missing_gradients) | {layer.key: gradients for layer, gradients in self.backward()}
 
-    def _run_layer(self, part: Part, inputs: PassInputs, before: Values, keep: frozenset[str] | None) -> PassOutputs:
+    def _run_layer(self, part: Part, inputs: PassInputs, values: Values, keep: frozenset[str] | None) -> PassOutputs:
         (layer,) = part.layers
-        if self._isolated is not None:
-            before = before | dict(self._isolated.bottoms.get(layer.key, {}))
-        if not self._with_backward or not has_backward(layer):
-            return self._runner(part, inputs, before, keep)
-        result, pullback = run_with_pullback(part, inputs, before, self._runner)
+        if self._isolated_inputs is not None:
+            values = values | dict(self._isolated_inputs.bottoms.get(layer.key, {}))
+        if not self._has_backward or not has_backward(layer):
+            return self._run_part(part, inputs, values, keep)
+        result, pullback = run_with_pullback(part, inputs, values, self._run_part)
         self._pullbacks.append((layer, pullback))
         return result
 
-    def _isolated_diffs(self) -> Iterator[tuple[Layer, Diffs]]:
-        assert self._isolated is not None
+    def _iterate_isolated_diffs(self) -> Iterator[tuple[Layer, Diffs]]:
+        assert self._isolated_inputs is not None
         for layer, pullback in reversed(self._pullbacks):
-            if top_diffs := self._isolated.top_diffs.get(layer.key):
+            if top_diffs := self._isolated_inputs.top_diffs.get(layer.key):
                 diffs = pullback([top_diffs.get(name, 0) for name in layer.tops])
                 # only diffs of bottoms with a prescribed value can be compared
-                bottoms = self._isolated.bottoms.get(layer.key, {})
+                bottoms = self._isolated_inputs.bottoms.get(layer.key, {})
                 yield layer, diffs._replace(blobs={n: d for n, d in diffs.blobs.items() if n in bottoms})

@@ -20,7 +20,7 @@ from ..net import Net
 from ..summary import LayerSummary, count_layer_elements, summarize_layer
 from ..text_table import align_columns
 
-SUMMED = ("parameters", "parameter_bytes", "activations", "activation_bytes", "multiply_adds")
+SUMMED_FIELDS = ("parameters", "parameter_bytes", "activations", "activation_bytes", "multiply_adds")
 _KEY = jax.eval_shape(jax.random.key, 0)
 
 
@@ -58,7 +58,7 @@ class MemoryReport:
         yield "layer", "type", "tops", "parameters", "activations", "bytes", "multiply-adds"
         for layer in self.layers:
             tops = " ".join("x".join(map(str, shape)) or "scalar" for shape in layer.top_shapes)
-            yield layer.name, layer.type, tops, *_format_sizes({name: getattr(layer, name) for name in SUMMED})
+            yield layer.name, layer.type, tops, *_format_sizes({name: getattr(layer, name) for name in SUMMED_FIELDS})
         yield "total", "", "", *_format_sizes(self.total)
 
     def _training_lines(self) -> Iterator[str]:
@@ -76,12 +76,12 @@ class MemoryReport:
     @property
     def total(self) -> dict[str, int]:
         """The sums of parameters, activations, bytes of both, and multiply-adds over all layers."""
-        return {name: sum(getattr(layer, name) or 0 for layer in self.layers) for name in SUMMED}
+        return {name: sum(getattr(layer, name) or 0 for layer in self.layers) for name in SUMMED_FIELDS}
 
 
 def _format_sizes(sizes: Mapping[str, int | None]) -> tuple[str, ...]:
-    n_bytes = (sizes["parameter_bytes"] or 0) + (sizes["activation_bytes"] or 0)
-    numbers = sizes["parameters"], sizes["activations"], n_bytes, sizes["multiply_adds"]
+    num_bytes = (sizes["parameter_bytes"] or 0) + (sizes["activation_bytes"] or 0)
+    numbers = sizes["parameters"], sizes["activations"], num_bytes, sizes["multiply_adds"]
     return tuple("?" if n is None else f"{n:,}" for n in numbers)
 
 
@@ -98,7 +98,7 @@ def report_memory(net: Net, batch: int | None = None) -> MemoryReport:
     graph = net.graph if batch is None else with_batch(net.graph, batch)
     training = None
     if not net.has_host_layers and any(graph.loss_weights) and graph.phase == "TRAIN":
-        inputs = _pass_inputs(net, graph)
+        inputs = _make_pass_inputs(net, graph)
         training = (
             net.rematerializer.choose_groups(inputs)
             if net.rematerializer
@@ -119,10 +119,10 @@ def estimate_training_memory(net: Net, batch: int | None = None, limit: int = sy
         GraphError: if the net does not support this batch size.
     """
     graph = net.graph if batch is None else with_batch(net.graph, batch)
-    return choose_remat_groups(net.layer_schedule, _pass_inputs(net, graph), limit)
+    return choose_remat_groups(net.layer_schedule, _make_pass_inputs(net, graph), limit)
 
 
-def _pass_inputs(net: Net, graph: Graph) -> PassInputs:
+def _make_pass_inputs(net: Net, graph: Graph) -> PassInputs:
     params, state = jax.eval_shape(net.init, _KEY)
     inputs: Any = {name: graph.blobs[name] for name in net.input_names}
     return PassInputs(params, state, inputs, _KEY, {})

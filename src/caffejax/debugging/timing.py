@@ -61,8 +61,8 @@ class NetTime(NamedTuple):
 class Timer:
     """Measures the times of a net's layers and of the entire net, one pass at a time.
 
-    `layers` times each layer separately, as Caffe runs it, which shows the expensive layers. The sum of these times is
-    not the time of the net, because the net is compiled as one program. `time_net` times this program.
+    `time_layers` times each layer separately, as Caffe runs it, which shows the expensive layers. The sum of these
+    times is not the time of the net, because the net is compiled as one program. `time_net` times this program.
 
     Args:
         net: the net. Tops of Input layers are random, and data layers read their data.
@@ -77,7 +77,9 @@ class Timer:
         self._caller_inputs = {top: jnp.asarray(inputs[top], jnp.float32) for top in net.graph.caller_inputs}
         self._loader = Loader(net.graph, read_caller_inputs=lambda: self._caller_inputs)
         self._schedule = split_by_layer(make_unfused_schedule(net.graph))
-        self._compiled = {part: _CompiledLayer(part, not net.graph.loss_weights) for part in self._schedule.parts}
+        self._compiled_layers = {
+            part: _CompiledLayer(part, not net.graph.loss_weights) for part in self._schedule.parts
+        }
         self._forward = net.jit(lambda v, x: net.loss_or_zero(v.params, v.state, x, key))
         self._frozen = freeze_passes(net.graph, net.compute_config, variables, output_and_loss_names(net.graph))
         self._both = net.jit(lambda v, x: jax.value_and_grad(self._loss, has_aux=True)(v.params, v.state, x, key))
@@ -90,12 +92,12 @@ class Timer:
             loss = sum((top.sum() for top in tops), loss)
         return loss, outputs
 
-    def layers(self) -> list[LayerTime]:
+    def time_layers(self) -> list[LayerTime]:
         """Time one forward and backward pass, layer by layer."""
         times: list[LayerTime] = []
 
-        def time_part(part: Part, inputs: PassInputs, before: Values, keep: frozenset[str] | None) -> PassOutputs:
-            time, result = self._time_layer(part, inputs, before)
+        def time_part(part: Part, inputs: PassInputs, values: Values, keep: frozenset[str] | None) -> PassOutputs:
+            time, result = self._time_layer(part, inputs, values)
             times.append(time)
             return result
 
@@ -110,18 +112,20 @@ class Timer:
         frozen = None if self._frozen is None else _time_call(self._frozen, batch, self._key)[0]
         return NetTime(forward, both, frozen)
 
-    def _time_layer(self, part: Part, inputs: PassInputs, before: Values) -> tuple[LayerTime, PassOutputs]:
+    def _time_layer(self, part: Part, inputs: PassInputs, values: Values) -> tuple[LayerTime, PassOutputs]:
         """Time one layer or, for a data layer, the reading of a batch. Return the time and the layer's outputs."""
         (layer,) = part.layers
         if isinstance(layer.type.implementation, SourceInput):
-            ms, tops = _time_call(lambda: layer.transform_on_device(list(self._loader.read(layer.key).values())))
+            milliseconds, tops = _time_call(
+                lambda: layer.transform_on_device(list(self._loader.read(layer.key).values()))
+            )
             outputs = PassOutputs(dict(zip(layer.tops, tops, strict=True)), {}, jnp.zeros(()))
-            return LayerTime(layer.name, ms, 0.0), outputs
+            return LayerTime(layer.name, milliseconds, 0.0), outputs
         if layer.type.is_input:
-            return LayerTime(layer.name, 0.0, 0.0), compute_part(part, inputs, before)
+            return LayerTime(layer.name, 0.0, 0.0), compute_part(part, inputs, values)
         if find_indexing_layers(part.layers):
-            check_indices(layer, [before[name] for name in layer.bottoms])
-        return self._compiled[part](inputs, before)
+            check_indices(layer, [values[name] for name in layer.bottoms])
+        return self._compiled_layers[part](inputs, values)
 
     def close(self) -> None:
         """Close the sources of the data layers."""
@@ -131,10 +135,10 @@ class Timer:
 class _CompiledLayer:
     """The compiled forward and backward pass of one layer."""
 
-    def __init__(self, part: Part, without_loss: bool) -> None:
+    def __init__(self, part: Part, has_no_loss: bool) -> None:
         (self._layer,) = part.layers
-        type_has_gradient = self._layer.type.has_backward and not self._layer.type.stops_gradients
-        self._need_backward = self._layer.need_backward or (without_loss and type_has_gradient)
+        is_differentiable = self._layer.type.has_backward and not self._layer.type.stops_gradients
+        self._need_backward = self._layer.need_backward or (has_no_loss and is_differentiable)
 
         def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
             return (
@@ -143,23 +147,23 @@ class _CompiledLayer:
                 else compilation.jit(function, self._layer.context.compute_config.kernels)
             )
 
-        def forward_for_backward(inputs: PassInputs, before: Values) -> Any:
-            def tops(params: Any, before: Values) -> Any:
-                result = compute_part(part, inputs._replace(params=params), before)
+        def forward_for_backward(inputs: PassInputs, values: Values) -> Any:
+            def compute_tops(params: Any, values: Values) -> Any:
+                result = compute_part(part, inputs._replace(params=params), values)
                 return [result.values[top] for top in self._layer.tops]
 
-            return jax.vjp(tops, inputs.params, before)
+            return jax.vjp(compute_tops, inputs.params, values)
 
         self._forward = compile_function(partial(compute_part, part))
         self._forward_for_backward = compile_function(forward_for_backward)
         self._backward = compile_function(lambda pullback, diffs: pullback(diffs))
 
-    def __call__(self, inputs: PassInputs, before: Values) -> tuple[LayerTime, PassOutputs]:
+    def __call__(self, inputs: PassInputs, values: Values) -> tuple[LayerTime, PassOutputs]:
         """Time both passes, and return the times and the outputs of the forward pass."""
-        forward, result = _time_call(self._forward, inputs, before)
+        forward, result = _time_call(self._forward, inputs, values)
         backward = 0.0
         if self._need_backward:
-            tops, pullback = self._forward_for_backward(inputs, before)
+            tops, pullback = self._forward_for_backward(inputs, values)
             backward, _ = _time_call(self._backward, pullback, [jnp.ones_like(top) for top in tops])
         return LayerTime(self._layer.name, forward, backward), result
 

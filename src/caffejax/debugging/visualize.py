@@ -16,19 +16,19 @@ _MAX_SIDE = 2**14  # pixels
 _WHITE = 255
 
 
-def filter_weights(graph: Graph) -> dict[str, Param]:
+def get_filter_weights(graph: Graph) -> dict[str, Param]:
     """Return the first parameter of each layer whose first parameter has four axes, by layer key."""
     return {
         layer.key: layer.params[0] for layer in graph.layers if layer.params and len(layer.params[0].spec.shape) == 4
     }
 
 
-def first_filters(graph: Graph) -> Param | None:
+def find_first_filters(graph: Graph) -> Param | None:
     """Return the first filter weights that are larger than 1 x 1, or None if all are 1 x 1."""
-    return next((p for p in filter_weights(graph).values() if p.spec.shape[2:] != (1, 1)), None)
+    return next((p for p in get_filter_weights(graph).values() if p.spec.shape[2:] != (1, 1)), None)
 
 
-def filters_to_maps(weights: np.ndarray, *, rgb: bool = False) -> np.ndarray:
+def make_filter_maps(weights: np.ndarray, *, rgb: bool = False) -> np.ndarray:
     """Return filters as maps for `make_grid`.
 
     Args:
@@ -44,7 +44,7 @@ def filters_to_maps(weights: np.ndarray, *, rgb: bool = False) -> np.ndarray:
     return weights.reshape(-1, *weights.shape[2:])
 
 
-def feature_maps(features: np.ndarray) -> np.ndarray:
+def make_feature_maps(features: np.ndarray) -> np.ndarray:
     """Return the features of one example as maps (N, H, W) for `make_grid`.
 
     Features (channels, H, W) give one map per channel, and features (H, W) give one map. A vector is arranged as one
@@ -57,9 +57,9 @@ def feature_maps(features: np.ndarray) -> np.ndarray:
     vector = features.ravel()
     width = math.isqrt(max(vector.size - 1, 0)) + 1
     height = -(-vector.size // width)
-    padded = np.full(height * width, np.nan, np.float32)
-    padded[: vector.size] = vector
-    return padded.reshape(1, height, width)
+    padded_vector = np.full(height * width, np.nan, np.float32)
+    padded_vector[: vector.size] = vector
+    return padded_vector.reshape(1, height, width)
 
 
 def make_grid(maps: np.ndarray, *, per_map: bool = False) -> np.ndarray:
@@ -77,18 +77,18 @@ def make_grid(maps: np.ndarray, *, per_map: bool = False) -> np.ndarray:
     """
     if not maps.size:
         raise CaffejaxError(f"there is nothing to draw: the maps have shape {maps.shape}")
-    n = math.isqrt(len(maps) - 1) + 1
-    rows = -(-len(maps) // n)
+    num_columns = math.isqrt(len(maps) - 1) + 1
+    num_rows = -(-len(maps) // num_columns)
     height, width = maps.shape[1] + 1, maps.shape[2] + 1
-    if max(rows * height, n * width) > _MAX_SIDE:
+    if max(num_rows * height, num_columns * width) > _MAX_SIDE:
         raise CaffejaxError(
-            f"{len(maps)} maps of {height - 1} x {width - 1} pixels need an image of {rows * height} x {n * width} "
-            f"pixels, but a side may have at most {_MAX_SIDE}; draw fewer maps (--maps=N)"
+            f"{len(maps)} maps of {height - 1} x {width - 1} pixels need an image of {num_rows * height} x "
+            f"{num_columns * width} pixels, but a side may have at most {_MAX_SIDE}; draw fewer maps (--maps=N)"
         )
-    image = np.full((rows * height + 1, n * width + 1, *maps.shape[3:]), _WHITE, np.uint8)
-    for i, scaled in enumerate(_scale_to_uint8(maps, per_map)):
-        top, left = i // n * height + 1, i % n * width + 1
-        image[top : top + height - 1, left : left + width - 1] = scaled
+    image = np.full((num_rows * height + 1, num_columns * width + 1, *maps.shape[3:]), _WHITE, np.uint8)
+    for i, tile in enumerate(_scale_to_uint8(maps, per_map)):
+        top, left = i // num_columns * height + 1, i % num_columns * width + 1
+        image[top : top + height - 1, left : left + width - 1] = tile
     return image
 
 
@@ -123,12 +123,12 @@ def _scale_to_uint8(maps: np.ndarray, per_map: bool) -> np.ndarray:
 
     Values that are not finite become 255.
     """
-    numbers = np.asarray(maps, np.float64)
-    finite = np.isfinite(numbers)
+    values = np.asarray(maps, np.float64)
+    is_finite = np.isfinite(values)
     axes = tuple(range(1 if per_map else 0, maps.ndim))
-    low = np.where(finite, numbers, np.inf).min(axes, keepdims=True)
-    high = np.where(finite, numbers, -np.inf).max(axes, keepdims=True)
+    low = np.where(is_finite, values, np.inf).min(axes, keepdims=True)
+    high = np.where(is_finite, values, -np.inf).max(axes, keepdims=True)
     span = np.where(high > low, high - low, 1.0)
     with np.errstate(invalid="ignore"):
-        scaled = np.rint((numbers - low) / span * 255)
-    return np.where(finite, scaled, _WHITE).astype(np.uint8)
+        scaled_values = np.rint((values - low) / span * 255)
+    return np.where(is_finite, scaled_values, _WHITE).astype(np.uint8)

@@ -66,12 +66,12 @@ def write_csv(path: str | os.PathLike[str], rows: Sequence[Row], delimiter: str 
 
 
 _NUMBER = r"[-+]?(?:1\.#\w+|\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
-_GLOG = re.compile(r"^[IWEF](\d{4})?(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
+_GLOG_PREFIX = re.compile(r"^[IWEF](\d{4})?(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 _ITERATION = re.compile(r"Iteration (\d{1,18})")
 _RATE = re.compile(rf"lr = ({_NUMBER})")
 _LOSS = re.compile(rf"Iteration \d+(?: \(.*?\))?, loss = ({_NUMBER})")
 _OUTPUT = re.compile(rf"(Train|Test) net output #(\d{{1,18}}): (\S+) = ({_NUMBER})")
-_SOLVING = "Solving "
+_START_MARKER = "Solving "
 
 
 def read_caffe_log(lines: Iterable[str], year: int) -> Log:
@@ -86,17 +86,17 @@ def read_caffe_log(lines: Iterable[str], year: int) -> Log:
     """
     log = Log()
     iteration, rate = -1, math.nan
-    last_output = {"Train": -1, "Test": -1}  # the number of the last output that was read
+    last_output_index = {"Train": -1, "Test": -1}  # the number of the last output that was read
     has_started = has_restarted = False
     for seconds, line in _parse_times(lines, year):
-        if _SOLVING in line:
+        if _START_MARKER in line:
             if not has_started:
                 log, rate = Log(), math.nan
             has_started, has_restarted, iteration = True, has_started, -1
         if match := _ITERATION.search(line):
             iteration = int(match[1])
             if has_restarted:
-                log, has_restarted = _rows_before(log, iteration), False
+                log, has_restarted = _keep_rows_before(log, iteration), False
         if iteration < 0:
             continue
         if match := _RATE.search(line):
@@ -107,19 +107,19 @@ def read_caffe_log(lines: Iterable[str], year: int) -> Log:
             log.loss.append(row | {"loss": _parse_c_number(match[1])})
         if match := _OUTPUT.search(line):
             rows = log.train if match[1] == "Train" else log.test
-            number = int(match[2])
-            if not rows or rows[-1]["NumIters"] != iteration or number <= last_output[match[1]]:
+            output_index = int(match[2])
+            if not rows or rows[-1]["NumIters"] != iteration or output_index <= last_output_index[match[1]]:
                 rows.append(row)
-            last_output[match[1]] = number
+            last_output_index[match[1]] = output_index
             rows[-1][make_column_name(match[3], rows[-1])] = _parse_c_number(match[4])
     return log
 
 
-def _rows_before(log: Log, iteration: int) -> Log:
-    def earlier(rows: list[Row]) -> list[Row]:
+def _keep_rows_before(log: Log, iteration: int) -> Log:
+    def filter_rows(rows: list[Row]) -> list[Row]:
         return [row for row in rows if row["NumIters"] < iteration]
 
-    return Log(earlier(log.train), earlier(log.test), earlier(log.loss), earlier(log.rate))
+    return Log(filter_rows(log.train), filter_rows(log.test), filter_rows(log.loss), filter_rows(log.rate))
 
 
 def _parse_c_number(text: str) -> float:
@@ -139,10 +139,10 @@ def _parse_times(lines: Iterable[str], year: int) -> Iterator[tuple[float, str]]
     previous: datetime | None = None
     first_year, has_started = year, False
     for line in lines:
-        match = _GLOG.match(line)
+        match = _GLOG_PREFIX.match(line)
         if not match:
             continue
-        if _SOLVING in line and not has_started:
+        if _START_MARKER in line and not has_started:
             start, previous, year, has_started = None, None, first_year, True
         stated_year, month, day, hour, minute, second, micros = match.groups()
         clock = int(hour), int(minute), int(second), int((micros or "0").ljust(6, "0"))
@@ -178,32 +178,34 @@ def read_json_lines(lines: Iterable[str]) -> Log:
     discarded, and the seconds of the new run continue from the end of the earlier run. If an iteration occurs twice,
     the later line is used.
     """
-    trained: dict[float, tuple[Row, Row, Row]] = {}  # by iteration: loss, rate, outputs
-    tested: dict[tuple[float, float], Row] = {}  # by iteration and net
+    train_rows: dict[float, tuple[Row, Row, Row]] = {}  # by iteration: loss, rate, outputs
+    test_rows: dict[tuple[float, float], Row] = {}  # by iteration and net
     start_seconds = 0.0
     for line in lines:
         event = parse_event(line)
-        iteration = _json_number(event.get("iteration")) if event else None
+        iteration = _parse_json_number(event.get("iteration")) if event else None
         if event is None or iteration is None:
             continue
-        row = {"NumIters": iteration, "Seconds": start_seconds + _or_nan(event.get("seconds"))}
-        row["LearningRate"] = _or_nan(event.get("lr"))
+        row = {"NumIters": iteration, "Seconds": start_seconds + _parse_float_or_nan(event.get("seconds"))}
+        row["LearningRate"] = _parse_float_or_nan(event.get("lr"))
         match event["event"]:
             case "start":
-                trained = {n: rows for n, rows in trained.items() if iteration and n <= iteration}
-                tested = {key: scores for key, scores in tested.items() if iteration and key[0] <= iteration}
-                times = [loss["Seconds"] for loss, *_ in trained.values()] + [r["Seconds"] for r in tested.values()]
+                train_rows = {n: rows for n, rows in train_rows.items() if iteration and n <= iteration}
+                test_rows = {key: scores for key, scores in test_rows.items() if iteration and key[0] <= iteration}
+                times = [loss["Seconds"] for loss, *_ in train_rows.values()] + [
+                    r["Seconds"] for r in test_rows.values()
+                ]
                 start_seconds = max((seconds for seconds in times if math.isfinite(seconds)), default=0.0)
             case "train":
-                trained.pop(iteration, None)
-                loss = row | {"loss": _or_nan(event.get("loss"))}
-                trained[iteration] = loss, row, _add_outputs(row, event.get("outputs"))
+                train_rows.pop(iteration, None)
+                loss = row | {"loss": _parse_float_or_nan(event.get("loss"))}
+                train_rows[iteration] = loss, row, _add_outputs(row, event.get("outputs"))
             case "test":
-                key = iteration, _json_number(event.get("net")) or 0.0
-                tested.pop(key, None)
-                tested[key] = _add_outputs(row, event.get("outputs"))
-    log = Log(test=list(tested.values()))
-    for loss, rate, outputs in trained.values():
+                key = iteration, _parse_json_number(event.get("net")) or 0.0
+                test_rows.pop(key, None)
+                test_rows[key] = _add_outputs(row, event.get("outputs"))
+    log = Log(test=list(test_rows.values()))
+    for loss, rate, outputs in train_rows.values():
         log.loss.append(loss)
         log.rate.append(rate)
         log.train += [outputs] if len(outputs) > len(rate) else []
@@ -224,7 +226,7 @@ def to_json_values(value: Any) -> Any:
     return value
 
 
-def _json_number(value: Any) -> float | None:
+def _parse_json_number(value: Any) -> float | None:
     """Return a JSON number as a float, or None for a value of another type."""
     if isinstance(value, bool) or not (isinstance(value, int | float) or value in ("NaN", "Infinity", "-Infinity")):
         return None
@@ -234,22 +236,22 @@ def _json_number(value: Any) -> float | None:
         return math.inf if value > 0 else -math.inf
 
 
-def _or_nan(value: Any) -> float:
-    number = _json_number(value)
+def _parse_float_or_nan(value: Any) -> float:
+    number = _parse_json_number(value)
     return math.nan if number is None else number
 
 
 def _add_outputs(row: Row, outputs: Any) -> Row:
-    extended = dict(row)
+    extended_row = dict(row)
     for name, value in outputs.items() if isinstance(outputs, dict) else ():
         for item in value if isinstance(value, list) else [value]:
-            if (number := _json_number(item)) is not None:
-                extended[make_column_name(name, extended)] = number
-    return extended
+            if (number := _parse_json_number(item)) is not None:
+                extended_row[make_column_name(name, extended_row)] = number
+    return extended_row
 
 
-_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
-_MAX_LINE = 2**24  # characters; the parts of longer lines are ignored like other text
+_ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+_MAX_LINE_LENGTH = 2**24  # characters; the parts of longer lines are ignored like other text
 
 
 def parse_log(path: str | os.PathLike[str]) -> tuple[list[Row], list[Row]]:
@@ -276,7 +278,7 @@ def read_log(path: str | os.PathLike[str]) -> Log:
         with open(path, encoding="utf-8-sig", errors="replace") as file:
             year = datetime.fromtimestamp(os.path.getmtime(path)).year
             start = file.read(2**16)
-            lines = map(_strip_escapes, _lines(start, file))
+            lines = map(_strip_escapes, _iterate_lines(start, file))
             if "\0" in start:
                 log = Log()  # binary
             elif _strip_escapes(start).lstrip().startswith("{"):
@@ -313,13 +315,13 @@ def read_logs(paths: Iterable[str | os.PathLike[str]]) -> list[Log]:
 
 def _strip_escapes(line: str) -> str:
     """Remove terminal escape sequences, which the command `script` records, from a line."""
-    return _ESCAPES.sub("", line)
+    return _ESCAPE_SEQUENCE.sub("", line)
 
 
-def _lines(start: str, file: TextIO) -> Iterator[str]:
+def _iterate_lines(start: str, file: TextIO) -> Iterator[str]:
     """Yield all lines of a file whose first characters, `start`, have already been read from it."""
-    *complete, last = start.splitlines(keepends=True) or [""]
-    yield from complete
-    yield last if last.endswith("\n") else last + file.readline(_MAX_LINE)
-    while line := file.readline(_MAX_LINE):
+    *complete_lines, last_line = start.splitlines(keepends=True) or [""]
+    yield from complete_lines
+    yield last_line if last_line.endswith("\n") else last_line + file.readline(_MAX_LINE_LENGTH)
+    while line := file.readline(_MAX_LINE_LENGTH):
         yield line

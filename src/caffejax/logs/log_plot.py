@@ -47,7 +47,7 @@ def write_figure(figure: Any, path: str | os.PathLike[str]) -> None:
         file.write(picture.getvalue())
 
 
-_MAX_LINES = 8  # for an output with more values, the mean is drawn
+_MAX_OUTPUT_LINES = 8  # for an output with more values, the mean is drawn
 _MAX_FINITE = 1e100  # larger values, which float64 axes cannot span, count as infinite
 
 
@@ -56,13 +56,13 @@ class Curve:
     """A curve of a panel.
 
     Attributes:
-        run: the number of the run.
+        run_index: the number of the run.
         rows: the rows of its log, with NumIters, Seconds and the columns.
         columns: the columns whose mean is drawn.
         is_test: whether the values are from a test net instead of training.
     """
 
-    run: int
+    run_index: int
     rows: Sequence[Row]
     columns: Sequence[str]
     is_test: bool
@@ -80,12 +80,12 @@ class Panel:
     Attributes:
         title: the name of the values.
         curves: the curves.
-        smooth: whether the training curves may be smoothed.
+        can_smooth: whether the training curves may be smoothed.
     """
 
     title: str
     curves: list[Curve] = field(default_factory=list)
-    smooth: bool = True
+    can_smooth: bool = True
 
 
 def make_panels(logs: Sequence[Log]) -> list[Panel]:
@@ -94,24 +94,24 @@ def make_panels(logs: Sequence[Log]) -> list[Panel]:
     The test loss is drawn in the panel of the training loss if the train net has one output and the only test net has
     an output of the same name.
     """
-    loss, rate = Panel("loss"), Panel("learning rate", smooth=False)
+    loss_panel, rate_panel = Panel("loss"), Panel("learning rate", can_smooth=False)
     test_panels: dict[str, Panel] = {}
-    for run, log in enumerate(logs):
+    for run_index, log in enumerate(logs):
         if log.loss:
-            loss.curves.append(Curve(run, log.loss, ["loss"], is_test=False))
+            loss_panel.curves.append(Curve(run_index, log.loss, ["loss"], is_test=False))
         if log.rate:
-            rate.curves.append(Curve(run, log.rate, ["LearningRate"], is_test=False))
-        train_outputs = _outputs(log.train)
-        nets = _split_by_net(log.test)
-        shared = train_outputs.keys() & {name for rows in nets for name in _outputs(rows)}
-        for number, rows in enumerate(nets):
-            suffix = f" (net {number})" if len(nets) > 1 else ""
-            for name, columns in _outputs(rows).items():
+            rate_panel.curves.append(Curve(run_index, log.rate, ["LearningRate"], is_test=False))
+        train_outputs = _group_columns(log.train)
+        rows_by_net = _split_by_net(log.test)
+        shared_outputs = train_outputs.keys() & {name for rows in rows_by_net for name in _group_columns(rows)}
+        for net_index, rows in enumerate(rows_by_net):
+            suffix = f" (net {net_index})" if len(rows_by_net) > 1 else ""
+            for name, columns in _group_columns(rows).items():
                 title = f"test {name}{suffix}"
-                share_axes = len(train_outputs) == 1 and {name} == shared and log.loss and not suffix
-                panel = loss if share_axes else test_panels.setdefault(title, Panel(title))
-                panel.curves += [Curve(run, rows, group, is_test=True) for group in _split_columns(columns)]
-    return [panel for panel in (loss, *test_panels.values(), rate) if panel.curves]
+                shares_panel = len(train_outputs) == 1 and {name} == shared_outputs and log.loss and not suffix
+                panel = loss_panel if shares_panel else test_panels.setdefault(title, Panel(title))
+                panel.curves += [Curve(run_index, rows, group, is_test=True) for group in _split_columns(columns)]
+    return [panel for panel in (loss_panel, *test_panels.values(), rate_panel) if panel.curves]
 
 
 def moving_mean(values: Sequence[float], width: int) -> list[float]:
@@ -121,11 +121,11 @@ def moving_mean(values: Sequence[float], width: int) -> list[float]:
 
 
 def _mean(values: Sequence[float]) -> float:
-    finite = [value for value in values if abs(value) <= _MAX_FINITE]
-    return sum(finite) / len(finite) if finite else math.nan
+    finite_values = [value for value in values if abs(value) <= _MAX_FINITE]
+    return sum(finite_values) / len(finite_values) if finite_values else math.nan
 
 
-def _outputs(rows: Sequence[Row]) -> Mapping[str, list[str]]:
+def _group_columns(rows: Sequence[Row]) -> Mapping[str, list[str]]:
     """Return the columns of each output by name. For example, `prob` has the columns `prob`, `prob[1]` and so on."""
     columns = dict.fromkeys(column for row in rows for column in row if column not in COMMON_COLUMNS)
     outputs: dict[str, list[str]] = {}
@@ -136,26 +136,26 @@ def _outputs(rows: Sequence[Row]) -> Mapping[str, list[str]]:
 
 
 def _split_columns(columns: list[str]) -> Iterator[list[str]]:
-    yield from ([column] for column in columns) if len(columns) <= _MAX_LINES else [columns]
+    yield from ([column] for column in columns) if len(columns) <= _MAX_OUTPUT_LINES else [columns]
 
 
 def _split_by_net(rows: Sequence[Row]) -> list[list[Row]]:
     """Return the rows of each test net. Consecutive rows of one iteration belong to consecutive nets."""
-    nets: list[list[Row]] = []
-    number, last = 0, math.nan
+    rows_by_net: list[list[Row]] = []
+    net_index, last_iteration = 0, math.nan
     for row in rows:
-        number = number + 1 if row["NumIters"] == last else 0
-        last = row["NumIters"]
-        nets += [[]] if number == len(nets) else []
-        nets[number].append(row)
-    return nets
+        net_index = net_index + 1 if row["NumIters"] == last_iteration else 0
+        last_iteration = row["NumIters"]
+        rows_by_net += [[]] if net_index == len(rows_by_net) else []
+        rows_by_net[net_index].append(row)
+    return rows_by_net
 
 
 Axis = Literal["iterations", "seconds"]
 _COLUMNS: Mapping[Axis, str] = {"iterations": "NumIters", "seconds": "Seconds"}
-_INK, _FAINT = "#333333", "#dddddd"
+_TEXT_COLOR, _GRID_COLOR = "#333333", "#dddddd"
 # the palette of Okabe and Ito, whose colours most colour-blind readers can distinguish
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#b8a200")
+_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#b8a200")
 _MAX_MARKERS = 60  # curves with more points have no markers
 _MAX_PANELS = 200  # drawing them takes about 15 seconds
 
@@ -179,42 +179,42 @@ def draw_runs(logs: Mapping[str, Log], *, axis: Axis = "iterations", smooth: int
         message = f"there are {len(panels)} panels to draw, but at most {_MAX_PANELS} are drawn"
         hint = "each output of a test net has one panel; `caffejax parse_log` writes tables instead"
         raise CaffejaxError(f"{message}: {hint}")
-    colours = [_run_colour(run, len(logs)) for run in range(len(logs))]
-    n_columns = min(len(panels), 3 if len(panels) != 4 else 2)
-    n_rows = -(-len(panels) // n_columns)
-    figure = make_figure(figsize=(4.6 * n_columns, 3.3 * n_rows + 0.5), dpi=110, layout="constrained")
-    for number, panel in enumerate(panels, 1):
-        axes = figure.add_subplot(n_rows, n_columns, number)
-        _draw(axes, panel, _COLUMNS[axis], smooth if panel.smooth else 1, colours)
+    colors = [_pick_color(run_index, len(logs)) for run_index in range(len(logs))]
+    num_columns = min(len(panels), 3 if len(panels) != 4 else 2)
+    num_rows = -(-len(panels) // num_columns)
+    figure = make_figure(figsize=(4.6 * num_columns, 3.3 * num_rows + 0.5), dpi=110, layout="constrained")
+    for panel_number, panel in enumerate(panels, 1):
+        axes = figure.add_subplot(num_rows, num_columns, panel_number)
+        _draw_panel(axes, panel, _COLUMNS[axis], smooth if panel.can_smooth else 1, colors)
         if log_loss and panel.title == "loss":
             axes.set_yscale("log")
-        axes.set_xlabel(axis, color=_INK)
-    lines = [_legend_line(colour, name) for colour, name in zip(colours, logs, strict=True)]
+        axes.set_xlabel(axis, color=_TEXT_COLOR)
+    lines = [_make_legend_line(color, name) for color, name in zip(colors, logs, strict=True)]
     if any({curve.is_test for curve in panel.curves} == {False, True} for panel in panels):
-        lines += [_legend_line(_INK, "training"), _legend_line(_INK, "test", **_TEST_STYLE)]
+        lines += [_make_legend_line(_TEXT_COLOR, "training"), _make_legend_line(_TEXT_COLOR, "test", **_TEST_STYLE)]
     if len(lines) > 1:
-        figure.legend(handles=lines, loc="outside upper center", ncols=min(len(lines), 2 * n_columns), frameon=False)
+        figure.legend(handles=lines, loc="outside upper center", ncols=min(len(lines), 2 * num_columns), frameon=False)
     else:
-        figure.suptitle(_escape_dollars(next(iter(logs))), color=_INK)
+        figure.suptitle(_escape_dollars(next(iter(logs))), color=_TEXT_COLOR)
     return figure
 
 
 _TEST_STYLE = {"linestyle": "--", "marker": "o", "markersize": 3.5}
 
 
-def _run_colour(run: int, n_runs: int) -> Any:
-    """Return the colour of run number `run` of `n_runs` runs."""
-    if n_runs <= len(_COLOURS):
-        return _COLOURS[run]
+def _pick_color(run_index: int, num_runs: int) -> Any:
+    """Return the colour of run number `run_index` of `num_runs` runs."""
+    if num_runs <= len(_COLORS):
+        return _COLORS[run_index]
     from matplotlib import colormaps
 
-    return colormaps["turbo"](run / (n_runs - 1))
+    return colormaps["turbo"](run_index / (num_runs - 1))
 
 
-def _legend_line(colour: Any, name: str, **style: Any) -> Any:
+def _make_legend_line(color: Any, name: str, **style: Any) -> Any:
     from matplotlib.lines import Line2D
 
-    return Line2D([], [], color=colour, label=_escape_dollars(name), linewidth=1.8, **style)
+    return Line2D([], [], color=color, label=_escape_dollars(name), linewidth=1.8, **style)
 
 
 def _escape_dollars(name: str) -> str:
@@ -222,32 +222,32 @@ def _escape_dollars(name: str) -> str:
     return escape_unprintable(name).replace("$", r"\$")
 
 
-def _draw(axes: Any, panel: Panel, column: str, smooth: int, colours: Sequence[Any]) -> None:
+def _draw_panel(axes: Any, panel: Panel, column: str, smooth: int, colors: Sequence[Any]) -> None:
     has_both_kinds = len({curve.is_test for curve in panel.curves}) > 1
     for curve in panel.curves:
         x, y = curve.points(column)
-        colour = colours[curve.run]
-        style: dict[str, Any] = {"color": colour, "linewidth": 1.6}
+        color = colors[curve.run_index]
+        style: dict[str, Any] = {"color": color, "linewidth": 1.6}
         if curve.is_test and len(x) <= _MAX_MARKERS:
             style |= {"marker": "o", "markersize": 3.5}
         if curve.is_test and has_both_kinds:
             style |= {"linestyle": "--"}
         if smooth > 1 and not curve.is_test:
-            axes.plot(x, y, color=colour, linewidth=1, alpha=0.25)
+            axes.plot(x, y, color=color, linewidth=1, alpha=0.25)
             y = moving_mean(y, smooth)
         axes.plot(x, y, **style)
-    axes.set_title(_escape_dollars(panel.title), color=_INK, fontsize=11, loc="left")
-    axes.grid(color=_FAINT, linewidth=0.7)
+    axes.set_title(_escape_dollars(panel.title), color=_TEXT_COLOR, fontsize=11, loc="left")
+    axes.grid(color=_GRID_COLOR, linewidth=0.7)
     axes.set_axisbelow(True)
-    axes.tick_params(colors=_INK, labelsize=9)
+    axes.tick_params(colors=_TEXT_COLOR, labelsize=9)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
-        axes.spines[side].set_color(_INK)
-    _mark_non_finite(axes, panel, column)
+        axes.spines[side].set_color(_TEXT_COLOR)
+    _note_non_finite(axes, panel, column)
 
 
-def _mark_non_finite(axes: Any, panel: Panel, column: str) -> None:
+def _note_non_finite(axes: Any, panel: Panel, column: str) -> None:
     """Write a note into the panel if none of its numbers is finite."""
     if not any(math.isfinite(y) for curve in panel.curves for y in curve.points(column)[1]):
-        axes.text(0.5, 0.5, "no finite numbers", transform=axes.transAxes, ha="center", color=_INK)
+        axes.text(0.5, 0.5, "no finite numbers", transform=axes.transAxes, ha="center", color=_TEXT_COLOR)

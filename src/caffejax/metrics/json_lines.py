@@ -37,9 +37,9 @@ class JsonLines(Callback):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._descriptor: int | None = None
+        self._fd: int | None = None
         self._start_time = time.perf_counter()
-        self._ends_mid_line = self._warned = False
+        self._ends_mid_line = self._has_warned = False
 
     def on_start(self, solver: Solver) -> None:
         """Open the file, and write a line that describes the run.
@@ -52,7 +52,7 @@ class JsonLines(Callback):
         self.close()
         self._open()
         self._start_time = time.perf_counter()
-        self._write(solver, "start", _description(solver))
+        self._write(solver, "start", _describe_run(solver))
 
     def on_display(self, solver: Solver, display: Display) -> None:
         """Write the displayed values."""
@@ -66,8 +66,8 @@ class JsonLines(Callback):
 
     def on_test(self, solver: Solver, results: list[Scores]) -> None:
         """Write one line with the scores for each test net."""
-        for number, scores in enumerate(results):
-            fields = {"net": number, "loss": _shortest_decimal(scores.loss), "lr": _shortest_decimal(solver.rate)}
+        for net_index, scores in enumerate(results):
+            fields = {"net": net_index, "loss": _shortest_decimal(scores.loss), "lr": _shortest_decimal(solver.rate)}
             self._write(solver, "test", {**fields, "outputs": convert_outputs(scores.outputs)})
 
     def on_snapshot(self, solver: Solver, checkpoint: str) -> None:
@@ -76,7 +76,7 @@ class JsonLines(Callback):
 
     def on_end(self, solver: Solver, error: BaseException | None) -> None:
         """Write the reason for the end of training, and close the file."""
-        if self._descriptor is None:
+        if self._fd is None:
             return
         reason = "stopped" if solver.iteration < solver.param.max_iter else "finished"
         failure = {"reason": "failed", "error": str(error) or type(error).__name__}
@@ -85,15 +85,15 @@ class JsonLines(Callback):
 
     def close(self) -> None:
         """Close the file. The next event of a solver opens it again."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
 
     def _open(self) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+            self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            if not stat.S_ISREG(os.fstat(self._fd).st_mode):
                 return
             with open(self.path, "rb") as file:
                 first_line = file.readline(2**24)
@@ -110,9 +110,9 @@ class JsonLines(Callback):
     def _write(self, solver: Solver, event: str, fields: Mapping[str, Any], iteration: int | None = None) -> None:
         if not is_first():
             return
-        if self._descriptor is None:
+        if self._fd is None:
             self.on_start(solver)
-        assert self._descriptor is not None
+        assert self._fd is not None
         common_fields = {
             "event": event,
             "iteration": solver.iteration if iteration is None else iteration,
@@ -121,22 +121,22 @@ class JsonLines(Callback):
         }
         line = b"\n" * self._ends_mid_line + format_event({**common_fields, **fields})
         try:
-            num_written = os.write(self._descriptor, line)
+            num_written = os.write(self._fd, line)
             reason = "" if num_written == len(line) else "the disk is full"
             self._ends_mid_line = self._ends_mid_line if not num_written else num_written < len(line)
         except OSError as error:
             reason = error.strerror or str(error)
-        if reason and not self._warned:
-            self._warned = True
+        if reason and not self._has_warned:
+            self._has_warned = True
             log.warning("%s: metrics cannot be written (%s); training continues without them", self.path, reason)
 
 
 def _is_truncated_start(line: bytes) -> bool:
     """Return whether a line is a truncated "start" line, which a killed run or a full disk can cause."""
-    return line.startswith(_START) or (line != b"" and _START.startswith(line))
+    return line.startswith(_START_PREFIX) or (line != b"" and _START_PREFIX.startswith(line))
 
 
-def _description(solver: Solver) -> dict[str, Any]:
+def _describe_run(solver: Solver) -> dict[str, Any]:
     """Return the fields of the "start" line: versions, solver, net, batch size, devices, processes and seed."""
     param = solver.param
     versions = {"caffejax": __version__, "jax": jax.__version__, "python": platform.python_version()}
@@ -153,7 +153,7 @@ def _description(solver: Solver) -> dict[str, Any]:
     }
 
 
-_START = b'{"event": "start"'
+_START_PREFIX = b'{"event": "start"'
 _REMEDY = "choose a different file for the metrics (--metrics=FILE), or turn them off (--metrics=off)"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..atomic_write import make_write_problem
-from ..debugging.visualize import encode_image, enlarge, filters_to_maps, first_filters, make_grid
+from ..debugging.visualize import encode_image, enlarge, find_first_filters, make_filter_maps, make_grid
 from ..errors import CaffejaxError, SolverError
 from ..graph import Graph, Layer
 from ..net import Variables
@@ -28,30 +28,30 @@ def make_graph_def(graph: Graph) -> Any:
     from tensorboardX.proto.graph_pb2 import GraphDef
     from tensorboardX.proto.versions_pb2 import VersionDef
 
-    producers: dict[str, str] = {}  # by blob: the node that computes its current value, and the number of the top
+    producer_nodes: dict[str, str] = {}  # by blob: the node that computes its current value, and the number of the top
     nodes = []
     for layer in graph.layers:
-        inputs = [producers.get(bottom, bottom) for bottom in layer.bottoms]
+        inputs = [producer_nodes.get(bottom, bottom) for bottom in layer.bottoms]
         if layer.is_inserted_split:
-            producers |= dict.fromkeys(layer.tops, inputs[0])
+            producer_nodes |= dict.fromkeys(layer.tops, inputs[0])
             continue
-        nodes.append(_node(layer, inputs, [graph.blobs[top].shape for top in layer.tops]))
-        producers |= {top: f"{layer.key}:{i}" if i else layer.key for i, top in enumerate(layer.tops)}
+        nodes.append(_make_node(layer, inputs, [graph.blobs[top].shape for top in layer.tops]))
+        producer_nodes |= {top: f"{layer.key}:{i}" if i else layer.key for i, top in enumerate(layer.tops)}
     return GraphDef(node=nodes, versions=VersionDef(producer=22))
 
 
-def _node(layer: Layer, inputs: Sequence[str], tops: Sequence[tuple[int, ...]]) -> Any:
+def _make_node(layer: Layer, inputs: Sequence[str], tops: Sequence[tuple[int, ...]]) -> Any:
     from tensorboardX.proto.attr_value_pb2 import AttrValue
     from tensorboardX.proto.node_def_pb2 import NodeDef
     from tensorboardX.proto.tensor_shape_pb2 import TensorShapeProto
 
-    def shape_attribute(shapes: Sequence[tuple[int, ...]]) -> Any:
+    def make_shape_attribute(shapes: Sequence[tuple[int, ...]]) -> Any:
         dims = [[TensorShapeProto.Dim(size=n) for n in shape] for shape in shapes]
         return AttrValue(list=AttrValue.ListValue(shape=[TensorShapeProto(dim=dim) for dim in dims]))
 
-    attributes = {"_output_shapes": shape_attribute(tops)}  # TensorBoard shows the shapes of this name on edges
+    attributes = {"_output_shapes": make_shape_attribute(tops)}  # TensorBoard shows the shapes of this name on edges
     if layer.params:
-        attributes["params"] = shape_attribute([param.spec.shape for param in layer.params])
+        attributes["params"] = make_shape_attribute([param.spec.shape for param in layer.params])
     return NodeDef(name=layer.key, op=layer.type.name, input=inputs, attr=attributes)
 
 
@@ -82,7 +82,7 @@ class TensorBoard(Callback):
             raise CaffejaxError("events for TensorBoard need tensorboardX: pip install tensorboardX") from error
         self.folder = Path(folder)
         self._writer: Any = None
-        self._warned = False
+        self._has_warned = False
 
     def on_start(self, solver: Solver) -> None:
         """Open an event file, and write the train net's graph.
@@ -122,8 +122,8 @@ class TensorBoard(Callback):
         variables = solver.variables  # all processes must read this property
         if not self._ensure_open(solver):
             return
-        for number, scores in enumerate(results):
-            net = f"test_{number}" if len(results) > 1 else "test"
+        for net_index, scores in enumerate(results):
+            net = f"test_{net_index}" if len(results) > 1 else "test"
             self._write_scalars(solver.iteration, {f"{net}/total_loss": scores.loss})
             self._write_outputs(solver.iteration, net, scores.outputs)
         self._write_params(solver, variables)
@@ -160,11 +160,11 @@ class TensorBoard(Callback):
         for layer, arrays in variables.params.items():
             for index, array in arrays.items():
                 self._write_histogram(solver.iteration, f"params/{layer}/{index}", np.asarray(array))
-        filters = first_filters(solver.net.graph)
+        filters = find_first_filters(solver.net.graph)
         if filters is not None:
             weights = np.asarray(filters.array(*variables))
             self._write_image(
-                solver.iteration, f"filters/{filters.slot.layer}", enlarge(make_grid(filters_to_maps(weights)))
+                solver.iteration, f"filters/{filters.slot.layer}", enlarge(make_grid(make_filter_maps(weights)))
             )
         self._flush()
 
@@ -219,8 +219,8 @@ class TensorBoard(Callback):
             self._warn(error)
 
     def _warn(self, error: OSError) -> None:
-        if not self._warned:
-            self._warned = True
+        if not self._has_warned:
+            self._has_warned = True
             log.warning(
                 "%s: events cannot be written (%s); training continues without them", self.folder, error.strerror
             )

@@ -85,7 +85,7 @@ class Target:
         return f"{self.chip.platform}:{self.chip.name}:{'x'.join(map(str, self.shape))}"
 
 
-def _tpu(
+def _make_tpu_chip(
     name: str, memory: float, bandwidth: float, bfloat16: float, link: float, cores: int = 1, **options: Any
 ) -> Chip:
     # a float32 product takes six bfloat16 products; with TF32's ten bits it takes three
@@ -93,7 +93,7 @@ def _tpu(
     return Chip("tpu", name, memory * 2**30, bandwidth * 1e9, link=link * 1e9, cores=cores, **rates, **options)
 
 
-_GPU = {
+_GPU_FIELDS = {
     "threads_per_block_limit": 1024,
     "threads_per_warp": 32,
     "shared_memory_per_block": 49152,
@@ -104,11 +104,11 @@ _GPU = {
     "registers_per_block_limit": 65536,
     "threads_per_core_limit": 2048,
 }
-_AMPERE = {"shared_memory_per_core": 167936, "shared_memory_per_block_optin": 166912, "fpus_per_core": 64}
-_HOPPER = {"shared_memory_per_core": 233472, "shared_memory_per_block_optin": 232448, "fpus_per_core": 128}
+_AMPERE_FIELDS = {"shared_memory_per_core": 167936, "shared_memory_per_block_optin": 166912, "fpus_per_core": 64}
+_HOPPER_FIELDS = {"shared_memory_per_core": 233472, "shared_memory_per_block_optin": 232448, "fpus_per_core": 128}
 
 
-def _gpu(
+def _make_gpu_chip(
     name: str,
     memory: float,
     bandwidth: float,
@@ -121,31 +121,31 @@ def _gpu(
 ) -> Chip:
     rates: Any = {"bfloat16": bfloat16 * 1e12, "tf32": tf32 * 1e12, "float32": float32 * 1e12}
     links: Any = {"link": link * 1e9, "network": network * 1e9}
-    return Chip("cuda", name, memory, bandwidth * 1e9, **links, **rates, compiler={**_GPU, **compiler_fields})
+    return Chip("cuda", name, memory, bandwidth * 1e9, **links, **rates, compiler={**_GPU_FIELDS, **compiler_fields})
 
 
 CHIPS = {
     f"{chip.platform}:{chip.name}": chip
     for chip in (
-        _tpu("v4", memory=16, bandwidth=614, bfloat16=137.5, link=75, cores=2, network=1.5625e9, joined=8192),
-        _tpu("v5e", memory=16, bandwidth=819, bfloat16=197, link=100, network=3.125e9, joined=256),
-        _tpu("v5p", memory=95, bandwidth=2765, bfloat16=459, link=300, network=6.25e9, joined=8960),
-        _tpu("v6e", memory=32, bandwidth=1640, bfloat16=918, link=224, network=12.5e9, joined=256),
-        _gpu(
+        _make_tpu_chip("v4", memory=16, bandwidth=614, bfloat16=137.5, link=75, cores=2, network=1.5625e9, joined=8192),
+        _make_tpu_chip("v5e", memory=16, bandwidth=819, bfloat16=197, link=100, network=3.125e9, joined=256),
+        _make_tpu_chip("v5p", memory=95, bandwidth=2765, bfloat16=459, link=300, network=6.25e9, joined=8960),
+        _make_tpu_chip("v6e", memory=32, bandwidth=1640, bfloat16=918, link=224, network=12.5e9, joined=256),
+        _make_gpu_chip(
             "a100", memory=85_095_874_560, bandwidth=2039, bfloat16=312, tf32=156, float32=19.5, link=300, network=25,
-            major=8, core_count=108, l2_cache_size=41_943_040, clock_rate_ghz=1.41, **_AMPERE,
+            major=8, core_count=108, l2_cache_size=41_943_040, clock_rate_ghz=1.41, **_AMPERE_FIELDS,
         ),
-        _gpu(
+        _make_gpu_chip(
             "h100", memory=84_942_979_072, bandwidth=3352.32, bfloat16=989, tf32=495, float32=67, link=450,
-            major=9, core_count=132, l2_cache_size=52_428_800, clock_rate_ghz=1.98, **_HOPPER,
+            major=9, core_count=132, l2_cache_size=52_428_800, clock_rate_ghz=1.98, **_HOPPER_FIELDS,
         ),
-        _gpu(
+        _make_gpu_chip(
             "h200", memory=150_020_292_608, bandwidth=4800, bfloat16=989, tf32=495, float32=67, link=450,
-            major=9, core_count=132, l2_cache_size=62_914_560, clock_rate_ghz=1.98, **_HOPPER,
+            major=9, core_count=132, l2_cache_size=62_914_560, clock_rate_ghz=1.98, **_HOPPER_FIELDS,
         ),
-        _gpu(
+        _make_gpu_chip(
             "b200", memory=191_514_017_792, bandwidth=7700, bfloat16=2250, tf32=1125, float32=75, link=900,
-            major=10, core_count=148, l2_cache_size=132_120_576, clock_rate_ghz=1.965, **_HOPPER,
+            major=10, core_count=148, l2_cache_size=132_120_576, clock_rate_ghz=1.965, **_HOPPER_FIELDS,
         ),
     )
 }  # fmt: skip
@@ -160,31 +160,31 @@ def parse_target(text: str) -> Target:
     Raises:
         CaffejaxError: if the target is unknown or invalid; the message lists the valid values.
     """
-    chip, _, shape = text.rpartition(":")
+    chip_name, _, shape = text.rpartition(":")
     counts = shape.split("x")
-    if not chip or not all(
+    if not chip_name or not all(
         n.isascii() and n.isdecimal() and len(n) < 10 and 0 < int(n) <= _MAX_AXIS_DEVICES for n in counts
     ):
         raise CaffejaxError(f"'{text}' is not a target; examples of targets are {_EXAMPLES}")
-    data_sheet = CHIPS.get(chip.lower()) or (_read(Path(chip)) if chip.endswith(".toml") else None)
-    if data_sheet is None:
+    chip = CHIPS.get(chip_name.lower()) or (_read_chip_file(Path(chip_name)) if chip_name.endswith(".toml") else None)
+    if chip is None:
         names = ", ".join(CHIPS)
         raise CaffejaxError(
-            f"no chip is called '{chip}'{did_you_mean(chip, CHIPS)}; choose one of {names}, or a .toml file"
+            f"no chip is called '{chip_name}'{did_you_mean(chip_name, CHIPS)}; choose one of {names}, or a .toml file"
         )
-    if data_sheet.platform == "cuda" and len(counts) > 1:
+    if chip.platform == "cuda" and len(counts) > 1:
         raise CaffejaxError(
-            f"'{text}': GPUs have no topology; set only their number: {chip}:{math.prod(map(int, counts))}"
+            f"'{text}': GPUs have no topology; set only their number: {chip_name}:{math.prod(map(int, counts))}"
         )
-    return Target(data_sheet, tuple(map(int, counts)))
+    return Target(chip, tuple(map(int, counts)))
 
 
-def _read(path: Path) -> Chip:
+def _read_chip_file(path: Path) -> Chip:
     try:
         table = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise CaffejaxError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-    problems = list(_problems(table))
+    problems = list(_find_chip_problems(table))
     if problems:
         raise CaffejaxError([Problem(p, file=str(path)) for p in problems])
     base_chip = table.pop("like", None)
@@ -194,7 +194,7 @@ def _read(path: Path) -> Chip:
     return replace(CHIPS[base_chip], **table, compiler=compiler_fields)
 
 
-def _problems(table: Mapping[str, Any]) -> Iterator[str]:
+def _find_chip_problems(table: Mapping[str, Any]) -> Iterator[str]:
     """Yield a message for each invalid or missing field of a chip file."""
     names = [field.name for field in fields(Chip)]
     like = table.get("like")
@@ -226,12 +226,12 @@ def _problems(table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _are_compiler_fields(value: Any) -> bool:
-    number = lambda v: isinstance(v, int | float) and not isinstance(v, bool)  # noqa: E731
-    return isinstance(value, dict) and all(_NAME.fullmatch(k) and number(v) for k, v in value.items())
+    is_number = lambda v: isinstance(v, int | float) and not isinstance(v, bool)  # noqa: E731
+    return isinstance(value, dict) and all(_NAME.fullmatch(k) and is_number(v) for k, v in value.items())
 
 
 _HINT = "in Python, call caffejax.process_settings.compile_for_absent_devices() before JAX is first used"
-_SMALLEST_LAYOUTS = {
+_MIN_LAYOUTS = {
     "v4": (2, 2, 1),
     "v5e": (2, 2),
     "v5p": (2, 2, 1),
@@ -246,41 +246,43 @@ def get_devices(target: Target) -> Sequence[Any]:
         CaffejaxError: if the compiler is not installed (the message contains the command that installs it), or if the
             layout does not exist.
     """
-    return _tpus(target) if target.chip.platform == "tpu" else _gpus(target)
+    return _get_tpus(target) if target.chip.platform == "tpu" else _get_gpus(target)
 
 
-def _tpus(target: Target) -> Sequence[Any]:
+def _get_tpus(target: Target) -> Sequence[Any]:
     if importlib.util.find_spec("libtpu") is None:
         raise CaffejaxError("compiling for TPUs needs libtpu: pip install libtpu")
-    smallest = _SMALLEST_LAYOUTS.get(target.chip.name, (2, 2))
-    shape = target.shape if math.prod(target.shape) >= math.prod(smallest) else smallest
-    shape = (*shape, *(1,) * (len(smallest) - len(shape)))
+    min_shape = _MIN_LAYOUTS.get(target.chip.name, (2, 2))
+    shape = target.shape if math.prod(target.shape) >= math.prod(min_shape) else min_shape
+    shape = (*shape, *(1,) * (len(min_shape) - len(shape)))
     layout = "x".join(map(str, shape))
     try:
         devices = topologies.get_topology_desc(platform="tpu", topology_name=f"{target.chip.name}:{layout}").devices
     except Exception as error:  # libtpu raises various errors for unknown names and layouts
-        raise CaffejaxError(f"libtpu does not support {target}: {_error_reason(error)}") from error
+        raise CaffejaxError(f"libtpu does not support {target}: {_format_reason(error)}") from error
     if len(devices) < target.devices:
         raise CaffejaxError(f"libtpu reports {len(devices)} devices for {target}, but {target.devices} are needed")
     return devices[: target.devices]
 
 
-def _gpus(target: Target) -> Sequence[Any]:
+def _get_gpus(target: Target) -> Sequence[Any]:
     plugins = ("jax_plugins.xla_cuda12", "jax_plugins.xla_cuda13")
     if importlib.util.find_spec("jax_plugins") is None or not any(map(importlib.util.find_spec, plugins)):
         raise CaffejaxError(
             "compiling for GPUs needs JAX's CUDA plugin, of the same version as jax: pip install jax-cuda12-pjrt=="
             f"{jax.__version__} jax-cuda12-plugin=={jax.__version__} nvidia-cuda-nvcc-cu12"
         )
-    text, layout = _config(target.chip), f"1x1x{target.devices}"
+    target_config, layout = _format_gpu_config(target.chip), f"1x1x{target.devices}"
     try:
-        topology = topologies.get_topology_desc(topology_name="", platform="cuda", target_config=text, topology=layout)
+        topology = topologies.get_topology_desc(
+            topology_name="", platform="cuda", target_config=target_config, topology=layout
+        )
     except Exception as error:  # the compiler raises various errors for invalid targets
-        raise CaffejaxError(f"the CUDA compiler does not support {target}: {_error_reason(error)}") from error
+        raise CaffejaxError(f"the CUDA compiler does not support {target}: {_format_reason(error)}") from error
     return topology.devices
 
 
-def _config(chip: Chip) -> str:
+def _format_gpu_config(chip: Chip) -> str:
     """Return a description of the GPU for XLA's compiler: a GpuTargetConfigProto in protobuf's text format."""
     compiler_fields = dict(chip.compiler)
     capability = " ".join(
@@ -295,7 +297,7 @@ def _config(chip: Chip) -> str:
     )
 
 
-def _error_reason(error: Exception) -> str:
+def _format_reason(error: Exception) -> str:
     line = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
     # JAX raises this error if it has not loaded the compiler, because no platform or different platforms were selected
     return f"{line}; {_HINT}" if "not implemented" in line or "not found" in line.lower() else line

@@ -23,13 +23,13 @@ _COMPUTATION = re.compile(r"(ENTRY )?%?([\w.\-]+) \(.*\{$")
 _ARRAY = re.compile(r"\b(pred|[a-z]+\d+[a-z0-9]*)\[([\d,<=]*)\](\{[^{}]*\})?")
 _TRIP_COUNT = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 _BITS = re.compile(r"\d+")
-_ON_CHIP = re.compile(r"S\([1-9]\d*\)")
+_ON_CHIP_LAYOUT = re.compile(r"S\([1-9]\d*\)")
 _HOST_CALL = re.compile(r'custom_call_target="[^"]*(?:callback|host|CallbackTo|caffejax)[^"]*"', re.IGNORECASE)
-_NO_TRAFFIC = frozenset(
+_FREE_OPCODES = frozenset(
     "parameter get-tuple-element tuple bitcast constant after-all partition-id replica-id opt-barrier "
     "optimization-barrier add-dependency while call conditional".split()
 )
-_SLICES = frozenset(("slice", "dynamic-slice"))
+_SLICE_OPCODES = frozenset(("slice", "dynamic-slice"))
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ class Collective:
         """Return the number of mesh rows that a group spans. A row has `model_axis_size` devices."""
         return 1 if self.is_within(model_axis_size) else max(1, self.group_size * self.group_stride // model_axis_size)
 
-    def bytes_sent(self, devices: int, size: float) -> float:
-        """Return the minimum number of bytes that each of `devices` devices sends for a full array of `size` bytes."""
+    def bytes_sent(self, num_devices: int, size: float) -> float:
+        """Return the minimum bytes that each of `num_devices` devices sends for a full array of `size` bytes."""
         if self.kind == "collective-permute":
-            return size if devices > 1 else 0.0
-        return (2 if self.kind == "all-reduce" else 1) * size * (devices - 1) / devices
+            return size if num_devices > 1 else 0.0
+        return (2 if self.kind == "all-reduce" else 1) * size * (num_devices - 1) / num_devices
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def get_compiled_stats(compiled: Any) -> ProgramStats:
 
 def parse_stats(text: str) -> dict[str, Any]:
     """Return statistics of a program from its HLO text, as a dict whose keys are names of fields of `ProgramStats`."""
-    module = _parse(text)
+    module = _parse_module(text)
     totals = _Totals()
     _accumulate(module, module.entry, 1, totals)
     collectives = (Collective(kind, size, n, *group) for (kind, size, *group), n in totals.collectives.items())
@@ -171,7 +171,7 @@ class _Totals:
     collectives: dict[tuple[str, int, int, int], int] = field(default_factory=dict)
 
 
-def _parse(text: str) -> _Module:
+def _parse_module(text: str) -> _Module:
     computations: dict[str, Computation] = {}
     entry, computation_name = "", ""
     for line in text.splitlines():
@@ -196,9 +196,9 @@ def _accumulate(module: _Module, name: str, num_runs: int, totals: _Totals) -> N
         opcode = instruction.opcode
         totals.num_fusions += opcode == "fusion"
         totals.num_copies += opcode in ("copy", "copy-start", "transpose")
-        if key := _collective_key(module, instruction):
+        if key := _make_collective_key(module, instruction):
             totals.collectives[key] = totals.collectives.get(key, 0) + num_runs
-        totals.traffic += num_runs * _traffic(module, computation, instruction)
+        totals.traffic += num_runs * _count_traffic(module, computation, instruction)
         trip_count = _TRIP_COUNT.search(instruction.attributes)
         num_called_runs = num_runs * (int(trip_count[1]) if trip_count and opcode == "while" else 1)
         if opcode in ("while", "call", "conditional"):
@@ -207,7 +207,7 @@ def _accumulate(module: _Module, name: str, num_runs: int, totals: _Totals) -> N
                     _accumulate(module, callee, num_called_runs, totals)
 
 
-def _collective_key(module: _Module, instruction: _Instruction) -> tuple[str, int, int, int] | None:
+def _make_collective_key(module: _Module, instruction: _Instruction) -> tuple[str, int, int, int] | None:
     """Return the kind, result bytes, group size and group stride of a collective; None for other instructions.
 
     On TPUs, an all-reduce may be fused with a slice of its result. Such a fusion counts as a reduce-scatter.
@@ -220,78 +220,78 @@ def _collective_key(module: _Module, instruction: _Instruction) -> tuple[str, in
     fused_instructions = [
         i for name in instruction.called_computations("calls") for i in module.computations.get(name, {}).values()
     ]
-    for fused in fused_instructions:
-        if fused.opcode == "all-reduce":
+    for fused_instruction in fused_instructions:
+        if fused_instruction.opcode == "all-reduce":
             is_sliced = any(i.is_root and i.opcode == "dynamic-slice" for i in fused_instructions)
-            kind = "reduce-scatter" if is_sliced else fused.opcode
-            return kind, _total_bytes(instruction.shape), *parse_replica_group(fused.attributes)
+            kind = "reduce-scatter" if is_sliced else fused_instruction.opcode
+            return kind, _total_bytes(instruction.shape), *parse_replica_group(fused_instruction.attributes)
     return None
 
 
-def _traffic(module: _Module, computation: Computation, instruction: _Instruction) -> int:
+def _count_traffic(module: _Module, computation: Computation, instruction: _Instruction) -> int:
     opcode = instruction.opcode
-    if opcode in _NO_TRAFFIC or opcode.endswith("-start"):
+    if opcode in _FREE_OPCODES or opcode.endswith("-start"):
         return 0
     operands = [computation[name] for name in instruction.operands if name in computation]
     if opcode.endswith("-done"):  # the transfer that the -start instruction began: one read and one write
-        start = operands[0] if operands else instruction
-        sources = [computation[name] for name in start.operands if name in computation]
+        start_instruction = operands[0] if operands else instruction
+        sources = [computation[name] for name in start_instruction.operands if name in computation]
         bytes_read = _total_bytes(instruction.shape) if any(s.bytes for s in sources) else 0
         return instruction.bytes + bytes_read
     if opcode == "fusion":
-        (called,) = instruction.called_computations("calls") or [""]
-        return _fusion_traffic(module.computations.get(called, {}), instruction, operands)
-    if opcode in _SLICES:
+        (callee,) = instruction.called_computations("calls") or [""]
+        return _count_fusion_traffic(module.computations.get(callee, {}), instruction, operands)
+    if opcode in _SLICE_OPCODES:
         return 2 * instruction.bytes
     if opcode == "dynamic-update-slice":
         return 2 * operands[1].bytes if len(operands) > 1 else 0
     return instruction.bytes + sum(o.bytes for o in operands)
 
 
-def _fusion_traffic(fused: Computation, fusion: _Instruction, operands: list[_Instruction]) -> int:
+def _count_fusion_traffic(fused_computation: Computation, fusion: _Instruction, operands: list[_Instruction]) -> int:
     """Return the bytes that a fusion reads and writes. For slices, only the part that they read or update counts."""
-    users: dict[str, list[tuple[int, _Instruction]]] = {}
-    for instruction in fused.values():
+    uses_by_name: dict[str, list[tuple[int, _Instruction]]] = {}
+    for instruction in fused_computation.values():
         for index, name in enumerate(instruction.operands):
-            users.setdefault(name, []).append((index, instruction))
-    parameter_names = {i.operands[0]: name for name, i in fused.items() if i.opcode == "parameter"}
+            uses_by_name.setdefault(name, []).append((index, instruction))
+    parameter_names = {i.operands[0]: name for name, i in fused_computation.items() if i.opcode == "parameter"}
     total = 0
-    for number, operand in enumerate(operands):
-        uses = users.get(parameter_names.get(str(number), ""), [])
+    for operand_index, operand in enumerate(operands):
+        uses = uses_by_name.get(parameter_names.get(str(operand_index), ""), [])
         if not operand.bytes:
             continue
-        if uses and all(u.opcode in _SLICES for _, u in uses):
+        if uses and all(u.opcode in _SLICE_OPCODES for _, u in uses):
             total += min(operand.bytes, sum(_total_bytes(u.shape) for _, u in uses))
         elif not (uses and all(u.opcode == "dynamic-update-slice" and index == 0 for index, u in uses)):
             total += operand.bytes
-    roots = [i for i in fused.values() if i.is_root]
+    roots = [i for i in fused_computation.values() if i.is_root]
     if roots and roots[0].opcode == "dynamic-update-slice" and len(roots[0].operands) > 1:
-        return total + _total_bytes(fused[roots[0].operands[1]].shape)
+        return total + _total_bytes(fused_computation[roots[0].operands[1]].shape)
     return total + fusion.bytes
 
 
-def _arrays(shape: str) -> Iterator[tuple[int, bool]]:
+def _parse_arrays(shape: str) -> Iterator[tuple[int, bool]]:
     """Yield (size in bytes, whether it is in on-chip memory) for each array of an HLO shape."""
     for dtype, dims, layout in _ARRAY.findall(shape):
         bits = 8 if dtype == "pred" else int(_BITS.search(dtype)[0])  # type: ignore[index]
         n = 1
         for dim in filter(None, dims.split(",")):
             n *= int(dim.lstrip("<="))
-        yield -(-n * bits // 8), bool(_ON_CHIP.search(layout))
+        yield -(-n * bits // 8), bool(_ON_CHIP_LAYOUT.search(layout))
 
 
 def _device_memory_bytes(shape: str) -> int:
-    return sum(size for size, on_chip in _arrays(shape) if not on_chip)
+    return sum(size for size, is_on_chip in _parse_arrays(shape) if not is_on_chip)
 
 
 def _total_bytes(shape: str) -> int:
-    return sum(size for size, _ in _arrays(shape))
+    return sum(size for size, _ in _parse_arrays(shape))
 
 
 def _result_bytes(instruction: _Instruction) -> int:
     """Return the bytes of a collective's results. The shape of a `-start` instruction begins with its operands."""
     sizes = [
-        size for size, _ in _arrays(instruction.shape.replace("u32[]", ""))
+        size for size, _ in _parse_arrays(instruction.shape.replace("u32[]", ""))
     ]  # without the context number of the collective, which is not data
     if instruction.opcode.endswith("-start") and instruction.opcode != "all-reduce-start" and len(sizes) > 1:
         return sum(sizes[len(sizes) // 2 :])
@@ -312,15 +312,15 @@ def parse_replica_group(attributes: str) -> tuple[int, int]:
     """Return the size and the stride of a collective's first replica group; (1, 1) if it has no groups."""
     if pair := _SOURCE_TARGET_PAIR.search(attributes):
         return 2, abs(int(pair[2]) - int(pair[1])) or 1
-    group = _first_group(attributes)
+    group = _parse_first_group(attributes)
     return max(1, len(group)), group[1] - group[0] if len(group) > 1 else 1
 
 
-def _first_group(attributes: str) -> list[int]:
+def _parse_first_group(attributes: str) -> list[int]:
     if match := _LIST_GROUPS.search(attributes):
-        return _numbers(match[1])
+        return _parse_integers(match[1])
     if match := _IOTA_GROUPS.search(attributes):
-        groups: list[int] = _device_order(match[2], match[3]).reshape(_numbers(match[1]))[0].tolist()
+        groups: list[int] = _device_order(match[2], match[3]).reshape(_parse_integers(match[1]))[0].tolist()
         return groups
     if match := _MESH_GROUPS.search(attributes):
         axes = dict(part.split("=") for part in match[1].split(","))
@@ -333,9 +333,9 @@ def _first_group(attributes: str) -> list[int]:
 
 
 def _device_order(shape: str, axes: str | None) -> np.ndarray:
-    order = np.arange(math.prod(_numbers(shape))).reshape(_numbers(shape))
-    return order.transpose(_numbers(axes)) if axes else order
+    order = np.arange(math.prod(_parse_integers(shape))).reshape(_parse_integers(shape))
+    return order.transpose(_parse_integers(axes)) if axes else order
 
 
-def _numbers(text: str) -> list[int]:
+def _parse_integers(text: str) -> list[int]:
     return [int(n) for n in text.split(",") if n]

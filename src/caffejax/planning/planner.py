@@ -43,32 +43,39 @@ class ScalingEstimate:
     collective_seconds: float
 
     @property
-    def best(self) -> float:
+    def best_seconds(self) -> float:
         """The estimated duration of a step in seconds, if collectives fully overlap the backward pass."""
         return max(self.compute_seconds, FORWARD_FRACTION * self.compute_seconds + self.collective_seconds)
 
     @property
-    def worst(self) -> float:
+    def worst_seconds(self) -> float:
         """The estimated duration of a step in seconds, if collectives begin after the backward pass."""
         return self.compute_seconds + self.collective_seconds
 
     @property
     def efficiency(self) -> tuple[float, float]:
         """The worst and the best parallel efficiency, which is compute time divided by step time."""
-        return self.compute_seconds / self.worst, self.compute_seconds / self.best
+        return self.compute_seconds / self.worst_seconds, self.compute_seconds / self.best_seconds
 
 
 def estimate_scaling(
-    compute_seconds: float, collectives: Iterable[Collective], chip: Chip, rows: int, model: int = 1
+    compute_seconds: float, collectives: Iterable[Collective], chip: Chip, num_rows: int, model_axis_size: int = 1
 ) -> ScalingEstimate:
-    """Estimate a step on `rows` rows of `model` devices each. Each device computes for `compute_seconds` seconds."""
-    return ScalingEstimate(rows * model, compute_seconds, sum(estimate_link_seconds(collectives, chip, rows, model)))
+    """Estimate a step on `num_rows` rows of `model_axis_size` devices each.
+
+    Each device computes for `compute_seconds` seconds.
+    """
+    return ScalingEstimate(
+        num_rows * model_axis_size,
+        compute_seconds,
+        sum(estimate_link_seconds(collectives, chip, num_rows, model_axis_size)),
+    )
 
 
 def estimate_link_seconds(
-    collectives: Iterable[Collective], chip: Chip, rows: int, model: int = 1
+    collectives: Iterable[Collective], chip: Chip, num_rows: int, model_axis_size: int = 1
 ) -> tuple[float, float]:
-    """Return the minimum time that collectives take on links and on the network, for rows of `model` devices.
+    """Return the minimum time that collectives take on links and on the network, for rows of `model_axis_size` devices.
 
     The collectives are from a compiled program, which may have been compiled for a different number of rows. In a ring
     of n devices, each device sends `(n - 1) / n` of the bytes over its links, or twice this number in an all-reduce. If
@@ -78,22 +85,26 @@ def estimate_link_seconds(
     Args:
         collectives: the collectives of one step.
         chip: the data sheet of the devices.
-        rows: the number of rows.
-        model: the number of devices in a row, over which large weights are sharded.
+        num_rows: the number of rows.
+        model_axis_size: the number of devices in a row, over which large weights are sharded.
 
     Returns:
         The seconds on links and the seconds on the network.
     """
-    links = network = 0.0
+    link_seconds = network_seconds = 0.0
     for c in collectives:
-        n = c.group_size if c.is_within(model) else c.group_size // c.num_mesh_rows(model) * rows
-        if n < 2:
+        num_devices = (
+            c.group_size
+            if c.is_within(model_axis_size)
+            else c.group_size // c.num_mesh_rows(model_axis_size) * num_rows
+        )
+        if num_devices < 2:
             continue
-        linked_devices = min(n, max(1, chip.joined // c.group_stride))
-        groups = -(-n // linked_devices)
-        links += c.count * c.bytes_sent(linked_devices, c.total_bytes) / chip.link
-        network += c.count * c.bytes_sent(groups, c.total_bytes / linked_devices) / chip.network
-    return links, network
+        linked_devices = min(num_devices, max(1, chip.joined // c.group_stride))
+        num_groups = -(-num_devices // linked_devices)
+        link_seconds += c.count * c.bytes_sent(linked_devices, c.total_bytes) / chip.link
+        network_seconds += c.count * c.bytes_sent(num_groups, c.total_bytes / linked_devices) / chip.network
+    return link_seconds, network_seconds
 
 
 USABLE_FRACTION = 0.95  # fraction of a device's memory; the runtime needs the remainder
@@ -140,7 +151,7 @@ class Plan:
         return self.program is not None and self.needed_bytes <= self.usable_bytes
 
     @property
-    def rows(self) -> int:
+    def num_rows(self) -> int:
         """The number of rows of `model` devices. Each row processes a batch in a step."""
         return self.target.devices // self.model
 
@@ -153,43 +164,45 @@ class Plan:
         seconds = {"arithmetic": self.operations / self.target.chip.peak(self.precision)}
         if self.program is not None:
             seconds["memory"] = self.program.traffic / self.target.chip.bandwidth
-            links, network = estimate_link_seconds(self.program.collectives, self.target.chip, self.rows, self.model)
+            links, network = estimate_link_seconds(
+                self.program.collectives, self.target.chip, self.num_rows, self.model
+            )
             seconds |= {"links": links} | ({"network": network} if network else {})
         return seconds
 
-    def scaling(self, devices: Sequence[int]) -> list[ScalingEstimate]:
+    def scaling(self, device_counts: Sequence[int]) -> list[ScalingEstimate]:
         """Return the estimated times of a training step on each number of devices, with the same batch per device.
 
         The result is [] for a forward pass, for a step that was compiled for a single row, and for a step that does not
         fit.
         """
-        if self.program is None or not self.fits or self.phase != "TRAIN" or self.rows < 2:
+        if self.program is None or not self.fits or self.phase != "TRAIN" or self.num_rows < 2:
             return []
         compute_seconds = max(self.seconds["arithmetic"], self.seconds["memory"])
-        chip, valid_devices = self.target.chip, [n for n in devices if n % self.model == 0]
+        chip, valid_counts = self.target.chip, [n for n in device_counts if n % self.model == 0]
         return [
             estimate_scaling(compute_seconds, self.program.collectives, chip, n // self.model, self.model)
-            for n in valid_devices
+            for n in valid_counts
         ]
 
     @property
-    def best(self) -> float:
+    def best_seconds(self) -> float:
         """The minimum duration of a step in seconds. Resources may overlap, so it is the time of the slowest one."""
         return max(self.seconds.values())
 
     @property
-    def bound_by(self) -> str:
+    def bottleneck(self) -> str:
         """The name of the resource with the longest time, see `seconds`."""
         return max(self.seconds, key=self.seconds.__getitem__)
 
     @property
     def examples_per_second(self) -> float:
         """The examples per second of all devices together, if a step takes the minimum time."""
-        return self.batch * self.rows / self.best
+        return self.batch * self.num_rows / self.best_seconds
 
 
 # the used memory, or the memory of temporaries, in messages of different versions of libtpu
-_TOO_MUCH = re.compile(r"(?:Used |required for [^()]*\()(?P<n>[\d.]+)(?P<unit>[KMGT]?)\b")
+_OUT_OF_MEMORY = re.compile(r"(?:Used |required for [^()]*\()(?P<n>[\d.]+)(?P<unit>[KMGT]?)\b")
 
 
 @dataclass
@@ -218,15 +231,16 @@ class CompileJob:
         if problems:
             raise GraphError([Problem(p, file=self.net.graph.file) for p in problems])
         self.mesh = make_mesh(get_devices(self.target), self.parallel.model)
-        if self.training:
+        if self.is_training:
             self.net.graph.check_backward()
             self.net = self.net.with_compute_config(config_for_mesh(self.mesh, self.net.compute_config))
 
     def _problems(self) -> Iterator[str]:
         graph, axis = self.net.graph, self.batch_axis
-        on_host = [layer.name for layer in graph.layers if layer.type.on_host]
-        if on_host:
-            yield f"cannot be compiled for other devices, because these layers run on the host: {', '.join(on_host)}"
+        host_layers = [layer.name for layer in graph.layers if layer.type.on_host]
+        if host_layers:
+            names = ", ".join(host_layers)
+            yield f"cannot be compiled for other devices, because these layers run on the host: {names}"
         if not graph.input_names:
             yield "has no Input or data layers, so there is no batch to divide among devices"
         inputs_without_axis = [name for name in graph.input_names if len(graph.blobs[name].shape) <= axis]
@@ -235,30 +249,30 @@ class CompileJob:
                 f"has inputs without the batch axis {axis}: {', '.join(inputs_without_axis)}; "
                 "choose an axis that all inputs have"
             )
-        if not self.training and len(self._sizes) > 1:
-            yield self._several_sizes()
-        if not self.training and self.parallel != Parallel():
+        if not self.is_training and len(self._batch_sizes) > 1:
+            yield self._describe_batch_sizes()
+        if not self.is_training and self.parallel != Parallel():
             yield "is planned for a forward pass, but meshes and sharding can be set only for training"
 
     @property
-    def _sizes(self) -> list[int]:
+    def _batch_sizes(self) -> list[int]:
         """The distinct sizes of the inputs along the batch axis. For example, images and boxes have different sizes."""
         shapes = [self.net.graph.blobs[name].shape for name in self.net.graph.input_names]
         return sorted({shape[self.batch_axis] for shape in shapes if len(shape) > self.batch_axis})
 
-    def _several_sizes(self) -> str:
+    def _describe_batch_sizes(self) -> str:
         return (
-            f"has inputs of different sizes, {self._sizes}, along axis {self.batch_axis}: choose a different axis, or "
-            "plan a training step for the net's batch size with --largest none"
+            f"has inputs of different sizes, {self._batch_sizes}, along axis {self.batch_axis}: "
+            "choose a different axis, or plan a training step for the net's batch size with --largest none"
         )
 
-    def check_batches(self) -> None:
+    def check_batch_size(self) -> None:
         """Raise `GraphError` if the net cannot be compiled for other batch sizes."""
-        if len(self._sizes) > 1:
-            raise GraphError([Problem(self._several_sizes(), file=self.net.graph.file)])
+        if len(self._batch_sizes) > 1:
+            raise GraphError([Problem(self._describe_batch_sizes(), file=self.net.graph.file)])
 
     @property
-    def training(self) -> bool:
+    def is_training(self) -> bool:
         """True for a training step, False for a forward pass."""
         return self.net.graph.phase == "TRAIN"
 
@@ -283,62 +297,72 @@ class CompileJob:
     def plan(self, batch: int) -> Plan:
         """Compile the job for `batch` examples per device; return the plan."""
         self.progress(f"compiling for {self.target}, {format_count(batch, 'example')} a device")
-        function, arguments, options = self.function(batch)
+        function, arguments, options = self.make_function(batch)
         # the function of a training step is the work of one device, or of one row of devices
-        sharing = self.parallel.model if self.training else self.target.devices
-        operations = 2 * count_multiply_adds(function, *arguments, padding=False) // sharing
-        began = time.perf_counter()
-        program, needed = self._compile(jax.jit(function, **options).lower(*arguments))
-        seconds = round(time.perf_counter() - began, 1)
+        num_shards = self.parallel.model if self.is_training else self.target.devices
+        operations = 2 * count_multiply_adds(function, *arguments, padding=False) // num_shards
+        start_time = time.perf_counter()
+        program, needed_bytes = self._compile(jax.jit(function, **options).lower(*arguments))
+        compile_seconds = round(time.perf_counter() - start_time, 1)
         precision, phase, model = self.net.compute_config.precision, self.net.graph.phase, self.parallel.model
-        return Plan(self.target, precision, phase, batch, program, needed, operations, seconds, model)
+        return Plan(self.target, precision, phase, batch, program, needed_bytes, operations, compile_seconds, model)
 
-    def function(self, batch: int) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    def make_function(self, batch: int) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         """Return the function for `batch` examples per device, its abstract arguments and the options of `jax.jit`."""
         key = jax.eval_shape(jax.random.key, 0)
-        if not self.training:
+        if not self.is_training:
             net = self.net.with_batch(batch * self.target.devices, self.batch_axis)
             variables = jax.eval_shape(net.init, key)
-            run = lambda params, state, inputs, key: net.apply(params, state, inputs, key=key)  # noqa: E731
-            batch_inputs = self._inputs(net, (), PartitionSpec(*(None,) * self.batch_axis, DATA))
+            apply = lambda params, state, inputs, key: net.apply(params, state, inputs, key=key)  # noqa: E731
+            batch_inputs = self._make_inputs(net, (), PartitionSpec(*(None,) * self.batch_axis, DATA))
             return (
-                run,
+                apply,
                 (
-                    *_attach_sharding(tuple(variables), self._everywhere),
+                    *_add_sharding(tuple(variables), self._replicated),
                     batch_inputs,
-                    _attach_sharding(key, self._everywhere),
+                    _add_sharding(key, self._replicated),
                 ),
                 {},
             )
-        net = self.net if len(self._sizes) > 1 else self.net.with_batch(batch, self.batch_axis)
-        optimizer, passes = make_optimizer(self.solver, net), self.solver.iter_size
-        start = jax.eval_shape(lambda key: init_train_state(net.init(key), optimizer, key), key)
-        rate = jax.ShapeDtypeStruct((), jnp.float32, sharding=self._everywhere)
+        net = self.net if len(self._batch_sizes) > 1 else self.net.with_batch(batch, self.batch_axis)
+        optimizer, iter_size = make_optimizer(self.solver, net), self.solver.iter_size
+        initial_state = jax.eval_shape(lambda key: init_train_state(net.init(key), optimizer, key), key)
+        learning_rate = jax.ShapeDtypeStruct((), jnp.float32, sharding=self._replicated)
         if self.target.devices == 1:
-            batch_inputs = self._inputs(net, (passes,), PartitionSpec())
-            step = make_step(net, optimizer, passes)
-            return step, (_attach_sharding(start, self._everywhere), batch_inputs, rate), {"donate_argnums": 0}
-        train_state, shardings = _place_on_mesh(start, net, self.mesh, self.parallel)
-        batch_inputs = self._inputs(net, (passes, self.mesh.shape[DATA]), PartitionSpec(None, DATA))
-        step = make_step(net, optimizer, passes, mesh=self.mesh, parallel=self.parallel)
-        return step, (train_state, batch_inputs, rate), {"donate_argnums": 0, "out_shardings": (shardings, None)}
+            batch_inputs = self._make_inputs(net, (iter_size,), PartitionSpec())
+            step = make_step(net, optimizer, iter_size)
+            return (
+                step,
+                (_add_sharding(initial_state, self._replicated), batch_inputs, learning_rate),
+                {"donate_argnums": 0},
+            )
+        train_state, shardings = _place_abstract_state(initial_state, net, self.mesh, self.parallel)
+        batch_inputs = self._make_inputs(net, (iter_size, self.mesh.shape[DATA]), PartitionSpec(None, DATA))
+        step = make_step(net, optimizer, iter_size, mesh=self.mesh, parallel=self.parallel)
+        return (
+            step,
+            (train_state, batch_inputs, learning_rate),
+            {"donate_argnums": 0, "out_shardings": (shardings, None)},
+        )
 
     @property
-    def _everywhere(self) -> NamedSharding:
+    def _replicated(self) -> NamedSharding:
         return replicated_sharding(self.mesh)
 
     def _compile(self, lowered: jax.stages.Lowered) -> tuple[ProgramStats | None, int]:
         try:
             program = get_compiled_stats(lowered.compile())
         except jax.errors.JaxRuntimeError as error:
-            needed = parse_needed_bytes(str(error))
-            if needed is None:
+            needed_bytes = parse_needed_bytes(str(error))
+            if needed_bytes is None:
                 line = next(iter(str(error).splitlines()), "")
                 raise CaffejaxError(f"the compiler for {self.target} failed: {line[:300]}") from error
-            return None, needed
+            return None, needed_bytes
         return program, program.memory
 
-    def _inputs(self, net: Net, leading_shape: tuple[int, ...], spec: PartitionSpec) -> dict[str, jax.ShapeDtypeStruct]:
+    def _make_inputs(
+        self, net: Net, leading_shape: tuple[int, ...], spec: PartitionSpec
+    ) -> dict[str, jax.ShapeDtypeStruct]:
         """Return the inputs as abstract arrays, in the dtypes that data layers read.
 
         The first axes of each array have the sizes `leading_shape`.
@@ -352,28 +376,32 @@ class CompileJob:
         return {name: jax.ShapeDtypeStruct(shapes[name], dtype, sharding=sharding) for name, dtype in dtypes.items()}
 
 
-def _place_on_mesh(start: TrainState, net: Net, mesh: Mesh, parallel: Parallel) -> tuple[TrainState, Any]:
+def _place_abstract_state(
+    initial_state: TrainState, net: Net, mesh: Mesh, parallel: Parallel
+) -> tuple[TrainState, Any]:
     """Return the abstract arrays of a train state on a mesh, and their shardings.
 
-    `start` is the train state for a single device. On the mesh, each row has separate statistics.
+    `initial_state` is the train state for a single device. On the mesh, each row has separate statistics.
     """
-    shardings = MeshPlacement(mesh, net.graph, parallel.shard).shardings(start)
-    row_statistics = jax.tree.map(lambda x: jax.ShapeDtypeStruct((mesh.shape[DATA], *x.shape), x.dtype), start.state)
-    replicated = start.replace(state=row_statistics)
-    return jax.tree.map(_abstract_array, replicated, shardings), shardings
+    shardings = MeshPlacement(mesh, net.graph, parallel.shard).shardings(initial_state)
+    row_statistics = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct((mesh.shape[DATA], *x.shape), x.dtype), initial_state.state
+    )
+    mesh_state = initial_state.replace(state=row_statistics)
+    return jax.tree.map(_make_abstract_array, mesh_state, shardings), shardings
 
 
-def _attach_sharding(tree: Any, sharding: NamedSharding) -> Any:
-    return jax.tree.map(lambda x: _abstract_array(x, sharding), tree)
+def _add_sharding(tree: Any, sharding: NamedSharding) -> Any:
+    return jax.tree.map(lambda x: _make_abstract_array(x, sharding), tree)
 
 
-def _abstract_array(x: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
+def _make_abstract_array(x: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
 
 
 def parse_needed_bytes(message: str) -> int | None:
     """Return the needed memory in bytes from a compiler's out-of-memory message; None for other messages."""
-    match = _TOO_MUCH.search(message) if "RESOURCE_EXHAUSTED" in message else None
+    match = _OUT_OF_MEMORY.search(message) if "RESOURCE_EXHAUSTED" in message else None
     return None if match is None else int(float(match["n"]) * 1024 ** " KMGT".index(match["unit"] or " "))
 
 
@@ -418,7 +446,7 @@ def plan(
     """
     job = CompileJob(net, target, solver, parallel, batch_axis, progress)
     if batch is not None or parallel.batch != "device" or largest != "none":
-        job.check_batches()
+        job.check_batch_size()
     first_plan = job.plan(batch or job.default_batch)
     if largest == "none":
         return first_plan
@@ -433,9 +461,9 @@ def plan(
 def _find_largest(job: CompileJob, compiled_plans: dict[int, Plan]) -> int:
     """Search for the largest batch that fits. Each batch to compile is extrapolated from earlier plans."""
     for _ in range(_MAX_COMPILATIONS):
-        fitting = [b for b, p in compiled_plans.items() if p.fits]
-        too_large = [b for b, p in compiled_plans.items() if not p.fits]
-        low, high = max(fitting, default=0), min(too_large, default=None)
+        fitting_batches = [b for b, p in compiled_plans.items() if p.fits]
+        large_batches = [b for b, p in compiled_plans.items() if not p.fits]
+        low, high = max(fitting_batches, default=0), min(large_batches, default=None)
         if high is not None and high - low <= max(1, low // 20):
             break
         next_batch = _extrapolate(compiled_plans)

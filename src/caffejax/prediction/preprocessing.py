@@ -35,24 +35,24 @@ class PublishedPreprocessing(NamedTuple):
     layer: str = ""
 
 
-_IMAGENET, _VGG, _RESNET = (
+_IMAGENET, _VGG, _RESNET_MEAN = (
     PublishedPreprocessing((104, 117, 123)),
     PublishedPreprocessing((103.939, 116.779, 123.68)),
     (103.06, 115.9, 123.15),
 )
 _SHICAI = PublishedPreprocessing((103.94, 116.78, 123.68), 0.017)
 
-_SE = ("SE-BN-Inception", "SE-ResNet-50", "SE-ResNet-101", "SE-ResNet-152", "SENet")
-_SE_NEXT = tuple(f"SE-ResNeXt-{layers} (32 x 4d)" for layers in (50, 101))
+_SE_NETS = ("SE-BN-Inception", "SE-ResNet-50", "SE-ResNet-101", "SE-ResNet-152", "SENet")
+_SE_RESNEXTS = tuple(f"SE-ResNeXt-{layers} (32 x 4d)" for layers in (50, 101))
 
 # By net name; configs/README.md lists the authors of most nets. The first entry whose name or layer matches is used.
 PUBLISHED_PREPROCESSING: Mapping[str, PublishedPreprocessing] = {
     "LeNet": PublishedPreprocessing((0,), 1 / 256, "gray"),
     "CIFAR10_full": PublishedPreprocessing((125.3, 123, 113.9), 1, "RGB"),
-    **dict.fromkeys(("AlexNet", "CaffeNet", "GoogleNet", *_SE, *_SE_NEXT), _IMAGENET),
+    **dict.fromkeys(("AlexNet", "CaffeNet", "GoogleNet", *_SE_NETS, *_SE_RESNEXTS), _IMAGENET),
     **dict.fromkeys(("VGG_ILSVRC_16_layers", "VGG_ILSVRC_19_layers"), _VGG),
     "SqueezeNet_v1.1": _IMAGENET._replace(layer="fire2/squeeze1x1"),
-    **dict.fromkeys(("ResNet-50", "ResNet-101", "ResNet-152"), PublishedPreprocessing(_RESNET)),
+    **dict.fromkeys(("ResNet-50", "ResNet-101", "ResNet-152"), PublishedPreprocessing(_RESNET_MEAN)),
     **dict.fromkeys(("MOBILENET", "MOBILENET_V2", *(f"DENSENET_{n}" for n in (121, 161, 169, 201))), _SHICAI),
     "OpenPose_COCO": PublishedPreprocessing((128, 128, 128), 1 / 256, layer="Mconv7_stage6_L2"),
     "FCN-8s": PublishedPreprocessing((104.007, 116.669, 122.679), layer="score_pool3c"),
@@ -95,9 +95,9 @@ class Preprocessing:
         return np.ascontiguousarray((planes - self.mean) * np.float32(self.scale))
 
     def __str__(self) -> str:
-        by_channel = ", ".join(f"{value:g}" for value in self.mean.mean(axis=(1, 2)))
-        image = " (of an image)" if self.mean.shape[1:] != (1, 1) else ""
-        return f"channels {self.channels}, mean {by_channel}{image}, scale {self.scale:g}; from {self.source}"
+        channel_means = ", ".join(f"{value:g}" for value in self.mean.mean(axis=(1, 2)))
+        image_note = " (of an image)" if self.mean.shape[1:] != (1, 1) else ""
+        return f"channels {self.channels}, mean {channel_means}{image_note}, scale {self.scale:g}; from {self.source}"
 
 
 def find_preprocessing(
@@ -126,15 +126,15 @@ def find_preprocessing(
     Raises:
         DataError: if the mean cannot be read, does not fit the channels of the input, or is not finite.
     """
-    order = "gray" if shape[0] == 1 else "BGR"
-    settings = Preprocessing(np.zeros((1, 1, 1), np.float32), 1.0, order, "Caffe's defaults")
-    published, train_transform = _find_published(net), next(_transforms(net, file), None)
-    if train_transform is not None and (mean is not None or published is None or _has_mean(*train_transform)):
+    default_channels = "gray" if shape[0] == 1 else "BGR"
+    settings = Preprocessing(np.zeros((1, 1, 1), np.float32), 1.0, default_channels, "Caffe's defaults")
+    published_entry, train_transform = _find_published_preprocessing(net), next(_find_transforms(net, file), None)
+    if train_transform is not None and (mean is not None or published_entry is None or _has_mean(*train_transform)):
         param, source = train_transform
-        average = settings.mean if mean is not None else _mean_of(param, source, shape)
-        settings = Preprocessing(average, param.scale, order, f"transform_param of {source}")
-    elif published is not None:
-        name, (values, factor, channel_order, _) = published
+        mean_array = settings.mean if mean is not None else _read_transform_mean(param, source, shape)
+        settings = Preprocessing(mean_array, param.scale, default_channels, f"transform_param of {source}")
+    elif published_entry is not None:
+        name, (values, factor, channel_order, _) = published_entry
         if len(values) == shape[0]:
             array = np.array(values, np.float32).reshape(-1, 1, 1)
             settings = Preprocessing(array, factor, channel_order, f"the published {name}")
@@ -150,7 +150,7 @@ def find_preprocessing(
     )
 
 
-def _find_published(net: NetParameter) -> tuple[str, PublishedPreprocessing] | None:
+def _find_published_preprocessing(net: NetParameter) -> tuple[str, PublishedPreprocessing] | None:
     layers = {layer.name for layer in net.layer}
     for name, entry in PUBLISHED_PREPROCESSING.items():
         if net.name == name or net.name.startswith(f"{name}_") or (entry.layer and entry.layer in layers):
@@ -158,22 +158,22 @@ def _find_published(net: NetParameter) -> tuple[str, PublishedPreprocessing] | N
     return None
 
 
-def _transforms(net: NetParameter, file: Path) -> Iterator[tuple[TransformationParameter, Path]]:
+def _find_transforms(net: NetParameter, file: Path) -> Iterator[tuple[TransformationParameter, Path]]:
     """Yield the transform_params of the net, then those of train nets in its folder, each with its file.
 
     In each net, layers that belong only to phase TRAIN come last.
     """
     names = {layer.name for layer in net.layer}
-    yield from ((layer.transform_param, file) for layer in _with_transform(net))
+    yield from ((layer.transform_param, file) for layer in _list_transform_layers(net))
     for train_file in sorted(file.parent.glob("*train*.prototxt")):
-        train = NetParameter()
+        train_net = NetParameter()
         with collect_warnings(), suppress(CaffejaxError):  # the file is a solver, or an invalid net
-            train = train if train_file == file else read_net(train_file)
-        if 2 * len(names & {layer.name for layer in train.layer}) > len(names):
-            yield from ((layer.transform_param, train_file) for layer in _with_transform(train))
+            train_net = train_net if train_file == file else read_net(train_file)
+        if 2 * len(names & {layer.name for layer in train_net.layer}) > len(names):
+            yield from ((layer.transform_param, train_file) for layer in _list_transform_layers(train_net))
 
 
-def _with_transform(net: NetParameter) -> list[LayerParameter]:
+def _list_transform_layers(net: NetParameter) -> list[LayerParameter]:
     layers = [layer for layer in net.layer if layer.HasField("transform_param")]
     return sorted(layers, key=lambda layer: any(rule.phase == TRAIN for rule in layer.include))
 
@@ -183,9 +183,9 @@ def _has_mean(param: TransformationParameter, file: Path) -> bool:
     return not param.HasField("mean_file") or find_file(param.mean_file, file.parent).exists()
 
 
-def _mean_of(param: TransformationParameter, file: Path, shape: tuple[int, int, int]) -> np.ndarray:
+def _read_transform_mean(param: TransformationParameter, file: Path, shape: tuple[int, int, int]) -> np.ndarray:
     if not param.HasField("mean_file"):
-        return _fit_mean(np.array(list(param.mean_value) or [0], np.float32).reshape(-1, 1, 1), str(file), shape)
+        return _broadcast_mean(np.array(list(param.mean_value) or [0], np.float32).reshape(-1, 1, 1), str(file), shape)
     if not _has_mean(param, file):
         message = f"mean_file {param.mean_file} of its transform_param does not exist; give --mean"
         raise DataError(Problem(message, str(file)))
@@ -197,23 +197,23 @@ def _parse_mean(text: str, shape: tuple[int, int, int]) -> np.ndarray:
         numbers = np.array([float(part) for part in text.split(",")], np.float32)
     except ValueError:
         return _read_mean(Path(text), shape)
-    return _fit_mean(numbers.reshape(-1, 1, 1), "--mean", shape)
+    return _broadcast_mean(numbers.reshape(-1, 1, 1), "--mean", shape)
 
 
 def _read_mean(path: Path, shape: tuple[int, int, int]) -> np.ndarray:
     try:
-        stored = np.load(path, allow_pickle=False) if path.suffix == ".npy" else read_blob_proto(path, DataError)
+        array = np.load(path, allow_pickle=False) if path.suffix == ".npy" else read_blob_proto(path, DataError)
     except (OSError, ValueError, EOFError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(Problem(f"the mean cannot be read: {reason}", str(path))) from error
-    image = np.asarray(stored, np.float32)
+    image = np.asarray(array, np.float32)
     image = image.reshape(-1, 1, 1) if image.ndim == 1 else image.reshape(image.shape[-3:])
     if image.ndim != 3 or not image.size:
-        raise DataError(Problem(f"the mean has shape {np.shape(stored)}, not (C,) or (C, H, W)", str(path)))
-    return _fit_mean(image if image.shape == shape else image.mean(axis=(1, 2), keepdims=True), str(path), shape)
+        raise DataError(Problem(f"the mean has shape {np.shape(array)}, not (C,) or (C, H, W)", str(path)))
+    return _broadcast_mean(image if image.shape == shape else image.mean(axis=(1, 2), keepdims=True), str(path), shape)
 
 
-def _fit_mean(mean: np.ndarray, file: str, shape: tuple[int, int, int]) -> np.ndarray:
+def _broadcast_mean(mean: np.ndarray, file: str, shape: tuple[int, int, int]) -> np.ndarray:
     if len(mean) not in (1, shape[0]):
         message = f"the mean has {len(mean)} channels, but the net's input has {shape[0]}; give a fitting --mean"
         raise DataError(Problem(message, file))

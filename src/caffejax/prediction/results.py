@@ -41,10 +41,10 @@ def read_names(file: str) -> ClassNames:
 def find_names_problem(graph: Graph, names: ClassNames) -> str | None:
     """Return a message if an output has a different number of classes than there are names, otherwise None."""
     for output in graph.outputs:
-        if _kind(graph, output) in ("classes", "pixels") and names:
-            count = graph.blobs[output].shape[1]
-            if len(names) != count:
-                return f"has names for {len(names)} classes, but the output '{output}' has {count}"
+        if _detect_kind(graph, output) in ("classes", "pixels") and names:
+            num_classes = graph.blobs[output].shape[1]
+            if len(names) != num_classes:
+                return f"has names for {len(names)} classes, but the output '{output}' has {num_classes}"
     return None
 
 
@@ -75,22 +75,26 @@ class ClassResult:
 
     Attributes:
         blob: the name of the output.
-        best: pairs of label and score, by descending score.
-        score: "probability" or "score".
+        best_labels: pairs of label and score, by descending score.
+        score_name: "probability" or "score".
     """
 
     blob: str
-    best: tuple[tuple[int, float], ...]
-    score: str
+    best_labels: tuple[tuple[int, float], ...]
+    score_name: str
 
     def rows(self, names: ClassNames) -> list[dict[str, Any]]:
         """Return a dict for each class, for tables and JSON."""
-        return [{self.score: value, "label": label, "name": names.get(label, "")} for label, value in self.best]
+        return [
+            {self.score_name: value, "label": label, "name": names.get(label, "")} for label, value in self.best_labels
+        ]
 
     def draw(self, picture: np.ndarray, names: ClassNames, factor: int) -> None:
         """Write the classes on a picture (H, W, 3), which was enlarged by `factor`."""
-        for line, (label, value) in enumerate(self.best):
-            _write_text(picture, f"{value:.3g} {names.get(label) or label}", (4, 4 + line * _line_height(picture)))
+        for line_index, (label, value) in enumerate(self.best_labels):
+            _write_text(
+                picture, f"{value:.3g} {names.get(label) or label}", (4, 4 + line_index * _line_height(picture))
+            )
 
 
 @dataclass(frozen=True)
@@ -117,8 +121,8 @@ class BoxResult:
         """Draw the boxes on a picture (H, W, 3), which was enlarged by `factor`."""
         import cv2
 
-        for label, score, corners in reversed(self.detections):
-            box = [factor * coordinate for coordinate in corners]
+        for label, score, picture_box in reversed(self.detections):
+            box = [factor * coordinate for coordinate in picture_box]
             color = make_palette()[label % 256].tolist()
             cv2.rectangle(picture, box[:2], box[2:], color, max(1, _line_height(picture) // 8))
             _write_text(
@@ -142,8 +146,8 @@ class PixelResult:
         """Return a dict for each label with its share of the picture, for tables and JSON."""
         labels, counts = np.unique(self.labels, return_counts=True)
         order = np.argsort(-counts, kind="stable")
-        shares = zip(labels[order].tolist(), (counts[order] / counts.sum()).tolist(), strict=True)
-        return [{"share": share, "label": label, "name": names.get(label, "")} for label, share in shares]
+        fractions = zip(labels[order].tolist(), (counts[order] / counts.sum()).tolist(), strict=True)
+        return [{"share": fraction, "label": label, "name": names.get(label, "")} for label, fraction in fractions]
 
     def draw(self, picture: np.ndarray, names: ClassNames, factor: int) -> None:
         """Color the pixels of a picture (H, W, 3) by their labels, except label 0, the background in most nets."""
@@ -153,9 +157,9 @@ class PixelResult:
         labels = cv2.resize(self.labels.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST)
         colored = picture // 2 + make_palette()[labels] // 2
         picture[labels > 0] = colored[labels > 0]
-        for line, row in enumerate(row for row in self.rows(names)[:8] if row["label"]):
+        for line_index, row in enumerate(row for row in self.rows(names)[:8] if row["label"]):
             color = make_palette()[row["label"] % 256].tolist()
-            _write_text(picture, row["name"] or str(row["label"]), (4, 4 + line * _line_height(picture)), color)
+            _write_text(picture, row["name"] or str(row["label"]), (4, 4 + line_index * _line_height(picture)), color)
 
 
 Result = ClassResult | BoxResult | PixelResult
@@ -167,14 +171,14 @@ def check_outputs(graph: Graph) -> None:
     Raises:
         GraphError: if no output can be interpreted; the message names the outputs and their shapes.
     """
-    if not any(_kind(graph, name) for name in graph.outputs):
+    if not any(_detect_kind(graph, name) for name in graph.outputs):
         shapes = ", ".join(f"'{name}' {graph.blobs[name].shape}" for name in graph.outputs)
         supported = "class scores (N, C), pixel scores (N, C, H, W) or SSD's boxes (1, 1, rows, 7)"
         message = f"no output has {supported}; the outputs are {shapes}; name a different blob with --output"
         raise GraphError(Problem(message, graph.file))
 
 
-def _kind(graph: Graph, name: str) -> str:
+def _detect_kind(graph: Graph, name: str) -> str:
     """Return the kind of an output: "boxes", "pixels" (scores), "labels" (of pixels), "classes", or "" if unknown."""
     shape = graph.blobs[name].shape
     producer = next(layer for layer in reversed(graph.layers) if name in layer.tops)
@@ -202,7 +206,7 @@ def make_results(
     """
     results: list[list[Result]] = [[] for _ in sizes]
     for name in graph.outputs:
-        kind, array = _kind(graph, name), np.asarray(outputs[name])
+        kind, array = _detect_kind(graph, name), np.asarray(outputs[name])
         if np.isnan(array).any():
             message = f"the output '{name}' contains NaN: check the weights, and --mean and --scale"
             raise GraphError(Problem(message, graph.file))
@@ -221,8 +225,8 @@ def make_results(
                 results[i].append(PixelResult(name, np.asarray(labels, np.int64)))
             elif kind == "classes":
                 scores = array[i].ravel()
-                best = np.argsort(-scores, kind="stable")[:top]
-                pairs = zip(best.tolist(), scores[best].tolist(), strict=True)
+                best_labels = np.argsort(-scores, kind="stable")[:top]
+                pairs = zip(best_labels.tolist(), scores[best_labels].tolist(), strict=True)
                 sums_to_one = bool((scores >= 0).all() and abs(scores.sum() - 1) < 1e-3)
                 results[i].append(ClassResult(name, tuple(pairs), "probability" if sums_to_one else "score"))
     return results
@@ -233,12 +237,12 @@ def format_result(result: Result, names: ClassNames) -> str:
     rows = result.rows(names)
     if not rows:
         return "nothing found"
-    texts = [{key: _format(value) for key, value in row.items()} for row in rows]
+    texts = [{key: _format_value(value) for key, value in row.items()} for row in rows]
     columns = [key for key in texts[0] if any(row[key] for row in texts)]
     return "\n".join(align_columns([columns, *([row[key] for key in columns] for row in texts)], 0))
 
 
-def _format(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, list):
         return " ".join(map(str, value))
     return f"{value:.4f}" if isinstance(value, float) else str(value)

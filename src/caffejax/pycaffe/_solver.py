@@ -142,7 +142,7 @@ class BlobUpdater:
     def _log_debug_info(self, number: int) -> None:
         assert self._debug_info is not None
         batch = self._executor.memories.get_values(self._input_names)
-        for line in self._debug_info.lines(
+        for line in self._debug_info.format_lines(
             *self._executor.memories.variables, batch, pass_key(self._other_variables, number)
         ):
             _global_state.log(line)

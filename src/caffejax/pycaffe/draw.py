@@ -34,7 +34,7 @@ def get_pooling_types_dict() -> dict[int, str]:
 def get_edge_label(layer: LayerParameter) -> str:
     """Return the label of the edges to a layer's tops: the batch size or the number of outputs, or "" for none."""
     style = get_draw_style(layer.type)
-    return style.edge(layer) if style.edge else ""
+    return style.format_edge(layer) if style.format_edge else ""
 
 
 class DrawingError(CaffejaxError, ValueError):
@@ -68,10 +68,10 @@ def get_layer_label(layer: LayerParameter, rankdir: str, display_lrm: bool = Fal
     """
     separator = " " if rankdir in ("TB", "BT") else "\n"
     style = get_draw_style(layer.type)
-    kind = f"{layer.type} {style.kind(layer)}" if style.kind else layer.type
+    kind = f"{layer.type} {style.format_kind(layer)}" if style.format_kind else layer.type
     parts = [layer.name, f"({kind})"]
-    if style.window:
-        parts += style.window(layer)
+    if style.format_window:
+        parts += style.format_window(layer)
     if display_lrm and style.lr_mult:
         parts.append("lr mult: {:.1f}, {:.1f}".format(*get_layer_lr_mult(layer)))
     return separator.join(parts)
@@ -79,7 +79,7 @@ def get_layer_label(layer: LayerParameter, rankdir: str, display_lrm: bool = Fal
 
 def choose_color_by_layertype(layertype: str) -> str:
     """Return the color of a layer's box, in the form "#RRGGBB"."""
-    return get_draw_style(layertype).colour or LAYER_STYLE_DEFAULT["fillcolor"]
+    return get_draw_style(layertype).color or LAYER_STYLE_DEFAULT["fillcolor"]
 
 
 def drawing(

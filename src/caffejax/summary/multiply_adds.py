@@ -28,40 +28,42 @@ def count_multiply_adds(function: Callable[..., Any], *arguments: Any, padding: 
     )
 
 
-def _count_jaxpr(jaxpr: Any, convolution: Callable[[Any], int]) -> int:
-    return sum(_count_equation(eqn, convolution) for eqn in jaxpr.eqns)
+def _count_jaxpr(jaxpr: Any, count_convolution: Callable[[Any], int]) -> int:
+    return sum(_count_equation(eqn, count_convolution) for eqn in jaxpr.eqns)
 
 
-def _count_equation(eqn: Any, convolution: Callable[[Any], int]) -> int:
+def _count_equation(eqn: Any, count_convolution: Callable[[Any], int]) -> int:
     name, p = eqn.primitive.name, eqn.params
     if name == "dot_general":
         contracted_axes = p["dimension_numbers"][0][0]
         return int(eqn.outvars[0].aval.size * math.prod(eqn.invars[0].aval.shape[axis] for axis in contracted_axes))
     if name == "conv_general_dilated":
-        return convolution(eqn)
+        return count_convolution(eqn)
     if name == "cond":
-        return max(_count_jaxpr(branch.jaxpr, convolution) for branch in p["branches"])
-    inner_count = sum(_count_jaxpr(jaxpr, convolution) for jaxpr in jaxprs_in_params(p))
+        return max(_count_jaxpr(branch.jaxpr, count_convolution) for branch in p["branches"])
+    inner_count = sum(_count_jaxpr(jaxpr, count_convolution) for jaxpr in jaxprs_in_params(p))
     return int(p["length"]) * inner_count if name == "scan" else inner_count
 
 
 def _count_convolution(eqn: Any) -> int:
-    numbers = eqn.params["dimension_numbers"]
+    dimension_numbers = eqn.params["dimension_numbers"]
     x, weight = (v.aval for v in eqn.invars)
-    outputs, inputs, *space = numbers.rhs_spec
-    kernel = math.prod(weight.shape[axis] for axis in space)
+    output_axis, input_axis, *spatial_axes = dimension_numbers.rhs_spec
+    kernel = math.prod(weight.shape[axis] for axis in spatial_axes)
     # a transposed convolution multiplies each element of the input by each element of the kernel
     if max(eqn.params["lhs_dilation"], default=1) > 1:
-        return int(x.size * kernel * weight.shape[outputs] // eqn.params["feature_group_count"])
-    return int(eqn.outvars[0].aval.size * kernel * weight.shape[inputs])
+        return int(x.size * kernel * weight.shape[output_axis] // eqn.params["feature_group_count"])
+    return int(eqn.outvars[0].aval.size * kernel * weight.shape[input_axis])
 
 
 def _count_without_padding(eqn: Any) -> int:
     """Count the multiply-adds of a convolution, without products with padding."""
-    p, numbers = eqn.params, eqn.params["dimension_numbers"]
+    p, dimension_numbers = eqn.params, eqn.params["dimension_numbers"]
     x, weight, y = (v.aval.shape for v in (*eqn.invars, *eqn.outvars))
-    count = y[numbers.out_spec[0]] * y[numbers.out_spec[1]] * weight[numbers.rhs_spec[1]]
-    axes = zip(numbers.lhs_spec[2:], numbers.rhs_spec[2:], numbers.out_spec[2:], strict=True)
+    count = y[dimension_numbers.out_spec[0]] * y[dimension_numbers.out_spec[1]] * weight[dimension_numbers.rhs_spec[1]]
+    axes = zip(
+        dimension_numbers.lhs_spec[2:], dimension_numbers.rhs_spec[2:], dimension_numbers.out_spec[2:], strict=True
+    )
     for i, (x_axis, weight_axis, y_axis) in enumerate(axes):
         starts = np.arange(y[y_axis])[:, None] * p["window_strides"][i] - p["padding"][i][0]
         positions, dilation = starts + np.arange(weight[weight_axis]) * p["rhs_dilation"][i], p["lhs_dilation"][i]

@@ -27,7 +27,7 @@ Family = Literal[
 ]
 FAMILIES: tuple[Family, ...] = get_args(Family)
 
-_FAMILY_OF: dict[str, Family] = {
+_FAMILIES_BY_TYPE: dict[str, Family] = {
     "Dropout": "activation",
     "PReLU": "activation",
 }  # their traits do not determine the family
@@ -39,13 +39,13 @@ def get_family(layer: Layer) -> Family:
     A "product" layer has weights and no window, such as InnerProduct and LSTM. A "merge" layer combines several blobs
     into one. The family "loss" includes metrics.
     """
-    kind, traits = layer.type, layer.type.traits
-    if kind.is_input or not layer.bottoms:
+    layer_type, traits = layer.type, layer.type.traits
+    if layer_type.is_input or not layer.bottoms:
         return "data"
-    if kind.signature.loss or any(layer.loss_weights) or (layer.index_bottoms and not kind.gradient.exists):
+    if layer_type.signature.loss or any(layer.loss_weights) or (layer.index_bottoms and not layer_type.gradient.exists):
         return "loss"
-    if kind.name in _FAMILY_OF:
-        return _FAMILY_OF[kind.name]
+    if layer_type.name in _FAMILIES_BY_TYPE:
+        return _FAMILIES_BY_TYPE[layer_type.name]
     if traits.by_channel is not None or any(not p.spec.learnable for p in layer.params):
         return "normalisation"
     if traits.window is not None:
@@ -100,22 +100,24 @@ def find_receptive_fields(graph: Graph) -> dict[str, ReceptiveField | None]:
     fields: dict[str, ReceptiveField | None] = {}
     blobs: dict[str, ReceptiveField | None] = {}
     for layer in graph.layers:
-        field = _field_after(layer, graph, [blobs[name] for name in layer.bottoms])
+        field = _find_receptive_field(layer, graph, [blobs[name] for name in layer.bottoms])
         fields[layer.key] = field
         blobs.update(dict.fromkeys(layer.tops, field))
     return fields
 
 
-def _field_after(layer: Layer, graph: Graph, bottoms: Sequence[ReceptiveField | None]) -> ReceptiveField | None:
+def _find_receptive_field(
+    layer: Layer, graph: Graph, bottoms: Sequence[ReceptiveField | None]
+) -> ReceptiveField | None:
     traits, tops = layer.type.traits, [graph.blobs[top] for top in layer.tops]
     if not tops:
         return None
     if not layer.bottoms:
-        n = len(_space(tops[0]))
-        return ReceptiveField((1,) * n, (Fraction(1),) * n) if n else None
-    first = graph.blobs[layer.bottoms[0]]
+        num_axes = len(_get_spatial_shape(tops[0]))
+        return ReceptiveField((1,) * num_axes, (Fraction(1),) * num_axes) if num_axes else None
+    first_bottom = graph.blobs[layer.bottoms[0]]
     if traits.window is not None:
-        window, field = traits.window(layer.context, first), bottoms[0]
+        window, field = traits.window(layer.context, first_bottom), bottoms[0]
         if field is None or len(field.size) != len(window.kernel):
             return None
         return (
@@ -123,14 +125,21 @@ def _field_after(layer: Layer, graph: Graph, bottoms: Sequence[ReceptiveField | 
         )
     if traits.spatial_map == "cropped":
         return bottoms[0]
-    if not _space(tops[0]):
+    if not _get_spatial_shape(tops[0]):
         return None
     window = None
     if traits.receptive_window is not None:
-        window = traits.receptive_window(layer.context, first) if _space(tops[0]) == _space(first) else None
+        window = (
+            traits.receptive_window(layer.context, first_bottom)
+            if _get_spatial_shape(tops[0]) == _get_spatial_shape(first_bottom)
+            else None
+        )
         if window is None:
             return None
-    elif not (traits.keeps_pixels or (traits.data_movement != "nothing" and _space(tops[0]) == _space(first))):
+    elif not (
+        traits.keeps_pixels
+        or (traits.data_movement != "nothing" and _get_spatial_shape(tops[0]) == _get_spatial_shape(first_bottom))
+    ):
         return None
     fields = [b for b in bottoms if b is not None]
     if len(fields) < len(bottoms) or len({len(b.size) for b in fields}) > 1:
@@ -143,12 +152,12 @@ def _field_after(layer: Layer, graph: Graph, bottoms: Sequence[ReceptiveField | 
     return field if window is None else field.apply_window(window)
 
 
-def _space(blob: jax.ShapeDtypeStruct) -> tuple[int, ...]:
+def _get_spatial_shape(blob: jax.ShapeDtypeStruct) -> tuple[int, ...]:
     return tuple(blob.shape[_FIRST_SPATIAL_AXIS:])
 
 
 _KEY = jax.eval_shape(jax.random.key, 0)
-_FLOAT = jnp.dtype(jnp.float32).itemsize
+_FLOAT_BYTES = jnp.dtype(jnp.float32).itemsize
 
 
 @dataclass(frozen=True)
@@ -188,7 +197,7 @@ class LayerSummary:
     @property
     def parameter_bytes(self) -> int:
         """The size of the params in bytes. Params are float32."""
-        return self.parameters * _FLOAT
+        return self.parameters * _FLOAT_BYTES
 
     @property
     def receptive_field(self) -> tuple[int, ...] | None:
@@ -208,11 +217,11 @@ def count_layer_elements(layer: Layer, graph: Graph) -> tuple[int, int, int]:
         The number of elements of the params that the layer owns, the number of elements of its tops that do not share
         memory with a bottom, and the size of these tops in bytes.
     """
-    shared = layer.tops if layer.type.traits.is_copy else layer.bottoms
-    new = [graph.blobs[name] for name in layer.tops if name not in shared]
-    counts = [math.prod(blob.shape) for blob in new]
-    size = sum(count * blob.dtype.itemsize for count, blob in zip(counts, new, strict=True))
-    return sum(math.prod(p.spec.shape) for p in layer.params if p.is_owner), sum(counts), size
+    shared_names = layer.tops if layer.type.traits.is_copy else layer.bottoms
+    new_tops = [graph.blobs[name] for name in layer.tops if name not in shared_names]
+    counts = [math.prod(blob.shape) for blob in new_tops]
+    num_bytes = sum(count * blob.dtype.itemsize for count, blob in zip(counts, new_tops, strict=True))
+    return sum(math.prod(p.spec.shape) for p in layer.params if p.is_owner), sum(counts), num_bytes
 
 
 def summarize_layer(layer: Layer, graph: Graph, *, field: ReceptiveField | None = None) -> LayerSummary:
@@ -255,7 +264,7 @@ def _count_cached_multiply_adds(
     return count_multiply_adds(lambda key, *arrays: forward(context.with_key((key, 0)), *arrays), _KEY, arrays, inputs)
 
 
-_TITLES = ("layer", "type", "tops", "parameters", "multiply-adds", "activations", "field", "stride")
+_COLUMN_TITLES = ("layer", "type", "tops", "parameters", "multiply-adds", "activations", "field", "stride")
 _TEXT_COLUMNS = 3
 
 
@@ -295,20 +304,20 @@ class Summary:
     def as_dict(self) -> dict[str, Any]:
         """Return the content of `to_json` as a dict."""
         totals = {name: getattr(self, name) for name in ("parameters", "multiply_adds", "activation_bytes")}
-        return {"name": self.name, "phase": self.phase, "layers": list(map(_plain, self.layers)), "total": totals}
+        return {"name": self.name, "phase": self.phase, "layers": list(map(_as_dict, self.layers)), "total": totals}
 
     def __str__(self) -> str:
-        return "\n".join([*align_columns(self._rows(), _TEXT_COLUMNS), "", self._totals()])
+        return "\n".join([*align_columns(self._rows(), _TEXT_COLUMNS), "", self._format_totals()])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         head, *rows = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self._rows())
         body = "".join(f"<tr>{row}</tr>" for row in rows)
-        return f"<table><thead><tr>{head}</tr></thead>{body}</table><p>{html.escape(self._totals())}</p>"
+        return f"<table><thead><tr>{head}</tr></thead>{body}</table><p>{html.escape(self._format_totals())}</p>"
 
     def _rows(self) -> Iterator[Sequence[str]]:
-        yield _TITLES
+        yield _COLUMN_TITLES
         for layer in self.layers:
             multiply_adds = "?" if layer.multiply_adds is None else format_number(layer.multiply_adds)
             memory = format_bytes(layer.activation_bytes) if layer.activation_bytes else "-"
@@ -324,14 +333,14 @@ class Summary:
                 *(cell or "-" for cell in field_cells),
             )
 
-    def _totals(self) -> str:
-        n_host = sum(layer.multiply_adds is None for layer in self.layers)
-        unknown = f" (without {n_host} on the host)" if n_host else ""
+    def _format_totals(self) -> str:
+        num_host_layers = sum(layer.multiply_adds is None for layer in self.layers)
+        host_note = f" (without {num_host_layers} on the host)" if num_host_layers else ""
         name = escape_unprintable(self.name) or "net"
         return (
             f"{name} ({self.phase}): {format_count(len(self.layers), 'layer')}, "
             f"{format_count(self.parameters, 'parameter')}, "
-            f"{format_count(self.multiply_adds, 'multiply-add')}{unknown}, "
+            f"{format_count(self.multiply_adds, 'multiply-add')}{host_note}, "
             f"activations {format_bytes(self.activation_bytes)}"
         )
 
@@ -343,7 +352,7 @@ def summarize(graph: Graph) -> Summary:
     return Summary(graph.name, graph.phase, tuple(summarize_layer(x, graph, field=fields[x.key]) for x in layers))
 
 
-def _plain(layer: LayerSummary) -> dict[str, Any]:
+def _as_dict(layer: LayerSummary) -> dict[str, Any]:
     values = {name: value for name, value in asdict(layer).items() if name != "field"}
     return values | {"receptive_field": layer.receptive_field, "stride": layer.stride}
 

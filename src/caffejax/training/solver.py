@@ -225,7 +225,7 @@ class CompiledUpdater:
         assert self._debug_info is not None
         passes = self._placement.iterate_passes(self._state, device_batches, self._iter_size)
         for arguments in itertools.islice(passes, self._iter_size):  # only the passes of the first device
-            for line in self._debug_info.lines(*arguments):
+            for line in self._debug_info.format_lines(*arguments):
                 log.info(line)
 
 

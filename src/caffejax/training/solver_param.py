@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..debugging.average_precision import VERSIONS
+from ..debugging.average_precision import AP_VERSIONS
 from ..errors import Problem, SchemaError, SolverError, WeightsError, check_all, did_you_mean, locate_errors
 from ..graph import build_graph
 from ..human_readable import format_count
@@ -23,7 +23,7 @@ from .update_rules import check_rule
 
 _ALLOWED_VALUES = {
     "eval_type": ("classification", "detection"),
-    "ap_version": VERSIONS,
+    "ap_version": AP_VERSIONS,
     "momentum_policy": ("fixed", "poly", "opt"),
     "weight_decay_policy": ("fixed", "poly"),
     "larc_policy": ("scale", "clip"),

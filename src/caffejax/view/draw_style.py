@@ -11,38 +11,39 @@ from ..schema.caffe_pb2 import LayerParameter
 
 @dataclass(frozen=True)
 class DrawStyle:
-    """The style of a layer type in drawings. `kind`, `window` and `edge` are functions of a LayerParameter.
+    """The style of a layer type in drawings. The fields `format_...` are functions of a LayerParameter.
 
     Attributes:
-        colour: the colour of the box as "#RRGGBB", or None for the default colour.
-        kind: returns the text after the type name, such as the pooling method; None for no text.
-        window: returns three lines of text with kernel, stride and pad; None for layers without a kernel.
-        edge: returns the text at the edges from the layer to its tops, such as the number of outputs; None for no text.
+        color: the colour of the box as "#RRGGBB", or None for the default colour.
+        format_kind: returns the text after the type name, such as the pooling method; None for no text.
+        format_window: returns three lines of text with kernel, stride and pad; None for layers without a kernel.
+        format_edge: returns the text at the edges from the layer to its tops, such as the number of outputs; None for
+            no text.
         lr_mult: True if the box may show the learning rate multipliers of a weight and a bias.
     """
 
-    colour: str | None = None
-    kind: Callable[[LayerParameter], str] | None = None
-    window: Callable[[LayerParameter], list[str]] | None = None
-    edge: Callable[[LayerParameter], str] | None = None
+    color: str | None = None
+    format_kind: Callable[[LayerParameter], str] | None = None
+    format_window: Callable[[LayerParameter], list[str]] | None = None
+    format_edge: Callable[[LayerParameter], str] | None = None
     lr_mult: bool = False
 
 
 def get_draw_style(type_name: str) -> DrawStyle:
     """Return the style of a layer type, or the default style if the type has no entry in `DRAW_STYLES`."""
-    return DRAW_STYLES.get(type_name, _DEFAULT)
+    return DRAW_STYLES.get(type_name, _DEFAULT_STYLE)
 
 
-def _window_lines(param: Any, is_global: bool = False) -> list[str]:
+def _format_window_lines(param: Any, is_global: bool = False) -> list[str]:
     """Return three lines of text with kernel size ("global" if `is_global`), stride and pad."""
     return [
-        "global" if is_global else f"kernel size: {_spatial(param, 'kernel_size', 'kernel', 1)}",
-        f"stride: {_spatial(param, 'stride', 'stride', 1)}",
-        f"pad: {_spatial(param, 'pad', 'pad', 0)}",
+        "global" if is_global else f"kernel size: {_format_size(param, 'kernel_size', 'kernel', 1)}",
+        f"stride: {_format_size(param, 'stride', 'stride', 1)}",
+        f"pad: {_format_size(param, 'pad', 'pad', 0)}",
     ]
 
 
-def _spatial(param: Any, name: str, prefix: str, default: int) -> str:
+def _format_size(param: Any, name: str, prefix: str, default: int) -> str:
     """Return a size in a layer's settings as text, such as "1x3", or "3" if the sizes along all axes are equal."""
     pair = [getattr(param, f"{prefix}_{axis}") for axis in "hw" if param.HasField(f"{prefix}_{axis}")]
     value = getattr(param, name)
@@ -50,24 +51,28 @@ def _spatial(param: Any, name: str, prefix: str, default: int) -> str:
     return "x".join(map(str, sizes[:1] if len(set(sizes)) == 1 else sizes))
 
 
-_DEFAULT = DrawStyle()
-_CONVOLUTION = DrawStyle(
+_DEFAULT_STYLE = DrawStyle()
+_CONVOLUTION_STYLE = DrawStyle(
     "#FF5050",
-    window=lambda layer: _window_lines(layer.convolution_param),
-    edge=lambda layer: str(layer.convolution_param.num_output),
+    format_window=lambda layer: _format_window_lines(layer.convolution_param),
+    format_edge=lambda layer: str(layer.convolution_param.num_output),
     lr_mult=True,
 )
 DRAW_STYLES: dict[str, DrawStyle] = {  # by type name; users may add their layer types
-    "AnnotatedData": DrawStyle(edge=lambda layer: f"Batch {layer.data_param.batch_size}"),
-    "Convolution": _CONVOLUTION,
-    "ConvolutionDepthwise": _CONVOLUTION,
-    "Data": DrawStyle(edge=lambda layer: f"Batch {layer.data_param.batch_size}"),
-    "Deconvolution": _CONVOLUTION,
-    "DepthwiseConvolution": _CONVOLUTION,
-    "InnerProduct": DrawStyle("#CC33FF", edge=lambda layer: str(layer.inner_product_param.num_output), lr_mult=True),
+    "AnnotatedData": DrawStyle(format_edge=lambda layer: f"Batch {layer.data_param.batch_size}"),
+    "Convolution": _CONVOLUTION_STYLE,
+    "ConvolutionDepthwise": _CONVOLUTION_STYLE,
+    "Data": DrawStyle(format_edge=lambda layer: f"Batch {layer.data_param.batch_size}"),
+    "Deconvolution": _CONVOLUTION_STYLE,
+    "DepthwiseConvolution": _CONVOLUTION_STYLE,
+    "InnerProduct": DrawStyle(
+        "#CC33FF", format_edge=lambda layer: str(layer.inner_product_param.num_output), lr_mult=True
+    ),
     "Pooling": DrawStyle(
         "#FF9900",
-        kind=lambda layer: layer.pooling_param.PoolMethod.Name(layer.pooling_param.pool),
-        window=lambda layer: _window_lines(layer.pooling_param, is_global=layer.pooling_param.global_pooling),
+        format_kind=lambda layer: layer.pooling_param.PoolMethod.Name(layer.pooling_param.pool),
+        format_window=lambda layer: _format_window_lines(
+            layer.pooling_param, is_global=layer.pooling_param.global_pooling
+        ),
     ),
 }

@@ -12,10 +12,10 @@ from typing import Any
 from ..errors import CaffejaxError
 
 _ASSETS = files(__package__) / "assets"
-LIBRARY = "dagre/dagre.min.js"
-LAYOUT = "layout.js"
+LIBRARY_PATH = "dagre/dagre.min.js"
+LAYOUT_SCRIPT = "layout.js"
 _SCRIPTS = (
-    LAYOUT,
+    LAYOUT_SCRIPT,
     *("tree.js", "nesting.js", "words.js", "elements.js", "sizes.js", "drawing.js"),
     *("camera.js", "panel.js", "search.js", "live.js", "controls.js", "view.js", "main.js"),
 )
@@ -29,11 +29,11 @@ def read_asset(name: str) -> str:
 
 def read_library() -> str:
     """Return the JavaScript of the layout library dagre with its licence, without the reference to its source map."""
-    text = read_asset(LIBRARY).partition("//# sourceMappingURL")[0]
+    text = read_asset(LIBRARY_PATH).partition("//# sourceMappingURL")[0]
     return f"/* dagre, https://github.com/dagrejs/dagre\n\n{read_asset('dagre/LICENSE')}*/\n{text}"
 
 
-def render_page(net: dict[str, Any], live: bool = False) -> bytes:
+def render_page(net: dict[str, Any], is_live: bool = False) -> bytes:
     """Return the HTML page of a net.
 
     Names and texts of the net cannot become markup or script, because the data is JSON without `<`, the page's scripts
@@ -41,18 +41,18 @@ def render_page(net: dict[str, Any], live: bool = False) -> bytes:
 
     Args:
         net: the view from `to_json`.
-        live: True if a server provides the page, which then polls the server for changes.
+        is_live: True if a server provides the page, which then polls the server for changes.
     """
     script = "\n".join(["(() => {", read_library(), *map(read_asset, _SCRIPTS), "})();"])
     style = read_asset("page.css")
     if "</script" in script.lower() or "<!--" in script or "</style" in style.lower():
         raise CaffejaxError("the scripts or styles in the caffejax package are damaged; reinstall caffejax")
-    connect_source = "self" if live else "none"
+    connect_source = "self" if is_live else "none"
     policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
+        f"default-src 'none'; script-src '{_compute_hash(script)}'; style-src '{_compute_hash(style)}'; img-src data:; "
         f"connect-src '{connect_source}'; base-uri 'none'; form-action 'none'"
     )
-    parts = {"policy": policy, "style": style, "net": escape_json({"net": net, "live": live}), "script": script}
+    parts = {"policy": policy, "style": style, "net": escape_json({"net": net, "live": is_live}), "script": script}
     return (read_asset("page.html") % parts).encode()
 
 
@@ -62,6 +62,6 @@ def escape_json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _hash(text: str) -> str:
+def _compute_hash(text: str) -> str:
     digest = hashlib.sha256(text.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"

@@ -19,22 +19,22 @@ class DrawnLayer:
     """A layer in a drawing, with its connections.
 
     Attributes:
-        number: the index among the drawn layers.
+        index: the index among the drawn layers.
         key: a key that is unique in the drawing.
         layer: the layer's definition in the prototxt.
-        sources: for each bottom, the number of the layer that computes it, or None if no layer does.
-        head: the number of the first layer in the same box. An in-place layer is in the box of the layer before it if
-            no other layer reads the blob between them. Other layers begin a box, so their head is their number.
+        sources: for each bottom, the index of the layer that computes it, or None if no layer does.
+        box_start: the index of the first layer in the same box. An in-place layer is in the box of the layer before it
+            if no other layer reads the blob between them. Other layers begin a box, so this is their index.
     """
 
-    number: int
+    index: int
     key: str
     layer: LayerParameter
     sources: tuple[int | None, ...]
-    head: int
+    box_start: int
 
     @property
-    def in_place(self) -> bool:
+    def is_in_place(self) -> bool:
         """True if the layer's only top replaces its only bottom."""
         return is_in_place(self.layer)
 
@@ -54,16 +54,18 @@ def connect_layers(layers: Sequence[LayerParameter]) -> tuple[DrawnLayer, ...]:
     sources, _ = find_sources(layers)
     readers = Counter(sources.values())
     keys: set[str] = set()
-    heads: list[int] = []
-    result = []
+    box_starts: list[int] = []
+    drawn_layers = []
     for i, layer in enumerate(layers):
         producers = [sources.get((i, j)) for j in range(len(layer.bottom))]
         producer = producers[0] if is_in_place(layer) else None
         joins_box = producer is not None and readers[producer] == 1 and len(layers[producer[0]].top) == 1
-        heads.append(heads[producer[0]] if producer is not None and joins_box else i)
+        box_starts.append(box_starts[producer[0]] if producer is not None and joins_box else i)
         key = f"{layer.name}_{layer.type}"
         if key in keys:
             key += f"_{i}"  # names may repeat, usually in layers of different phases
         keys.add(key)
-        result.append(DrawnLayer(i, key, layer, tuple(None if s is None else s[0] for s in producers), heads[i]))
-    return tuple(result)
+        drawn_layers.append(
+            DrawnLayer(i, key, layer, tuple(None if s is None else s[0] for s in producers), box_starts[i])
+        )
+    return tuple(drawn_layers)

@@ -86,11 +86,13 @@ def load_view(
         net, problems = read_valid_part(file)
     if not net.layer and not problems:
         problems = (Problem("has no layers", str(file)),)
-    phases = {phase: _load_phase(net, make_net_state(net, phase, level, stages), file, data_config) for phase in PHASES}
+    phases = {
+        phase: _load_phase_view(net, make_net_state(net, phase, level, stages), file, data_config) for phase in PHASES
+    }
     return NetView(file, net, problems, tuple(notes), phases)
 
 
-def _load_phase(net: NetParameter, state: NetState, file: Path, data_config: DataConfig) -> PhaseView:
+def _load_phase_view(net: NetParameter, state: NetState, file: Path, data_config: DataConfig) -> PhaseView:
     indices = [i for i, layer in enumerate(net.layer) if is_included(layer, state)]
     layers = [net.layer[i] for i in indices]
     summaries: dict[int, LayerSummary] = {}
@@ -102,10 +104,10 @@ def _load_phase(net: NetParameter, state: NetState, file: Path, data_config: Dat
         with collect_warnings(f"{file}: ") as warnings:
             summaries, problems, assumptions = _summarize_layers(net, state, file, data_config, layers)
         notes += [*assumptions, *dict.fromkeys(warnings)]
-    wired_layers = connect_layers(layers)
-    boxes = make_boxes(wired_layers)
+    drawn_layers = connect_layers(layers)
+    boxes = make_boxes(drawn_layers)
     return PhaseView(
-        layers=wired_layers,
+        layers=drawn_layers,
         definitions=tuple(indices),
         boxes=boxes,
         blocks=find_blocks(boxes),
@@ -126,53 +128,53 @@ def _summarize_layers(
     If the net cannot be built, only layers that do not depend on a layer with a problem have summaries.
     """
     try:
-        return _graph_summaries(next(build_assumed_graphs(net, state, file, data_config)), range(len(layers)))
+        return _summarize_graph(next(build_assumed_graphs(net, state, file, data_config)), range(len(layers)))
     except MissingSourceError as reason:
         return {}, (), (f"{reason}; therefore no shapes are known",)
     except CaffejaxError as error:
         problems = error.problems
-    valid = _valid_layers(layers, problems)
-    if not 0 < len(valid) < len(layers):
+    valid_indices = _find_valid_layers(layers, problems)
+    if not 0 < len(valid_indices) < len(layers):
         return {}, problems, ()
-    valid_net = NetParameter(name=net.name, layer=[layers[i] for i in valid])
+    valid_net = NetParameter(name=net.name, layer=[layers[i] for i in valid_indices])
     try:
-        summaries, _, assumptions = _graph_summaries(
-            next(build_assumed_graphs(valid_net, state, file, data_config)), valid
+        summaries, _, assumptions = _summarize_graph(
+            next(build_assumed_graphs(valid_net, state, file, data_config)), valid_indices
         )
     except (MissingSourceError, CaffejaxError):
         return {}, problems, ()
     return summaries, problems, assumptions
 
 
-def _graph_summaries(assumed: AssumedGraph, indices: Sequence[int]) -> _Summaries:
+def _summarize_graph(assumed: AssumedGraph, indices: Sequence[int]) -> _Summaries:
     return dict(zip(indices, summarize(assumed.graph).layers, strict=True)), (), assumed.assumptions
 
 
-def _valid_layers(layers: Sequence[LayerParameter], problems: Sequence[Problem]) -> list[int]:
+def _find_valid_layers(layers: Sequence[LayerParameter], problems: Sequence[Problem]) -> list[int]:
     """Return the indices of the layers that have no problem and do not depend on a layer with a problem."""
     problem_layers = {problem.layer for problem in problems}
-    sources, missing = find_sources(layers)
-    layers_with_missing_bottoms = {i for i, _, _ in missing}
-    invalid: set[int] = set()
+    sources, missing_bottoms = find_sources(layers)
+    layers_with_missing_bottoms = {i for i, _, _ in missing_bottoms}
+    invalid_indices: set[int] = set()
     for i, layer in enumerate(layers):
         producers = (sources.get((i, j)) for j in range(len(layer.bottom)))
         if (
             layer.name in problem_layers
             or i in layers_with_missing_bottoms
-            or any(producer is None or producer[0] in invalid for producer in producers)
+            or any(producer is None or producer[0] in invalid_indices for producer in producers)
         ):
-            invalid.add(i)
-    return [i for i in range(len(layers)) if i not in invalid]
+            invalid_indices.add(i)
+    return [i for i in range(len(layers)) if i not in invalid_indices]
 
 
 def collect_problems(view: NetView) -> list[tuple[Problem, tuple[Phase, ...]]]:
     """Return each distinct problem of a net with its phases. Problems of the prototxt text have no phases."""
-    phases_of: dict[Problem, tuple[Phase, ...]] = dict.fromkeys(view.problems, ())
+    phases_by_problem: dict[Problem, tuple[Phase, ...]] = dict.fromkeys(view.problems, ())
     for phase, phase_view in view.phases.items():
         for problem in phase_view.problems:
             if problem not in view.problems:
-                phases_of[problem] = (*phases_of.get(problem, ()), phase)
-    return list(phases_of.items())
+                phases_by_problem[problem] = (*phases_by_problem.get(problem, ()), phase)
+    return list(phases_by_problem.items())
 
 
 _MAX_TEXT_LENGTH = 20_000  # maximum characters of a layer's prototxt
@@ -186,14 +188,14 @@ def to_json(view: NetView) -> dict[str, Any]:
     """
     layer_summaries = [summary for phase_view in view.phases.values() for summary in phase_view.summaries if summary]
     families = {summary.type: summary.family for summary in layer_summaries}  # families of layers that cannot be built
-    problems = [{**_problem(p), "phases": phases} for p, phases in collect_problems(view)]
+    problems = [{**_problem_as_json(p), "phases": phases} for p, phases in collect_problems(view)]
     return {
         "name": view.net.name,
         "file": str(view.file),
         "problems": problems,
         "notes": view.notes,
         "texts": [format_layer(layer) for layer in view.net.layer],
-        "phases": {phase: _phase(phase_view, families) for phase, phase_view in view.phases.items()},
+        "phases": {phase: _phase_as_json(phase_view, families) for phase, phase_view in view.phases.items()},
     }
 
 
@@ -203,51 +205,53 @@ def format_layer(layer: LayerParameter) -> str:
     message.CopyFrom(layer)
     message.ClearField("blobs")
     text = "".join(f"  {line}\n" for line in format_text(message).splitlines())
-    truncated = f"{text[:_MAX_TEXT_LENGTH]}\n  # and {format_count(len(text) - _MAX_TEXT_LENGTH, 'character')} more\n"
-    weights = f"  # blobs: {format_count(len(layer.blobs), 'array')} of weights\n" if layer.blobs else ""
-    return f"layer {{\n{text if len(text) <= _MAX_TEXT_LENGTH else truncated}{weights}}}"
+    truncated_text = (
+        f"{text[:_MAX_TEXT_LENGTH]}\n  # and {format_count(len(text) - _MAX_TEXT_LENGTH, 'character')} more\n"
+    )
+    weights_comment = f"  # blobs: {format_count(len(layer.blobs), 'array')} of weights\n" if layer.blobs else ""
+    return f"layer {{\n{text if len(text) <= _MAX_TEXT_LENGTH else truncated_text}{weights_comment}}}"
 
 
-def _problem(problem: Problem) -> dict[str, Any]:
+def _problem_as_json(problem: Problem) -> dict[str, Any]:
     location = {"file": problem.file, "line": problem.line, "layer": problem.layer, "type": problem.layer_type}
     return {"message": problem.message, **{key: value for key, value in location.items() if value is not None}}
 
 
-def _phase(view: PhaseView, families: Mapping[str, str]) -> dict[str, Any]:
+def _phase_as_json(view: PhaseView, families: Mapping[str, str]) -> dict[str, Any]:
     layers = [
         {
             "name": layer.layer.name,
             "type": layer.layer.type,
             "family": summary.family if summary else families.get(layer.layer.type, "unbuilt"),
-            "detail": _detail(layer),
+            "detail": _format_detail(layer),
             "text": definition,
             "bottoms": list(layer.layer.bottom),
             "tops": list(layer.layer.top),
             "sources": layer.sources,
-            **(_summary_json(summary) if summary else {}),
+            **(_summary_as_json(summary) if summary else {}),
         }
         for layer, definition, summary in zip(view.layers, view.definitions, view.summaries, strict=True)
     ]
     return {
         "layers": layers,
-        "boxes": [_box(box) for box in view.boxes],
-        "blocks": [_block(block) for block in view.blocks],
+        "boxes": [_box_as_json(box) for box in view.boxes],
+        "blocks": [_block_as_json(block) for block in view.blocks],
         "builds": not view.problems,
         "notes": view.notes,
     }
 
 
-def _detail(layer: DrawnLayer) -> str:
+def _format_detail(layer: DrawnLayer) -> str:
     """Return the kind, kernel and stride of a layer as text, such as "MAX 3x3 /2"; "" for a layer without a kernel."""
-    if layer.style.window is None:
+    if layer.style.format_window is None:
         return ""
-    kernel, stride = (line.rpartition(": ")[2] for line in layer.style.window(layer.layer)[:2])
+    kernel, stride = (line.rpartition(": ")[2] for line in layer.style.format_window(layer.layer)[:2])
     kernel = f"{kernel}x{kernel}" if kernel.isdecimal() else kernel
-    kind = f"{layer.style.kind(layer.layer)} " if layer.style.kind else ""
+    kind = f"{layer.style.format_kind(layer.layer)} " if layer.style.format_kind else ""
     return f"{kind}{kernel}{'' if stride == '1' else f' /{stride}'}"
 
 
-def _summary_json(summary: LayerSummary) -> dict[str, Any]:
+def _summary_as_json(summary: LayerSummary) -> dict[str, Any]:
     return {
         "shapes": summary.top_shapes,
         "paramShapes": summary.param_shapes,
@@ -259,16 +263,16 @@ def _summary_json(summary: LayerSummary) -> dict[str, Any]:
     }
 
 
-def _box(box: Box) -> dict[str, Any]:
-    return {"layers": [layer.number for layer in box.layers], "sources": box.sources}
+def _box_as_json(box: Box) -> dict[str, Any]:
+    return {"layers": [layer.index for layer in box.layers], "sources": box.sources}
 
 
-def _block(block: Block) -> dict[str, Any]:
+def _block_as_json(block: Block) -> dict[str, Any]:
     return {
         "start": block.start,
         "stop": block.stop,
         "label": block.label,
-        "parts": [_block(part) for part in block.parts],
+        "parts": [_block_as_json(part) for part in block.parts],
     }
 
 

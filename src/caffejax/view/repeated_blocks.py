@@ -31,14 +31,17 @@ class Box:
 
 def make_boxes(layers: Sequence[DrawnLayer]) -> tuple[Box, ...]:
     """Return the boxes of a drawing, in the order of their first layers."""
-    members: dict[int, list[DrawnLayer]] = {}
+    layers_by_start: dict[int, list[DrawnLayer]] = {}
     for layer in layers:
-        members.setdefault(layer.head, []).append(layer)
-    index = {head: i for i, head in enumerate(members)}
-    box_of = {layer.number: index[layer.head] for layer in layers}
+        layers_by_start.setdefault(layer.box_start, []).append(layer)
+    box_indices = {box_start: i for i, box_start in enumerate(layers_by_start)}
+    box_index_by_layer = {layer.index: box_indices[layer.box_start] for layer in layers}
     return tuple(
-        Box(tuple(box_layers), tuple(dict.fromkeys(box_of[s] for s in box_layers[0].sources if s is not None)))
-        for box_layers in members.values()
+        Box(
+            tuple(box_layers),
+            tuple(dict.fromkeys(box_index_by_layer[s] for s in box_layers[0].sources if s is not None)),
+        )
+        for box_layers in layers_by_start.values()
     )
 
 
@@ -50,33 +53,33 @@ class Signatures:
     """
 
     def __init__(self, boxes: Sequence[Box]) -> None:
-        numbers: dict[object, int] = {}
-        kinds = [(len(box.sources), *((x.layer.type, _kernel(x)) for x in box.layers)) for box in boxes]
-        self._kinds = np.array([numbers.setdefault(kind, len(numbers)) for kind in kinds])
+        ids: dict[object, int] = {}
+        box_types = [(len(box.sources), *((x.layer.type, _format_kernel(x)) for x in box.layers)) for box in boxes]
+        self._type_ids = np.array([ids.setdefault(box_type, len(ids)) for box_type in box_types])
         self._distances = np.zeros((len(boxes), max((len(box.sources) for box in boxes), default=0)), np.int64)
         for i, box in enumerate(boxes):
             self._distances[i, : len(box.sources)] = [i - s if boxes[s].sources else 0 for s in box.sources]
 
-    def repetition_mask(self, first: int, last: int, period: int) -> npt.NDArray[np.bool_]:
-        """Return, for each box from `first` to `last - period` (exclusive), whether the box `period` later is equal.
+    def repetition_mask(self, start: int, stop: int, period: int) -> npt.NDArray[np.bool_]:
+        """Return, for each box from `start` to `stop - period` (exclusive), whether the box `period` later is equal.
 
         Two boxes are equal if their signatures are equal, except for distances of more than one period, because all
         stages of a net may read the same features.
         """
-        first_range, second_range = slice(first, last - period), slice(first + period, last)
+        first_range, second_range = slice(start, stop - period), slice(start + period, stop)
         first_distances, second_distances = self._distances[first_range], self._distances[second_range]
         is_equal = (first_distances == second_distances) | ((first_distances > period) & (second_distances > period))
-        return (self._kinds[first_range] == self._kinds[second_range]) & is_equal.all(axis=1)
+        return (self._type_ids[first_range] == self._type_ids[second_range]) & is_equal.all(axis=1)
 
     def signature(self, start: int, stop: int) -> bytes:
         """Return a hashable signature of a range of boxes."""
         distances = self._distances[start:stop]
         distances = np.where(distances > np.arange(stop - start)[:, None], -1, distances)
-        return self._kinds[start:stop].tobytes() + distances.tobytes()
+        return self._type_ids[start:stop].tobytes() + distances.tobytes()
 
 
-def _kernel(layer: DrawnLayer) -> str:
-    window = layer.style.window
+def _format_kernel(layer: DrawnLayer) -> str:
+    window = layer.style.format_window
     return window(layer.layer)[0] if window else ""
 
 
@@ -85,24 +88,24 @@ def count_crossings(boxes: Sequence[Box]) -> list[int]:
 
     There is a gap before each box and after the last box. Boxes without sources, which are data, do not count.
     """
-    last_reader = list(range(len(boxes)))
+    last_readers = list(range(len(boxes)))
     for i, box in enumerate(boxes):
         for source in box.sources:
-            last_reader[source] = i
-    change = [0] * (len(boxes) + 2)
-    for i, last in enumerate(last_reader):
-        if boxes[i].sources and last > i:
-            change[i + 1] += 1
-            change[last + 1] -= 1
-    result, num_open = [], 0
-    for delta in change[: len(boxes) + 1]:
+            last_readers[source] = i
+    changes = [0] * (len(boxes) + 2)
+    for i, last_reader in enumerate(last_readers):
+        if boxes[i].sources and last_reader > i:
+            changes[i + 1] += 1
+            changes[last_reader + 1] -= 1
+    counts, num_open = [], 0
+    for delta in changes[: len(boxes) + 1]:
         num_open += delta
-        result.append(num_open)
-    return result
+        counts.append(num_open)
+    return counts
 
 
-_MAX_BOXES = 250  # maximum number of boxes in a repeated block
-_MIN_LAYERS = 3  # minimum number of layers in a block
+_MAX_BLOCK_BOXES = 250  # maximum number of boxes in a repeated block
+_MIN_BLOCK_LAYERS = 3  # minimum number of layers in a block
 _SEPARATORS = "/_-.:"  # characters after which a common prefix of names may end
 
 
@@ -132,35 +135,35 @@ def find_blocks(boxes: Sequence[Box]) -> tuple[Block, ...]:
     - neighbours whose names have the same prefix up to a slash
     """
     signatures, open_counts = Signatures(boxes), count_crossings(boxes)
-    blocks = list(_find_runs(boxes, signatures, open_counts, 0, len(boxes)))
-    blocks += _find_recurring(boxes, signatures, open_counts, blocks)
-    blocks += _find_named(boxes, blocks)
+    blocks = list(_find_repetitions(boxes, signatures, open_counts, 0, len(boxes)))
+    blocks += _find_recurring_groups(boxes, signatures, open_counts, blocks)
+    blocks += _find_named_groups(boxes, blocks)
     return tuple(sorted(blocks, key=lambda block: block.start))
 
 
-def _find_runs(
-    boxes: Sequence[Box], signatures: Signatures, open_counts: Sequence[int], first: int, last: int
+def _find_repetitions(
+    boxes: Sequence[Box], signatures: Signatures, open_counts: Sequence[int], first_box: int, stop: int
 ) -> Iterator[Block]:
-    """Yield sequences of equal blocks among boxes `first` to `last` (exclusive).
+    """Yield sequences of equal blocks among boxes `first_box` to `stop` (exclusive).
 
     Sequences whose blocks fork at most once are preferred to others, and long sequences to short ones.
     """
     best: tuple[bool, int, int, int] | None = None  # (forks at most once, covered boxes, -period, -start)
-    for period in range(1, min((last - first) // 2, _MAX_BOXES) + 1):
-        for start, length in _true_runs(signatures.repetition_mask(first, last, period)):
+    for period in range(1, min((stop - first_box) // 2, _MAX_BLOCK_BOXES) + 1):
+        for start, length in _find_true_runs(signatures.repetition_mask(first_box, stop, period)):
             repetitions = length // period + 1
-            if repetitions < (2 if period > 1 else _MIN_LAYERS):
+            if repetitions < (2 if period > 1 else _MIN_BLOCK_LAYERS):
                 continue
-            starts = [first + start + shift for shift in range(length % period + 1)]
+            starts = [first_box + start + shift for shift in range(length % period + 1)]
             best_start = min(starts, key=lambda index: (open_counts[index], index))
             layers = sum(len(box.layers) for box in boxes[best_start : best_start + period])
             candidate = (
-                _count_forks(open_counts, best_start, best_start + period) <= 1,
+                _count_branchings(open_counts, best_start, best_start + period) <= 1,
                 repetitions * period,
                 -period,
                 -best_start,
             )
-            if layers >= _MIN_LAYERS and (best is None or candidate > best):
+            if layers >= _MIN_BLOCK_LAYERS and (best is None or candidate > best):
                 best = candidate
     if best is None:
         return
@@ -168,33 +171,33 @@ def _find_runs(
     parts = tuple(
         _make_block(boxes, index, index + period) for index in range(best_start, best_start + num_covered, period)
     )
-    yield from _find_runs(boxes, signatures, open_counts, first, best_start)
+    yield from _find_repetitions(boxes, signatures, open_counts, first_box, best_start)
     yield Block(best_start, best_start + num_covered, f"{parts[0].label} … {parts[-1].label}", parts)
-    yield from _find_runs(boxes, signatures, open_counts, best_start + num_covered, last)
+    yield from _find_repetitions(boxes, signatures, open_counts, best_start + num_covered, stop)
 
 
-def _count_forks(open_counts: Sequence[int], start: int, stop: int) -> int:
+def _count_branchings(open_counts: Sequence[int], start: int, stop: int) -> int:
     """Return how often the data flow of boxes `start` to `stop` (exclusive) forks and merges again."""
-    cuts = [index for index in range(start, stop + 1) if open_counts[index] <= open_counts[start]]
-    return sum(b - a > 1 for a, b in pairwise(cuts))
+    cut_points = [index for index in range(start, stop + 1) if open_counts[index] <= open_counts[start]]
+    return sum(b - a > 1 for a, b in pairwise(cut_points))
 
 
-def _true_runs(flags: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+def _find_true_runs(flags: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
     """Yield the start and length of each run of true values."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8)))
     for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
         yield start, stop - start
 
 
-def _find_recurring(
+def _find_recurring_groups(
     boxes: Sequence[Box], signatures: Signatures, open_counts: Sequence[int], blocks: Sequence[Block]
 ) -> list[Block]:
     """Return groups of boxes that occur more than once and do not overlap other blocks.
 
     At most one connection crosses the start of a group, and at most one crosses its end.
     """
-    cuts = [index for index, count in enumerate(open_counts) if count <= 1]
-    ranges = [(a, b) for a, b in pairwise(cuts) if b - a > 1]
+    cut_points = [index for index, count in enumerate(open_counts) if count <= 1]
+    ranges = [(a, b) for a, b in pairwise(cut_points) if b - a > 1]
     counts = Counter(signatures.signature(a, b) for a, b in ranges)
     return [
         _make_block(boxes, a, b)
@@ -203,14 +206,14 @@ def _find_recurring(
     ]
 
 
-def _find_named(boxes: Sequence[Box], blocks: Sequence[Block]) -> list[Block]:
+def _find_named_groups(boxes: Sequence[Box], blocks: Sequence[Block]) -> list[Block]:
     """Return groups of neighbours whose names have the same prefix up to a slash; [] if a net has only one block."""
     scopes = [box.layers[0].layer.name.rpartition("/")[0].partition("/")[0] for box in boxes]
     starts = [i for i in range(len(boxes)) if i == 0 or scopes[i] != scopes[i - 1]]
     ranges = [
         (a, b)
         for a, b in pairwise([*starts, len(boxes)])
-        if scopes[a] and b - a > 1 and sum(len(box.layers) for box in boxes[a:b]) >= _MIN_LAYERS
+        if scopes[a] and b - a > 1 and sum(len(box.layers) for box in boxes[a:b]) >= _MIN_BLOCK_LAYERS
     ]
     return (
         [_make_block(boxes, a, b) for a, b in ranges if _is_disjoint(blocks, a, b)]

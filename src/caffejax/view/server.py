@@ -121,24 +121,24 @@ class _Handler(BaseHTTPRequestHandler):
         except CaffejaxError as error:
             return self._answer(500, str(error).encode(errors="replace"), "text/plain; charset=utf-8")
         if self.path == "/":
-            return self._answer(200, render_page(net, live=True), "text/html; charset=utf-8")
+            return self._answer(200, render_page(net, is_live=True), "text/html; charset=utf-8")
         content = escape_json(net).encode()
-        version = f'"{hashlib.sha256(content).hexdigest()}"'
-        if self.headers.get("If-None-Match") == version:
-            return self._answer(304, b"", "application/json", version)
-        return self._answer(200, content, "application/json", version)
+        etag = f'"{hashlib.sha256(content).hexdigest()}"'
+        if self.headers.get("If-None-Match") == etag:
+            return self._answer(304, b"", "application/json", etag)
+        return self._answer(200, content, "application/json", etag)
 
-    def _answer(self, status: int, content: bytes, kind: str, version: str | None = None) -> None:
+    def _answer(self, status: int, content: bytes, content_type: str, etag: str | None = None) -> None:
         self.send_response(status)
         headers = {
-            "Content-Type": kind,
+            "Content-Type": content_type,
             "Content-Length": str(len(content)),
             "Cache-Control": "no-store",
             "X-Content-Type-Options": "nosniff",
             "Cross-Origin-Resource-Policy": "same-origin",
             "Content-Security-Policy": "frame-ancestors 'none'",
         }
-        for name, value in {**headers, **({"ETag": version} if version else {})}.items():
+        for name, value in {**headers, **({"ETag": etag} if etag else {})}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)

@@ -21,7 +21,7 @@ from typing import Any
 
 from ..errors import CaffejaxError
 from ..human_readable import format_bytes
-from .html_page import LAYOUT, read_asset, read_library
+from .html_page import LAYOUT_SCRIPT, read_asset, read_library
 
 _INVISIBLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")  # except line breaks
 
@@ -58,17 +58,17 @@ def strip_control_characters(text: str) -> str:
     return _INVISIBLE.sub("", text)
 
 
-def _quote(text: str, record: bool = False) -> str:
+def _quote(text: str, is_record: bool = False) -> str:
     """Return text as a quoted string of the DOT language, with additional escapes for labels of records."""
     text = strip_control_characters(text)
-    for character in '\\"' + ("{}|<>" if record else ""):
+    for character in '\\"' + ("{}|<>" if is_record else ""):
         text = text.replace(character, f"\\{character}")
     return '"' + text.replace("\n", "\\n") + '"'
 
 
 Point = tuple[float, float]
-_MAX_SECONDS = 300  # time limit of a layout, in seconds
-_MAX_MEMORY = 4 << 30  # memory limit of a layout, in bytes
+_MAX_LAYOUT_SECONDS = 300  # time limit of a layout, in seconds
+_MAX_LAYOUT_BYTES = 4 << 30  # memory limit of a layout, in bytes
 _abandoned_engines: list[Any] = []  # engines that timed out; a late answer needs their event loops
 
 
@@ -87,13 +87,15 @@ class Layout:
     edges: tuple[tuple[tuple[Point, ...], Point], ...]
 
 
-def lay_out(sizes: Sequence[Point], edges: Sequence[tuple[int, int]], labels: Sequence[Point], rankdir: str) -> Layout:
+def lay_out(
+    sizes: Sequence[Point], edges: Sequence[tuple[int, int]], label_sizes: Sequence[Point], rankdir: str
+) -> Layout:
     """Lay out a directed graph in ranks. Edges that close a cycle run backwards.
 
     Args:
         sizes: (width, height) of each node.
         edges: (source, target) indices of nodes.
-        labels: (width, height) of the label of each edge; (0, 0) without a label.
+        label_sizes: (width, height) of the label of each edge; (0, 0) without a label.
         rankdir: "LR", "RL", "TB" or "BT".
 
     Raises:
@@ -102,19 +104,21 @@ def lay_out(sizes: Sequence[Point], edges: Sequence[tuple[int, int]], labels: Se
     node_objects = [{"id": str(i), "width": width, "height": height} for i, (width, height) in enumerate(sizes)]
     edge_objects = [
         {"from": str(a), "to": str(b), "width": width, "height": height}
-        for (a, b), (width, height) in zip(edges, labels, strict=True)
+        for (a, b), (width, height) in zip(edges, label_sizes, strict=True)
     ]
     layout = _run_script(
         f"JSON.stringify(layOut({json.dumps(node_objects)}, {json.dumps(edge_objects)}, {json.dumps(rankdir)}))"
     )
     return Layout(
         size=(layout["width"], layout["height"]),
-        nodes=tuple(map(_point, layout["nodes"])),
-        edges=tuple((tuple(map(_point, edge["points"])), _point(edge["label"])) for edge in layout["edges"]),
+        nodes=tuple(map(_parse_point, layout["nodes"])),
+        edges=tuple(
+            (tuple(map(_parse_point, edge["points"])), _parse_point(edge["label"])) for edge in layout["edges"]
+        ),
     )
 
 
-def _point(position: dict[str, float]) -> Point:
+def _parse_point(position: dict[str, float]) -> Point:
     return position["x"], position["y"]
 
 
@@ -123,28 +127,30 @@ def _run_script(script: str) -> Any:
 
     mini-racer cannot wait for the result in a thread with a running event loop, such as the thread of a notebook.
     """
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(_run_in_this_thread, script).result()
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(_evaluate_script, script).result()
 
 
-def _run_in_this_thread(script: str) -> Any:
-    engine = _engine()
+def _evaluate_script(script: str) -> Any:
+    engine = _get_engine()
     from py_mini_racer import JSEvalException, JSOOMException, JSTimeoutException
 
     try:
-        return json.loads(engine.eval(script, timeout_sec=_MAX_SECONDS, max_memory=_MAX_MEMORY))
+        return json.loads(engine.eval(script, timeout_sec=_MAX_LAYOUT_SECONDS, max_memory=_MAX_LAYOUT_BYTES))
     except (JSOOMException, JSTimeoutException) as error:
-        _engine.cache_clear()
+        _get_engine.cache_clear()
         _abandoned_engines.append(engine)
         atexit.unregister(engine.close)
-        raise _too_large_error(f"its layout needs more than {_MAX_SECONDS} s or {format_bytes(_MAX_MEMORY)}") from error
+        raise _make_size_error(
+            f"its layout needs more than {_MAX_LAYOUT_SECONDS} s or {format_bytes(_MAX_LAYOUT_BYTES)}"
+        ) from error
     except JSEvalException as error:
         if "call stack" not in str(error):
             raise
-        raise _too_large_error("its longest path is too long") from error
+        raise _make_size_error("its longest path is too long") from error
 
 
-def _too_large_error(reason: str) -> CaffejaxError:
+def _make_size_error(reason: str) -> CaffejaxError:
     return CaffejaxError(f"the net is too large to be laid out: {reason}; draw only one phase, or write a .dot file")
 
 
@@ -154,7 +160,7 @@ def can_draw_svg() -> bool:
 
 
 @cache
-def _engine() -> Any:
+def _get_engine() -> Any:
     try:
         from py_mini_racer import MiniRacer
     except ImportError as error:
@@ -164,11 +170,14 @@ def _engine() -> Any:
         ) from error
     engine = MiniRacer()
     atexit.register(engine.close)  # later its threads cannot call Python, and close() would wait forever
-    engine.eval("\n".join([read_asset("engine.js"), read_library(), read_asset(LAYOUT)]))
+    engine.eval("\n".join([read_asset("engine.js"), read_library(), read_asset(LAYOUT_SCRIPT)]))
     return engine
 
 
-_CHARACTER, _LINE = 7.3, 15  # width of a character and height of a line, in pixels, in monospace text of 12 pixels
+_CHARACTER_WIDTH, _LINE_HEIGHT = (
+    7.3,
+    15,
+)  # width of a character and height of a line, in pixels, in monospace text of 12 pixels
 _MARGIN = 12
 
 
@@ -178,19 +187,22 @@ def to_svg(drawing: Drawing) -> str:
     Raises:
         CaffejaxError: if the layout library cannot run.
     """
-    index = {node: i for i, node in enumerate(drawing.nodes)}
+    node_indices = {node: i for i, node in enumerate(drawing.nodes)}
     labels = [strip_control_characters(label) for label, _ in drawing.nodes.values()]
     edge_labels = [strip_control_characters(label) for _, _, label in drawing.edges]
-    sizes = [_size(label, 18, 12) for label in labels]
+    sizes = [_measure_label(label, 18, 12) for label in labels]
     layout = lay_out(
         sizes,
-        [(index[a], index[b]) for a, b, _ in drawing.edges],
-        [_size(label, 4, 0) if label else (0, 0) for label in edge_labels],
+        [(node_indices[a], node_indices[b]) for a, b, _ in drawing.edges],
+        [_measure_label(label, 4, 0) if label else (0, 0) for label in edge_labels],
         drawing.rankdir,
     )
-    edges = (_edge(label, *points_and_label) for label, points_and_label in zip(edge_labels, layout.edges, strict=True))
+    edges = (
+        _format_edge(label, *points_and_label)
+        for label, points_and_label in zip(edge_labels, layout.edges, strict=True)
+    )
     styles = (style for _, style in drawing.nodes.values())
-    nodes = (_node(*node) for node in zip(labels, styles, layout.nodes, sizes, strict=True))
+    nodes = (_format_node(*node) for node in zip(labels, styles, layout.nodes, sizes, strict=True))
     width, height = (round(side + 2 * _MARGIN) for side in layout.size)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
@@ -205,20 +217,22 @@ def to_svg(drawing: Drawing) -> str:
     )
 
 
-def _size(label: str, x_margin: float, y_margin: float) -> Point:
+def _measure_label(label: str, x_margin: float, y_margin: float) -> Point:
     lines = label.split("\n")
-    return max(map(len, lines)) * _CHARACTER + x_margin, len(lines) * _LINE + y_margin
+    return max(map(len, lines)) * _CHARACTER_WIDTH + x_margin, len(lines) * _LINE_HEIGHT + y_margin
 
 
-def _edge(label: str, points: Iterable[Point], middle: Point) -> str:
-    """Return the SVG of an edge: a smooth line through `points`, and a label centred at `middle`."""
+def _format_edge(label: str, points: Iterable[Point], label_center: Point) -> str:
+    """Return the SVG of an edge: a smooth line through `points`, and a label centred at `label_center`."""
     first, *bends, last = points
     path = f"M{_format_point(first)}"
     for a, b in pairwise(bends):
         path += f"Q{_format_point(a)} {_format_point(((a[0] + b[0]) / 2, (a[1] + b[1]) / 2))}"
     path += f"Q{_format_point(bends[-1])} {_format_point(last)}" if bends else f"L{_format_point(last)}"
     halo = 'stroke="white" stroke-width="5" paint-order="stroke"'
-    text = f'<text x="{middle[0]:.1f}" y="{middle[1] + 4:.1f}" {halo}>{escape(label)}</text>' if label else ""
+    text = (
+        f'<text x="{label_center[0]:.1f}" y="{label_center[1] + 4:.1f}" {halo}>{escape(label)}</text>' if label else ""
+    )
     return f'<path d="{path}" fill="none" stroke="black" marker-end="url(#tip)"/>{text}'
 
 
@@ -226,9 +240,9 @@ def _format_point(point: Point) -> str:
     return f"{point[0]:.1f},{point[1]:.1f}"
 
 
-def _node(label: str, style: Mapping[str, str], centre: Point, size: Point) -> str:
+def _format_node(label: str, style: Mapping[str, str], center: Point, size: Point) -> str:
     """Return the SVG of a node: a box or an octagon with lines of text."""
-    (x, y), (width, height) = centre, size
+    (x, y), (width, height) = center, size
     left, top = x - width / 2, y - height / 2
     attributes = f'fill="{escape(style["fillcolor"])}" stroke="black"'
     if style["shape"] == "octagon":
@@ -240,8 +254,9 @@ def _node(label: str, style: Mapping[str, str], centre: Point, size: Point) -> s
     else:
         shape = f'<rect x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}" {attributes}/>'
     lines = label.split("\n")
-    first_baseline = y - (len(lines) - 1) * _LINE / 2 + 4
+    first_baseline = y - (len(lines) - 1) * _LINE_HEIGHT / 2 + 4
     texts = (
-        f'<text x="{x:.1f}" y="{first_baseline + i * _LINE:.1f}">{escape(line)}</text>' for i, line in enumerate(lines)
+        f'<text x="{x:.1f}" y="{first_baseline + i * _LINE_HEIGHT:.1f}">{escape(line)}</text>'
+        for i, line in enumerate(lines)
     )
     return shape + "".join(texts)

@@ -1,7 +1,7 @@
 """Dumps of all arrays of one pass of a net: recording, files, comparison by layer, and plots of errors."""
 
 from .compare_dumps import ATOL, RTOL, compare
-from .comparison_report import Comparison, Distance, Row, distance, draw_errors
+from .comparison_report import Comparison, Distance, Row, compute_distance, draw_errors
 from .dump import Dump, DumpedLayer, read_dump, read_inputs, write_dump
 from .record_dump import collect, replay
 
@@ -15,7 +15,7 @@ __all__ = [
     "Row",
     "collect",
     "compare",
-    "distance",
+    "compute_distance",
     "draw_errors",
     "read_dump",
     "read_inputs",

@@ -23,8 +23,8 @@ from ...text_table import escape_unprintable
 Kind = Literal["input", "param", "top", "grad", "diff"]
 Verdict = Literal["equal", "parts", "shapes", "only in A", "only in B", "random", "layers"]
 
-_WORDS = {"input": "input", "param": "param", "top": "top", "grad": "gradient of param", "diff": "diff of"}
-_TITLES = ("layer", "type", "what", "shape", "max error", "relative", "cosine", "verdict")
+_KIND_NAMES = {"input": "input", "param": "param", "top": "top", "grad": "gradient of param", "diff": "diff of"}
+_COLUMN_TITLES = ("layer", "type", "what", "shape", "max error", "relative", "cosine", "verdict")
 
 
 class Distance(NamedTuple):
@@ -33,7 +33,7 @@ class Distance(NamedTuple):
     Attributes:
         error: the largest absolute difference. It is infinite if only one of two values is NaN, or if infinities
             differ.
-        at: the index of the largest difference, or None for equal or empty arrays.
+        index: the index of the largest difference, or None for equal or empty arrays.
         values: the two values at this index.
         scale: the largest finite absolute value in either array.
         cosine: the cosine of the angle between the arrays as vectors. It is 1 if both are zero, and NaN if only one is
@@ -41,7 +41,7 @@ class Distance(NamedTuple):
     """
 
     error: float
-    at: tuple[int, ...] | None
+    index: tuple[int, ...] | None
     values: tuple[float, float]
     scale: float
     cosine: float
@@ -54,24 +54,24 @@ class Distance(NamedTuple):
         return self.error / self.scale if self.scale else math.inf
 
 
-def distance(a: Array, b: Array) -> Distance:
+def compute_distance(a: Array, b: Array) -> Distance:
     """Return the difference of two arrays of the same shape. NaN equals NaN, and equal infinities differ by 0."""
     x, y = (np.asarray(array, np.float64).ravel() for array in (a, b))
-    finite = np.isfinite(x) & np.isfinite(y)
-    same = finite | (x == y) | (np.isnan(x) & np.isnan(y))
+    is_finite = np.isfinite(x) & np.isfinite(y)
+    is_comparable = is_finite | (x == y) | (np.isnan(x) & np.isnan(y))
     with np.errstate(invalid="ignore", over="ignore"):
-        errors = np.where(finite, np.abs(x - y), np.where(same, 0.0, np.inf))
-    x0, y0 = (np.where(finite, v, 0.0) for v in (x, y))
+        errors = np.where(is_finite, np.abs(x - y), np.where(is_comparable, 0.0, np.inf))
+    finite_x, finite_y = (np.where(is_finite, v, 0.0) for v in (x, y))
     scales = [float(np.abs(v[np.isfinite(v)]).max(initial=0)) for v in (x, y)]
     if not errors.any():
-        return Distance(0.0, None, (0.0, 0.0), max(scales), _cosine(x0, y0))
+        return Distance(0.0, None, (0.0, 0.0), max(scales), _compute_cosine(finite_x, finite_y))
     flat_index = int(errors.argmax())
     index = tuple(int(i) for i in np.unravel_index(flat_index, a.shape))
     values = float(x[flat_index]), float(y[flat_index])
-    return Distance(float(errors[flat_index]), index, values, max(scales), _cosine(x0, y0))
+    return Distance(float(errors[flat_index]), index, values, max(scales), _compute_cosine(finite_x, finite_y))
 
 
-def _cosine(x: Array, y: Array) -> float:
+def _compute_cosine(x: Array, y: Array) -> float:
     x, y = (v / (np.abs(v).max(initial=0) or 1) for v in (x, y))  # the squares of large float64 values overflow
     norms = float(np.linalg.norm(x)), float(np.linalg.norm(y))
     if not all(norms):
@@ -93,7 +93,7 @@ class Row:
         verdict: "equal"; "parts" if the difference exceeds the tolerances; "shapes" if the shapes differ; "only in A"
             or "only in B"; "random" if the values depend on random numbers; "layers" if the layers of the two nets
             differ.
-        counts: True if this row counts as a difference of the dumps.
+        is_difference: True if this row counts as a difference of the dumps.
     """
 
     layer: str
@@ -103,26 +103,31 @@ class Row:
     shapes: tuple[tuple[int, ...] | None, tuple[int, ...] | None]
     distance: Distance | None
     verdict: Verdict
-    counts: bool
+    is_difference: bool
 
     @property
     def description(self) -> str:
         """The kind and name of the array, as text for tables."""
-        return self.name if self.verdict == "layers" else f"{_WORDS[self.kind]} {self.name}"
+        return self.name if self.verdict == "layers" else f"{_KIND_NAMES[self.kind]} {self.name}"
 
     def __str__(self) -> str:
         if self.verdict == "shapes":
-            return f"{self.description} has shape {_shape(self.shapes[0])} in A and {_shape(self.shapes[1])} in B"
+            a, b = map(_format_shape, self.shapes)
+            return f"{self.description} has shape {a} in A and {b} in B"
         if self.distance is None:
             return self.description if self.verdict == "layers" else f"{self.description} is {self.verdict}"
         d = self.distance
-        values = f"at {list(d.at or ())}: {d.values[0]:.7g} in A, {d.values[1]:.7g} in B"
+        values = f"at {list(d.index or ())}: {d.values[0]:.7g} in A, {d.values[1]:.7g} in B"
         return f"{self.description} is off by {d.error:.3g}, {d.relative:.2g} of its scale {values}"
 
     def cells(self) -> tuple[str, ...]:
         """Return the cells of the row in the table: layer, type, array, shape, errors, cosine and verdict."""
         a, b = self.shapes
-        shape = _shape(a if a is not None else b) if None in self.shapes or a == b else f"{_shape(a)} / {_shape(b)}"
+        shape = (
+            _format_shape(a if a is not None else b)
+            if None in self.shapes or a == b
+            else f"{_format_shape(a)} / {_format_shape(b)}"
+        )
         numbers: tuple[str, ...] = ("", "", "")
         if (d := self.distance) is not None:
             numbers = f"{d.error:.2e}", f"{d.relative:.2e}", f"{d.cosine:.6f}"
@@ -132,7 +137,7 @@ class Row:
             self.description,
             shape,
             *numbers,
-            self.verdict.upper() if self.counts else self.verdict,
+            self.verdict.upper() if self.is_difference else self.verdict,
         )
 
 
@@ -144,7 +149,7 @@ class Comparison:
         rows: one row per array, in the order of computation.
         a, b: the files of the dumps, or the programs that created them.
         rtol, atol: the tolerances; see `compare`.
-        different_nets: a message if the dumps are of different nets, otherwise "".
+        net_mismatch: a message if the dumps are of different nets, otherwise "".
     """
 
     rows: tuple[Row, ...]
@@ -152,15 +157,15 @@ class Comparison:
     b: str
     rtol: float
     atol: float
-    different_nets: str = ""
+    net_mismatch: str = ""
 
     @property
     def differences(self) -> tuple[Row, ...]:
         """The rows that count as differences."""
-        return tuple(row for row in self.rows if row.counts)
+        return tuple(row for row in self.rows if row.is_difference)
 
     @property
-    def first(self) -> Row | None:
+    def first_difference(self) -> Row | None:
         """The first difference, or None if there are no differences."""
         return next(iter(self.differences), None)
 
@@ -172,63 +177,66 @@ class Comparison:
     def to_json(self) -> str:
         """Return the comparison as JSON text. NaN and infinity are null."""
         report: dict[str, Any] = {"a": self.a, "b": self.b, "rtol": self.rtol, "atol": self.atol, "ok": self.ok}
-        report["first"] = None if self.first is None else self.rows.index(self.first)
+        report["first"] = None if self.first_difference is None else self.rows.index(self.first_difference)
         report["rows"] = [_as_json(row) for row in self.rows]
         return json.dumps(report, indent=1)
 
     def __str__(self) -> str:
         # params and inputs are shown only if they differ
         rows = [r for r in self.rows if r.kind not in ("param", "input") or r.verdict != "equal"]
-        hidden = len(self.rows) - len(rows)
+        num_hidden = len(self.rows) - len(rows)
         lines = [
             escape_unprintable(f"A: {self.a}"),
             escape_unprintable(f"B: {self.b}"),
             "",
-            *_table([_TITLES, *(row.cells() for row in rows)]),
+            *_format_table([_COLUMN_TITLES, *(row.cells() for row in rows)]),
             "",
         ]
-        if hidden:
-            lines.append(f"Equal params and inputs: {hidden}.")
+        if num_hidden:
+            lines.append(f"Equal params and inputs: {num_hidden}.")
         return "\n".join([*lines, *map(escape_unprintable, self._summary())])
 
     def _summary(self) -> Iterator[str]:
-        limits = f"rtol {self.rtol:g}, atol {self.atol:g}"
+        tolerances = f"rtol {self.rtol:g}, atol {self.atol:g}"
         for verdict, text in (
             ("random", "with random numbers, not counted (--random counts them)"),
             ("only in A", "in A only"),
             ("only in B", "in B only"),
         ):
-            if n := sum(row.verdict == verdict and not row.counts for row in self.rows):
+            if n := sum(row.verdict == verdict and not row.is_difference for row in self.rows):
                 yield f"{format_count(n, 'array')} {text}."
-        if self.different_nets:
-            yield f"{self.different_nets[0].upper()}{self.different_nets[1:]}."
-        if (first := self.first) is None:
+        if self.net_mismatch:
+            yield f"{self.net_mismatch[0].upper()}{self.net_mismatch[1:]}."
+        if (first_difference := self.first_difference) is None:
             n = sum(row.verdict == "equal" for row in self.rows)
-            yield f"All {n} arrays in both dumps are equal ({limits})." if n else "There was nothing to compare."
-            if zeros := sum(r.kind == "top" and r.distance is not None and r.distance.scale == 0 for r in self.rows):
-                yield f"{format_count(zeros, 'top')} of these prove nothing, because all values are 0 in both dumps."
+            yield f"All {n} arrays in both dumps are equal ({tolerances})." if n else "There was nothing to compare."
+            if num_zero_tops := sum(
+                r.kind == "top" and r.distance is not None and r.distance.scale == 0 for r in self.rows
+            ):
+                zero_tops = format_count(num_zero_tops, "top")
+                yield f"{zero_tops} of these prove nothing, because all values are 0 in both dumps."
             return
-        yield f"{len(self.differences)} of {len(self.rows)} arrays differ ({limits})."
-        yield f"They first differ in layer '{first.layer}' ({first.type}): {first}."
-        equal = sum(row.verdict == "equal" for row in self.rows)
-        if equal and all(None in row.shapes for row in self.differences):
-            yield f"All {equal} arrays that are in both dumps are equal."
+        yield f"{len(self.differences)} of {len(self.rows)} arrays differ ({tolerances})."
+        yield f"They first differ in layer '{first_difference.layer}' ({first_difference.type}): {first_difference}."
+        num_equal = sum(row.verdict == "equal" for row in self.rows)
+        if num_equal and all(None in row.shapes for row in self.differences):
+            yield f"All {num_equal} arrays that are in both dumps are equal."
 
 
 def _as_json(row: Row) -> dict[str, Any]:
     cells: dict[str, Any] = {name: getattr(row, name) for name in ("layer", "type", "kind", "name", "verdict")}
-    cells |= {"shape_a": row.shapes[0], "shape_b": row.shapes[1], "parts": row.counts}
+    cells |= {"shape_a": row.shapes[0], "shape_b": row.shapes[1], "parts": row.is_difference}
     if (d := row.distance) is not None:
         numbers = {"error": d.error, "relative": d.relative, "scale": d.scale, "cosine": d.cosine}
-        cells |= {name: number if math.isfinite(number) else None for name, number in numbers.items()} | {"at": d.at}
+        cells |= {name: number if math.isfinite(number) else None for name, number in numbers.items()} | {"at": d.index}
     return cells
 
 
-def _shape(shape: tuple[int, ...] | None) -> str:
+def _format_shape(shape: tuple[int, ...] | None) -> str:
     return "absent" if shape is None else "x".join(map(str, shape)) or "scalar"
 
 
-def _table(texts: Sequence[tuple[str, ...]]) -> Iterator[str]:
+def _format_table(texts: Sequence[tuple[str, ...]]) -> Iterator[str]:
     rows = [tuple(map(escape_unprintable, row)) for row in texts]  # names from files may contain control characters
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -236,8 +244,8 @@ def _table(texts: Sequence[tuple[str, ...]]) -> Iterator[str]:
         yield "  ".join(cells).rstrip()
 
 
-_LINES: dict[Kind, str] = {"top": "tops, forward", "diff": "diffs, backward", "grad": "gradients of params"}
-_MIN_ERROR = 1e-9  # the smallest error in plots, to which smaller errors are raised
+_CURVE_LABELS: dict[Kind, str] = {"top": "tops, forward", "diff": "diffs, backward", "grad": "gradients of params"}
+_MIN_PLOTTED_ERROR = 1e-9  # the smallest error in plots, to which smaller errors are raised
 
 
 def draw_errors(comparison: Comparison, path: str | os.PathLike[str]) -> None:
@@ -255,28 +263,30 @@ def draw_errors(comparison: Comparison, path: str | os.PathLike[str]) -> None:
     positions = {name: i for i, name in enumerate(dict.fromkeys(row.layer for row in comparison.rows))}
     figure = Figure(figsize=(max(6.4, min(20.0, 0.14 * len(positions) + 3)), 5), layout="constrained")
     axes = figure.add_subplot()
-    for kind, label in _LINES.items():
-        worst: dict[str, float] = {}
+    for kind, label in _CURVE_LABELS.items():
+        worst_errors: dict[str, float] = {}
         for row in comparison.rows:
             if row.kind == kind and row.distance is not None and row.verdict != "random":
-                worst[row.layer] = max(_clamp_error(row), worst.get(row.layer, 0.0))
-        if worst:
-            points = sorted((positions[name], error) for name, error in worst.items())
+                worst_errors[row.layer] = max(_clamp_error(row), worst_errors.get(row.layer, 0.0))
+        if worst_errors:
+            points = sorted((positions[name], error) for name, error in worst_errors.items())
             axes.plot(*zip(*points, strict=True), marker=".", label=label)
-    if any(row.distance is not None and _clamp_error(row) == _MIN_ERROR for row in comparison.rows):
-        axes.axhline(_MIN_ERROR, color="lightgrey", zorder=0, label=f"equal, or off by at most {_MIN_ERROR:g}")
+    if any(row.distance is not None and _clamp_error(row) == _MIN_PLOTTED_ERROR for row in comparison.rows):
+        axes.axhline(
+            _MIN_PLOTTED_ERROR, color="lightgrey", zorder=0, label=f"equal, or off by at most {_MIN_PLOTTED_ERROR:g}"
+        )
     axes.axhline(comparison.rtol, color="grey", linestyle=":", label=f"rtol {comparison.rtol:g}")
-    if (first := comparison.first) is not None:
+    if (first_difference := comparison.first_difference) is not None:
         axes.axvline(
-            positions[first.layer],
+            positions[first_difference.layer],
             color="red",
             linestyle="--",
-            label=f"first difference: {_escape_dollars(first.layer)}",
+            label=f"first difference: {_escape_dollars(first_difference.layer)}",
         )
     axes.set_yscale("log")
     axes.set_ylabel("largest error, as a share of the array's scale")
-    step = -(-len(positions) // 120)
-    ticks = [(i, name) for name, i in positions.items() if i % step == 0]
+    tick_step = -(-len(positions) // 120)
+    ticks = [(i, name) for name, i in positions.items() if i % tick_step == 0]
     axes.set_xticks([i for i, _ in ticks], [_escape_dollars(name) for _, name in ticks], rotation=90, fontsize=6)
     axes.legend()
     picture = BytesIO()
@@ -292,7 +302,7 @@ def draw_errors(comparison: Comparison, path: str | os.PathLike[str]) -> None:
 
 def _clamp_error(row: Row) -> float:
     assert row.distance is not None
-    return min(max(row.distance.relative, _MIN_ERROR), 1e3)
+    return min(max(row.distance.relative, _MIN_PLOTTED_ERROR), 1e3)
 
 
 def _escape_dollars(name: str) -> str:

@@ -91,8 +91,8 @@ class Dump:
     def blobs_of(self, kind: str, layer: str) -> dict[int, Array]:
         """Return a layer's arrays of the kind "param" or "grad", by number."""
         prefix = f"{kind}/{layer}/"
-        numbered = ((n.removeprefix(prefix), array) for n, array in self.arrays.items() if n.startswith(prefix))
-        return {int(number): array for number, array in numbered if number.isdecimal() and len(number) < 4}
+        numbered_arrays = ((n.removeprefix(prefix), array) for n, array in self.arrays.items() if n.startswith(prefix))
+        return {int(number): array for number, array in numbered_arrays if number.isdecimal() and len(number) < 4}
 
     def top_value(self, index: int, blob: str) -> Array | None:
         """Return the value of the top `blob` of layer `layers[index]`, or None if it was not recorded."""
@@ -169,8 +169,8 @@ def read_inputs(path: str | os.PathLike[str], names: Collection[str]) -> dict[st
         DataError: if the file cannot be read.
     """
     arrays = _read_arrays(path)
-    dumped = {name.removeprefix("input/"): array for name, array in arrays.items() if name.startswith("input/")}
-    inputs = {name: array for name, array in dumped.items() if name in names} if "meta" in arrays else arrays
+    dumped_inputs = {name.removeprefix("input/"): array for name, array in arrays.items() if name.startswith("input/")}
+    inputs = {name: array for name, array in dumped_inputs.items() if name in names} if "meta" in arrays else arrays
     _check_numbers(inputs, os.fspath(path))
     return inputs
 
@@ -197,16 +197,17 @@ def _parse_meta(meta: Any, arrays: Mapping[str, Array], file: str) -> Dump:
     field_names = {f.name for f in fields(DumpedLayer)}
     if not isinstance(meta["layers"], list) or not all(isinstance(layer, dict) for layer in meta["layers"]):
         raise ValueError("its layers are not a list of objects")
-    settings = [{k: v for k, v in layer.items() if k in field_names} for layer in meta["layers"]]
+    layer_settings = [{k: v for k, v in layer.items() if k in field_names} for layer in meta["layers"]]
     layers = tuple(
-        DumpedLayer(**{**x, "bottoms": _check_names(x["bottoms"]), "tops": _check_names(x["tops"])}) for x in settings
+        DumpedLayer(**{**x, "bottoms": _check_names(x["bottoms"]), "tops": _check_names(x["tops"])})
+        for x in layer_settings
     )
     _check_names([text for layer in layers for text in (layer.name, layer.type)] + [meta[k] for k in ("maker", "net")])
-    names_seen: set[str] = set()
+    layer_names: set[str] = set()
     for layer in layers:
-        if layer.name in names_seen:
+        if layer.name in layer_names:
             raise ValueError(f"two layers are named '{layer.name}'")
-        names_seen.add(layer.name)
+        layer_names.add(layer.name)
     if meta["phase"] not in ("TRAIN", "TEST"):
         raise ValueError(f"phase is {meta['phase']!r}, not 'TRAIN' or 'TEST'")
     return Dump(meta["maker"], meta["net"], meta["phase"], layers, arrays, file)

@@ -58,35 +58,35 @@ def collect(
     """
     if backward:
         _check_loss(net.graph)
-    random: Any = LegacyRandomState(seed)
+    rng: Any = LegacyRandomState(seed)
     with np.errstate(over="ignore"):  # large float64 numbers become infinite in float32
         inputs_with_defaults = {
-            name: np.float32(x) for name, x in complete_inputs(net.graph, inputs or {}, random).items()
+            name: np.float32(x) for name, x in complete_inputs(net.graph, inputs or {}, rng).items()
         }
     key = jax.random.key(seed)
 
-    shapes: dict[str, list[jax.ShapeDtypeStruct]] = {}  # shapes of bottoms; their values would double the memory
+    bottom_shapes: dict[str, list[jax.ShapeDtypeStruct]] = {}  # shapes of bottoms; their values would double the memory
 
-    def run(
+    def run_pass(
         params: Any, state: Any, batch: Any, key: Any, isolated: IsolatedInputs | None
     ) -> tuple[Tops, Tops, dict[str, LayerGradients] | None]:
         trace = LayerTrace(net, params, state, batch, key, backward=backward, isolated=isolated)
         host_bottoms: Tops = {}
         tops: Tops = {}
         for layer, bottoms, layer_tops in trace.forward():
-            shapes[layer.key] = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in bottoms]
+            bottom_shapes[layer.key] = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in bottoms]
             tops[layer.key] = layer_tops
             if layer.type.on_host:
                 host_bottoms[layer.key] = bottoms
         return host_bottoms, tops, trace.gradients() if backward else None
 
-    host_bottoms, tops, gradients = jax.device_get(net.jit(run)(*variables, inputs_with_defaults, key, isolated))
+    host_bottoms, tops, gradients = jax.device_get(net.jit(run_pass)(*variables, inputs_with_defaults, key, isolated))
     arrays: dict[str, Any] = {f"input/{name}": x for name, x in inputs_with_defaults.items()}
-    arrays |= _params(net.graph, variables) | _blobs(net, tops, isolated)
-    arrays["loss"] = np.float32(_loss(net.graph, tops))
+    arrays |= _name_params(net.graph, variables) | _name_blobs(net, tops, isolated)
+    arrays["loss"] = np.float32(_sum_losses(net.graph, tops))
     if gradients is not None:
-        arrays |= _diffs(net.graph, tops, gradients)
-    bottoms = shapes | host_bottoms
+        arrays |= _name_diffs(net.graph, tops, gradients)
+    bottoms = bottom_shapes | host_bottoms
     layers = tuple(
         DumpedLayer(layer.key, layer.type.name, layer.bottoms, layer.tops, is_random(layer, bottoms[layer.key]))
         for layer in net.graph.layers
@@ -106,7 +106,7 @@ def _check_loss(graph: Graph) -> None:
     graph.check_backward()
 
 
-def _params(graph: Graph, variables: Variables) -> dict[str, Any]:
+def _name_params(graph: Graph, variables: Variables) -> dict[str, Any]:
     """Return the parameters of every layer as float32, by name. A shared parameter is repeated for each layer."""
     return {
         f"param/{layer.key}/{i}": np.float32(p.array(*variables))
@@ -115,32 +115,37 @@ def _params(graph: Graph, variables: Variables) -> dict[str, Any]:
     }
 
 
-def _blobs(net: Net, tops: Tops, isolated: IsolatedInputs | None) -> dict[str, Any]:
+def _name_blobs(net: Net, tops: Tops, isolated: IsolatedInputs | None) -> dict[str, Any]:
     """Return the final value of every blob, and the tops that in-place layers overwrote, by name."""
-    latest: dict[str, tuple[str, Any]] = {}  # by blob: the key of the last layer so far that wrote it, and the value
-    overwritten: list[tuple[str, str, Any]] = []
+    latest_values: dict[
+        str, tuple[str, Any]
+    ] = {}  # by blob: the key of the last layer so far that wrote it, and the value
+    overwritten_tops: list[tuple[str, str, Any]] = []
     for layer in net.graph.layers:
         for name, value in zip(layer.tops, tops[layer.key], strict=True):
-            if name in latest:
-                overwritten.append((name, *latest[name]))
-            latest[name] = layer.key, value
-    final = {name: value for name, (_, value) in latest.items()}
-    trimmed = net.strip_padding(final)
+            if name in latest_values:
+                overwritten_tops.append((name, *latest_values[name]))
+            latest_values[name] = layer.key, value
+    final_values = {name: value for name, (_, value) in latest_values.items()}
+    trimmed_values = net.strip_padding(final_values)
     if isolated is not None:  # the number of rows of each top then depends on the layer's isolated bottoms
         bottoms = {name: x for blobs in isolated.bottoms.values() for name, x in blobs.items()}
-        trimmed = {name: net.strip_padding({**bottoms, name: value})[name] for name, value in final.items()}
-    blobs = {f"blob/{name}": value for name, value in trimmed.items()}
+        trimmed_values = {
+            name: net.strip_padding({**bottoms, name: value})[name] for name, value in final_values.items()
+        }
+    blobs = {f"blob/{name}": value for name, value in trimmed_values.items()}
     return blobs | {
-        f"top/{key}/{name}": net.strip_padding({**final, name: value})[name] for name, key, value in overwritten
+        f"top/{key}/{name}": net.strip_padding({**final_values, name: value})[name]
+        for name, key, value in overwritten_tops
     }
 
 
-def _loss(graph: Graph, tops: Tops) -> float:
-    weighted = ((w, top) for x in graph.layers for w, top in zip(x.loss_weights, tops[x.key], strict=True))
-    return sum(float(weight * np.sum(top, dtype=np.float64)) for weight, top in weighted if weight)
+def _sum_losses(graph: Graph, tops: Tops) -> float:
+    weighted_tops = ((w, top) for x in graph.layers for w, top in zip(x.loss_weights, tops[x.key], strict=True))
+    return sum(float(weight * np.sum(top, dtype=np.float64)) for weight, top in weighted_tops if weight)
 
 
-def _diffs(graph: Graph, tops: Tops, gradients: Mapping[str, LayerGradients]) -> dict[str, Any]:
+def _name_diffs(graph: Graph, tops: Tops, gradients: Mapping[str, LayerGradients]) -> dict[str, Any]:
     """Return the diffs of blobs and parameters by name. A parameter's diff is the sum over the layers that share it."""
     diffs: dict[str, Any] = {}
     producers: dict[str, Layer] = {}
@@ -148,11 +153,11 @@ def _diffs(graph: Graph, tops: Tops, gradients: Mapping[str, LayerGradients]) ->
     for layer in graph.layers:
         for name, diff in zip(layer.bottoms, gradients[layer.key].bottoms, strict=True):
             if diff is not None:
-                diffs[_diff_name(producers[name], name)] = diff
+                diffs[_get_diff_name(producers[name], name)] = diff
         for name, weight, top in zip(layer.tops, layer.loss_weights, tops[layer.key], strict=True):
             producers[name] = layer
             if weight:
-                diffs[_diff_name(layer, name)] = np.full_like(top, weight)
+                diffs[_get_diff_name(layer, name)] = np.full_like(top, weight)
         for param, gradient in zip(layer.params, gradients[layer.key].params, strict=True):
             if gradient is not None:
                 grads[param.owner] = grads.get(param.owner, 0) + gradient
@@ -164,7 +169,7 @@ def _diffs(graph: Graph, tops: Tops, gradients: Mapping[str, LayerGradients]) ->
     }
 
 
-def _diff_name(producer: Layer, blob: str) -> str:
+def _get_diff_name(producer: Layer, blob: str) -> str:
     return f"top_diff/{producer.key}/{blob}" if blob in producer.bottoms else f"diff/{blob}"
 
 
@@ -184,38 +189,39 @@ def replay(
     Raises:
         CaffejaxError: if inputs or parameters do not fit the net; the message names each of them.
     """
-    types = {layer.key: layer.type.name for layer in net.graph.layers}
-    dumped = {layer.name: layer.type for layer in dump.layers}
+    net_types = {layer.key: layer.type.name for layer in net.graph.layers}
+    dumped_types = {layer.name: layer.type for layer in dump.layers}
     if mismatch := describe_mismatch(
-        f"the dump is of net '{dump.net}'", dumped, f"the model is '{net.graph.name}'", types
+        f"the dump is of net '{dump.net}'", dumped_types, f"the model is '{net.graph.name}'", net_types
     ):
         raise DataError(Problem(mismatch, dump.file))
-    recorded = dump.arrays_of_kind("input")
-    missing = [name for name in net.input_names if name not in recorded]
+    dump_inputs = dump.arrays_of_kind("input")
+    missing = [name for name in net.input_names if name not in dump_inputs]
     if missing:
         raise DataError(
             Problem(f"the net needs the input '{name}', but the dump has no 'input/{name}'", dump.file)
             for name in missing
         )
-    inputs = {name: recorded[name] for name in net.input_names}
+    inputs = {name: dump_inputs[name] for name in net.input_names}
     if variables is None:
         variables = read_variables(dump, net)
-    isolated = _isolated_inputs(dump, net, variables, inputs) if isolate_layers else None
+    isolated = _select_isolated_inputs(dump, net, variables, inputs) if isolate_layers else None
     return collect(net, variables, inputs, backward=dump.has_backward, seed=seed, isolated=isolated)
 
 
-def _isolated_inputs(dump: Dump, net: Net, variables: Variables, inputs: Mapping[str, Array]) -> IsolatedInputs:
+def _select_isolated_inputs(dump: Dump, net: Net, variables: Variables, inputs: Mapping[str, Array]) -> IsolatedInputs:
     """Return each layer's bottoms and top diffs from a dump, without arrays whose shapes do not fit the net."""
-    blobs, padded = _blob_shapes(net, variables, inputs), find_padded_blobs(net.graph.layers)
+    blob_shapes, padded_names = _infer_blob_shapes(net, variables, inputs), find_padded_blobs(net.graph.layers)
     indices = {layer.name: i for i, layer in enumerate(dump.layers)}
     bottoms: dict[str, dict[str, Any]] = {}
     diffs: dict[str, dict[str, Any]] = {}
 
     def select_fitting(arrays: Mapping[str, Array | None]) -> dict[str, jax.Array]:
         return {
-            name: jnp.asarray(x, blobs[name].dtype)
+            name: jnp.asarray(x, blob_shapes[name].dtype)
             for name, x in arrays.items()
-            if x is not None and _fits(x, blobs[name], may_have_fewer_rows=name in padded or net.has_host_layers)
+            if x is not None
+            and _has_shape(x, blob_shapes[name], may_have_fewer_rows=name in padded_names or net.has_host_layers)
         }
 
     for layer in net.graph.layers:
@@ -224,13 +230,15 @@ def _isolated_inputs(dump: Dump, net: Net, variables: Variables, inputs: Mapping
         bottoms[layer.key] = select_fitting({name: dump.bottom_value(i, name) for name in layer.bottoms})
         if dump.has_backward and layer.need_backward:
             weights = dict(zip(layer.tops, layer.loss_weights, strict=True))
-            losses = {name: np.full(blobs[name].shape, weight) for name, weight in weights.items() if weight}
-            recorded = {name: dump.top_diff(i, name) for name in layer.tops if name in dump.layers[i].tops}
-            diffs[layer.key] = select_fitting(losses) | select_fitting(recorded)
+            losses = {name: np.full(blob_shapes[name].shape, weight) for name, weight in weights.items() if weight}
+            recorded_diffs = {name: dump.top_diff(i, name) for name in layer.tops if name in dump.layers[i].tops}
+            diffs[layer.key] = select_fitting(losses) | select_fitting(recorded_diffs)
     return IsolatedInputs(bottoms, diffs)
 
 
-def _blob_shapes(net: Net, variables: Variables, inputs: Mapping[str, Array]) -> Mapping[str, jax.ShapeDtypeStruct]:
+def _infer_blob_shapes(
+    net: Net, variables: Variables, inputs: Mapping[str, Array]
+) -> Mapping[str, jax.ShapeDtypeStruct]:
     """Return the shapes of a net's blobs for these inputs.
 
     For a net with host layers, these are the shapes from the prototxt, and the blobs may have fewer rows.
@@ -244,7 +252,7 @@ def _blob_shapes(net: Net, variables: Variables, inputs: Mapping[str, Array]) ->
     return shapes
 
 
-def _fits(array: Array, blob: jax.ShapeDtypeStruct, *, may_have_fewer_rows: bool) -> bool:
+def _has_shape(array: Array, blob: jax.ShapeDtypeStruct, *, may_have_fewer_rows: bool) -> bool:
     """Return whether an array has a blob's shape or, if `may_have_fewer_rows`, fewer rows."""
     return array.shape == blob.shape or (may_have_fewer_rows and array.ndim == blob.ndim and array.size <= blob.size)
 
@@ -256,10 +264,10 @@ def read_variables(dump: Dump, net: Net) -> Variables:
         WeightsError: if parameters are missing or have wrong shapes; the message names each such layer.
     """
     problems: list[Problem] = []
-    loaded: dict[Any, Any] = {}
+    arrays_by_owner: dict[Any, Any] = {}
     for layer in net.graph.layers:
-        stored = dump.blobs_of("param", layer.key)
-        blobs = [stored.get(i) for i in range(max(stored, default=-1) + 1)]
+        dumped_blobs = dump.blobs_of("param", layer.key)
+        blobs = [dumped_blobs.get(i) for i in range(max(dumped_blobs, default=-1) + 1)]
         if layer.params and not blobs:
             problems.append(
                 Problem("the dump does not contain its parameters; pass a weights file", dump.file, layer=layer.name)
@@ -270,13 +278,16 @@ def read_variables(dump: Dump, net: Net) -> Variables:
         except WeightsError as error:
             problems += [Problem(p.message, dump.file, layer=p.layer) for p in error.problems]
             continue
-        loaded |= {p.owner: array for p, array in zip(layer.params, arrays, strict=True) if p.is_owner}
+        arrays_by_owner |= {p.owner: array for p, array in zip(layer.params, arrays, strict=True) if p.is_owner}
     if problems:
         raise WeightsError(problems)
 
     def replace_params(tree: Any) -> Any:
         return {
-            key: {i: jnp.asarray(loaded[key, i], old.dtype) if (key, i) in loaded else old for i, old in blobs.items()}
+            key: {
+                i: jnp.asarray(arrays_by_owner[key, i], old.dtype) if (key, i) in arrays_by_owner else old
+                for i, old in blobs.items()
+            }
             for key, blobs in tree.items()
         }
 
