@@ -105,9 +105,9 @@ def measure_net(name: str, peak: Peak, rounds: int) -> Iterator[Row]:
     batch = BATCHES[name]
     net = Net(CONFIGS / name / "train_val.prototxt", "TRAIN").with_batch(batch)
     timer = Timer(net, draw_variables(net), jax.random.key(0))
-    timer.layers()
+    timer.time_layers()
     timer.time_net()
-    passes, net_passes = zip(*[(timer.layers(), timer.time_net()) for _ in range(rounds)], strict=True)
+    passes, net_passes = zip(*[(timer.time_layers(), timer.time_net()) for _ in range(rounds)], strict=True)
     timer.close()
     compute_median = lambda values: statistics.median(list(values))  # noqa: E731
     layers = {layer.name: layer for layer in net.graph.layers if not layer.type.is_input}

@@ -30,7 +30,7 @@ def make_page() -> str:
     """Return the page."""
     parser = cli._make_parser()
     parts = [INTRO]
-    for title, commands in (*cli._GROUPS.items(), ("Caffe's other tools", cli._CAFFES_TOOLS)):
+    for title, commands in (*cli._COMMANDS_BY_TASK.items(), ("Caffe's other tools", cli._CAFFE_TOOLS)):
         parts.append(f"## {title[0].upper()}{title[1:]}\n")
         parts += [_make_section(name, parser.subparsers[name]) for name in map(cli._get_name, commands)]
     return "\n".join(parts)

@@ -26,18 +26,18 @@ FRAGMENTS = (
 def test_nearly_all_nets_of_forks_load(tmp_path: Path) -> None:
     """Nets whose data layers were rewritten as Inputs may fail: the shapes of their labels are guesses."""
     index = json.loads((CORPUS / "index.json").read_text())
-    forks = [e for e in index if e["file"].startswith("nets") and not e["loads_in_bvlc"]]
-    forks = [e for e in forks if not any(word in e["file"] for word in FRAGMENTS)]
+    fork_entries = [e for e in index if e["file"].startswith("nets") and not e["loads_in_bvlc"]]
+    fork_entries = [e for e in fork_entries if not any(word in e["file"] for word in FRAGMENTS)]
     with zipfile.ZipFile(CORPUS / "nets.zip") as archive:
-        archive.extractall(tmp_path, [e["file"] for e in forks])
-    rewritten = {e["file"] for e in forks if e["rewritten_data_layers"]}
+        archive.extractall(tmp_path, [e["file"] for e in fork_entries])
+    rewritten_files = {e["file"] for e in fork_entries if e["rewritten_data_layers"]}
     failures: dict[str, list[Finding]] = {}
-    for entry, report in zip(forks, check_files([str(tmp_path / e["file"]) for e in forks]), strict=True):
+    for entry, report in zip(fork_entries, check_files([str(tmp_path / e["file"]) for e in fork_entries]), strict=True):
         if not report.loads:
             failures[entry["file"]] = [*report.findings, *(f for p in report.phases for f in p.findings)]
     shape_failures = {
-        f for f in rewritten & failures.keys() if all(finding.cause == "shape" for finding in failures[f])
+        f for f in rewritten_files & failures.keys() if all(finding.cause == "shape" for finding in failures[f])
     }
     message = json.dumps({file: list(map(str, findings)) for file, findings in failures.items()}, indent=1)
-    assert len(failures.keys() - shape_failures) <= 0.05 * len(forks), message
-    assert len(shape_failures) <= 0.35 * len(rewritten), message
+    assert len(failures.keys() - shape_failures) <= 0.05 * len(fork_entries), message
+    assert len(shape_failures) <= 0.35 * len(rewritten_files), message

@@ -25,12 +25,12 @@ def test_every_model_has_a_section_with_a_drawing(tmp_path: Path, monkeypatch: p
     assert main(["check", ".", "--html=report.html", "--jobs=1"]) == 1
     page = ET.fromstring(Path("report.html").read_text().removeprefix("<!doctype html>"))
     assert page.find("body/h1").text == "1 of 2 nets loads"  # type: ignore[union-attr]
-    bad, good = page.findall("body/details")
-    text = "".join(bad.itertext())
+    failing_section, loading_section = page.findall("body/details")
+    text = "".join(failing_section.itertext())
     assert "bad.prototxt" in text
     assert "unknown layer type 'Unheard'" in text
-    assert bad.get("open") is not None
-    positions = {rect[0].text: (rect.get("x"), rect.get("y")) for rect in good.iter("rect")}
+    assert failing_section.get("open") is not None
+    positions = {rect[0].text: (rect.get("x"), rect.get("y")) for rect in loading_section.iter("rect")}
     assert len(positions) == 4
     assert (
         positions["one (ReLU)"][0] == positions["two (TanH)"][0] != positions["ip (InnerProduct)"][0]
@@ -59,7 +59,7 @@ def test_names_are_escaped() -> None:
         (Report("n", "net", (Finding("text", "line 3"),)), "caffejax view n"),
     ],
 )
-def test_the_next_command_exists(report: Report, command: str) -> None:
+def test_the_suggested_command_exists(report: Report, command: str) -> None:
     from caffejax import cli
 
     assert suggest_command(report) == command
@@ -70,7 +70,7 @@ def test_the_next_command_exists(report: Report, command: str) -> None:
     assert all(re.match("--(solver|weights|import)=", word) for word in command.split() if word.startswith("--"))
 
 
-def test_a_file_that_is_no_model_has_no_next_command() -> None:
+def test_no_command_is_suggested_for_other_files() -> None:
     report = Report("page.prototxt", "unreadable", (Finding("text", "this is an HTML page"),))
     assert suggest_command(report) is None
     assert "Next:" not in render_html_report([report], "")

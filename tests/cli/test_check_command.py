@@ -20,7 +20,7 @@ from caffejax.layers import layer_types, registry
 
 INPUT = 'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 8 dim: 8 } } }\n'
 LOADS, FAILS = PhaseReport("TRAIN", "loads"), PhaseReport("TEST", "fails")
-WRONG = WeightsReport("w", mismatched=(Finding("weights", "x"),))
+MISMATCHED_WEIGHTS = WeightsReport("w", mismatched=(Finding("weights", "x"),))
 MODULE = """
 import caffejax
 caffejax.register(caffejax.LayerType(caffejax.Signature("Unheard"), caffejax.Traced(lambda ctx, x: 3 * x)))
@@ -102,7 +102,7 @@ def test_names_are_shortened_only_in_a_terminal(
         (Report("n", "net", phases=(LOADS, FAILS, replace(FAILS, state="TEST+a"))), "TRAIN; TEST, TEST+a FAIL"),
         (Report("n", "net", phases=(FAILS,)), "FAILS"),
         (Report("n", "net", phases=(LOADS,)), "TRAIN"),
-        (Report("n", "net", phases=(replace(LOADS, weights=(WRONG,)),)), "TRAIN; WEIGHTS FAIL"),
+        (Report("n", "net", phases=(replace(LOADS, weights=(MISMATCHED_WEIGHTS,)),)), "TRAIN; WEIGHTS FAIL"),
         (Report("n", "net", (Finding("text", "line 3"),), (LOADS,)), "TRAIN; TEXT FAILS"),
         (Report("n", "solver", (Finding("setting", "x"),), (LOADS,)), "TRAIN; SETTINGS FAIL"),
         (Report("n", "solver", (Finding("setting", "x"),)), "FAILS (settings)"),
@@ -146,19 +146,19 @@ def test_json_lists_findings_and_sizes_of_each_phase(models_folder: Path, capsys
     assert main(["check", str(models_folder), "--json", "-j", "2"]) == 1
     result = json.loads(capsys.readouterr().out)
     assert [Path(f).name for f in result["skipped"]] == ["labels.pbtxt"]
-    bad, good = result["models"]
-    assert {(phase["parameters"], phase["memory"]) for phase in bad["phases"]} == {(None, None)}  # unknown
-    assert (bad["loads"], good["loads"]) == (False, True)
-    assert bad["phases"][0]["findings"] == [
+    failing_model, loading_model = result["models"]
+    assert {(phase["parameters"], phase["memory"]) for phase in failing_model["phases"]} == {(None, None)}  # unknown
+    assert (failing_model["loads"], loading_model["loads"]) == (False, True)
+    assert failing_model["phases"][0]["findings"] == [
         {"cause": "type", "message": "unknown layer type 'Unheard'", "layers": ["relu"]}
     ]
-    assert good["phases"][1] | {"memory": 0} == {
+    assert loading_model["phases"][1] | {"memory": 0} == {
         **{"state": "TEST", "outcome": "loads", "findings": [], "assumed": [], "compiled": 1, "on_host": []},
         **{"parameters": 0, "memory": 0, "weights": []},
     }
 
 
-def test_weights_that_fit_all_phases_are_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_weights_that_fit_all_phases_are_reported_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     test_only = INPUT + RELU.replace("}", "include { phase: TEST } }") % "ReLU"  # the phases differ in their layers
     (tmp_path / "net.prototxt").write_text(test_only + IP)
     net = Net(test_only + IP)
@@ -168,7 +168,7 @@ def test_weights_that_fit_all_phases_are_told_once(tmp_path: Path, capsys: pytes
     assert out.count("blobs for 1 layer fit") == out.count("TRAIN, TEST: ") == 1
 
 
-def test_exit_codes(
+def test_the_exit_code_is_2_for_invalid_arguments_and_1_without_models(
     models_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -191,10 +191,10 @@ def test_exit_codes(
     assert "there are no *.prototxt" in capsys.readouterr().err
 
 
-LYER = (INPUT + RELU % "ReLU").replace("layer {", "lyer {")
+NET_WITH_TYPO = (INPUT + RELU % "ReLU").replace("layer {", "lyer {")
 DAMAGED_FILES = {
-    "typos": (LYER.encode(), "lines 1, 2: NetParameter has no field 'lyer'; did you mean 'layer'?"),
-    "cut": (b"  }\n}\n" + (INPUT + RELU % "ReLU").encode(), "line 1: expected the name of a field"),
+    "typos": (NET_WITH_TYPO.encode(), "lines 1, 2: NetParameter has no field 'lyer'; did you mean 'layer'?"),
+    "no_beginning": (b"  }\n}\n" + (INPUT + RELU % "ReLU").encode(), "line 1: expected the name of a field"),
     "page": (b"\n<!DOCTYPE html>\n<html><style>input { color: red }</style></html>", "this is an HTML page"),
     "pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "`git lfs pull`"),
     "empty": (b" # nothing\n", "the file is empty"),
@@ -212,7 +212,7 @@ def test_a_damaged_file_fails(name: str, tmp_path: Path, capsys: pytest.CaptureF
     assert main(["check", str(file)]) == 1
     out = capsys.readouterr().out
     assert reason in " ".join(out.split())
-    assert ("\n0 of 1 net loads.\n" if name in ("typos", "cut") else "\n0 nets load.\n") in out
+    assert ("\n0 of 1 net loads.\n" if name in ("typos", "no_beginning") else "\n0 nets load.\n") in out
 
 
 def test_damaged_files_beside_nets_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

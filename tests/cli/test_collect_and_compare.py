@@ -48,18 +48,18 @@ def test_the_script_makes_the_same_dump(folder: Path, monkeypatch: pytest.Monkey
     flags = ["--model=net.prototxt", "--phase=TRAIN", "--backward"]
     assert main(["collect", *flags, "--out=ours.npz"]) == 0
     run_script(monkeypatch, "net.prototxt", "caffe.npz", "--like=ours.npz", "--phase=TRAIN", "--backward")
-    ours, theirs = read_dump("ours.npz"), read_dump("caffe.npz")
-    result = compare(ours, theirs, rtol=1e-6)
+    caffejax_dump, script_dump = read_dump("ours.npz"), read_dump("caffe.npz")
+    result = compare(caffejax_dump, script_dump, rtol=1e-6)
     assert result.ok, str(result)
-    assert ours.arrays.keys() <= theirs.arrays.keys()
-    assert [x.name for x in theirs.layers] == [x.name for x in ours.layers]
-    assert "ip#2" in {x.name for x in ours.layers}  # a name that Caffe lets a net have twice
-    assert {"top/tanh/ip", "top_diff/ip#2/ip", "grad/ip#2/0"} <= ours.arrays.keys()
+    assert caffejax_dump.arrays.keys() <= script_dump.arrays.keys()
+    assert [x.name for x in script_dump.layers] == [x.name for x in caffejax_dump.layers]
+    assert "ip#2" in {x.name for x in caffejax_dump.layers}  # a name that Caffe lets a net have twice
+    assert {"top/tanh/ip", "top_diff/ip#2/ip", "grad/ip#2/0"} <= caffejax_dump.arrays.keys()
     # random inputs are those that NumPy's old generator draws
     run_script(monkeypatch, "net.prototxt", "own.npz")
     dump = read_dump("own.npz")
     for name, array in dump.arrays_of_kind("input").items():
-        np.testing.assert_array_equal(array, ours.arrays_of_kind("input")[name])
+        np.testing.assert_array_equal(array, caffejax_dump.arrays_of_kind("input")[name])
 
 
 def test_a_dump_is_compared_with_a_live_net(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,14 +102,14 @@ def write_invalid_dumps(path: Path) -> dict[str, Any]:
         return save_dump(name, meta=json.dumps({**meta, **replacements}))
 
     Path("text.npz").write_text("no zip")
-    Path("cut.npz").write_bytes(path.read_bytes()[:-300])
+    Path("truncated.npz").write_bytes(path.read_bytes()[:-300])
     with zipfile.ZipFile(save_dump("huge.npz"), "a") as archive, archive.open("blob/z.npy", "w") as member:
         np.lib.format.write_array_header_1_0(member, {"descr": "<f4", "fortran_order": False, "shape": (1 << 40,)})
     np.savez("weights.npz", **{"ip/0": np.zeros(3)})
     return {
         "nowhere.npz": "no such file",
         "text.npz": "not an .npz file, or damaged",
-        "cut.npz": "not an .npz file, or damaged",
+        "truncated.npz": "not an .npz file, or damaged",
         "huge.npz": "its member 'blob/z.npy' is not an array",
         "weights.npz": "no string named `meta`",
         save_dump("pickled.npz", blob=np.array([{}], object)): "it holds Python objects",
@@ -199,14 +199,14 @@ def test_names_in_a_dump_cannot_move_the_cursor(folder: Path, capsys: pytest.Cap
     assert r"\x1b[2JInput\nData" in table
 
 
-def test_dumps_of_different_nets_differ(folder: Path) -> None:
+def test_dumps_of_net_mismatch_differ(folder: Path) -> None:
     arrays = {"blob/a": np.ones(2)}
     a, b = (Dump("test", "", "TEST", (DumpedLayer(name, "ReLU", ("x",), ("a",)),), arrays) for name in "ab")
     result = compare(a, b)
     assert [row.verdict for row in result.differences] == ["only in A", "only in B"]
-    assert result.different_nets in str(result).replace("These", "these")
-    assert "with 1 layer, B of '' with 1, and 0 of them have the same name" in result.different_nets
-    assert not compare(a, a).different_nets
+    assert result.net_mismatch in str(result).replace("These", "these")
+    assert "with 1 layer, B of '' with 1, and 0 of them have the same name" in result.net_mismatch
+    assert not compare(a, a).net_mismatch
 
 
 def test_a_dump_of_another_net_is_reported_as_such(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

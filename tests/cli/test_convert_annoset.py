@@ -11,7 +11,7 @@ from caffejax.data import LevelDb, Lmdb
 from caffejax.data.annotated.annotated_datum import parse_annotated_datum, read_annotations
 from caffejax.data.image_decoding import decode_datum
 
-MAP = """
+LABEL_MAP = """
 item { name: "none_of_the_above" label: 0 display_name: "background" }
 item { name: "cat" label: 1 display_name: "cat" }
 item { name: "dog" label: 2 display_name: "dog" }
@@ -48,32 +48,34 @@ def folder(tmp_path, monkeypatch):
         (tmp_path / f"{i}.xml").write_text(XML)
         (tmp_path / f"{i}.json").write_text(json.dumps(JSON))
         (tmp_path / f"{i}.txt").write_text(TXT)
-    for kind in "xml", "json", "txt":
-        (tmp_path / f"{kind}.list").write_text("".join(f"im {i}.png {i}.{kind}\n" for i in range(2)))
-    (tmp_path / "names").write_text(MAP)
+    for annotation_format in "xml", "json", "txt":
+        (tmp_path / f"{annotation_format}.list").write_text(
+            "".join(f"im {i}.png {i}.{annotation_format}\n" for i in range(2))
+        )
+    (tmp_path / "names").write_text(LABEL_MAP)
     (tmp_path / "numbers").write_text('item { name: "1" label: 1 } item { name: "2" label: 2 }')
     return tmp_path
 
 
-def convert(*flags, name="xml.list"):
+def run_convert_annoset(*flags, name="xml.list"):
     return main(["convert_annoset", *flags, "./", name, "db"])
 
 
-def error_output(capsys, *flags, name="xml.list"):
-    assert convert(*flags, name=name) == 1
+def run_with_error(capsys, *flags, name="xml.list"):
+    assert run_convert_annoset(*flags, name=name) == 1
     return capsys.readouterr().err
 
 
-DETECTION = ("--anno_type=detection", "--label_map_file=names")
+DETECTION_FLAGS = ("--anno_type=detection", "--label_map_file=names")
 
 
 @pytest.mark.parametrize(
     ("label_type", "label_map_flags"),
     [("xml", ["--label_map_file=names"]), ("json", ["--label_map_file=numbers"]), ("json", []), ("txt", [])],
 )
-def test_all_kinds_of_input_agree(folder, label_type, label_map_flags):
+def test_all_annotation_formats_give_equal_records(folder, label_type, label_map_flags):
     assert (
-        convert(
+        run_convert_annoset(
             "--anno_type=detection",
             f"--label_type={label_type}",
             *label_map_flags,
@@ -107,7 +109,9 @@ def test_all_kinds_of_input_agree(folder, label_type, label_map_flags):
 )
 @pytest.mark.parametrize("encoding", [[], ["--encode_type=png"]])
 def test_images_are_resized_by_the_flags(folder, flags, shape, encoding):
-    assert convert(*DETECTION, *flags, *encoding, "--backend=leveldb", "--shuffle", "--check_size") == 0
+    assert (
+        run_convert_annoset(*DETECTION_FLAGS, *flags, *encoding, "--backend=leveldb", "--shuffle", "--check_size") == 0
+    )
     for _, value in LevelDb("db"):
         message = parse_annotated_datum(value)
         assert decode_datum(message.datum).shape == shape
@@ -118,7 +122,7 @@ def test_images_are_resized_by_the_flags(folder, flags, shape, encoding):
 
 def test_classification_stores_labels(folder):
     (folder / "labels").write_text("im 0.png 3\nim 1.png 5\n")
-    assert convert(name="labels") == 0
+    assert run_convert_annoset(name="labels") == 0
     result = [read_annotations(parse_annotated_datum(value)) for _, value in Lmdb("db")]
     assert [(annotations.label, annotations.type, len(annotations.objects)) for annotations in result] == [
         (3, None, 0),
@@ -140,9 +144,9 @@ def test_classification_stores_labels(folder):
         (XML.replace("<width>40", "<width>0"), "states that the image is 20 x 0"),
     ],
 )
-def test_bad_xml_is_named_and_nothing_is_left(folder, capsys, content, message):
+def test_invalid_xml_is_reported_and_no_database_remains(folder, capsys, content, message):
     (folder / "1.xml").write_text(content)
-    error = error_output(capsys, *DETECTION)
+    error = run_with_error(capsys, *DETECTION_FLAGS)
     assert f"1.xml: {message}" in error
     assert not (folder / "db").exists()
 
@@ -157,25 +161,31 @@ def test_bad_xml_is_named_and_nothing_is_left(folder, capsys, content, message):
         ("[" * 100_000, "is not JSON"),
     ],
 )
-def test_bad_json_is_named(folder, capsys, content, message):
+def test_invalid_json_is_reported(folder, capsys, content, message):
     (folder / "1.json").write_text(content)
-    assert f"1.json: {message}" in error_output(capsys, "--anno_type=detection", "--label_type=json", name="json.list")
+    assert f"1.json: {message}" in run_with_error(
+        capsys, "--anno_type=detection", "--label_type=json", name="json.list"
+    )
 
 
-def test_invalid_lists_and_flags_are_named(folder, capsys):
+def test_invalid_lists_and_flags_are_reported(folder, capsys):
     (folder / "1.txt").write_text("1 2 3\n")
-    (folder / "twice").write_text(MAP.replace("dog", "cat"))
+    (folder / "twice").write_text(LABEL_MAP.replace("dog", "cat"))
     (folder / "lonely.list").write_text("im0.png\n")
     (folder / "missing.list").write_text("im 0.png nowhere.xml\n")
-    txt = ("--anno_type=detection", "--label_type=txt")
-    assert "1.txt: line 1 is '1 2 3', not 'label xmin ymin xmax ymax'" in error_output(capsys, *txt, name="txt.list")
-    (folder / "1.txt").write_text("cat 1 2 3 4\n")
-    assert "1.txt: class 'cat' is not a number" in error_output(capsys, *txt, name="txt.list")
-    assert "--label_map_file is required" in error_output(capsys, "--anno_type=detection")
-    assert "name 'cat' occurs twice" in error_output(capsys, "--anno_type=detection", "--label_map_file=twice")
-    assert "nowhere: the label map cannot be read" in error_output(capsys, DETECTION[0], "--label_map_file=nowhere")
-    assert "lonely.list:1: 'im0.png' is not two paths" in error_output(capsys, *DETECTION, name="lonely.list")
-    assert "missing.list:1: there is no annotation './nowhere.xml'" in error_output(
-        capsys, *DETECTION, name="missing.list"
+    txt_flags = ("--anno_type=detection", "--label_type=txt")
+    assert "1.txt: line 1 is '1 2 3', not 'label xmin ymin xmax ymax'" in run_with_error(
+        capsys, *txt_flags, name="txt.list"
     )
-    assert "cannot be combined with" in error_output(capsys, *DETECTION, "--min_dim=3", "--resize_height=3")
+    (folder / "1.txt").write_text("cat 1 2 3 4\n")
+    assert "1.txt: class 'cat' is not a number" in run_with_error(capsys, *txt_flags, name="txt.list")
+    assert "--label_map_file is required" in run_with_error(capsys, "--anno_type=detection")
+    assert "name 'cat' occurs twice" in run_with_error(capsys, "--anno_type=detection", "--label_map_file=twice")
+    assert "nowhere: the label map cannot be read" in run_with_error(
+        capsys, DETECTION_FLAGS[0], "--label_map_file=nowhere"
+    )
+    assert "lonely.list:1: 'im0.png' is not two paths" in run_with_error(capsys, *DETECTION_FLAGS, name="lonely.list")
+    assert "missing.list:1: there is no annotation './nowhere.xml'" in run_with_error(
+        capsys, *DETECTION_FLAGS, name="missing.list"
+    )
+    assert "cannot be combined with" in run_with_error(capsys, *DETECTION_FLAGS, "--min_dim=3", "--resize_height=3")

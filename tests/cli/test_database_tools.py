@@ -33,7 +33,7 @@ def use_golden_folder(monkeypatch):
     monkeypatch.chdir(GOLDEN)
 
 
-def error_output(capsys, *arguments, code=1):
+def run_with_error(capsys, *arguments, code=1):
     assert main(arguments) == code
     return "\n".join(line for line in capsys.readouterr().err.splitlines() if line.startswith("caffejax:"))
 
@@ -47,7 +47,7 @@ def test_convert_imageset_makes_caffes_bytes(name, tmp_path):
     assert records == expected
 
 
-def test_resized_images_are_caffes(tmp_path):
+def test_resized_images_equal_caffes(tmp_path):
     size = ["--resize_height=24", "--resize_width=28"]
     assert main(["convert_imageset", *size, "images/", "list_rel.txt", str(tmp_path / "db")]) == 0
     assert list(Lmdb(tmp_path / "db")) == list(Lmdb(GOLDEN / "lmdb_resized"))
@@ -76,9 +76,9 @@ def test_images_are_encoded_again(tmp_path, flags):
 
 def test_the_seed_determines_the_order(tmp_path):
     databases = []
-    for n, flags in enumerate(["--shuffle", "--shuffle=true", "--shuffle --seed 1", "--noshuffle", "--shuffle=false"]):
-        assert main(["convert_imageset", *flags.split(), "./", "list.txt", str(tmp_path / str(n))]) == 0
-        databases.append(list(Lmdb(tmp_path / str(n))))
+    for i, flags in enumerate(["--shuffle", "--shuffle=true", "--shuffle --seed 1", "--noshuffle", "--shuffle=false"]):
+        assert main(["convert_imageset", *flags.split(), "./", "list.txt", str(tmp_path / str(i))]) == 0
+        databases.append(list(Lmdb(tmp_path / str(i))))
     assert databases[0] == databases[1] != databases[2]
     assert databases[3] == databases[4] == list(Lmdb(GOLDEN / "lmdb_raw"))
     for records in databases:
@@ -87,20 +87,20 @@ def test_the_seed_determines_the_order(tmp_path):
         assert sorted(value for _, value in records) == sorted(value for _, value in databases[3])
 
 
-def test_a_bad_image_is_fatal_or_left_out(tmp_path, capsys):
+def test_a_bad_image_is_fatal_unless_errors_are_skipped(tmp_path, capsys):
     (tmp_path / "bad.png").write_bytes(b"no image")
     cv2.imwrite(str(tmp_path / "good.png"), np.zeros((2, 3, 3), np.uint8))
     (tmp_path / "list").write_text("good.png 1\nbad.png 2\ngood.png 3\n")
     arguments = ["convert_imageset", f"{tmp_path}/", str(tmp_path / "list"), str(tmp_path / "db")]
-    assert "bad.png: its image of 8 bytes cannot be decoded" in error_output(capsys, *arguments)
+    assert "bad.png: its image of 8 bytes cannot be decoded" in run_with_error(capsys, *arguments)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.png", "good.png", "list"]
     (tmp_path / "list").write_text("good.png 1\nbad.png 2\nnone.png 4\ngood.png 3\n")
-    message = error_output(capsys, *arguments)
+    message = run_with_error(capsys, *arguments)
     assert "list:3: there is no image" in message
     assert main([*arguments, "--skip_errors"]) == 0
     assert "bad.png: its image of 8 bytes cannot be decoded" in capsys.readouterr().err
     assert [key for key, _ in Lmdb(tmp_path / "db")] == [b"00000000_good.png", b"00000003_good.png"]
-    assert "db: already exists" in error_output(capsys, *arguments, "--skip_errors")
+    assert "db: already exists" in run_with_error(capsys, *arguments, "--skip_errors")
 
 
 def test_a_root_folder_without_a_slash_is_one_error(tmp_path, capsys):
@@ -108,16 +108,16 @@ def test_a_root_folder_without_a_slash_is_one_error(tmp_path, capsys):
     for name in ("a.png", "b.png"):
         cv2.imwrite(str(tmp_path / "images" / name), np.zeros((2, 3, 3), np.uint8))
     (tmp_path / "list").write_text("a.png 1\nb.png 2\n")
-    root, rest = tmp_path / "images", [str(tmp_path / "list"), str(tmp_path / "db")]
-    message = error_output(capsys, "convert_imageset", str(root), *rest)
+    root, other_arguments = tmp_path / "images", [str(tmp_path / "list"), str(tmp_path / "db")]
+    message = run_with_error(capsys, "convert_imageset", str(root), *other_arguments)
     assert f"list:1: there is no image '{root}a.png': the root folder must end with a slash: '{root}/'" in message
     assert "b.png" not in message
     (tmp_path / "list").write_text("a.png 1\nnone.png 2\nnone2.png 3\n")
-    message = error_output(capsys, "convert_imageset", f"{root}/", *rest)
+    message = run_with_error(capsys, "convert_imageset", f"{root}/", *other_arguments)
     assert "slash" not in message
     assert message.count("there is no image") == 2
     (tmp_path / "list").write_text("/a.png 1\n")  # joined without a separator, as in Caffe
-    assert main(["convert_imageset", str(root), *rest]) == 0
+    assert main(["convert_imageset", str(root), *other_arguments]) == 0
 
 
 def test_check_size_refuses_images_of_different_sizes(tmp_path, capsys):
@@ -129,7 +129,7 @@ def test_check_size_refuses_images_of_different_sizes(tmp_path, capsys):
 
 
 def test_an_unknown_encoding_is_refused(tmp_path, capsys):
-    message = error_output(capsys, "convert_imageset", "--encode_type=nope", "./", "list.txt", str(tmp_path / "db"))
+    message = run_with_error(capsys, "convert_imageset", "--encode_type=nope", "./", "list.txt", str(tmp_path / "db"))
     assert "cannot be stored as 'nope'" in message
     assert "im_00.png" in message
 
@@ -149,13 +149,15 @@ def test_compute_image_mean_makes_caffes_bytes(database, mean, tmp_path, capsys)
 
 
 def test_the_mean_needs_one_shape_and_good_images(tmp_path, capsys):
-    assert "record '00000001_images/var/v1.png' is 3x" in error_output(capsys, "compute_image_mean", "lmdb_var_encoded")
-    good = caffe_pb2.Datum(channels=1, height=1, width=2, data=b"\1\3").SerializeToString()
-    write_lmdb(tmp_path / "db", [(b"a", good), (b"b", b"\xff"), (b"c", good)])
-    assert "db: record 'b' is not a Datum" in error_output(capsys, "compute_image_mean", str(tmp_path / "db"))
+    assert "record '00000001_images/var/v1.png' is 3x" in run_with_error(
+        capsys, "compute_image_mean", "lmdb_var_encoded"
+    )
+    valid_datum = caffe_pb2.Datum(channels=1, height=1, width=2, data=b"\1\3").SerializeToString()
+    write_lmdb(tmp_path / "db", [(b"a", valid_datum), (b"b", b"\xff"), (b"c", valid_datum)])
+    assert "db: record 'b' is not a Datum" in run_with_error(capsys, "compute_image_mean", str(tmp_path / "db"))
     assert main(["compute_image_mean", "--skip_errors", str(tmp_path / "db")]) == 0
     assert "mean_value channel [0]: 2\n" in capsys.readouterr().err
-    assert "no such folder" in error_output(capsys, "compute_image_mean", str(tmp_path / "none"))
+    assert "no such folder" in run_with_error(capsys, "compute_image_mean", str(tmp_path / "none"))
 
 
 NET = """
@@ -187,18 +189,18 @@ def net_and_features(tmp_path):
 
 
 @pytest.mark.parametrize("backend", ["lmdb", "leveldb", "npz"])
-def test_extract_features(net_and_features, backend):
+def test_extract_features_stores_the_blobs(net_and_features, backend):
     folder, expected = net_and_features
-    targets = [folder / f"{name}_{backend}" for name in expected]
+    output_paths = [folder / f"{name}_{backend}" for name in expected]
     net_arguments = [str(folder / "net.caffemodel"), str(folder / "net.prototxt")]
-    blobs, databases = ",".join(expected), ",".join(map(str, targets))
+    blobs, databases = ",".join(expected), ",".join(map(str, output_paths))
     assert main(["extract_features", *net_arguments, blobs, databases, "3", backend, "CPU", "DEVICE_ID=0"]) == 0
-    for (name, rows), target in zip(expected.items(), targets, strict=True):
+    for (name, rows), output_path in zip(expected.items(), output_paths, strict=True):
         if backend == "npz":
-            with np.load(target) as content:
+            with np.load(output_path) as content:
                 features = content[name]
         else:
-            records = list((LevelDb if backend == "leveldb" else Lmdb)(target))
+            records = list((LevelDb if backend == "leveldb" else Lmdb)(output_path))
             assert [key for key, _ in records] == [b"%010d" % i for i in range(30)]
             datums = [caffe_pb2.Datum.FromString(value) for _, value in records]
             shape = (*rows.shape[1:], 1, 1, 1)[:3]
@@ -217,23 +219,23 @@ def test_extract_features(net_and_features, backend):
         (("ip", "a", "1", "lmdb", "GPU", "7"), "JAX sees no gpu device here"),
     ],
 )
-def test_extract_features_refuses(net_and_features, capsys, monkeypatch, arguments, message):
+def test_extract_features_refuses_invalid_arguments(net_and_features, capsys, monkeypatch, arguments, message):
     folder, _ = net_and_features
     (folder / "lmdb_raw").symlink_to(GOLDEN / "lmdb_raw")
     monkeypatch.chdir(folder)
     files_before = sorted(p.name for p in folder.iterdir())
-    assert message in error_output(capsys, "extract_features", "net.caffemodel", "net.prototxt", *arguments)
+    assert message in run_with_error(capsys, "extract_features", "net.caffemodel", "net.prototxt", *arguments)
     assert sorted(p.name for p in folder.iterdir()) == files_before
 
 
-def test_an_error_on_the_way_leaves_no_database(net_and_features, capsys):
+def test_an_error_during_extraction_leaves_no_database(net_and_features, capsys):
     folder, _ = net_and_features
     datums = [caffe_pb2.Datum(channels=3, height=32, width=40, data=bytes(3840)).SerializeToString()] * 15
     write_lmdb(folder / "cut", [*((b"%02d" % i, datum) for i, datum in enumerate(datums)), (b"99", b"\xff")])
     (folder / "net.prototxt").write_text(NET.replace("lmdb_raw", str(folder / "cut")))
     files_before = sorted(p.name for p in folder.iterdir())
     net_arguments = [str(folder / "net.caffemodel"), str(folder / "net.prototxt")]
-    message = error_output(
+    message = run_with_error(
         capsys, "extract_features", *net_arguments, "ip,pool", f"{folder}/a,{folder}/b", "5", "leveldb"
     )
     assert "record '99' is not a Datum" in message

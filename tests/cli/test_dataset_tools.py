@@ -24,7 +24,7 @@ def use_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(tmp_path)
 
 
-def error_output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def run_with_error(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main(arguments) == 1
     return "\n".join(line for line in capsys.readouterr().err.splitlines() if line.startswith("caffejax:"))
 
@@ -45,12 +45,12 @@ def write_mnist(count: int = 7) -> tuple[np.ndarray, np.ndarray]:
 def test_convert_mnist_data_stores_images_and_caffes_labels(flags: list[str], backend: str) -> None:
     images, labels = write_mnist()
     assert main(["convert_mnist_data", "images", *flags, "labels", "db"]) == 0
-    for number, (key, datum) in enumerate(read_records("db", backend)):
-        assert key == b"%08d" % number
-        label = int(labels[number]) - 256 * (labels[number] > 127)  # Caffe reads a label as a `char`
-        assert datum == Datum(channels=1, height=3, width=4, data=images[number].tobytes(), label=label)
+    for index, (key, datum) in enumerate(read_records("db", backend)):
+        assert key == b"%08d" % index
+        label = int(labels[index]) - 256 * (labels[index] > 127)  # Caffe reads a label as a `char`
+        assert datum == Datum(channels=1, height=3, width=4, data=images[index].tobytes(), label=label)
         assert not datum.HasField("encoded")
-    assert number == 6
+    assert index == 6
 
 
 def test_mnist_pairs_are_labelled_by_equality() -> None:
@@ -58,15 +58,15 @@ def test_mnist_pairs_are_labelled_by_equality() -> None:
     for name, flags in ("a", []), ("b", ["--seed=0"]), ("c", ["--seed=1"]):
         assert main(["convert_mnist_siamese_data", *flags, "images", "labels", name]) == 0
     assert read_records("a", "leveldb") == read_records("b", "leveldb") != read_records("c", "leveldb")
-    number_of_image = {image.tobytes(): number for number, image in enumerate(images)}
-    equal_labels = 0
-    for number, (key, datum) in enumerate(read_records("a", "leveldb")):
-        assert key == b"%08d" % number
+    index_by_image = {image.tobytes(): index for index, image in enumerate(images)}
+    num_equal = 0
+    for index, (key, datum) in enumerate(read_records("a", "leveldb")):
+        assert key == b"%08d" % index
         assert (datum.channels, datum.height, datum.width) == (2, 3, 4)
-        first, second = (number_of_image[datum.data[i : i + 12]] for i in (0, 12))
-        assert datum.label == (labels[first] == labels[second])
-        equal_labels += datum.label
-    assert 0 <= equal_labels < 25
+        first_index, second_index = (index_by_image[datum.data[i : i + 12]] for i in (0, 12))
+        assert datum.label == (labels[first_index] == labels[second_index])
+        num_equal += datum.label
+    assert 0 <= num_equal < 25
 
 
 @pytest.mark.parametrize("backend", READERS)
@@ -79,16 +79,16 @@ def test_convert_cifar_data_stores_both_parts(backend: str) -> None:
     assert main(["convert_cifar_data", ".", ".", backend]) == 0
     test_rows = batches.pop("test_batch")
     for name, rows in ("train", np.concatenate(list(batches.values()))), ("test", test_rows):
-        for number, (key, datum) in enumerate(read_records(f"cifar10_{name}_{backend}", backend)):
-            assert key == b"%05d" % number
+        for index, (key, datum) in enumerate(read_records(f"cifar10_{name}_{backend}", backend)):
+            assert key == b"%05d" % index
             assert datum == Datum(
-                channels=3, height=32, width=32, label=int(rows[number, 0]), data=rows[number, 1:].tobytes()
+                channels=3, height=32, width=32, label=int(rows[index, 0]), data=rows[index, 1:].tobytes()
             )
-        assert number + 1 == len(rows)
+        assert index + 1 == len(rows)
 
 
 def test_damaged_files_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    convert = ("convert_mnist_data", "images", "labels", "db")
+    arguments = ("convert_mnist_data", "images", "labels", "db")
     write_mnist()
     images_file = Path("images").read_bytes()
     for content, message in [
@@ -100,10 +100,10 @@ def test_damaged_files_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
         (struct.pack(">IIII", 2051, 6, 1, 1) + bytes(6), "images has 6 images, but labels has 7 labels"),
     ]:
         Path("images").write_bytes(content)
-        assert message in error_output(capsys, *convert)
-    assert "none: no such file" in error_output(capsys, "convert_mnist_data", "none", "labels", "db")
+        assert message in run_with_error(capsys, *arguments)
+    assert "none: no such file" in run_with_error(capsys, "convert_mnist_data", "none", "labels", "db")
     Path("data_batch_1.bin").write_bytes(bytes(3072))
-    assert "data_batch_1.bin: has 3072 bytes" in error_output(capsys, "convert_cifar_data", ".", ".", "lmdb")
+    assert "data_batch_1.bin: has 3072 bytes" in run_with_error(capsys, "convert_cifar_data", ".", ".", "lmdb")
     assert not Path("db").exists()
 
 
@@ -125,7 +125,7 @@ def test_get_image_size_lists_heights_and_widths(capsys: pytest.CaptureFixture[s
         ("c", "a name and a number"),
     ):
         Path("ids").write_text(ids)
-        assert message in error_output(capsys, "get_image_size", "--name_id_file=ids", "pictures/", "list", "sizes")
+        assert message in run_with_error(capsys, "get_image_size", "--name_id_file=ids", "pictures/", "list", "sizes")
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_create_label_map_numbers_the_names(text: str, flags: list[str], expecte
 def test_label_maps_with_other_lines_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for text, message in ("a 1\nb\n", "names:2: 'b' is not a name and a number"), ("a b", "'a b' is not a name and"):
         Path("names").write_text(text)
-        assert message in error_output(capsys, "create_label_map", "names", "map")
+        assert message in run_with_error(capsys, "create_label_map", "names", "map")
 
 
 def test_programs_run_from_any_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,9 +159,9 @@ def test_programs_run_from_any_folder(tmp_path: Path, capsys: pytest.CaptureFixt
         assert os.stat(root / "build" / name).st_mode & stat.S_IXUSR
     write_mnist()
     (tmp_path / "struct.py").write_text("raise SystemExit('this is not the struct of Python')")
-    convert = [root / "build/examples/mnist/convert_mnist_data.bin", "images", "labels", "db", "-backend=lmdb"]
+    command = [root / "build/examples/mnist/convert_mnist_data.bin", "images", "labels", "db", "-backend=lmdb"]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    subprocess.run(convert, check=True, env=environment, capture_output=True)
+    subprocess.run(command, check=True, env=environment, capture_output=True)
     assert len(read_records("db", "lmdb")) == 7
     train_net_result = subprocess.run(
         [root / "build/tools/train_net.bin", "solver"], capture_output=True, text=True, check=False
@@ -174,11 +174,11 @@ def test_programs_run_from_any_folder(tmp_path: Path, capsys: pytest.CaptureFixt
     assert {path: path.read_bytes() for path in contents_before} == contents_before
 
 
-def test_foreign_programs_are_kept_or_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_foreign_programs_are_replaced_only_with_the_flag(capsys: pytest.CaptureFixture[str]) -> None:
     Path("build/tools").mkdir(parents=True)
     Path("build/tools/caffe.bin").write_bytes(b"\x7fELF")
     Path("build/tools/caffe").symlink_to("caffe.bin")
-    message = error_output(capsys, "tools", ".")
+    message = run_with_error(capsys, "tools", ".")
     assert "build/tools/caffe, build/tools/caffe.bin: not written by `caffejax tools`" in message
     assert sorted(path.name for path in Path("build").rglob("*")) == ["caffe", "caffe.bin", "tools"]
     assert main(["tools", ".", "--replace"]) == 0
@@ -192,5 +192,5 @@ def test_the_folder_of_the_programs_is_created(capsys: pytest.CaptureFixture[str
     Path("file").write_text("")
     for folder in ("file", "file/caffe"):
         capsys.readouterr()
-        assert "file" in error_output(capsys, "tools", folder)
-    assert "file is not a folder" in error_output(capsys, "tools", "file")
+        assert "file" in run_with_error(capsys, "tools", folder)
+    assert "file is not a folder" in run_with_error(capsys, "tools", "file")

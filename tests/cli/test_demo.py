@@ -24,9 +24,9 @@ def test_the_folder_has_data_and_pictures(
     for line in lines[1:]:
         words = [word.removeprefix("--solver=") for word in shlex.split(line) if not word.startswith("--out=")]
         assert all((folder / word).exists() for word in words if word.endswith((".prototxt", ".png")))
-    data = "digits" if name == "digits" else "shapes"
+    database_prefix = "digits" if name == "digits" else "shapes"
     assert cv2.imread(str(folder / f"{name}_3.png")).shape == (size, size, 3)
-    assert tuple(len(Lmdb(folder / f"{data}_{part}_lmdb")) for part in ("train", "test")) == records
+    assert tuple(len(Lmdb(folder / f"{database_prefix}_{split}_lmdb")) for split in ("train", "test")) == records
     assert main(["demo", name, str(folder)]) == 1
     assert capsys.readouterr().err.endswith("already exists; name a new folder\n")
     orbax = "snapshots/lenet.orbax" if name == "digits" else "snapshots/ssd_shapes.orbax"
@@ -36,7 +36,7 @@ def test_the_folder_has_data_and_pictures(
 
 
 @pytest.mark.parametrize("path", ["file/x", "file", "n" * 300])
-def test_a_folder_that_cannot_be_written_is_named(
+def test_a_folder_that_cannot_be_written_is_reported(
     path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_help_and_errors import refusal
+from test_help_and_errors import run_with_error
 from test_logs import CURRENT_LOG
 
 from caffejax.cli import main
@@ -16,7 +16,7 @@ CONFIGS = Path(__file__).parents[2] / "configs" / "digits"
 WEIGHTS = Path(__file__).parents[1] / "golden" / "weights"
 LENET = str(CONFIGS / "lenet_train_test.prototxt")
 
-V1 = """
+V1_NET = """
 input: "data" input_dim: [1, 3, 8, 8]
 layers { name: "c" type: CONVOLUTION bottom: "data" top: "c" blobs_lr: 2
   convolution_param { num_output: 4 kernel_size: 3 } }
@@ -29,7 +29,7 @@ def run_command(*arguments: object) -> None:
 
 
 @pytest.mark.parametrize("flags", [(), ("--rankdir=BT", "--phase=TRAIN", "--display_lrm")])
-def test_draw_net(tmp_path: Path, flags: tuple[str, ...]) -> None:
+def test_draw_net_draws_the_layers_of_a_phase(tmp_path: Path, flags: tuple[str, ...]) -> None:
     run_command("draw_net", LENET, tmp_path / "net.dot", *flags)
     dot = (tmp_path / "net.dot").read_text()
     assert ("rankdir=BT" in dot, "lr mult: 1.0, 2.0" in dot) == (bool(flags), bool(flags))
@@ -37,7 +37,7 @@ def test_draw_net(tmp_path: Path, flags: tuple[str, ...]) -> None:
 
 
 def test_draw_net_takes_old_nets(tmp_path: Path) -> None:
-    (tmp_path / "old.prototxt").write_text(V1)
+    (tmp_path / "old.prototxt").write_text(V1_NET)
     run_command("draw_net", tmp_path / "old.prototxt", tmp_path / "net.dot")
     assert "c_Convolution" in (tmp_path / "net.dot").read_text()
 
@@ -68,7 +68,7 @@ def test_draw_net_takes_old_nets(tmp_path: Path) -> None:
         (("upgrade_net_proto_binary", "junk", "new"), "junk: this is not a NetParameter"),
     ],
 )
-def test_mistakes_are_named_and_leave_no_file(
+def test_mistakes_are_reported_and_no_file_is_written(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -81,11 +81,11 @@ def test_mistakes_are_named_and_leave_no_file(
         'layer { name: "a" type: "ReLU" bottom: "x" top: "x" include { phase: TRAIN } exclude { stage: "s" } }'
         'layer { name: "b" type: "InnerProduct" bottom: "x" top: "y" param { } param { } param { } }'
     )
-    assert re.search(message, refusal(capsys, *arguments))
+    assert re.search(message, run_with_error(capsys, *arguments))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["junk", "net.prototxt"]
 
 
-def test_parse_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_parse_log_writes_the_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.log").write_text(CURRENT_LOG)
     run_command("parse_log", tmp_path / "a.log", tmp_path, "--delimiter=\\t", "--verbose")
     with open(tmp_path / "a.log.test") as file:
@@ -103,7 +103,7 @@ def test_parse_log_of_a_run_without_tests(tmp_path: Path, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize("chart", [*range(8), "train_loss_vs_iters", "Test accuracy  vs. Seconds"])
-def test_plot_training_log(tmp_path: Path, chart: Any) -> None:
+def test_plot_training_log_draws_each_chart_type(tmp_path: Path, chart: Any) -> None:
     pytest.importorskip("matplotlib")
     for name in ("a.log", "b.log"):
         (tmp_path / name).write_text(CURRENT_LOG)
@@ -153,7 +153,7 @@ def test_plots_that_cannot_be_drawn_are_refused(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.log").write_text(CURRENT_LOG)
     (tmp_path / "train_only.log").write_text("\n".join(x for x in CURRENT_LOG.splitlines() if "Test" not in x))
-    assert re.search(message, refusal(capsys, "plot_training_log", chart, target, log), re.DOTALL)
+    assert re.search(message, run_with_error(capsys, "plot_training_log", chart, target, log), re.DOTALL)
 
 
 @pytest.mark.parametrize("chart", ["8", " -1", "loss"])
@@ -165,37 +165,37 @@ def test_unknown_charts_are_refused(capsys: pytest.CaptureFixture[str], chart: s
 
 
 @pytest.mark.parametrize("command", ["upgrade", "upgrade_net_proto_text"])
-def test_upgrading_text(tmp_path: Path, command: str) -> None:
-    old, new = tmp_path / "old.prototxt", tmp_path / "new.prototxt"
-    old.write_text(V1)
-    run_command(command, old, new)
-    net = parse_text(new.read_text(), caffe_pb2.NetParameter)  # without upgrading it once more
+def test_text_nets_are_upgraded(tmp_path: Path, command: str) -> None:
+    old_path, new_path = tmp_path / "old.prototxt", tmp_path / "new.prototxt"
+    old_path.write_text(V1_NET)
+    run_command(command, old_path, new_path)
+    net = parse_text(new_path.read_text(), caffe_pb2.NetParameter)  # without upgrading it once more
     assert [(layer.type, layer.name) for layer in net.layer] == [
         ("Input", "input"),
         ("Convolution", "c"),
         ("ReLU", "r"),
     ]
     assert net.layer[1].param[0].lr_mult == 2
-    assert net == read_net(old)
-    run_command(command, new, new)
-    assert parse_text(new.read_text(), caffe_pb2.NetParameter) == net
+    assert net == read_net(old_path)
+    run_command(command, new_path, new_path)
+    assert parse_text(new_path.read_text(), caffe_pb2.NetParameter) == net
 
 
 @pytest.mark.parametrize("command", ["upgrade", "upgrade_solver_proto_text"])
-def test_upgrading_solvers(tmp_path: Path, command: str) -> None:
-    old, new = tmp_path / "old.prototxt", tmp_path / "new.prototxt"
-    old.write_text("solver_type: ADAM base_lr: 0.1 net_param { " + V1 + " }")
-    run_command(command, old, new)
-    solver = parse_text(new.read_text(), caffe_pb2.SolverParameter)
+def test_solvers_are_upgraded(tmp_path: Path, command: str) -> None:
+    old_path, new_path = tmp_path / "old.prototxt", tmp_path / "new.prototxt"
+    old_path.write_text("solver_type: ADAM base_lr: 0.1 net_param { " + V1_NET + " }")
+    run_command(command, old_path, new_path)
+    solver = parse_text(new_path.read_text(), caffe_pb2.SolverParameter)
     assert solver.type == "Adam"
     assert not solver.HasField("solver_type")
     assert [layer.type for layer in solver.net_param.layer][1:] == ["Convolution", "ReLU"]
-    assert solver == read_solver(old)
+    assert solver == read_solver(old_path)
 
 
 @pytest.mark.parametrize("command", ["upgrade", "upgrade_net_proto_binary"])
 @pytest.mark.parametrize("name", ["v0_legacy4d", "v1_legacy4d"])
-def test_upgrading_binary_nets_as_caffe_does(tmp_path: Path, name: str, command: str) -> None:
+def test_binary_nets_are_upgraded_as_caffe_does(tmp_path: Path, name: str, command: str) -> None:
     run_command(command, WEIGHTS / f"{name}.caffemodel", tmp_path / "new.caffemodel")
     actual = caffe_pb2.NetParameter.FromString((tmp_path / "new.caffemodel").read_bytes())
     expected = caffe_pb2.NetParameter.FromString((WEIGHTS / f"{name}.upgraded.caffemodel").read_bytes())

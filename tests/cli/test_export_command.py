@@ -18,31 +18,38 @@ from caffejax.cli import main
 INPUT = 'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 } } }'
 IP = """layer { name: "NAME" type: "InnerProduct" bottom: "BOTTOM" top: "NAME"
   inner_product_param { num_output: 4 weight_filler { type: "xavier" } } }"""
-ONE, TWO = (IP.replace("NAME", name).replace("BOTTOM", bottom) for name, bottom in (("one", "data"), ("two", "one")))
-FIXED = 'layer { name: "fixed" type: "Reshape" bottom: "two" top: "fixed" reshape_param { shape { dim: 4 dim: 2 } } }'
-NET = f"{INPUT} {ONE} {TWO}"
+FIRST_IP, SECOND_IP = (
+    IP.replace("NAME", name).replace("BOTTOM", bottom) for name, bottom in (("one", "data"), ("two", "one"))
+)
+FIXED_RESHAPE = (
+    'layer { name: "fixed" type: "Reshape" bottom: "two" top: "fixed" reshape_param { shape { dim: 4 dim: 2 } } }'
+)
+NET = f"{INPUT} {FIRST_IP} {SECOND_IP}"
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with nets and weights; also the working directory."""
     monkeypatch.chdir(tmp_path)
-    for name, text in (("net", NET), ("fixed", NET + FIXED), ("part", INPUT + ONE), ("other", NET.replace("4", "5"))):
+    for name, text in (
+        ("net", NET),
+        ("fixed", NET + FIXED_RESHAPE),
+        ("part", INPUT + FIRST_IP),
+        ("other", NET.replace("4", "5")),
+    ):
         (tmp_path / f"{name}.prototxt").write_text(text)
         net = Net(tmp_path / f"{name}.prototxt")
         save_weights(tmp_path / f"{name}.caffemodel", net.graph, net.init(jax.random.key(1)))
     return tmp_path
 
 
-def export(*arguments: str) -> Any:
+def run_export(*arguments: str) -> Any:
     assert main(["export", *arguments, "--to=net.stablehlo"]) == 0
     return jax.export.deserialize(bytearray(Path("net.stablehlo").read_bytes()))
 
 
-def test_the_file_has_the_weights_and_the_log_says_what_is_in_it(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    result = export("net.prototxt", "--weights=net.caffemodel")
+def test_the_file_has_the_weights_and_the_log_describes_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = run_export("net.prototxt", "--weights=net.caffemodel")
     assert re.search(
         r"\] Exported 2 layers: data float32\[batch,3\] to two float32\[batch,4\]\n", capsys.readouterr().err
     )
@@ -67,7 +74,7 @@ def test_the_file_has_the_weights_and_the_log_says_what_is_in_it(
 def test_the_exported_module_follows_the_flags(
     folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], inputs: list[str]
 ) -> None:
-    result = export(*arguments)
+    result = run_export(*arguments)
     assert [str(aval) for aval in result.in_avals] == inputs
     assert result.platforms == (("cpu",) if "--platforms=cpu" in arguments else ("cpu", "cuda", "tpu"))
     warning_pattern = (
@@ -76,11 +83,11 @@ def test_the_exported_module_follows_the_flags(
     assert bool(re.search(warning_pattern, capsys.readouterr().err)) == (arguments[0] == "fixed.prototxt")
 
 
-WEIGHTS = "--weights=net.caffemodel"
+WEIGHTS_FLAG = "--weights=net.caffemodel"
 
 
 def test_the_onnx_model_follows_the_flags(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["export", "net.prototxt", WEIGHTS, "--to=net.onnx"]
+    arguments = ["export", "net.prototxt", WEIGHTS_FLAG, "--to=net.onnx"]
     assert main([*arguments, "--opset=18", "--batch=5"]) == 0
     model = onnx.load("net.onnx")
     assert [entry.version for entry in model.opset_import if not entry.domain] == [18]
@@ -107,10 +114,12 @@ def test_an_onnx_model_with_preprocessing_takes_images(folder: Path, capsys: pyt
 def test_flax_source_is_written_into_a_new_folder_only(
     folder: Path, capsys: pytest.CaptureFixture[str], weight_format: str
 ) -> None:
-    assert main(["export", "net.prototxt", WEIGHTS, "--to=flax", "--out=model", f"--weights_as={weight_format}"]) == 0
+    assert (
+        main(["export", "net.prototxt", WEIGHTS_FLAG, "--to=flax", "--out=model", f"--weights_as={weight_format}"]) == 0
+    )
     assert {"model.py", "README.md"} < {path.name for path in (folder / "model").iterdir()}
     assert "Wrote model" in capsys.readouterr().err
-    assert main(["export", "net.prototxt", WEIGHTS, "--to=flax", "--out=model"]) == 1
+    assert main(["export", "net.prototxt", WEIGHTS_FLAG, "--to=flax", "--out=model"]) == 1
     assert "model" in capsys.readouterr().err
 
 
@@ -124,22 +133,28 @@ def test_flax_source_is_written_into_a_new_folder_only(
             ["other.caffemodel: the blobs of 2 of the 2 layers", "'two', blob 0 is 5 x 5 in the file"],
         ),
         (["--weights=none.caffemodel"], ["none.caffemodel"]),
-        ([WEIGHTS, "--outputs=one,tow,x"], ["no blob 'tow' in the net; did you mean 'two'?", "no blob 'x'"]),
-        ([WEIGHTS, "--to=net.pb"], ["--to=net.pb: give a file that ends in .stablehlo or .onnx, or the word flax"]),
-        ([WEIGHTS, "--to=nowhere/net.stablehlo"], ["nowhere/net.stablehlo: cannot be written", "create the folder"]),
-        ([WEIGHTS, "--to=flax"], ["--to=flax needs --out=FOLDER"]),
-        ([WEIGHTS, "--out=a", "--opset=17"], ["--out works only with flax", "--opset works only with onnx"]),
-        ([WEIGHTS, "--pad_rows"], ["--pad_rows works only with onnx"]),
-        ([WEIGHTS, "--platforms=cpu,gpu"], ["not 'gpu'"]),
+        ([WEIGHTS_FLAG, "--outputs=one,tow,x"], ["no blob 'tow' in the net; did you mean 'two'?", "no blob 'x'"]),
         (
-            [WEIGHTS, "--batch_axis=2"],
+            [WEIGHTS_FLAG, "--to=net.pb"],
+            ["--to=net.pb: give a file that ends in .stablehlo or .onnx, or the word flax"],
+        ),
+        (
+            [WEIGHTS_FLAG, "--to=nowhere/net.stablehlo"],
+            ["nowhere/net.stablehlo: cannot be written", "create the folder"],
+        ),
+        ([WEIGHTS_FLAG, "--to=flax"], ["--to=flax needs --out=FOLDER"]),
+        ([WEIGHTS_FLAG, "--out=a", "--opset=17"], ["--out works only with flax", "--opset works only with onnx"]),
+        ([WEIGHTS_FLAG, "--pad_rows"], ["--pad_rows works only with onnx"]),
+        ([WEIGHTS_FLAG, "--platforms=cpu,gpu"], ["not 'gpu'"]),
+        (
+            [WEIGHTS_FLAG, "--batch_axis=2"],
             ["--batch_axis=2: axes are counted from 0, and there is no such axis in data (2, 3)"],
         ),
         (
-            ["fixed.prototxt", WEIGHTS, "--batch=any"],
+            ["fixed.prototxt", WEIGHTS_FLAG, "--batch=any"],
             ["layer 'fixed' (Reshape): does not support a symbolic batch size"],
         ),
-        (["fixed.prototxt", WEIGHTS, "--batch=3"], ["layer 'fixed' (Reshape)"]),
+        (["fixed.prototxt", WEIGHTS_FLAG, "--batch=3"], ["layer 'fixed' (Reshape)"]),
     ],
 )
 def test_exports_that_cannot_work_are_refused(
@@ -159,22 +174,22 @@ def test_a_package_that_is_missing_is_named(
     folder: Path, suffix: str, package: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    assert main(["export", "net.prototxt", WEIGHTS, f"--to=net{suffix}"]) == 1
+    assert main(["export", "net.prototxt", WEIGHTS_FLAG, f"--to=net{suffix}"]) == 1
     assert re.search(rf"the package {package}, .*: pip install .*\b{package}\b", capsys.readouterr().err)
     assert not list(folder.glob("net.[so]*"))
 
 
-def test_weights_of_zeros_are_told_of(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_weights_of_zeros_cause_a_warning(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "bare.prototxt").write_text(NET.replace('weight_filler { type: "xavier" }', ""))
-    export("bare.prototxt", "--random_weights")
+    run_export("bare.prototxt", "--random_weights")
     assert "bare.prototxt: layer 'one' and 1 more: all weights are 0" in capsys.readouterr().err
-    export("net.prototxt", "--random_weights")
+    run_export("net.prototxt", "--random_weights")
     assert "weights are 0" not in capsys.readouterr().err
 
 
-def test_flax_source_is_told_of_as_it_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_log_has_the_channels_last_shapes_of_flax(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "maps.prototxt").write_text(
-        INPUT.replace("dim: 2 dim: 3", "dim: 2 dim: 3 dim: 5 dim: 6") + ONE.replace("InnerProduct", "ReLU")
+        INPUT.replace("dim: 2 dim: 3", "dim: 2 dim: 3 dim: 5 dim: 6") + FIRST_IP.replace("InnerProduct", "ReLU")
     )
     assert main(["export", "maps.prototxt", "--to=flax", "--out=maps"]) == 0
     assert "data float32[batch,5,6,3] to one float32[batch,5,6,3]" in capsys.readouterr().err
@@ -182,7 +197,7 @@ def test_flax_source_is_told_of_as_it_is(folder: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "much"])
-def test_factors_that_are_not_numbers(value: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_factors_that_are_not_finite_are_refused(value: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["export", "net.prototxt", "--to=x.onnx", "--preprocess=classify", f"--raw_scale={value}"])
     assert f"'{value}' is not a finite number" in capsys.readouterr().err

@@ -8,7 +8,7 @@ import h5py
 import jax
 import numpy as np
 import pytest
-from test_help_and_errors import refusal
+from test_help_and_errors import run_with_error
 
 from caffejax import Net, save_weights
 from caffejax.cli import main
@@ -24,8 +24,8 @@ layer { name: "one" type: "Convolution" bottom: "conv" top: "one" convolution_pa
 layer { name: "ip" type: "InnerProduct" bottom: "one" top: "ip" inner_product_param { num_output: 7
   weight_filler { type: "gaussian" std: 1 } } }
 """
-IMAGES = 'layer { name: "in" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 dim: 8 dim: 6 } } }'
-DATA = """layer { name: "in" type: "HDF5Data" top: "data" top: "label" hdf5_data_param {
+IMAGE_INPUT = 'layer { name: "in" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 dim: 8 dim: 6 } } }'
+HDF5_DATA = """layer { name: "in" type: "HDF5Data" top: "data" top: "label" hdf5_data_param {
   source: "list.txt" batch_size: 3 } }
 layer { name: "quiet" type: "Silence" bottom: "label" }"""
 
@@ -38,12 +38,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with h5py.File(path / "data.h5", "w") as file:
         file["data"], file["label"] = rng.normal(size=(9, 3, 8, 6)).astype(np.float32), np.arange(9, dtype=np.float32)
     (path / "list.txt").write_text(f"{path / 'data.h5'}\n")
-    (path / "deploy.prototxt").write_text(IMAGES + LAYERS)
-    (path / "train_val.prototxt").write_text(DATA.replace("list.txt", str(path / "list.txt")) + LAYERS)
+    (path / "deploy.prototxt").write_text(IMAGE_INPUT + LAYERS)
+    (path / "train_val.prototxt").write_text(HDF5_DATA.replace("list.txt", str(path / "list.txt")) + LAYERS)
     (path / "data_only.prototxt").write_text('layer { name: "x" type: "DummyData" top: "x" dummy_data_param {'
         " shape { dim: 1 } } }")  # fmt: skip
     (path / "deep.prototxt").write_text(
-        IMAGES.replace("data", "x").replace("dim: 3", "dim: 5").replace("dim: 2", "dim: 1")
+        IMAGE_INPUT.replace("data", "x").replace("dim: 3", "dim: 5").replace("dim: 2", "dim: 1")
     )
     net = Net(path / "deploy.prototxt", "TEST")
     save_weights(path / "w.caffemodel", net.graph, net.init(jax.random.key(1)))
@@ -69,13 +69,13 @@ def make_classifier() -> Classifier:
 
 
 @pytest.mark.parametrize("rgb", [False, True])
-def test_filters_of_the_first_layer_are_drawn_in_colour(rgb: bool) -> None:
+def test_filters_of_the_first_layer_are_drawn_in_color(rgb: bool) -> None:
     weights = make_classifier().params["conv"][0].data
     expected = enlarge(make_grid(make_filter_maps(weights, rgb=rgb)), 800)
     np.testing.assert_array_equal(draw_picture("draw", "--filters", *["--rgb"] * rgb), expected)
 
 
-def test_filters_of_a_layer_are_drawn_in_grey_by_channel() -> None:
+def test_filters_of_a_layer_are_drawn_in_gray_by_channel() -> None:
     weights = make_classifier().params["one"][0].data
     expected = enlarge(make_grid(weights.reshape(10, 1, 1)[:4], per_map=True), 50)
     np.testing.assert_array_equal(
@@ -93,7 +93,7 @@ def test_features_of_an_image_are_those_that_classify_computes(blob: str) -> Non
 
 
 @pytest.mark.parametrize("example", [0, 2, 7])
-def test_features_of_the_nets_own_data(folder: Path, example: int) -> None:
+def test_features_of_an_example_of_the_net_are_drawn(folder: Path, example: int) -> None:
     net = make_classifier()
     with h5py.File(folder / "data.h5") as file:
         net.blobs["data"].data[0] = file["data"][example]
@@ -135,5 +135,5 @@ def test_features_of_the_nets_own_data(folder: Path, example: int) -> None:
 def test_drawings_that_cannot_work_are_refused(capsys: pytest.CaptureFixture[str], command: str, message: str) -> None:
     arguments = {f.partition("=")[0]: f for f in ("--weights=w.caffemodel", "--out=q.png")}
     arguments |= {f.partition("=")[0]: f for f in command.split()[1:]}
-    assert re.search(message, refusal(capsys, command.split()[0], *arguments.values()))
+    assert re.search(message, run_with_error(capsys, command.split()[0], *arguments.values()))
     assert not Path("q.png").exists()

@@ -26,7 +26,7 @@ def test_every_option_is_a_flag_but_those_that_solvers_set(parser: argparse.Argu
     assert vars(parser.parse_args([])).keys() == names - {"seed", "shard", "axis_name"}
 
 
-def test_flags_have_the_options_own_defaults(parser: argparse.ArgumentParser) -> None:
+def test_flags_have_the_defaults_of_the_options(parser: argparse.ArgumentParser) -> None:
     options = parser.parse_args([])
     assert flags.make_compute_config(options) == ComputeConfig()
     assert flags.make_data_config(options) == DataConfig()
@@ -63,13 +63,16 @@ def tool_parser() -> Parser:
     return parser
 
 
-TRUE, FALSE = ["1", "t", "T", "true", "True", "tRUE", "y", "yes", "YES"], ["0", "f", "F", "false", "False", "n", "No"]
+TRUE_WORDS, FALSE_WORDS = (
+    ["1", "t", "T", "true", "True", "tRUE", "y", "yes", "YES"],
+    ["0", "f", "F", "false", "False", "n", "No"],
+)
 
 
 @pytest.mark.parametrize("dashes", ["-", "--"])
 def test_switches_are_read_as_gflags_reads_them(tool_parser: Parser, dashes: str) -> None:
     cases = {"gray": True, "nogray": False, "nogray=true": False}  # gflags takes no value after "no" into account
-    cases |= {f"gray={value}": value in TRUE for value in TRUE + FALSE}
+    cases |= {f"gray={value}": value in TRUE_WORDS for value in TRUE_WORDS + FALSE_WORDS}
     for text, expected in cases.items():
         for earlier_flags in ([], ["--gray"], ["--nogray"]):
             assert tool_parser.parse_args([*earlier_flags, dashes + text, "a"]).gray is expected
@@ -116,18 +119,18 @@ def test_arguments_are_divided_as_gflags_divides_them(
 def test_flag_files_are_read_where_they_are_named(
     tool_parser: Parser, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    inner, outer, bad = (tmp_path / name for name in ("inner", "outer", "bad"))
-    inner.write_text("# sizes\n\n  --size=7\n")
-    outer.write_text(f"-gray=T\n--flagfile={inner}\n--name=a b")
-    options = tool_parser.parse_args(["--size=1", f"--flagfile={outer}", "x", "--gray=f"])
+    inner_file, outer_file, circular_file = (tmp_path / name for name in ("inner", "outer", "bad"))
+    inner_file.write_text("# sizes\n\n  --size=7\n")
+    outer_file.write_text(f"-gray=T\n--flagfile={inner_file}\n--name=a b")
+    options = tool_parser.parse_args(["--size=1", f"--flagfile={outer_file}", "x", "--gray=f"])
     assert (options.size, options.name, options.gray, options.first) == (7, "a b", False, "x")
-    bad.write_text(f"--flagfile={bad}")
+    circular_file.write_text(f"--flagfile={circular_file}")
     for name, message in (
-        (bad, "has already been read"),
+        (circular_file, "has already been read"),
         (tmp_path / "none", "cannot be read"),
-        (inner, "is not a flag"),
+        (inner_file, "is not a flag"),
     ):
-        inner.write_text("size=7")
+        inner_file.write_text("size=7")
         with pytest.raises(SystemExit):
             tool_parser.parse_args([f"--flagfile={name}", "x"])
         assert message in capsys.readouterr().err
@@ -165,7 +168,7 @@ def test_the_net_is_an_argument_or_a_flag_of_caffe(
     assert "none.prototxt: no such file" in capsys.readouterr().err
 
 
-def test_help_shows_limits_only_when_all_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_help_all_shows_limits(capsys: pytest.CaptureFixture[str]) -> None:
     for flag, shows_limits in ("--help", False), ("--help-all", True):
         with pytest.raises(SystemExit):
             main(["summary", flag])

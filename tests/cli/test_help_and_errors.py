@@ -31,7 +31,7 @@ def job_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def refusal(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 1) -> str:
+def run_with_error(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 1) -> str:
     """Runs a command that must fail: no traceback, nothing on stdout; its messages."""
     assert main(arguments) == code
     out, err = capsys.readouterr()
@@ -44,10 +44,10 @@ def test_commands_have_help_with_an_example(capsys: pytest.CaptureFixture[str]) 
     with pytest.raises(SystemExit):
         main(["--help"])
     out = capsys.readouterr().out
-    by_task, tools = out.split("Caffe's other tools:")
-    commands = re.findall(r"^  ([a-z]+) +\w", by_task, re.MULTILINE)
+    task_text, tools_text = out.split("Caffe's other tools:")
+    commands = re.findall(r"^  ([a-z]+) +\w", task_text, re.MULTILINE)
     assert commands[:2] == ["train", "test"]
-    commands += tools.split("\n\n")[0].split()
+    commands += tools_text.split("\n\n")[0].split()
     assert len(commands) == len(set(commands)) > 35
     for command in commands:
         with pytest.raises(SystemExit) as exc_info:
@@ -56,20 +56,20 @@ def test_commands_have_help_with_an_example(capsys: pytest.CaptureFixture[str]) 
         assert f"example: caffejax {command}" in capsys.readouterr().out
 
 
-def test_an_unknown_layer_type_gets_the_page_on_adding_one(
+def test_an_unknown_layer_type_is_answered_with_the_page_on_adding_one(
     job_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (job_folder / "lenet_train_test.prototxt").write_text(
         NET.replace('"ReLU"', '"Unheard"').replace('"Pooling"', '"Unseen"')
     )
-    output = refusal(capsys, "summary", "lenet_train_test.prototxt").splitlines()
+    output = run_with_error(capsys, "summary", "lenet_train_test.prototxt").splitlines()
     page = re.search(r"the documentation's page '(.+)'", output[-1])
     assert page is not None
     assert (Path(__file__).parents[2] / "docs" / "adding_a_layer.md").read_text().startswith(f"# {page[1]}\n")
     assert sum("--import" in line for line in output) == 1
 
 
-def test_train_says_each_flag_once_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
+def test_train_help_lists_each_flag_once_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["train", "--help"])
     text = capsys.readouterr().out
@@ -87,7 +87,7 @@ def test_the_command_line_starts_without_jax() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "message"),
+    ("damage_job", "message"),
     [
         (lambda job_folder: (job_folder / "solver.prototxt").unlink(), r"solver\.prototxt: no such file"),
         (
@@ -133,11 +133,11 @@ def test_the_command_line_starts_without_jax() -> None:
     ],
 )
 def test_an_invalid_job_is_refused_before_anything_is_written(
-    job_folder: Path, capsys: pytest.CaptureFixture[str], spoil: object, message: str
+    job_folder: Path, capsys: pytest.CaptureFixture[str], damage_job: object, message: str
 ) -> None:
-    spoil(job_folder)  # type: ignore[operator]
+    damage_job(job_folder)  # type: ignore[operator]
     files_before = sorted(job_folder.rglob("*"))
-    assert re.search(message, refusal(capsys, "train", "--solver=solver.prototxt"))
+    assert re.search(message, run_with_error(capsys, "train", "--solver=solver.prototxt"))
     assert sorted(job_folder.rglob("*")) == files_before
 
 
@@ -145,18 +145,18 @@ def test_an_empty_lmdb_is_refused(job_folder: Path, capsys: pytest.CaptureFixtur
     for file in (job_folder / "digits_train_lmdb").iterdir():
         file.unlink()
     lmdb.open(str(job_folder / "digits_train_lmdb")).close()
-    assert "has no records" in refusal(capsys, "train", "--solver=solver.prototxt")
+    assert "has no records" in run_with_error(capsys, "train", "--solver=solver.prototxt")
 
 
-def test_a_record_that_is_no_datum_is_named(job_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_record_that_is_not_a_datum_is_reported(job_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (job_folder / "digits_train_lmdb" / "data.mdb").unlink()
     (job_folder / "digits_train_lmdb").rmdir()
     write_lmdb(job_folder / "digits_train_lmdb", [(b"00000000", b"\xff\xff\xff")])
-    assert "00000000" in refusal(capsys, "train", "--solver=solver.prototxt")
+    assert "00000000" in run_with_error(capsys, "train", "--solver=solver.prototxt")
 
 
 @pytest.mark.slow
-def test_bad_images_are_skipped_if_asked_to(job_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_skip_bad_images_replaces_bad_images(job_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("digits_train_lmdb", "digits_test_lmdb"):
         records = Lmdb(CONFIGS / name).read_range(0, 64)
         records[5] = (records[5][0], b"\xff\xff\xff")
@@ -168,13 +168,13 @@ def test_bad_images_are_skipped_if_asked_to(job_folder: Path, capsys: pytest.Cap
     train = ["train", "--solver=solver.prototxt"]
     test = ["test", "--model=lenet_train_test.prototxt", "--weights=snapshots/lenet_iter_2.caffemodel"]
     bad_key = records[5][0].decode()
-    assert f"record '{bad_key}' is not a Datum" in refusal(capsys, *train)
+    assert f"record '{bad_key}' is not a Datum" in run_with_error(capsys, *train)
     for arguments in (train, [*test, "--iterations=3"]):
         assert main([*arguments, "--skip_bad_images"]) == 0
         assert (
             f"record '{bad_key}' is not a Datum, or is damaged; the next image replaces it" in capsys.readouterr().err
         )
-    assert f"record '{bad_key}' is not a Datum" in refusal(capsys, *test)
+    assert f"record '{bad_key}' is not a Datum" in run_with_error(capsys, *test)
 
 
 def test_an_image_that_the_net_cannot_take_is_refused(job_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,16 +186,16 @@ def test_an_image_that_the_net_cannot_take_is_refused(job_folder: Path, capsys: 
     )
     (job_folder / "lenet_train_test.prototxt").write_text(re.sub(r"batch_size: \d+", "batch_size: 1", NET))
     (job_folder / "solver.prototxt").write_text(SOLVER + "test_initialization: false")
-    message = refusal(capsys, "train", "--solver=solver.prototxt")
+    message = run_with_error(capsys, "train", "--solver=solver.prototxt")
     mismatch = "blob 0 has shape (500, 800), but a bottom of shape (1, 50, 5, 5) needs shape (500, 1250)"
     assert f"layer 'ip1' (InnerProduct): {mismatch}" in message
 
 
-def test_databases_with_different_channels_are_named(job_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_databases_with_different_channels_are_reported(job_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(job_folder / "digits_test_lmdb")
     datum = caffe_pb2.Datum(channels=3, height=28, width=28, data=bytes(3 * 28 * 28), label=1)
     write_lmdb(job_folder / "digits_test_lmdb", [(b"0", datum.SerializeToString())])
-    message = refusal(capsys, "train", "--solver=solver.prototxt")
+    message = run_with_error(capsys, "train", "--solver=solver.prototxt")
     shapes = "[(20, 3, 5, 5), (20,)] in the test net, but [(20, 1, 5, 5), (20,)] in the train net"
     assert f"layer 'conv1' has blobs {shapes}; the data layers read images with 3 and 1 channels: convert" in message
     assert "force_gray" in message
@@ -205,7 +205,7 @@ def test_a_missing_database_is_named_with_net_phase_and_a_similar_folder(
     job_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (job_folder / "digits_test_lmdb").rename(job_folder / "digits_test_lmbd")
-    message = refusal(capsys, "train", "--solver=solver.prototxt")
+    message = run_with_error(capsys, "train", "--solver=solver.prototxt")
     assert message.startswith("caffejax: digits_test_lmdb: layer 'mnist' (Data): no such folder, but it is the source ")
     assert "in phase TEST of lenet_train_test.prototxt" in message
     assert message.endswith("; did you mean 'digits_test_lmbd'?")
@@ -231,38 +231,38 @@ def test_flags_that_cannot_work_are_refused(
 
     if arguments == ["--gpu=0"] and jax.default_backend() == "gpu":
         pytest.skip("there is a GPU here")
-    assert message in refusal(capsys, "train", "-solver", "solver.prototxt", *arguments)
+    assert message in run_with_error(capsys, "train", "-solver", "solver.prototxt", *arguments)
 
 
-def test_all_paths_are_looked_for_before_nets_are_built(job_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_paths_are_reported_before_nets_are_built(job_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (job_folder / "lenet_train_test.prototxt").write_text('layer { name: "x" type: "Unheard" }')
     (job_folder / "solver.prototxt").write_text(
         re.sub('snapshot_prefix: ".*"', 'snapshot_prefix: "solver.prototxt/x"', SOLVER)
     )
     prefix_message = "caffejax: cannot write to snapshot prefix 'solver.prototxt/x': 'solver.prototxt' is not a folder"
     reason = "no such file; check the path and the working directory"
-    output = refusal(capsys, "train", "--solver=solver.prototxt", "--weights=a.npz,solver.prototxt,b.caffemodel")
+    output = run_with_error(capsys, "train", "--solver=solver.prototxt", "--weights=a.npz,solver.prototxt,b.caffemodel")
     assert output.splitlines() == [f"caffejax: a.npz: {reason}", f"caffejax: b.caffemodel: {reason}", prefix_message]
     (job_folder / "lenet_train_test.prototxt").unlink()
-    output = refusal(capsys, "train", "--solver=solver.prototxt", "--snapshot=a.orbax")
+    output = run_with_error(capsys, "train", "--solver=solver.prototxt", "--snapshot=a.orbax")
     assert re.search(f"its net is 'lenet_train_test.*\n.*a.orbax: no such snapshot.*\n{prefix_message}", output)
-    assert refusal(capsys, "test", "--model=a", "--weights=b").splitlines() == [
+    assert run_with_error(capsys, "test", "--model=a", "--weights=b").splitlines() == [
         f"caffejax: {name}: {reason}" for name in "ab"
     ]
 
 
-def test_a_net_that_nothing_feeds_is_refused_before_weights_are_read(
+def test_a_net_without_data_is_refused_before_weights_are_read(
     job_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (job_folder / "net.prototxt").write_text(
         'layer { name: "d" type: "Input" top: "d" input_param { shape { dim: 1 } } }'
     )
-    output = refusal(capsys, "test", "--model=net.prototxt", "--weights=net.prototxt")
+    output = run_with_error(capsys, "test", "--model=net.prototxt", "--weights=net.prototxt")
     assert "layer 'd' (Input): has no data" in output
 
 
 @pytest.mark.slow
-def test_gpu_mode_without_a_gpu_says_so_once(job_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_gpu_mode_without_a_gpu_warns_once(job_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import jax
 
     if jax.default_backend() != "cpu":
@@ -283,7 +283,7 @@ def test_gpu_mode_without_a_gpu_says_so_once(job_folder: Path, capsys: pytest.Ca
         (("train", "--wieghts=x", "--snapshto=y"), "--wieghts; did you mean '--weights'?; there is no flag --snap"),
     ],
 )
-def test_unknown_flags_are_named_before_missing_ones(
+def test_unknown_flags_are_reported_before_missing_arguments(
     arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as exc_info:
@@ -293,7 +293,7 @@ def test_unknown_flags_are_named_before_missing_ones(
 
 
 def test_values_that_look_like_flags_are_values(capsys: pytest.CaptureFixture[str], job_folder: Path) -> None:
-    assert "no such file" in refusal(capsys, "test", "--model", "none", "--weights", "-1", "-level=-3")
+    assert "no such file" in run_with_error(capsys, "test", "--model", "none", "--weights", "-1", "-level=-3")
 
 
 def test_a_net_is_not_taken_for_a_solver(capsys: pytest.CaptureFixture[str], job_folder: Path) -> None:
@@ -302,9 +302,9 @@ def test_a_net_is_not_taken_for_a_solver(capsys: pytest.CaptureFixture[str], job
         ["lenet_train_test.prototxt"],
         ["-solver=x", "-solver=lenet_train_test.prototxt"],
     ):
-        output = refusal(capsys, "train", *flags)
+        output = run_with_error(capsys, "train", *flags)
         assert output == "caffejax: lenet_train_test.prototxt: this is a net, not a solver; name the solver itself"
-    output = refusal(capsys, "summary", "solver.prototxt")
+    output = run_with_error(capsys, "summary", "solver.prototxt")
     assert output == "caffejax: solver.prototxt: this is a solver, not a net; name the net itself"
 
 
@@ -327,11 +327,11 @@ def test_a_level_that_the_schema_cannot_hold_is_refused(capsys: pytest.CaptureFi
     assert "'99999999999' is not a level" in capsys.readouterr().err
 
 
-def test_no_file_takes_the_place_of_a_device_or_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_device_or_pipe_is_not_replaced_by_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     net, pipe = tmp_path / "net.prototxt", tmp_path / "pipe"
     net.write_text('layer { name: "d" type: "Input" top: "d" input_param { shape { dim: 1 } } }')
     os.mkfifo(pipe)
-    assert "is a device, a pipe or a socket" in refusal(capsys, "view", str(net), "--out", str(pipe))
+    assert "is a device, a pipe or a socket" in run_with_error(capsys, "view", str(net), "--out", str(pipe))
     assert pipe.is_fifo()
 
 
@@ -357,7 +357,7 @@ def test_unwritable_folders_are_refused_before_work(
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "full").write_text("")
-    assert refusal(capsys, *command.split()).startswith(f"caffejax: {message}")
+    assert run_with_error(capsys, *command.split()).startswith(f"caffejax: {message}")
 
 
 @pytest.mark.parametrize("command", ["summary net", "summary net --memory", "collect --model=net --out=a.npz"])
@@ -367,11 +367,11 @@ def test_a_net_without_layers_is_refused(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net").write_text('layer { name: "d" type: "Input" top: "d" include { stage: "s" } }')
     phase = "TRAIN" if "memory" in command else "TEST"
-    assert refusal(capsys, *command.split()) == f"caffejax: net: the net has no layers in phase {phase}"
+    assert run_with_error(capsys, *command.split()) == f"caffejax: net: the net has no layers in phase {phase}"
 
 
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="Linux's device that is always full")
-def test_output_to_a_full_disk_says_so(tmp_path: Path) -> None:
+def test_output_to_a_full_disk_is_an_error(tmp_path: Path) -> None:
     net = tmp_path / "net.prototxt"
     net.write_text('layer { name: "d" type: "Input" top: "d" input_param { shape { dim: 1 } } }')
     with open("/dev/full", "w") as full_device:
@@ -393,4 +393,4 @@ def test_a_name_that_no_file_can_have_is_refused(
     command: str, job_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = "a" * 300
-    assert name in refusal(capsys, *command.replace("NAME", name).split())
+    assert name in run_with_error(capsys, *command.replace("NAME", name).split())

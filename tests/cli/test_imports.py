@@ -16,7 +16,9 @@ NET = """
 layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 } } }
 layer { name: "own" type: "Thrice" bottom: "data" top: "own" }
 """
-PYTHON = 'layer { name: "py" type: "Python" bottom: "own" top: "py" python_param { module: "thrice" layer: "f" } }\n'
+PYTHON_LAYER = (
+    'layer { name: "py" type: "Python" bottom: "own" top: "py" python_param { module: "thrice" layer: "f" } }\n'
+)
 
 
 @pytest.fixture
@@ -41,13 +43,13 @@ def test_a_module_of_the_working_directory_registers_a_type(folder: Path, capsys
     assert "Thrice" in capsys.readouterr().out
 
 
-def test_a_net_may_still_not_name_what_was_imported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "net.prototxt").write_text(NET + PYTHON)
+def test_imported_modules_are_not_allowed_as_python_layers(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "net.prototxt").write_text(NET + PYTHON_LAYER)
     assert main(["summary", "net.prototxt", "--import=thrice", "--no_python_layers"]) == 1
     assert "would run thrice.f" in capsys.readouterr().err
 
 
-def test_missing_modules_are_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_modules_are_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["summary", "net.prototxt", "--import=nowhere.layers"]) == 1
     output = capsys.readouterr().err
     assert output.startswith(f"caffejax: --import=nowhere.layers: there is no module 'nowhere' in {folder}")

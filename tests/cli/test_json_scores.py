@@ -21,7 +21,7 @@ layer { name: "loss" type: "EuclideanLoss" bottom: "x" bottom: "y" top: "loss" l
 
 
 @pytest.mark.parametrize("scale", [1, -1, 0])
-def test_scores_as_json(
+def test_scores_are_valid_json(
     scale: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -45,18 +45,25 @@ def write_log(folder: Path, text: str) -> Path:
     return file
 
 
-def row(iteration: int, seconds: float, rate: float, **outputs: float) -> dict[str, Any]:
+def make_row(iteration: int, seconds: float, rate: float, **outputs: float) -> dict[str, Any]:
     return pytest.approx(
         {"NumIters": iteration, "Seconds": seconds, "LearningRate": rate, **outputs}, nan_ok=True, abs=1e-9
     )
 
 
-def test_a_log_of_caffe(tmp_path: Path) -> None:
+def test_a_log_of_caffe_is_parsed(tmp_path: Path) -> None:
     log = read_log(write_log(tmp_path, CURRENT_LOG))
-    assert log.train == [row(0, 2.25, 0.01, loss=2.25), row(100, 3, 0.01, loss=NAN)]
-    assert log.test == [row(0, 1.5, 9.9e-05, accuracy=0.1, loss=2.5), row(200, 5, 9.9e-05, accuracy=1, loss=1e-05)]
-    assert log.loss == [row(0, 2, 0.01, loss=2.4), row(100, 3, 0.01, loss=NAN), row(200, 4.1, 9.9e-05, loss=0.125)]
-    assert log.rate == [row(0, 2.5, 0.01), row(100, 3.5, 9.9e-05)]
+    assert log.train == [make_row(0, 2.25, 0.01, loss=2.25), make_row(100, 3, 0.01, loss=NAN)]
+    assert log.test == [
+        make_row(0, 1.5, 9.9e-05, accuracy=0.1, loss=2.5),
+        make_row(200, 5, 9.9e-05, accuracy=1, loss=1e-05),
+    ]
+    assert log.loss == [
+        make_row(0, 2, 0.01, loss=2.4),
+        make_row(100, 3, 0.01, loss=NAN),
+        make_row(200, 4.1, 9.9e-05, loss=0.125),
+    ]
+    assert log.rate == [make_row(0, 2.5, 0.01), make_row(100, 3.5, 9.9e-05)]
     assert parse_log(tmp_path / "train.log")[1] == log.test
     assert list(log.test[0]) == ["NumIters", "Seconds", "LearningRate", "accuracy", "loss"]
 
@@ -69,23 +76,23 @@ def test_the_rate_of_the_first_row_alone_is_unknown(tmp_path: Path) -> None:
 LINE = "I{} {}.000000 1 solver.cpp:1] {}"
 
 
-def log_lines(*parts: tuple[str, str, str]) -> str:
+def make_log(*parts: tuple[str, str, str]) -> str:
     return "\n".join(LINE.format(*part) for part in parts)
 
 
 def test_lines_of_older_versions_are_read(tmp_path: Path) -> None:
-    text = log_lines(
+    text = make_log(
         ("0302", "10:00:00", "Solving CaffeNet"),
         ("0302", "10:00:01", "Iteration 20, lr = 0.1"),
         ("0302", "10:00:01", "Iteration 20, loss = 0.5"),
         ("0302", "10:00:02", "Train net output #0: prob = .5"),
     )
     log = read_log(write_log(tmp_path, text))
-    assert log.loss == [row(20, 1, 0.1, loss=0.5)]
-    assert log.train == [row(20, 2, 0.1, prob=0.5)]
+    assert log.loss == [make_row(20, 1, 0.1, loss=0.5)]
+    assert log.train == [make_row(20, 2, 0.1, prob=0.5)]
 
 
-def test_several_test_nets_and_outputs_of_several_values(tmp_path: Path) -> None:
+def test_several_test_nets_have_rows_and_repeated_outputs_have_columns(tmp_path: Path) -> None:
     format_output = "    Test net output #{}: {} = {}".format
     net = [
         format_output(0, "acc", 1),
@@ -93,7 +100,7 @@ def test_several_test_nets_and_outputs_of_several_values(tmp_path: Path) -> None
         format_output(2, "loss", 3),
         format_output(3, "acc", 4),
     ]
-    text = log_lines(
+    text = make_log(
         ("0302", "10:00:00", "Iteration 0, Testing net (#0)"),
         *(("0302", "10:00:00", line) for line in net),
         ("0302", "10:00:00", "Iteration 0, Testing net (#1)"),
@@ -103,13 +110,13 @@ def test_several_test_nets_and_outputs_of_several_values(tmp_path: Path) -> None
     )
     values = {"acc": 1, "acc[1]": 2, "loss": 3, "acc[2]": 4}
     assert read_log(write_log(tmp_path, text)).test == [
-        row(0, 0, NAN, **values),
-        row(0, 0, NAN, acc=1),
-        row(5, 0, NAN, **values),
+        make_row(0, 0, NAN, **values),
+        make_row(0, 0, NAN, acc=1),
+        make_row(5, 0, NAN, **values),
     ]
 
 
-def solver_lines(start: int, end: int, loss: float) -> list[str]:
+def make_solver_log(start: int, end: int, loss: float) -> list[str]:
     """Return the log of a solver that tests and displays every 10 iterations."""
     log = ["Solving LeNet"]
     for iteration in range(start, end + 1, 10):
@@ -133,8 +140,11 @@ def test_rows_of_an_appended_run_replace_earlier_rows(
     iterations: list[int],
     losses: list[float],
 ) -> None:
-    text = log_lines(
-        *(("0302", "10:00:00", line) for line in [*solver_lines(*first_range, 2), *solver_lines(*resumed_range, 1)])
+    text = make_log(
+        *(
+            ("0302", "10:00:00", line)
+            for line in [*make_solver_log(*first_range, 2), *make_solver_log(*resumed_range, 1)]
+        )
     )
     log = read_log(write_log(tmp_path, text))
     for rows, column in ((log.loss, "loss"), (log.test, "accuracy")):
@@ -155,7 +165,7 @@ def test_rows_of_an_appended_run_replace_earlier_rows(
     ],
 )
 def test_numbers_that_are_not_finite_are_read(tmp_path: Path, text: str, number: float) -> None:
-    (entry,) = read_log(write_log(tmp_path, log_lines(("0302", "10:00:00", f"Iteration 1, loss = {text}")))).loss
+    (entry,) = read_log(write_log(tmp_path, make_log(("0302", "10:00:00", f"Iteration 1, loss = {text}")))).loss
     np.testing.assert_equal(entry["loss"], number)
 
 
@@ -171,13 +181,13 @@ def test_numbers_that_are_not_finite_are_read(tmp_path: Path, text: str, number:
 def test_seconds_are_counted_across_new_year_and_leap_days(
     tmp_path: Path, start_date: str, end_date: str, seconds: int
 ) -> None:
-    text = log_lines((start_date, "10:00:00", "Solving X"), (end_date, "10:00:00", "Iteration 1, loss = 1"))
+    text = make_log((start_date, "10:00:00", "Solving X"), (end_date, "10:00:00", "Iteration 1, loss = 1"))
     (entry,) = read_log(write_log(tmp_path, text)).loss
     assert entry["Seconds"] == seconds
 
 
-def test_impossible_dates_are_passed_over(tmp_path: Path) -> None:
-    text = log_lines(("9999", "10:00:00", "Iteration 1, loss = 1"), ("0101", "10:00:00", "Iteration 2, loss = 2"))
+def test_lines_with_impossible_dates_are_ignored(tmp_path: Path) -> None:
+    text = make_log(("9999", "10:00:00", "Iteration 1, loss = 1"), ("0101", "10:00:00", "Iteration 2, loss = 2"))
     assert [r["NumIters"] for r in read_log(write_log(tmp_path, text)).loss] == [2]
 
 
@@ -210,7 +220,7 @@ net_param {
 """
 
 
-def test_a_log_of_a_run_of_caffejax(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_of_caffejax_is_parsed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "solver.prototxt").write_text(SOLVER)
     assert main(["train", f"--solver={tmp_path / 'solver.prototxt'}"]) == 0
     text = capsys.readouterr().err
@@ -228,7 +238,7 @@ def test_a_log_of_a_run_of_caffejax(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert 0 < seconds[0] <= seconds[1]
 
 
-def test_a_log_as_a_terminal_showed_it(tmp_path: Path) -> None:
+def test_terminal_escapes_are_removed(tmp_path: Path) -> None:
     lines = ["\x1b[2K\rI1124 10:00:00.000000 12 solver.cpp:218] Iteration 0, loss = 2.5\r", "\x1b[36m1/9\x1b[0m\r"]
     lines.append("\x1b[1A\x1b[2KI1124 10:00:10.000000 12 solver.cpp:218] Iteration 100, loss = 1.5")
     (tmp_path / "tty.log").write_text("\n".join(lines), newline="")

@@ -46,7 +46,7 @@ def test_invalid_meshes_are_refused(
     assert "data=4,model=2" in capsys.readouterr().err
 
 
-def test_the_batch_flag_sets_whose_batch_it_is() -> None:
+def test_the_batch_flag_sets_the_parallel_batch() -> None:
     parser = argparse.ArgumentParser()
     train.add_flags(parser)
     assert device_flags.make_parallel_config(parser.parse_args(["x", "--batch=global"])) == Parallel(batch="global")

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_help_and_errors import refusal
-from test_logs import CURRENT_LOG, NAN, row
+from test_help_and_errors import run_with_error
+from test_logs import CURRENT_LOG, NAN, make_row
 
 from caffejax.cli import main
 from caffejax.cli.plot import name_runs
@@ -29,25 +29,29 @@ EVENTS = [
 ]
 
 
-def json_lines(*events: Any) -> str:
+def format_json_lines(*events: Any) -> str:
     return "".join(event if isinstance(event, str) else json.dumps(event) + "\n" for event in events)
 
 
-def test_json_lines_are_a_log_like_any_other(tmp_path: Path) -> None:
-    (tmp_path / "m.jsonl").write_text(json_lines(*EVENTS))
+def test_json_lines_are_parsed_like_a_log(tmp_path: Path) -> None:
+    (tmp_path / "m.jsonl").write_text(format_json_lines(*EVENTS))
     log = read_log(tmp_path / "m.jsonl")
-    assert log.loss == [row(0, 2, 0.01, loss=2.4), row(100, 3, 9.9e-05, loss=NAN), row(200, 4.1, 9.9e-05, loss=0.125)]
-    assert log.train == [row(0, 2, 0.01, loss=2.25), row(100, 3, 9.9e-05, loss=float("-inf"))]
-    assert log.rate == [row(0, 2, 0.01), row(100, 3, 9.9e-05), row(200, 4.1, 9.9e-05)]
+    assert log.loss == [
+        make_row(0, 2, 0.01, loss=2.4),
+        make_row(100, 3, 9.9e-05, loss=NAN),
+        make_row(200, 4.1, 9.9e-05, loss=0.125),
+    ]
+    assert log.train == [make_row(0, 2, 0.01, loss=2.25), make_row(100, 3, 9.9e-05, loss=float("-inf"))]
+    assert log.rate == [make_row(0, 2, 0.01), make_row(100, 3, 9.9e-05), make_row(200, 4.1, 9.9e-05)]
     accuracies = {"accuracy": 1, "accuracy[1]": 0.5}
-    assert log.test == [row(0, 1.5, 0.01, accuracy=0.1, loss=2.5), row(200, 5, 9.9e-05, **accuracies)]
+    assert log.test == [make_row(0, 1.5, 0.01, accuracy=0.1, loss=2.5), make_row(200, 5, 9.9e-05, **accuracies)]
 
 
-def train_event(iteration: int, loss: float, seconds: float = 0) -> dict[str, Any]:
+def make_train_event(iteration: int, loss: float, seconds: float = 0) -> dict[str, Any]:
     return {"event": "train", "iteration": iteration, "seconds": seconds, "loss": loss, "lr": 1}
 
 
-def start_event(iteration: int) -> dict[str, Any]:
+def make_start_event(iteration: int) -> dict[str, Any]:
     return {**START_EVENT, "iteration": iteration}
 
 
@@ -55,55 +59,74 @@ def start_event(iteration: int) -> dict[str, Any]:
     ("events", "losses"),
     [
         (
-            [START_EVENT, train_event(0, 5), train_event(2, 4), train_event(4, 3), start_event(3), train_event(4, 2)],
+            [
+                START_EVENT,
+                make_train_event(0, 5),
+                make_train_event(2, 4),
+                make_train_event(4, 3),
+                make_start_event(3),
+                make_train_event(4, 2),
+            ],
             {0: 5, 2: 4, 4: 2},
         ),
         (
-            [START_EVENT, train_event(0, 5), train_event(2, 4), train_event(4, 3), start_event(2), train_event(2, 9)],
+            [
+                START_EVENT,
+                make_train_event(0, 5),
+                make_train_event(2, 4),
+                make_train_event(4, 3),
+                make_start_event(2),
+                make_train_event(2, 9),
+            ],
             {0: 5, 2: 9},
         ),
-        ([START_EVENT, train_event(0, 5), train_event(2, 4), START_EVENT, train_event(0, 7)], {0: 7}),
-        ([START_EVENT, train_event(0, 5), '{"event": "train", "itera\n', train_event(2, 4)], {0: 5, 2: 4}),
-        ([START_EVENT, train_event(0, 5), '{"event": "train", "iteration": 2, "loss": 1'], {0: 5}),
-        (["{}\n", '{"event": 3}\n', "[]\n", "[" * 10**5 + "\n", "\n", train_event(1, 5)], {1: 5}),
-        ([train_event(1, 5), '{"event": "train", "iteration": true, "loss": 1}\n', train_event(2, 4)], {1: 5, 2: 4}),
-        ([train_event(1, 5), '{"event": "train", "loss": 1}\n', '{"event": "train", "iteration": [7]}\n'], {1: 5}),
-        (['{"event": "train", "iteration": 1, "loss": ' + "9" * 5000 + "}\n", train_event(2, 4)], {2: 4}),
+        ([START_EVENT, make_train_event(0, 5), make_train_event(2, 4), START_EVENT, make_train_event(0, 7)], {0: 7}),
+        ([START_EVENT, make_train_event(0, 5), '{"event": "train", "itera\n', make_train_event(2, 4)], {0: 5, 2: 4}),
+        ([START_EVENT, make_train_event(0, 5), '{"event": "train", "iteration": 2, "loss": 1'], {0: 5}),
+        (["{}\n", '{"event": 3}\n', "[]\n", "[" * 10**5 + "\n", "\n", make_train_event(1, 5)], {1: 5}),
+        (
+            [make_train_event(1, 5), '{"event": "train", "iteration": true, "loss": 1}\n', make_train_event(2, 4)],
+            {1: 5, 2: 4},
+        ),
+        ([make_train_event(1, 5), '{"event": "train", "loss": 1}\n', '{"event": "train", "iteration": [7]}\n'], {1: 5}),
+        (['{"event": "train", "iteration": 1, "loss": ' + "9" * 5000 + "}\n", make_train_event(2, 4)], {2: 4}),
     ],
 )
-def test_resumed_cut_and_damaged_json_lines(tmp_path: Path, events: list[Any], losses: dict[int, float]) -> None:
-    (tmp_path / "m.jsonl").write_text(json_lines(*events))
+def test_resumed_runs_and_truncated_or_damaged_lines(
+    tmp_path: Path, events: list[Any], losses: dict[int, float]
+) -> None:
+    (tmp_path / "m.jsonl").write_text(format_json_lines(*events))
     assert {r["NumIters"]: r["loss"] for r in read_log(tmp_path / "m.jsonl").loss} == losses
 
 
-def test_the_seconds_of_a_resumed_run_go_on(tmp_path: Path) -> None:
+def test_the_seconds_of_a_resumed_run_continue(tmp_path: Path) -> None:
     events = [
         START_EVENT,
-        train_event(0, 5, 1),
-        train_event(2, 4, 10),
-        train_event(3, 4, 20),
-        start_event(2),
-        train_event(3, 4, 7),
+        make_train_event(0, 5, 1),
+        make_train_event(2, 4, 10),
+        make_train_event(3, 4, 20),
+        make_start_event(2),
+        make_train_event(3, 4, 7),
     ]
-    (tmp_path / "m.jsonl").write_text(json_lines(*events))
+    (tmp_path / "m.jsonl").write_text(format_json_lines(*events))
     assert [r["Seconds"] for r in read_log(tmp_path / "m.jsonl").loss] == [1, 10, 17]
 
 
 def test_panels_are_of_the_loss_each_test_output_and_the_rate(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text(CURRENT_LOG)
-    (tmp_path / "b.jsonl").write_text(json_lines(*EVENTS))
+    (tmp_path / "b.jsonl").write_text(format_json_lines(*EVENTS))
     logs = [read_log(tmp_path / name) for name in ("a.log", "b.jsonl")]
     loss, accuracy, rate = make_panels(logs)
     assert [panel.title for panel in (loss, accuracy, rate)] == ["loss", "test accuracy", "learning rate"]
-    assert [(c.run, c.is_test) for c in loss.curves] == [(0, False), (0, True), (1, False), (1, True)]
+    assert [(c.run_index, c.is_test) for c in loss.curves] == [(0, False), (0, True), (1, False), (1, True)]
     assert loss.curves[0].points("NumIters")[0] == [0, 100, 200]
     assert loss.curves[1].points("Seconds") == ([1.5, 5], [2.5, 1e-05])
-    assert [(c.run, c.points("NumIters")) for c in accuracy.curves] == [
+    assert [(c.run_index, c.points("NumIters")) for c in accuracy.curves] == [
         (0, ([0, 200], [0.1, 1])),
         (1, ([0, 200], [0.1, 1])),
         (1, ([200], [0.5])),
     ]
-    assert [(c.run, c.points("NumIters")[1]) for c in rate.curves] == [
+    assert [(c.run_index, c.points("NumIters")[1]) for c in rate.curves] == [
         (0, [0.01, 9.9e-05]),
         (1, [0.01] + [9.9e-05] * 2),
     ]
@@ -116,7 +139,7 @@ def test_outputs_of_several_nets_and_of_many_values(tmp_path: Path) -> None:
     events = [
         make_test_event(step, net, acc=0.5 + net / 4, per_class=list(range(20))) for step in (0, 5) for net in (0, 1)
     ]
-    (tmp_path / "m.jsonl").write_text(json_lines(*events))
+    (tmp_path / "m.jsonl").write_text(format_json_lines(*events))
     panels = {panel.title: panel.curves for panel in make_panels([read_log(tmp_path / "m.jsonl")])}
     assert list(panels) == [f"test {name} (net {net})" for net in (0, 1) for name in ("acc", "per_class")]
     assert panels["test acc (net 1)"][0].points("NumIters") == ([0, 5], [0.75, 0.75])
@@ -156,9 +179,11 @@ def test_the_figure_shows_the_curves(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
-def test_pictures_of_each_format(tmp_path: Path, suffix: str, magic: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pictures_are_written_in_each_format(
+    tmp_path: Path, suffix: str, magic: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "a.log").write_text(CURRENT_LOG)
-    (tmp_path / "b.metrics.jsonl").write_text(json_lines(*EVENTS))
+    (tmp_path / "b.metrics.jsonl").write_text(format_json_lines(*EVENTS))
     logs = [str(tmp_path / "a.log"), str(tmp_path / "b.metrics.jsonl")]
     assert main(["plot", *logs, f"--out={tmp_path / 'p'}.{suffix}", "--smooth=2", "--x=seconds"]) == 0
     assert (tmp_path / f"p.{suffix}").read_bytes().startswith(magic)
@@ -167,19 +192,20 @@ def test_pictures_of_each_format(tmp_path: Path, suffix: str, magic: bytes, caps
             assert f"<!-- {name} -->" in (tmp_path / "p.svg").read_text()
 
 
-def test_names_that_are_no_formulas_and_numbers_that_no_axis_spans(tmp_path: Path) -> None:
+def test_dollars_in_names_and_huge_numbers_are_drawn(tmp_path: Path) -> None:
     test_event = {"event": "test", "iteration": 0, "outputs": {"$\\frac$": 1, "\u5f35\x1b": 2}}
     (tmp_path / "m.jsonl").write_text(
-        "\ufeff" + json_lines(train_event(0, 1e308), train_event(1, -1e308), test_event), encoding="utf-8"
+        "\ufeff" + format_json_lines(make_train_event(0, 1e308), make_train_event(1, -1e308), test_event),
+        encoding="utf-8",
     )
-    run = str(tmp_path / "m.jsonl")
-    assert main(["plot", run, f"--out={tmp_path}/m.svg", "--names=$^$"]) == 0
+    log_path = str(tmp_path / "m.jsonl")
+    assert main(["plot", log_path, f"--out={tmp_path}/m.svg", "--names=$^$"]) == 0
     assert "m.svg" in {path.name for path in tmp_path.iterdir()}
 
 
 def test_too_many_panels_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     test_event = {"event": "test", "iteration": 0, "outputs": {f"o{i}": i for i in range(3000)}}
-    (tmp_path / "m.jsonl").write_text(json_lines(test_event))
+    (tmp_path / "m.jsonl").write_text(format_json_lines(test_event))
     assert main(["plot", f"{tmp_path}/m.jsonl", f"--out={tmp_path}/m.png"]) == 1
     assert "there are 3000 panels to draw" in capsys.readouterr().err
 
@@ -192,22 +218,22 @@ def test_too_many_panels_are_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["snapshots"], ["snapshots"]),
     ],
 )
-def test_names_of_runs(paths: list[str], names: list[str]) -> None:
+def test_runs_are_named_after_their_files(paths: list[str], names: list[str]) -> None:
     assert name_runs(paths) == names
 
 
-def test_all_files_that_are_not_logs_are_named_at_once(
+def test_all_files_that_are_not_logs_are_reported_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("binary").write_bytes(bytes(range(256)) * 999)
     Path("empty").touch()
     Path("huge").write_text("Iteration " * 4_000_000)
-    Path("cut.jsonl").write_text('{"event": "train", "iteration": 5, "lo')
+    Path("truncated.jsonl").write_text('{"event": "train", "iteration": 5, "lo')
     Path("good.log").write_text(CURRENT_LOG)
-    bad = ["binary", "empty", "huge", "cut.jsonl", "absent", "."]
-    output = refusal(capsys, "plot", "good.log", *bad, "--out=p.png").splitlines()
-    assert [re.sub(r"caffejax: (.*?): .*", r"\1", line) for line in output] == bad
+    invalid_files = ["binary", "empty", "huge", "truncated.jsonl", "absent", "."]
+    output = run_with_error(capsys, "plot", "good.log", *invalid_files, "--out=p.png").splitlines()
+    assert [re.sub(r"caffejax: (.*?): .*", r"\1", line) for line in output] == invalid_files
     assert not Path("p.png").exists()
 
 
@@ -230,5 +256,5 @@ def test_figures_that_cannot_be_written_are_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.log").write_text(CURRENT_LOG)
-    assert re.search(message, refusal(capsys, "plot", "a.log", *arguments))
+    assert re.search(message, run_with_error(capsys, "plot", "a.log", *arguments))
     assert [path.name for path in tmp_path.iterdir()] == ["a.log"]

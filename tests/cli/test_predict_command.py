@@ -75,14 +75,14 @@ def write_pictures(n: int, height: int = HEIGHT, width: int = WIDTH) -> list[np.
     return list(images)
 
 
-def predict(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def run_predict(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     assert main(["predict", "net.prototxt", "--weights=net.npz", "--json", *arguments]) == 0
     out, _ = capsys.readouterr()
     report = json.loads(out)
     return report["images"], report["preprocessing"]
 
 
-def probabilities(picture: np.ndarray, variables: Variables, mean: Any, scale: float) -> np.ndarray:
+def compute_probabilities(picture: np.ndarray, variables: Variables, mean: Any, scale: float) -> np.ndarray:
     x = (picture.astype(np.float64).transpose(2, 0, 1) - np.reshape(mean, (-1, 1, 1))) * scale
     scores = np.asarray(variables.params["ip"][0], np.float64) @ x.ravel() + np.asarray(variables.params["ip"][1])
     exponentials = np.exp(scores - scores.max())
@@ -111,7 +111,7 @@ def probabilities(picture: np.ndarray, variables: Variables, mean: Any, scale: f
         ("mine", "", "--mean=mean.npy", (1, 5, 9), 1, False, "--mean, otherwise Caffe's defaults"),
     ],
 )
-def test_classes_and_where_the_preprocessing_comes_from(
+def test_classes_and_the_source_of_the_preprocessing(
     capsys: pytest.CaptureFixture[str],
     name: str,
     transform_param: str,
@@ -128,34 +128,36 @@ def test_classes_and_where_the_preprocessing_comes_from(
         Path("train_val.prototxt").write_text(
             CLASSIFIER.replace("}\nlayer", f"transform_param {{ {transform_param} }} }}\nlayer", 1)
         )
-    ((prediction,), preprocessing) = predict(capsys, "0.png", *flags.split())
-    expected = probabilities(picture[:, :, ::-1] if rgb else picture, variables, mean, scale)
-    best = np.argsort(-expected)[:5]
-    assert [row["label"] for row in prediction["results"]["prob"]] == best.tolist()
-    np.testing.assert_allclose([row["probability"] for row in prediction["results"]["prob"]], expected[best], rtol=1e-3)
+    ((prediction,), preprocessing) = run_predict(capsys, "0.png", *flags.split())
+    expected = compute_probabilities(picture[:, :, ::-1] if rgb else picture, variables, mean, scale)
+    best_labels = np.argsort(-expected)[:5]
+    assert [row["label"] for row in prediction["results"]["prob"]] == best_labels.tolist()
+    np.testing.assert_allclose(
+        [row["probability"] for row in prediction["results"]["prob"]], expected[best_labels], rtol=1e-3
+    )
     assert preprocessing["from"].startswith(source)
     assert (preprocessing["size"], preprocessing["channels"]) == ([HEIGHT, WIDTH], "RGB" if rgb else "BGR")
     np.testing.assert_allclose((preprocessing["mean"] * 3)[:3], mean, rtol=1e-6)
 
 
 def test_a_training_net_without_its_database(capsys: pytest.CaptureFixture[str]) -> None:
-    square = CLASSIFIER.replace(f"dim: {WIDTH}", f"dim: {HEIGHT}")
-    variables = write_net(square)
+    square_net = CLASSIFIER.replace(f"dim: {WIDTH}", f"dim: {HEIGHT}")
+    variables = write_net(square_net)
     data = """layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "absent" batch_size: 9 }
       transform_param { crop_size: 4 mean_value: 100 } }"""
     loss = 'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }'
-    layers = square[square.index('layer { name: "ip"') : square.index('layer { name: "prob"')]
+    layers = square_net[square_net.index('layer { name: "ip"') : square_net.index('layer { name: "prob"')]
     Path("net.prototxt").write_text(data + layers + loss)
     (picture,) = write_pictures(1, HEIGHT, HEIGHT)
-    ((image,), preprocessing) = predict(capsys, "0.png")
+    ((image,), preprocessing) = run_predict(capsys, "0.png")
     assert (preprocessing["mean"], preprocessing["size"]) == ([100] * 3, [HEIGHT] * 2)
-    expected = probabilities(picture, variables, 100, 1)  # of the loss
+    expected = compute_probabilities(picture, variables, 100, 1)  # of the loss
     rows = image["results"]["ip"]
     np.testing.assert_allclose([row["probability"] for row in rows], np.sort(expected)[:-6:-1], rtol=1e-3)
 
 
 @pytest.mark.parametrize(("side", "channels"), [(64, 3), (32, 3), (28, 1)])
-def test_the_size_of_absent_pictures_is_the_one_of_the_weights(
+def test_the_input_size_of_a_net_without_data_fits_the_weights(
     capsys: pytest.CaptureFixture[str], side: int, channels: int
 ) -> None:
     ip = 'layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 2 } }'
@@ -163,7 +165,7 @@ def test_the_size_of_absent_pictures_is_the_one_of_the_weights(
     write_net(f'layer {{ name: "data" type: "Input" top: "data" {shape} }}{ip}')
     Path("net.prototxt").write_text(f'layer {{ name: "d" type: "Data" top: "data" data_param {{ source: "no" }} }}{ip}')
     write_pictures(1)
-    _, preprocessing = predict(capsys, "0.png")
+    _, preprocessing = run_predict(capsys, "0.png")
     assert (preprocessing["size"], preprocessing["channels"]) == ([side, side], "gray" if channels == 1 else "BGR")
 
 
@@ -171,7 +173,7 @@ def test_the_size_of_absent_pictures_is_the_one_of_the_weights(
     ("weight", "flags", "outputs"),
     [(0.3, [], {"ip"}), (1, [], {"ip", "aux"}), (2, [], {"aux"}), (0.3, ["--output=aux"], {"aux"})],
 )
-def test_auxiliary_classifiers_are_left_out(
+def test_auxiliary_classifiers_are_omitted(
     capsys: pytest.CaptureFixture[str], weight: float, flags: list[str], outputs: set[str]
 ) -> None:
     net = CLASSIFIER[: CLASSIFIER.index('layer { name: "prob"')].replace('"ip"', '"%s"')
@@ -183,18 +185,18 @@ def test_auxiliary_classifiers_are_left_out(
         layer {{ name: "{name}_right" type: "Accuracy" bottom: "{name}" bottom: "label" top: "{name}_right" }}"""
     write_net(net)
     write_pictures(1)
-    ((image,), _) = predict(capsys, "0.png", *flags)
+    ((image,), _) = run_predict(capsys, "0.png", *flags)
     assert set(image["results"]) == outputs
 
 
 def test_several_pictures_are_run_in_batches(capsys: pytest.CaptureFixture[str]) -> None:
     variables = write_net(CLASSIFIER)
     written_pictures = write_pictures(5)
-    predictions, _ = predict(capsys, *(f"{i}.png" for i in range(5)), "--batch=2", "--top=1", "--scale=0.1")
-    best = [probabilities(picture, variables, 0, 0.1).argmax() for picture in written_pictures]
-    assert [image["results"]["prob"][0]["label"] for image in predictions] == best
+    predictions, _ = run_predict(capsys, *(f"{i}.png" for i in range(5)), "--batch=2", "--top=1", "--scale=0.1")
+    best_labels = [compute_probabilities(picture, variables, 0, 0.1).argmax() for picture in written_pictures]
+    assert [image["results"]["prob"][0]["label"] for image in predictions] == best_labels
     assert [image["image"] for image in predictions] == [f"{i}.png" for i in range(5)]
-    assert len(set(best)) > 1
+    assert len(set(best_labels)) > 1
 
 
 def test_class_names_are_printed_and_drawn(capsys: pytest.CaptureFixture[str]) -> None:
@@ -224,7 +226,7 @@ def test_detections_are_listed_and_drawn(capsys: pytest.CaptureFixture[str]) -> 
     for name in ("0.png", "1.png"):
         cv2.imwrite(name, picture[:, ::-1] if name == "1.png" else picture)
     Path("map.prototxt").write_text('item { name: "n1" label: 1 display_name: "leaf" } item { name: "rose" label: 2 }')
-    images, _ = predict(capsys, "0.png", "1.png", "--labels=map.prototxt", "--threshold=0.4")
+    images, _ = run_predict(capsys, "0.png", "1.png", "--labels=map.prototxt", "--threshold=0.4")
     scores = {2: np.exp(8) / (np.exp(5) + 1 + np.exp(8)), 1: np.exp(6) / (np.exp(5) + 1 + np.exp(6))}
     for image, boxes in zip(
         images, ([[40, 0, 80, 20], [0, 20, 40, 40]], [[0, 0, 40, 20], [40, 20, 80, 40]]), strict=True
@@ -235,10 +237,10 @@ def test_detections_are_listed_and_drawn(capsys: pytest.CaptureFixture[str]) -> 
             (1, "leaf", boxes[1]),
         ]
         np.testing.assert_allclose([row["score"] for row in rows], [scores[2], scores[1]], rtol=1e-5)
-    assert [len(image["results"]["found"]) for image in predict(capsys, "0.png", "--threshold=0.9")[0]] == [1]
+    assert [len(image["results"]["found"]) for image in run_predict(capsys, "0.png", "--threshold=0.9")[0]] == [1]
     save_param = 'save_output_param { output_directory: "o" label_map_file: "map.prototxt" name_size_file: "absent" }'
     Path("net.prototxt").write_text(DETECTOR.replace("num_classes: 3 code", f"{save_param} num_classes: 3 code"))
-    ((image,), _) = predict(capsys, "0.png", "--threshold=0.9")
+    ((image,), _) = run_predict(capsys, "0.png", "--threshold=0.9")
     assert [row["name"] for row in image["results"]["found"]] == ["rose"]
     assert not Path("o").exists()
     assert main("predict net.prototxt 0.png 1.png --weights=net.npz --out=drawn".split()) == 0
@@ -255,9 +257,9 @@ def test_pixel_labels_are_counted_and_drawn(capsys: pytest.CaptureFixture[str]) 
     picture = np.zeros((40, 60, 3), np.uint8)
     picture[:, :20, 0], picture[:, 20:, 2] = 90, 100
     cv2.imwrite("0.png", picture)
-    ((image,), _) = predict(capsys, "0.png", "--out=drawn.png")
-    shares = [(row["label"], row["share"]) for row in image["results"]["conv"]]
-    assert shares == [(2, pytest.approx(2 / 3)), (0, pytest.approx(1 / 3))]
+    ((image,), _) = run_predict(capsys, "0.png", "--out=drawn.png")
+    fractions = [(row["label"], row["share"]) for row in image["results"]["conv"]]
+    assert fractions == [(2, pytest.approx(2 / 3)), (0, pytest.approx(1 / 3))]
     overlay = cv2.imread("drawn.png")
     assert overlay[-1, 0].tolist() == [90, 0, 0]  # label 0 stays
     assert overlay[-1, -1].tolist() == [0, 64, 50]
@@ -268,7 +270,7 @@ def test_the_size_flag_enlarges_the_input(capsys: pytest.CaptureFixture[str]) ->
     picture = np.zeros((40, 60, 3), np.uint8)
     picture[:, :3, 0], picture[:, 3:, 2] = 90, 100
     cv2.imwrite("0.png", picture)
-    ((image,), _) = predict(capsys, "0.png", "--size=40,60")
+    ((image,), _) = run_predict(capsys, "0.png", "--size=40,60")
     assert [row["share"] for row in image["results"]["conv"]] == [pytest.approx(0.95), pytest.approx(0.05)]
 
 
@@ -287,7 +289,7 @@ def test_the_size_flag_enlarges_the_input(capsys: pytest.CaptureFixture[str]) ->
         ),
     ],
 )
-def test_nets_that_predict_nothing_of_a_picture_are_refused(
+def test_nets_without_outputs_for_pictures_are_refused(
     capsys: pytest.CaptureFixture[str], last_layers: str, message: str
 ) -> None:
     write_net(CLASSIFIER[: CLASSIFIER.index('layer { name: "prob"')] + last_layers)
@@ -296,7 +298,7 @@ def test_nets_that_predict_nothing_of_a_picture_are_refused(
     assert f"caffejax: net.prototxt: {message}" in capsys.readouterr().err
 
 
-def test_nan_is_no_result(capsys: pytest.CaptureFixture[str]) -> None:
+def test_outputs_with_nan_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     write_net(CLASSIFIER, {"ip": [np.full((7, 72), np.nan), np.zeros(7)]})
     write_pictures(1)
     assert main("predict net.prototxt 0.png --weights=net.npz --out=drawn.png".split()) == 1
@@ -367,7 +369,7 @@ def test_invalid_arguments_are_refused(capsys: pytest.CaptureFixture[str], argum
     assert not Path("drawn.png").exists()
 
 
-def test_the_page_of_configs_says_what_predict_uses() -> None:
+def test_the_page_of_configs_has_the_preprocessing_of_predict() -> None:
     rows = [
         [cell.strip() for cell in line.split("|")[1:-1]]
         for line in (CONFIGS / "README.md").read_text().splitlines()

@@ -16,12 +16,12 @@ import helper                                      # beside the script
 import caffe, caffe.io
 from caffe.proto import caffe_pb2
 
-def of_child(x):
+def get_caffe_name(x):
     return caffe.__name__
 
 if __name__ == "__main__":
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        print(*pool.map(of_child, [1]))
+        print(*pool.map(get_caffe_name, [1]))
     print(subprocess.check_output([sys.executable, "-c", "import caffe; print(caffe.__name__)"], text=True).strip())
     print(sys.argv[1:], caffe.__name__, helper.X, caffe_pb2.NetParameter().name == "", os.getcwd())
     if "--fail" in sys.argv:
@@ -57,7 +57,7 @@ def test_a_script_and_its_children_find_caffe(folder: Path) -> None:
     "arguments",
     [["package/small.py", "--fail"], pytest.param(["-m", "package.small", "--fail"], marks=pytest.mark.long)],
 )
-def test_errors_of_a_script_are_its_own(folder: Path, arguments: list[str]) -> None:
+def test_errors_of_a_script_have_only_its_traceback(folder: Path, arguments: list[str]) -> None:
     (folder / "package" / "small.py").write_text("import sys, caffe\ncaffe.Net(sys.argv[1], caffe.TEST)\n")
     result = run_python(folder, "-m", "caffejax", "run", *arguments)
     heading, location, *_, error_line = result.stderr.splitlines()
@@ -87,15 +87,15 @@ def test_invalid_commands_are_refused(
 
 
 @pytest.mark.slow
-def test_the_folder_alone_serves_import_caffe(tmp_path: Path) -> None:
+def test_the_folder_on_the_path_suffices_for_import_caffe(tmp_path: Path) -> None:
     code = "import caffe, caffe.io; assert caffe.io.__name__ == 'caffejax.pycaffe.io'; caffe.layers.ReLU"
     subprocess.run(
         [sys.executable, "-c", code],
         check=True,
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": _python_path(shim.FOLDER)},
+        env={**os.environ, "PYTHONPATH": _prepend_python_path(shim.FOLDER)},
     )
 
 
-def _python_path(folder: Path) -> str:
+def _prepend_python_path(folder: Path) -> str:
     return os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))

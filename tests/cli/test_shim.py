@@ -53,14 +53,14 @@ def run_python(folder: Path, *arguments: str, path: str = "") -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("use_run_command", [True, False])
-def test_scripts_put_a_checkout_first(folder: Path, use_run_command: bool) -> None:
+def test_an_unbuilt_checkout_first_on_the_path_is_skipped(folder: Path, use_run_command: bool) -> None:
     arguments = ("-m", "caffejax", "run") if use_run_command else ()
     lines = run_python(folder, *arguments, "script.py", path="" if use_run_command else str(shim.FOLDER)).splitlines()
     assert lines == ["caffejax.pycaffe Layers Layers Layers", "caffejax.pycaffe"]
 
 
 @pytest.mark.parametrize("name", ["_caffe.so", "_caffe.abi3.so"])
-def test_a_built_caffe_is_left_alone(folder: Path, name: str) -> None:
+def test_a_built_caffe_is_imported(folder: Path, name: str) -> None:
     package = folder / "checkout" / "python" / "caffe"
     (package / name).touch()
     (package / "__init__.py").write_text("built = True")

@@ -14,7 +14,7 @@ from caffejax import Solver
 from caffejax.cli import main, signal_handlers
 
 
-def test_a_second_sigint_ends_at_once_but_not_one_that_comes_with_the_first(
+def test_a_second_sigint_ends_at_once_unless_it_is_a_duplicate(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Schedulers may send one to a process and to its parent, which hands it on."""
@@ -50,7 +50,7 @@ def test_stopped_training_names_the_command_that_resumes_it(
     """One command, with --snapshot=auto, is enough to start a job and to restart it."""
     monkeypatch.chdir(tmp_path)
     Path("my solver.prototxt").write_text(SOLVER)
-    job = ["train", "--solver=my solver.prototxt", "--snapshot=auto"]
+    arguments = ["train", "--solver=my solver.prototxt", "--snapshot=auto"]
     step = Solver.step
 
     def step_after_sigterm(solver: Solver, iterations: int) -> None:
@@ -59,7 +59,7 @@ def test_stopped_training_names_the_command_that_resumes_it(
 
     with monkeypatch.context() as patch:
         patch.setattr(Solver, "step", step_after_sigterm)
-        assert main(job) == 0
+        assert main(arguments) == 0
     log = capsys.readouterr().err
     assert "No checkpoint in my solver.orbax; training starts at iteration 0" in log
     last_lines = [line.partition("] ")[2] for line in log.splitlines()[-2:]]
@@ -67,7 +67,7 @@ def test_stopped_training_names_the_command_that_resumes_it(
     assert last_lines == ["Optimization stopped early.", f"Resume with: {command}"]
     last_event = Path("my solver.metrics.jsonl").read_text().splitlines()[-1]
     assert json.loads(last_event)["reason"] == "stopped"
-    assert main(job) == 0
+    assert main(arguments) == 0
     log = capsys.readouterr().err
     assert "Restored iteration 1 from my solver.orbax" in log
     assert "Resume with" not in log

@@ -55,27 +55,29 @@ def interrupt_in_a_finalizer() -> None:
 def interrupt_in_an_import() -> None:
     import interrupted_module  # type: ignore[import-not-found]
 
-    assert interrupted_module.whole
+    assert interrupted_module.is_complete
 
 
 @pytest.mark.parametrize("interrupt", [interrupt_in_a_finalizer, interrupt_in_an_import])
-def test_ctrl_c_at_an_awkward_moment_comes_a_little_later(
+def test_ctrl_c_in_imports_and_finalizers_is_delayed(
     interrupt: Callable[[], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "interrupted_module.py").write_text("import signal; signal.raise_signal(signal.SIGINT); whole = True\n")
+    (tmp_path / "interrupted_module.py").write_text(
+        "import signal; signal.raise_signal(signal.SIGINT); is_complete = True\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     handlers = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGALRM)]
     completed_calls = []
 
-    def command() -> None:
+    def run_command() -> None:
         interrupt()
         completed_calls.append(True)
         signal.sigtimedwait(set(), 5)
 
     try:
         with pytest.raises(KeyboardInterrupt), handle_ctrl_c():
-            command()
+            run_command()
     finally:
         for signal_number, handler in zip((signal.SIGINT, signal.SIGALRM), handlers, strict=True):
             signal.signal(signal_number, handler)

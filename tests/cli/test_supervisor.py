@@ -51,14 +51,14 @@ os.abort()
             "caffejax: [process 1] not all processes started within 7 s, or some have ended since "
             "(DEADLINE_EXCEEDED: late)\n",
         ),
-        ("print('caffejax: told', file=sys.stderr, flush=True); os.abort()", 1, "caffejax: told\n"),
+        ("print('caffejax: explained', file=sys.stderr, flush=True); os.abort()", 1, "caffejax: explained\n"),
         (
             "os.kill(os.getpid(), signal.SIGKILL)",
             1,
             "caffejax: [process 1] ended by SIGKILL; see the last lines of its log\n",
         ),
     ],
-    ids=["ends", "fails", "another is lost", "the same number", "not in time", "told itself", "killed"],
+    ids=["success", "failure", "lost peer", "duplicate process id", "late peer", "explained by the child", "killed"],
 )
 def test_the_supervisor_reports_how_the_child_ends(child_code: str, exit_code: int, expected_stderr: str) -> None:
     result = subprocess.run(
@@ -77,7 +77,7 @@ def start_supervised(child_code: str) -> Program:
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_signals_are_handed_on(signal_number: signal.Signals) -> None:
+def test_signals_are_forwarded(signal_number: signal.Signals) -> None:
     with start_supervised(f"signal.signal({int(signal_number)}, lambda *_: sys.exit(5))") as process:
         process.send_signal(signal_number)
         process.communicate(timeout=30)

@@ -58,7 +58,7 @@ def test_the_display_shows_scores_speed_and_waiting_time(
         assert 0 <= int(result[4]) <= 100
 
 
-def test_a_resumed_run_begins_where_it_is(tmp_path: Path) -> None:
+def test_a_resumed_run_begins_at_its_iteration(tmp_path: Path) -> None:
     solver = Solver(f'{SOLVER} snapshot_prefix: "{tmp_path / "x"}"')
     bar = Progress(console=Console(file=StringIO()), disable=True)
     display = TrainingDisplay(solver, (), bar)

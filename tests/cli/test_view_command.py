@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-from test_help_and_errors import refusal
+from test_help_and_errors import run_with_error
 
 from caffejax.cli import main
 
@@ -18,7 +18,7 @@ LENET = REPOSITORY / "configs" / "lenet" / "train_val.prototxt"
 
 
 @pytest.mark.parametrize(("flags", "name"), [((), "train_val.html"), (("--out", "a.html"), "a.html")])
-def test_the_page_is_at_the_printed_address(
+def test_the_page_is_written_to_the_printed_path(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -64,7 +64,7 @@ def test_invalid_arguments_are_refused(
     message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert re.search(message, refusal(capsys, "view", *arguments))
+    assert re.search(message, run_with_error(capsys, "view", *arguments))
     assert list(tmp_path.iterdir()) == []
 
 

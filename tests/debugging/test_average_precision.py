@@ -11,18 +11,18 @@ from caffejax.errors import SolverError
 DETECTIONS = st.lists(st.tuples(st.integers(0, 8), st.sampled_from([(1, 0), (0, 1), (0, 0)])), max_size=25)
 
 
-def curve(detections: list[tuple[float, float, float]], positives: int) -> list[tuple[float, float]]:
+def compute_curve(detections: list[tuple[float, float, float]], num_positives: int) -> list[tuple[float, float]]:
     """Precision and recall after each detection, the best first; equals in the order given."""
-    points, hits, false_alarms = [], 0, 0
+    points, num_hits, num_false_alarms = [], 0, 0
     for _, t, f in sorted(detections, key=lambda d: -d[0]):
         if t or f:
-            hits, false_alarms = hits + int(t), false_alarms + int(f)
-            points.append((hits / (hits + false_alarms), hits / positives))
+            num_hits, num_false_alarms = num_hits + int(t), num_false_alarms + int(f)
+            points.append((num_hits / (num_hits + num_false_alarms), num_hits / num_positives))
     return points
 
 
-def reference_precision(detections: list[tuple[float, float, float]], positives: int, version: str) -> float:
-    points, total, previous_recall = curve(detections, positives), 0.0, 0.0
+def compute_reference(detections: list[tuple[float, float, float]], num_positives: int, version: str) -> float:
+    points, total, previous_recall = compute_curve(detections, num_positives), 0.0, 0.0
     if version.endswith("point"):
         steps = int(version.removesuffix("point")) - 1
         for step in range(steps + 1):
@@ -37,11 +37,13 @@ def reference_precision(detections: list[tuple[float, float, float]], positives:
 
 @pytest.mark.parametrize("version", AP_VERSIONS)
 @given(DETECTIONS, st.integers(0, 5))
-def test_versions_equal_their_definitions(version: str, scored: list[tuple[int, tuple[int, int]]], missed: int) -> None:
-    detections = [(score / 8, float(t), float(f)) for score, (t, f) in scored]
-    positives = sum(int(t) for _, t, _ in detections) + missed
-    expected = reference_precision(detections, positives, version) if positives else 0
-    assert average_precision(detections, positives, version) == pytest.approx(expected, abs=1e-12)
+def test_versions_equal_their_definitions(
+    version: str, scored_flags: list[tuple[int, tuple[int, int]]], num_missed: int
+) -> None:
+    detections = [(score / 8, float(t), float(f)) for score, (t, f) in scored_flags]
+    num_positives = sum(int(t) for _, t, _ in detections) + num_missed
+    expected = compute_reference(detections, num_positives, version) if num_positives else 0
+    assert average_precision(detections, num_positives, version) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize(("version", "expected"), [("11point", 1), ("MaxIntegral", 1), ("Integral", 1)])
@@ -50,15 +52,15 @@ def test_perfect_detections_score_one(version: str, expected: float) -> None:
 
 
 def test_values_computed_by_hand_are_returned() -> None:
-    result = [(0.9, 1, 0), (0.8, 0, 1), (0.7, 0, 0), (0.6, 1, 0)]  # precisions 1, 1/2, 2/3 at recalls 1/2, 1/2, 1
-    assert average_precision(result, 2, "Integral") == pytest.approx(0.5 + 0.5 * 2 / 3)
-    assert average_precision(result, 2, "MaxIntegral") == pytest.approx(0.5 + 0.5 * 2 / 3)
-    assert average_precision(result, 2, "11point") == pytest.approx((6 * 1 + 5 * 2 / 3) / 11)
+    detections = [(0.9, 1, 0), (0.8, 0, 1), (0.7, 0, 0), (0.6, 1, 0)]  # precisions 1, 1/2, 2/3 at recalls 1/2, 1/2, 1
+    assert average_precision(detections, 2, "Integral") == pytest.approx(0.5 + 0.5 * 2 / 3)
+    assert average_precision(detections, 2, "MaxIntegral") == pytest.approx(0.5 + 0.5 * 2 / 3)
+    assert average_precision(detections, 2, "11point") == pytest.approx((6 * 1 + 5 * 2 / 3) / 11)
 
 
-@pytest.mark.parametrize(("hits", "tenths"), [(3, 4), (7, 7), (9, 9), (10, 11)])
-def test_recalls_of_tenths_are_float32(hits: int, tenths: int) -> None:
-    assert average_precision([(1, 1, 0)] * hits, 10, "11point") == pytest.approx(tenths / 11)
+@pytest.mark.parametrize(("num_hits", "tenths"), [(3, 4), (7, 7), (9, 9), (10, 11)])
+def test_recalls_of_tenths_are_float32(num_hits: int, tenths: int) -> None:
+    assert average_precision([(1, 1, 0)] * num_hits, 10, "11point") == pytest.approx(tenths / 11)
 
 
 def test_nothing_detected_scores_zero() -> None:

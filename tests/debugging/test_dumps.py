@@ -13,7 +13,7 @@ from caffejax.debugging.dumps import Dump, collect, compare, compute_distance, r
 from caffejax.net import Net
 
 # a layer of each kind, in place and branched, shared params, a name with a slash and one that is not ASCII
-TEXT = """
+NET_TEXT = """
 name: "planted"
 layer { name: "data" type: "Input" top: "data" top: "label"
   input_param { shape { dim: 3 dim: 2 dim: 6 dim: 6 } shape { dim: 3 } } }
@@ -52,7 +52,7 @@ def mark_long(names: Iterable[str], short_count: int = 2) -> list[Any]:
     return [pytest.param(name, marks=[pytest.mark.long] if i >= short_count else []) for i, name in enumerate(names)]
 
 
-def make_dump(text: str = TEXT, phase: Any = "TRAIN", **options: Any) -> tuple[Net, Dump]:
+def make_dump(text: str = NET_TEXT, phase: Any = "TRAIN", **options: Any) -> tuple[Net, Dump]:
     net = Net(text, phase)
     return net, collect(net, net.init(jax.random.key(1)), backward=True, **options)
 
@@ -63,7 +63,7 @@ def dump() -> Dump:
 
 
 def test_a_net_equals_itself(dump: Dump) -> None:
-    result = compare(dump, replay(dump, Net(TEXT, "TRAIN")))
+    result = compare(dump, replay(dump, Net(NET_TEXT, "TRAIN")))
     assert result.ok, str(result)
     rows = {(row.layer, row.kind, row.name) for row in result.rows}
     assert {
@@ -76,34 +76,34 @@ def test_a_net_equals_itself(dump: Dump) -> None:
 
 
 @pytest.mark.parametrize("layer", mark_long(EDITS))
-def test_a_layer_that_computes_otherwise_is_found(layer: str, dump: Dump) -> None:
-    start = TEXT.index(f'name: "{layer}"')
-    text = TEXT[:start] + TEXT[start:].replace(*EDITS[layer], 1)
-    assert text != TEXT
+def test_a_layer_that_computes_differently_is_found(layer: str, dump: Dump) -> None:
+    start = NET_TEXT.index(f'name: "{layer}"')
+    text = NET_TEXT[:start] + NET_TEXT[start:].replace(*EDITS[layer], 1)
+    assert text != NET_TEXT
     net = Net(text, "TRAIN")
-    first = compare(dump, replay(dump, net)).first
-    assert first is not None
-    assert first.layer == layer
+    first_difference = compare(dump, replay(dump, net)).first_difference
+    assert first_difference is not None
+    assert first_difference.layer == layer
     # each layer by itself, nothing else parts
     assert {row.layer for row in compare(dump, replay(dump, net, isolate_layers=True)).differences} == {layer}
 
 
 @pytest.mark.slow
-def test_each_layer_alone_differs_backward_only_there(dump: Dump) -> None:
+def test_isolated_layers_differ_only_at_the_changed_array(dump: Dump) -> None:
     """A rounding that is blown up, as one that moves a maximum would be, reaches no other layer."""
     changed_dump = replace_array(dump, "blob/pool", dump.arrays["blob/pool"] * 1.1)
-    differing = {
+    differing_arrays = {
         (row.layer, row.kind)
-        for row in compare(changed_dump, replay(changed_dump, Net(TEXT, "TRAIN"), isolate_layers=True)).differences
+        for row in compare(changed_dump, replay(changed_dump, Net(NET_TEXT, "TRAIN"), isolate_layers=True)).differences
     }
     # the layer that does not make that, and those that read it through the Split
-    assert differing == {("pool", "top"), ("pool_pool_0_split", "top")}
+    assert differing_arrays == {("pool", "top"), ("pool_pool_0_split", "top")}
     changed_dump = replace_array(dump, "diff/ip1", dump.arrays["diff/ip1"] * 1.1)
-    differing = {
+    differing_arrays = {
         (row.layer, row.kind)
-        for row in compare(changed_dump, replay(changed_dump, Net(TEXT, "TRAIN"), isolate_layers=True)).differences
+        for row in compare(changed_dump, replay(changed_dump, Net(NET_TEXT, "TRAIN"), isolate_layers=True)).differences
     }
-    assert differing == {
+    assert differing_arrays == {
         ("both", "diff"),
         ("ip1", "grad"),
         ("ip1", "diff"),
@@ -117,13 +117,13 @@ def test_each_layer_reads_what_the_dump_has() -> None:
     net, dump = make_dump()
     dump_without_pool = dataclasses.replace(dump, arrays={k: v for k, v in dump.arrays.items() if k != "blob/pool"})
     assert compare(dump, replay(dump_without_pool, net, isolate_layers=True)).ok
-    wider_net = Net(TEXT.replace("num_output: 5", "num_output: 6"), "TRAIN")
+    wider_net = Net(NET_TEXT.replace("num_output: 5", "num_output: 6"), "TRAIN")
     result = compare(dump, replay(dump, wider_net, wider_net.init(jax.random.key(0)), isolate_layers=True))
     assert {row.layer for row in result.differences if row.kind == "top"} == {"conv/1x1", "ip1", "ip2", "both", "loss"}
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-def test_each_layer_with_rows_of_padding(rows: int) -> None:
+def test_isolated_layers_read_the_valid_rows(rows: int) -> None:
     """After a blob whose rows depend on the data, layers read the dump's number of rows."""
     text = """
     layer { name: "in" type: "Input" top: "loc" top: "conf" top: "priors"
@@ -151,23 +151,25 @@ def replace_array(dump: Dump, member: str, array: Any) -> Dump:
 def test_one_weight_that_differs_is_found(layer: str, dump: Dump) -> None:
     changed_weight = dump.arrays[f"param/{layer}/0"].copy()
     changed_weight.flat[-1] += 0.1
-    unshared_net = Net(TEXT.replace('param { name: "w" } param { name: "b" }', ""), "TRAIN")
-    ours = replay(replace_array(dump, f"param/{layer}/0", changed_weight), unshared_net)
-    first = compare(dump, ours).first
-    assert first is not None
-    assert (first.layer, first.kind, first.name) == (layer, "param", "0")
-    blobs_only = {name: array for name, array in ours.arrays.items() if not name.startswith("param/")}
-    first = compare(dump, dataclasses.replace(ours, arrays=blobs_only)).first  # and by the numbers alone
-    assert first is not None
-    assert (first.layer, first.kind) == (layer, "top")
+    unshared_net = Net(NET_TEXT.replace('param { name: "w" } param { name: "b" }', ""), "TRAIN")
+    replayed = replay(replace_array(dump, f"param/{layer}/0", changed_weight), unshared_net)
+    first_difference = compare(dump, replayed).first_difference
+    assert first_difference is not None
+    assert (first_difference.layer, first_difference.kind, first_difference.name) == (layer, "param", "0")
+    arrays_without_params = {name: array for name, array in replayed.arrays.items() if not name.startswith("param/")}
+    first_difference = compare(
+        dump, dataclasses.replace(replayed, arrays=arrays_without_params)
+    ).first_difference  # and by the numbers alone
+    assert first_difference is not None
+    assert (first_difference.layer, first_difference.kind) == (layer, "top")
 
 
-def test_every_layer_is_tried(dump: Dump) -> None:
-    computing = [layer.name for layer in dump.layers if layer.bottoms and layer.type != "Split"]
-    assert sorted(computing) == sorted((*EDITS, *LAYERS_WITH_WEIGHTS))
+def test_every_layer_is_changed_in_a_test(dump: Dump) -> None:
+    computing_layers = [layer.name for layer in dump.layers if layer.bottoms and layer.type != "Split"]
+    assert sorted(computing_layers) == sorted((*EDITS, *LAYERS_WITH_WEIGHTS))
 
 
-def owner_of(dump: Dump, member: str) -> tuple[str, str]:
+def find_owner(dump: Dump, member: str) -> tuple[str, str]:
     """The layer that an array belongs to, and its name there: of a diff, the layer that reads the blob."""
     kind, _, blob = member.partition("/")
     if kind in ("param", "grad", "top"):
@@ -184,55 +186,55 @@ def owner_of(dump: Dump, member: str) -> tuple[str, str]:
 
 
 def test_an_error_in_any_array_is_found_at_its_layer(dump: Dump) -> None:
-    random = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     members = [member for member in dump.arrays if member != "loss"]
     assert len(members) > 50
     for member in members:
         changed_array = dump.arrays[member].copy()
-        changed_array.flat[random.integers(changed_array.size)] += 0.01 * (np.abs(changed_array).max() + 1)
+        changed_array.flat[rng.integers(changed_array.size)] += 0.01 * (np.abs(changed_array).max() + 1)
         (row,) = compare(dump, replace_array(dump, member, changed_array)).differences
-        assert (row.layer, row.name) == owner_of(dump, member), member
+        assert (row.layer, row.name) == find_owner(dump, member), member
 
 
-def test_nan_is_equal_where_both_have_it(dump: Dump) -> None:
-    nonfinite = dump.arrays["blob/sum"].copy()
-    nonfinite[0, 0, 0, :2] = np.nan, np.inf
-    nonfinite_dump = replace_array(dump, "blob/sum", nonfinite)
+def test_nan_at_the_same_index_is_equal(dump: Dump) -> None:
+    nonfinite_array = dump.arrays["blob/sum"].copy()
+    nonfinite_array[0, 0, 0, :2] = np.nan, np.inf
+    nonfinite_dump = replace_array(dump, "blob/sum", nonfinite_array)
     assert compare(nonfinite_dump, nonfinite_dump).ok
     (row,) = compare(dump, nonfinite_dump).differences
-    assert (row.layer, row.distance and row.distance.at) == ("sum", (0, 0, 0, 0))
+    assert (row.layer, row.distance and row.distance.index) == ("sum", (0, 0, 0, 0))
     assert "off by inf" in str(row)
-    changed_sign = nonfinite.copy()
+    changed_sign = nonfinite_array.copy()
     changed_sign[0, 0, 0, 1] = -np.inf
     assert len(compare(nonfinite_dump, replace_array(dump, "blob/sum", changed_sign)).differences) == 1
 
 
 def test_missing_arrays_and_wrong_shapes_differ(dump: Dump) -> None:
-    def without(*starts: str) -> Dump:
+    def drop_arrays(*starts: str) -> Dump:
         return dataclasses.replace(dump, arrays={k: v for k, v in dump.arrays.items() if not k.startswith(starts)})
 
-    assert {r.verdict for r in compare(dump, without("blob/sum")).differences} == {"only in A"}
-    assert {r.verdict for r in compare(without("blob/sum"), dump).differences} == {"only in B"}
+    assert {r.verdict for r in compare(dump, drop_arrays("blob/sum")).differences} == {"only in A"}
+    assert {r.verdict for r in compare(drop_arrays("blob/sum"), dump).differences} == {"only in B"}
     # kinds that a dump does not hold at all were not recorded; of blobs written over, the last value may be all
     for kinds in (("diff/", "grad/", "top_diff/"), ("param/",), ("input/",), ("top/", "top_diff/")):
-        assert compare(dump, without(*kinds)).ok, kinds
-    assert {r.layer for r in compare(dump, without("grad/conv")).differences} == {"conv/1x1"}
+        assert compare(dump, drop_arrays(*kinds)).ok, kinds
+    assert {r.layer for r in compare(dump, drop_arrays("grad/conv")).differences} == {"conv/1x1"}
     (row,) = compare(dump, replace_array(dump, "blob/ip1", np.zeros((3, 4)))).differences
     assert str(row) == "top ip1 has shape 3x5 in A and 3x4 in B"
     dump_without_norm = dataclasses.replace(dump, layers=tuple(x for x in dump.layers if x.name != "norm"))
     assert [(row.layer, row.verdict) for row in compare(dump, dump_without_norm).differences] == [("norm", "only in A")]
-    assert not compare(without(""), without("")).ok  # there was nothing to compare
+    assert not compare(drop_arrays(""), drop_arrays("")).ok  # there was nothing to compare
 
 
 @pytest.mark.parametrize("name", ["data", "images"])
 def test_nets_for_training_and_deployment_differ_in_labels_and_outputs_only(name: str) -> None:
-    layers_before_loss, _, loss = TEXT.rpartition("layer {")
+    layers_before_loss, _, loss = NET_TEXT.rpartition("layer {")
     deploy = (
         layers_before_loss.replace('name: "data"', f'name: "{name}"')
         .replace(' top: "label"', "")
         .replace("shape { dim: 3 } ", "")
     )
-    net = Net(TEXT, "TEST")
+    net = Net(NET_TEXT, "TEST")
     dump = collect(net, net.init(jax.random.key(1)))
     assert "SoftmaxWithLoss" in loss
     result = compare(
@@ -246,19 +248,19 @@ def test_nets_for_training_and_deployment_differ_in_labels_and_outputs_only(name
     assert re.search(r"All \d+ arrays that are in both dumps are equal\.$", str(result))
 
 
-def test_random_layers_do_not_count_unless_asked() -> None:
-    drop = 'layer { name: "drop" type: "Dropout" bottom: "norm" top: "norm" } '
-    sum_start = TEXT.index('layer { name: "sum"')
-    net, a = make_dump(TEXT[:sum_start] + drop + TEXT[sum_start:])
+def test_random_layers_count_only_with_compare_random() -> None:
+    dropout = 'layer { name: "drop" type: "Dropout" bottom: "norm" top: "norm" } '
+    sum_start = NET_TEXT.index('layer { name: "sum"')
+    net, a = make_dump(NET_TEXT[:sum_start] + dropout + NET_TEXT[sum_start:])
     b = replay(a, net, seed=7)
     result = compare(a, b)
     assert [layer.name for layer in a.layers if layer.random] == ["drop"]
     assert result.ok
     assert {"drop", "sum", "loss"} <= {row.layer for row in result.rows if row.verdict == "random"}
     assert all(row.verdict == "equal" for row in result.rows if row.layer in ("conv/1x1", "pool") and row.kind == "top")
-    first = compare(a, b, random=True).first
-    assert first is not None
-    assert first.layer == "drop"
+    first_difference = compare(a, b, compare_random=True).first_difference
+    assert first_difference is not None
+    assert first_difference.layer == "drop"
     result = compare(a, replay(a, net, seed=7, isolate_layers=True))
     assert result.ok
     assert {row.layer for row in result.rows if row.verdict == "random"} == {"drop"}
@@ -273,7 +275,7 @@ def test_dumps_of_other_floats_are_compared(dump: Dump, dtype: Any) -> None:
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 def test_one_nonzero_value_among_zeros_differs(value: float) -> None:
     result = compute_distance(np.zeros(3, np.float32), np.array([0, value, 0], np.float32))
-    assert (result.error, result.at, result.scale, result.relative) == (np.inf, (1,), 0.0, np.inf)
+    assert (result.error, result.index, result.scale, result.relative) == (np.inf, (1,), 0.0, np.inf)
 
 
 def test_zero_tops_are_marked_as_proving_nothing(dump: Dump) -> None:

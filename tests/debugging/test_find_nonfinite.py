@@ -41,7 +41,7 @@ X = np.random.default_rng(0).normal(size=(1, 4, 5)).astype(np.float32)
 LABELS = np.float32([[0, 1, 2, 0]])
 
 
-def find_culprit(text: str, x: Any = X, labels: Any = LABELS, *, rate: float = 0.01) -> NonFinite:
+def find_nonfinite_of_step(text: str, x: Any = X, labels: Any = LABELS, *, rate: float = 0.01) -> NonFinite:
     """The culprit of a step of gradient descent on batches that are stacked along a first axis."""
     net = Net(text, "TRAIN")
     batches = {"x": jnp.asarray(x, jnp.float32), "label": jnp.asarray(labels, jnp.float32)}
@@ -60,20 +60,20 @@ def find_culprit(text: str, x: Any = X, labels: Any = LABELS, *, rate: float = 0
     return find_nonfinite(net, variables, batches, keys, Variables(params, state))
 
 
-def blamed_layer(result: NonFinite) -> str | None:
+def get_layer_name(result: NonFinite) -> str | None:
     return result.layer.name if result.layer else None
 
 
 def test_a_logarithm_of_a_negative_number_is_named() -> None:
-    result = find_culprit(LOG)
-    assert blamed_layer(result) == "relu"
+    result = find_nonfinite_of_step(LOG)
+    assert get_layer_name(result) == "relu"
     assert re.match(r"its output 'ip1' has \d NaN of 12 values; ranges of its bottoms: 'ip1' from -", result.message)
     assert result.advice == ""
 
 
 def test_an_infinite_gradient_of_a_finite_loss_is_named() -> None:
-    result = find_culprit(ROOT)
-    assert blamed_layer(result) == "root"
+    result = find_nonfinite_of_step(ROOT)
+    assert get_layer_name(result) == "root"
     assert result.message == (
         "the gradient of its bottom 'ip1' has 12 infinite of 12 values; everything before it in the backward "
         "pass is finite"
@@ -81,22 +81,22 @@ def test_an_infinite_gradient_of_a_finite_loss_is_named() -> None:
 
 
 def test_a_parameter_whose_gradient_overflows_is_named() -> None:
-    result = find_culprit(EUCLID, np.full((1, 4, 5), 1e10), np.ones((1, 4, 1)))
-    assert blamed_layer(result) == "ip"
+    result = find_nonfinite_of_step(EUCLID, np.full((1, 4, 5), 1e10), np.ones((1, 4, 1)))
+    assert get_layer_name(result) == "ip"
     assert result.message.startswith("the gradient of its parameter 0 has 5 infinite of 5 values")
 
 
 def test_data_that_is_not_finite_is_named() -> None:
     x = X.copy()
     x[0, 1, 2] = np.inf
-    result = find_culprit(SOFTMAX, x)
-    assert (blamed_layer(result), result.message) == ("in", "its output 'x' has 1 infinite of 20 values")
+    result = find_nonfinite_of_step(SOFTMAX, x)
+    assert (get_layer_name(result), result.message) == ("in", "its output 'x' has 1 infinite of 20 values")
     assert "no setting helps" in result.advice
 
 
 def test_an_update_that_overflows_is_named() -> None:
-    result = find_culprit(SOFTMAX, 1e3 * X, rate=3e38)
-    assert blamed_layer(result) == "ip1"
+    result = find_nonfinite_of_step(SOFTMAX, 1e3 * X, rate=3e38)
+    assert get_layer_name(result) == "ip1"
     assert re.match(
         "all gradients are finite, but the update overflows: parameter 0 has .* of 15 values", result.message
     )
@@ -104,8 +104,8 @@ def test_an_update_that_overflows_is_named() -> None:
 
 def test_the_passes_of_a_step_are_run_one_after_the_other() -> None:
     labels = np.float32([[0, 1, 2, 0], [1, 1, 7, 8]])
-    result = find_culprit(SOFTMAX, np.concatenate([X, X]), labels)
-    assert blamed_layer(result) == "loss"
+    result = find_nonfinite_of_step(SOFTMAX, np.concatenate([X, X]), labels)
+    assert get_layer_name(result) == "loss"
     assert result.message == (
         "its output 'loss' has 1 NaN of 1 values: label 7 at [2] of 'label' is not one of the classes 0 to 2 "
         "(2 labels are invalid)"
@@ -114,13 +114,13 @@ def test_the_passes_of_a_step_are_run_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "wrong_label"), [("SoftmaxWithLoss", 7), ("MultinomialLogisticLoss", 255), ("HingeLoss", 255)]
+    ("loss_type", "reported_label"), [("SoftmaxWithLoss", 7), ("MultinomialLogisticLoss", 255), ("HingeLoss", 255)]
 )
-def test_a_label_is_ignored_where_caffe_knows_that(kind: str, wrong_label: int) -> None:
+def test_ignored_labels_are_not_reported(loss_type: str, reported_label: int) -> None:
     text = SOFTMAX.replace('top: "loss"', 'top: "loss" loss_param { ignore_label: 255 }')
-    result = find_culprit(text.replace("SoftmaxWithLoss", kind), X, np.float32([[0, 255, 7, 0]]))
-    assert blamed_layer(result) == "loss"
-    assert f"label {wrong_label} at " in result.message
+    result = find_nonfinite_of_step(text.replace("SoftmaxWithLoss", loss_type), X, np.float32([[0, 255, 7, 0]]))
+    assert get_layer_name(result) == "loss"
+    assert f"label {reported_label} at " in result.message
 
 
 def test_a_similarity_is_no_label() -> None:
@@ -133,8 +133,8 @@ def test_a_similarity_is_no_label() -> None:
             inner_product_param { num_output: 3 weight_filler { type: "constant" value: 1 } } }
     layer { name: "loss" type: "ContrastiveLoss" bottom: "a" bottom: "c" bottom: "label" top: "loss" }
     """
-    result = find_culprit(text, np.ones((1, 4, 3)), np.full((1, 4), 9.0))
-    assert blamed_layer(result) == "loss"
+    result = find_nonfinite_of_step(text, np.ones((1, 4, 3)), np.full((1, 4), 9.0))
+    assert get_layer_name(result) == "loss"
     assert "ranges of its bottoms: 'a' from 0 to 0, 'c' from 3e+30 to 3e+30, 'label' from 9 to 9" in result.message
     assert "classes" not in result.message
 
@@ -151,7 +151,7 @@ def test_parameters_that_were_not_finite_before_are_named() -> None:
 
 
 def test_a_step_that_is_finite_layer_by_layer_names_no_layer() -> None:
-    result = find_culprit(SOFTMAX)
+    result = find_nonfinite_of_step(SOFTMAX)
     assert result.layer is None
     assert result.message.startswith(
         "the loss is not finite, but all numbers are finite when the layers run one by one"
@@ -159,9 +159,11 @@ def test_a_step_that_is_finite_layer_by_layer_names_no_layer() -> None:
 
 
 def test_the_first_array_that_is_not_finite_is_named() -> None:
-    good = {"b": {0: jnp.ones(2)}, "a": {0: jnp.ones(3)}}
-    assert find_nonfinite_variable(Variables(good, {})) is None
-    bad = {**good, "a": {0: jnp.array([np.inf, np.nan, 1.0])}}
+    finite_params = {"b": {0: jnp.ones(2)}, "a": {0: jnp.ones(3)}}
+    assert find_nonfinite_variable(Variables(finite_params, {})) is None
+    nonfinite_params = {**finite_params, "a": {0: jnp.array([np.inf, np.nan, 1.0])}}
     expected = "0 of layer 'a' has 1 NaN and 1 infinite of 3 values"
-    assert find_nonfinite_variable(Variables(bad, bad)) == NonFinite(f"parameter {expected}")
-    assert find_nonfinite_variable(Variables(good, bad)) == NonFinite(f"running statistic {expected}")
+    assert find_nonfinite_variable(Variables(nonfinite_params, nonfinite_params)) == NonFinite(f"parameter {expected}")
+    assert find_nonfinite_variable(Variables(finite_params, nonfinite_params)) == NonFinite(
+        f"running statistic {expected}"
+    )

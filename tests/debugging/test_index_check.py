@@ -19,7 +19,7 @@ from caffejax.schema import caffe_pb2
 INPUTS = """
 layer { name: "in" type: "Input" top: "x" top: "i" input_param { shape { dim: 4 dim: 3 } shape { dim: 4 } } }
 """
-COMPUTED = 'layer { name: "more" type: "Power" bottom: "i" top: "at" power_param { shift: 1 } }'
+COMPUTED_INDICES = 'layer { name: "more" type: "Power" bottom: "i" top: "at" power_param { shift: 1 } }'
 PICK = 'layer { name: "pick" type: "BatchReindex" bottom: "x" bottom: "%s" top: "y" }'
 EMBED = 'layer { name: "embed" type: "Embed" bottom: "%s" top: "y" embed_param { input_dim: 4 num_output: 2 } }'
 
@@ -43,20 +43,26 @@ def make_net(text: str, indices: list[float]) -> Any:
     return net
 
 
-@pytest.mark.parametrize("callback", [False, True])
+@pytest.mark.parametrize("has_callback", [False, True])
 @pytest.mark.parametrize(
     ("text", "indices", "message"),
     [
         (PICK % "i", [0, 3, 4, 9], r"layer 'pick' \(BatchReindex\): index 4 at \[2\] of bottom 'i' .* 0 to 3"),
         (PICK % "i", [0, -1, 2, 2], r"index -1 at \[1\]"),
         (PICK % "i", [0, np.nan, 2, 2], r"index nan at \[1\]"),
-        (COMPUTED + PICK % "at", [0, 0, 3, 0], OUT_OF_RANGE),
-        (COMPUTED + EMBED % "at", [0, 0, 0, 3], r"layer 'embed' \(Embed\): index 4 at \[3\] of bottom 'at' .* 0 to 3"),
+        (COMPUTED_INDICES + PICK % "at", [0, 0, 3, 0], OUT_OF_RANGE),
+        (
+            COMPUTED_INDICES + EMBED % "at",
+            [0, 0, 0, 3],
+            r"layer 'embed' \(Embed\): index 4 at \[3\] of bottom 'at' .* 0 to 3",
+        ),
     ],
 )
-def test_pycaffe_stops(text: str, indices: list[float], message: str, callback: bool) -> None:
+def test_pycaffe_raises_for_an_index_out_of_range(
+    text: str, indices: list[float], message: str, has_callback: bool
+) -> None:
     net = make_net(text, indices)
-    if callback:
+    if has_callback:
         net.after_forward(lambda i: None)
     with pytest.raises(LayerError, match=message):
         net.forward()
@@ -68,25 +74,25 @@ def test_truncated_values_count_as_indices() -> None:
     assert np.isfinite(make_net(PICK % "i", [0, 3.9, -0.9, 1]).forward()["y"]).all()
 
 
-def test_a_compiled_net_gives_nan() -> None:
+def test_a_compiled_net_returns_nan() -> None:
     net = Net(INPUTS + PICK % "i")
     blobs, _ = net.forward({}, {}, {"x": np.ones((4, 3)), "i": np.array([0, 1, 4, -1])})
     np.testing.assert_array_equal(np.isnan(blobs["y"]).all(axis=1), [False, False, True, True])
 
 
-def net_with_database(folder: Path, labels: list[int]) -> str:
-    def datum(label: int) -> bytes:
+def make_net_with_database(folder: Path, labels: list[int]) -> str:
+    def serialize_datum(label: int) -> bytes:
         return caffe_pb2.Datum(channels=1, height=1, width=2, data=b"\1\2", label=label).SerializeToString()
 
     path = folder / "db"
-    write_lmdb(path, ((b"%03d" % n, datum(label)) for n, label in enumerate(labels)))
+    write_lmdb(path, ((b"%03d" % n, serialize_datum(label)) for n, label in enumerate(labels)))
     return DATABASE % path
 
 
 @pytest.fixture
-def wrong_net(tmp_path: Path) -> Path:
+def net_with_invalid_index(tmp_path: Path) -> Path:
     path = tmp_path / "net.prototxt"
-    path.write_text(net_with_database(tmp_path, [0, 0, 3, 1]))
+    path.write_text(make_net_with_database(tmp_path, [0, 0, 3, 1]))
     return path
 
 
@@ -101,29 +107,29 @@ def wrong_net(tmp_path: Path) -> Path:
     ids=["test", "time", "extract_features", "train"],
 )
 def test_commands_stop_at_indices_out_of_range(
-    wrong_net: Path, command: Callable[[Path, Path], list[str]], capsys: pytest.CaptureFixture[str]
+    net_with_invalid_index: Path, command: Callable[[Path, Path], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    weights = wrong_net.parent / "w.caffemodel"
-    caffe.Net(str(wrong_net), caffe.TEST).save(str(weights))
-    (wrong_net.parent / "solver.prototxt").write_text(
-        f'net: "{wrong_net}" base_lr: 0.1 lr_policy: "fixed" max_iter: 1 snapshot_after_train: false'
+    weights = net_with_invalid_index.parent / "w.caffemodel"
+    caffe.Net(str(net_with_invalid_index), caffe.TEST).save(str(weights))
+    (net_with_invalid_index.parent / "solver.prototxt").write_text(
+        f'net: "{net_with_invalid_index}" base_lr: 0.1 lr_policy: "fixed" max_iter: 1 snapshot_after_train: false'
     )
-    assert main(command(wrong_net, weights)) == 1
+    assert main(command(net_with_invalid_index, weights)) == 1
     assert re.search(OUT_OF_RANGE, capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("iter_size", [1, 2])
-def test_training_on_good_indices_goes_on(tmp_path: Path, iter_size: int) -> None:
+def test_training_on_valid_indices_continues(tmp_path: Path, iter_size: int) -> None:
     settings = f'base_lr: 0.01 lr_policy: "fixed" max_iter: 2 snapshot_after_train: false iter_size: {iter_size}'
-    solver = Solver(f"net_param {{ {net_with_database(tmp_path, [0, 1, 2, 0])} }} {settings}")
+    solver = Solver(f"net_param {{ {make_net_with_database(tmp_path, [0, 1, 2, 0])} }} {settings}")
     solver.solve()
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(solver.variables))
     solver.close()
 
 
-def test_rows_are_counted_not_channels(tmp_path: Path) -> None:
+def test_the_range_of_indices_is_the_number_of_rows(tmp_path: Path) -> None:
     """Index 3 of 4 rows of 3 numbers; labels may not be 3 where there are 3 scores."""
-    net = net_with_database(tmp_path, [2, 1, 0, 3]).replace('bottom: "at" top: "y"', 'bottom: "i" top: "y"')
+    net = make_net_with_database(tmp_path, [2, 1, 0, 3]).replace('bottom: "at" top: "y"', 'bottom: "i" top: "y"')
     solver = Solver(f'net_param {{ {net} }} base_lr: 0.01 lr_policy: "fixed" max_iter: 1 snapshot_after_train: false')
     solver.step(1)
     assert np.isfinite(solver.smoothed_loss)

@@ -14,13 +14,13 @@ from caffejax.summary import count_multiply_adds
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 DIGITS = CONFIGS / "digits" / "lenet_train_test.prototxt"
-FILTER = """layer { name: "in" type: "Input" top: "x" top: "s"
+FILTER_NET = """layer { name: "in" type: "Input" top: "x" top: "s"
   input_param { shape { dim: 4 dim: 2 } shape { dim: 4 } } }
 layer { name: "f" type: "Filter" bottom: "x" bottom: "s" top: "y" }"""
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters", "products"),
+    ("name", "parameters", "multiply_adds"),
     [
         ("caffenet", 60_965_224, 724_406_816),
         ("squeezenet", 1_235_496, 387_747_520),
@@ -28,9 +28,9 @@ layer { name: "f" type: "Filter" bottom: "x" bottom: "s" top: "y" }"""
         ("resnet50", 25_557_032 + 64 + 2 * 26_560 + 53, 3_857_973_248),  # a bias, and running statistics
     ],
 )
-def test_totals_of_published_nets_are_known(name: str, parameters: int, products: int) -> None:
+def test_totals_of_published_nets_are_known(name: str, parameters: int, multiply_adds: int) -> None:
     total = report_memory(Net(CONFIGS / name / "train_val.prototxt", "TEST"), batch=1).total
-    assert (total["parameters"], total["multiply_adds"]) == (parameters, products)
+    assert (total["parameters"], total["multiply_adds"]) == (parameters, multiply_adds)
     assert total["parameter_bytes"] == 4 * parameters
 
 
@@ -47,7 +47,7 @@ def test_layers_have_the_counted_sizes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("layer", "products"),
+    ("layer", "multiply_adds"),
     [
         ('type: "Deconvolution" convolution_param { num_output: 4 kernel_size: 3 stride: 2 }', 2 * 6 * 25 * 4 * 9),
         ('type: "Convolution" convolution_param { num_output: 4 kernel_size: 3 group: 2 }', 2 * 4 * 9 * 3 * 9),
@@ -55,13 +55,13 @@ def test_layers_have_the_counted_sizes() -> None:
         ('type: "Pooling" pooling_param { kernel_size: 2 }', 0),
     ],
 )
-def test_products_of_layers_are_counted(layer: str, products: int) -> None:
+def test_multiply_adds_of_layers_are_counted(layer: str, multiply_adds: int) -> None:
     net = f"""layer {{ name: "in" type: "Input" top: "x" input_param {{ shape {{ dim: 2 dim: 6 dim: 5 dim: 5 }} }} }}
     layer {{ name: "l" bottom: "x" top: "y" {layer} }}"""
-    assert report_memory(Net(net)).layers[1].multiply_adds == products
+    assert report_memory(Net(net)).layers[1].multiply_adds == multiply_adds
 
 
-def test_products_in_loops_and_branches() -> None:
+def test_multiply_adds_in_loops_and_branches_are_counted() -> None:
     x = jnp.ones((3, 3))
     assert count_multiply_adds(lambda x: jax.lax.scan(lambda c, _: (c @ x, None), x, None, length=5)[0], x) == 5 * 27
     assert (
@@ -78,11 +78,11 @@ def test_recurrent_layers_count_every_step() -> None:
 
 
 def test_host_layers_are_not_traced_for_state() -> None:
-    result = report_memory(Net(FILTER, "TRAIN"))
+    result = report_memory(Net(FILTER_NET, "TRAIN"))
     assert result.layers[1].multiply_adds is None
     assert result.training is None
     with pytest.raises(GraphError, match=r"run on the host, so it is not compiled as one program \(compiled: "):
-        report_compiled_memory(Net(FILTER, "TRAIN"))
+        report_compiled_memory(Net(FILTER_NET, "TRAIN"))
 
 
 def test_the_command_prints_layers_and_totals(capsys: pytest.CaptureFixture[str]) -> None:

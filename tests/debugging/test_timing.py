@@ -23,10 +23,10 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("net", "phase"), [(DIGITS, "TRAIN"), (NET_WITH_INPUTS, "TRAIN"), (NET_WITH_INPUTS, "TEST")])
-def test_every_layer_has_a_time_and_the_whole_net_too(net, phase):
+def test_every_layer_and_the_net_have_times(net, phase):
     net = Net(net, phase)
     timer = Timer(net, net.init(jax.random.key(0)), jax.random.key(1))
-    times = timer.layers()
+    times = timer.time_layers()
     assert [t.name for t in times] == [layer.name for layer in net.graph.layers]
     for layer, layer_time in zip(net.graph.layers, times, strict=True):
         assert (layer_time.forward > 0) == (layer.type.name != "Input")
@@ -46,13 +46,13 @@ def test_a_net_without_loss_has_backward_times_too():
     )
     net = Net(deploy, "TEST")
     timer = Timer(net, net.init(jax.random.key(0)), jax.random.key(1))
-    assert [t.name for t in timer.layers() if t.backward > 0] == ["ip", "drop"]
+    assert [t.name for t in timer.time_layers() if t.backward > 0] == ["ip", "drop"]
     net_time = timer.time_net()
     assert net_time.both > 0
     timer.close()
 
 
-def test_mean_times_average_the_passes():
+def test_average_times_are_means_over_passes():
     passes = [[LayerTime("a", 1, 4), LayerTime("b", 2, 0)], [LayerTime("a", 3, 0), LayerTime("b", 4, 2)]]
     assert list(average_times(passes)) == [LayerTime("a", 2, 2), LayerTime("b", 3, 1)]
 
@@ -69,12 +69,14 @@ def test_the_command_prints_caffes_table(capsys):
     assert sums["Forward-Backward"] == pytest.approx(sums["Forward pass"] + sums["Backward pass"], rel=1e-3)
     assert sums.keys() >= {"fused Forward pass", "fused Forward-Backward"}
     assert sum(line.startswith("Iteration: ") for line in lines) == 2
-    plan = lines[lines.index("Compiled as one program, which training and testing run:") + 1 :]
-    assert plan[0] == "  compiled: mnist .. loss"
+    schedule_lines = lines[lines.index("Compiled as one program, which training and testing run:") + 1 :]
+    assert schedule_lines[0] == "  compiled: mnist .. loss"
     result = json.loads(out)
     assert (result["iterations"], [layer["name"] for layer in result["layers"]]) == (2, names)
-    logged = [float(time) for *_, time in rows]
-    assert [layer[w] for layer in result["layers"] for w in ("forward", "backward")] == pytest.approx(logged, rel=1e-4)
+    logged_times = [float(time) for *_, time in rows]
+    assert [layer[direction] for layer in result["layers"] for direction in ("forward", "backward")] == pytest.approx(
+        logged_times, rel=1e-4
+    )
     assert result["whole"]["both"] == pytest.approx(sums["fused Forward-Backward"], rel=1e-4)
     assert result["whole"]["frozen"] is None
 

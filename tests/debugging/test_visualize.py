@@ -30,18 +30,22 @@ def vis_square(data: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("shape", [(1, 3, 4), (4, 2, 2), (5, 3, 2), (12, 1, 1), (20, 5, 5), (7, 4, 3, 3)])
-def test_a_grid_is_caffes(shape: tuple[int, ...]) -> None:
+def test_a_grid_equals_vis_square(shape: tuple[int, ...]) -> None:
     maps = np.random.default_rng(0).normal(size=shape).astype(np.float32)
-    ours, caffes = make_grid(maps), np.rint(vis_square(maps.astype(np.float64)) * 255)
-    assert ours.dtype == np.uint8
-    rows = -(-shape[0] // math.ceil(math.sqrt(shape[0]))) * (shape[1] + 1)
-    assert ours.shape == (rows + 1, caffes.shape[1] + 1, *shape[3:])  # rows with nothing in them are left out
-    np.testing.assert_array_equal(ours[1:, 1:], caffes[:rows])
-    assert (ours[0] == 255).all()
-    assert (ours[:, 0] == 255).all()
+    actual, expected = make_grid(maps), np.rint(vis_square(maps.astype(np.float64)) * 255)
+    assert actual.dtype == np.uint8
+    num_pixel_rows = -(-shape[0] // math.ceil(math.sqrt(shape[0]))) * (shape[1] + 1)
+    assert actual.shape == (
+        num_pixel_rows + 1,
+        expected.shape[1] + 1,
+        *shape[3:],
+    )  # rows with nothing in them are left out
+    np.testing.assert_array_equal(actual[1:, 1:], expected[:num_pixel_rows])
+    assert (actual[0] == 255).all()
+    assert (actual[:, 0] == 255).all()
 
 
-def test_each_scales_every_map_by_itself() -> None:
+def test_per_map_scales_each_map_separately() -> None:
     maps = np.array([[[0, 1], [2, 4]], [[10, 10], [10, 30]], [[5, 5], [5, 5]]], np.float32)
     tiles = make_grid(maps, per_map=True)
     assert tiles[1:3, 1:3].tolist() == [[0, 64], [128, 255]]
@@ -49,14 +53,14 @@ def test_each_scales_every_map_by_itself() -> None:
     assert tiles[4:6, 1:3].tolist() == [[0, 0], [0, 0]]
 
 
-def test_numbers_that_are_not_finite_are_white_and_do_not_spoil_the_rest() -> None:
+def test_numbers_that_are_not_finite_are_white_and_excluded_from_the_scale() -> None:
     maps = np.array([[[0, np.nan], [np.inf, 1]]], np.float32)
     assert make_grid(maps)[1:3, 1:3].tolist() == [[0, 255], [255, 255]]
     assert (make_grid(np.full((2, 2, 2), np.nan)) == 255).all()
 
 
 @pytest.mark.parametrize("rgb", [False, True])
-def test_colours_of_filters_come_out_as_they_are(rgb: bool) -> None:
+def test_filters_are_drawn_in_their_colors(rgb: bool) -> None:
     weights = np.zeros((2, 3, 2, 2), np.float32)
     weights[0, 2 if not rgb else 0] = 1  # red
     weights[1, 0 if not rgb else 2] = 1  # blue
@@ -66,28 +70,28 @@ def test_colours_of_filters_come_out_as_they_are(rgb: bool) -> None:
     assert picture[1, 4].tolist() == [0, 0, 255]
 
 
-def test_other_filters_are_grey_channel_by_channel() -> None:
+def test_filters_without_three_channels_are_gray() -> None:
     weights = np.arange(2 * 4 * 3 * 3).reshape(2, 4, 3, 3)
     np.testing.assert_array_equal(make_filter_maps(weights), weights.reshape(8, 3, 3))
 
 
 @pytest.mark.parametrize(
-    ("shape", "maps"),
+    ("shape", "maps_shape"),
     [((5, 3, 4), (5, 3, 4)), ((3, 4), (1, 3, 4)), ((7,), (1, 3, 3)), ((4, 1, 1), (1, 2, 2)), ((), (1, 1, 1))],
 )
-def test_rows_of_blobs_of_any_shape_become_maps(shape: tuple[int, ...], maps: tuple[int, ...]) -> None:
+def test_rows_of_blobs_of_any_shape_become_maps(shape: tuple[int, ...], maps_shape: tuple[int, ...]) -> None:
     row = np.random.default_rng(1).normal(size=shape).astype(np.float32)
     result = make_feature_maps(row)
-    assert result.shape == maps
+    assert result.shape == maps_shape
     np.testing.assert_array_equal(result.ravel()[: row.size], row.ravel())
     assert np.isnan(result.ravel()[row.size :]).all()
 
 
-def test_pictures_are_enlarged_by_whole_pixels() -> None:
-    small = np.arange(6, dtype=np.uint8).reshape(2, 3)
-    large = enlarge(small, 9)
-    assert large.shape == (6, 9)
-    np.testing.assert_array_equal(large[1::3, 1::3], small)
+def test_pictures_are_enlarged_by_integer_factors() -> None:
+    image = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    enlarged_image = enlarge(image, 9)
+    assert enlarged_image.shape == (6, 9)
+    np.testing.assert_array_equal(enlarged_image[1::3, 1::3], image)
     assert enlarge(np.zeros((900, 20, 3), np.uint8), 512).shape == (900, 20, 3)
 
 

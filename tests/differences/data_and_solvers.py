@@ -20,7 +20,7 @@ from caffejax.training import Solver
 from caffejax.training.lr_schedules import Plateau
 
 
-def _masks(net: str) -> list[Comparison]:
+def _compare_dropout_masks(net: str) -> list[Comparison]:
     x = {"x": np.ones((1, 1000), np.float32)}
     added_layer = 'layer { name: "more" type: "Dropout" bottom: "x" top: "z" }\n'
     nets = [Net(net, "TRAIN"), Net(net.replace('layer { name: "drop"', added_layer + 'layer { name: "drop"'), "TRAIN")]
@@ -29,58 +29,58 @@ def _masks(net: str) -> list[Comparison]:
     return [Comparison("mask of a layer, after another random layer has come into the net", "another", comparison)]
 
 
-def _list_without_label(net: str) -> list[Comparison]:
+def _compare_list_without_label(net: str) -> list[Comparison]:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "list.txt").write_text("a.png\n")
-        result = _error_message(lambda: Net(net.replace("list.txt", f"{folder}/list.txt"), "TRAIN")).replace(
+        result = _get_error_message(lambda: Net(net.replace("list.txt", f"{folder}/list.txt"), "TRAIN")).replace(
             f"{folder}/", ""
         )
     return [Comparison("a list with the line `a.png`", "label 0", f"error: {result}")]
 
 
-def _resume(net: str) -> list[Comparison]:
+def _compare_resumed_data(net: str) -> list[Comparison]:
     """Show the first batch after two steps of a solver that was stopped and resumed."""
     with tempfile.TemporaryDirectory() as folder:
         with h5py.File(f"{folder}/data.h5", "w") as file:
             file["x"] = np.arange(10.0).reshape(10, 1)
         Path(f"{folder}/list.txt").write_text(f"{folder}/data.h5\n")
         graph = Net(net.replace("list.txt", f"{folder}/list.txt"), "TRAIN").graph
-        first, second = Loader(graph), Loader(graph)
+        first_loader, resumed_loader = Loader(graph), Loader(graph)
         for _ in range(2):
-            next(first)
-        second.set_state(first.get_state())
-        row = np.asarray(next(second)["x"])
-        first.close()
-        second.close()
+            next(first_loader)
+        resumed_loader.set_state(first_loader.get_state())
+        row = np.asarray(next(resumed_loader)["x"])
+        first_loader.close()
+        resumed_loader.close()
     return [Comparison("row that the third step reads, of a run that was stopped after two", np.zeros(1), row.ravel())]
 
 
-def _not_finite(net: str) -> list[Comparison]:
+def _compare_overflow(net: str) -> list[Comparison]:
     text = f"net_param {{ {net} }} base_lr: 1 lr_policy: 'fixed' max_iter: 3 random_seed: 1"
     solver = Solver(text)
-    result = _error_message(solver.solve)
+    result = _get_error_message(solver.solve)
     solver.close()
     return [Comparison("training with a loss that overflows", "continues, and snapshots", f"error: {result}")]
 
 
-def _refusal(text: str) -> list[Comparison]:
+def _compare_refused_solver(text: str) -> list[Comparison]:
     layer = 'layer { name: "x" type: "DummyData" top: "x" loss_weight: 1 dummy_data_param { shape { dim: 1 } } }'
-    result = _error_message(lambda: Solver(f"net_param {{ {layer} }} {text}")).split(": ")[0]
+    result = _get_error_message(lambda: Solver(f"net_param {{ {layer} }} {text}")).split(": ")[0]
     return [Comparison("such a solver", "loss nan, then params nan", f"error: {result}")]
 
 
-def _plateau(text: str) -> list[Comparison]:
+def _compare_plateau_rates(text: str) -> list[Comparison]:
     param = text_format.Parse(text, caffe_pb2.SolverParameter())
-    losses, ours, theirs = [3.0, 2.0, 2.0, 2.0, 2.0, 2.0], Plateau(param), Plateau(param)
+    losses, caffejax_plateau, ssd_plateau = [3.0, 2.0, 2.0, 2.0, 2.0, 2.0], Plateau(param), Plateau(param)
     rates = []
     for i, loss in enumerate(losses):
-        ours.note(i, losses[max(i - 1, 0)])
-        theirs.note(i, loss)  # the same rule, with the loss that the fork looks at
-        rates.append((theirs(i), ours(i)))
+        caffejax_plateau.note(i, losses[max(i - 1, 0)])
+        ssd_plateau.note(i, loss)  # the same rule, with the loss that the fork looks at
+        rates.append((ssd_plateau(i), caffejax_plateau(i)))
     return [Comparison(f"rates of the iterations with the losses {losses}", *np.array(rates).T)]
 
 
-def _error_message(call: Any) -> str:
+def _get_error_message(call: Any) -> str:
     """The error's first sentence."""
     try:
         call()
@@ -99,7 +99,7 @@ DIFFERENCES = [
         "common.cpp: one generator for each thread, which all layers share",
         'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 1 dim: 1000 } } }\n'
         'layer { name: "drop" type: "Dropout" bottom: "x" top: "y" }',
-        _masks,
+        _compare_dropout_masks,
     ),
     Difference(
         "A training that is resumed",
@@ -107,7 +107,7 @@ DIFFERENCES = [
         "with the same numbers bit for bit. Caffe's .solverstate has no position: the data start again.",
         "sgd_solver.cpp, SnapshotSolverStateToBinaryProto: iter, learned_net, current_step and history are all",
         'layer { name: "data" type: "HDF5Data" top: "x" hdf5_data_param { source: "list.txt" batch_size: 1 } }',
-        _resume,
+        _compare_resumed_data,
     ),
     Difference(
         "Numbers that are not finite",
@@ -118,14 +118,14 @@ DIFFERENCES = [
 layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip"
   inner_product_param { num_output: 1 weight_filler { type: "constant" value: 1 } } }
 layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "t" top: "loss" }""",
-        _not_finite,
+        _compare_overflow,
     ),
     Difference(
         "iter_size: 0",
         "Caffe makes no pass, and divides the loss and the gradients by 0. Here such a solver is refused.",
         "solver.cpp, Step: loss /= param_.iter_size(); sgd_solver.cpp, Normalize: Dtype(1.) / param_.iter_size()",
         'base_lr: 1 lr_policy: "fixed" max_iter: 1 iter_size: 0',
-        _refusal,
+        _compare_refused_solver,
     ),
     Difference(
         "The policy plateau",
@@ -133,13 +133,13 @@ layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "t" top: "loss" 
         "compiled with its rate: the rate falls an iteration later.",
         "SSD's sgd_solver.cpp, GetLearningRate: this->smoothed_loss_, after the forward pass",
         'base_lr: 1 lr_policy: "plateau" gamma: 0.1 plateau_winsize: 2',
-        _plateau,
+        _compare_plateau_rates,
     ),
     Difference(
         "Lists of images",
         "Caffe takes 0 for the label of a line that has none. Here such lines are refused, all at once.",
         "image_data_layer.cpp, DataLayerSetUp: label = atoi(line.substr(pos + 1).c_str())",
         'layer { name: "data" type: "ImageData" top: "x" top: "label" image_data_param { source: "list.txt" } }',
-        _list_without_label,
+        _compare_list_without_label,
     ),
 ]

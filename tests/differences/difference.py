@@ -46,7 +46,7 @@ class Difference:
     run: Callable[[str], list[Comparison]]
 
 
-def tops_and_diffs(net: str, bottoms: dict[str, Any], dy: Any, top: str = "y") -> tuple[Any, dict[str, Any]]:
+def compute_top_and_diffs(net: str, bottoms: dict[str, Any], dy: Any, top: str = "y") -> tuple[Any, dict[str, Any]]:
     """Run layers on bottoms; return the top, and the diffs of the bottoms for this diff of the top."""
     inputs = "".join(
         f'layer {{ name: "{name}" type: "Input" top: "{name}" input_param {{ shape {{ '
@@ -56,9 +56,9 @@ def tops_and_diffs(net: str, bottoms: dict[str, Any], dy: Any, top: str = "y") -
     model = Net(f"force_backward: true\n{inputs}{net}", "TRAIN")
     params, state = model.init(jax.random.key(0))
 
-    def run(arrays: Any) -> Any:
+    def compute_top(arrays: Any) -> Any:
         return model.apply(params, state, arrays, key=jax.random.key(0), blobs=(top,))[0][top]
 
-    value, vjp = jax.vjp(run, {name: jnp.asarray(x, jnp.float32) for name, x in bottoms.items()})
-    (diffs,) = vjp(jnp.asarray(dy, value.dtype))
-    return np.asarray(value), jax.tree.map(np.asarray, diffs)
+    top_value, vjp = jax.vjp(compute_top, {name: jnp.asarray(x, jnp.float32) for name, x in bottoms.items()})
+    (diffs,) = vjp(jnp.asarray(dy, top_value.dtype))
+    return np.asarray(top_value), jax.tree.map(np.asarray, diffs)

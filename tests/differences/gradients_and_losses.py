@@ -12,7 +12,9 @@ import caffejax.pycaffe as caffe
 from caffejax.net import Net
 
 
-def _diff_after_two_passes(net: str, arrays: dict[str, Any], layer: str = "layer", param: int = 0) -> np.ndarray:
+def _compute_diff_after_two_passes(
+    net: str, arrays: dict[str, Any], layer: str = "layer", param: int = 0
+) -> np.ndarray:
     """Run a net forward and backward twice, as a solver with iter_size 2 does; return the diff of one of its params."""
     pycaffe_net = caffe.Net(net, caffe.TRAIN)
     for name, array in arrays.items():
@@ -23,12 +25,14 @@ def _diff_after_two_passes(net: str, arrays: dict[str, Any], layer: str = "layer
     return np.array(pycaffe_net.params[layer][param].diff)
 
 
-def _scale(net: str) -> list[Comparison]:
+def _compare_scale_diffs(net: str) -> list[Comparison]:
     x = np.array([1.0, 2.0, 3.0])
     # the loss is the sum of the tops, so that a pass adds x
     return [
         Comparison(
-            "diff of the factors after two backward passes of x = [1, 2, 3]", x, _diff_after_two_passes(net, {"x": x})
+            "diff of the factors after two backward passes of x = [1, 2, 3]",
+            x,
+            _compute_diff_after_two_passes(net, {"x": x}),
         )
     ]
 
@@ -38,13 +42,13 @@ def _load_recorded(folder: str, name: str) -> tuple[dict[str, np.ndarray], Net]:
     return dict(np.load(path.with_suffix(".npz"))), Net(path.with_suffix(".prototxt"), "TRAIN")
 
 
-def _param_diffs(folder: str, name: str) -> list[Comparison]:
+def _compare_param_diffs(folder: str, name: str) -> list[Comparison]:
     """The diff of a param that had one before the backward pass, as recorded and here."""
     result, net = _load_recorded(folder, name)
     params, state = net.init(jax.random.key(0))
     blobs = net.graph.layer("layer").params
-    numbers = [result[f"param/{i}"] for i in range(len(blobs))]
-    params["layer"] = {i: x for i, x in enumerate(numbers) if blobs[i].spec.learnable}
+    arrays = [result[f"param/{i}"] for i in range(len(blobs))]
+    params["layer"] = {i: x for i, x in enumerate(arrays) if blobs[i].spec.learnable}
     inputs = {blob: result[f"bottom/{blob}"] for blob in net.input_names}
     top = net.graph.layer("layer").tops[0]
     _, vjp = jax.vjp(lambda p: net.apply(p, state, inputs, blobs=(top,))[0][top], params)
@@ -58,7 +62,7 @@ def _format_first(x: np.ndarray) -> str:
     return "[" + ", ".join(f"{v:.4g}" for v in x.ravel()[:3]) + "]"
 
 
-def _hinge(net: str) -> list[Comparison]:
+def _compare_hinge_gradient(net: str) -> list[Comparison]:
     result = dict(np.load(GOLDEN / "nets" / "loss_weights.npz"))
     model = Net(GOLDEN / "nets" / "loss_weights.prototxt", "TRAIN")
     params, state = model.init(jax.random.key(0))
@@ -72,13 +76,13 @@ def _hinge(net: str) -> list[Comparison]:
     ]
 
 
-def _losses_of_places(net: str) -> list[Comparison]:
+def _compare_region_losses(net: str) -> list[Comparison]:
     result, model = _load_recorded("fork_layers_more", "SmoothL1LossOHEM/default")
     losses = model.apply({}, {}, {name: result[f"bottom/{name}"] for name in model.input_names})[0]["per_roi"]
     return [Comparison("losses of the regions", result["top/per_roi"].ravel(), losses.ravel())]
 
 
-def _label(net: str) -> list[Comparison]:
+def _compare_invalid_label(net: str) -> list[Comparison]:
     model = Net(net, "TRAIN")
     loss = model.apply({}, {}, {"x": np.ones((2, 3), np.float32), "label": np.array([1.0, 3.0])})[0]["loss"]
     return [Comparison("loss of the labels [1, 3] among 3 classes", "whatever is behind the scores in memory", loss)]
@@ -93,7 +97,7 @@ DIFFERENCES = [
         "scale_layer.cpp, Backward_cpu: product and sum_result are scale->mutable_cpu_diff()",
         'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 3 } } }\n'
         'layer { name: "layer" type: "Scale" bottom: "x" top: "y" loss_weight: 1 scale_param { axis: 0 } }',
-        _scale,
+        _compare_scale_diffs,
     ),
     Difference(
         "HingeLoss: the diff of its bottom",
@@ -102,7 +106,7 @@ DIFFERENCES = [
         "nothing.",
         "recorded: tests/golden/nets/loss_weights.npz; hinge_loss_layer.cpp, Forward_cpu: bottom_diff",
         "tests/golden/nets/loss_weights.prototxt",
-        _hinge,
+        _compare_hinge_gradient,
     ),
     Difference(
         "Labels outside of the classes",
@@ -114,7 +118,7 @@ DIFFERENCES = [
         'layer { name: "x" type: "Input" top: "x" top: "label"\n'
         "  input_param { shape { dim: 2 dim: 3 } shape { dim: 2 } } }\n"
         'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "x" bottom: "label" top: "loss" }',
-        _label,
+        _compare_invalid_label,
     ),
     Difference(
         "BN of SegNet, Convolution3D and Deconvolution3D: diffs add up in training",
@@ -123,7 +127,7 @@ DIFFERENCES = [
         "interface overwrites them.",
         "recorded: tests/golden/fork_layers_more/BN/segnet_overwrites.npz",
         "tests/golden/fork_layers_more/BN/segnet_overwrites.prototxt",
-        lambda net: _param_diffs("fork_layers_more", "BN/segnet_overwrites"),
+        lambda net: _compare_param_diffs("fork_layers_more", "BN/segnet_overwrites"),
     ),
     Difference(
         "SmoothL1LossOHEM: losses of the regions",
@@ -132,6 +136,6 @@ DIFFERENCES = [
         "recorded: tests/golden/fork_layers_more/SmoothL1LossOHEM/default.npz; smooth_L1_loss_ohem_layer.cu, "
         "kernel_channel_sum: CUDA_KERNEL_LOOP(index, num * spatial_dim)",
         "tests/golden/fork_layers_more/SmoothL1LossOHEM/default.prototxt",
-        _losses_of_places,
+        _compare_region_losses,
     ),
 ]

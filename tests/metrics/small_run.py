@@ -24,7 +24,7 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "
 SETTINGS = "max_iter: 6 display: 2 test_interval: 3 test_iter: 1 snapshot: 4"
 
 
-def small_solver(folder: Path, settings: str = SETTINGS, net: str = NET, **options: Any) -> Solver:
+def make_small_solver(folder: Path, settings: str = SETTINGS, net: str = NET, **options: Any) -> Solver:
     """A solver whose snapshots go to `folder`; logs of negative numbers make the output `worst` NaN."""
     text = f'net_param {{ name: "small" {net} }} base_lr: 0.1 lr_policy: "step" stepsize: 3 gamma: 0.5 random_seed: 1'
     return Solver(f'{text} snapshot_prefix: "{folder / "small"}" {settings}', **options)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_run import NET, SETTINGS, EventRecorder, small_solver, train
+from small_run import NET, SETTINGS, EventRecorder, make_small_solver, train
 
 from caffejax.errors import CaffejaxError, SolverError
 from caffejax.glog import GlogFormatter
@@ -18,7 +18,7 @@ from caffejax.logs import read_log
 from caffejax.metrics import JsonLines, json_lines
 
 
-def lines_of(path: Path) -> list[dict[str, Any]]:
+def read_lines(path: Path) -> list[dict[str, Any]]:
     """The lines, each strictly JSON."""
 
     def refuse(constant: str) -> None:
@@ -33,9 +33,9 @@ def number(value: Any) -> float:
 
 def test_each_event_is_a_line_with_its_numbers(tmp_path: Path) -> None:
     events, recorder = EventRecorder(), JsonLines(tmp_path / "new" / "m.jsonl")
-    solver = small_solver(tmp_path)
+    solver = make_small_solver(tmp_path)
     train(solver, events, recorder)
-    lines = lines_of(recorder.path)
+    lines = read_lines(recorder.path)
     expected = [event for event in events.events if event[0] != "step"]
     assert [(line["event"], line["iteration"]) for line in lines] == [event[:2] for event in expected]
     assert {line["event"] for line in lines} == {"start", "train", "test", "snapshot", "end"}
@@ -64,21 +64,25 @@ def test_each_event_is_a_line_with_its_numbers(tmp_path: Path) -> None:
     assert lines[-1]["reason"] == "finished"
 
 
-def test_the_lines_say_what_the_log_says(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_lines_have_the_values_of_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     recorder = JsonLines(tmp_path / "m.jsonl")
     with caplog.at_level(logging.INFO, logger="caffejax"):
-        train(small_solver(tmp_path), recorder)
+        train(make_small_solver(tmp_path), recorder)
     (tmp_path / "run.log").write_text("\n".join(map(GlogFormatter().format, caplog.records)))
-    one, other = read_log(recorder.path), read_log(tmp_path / "run.log")
-    assert len(one.train) == 3
-    assert len(one.test) == 3
-    assert math.isnan(one.train[0]["worst"])  # JSON has no word for it
+    json_log, text_log = read_log(recorder.path), read_log(tmp_path / "run.log")
+    assert len(json_log.train) == 3
+    assert len(json_log.test) == 3
+    assert math.isnan(json_log.train[0]["worst"])  # JSON has no word for it
     for name in ("train", "test", "loss"):
-        for a, b in zip(getattr(one, name), getattr(other, name), strict=True):
+        for a, b in zip(getattr(json_log, name), getattr(text_log, name), strict=True):
             assert a.keys() == b.keys()
-            same = [key for key in a if key not in ("Seconds", "LearningRate")]  # of a test the log knows the last rate
-            assert [a[key] for key in same] == pytest.approx([b[key] for key in same], rel=1e-4, nan_ok=True)
-    assert [r["LearningRate"] for r in one.rate][:-1] == pytest.approx([r["LearningRate"] for r in other.rate])
+            compared_columns = [
+                key for key in a if key not in ("Seconds", "LearningRate")
+            ]  # of a test the log knows the last rate
+            assert [a[key] for key in compared_columns] == pytest.approx(
+                [b[key] for key in compared_columns], rel=1e-4, nan_ok=True
+            )
+    assert [r["LearningRate"] for r in json_log.rate][:-1] == pytest.approx([r["LearningRate"] for r in text_log.rate])
 
 
 @pytest.mark.parametrize(
@@ -90,64 +94,66 @@ def test_the_lines_say_what_the_log_says(tmp_path: Path, caplog: pytest.LogCaptu
     ],
 )
 def test_without_display_there_are_tests_and_snapshots(tmp_path: Path, settings: str, events: list[str]) -> None:
-    train(small_solver(tmp_path, settings), JsonLines(tmp_path / "m.jsonl"))
-    assert [line["event"] for line in lines_of(tmp_path / "m.jsonl")] == events
+    train(make_small_solver(tmp_path, settings), JsonLines(tmp_path / "m.jsonl"))
+    assert [line["event"] for line in read_lines(tmp_path / "m.jsonl")] == events
 
 
-def test_stepping_by_hand_is_recorded_too(tmp_path: Path) -> None:
-    solver, recorder = small_solver(tmp_path), JsonLines(tmp_path / "m.jsonl")
+def test_calls_of_step_are_recorded_too(tmp_path: Path) -> None:
+    solver, recorder = make_small_solver(tmp_path), JsonLines(tmp_path / "m.jsonl")
     solver.callbacks.append(recorder)
     solver.step(1)
     solver.step(2)
     solver.close()
     recorder.close()
-    lines = lines_of(recorder.path)
+    lines = read_lines(recorder.path)
     assert [(line["event"], line["iteration"]) for line in lines] == [
         ("start", 0), ("test", 0), ("train", 0), ("train", 2)
     ]  # fmt: skip
 
 
 def test_the_reason_for_an_early_end_is_recorded(tmp_path: Path) -> None:
-    stopped = small_solver(tmp_path)
-    stopped.callbacks.append(lambda s: s.request("stop") if s.iteration == 2 else None)
-    train(stopped, JsonLines(tmp_path / "stopped.jsonl"))
-    end = lines_of(tmp_path / "stopped.jsonl")[-1]
+    stopped_solver = make_small_solver(tmp_path)
+    stopped_solver.callbacks.append(lambda s: s.request("stop") if s.iteration == 2 else None)
+    train(stopped_solver, JsonLines(tmp_path / "stopped.jsonl"))
+    end = read_lines(tmp_path / "stopped.jsonl")[-1]
     assert (end["event"], end["iteration"], end["reason"]) == ("end", 2, "stopped")
-    diverging = small_solver(tmp_path, "max_iter: 50 display: 1", NET.replace('"gaussian"', '"gaussian" std: 1e30'))
+    diverging_solver = make_small_solver(
+        tmp_path, "max_iter: 50 display: 1", NET.replace('"gaussian"', '"gaussian" std: 1e30')
+    )
     with pytest.raises(SolverError, match="finite"):
-        train(diverging, JsonLines(tmp_path / "failed.jsonl"))
-    lines = lines_of(tmp_path / "failed.jsonl")
+        train(diverging_solver, JsonLines(tmp_path / "failed.jsonl"))
+    lines = read_lines(tmp_path / "failed.jsonl")
     assert lines[-1]["reason"] == "failed"
     assert "finite" in lines[-1]["error"]
 
 
-def test_a_run_that_was_killed_in_a_line_goes_on_in_the_same_file(tmp_path: Path) -> None:
+def test_a_resumed_run_continues_after_a_truncated_line(tmp_path: Path) -> None:
     path = tmp_path / "m.jsonl"
-    train(small_solver(tmp_path), JsonLines(path))
+    train(make_small_solver(tmp_path), JsonLines(path))
     complete_log, size = read_log(path), path.stat().st_size
     lines = path.read_text().splitlines(keepends=True)
-    cut_index = next(i for i, line in enumerate(lines) if '"train", "iteration": 4' in line)
-    os.truncate(path, len("".join(lines[:cut_index])) + 30)
+    truncated_index = next(i for i, line in enumerate(lines) if '"train", "iteration": 4' in line)
+    os.truncate(path, len("".join(lines[:truncated_index])) + 30)
     assert [row["NumIters"] for row in read_log(path).train] == [0, 2]
-    train(small_solver(tmp_path), JsonLines(path), resume=tmp_path / "small.orbax" / "4")
-    again = read_log(path)
+    train(make_small_solver(tmp_path), JsonLines(path), resume=tmp_path / "small.orbax" / "4")
+    resumed_log = read_log(path)
     assert path.stat().st_size > size - 200
     assert path.read_text().count('"start"') == 2
     for name in ("train", "test", "loss"):
-        for a, b in zip(getattr(again, name), getattr(complete_log, name), strict=True):
+        for a, b in zip(getattr(resumed_log, name), getattr(complete_log, name), strict=True):
             assert a | {"Seconds": 0.0} == pytest.approx(b | {"Seconds": 0.0}, rel=1e-5, nan_ok=True)
-    seconds = [row["Seconds"] for row in again.loss]
+    seconds = [row["Seconds"] for row in resumed_log.loss]
     assert seconds == sorted(seconds)
 
 
-@pytest.mark.parametrize("n_bytes", [5, 40])
-def test_a_run_that_was_killed_in_its_first_line(n_bytes: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("num_bytes", [5, 40])
+def test_a_run_continues_after_a_truncated_first_line(num_bytes: int, tmp_path: Path) -> None:
     recorder = JsonLines(tmp_path / "m.jsonl")
-    train(small_solver(tmp_path), recorder)
-    os.truncate(recorder.path, n_bytes)
-    for runs in (1, 2):
-        train(small_solver(tmp_path), JsonLines(recorder.path))
-        assert recorder.path.read_text().count('"versions"') == runs
+    train(make_small_solver(tmp_path), recorder)
+    os.truncate(recorder.path, num_bytes)
+    for num_runs in (1, 2):
+        train(make_small_solver(tmp_path), JsonLines(recorder.path))
+        assert recorder.path.read_text().count('"versions"') == num_runs
     assert [row["NumIters"] for row in read_log(recorder.path).loss] == [0, 2, 4, 6]
 
 
@@ -160,32 +166,32 @@ def test_a_run_that_was_killed_in_its_first_line(n_bytes: int, tmp_path: Path) -
         ("/proc/none/m.jsonl", r"/proc/none/m\.jsonl: cannot be written"),
     ],
 )
-def test_sources_that_cannot_be_opened_are_refused_before_training(
+def test_files_that_cannot_be_opened_are_refused_before_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("there.txt").write_text("net: 1\n")
-    solver = small_solver(tmp_path)
+    solver = make_small_solver(tmp_path)
     with pytest.raises(CaffejaxError, match=message):
         train(solver, JsonLines(path))
     assert solver.iteration == 0
     assert Path("there.txt").read_text() == "net: 1\n"
 
 
-def test_training_goes_on_when_the_disk_is_full(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_training_continues_when_the_disk_is_full(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("there is no /dev/full here, which is always full")
-    solver = small_solver(tmp_path)
+    solver = make_small_solver(tmp_path)
     train(solver, JsonLines("/dev/full"))
     assert solver.iteration == 6
     assert len([r for r in caplog.records if "/dev/full: metrics cannot be written (No space left" in r.message]) == 1
 
 
-def test_writing_goes_on_once_the_disk_has_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writing_continues_once_the_disk_has_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write, sizes = os.write, iter([None, 10, 0, None, None])
     monkeypatch.setattr(json_lines.os, "write", lambda fd, data: write(fd, data[: next(sizes, None)]))
     path = tmp_path / "m.jsonl"
-    train(small_solver(tmp_path, "max_iter: 4 display: 1"), JsonLines(path))
+    train(make_small_solver(tmp_path, "max_iter: 4 display: 1"), JsonLines(path))
     result = [line for line in path.read_text().splitlines() if line]
     assert len(result) == 7
     complete_lines = [line for line in result if re.fullmatch(r"\{.*\}", line)]
@@ -195,5 +201,5 @@ def test_writing_goes_on_once_the_disk_has_room(tmp_path: Path, monkeypatch: pyt
 
 def test_only_the_first_of_several_processes_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_lines, "is_first", lambda: False)
-    train(small_solver(tmp_path, SETTINGS), JsonLines(tmp_path / "m.jsonl"))
+    train(make_small_solver(tmp_path, SETTINGS), JsonLines(tmp_path / "m.jsonl"))
     assert not (tmp_path / "m.jsonl").exists()

@@ -12,7 +12,7 @@ import cv2
 import google_crc32c
 import numpy as np
 import pytest
-from small_run import EventRecorder, small_solver, train
+from small_run import EventRecorder, make_small_solver, train
 
 from caffejax.debugging.visualize import enlarge, make_filter_maps, make_grid
 from caffejax.errors import CaffejaxError
@@ -30,7 +30,7 @@ def mask_checksum(data: bytes) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def events_in(file: Path) -> list[Any]:
+def read_events(file: Path) -> list[Any]:
     """All events of a file of TFRecords."""
     from tensorboardX.proto.event_pb2 import Event
 
@@ -46,16 +46,16 @@ def events_in(file: Path) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], EventRecorder, Any]:
+def training_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], EventRecorder, Any]:
     """The events of a run, what it told, and its solver."""
     folder = tmp_path_factory.mktemp("run")
-    solver, events = small_solver(folder), EventRecorder()
+    solver, events = make_small_solver(folder), EventRecorder()
     train(solver, events, TensorBoard(folder / "new" / "events"))
     (file,) = (folder / "new" / "events").iterdir()
-    return events_in(file), events, solver
+    return read_events(file), events, solver
 
 
-def values_of(events: list[Any], kind: str) -> dict[str, dict[int, Any]]:
+def collect_values(events: list[Any], kind: str) -> dict[str, dict[int, Any]]:
     """Return the written values, by tag and step."""
     result: dict[str, dict[int, Any]] = {}
     for event in events:
@@ -65,13 +65,13 @@ def values_of(events: list[Any], kind: str) -> dict[str, dict[int, Any]]:
     return result
 
 
-def test_scalars_are_what_was_displayed_and_tested(run: tuple[list[Any], EventRecorder, Any]) -> None:
-    events, callback, _ = run
-    scalars = values_of(events, "simple_value")
+def test_scalars_equal_displays_and_tests(training_run: tuple[list[Any], EventRecorder, Any]) -> None:
+    events, callback, _ = training_run
+    scalars = collect_values(events, "simple_value")
     displays = {iteration: display for event, iteration, display in callback.events if event == "train"}
-    tests = {iteration: scores for event, iteration, (scores,) in (e for e in callback.events if e[0] == "test")}
+    test_scores = {iteration: scores for event, iteration, (scores,) in (e for e in callback.events if e[0] == "test")}
     assert displays.keys() == {0, 2, 4, 6}
-    assert tests.keys() == {0, 3, 6}
+    assert test_scores.keys() == {0, 3, 6}
     assert scalars["train/loss"] == {iteration: np.float32(d.loss) for iteration, d in displays.items()}
     assert scalars["train/lr"] == {iteration: np.float32(d.rate) for iteration, d in displays.items()}
     assert scalars["train/output/loss"] == {
@@ -84,18 +84,20 @@ def test_scalars_are_what_was_displayed_and_tested(run: tuple[list[Any], EventRe
     }
     assert scalars["speed/waiting_for_data"] == {iteration: np.float32(p.waiting) for iteration, p in paces.items()}
     for name in ("accuracy", "loss"):
-        assert scalars[f"test/{name}"] == {iteration: scores.outputs[name] for iteration, scores in tests.items()}
+        assert scalars[f"test/{name}"] == {iteration: scores.outputs[name] for iteration, scores in test_scores.items()}
 
 
-def test_histograms_and_filters_are_those_of_the_params(run: tuple[list[Any], EventRecorder, Any]) -> None:
-    events, _, solver = run
-    histograms, images = values_of(events, "histo"), values_of(events, "image")
+def test_histograms_and_filters_are_those_of_the_params(training_run: tuple[list[Any], EventRecorder, Any]) -> None:
+    events, _, solver = training_run
+    histograms, images = collect_values(events, "histo"), collect_values(events, "image")
     for layer, arrays in solver.variables.params.items():
         for i, array in arrays.items():
             values = np.asarray(array, np.float64)
-            last = histograms[f"params/{layer}/{i}"][6]
-            assert last.num == sum(last.bucket) == values.size
-            np.testing.assert_allclose([last.min, last.max, last.sum], [values.min(), values.max(), values.sum()])
+            last_histogram = histograms[f"params/{layer}/{i}"][6]
+            assert last_histogram.num == sum(last_histogram.bucket) == values.size
+            np.testing.assert_allclose(
+                [last_histogram.min, last_histogram.max, last_histogram.sum], [values.min(), values.max(), values.sum()]
+            )
     assert len(histograms) == 4
     assert images.keys() == {"filters/conv"}
     image = images["filters/conv"][6]
@@ -105,10 +107,10 @@ def test_histograms_and_filters_are_those_of_the_params(run: tuple[list[Any], Ev
     assert (image.height, image.width, image.colorspace) == (*expected.shape[:2], 3)
 
 
-def test_the_graph_has_the_layers_with_their_shapes(run: tuple[list[Any], EventRecorder, Any]) -> None:
+def test_the_graph_has_the_layers_with_their_shapes(training_run: tuple[list[Any], EventRecorder, Any]) -> None:
     from tensorboardX.proto.graph_pb2 import GraphDef
 
-    events, _, solver = run
+    events, _, solver = training_run
     (graph,) = (GraphDef.FromString(event.graph_def) for event in events if event.graph_def)
     layers = [layer for layer in solver.net.graph.layers if not layer.is_inserted_split]
     assert [(node.name, node.op) for node in graph.node] == [(layer.key, layer.type.name) for layer in layers]
@@ -124,7 +126,7 @@ def test_the_graph_has_the_layers_with_their_shapes(run: tuple[list[Any], EventR
 
 
 @pytest.mark.parametrize("config", ["googlenet", "resnet50", "faster_rcnn_toy", "ssd300"])
-def test_graphs_of_larger_nets_hang_together(config: str) -> None:
+def test_graphs_of_larger_nets_are_connected(config: str) -> None:
     (path,) = (p for p in (CONFIGS / config).glob("train*.prototxt") if "solver" not in p.name)
     nodes = make_graph_def(Net(path, "TRAIN").graph).node
     names = [node.name for node in nodes]
@@ -135,44 +137,44 @@ def test_graphs_of_larger_nets_hang_together(config: str) -> None:
     assert len(set(names) - read_nodes) < len(names) / 4
 
 
-def test_a_resumed_run_replaces_later_rows(tmp_path: Path) -> None:
+def test_a_resumed_run_replaces_later_events(tmp_path: Path) -> None:
     from tensorboardX.proto.event_pb2 import SessionLog
 
-    train(small_solver(tmp_path), TensorBoard(tmp_path / "tb"))
-    train(small_solver(tmp_path), TensorBoard(tmp_path / "tb"), resume=tmp_path / "small.orbax" / "4")
+    train(make_small_solver(tmp_path), TensorBoard(tmp_path / "tb"))
+    train(make_small_solver(tmp_path), TensorBoard(tmp_path / "tb"), resume=tmp_path / "small.orbax" / "4")
     first, second = sorted((tmp_path / "tb").iterdir())
     for file, step in (first, 0), (second, 4):
-        starts = [e for e in events_in(file) if e.HasField("session_log")]
+        starts = [e for e in read_events(file) if e.HasField("session_log")]
         assert [(e.step, e.session_log.status) for e in starts] == [(step, SessionLog.START)]
 
 
 def test_without_tests_params_are_written_at_snapshots(tmp_path: Path) -> None:
-    train(small_solver(tmp_path, "max_iter: 3 snapshot: 2"), TensorBoard(tmp_path / "tb"))
+    train(make_small_solver(tmp_path, "max_iter: 3 snapshot: 2"), TensorBoard(tmp_path / "tb"))
     (file,) = (tmp_path / "tb").iterdir()
-    assert values_of(events_in(file), "histo")["params/conv/0"].keys() == {2, 3}
+    assert collect_values(read_events(file), "histo")["params/conv/0"].keys() == {2, 3}
 
 
 def test_unwritable_folders_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
-    solver = small_solver(tmp_path)
+    solver = make_small_solver(tmp_path)
     with pytest.raises(
         CaffejaxError, match="file: cannot be written: File exists; there is a file where a folder is needed"
     ):
         train(solver, TensorBoard(tmp_path / "file"))
     assert solver.iteration == 0
     monkeypatch.setattr(tensorboard, "is_first", lambda: False)
-    train(small_solver(tmp_path), TensorBoard(tmp_path / "others"))
+    train(make_small_solver(tmp_path), TensorBoard(tmp_path / "others"))
     assert not (tmp_path / "others").exists()
     monkeypatch.undo()
     from tensorboardX.record_writer import RecordWriter
 
-    def full(writer: Any, data: bytes) -> None:
+    def raise_disk_full(writer: Any, data: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    recorder, solver = TensorBoard(tmp_path / "tb"), small_solver(tmp_path)
-    solver.callbacks.append(lambda _: monkeypatch.setattr(RecordWriter, "write", full))
+    recorder, solver = TensorBoard(tmp_path / "tb"), make_small_solver(tmp_path)
+    solver.callbacks.append(lambda _: monkeypatch.setattr(RecordWriter, "write", raise_disk_full))
     with caplog.at_level(logging.WARNING, logger="caffejax"):
         train(solver, recorder)
     assert solver.iteration == 6

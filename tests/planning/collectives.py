@@ -12,21 +12,21 @@ from typing import Any
 
 PARALLEL_OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "asked": {},
-    "synced": {},
+    "stop votes": {},
+    "sync_bn": {},
     "optimizer": {"shard": "optimizer"},
     "params": {"shard": "params"},
     "model": {"model": 2},
 }
 # counted in what is lowered, as this machine's compiler adds up bfloat16 in float32: precision and reduce_dtype
-REDUCED: dict[str, Any] = {
+REDUCED_CASES: dict[str, Any] = {
     "float32": ("float32", "auto"),
     "bfloat16": ("bfloat16", "auto"),
     "bfloat16 kept": ("bfloat16", "float32"),
 }
-CASES = [*(("lenet", way) for way in PARALLEL_OPTIONS), ("resnet", "plain"), ("resnet", "synced")]
+CASES = [*(("lenet", mode) for mode in PARALLEL_OPTIONS), ("resnet", "plain"), ("resnet", "sync_bn")]
 # what is compiled here does not run: its speed is of no interest
-_FLAGS = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+_XLA_FLAGS = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
 BYTES = {"f32": 4, "s32": 4, "u32": 4, "pred": 1}
 
 
@@ -42,14 +42,14 @@ def find_collectives(text: str) -> list[tuple[str, int, int]]:
             for n in filter(None, dims.split(",")):
                 count *= int(n)
             size += count
-        explicit = re.search(r"replica_groups=\{\{([\d,]*)\}", attributes)
+        group_list = re.search(r"replica_groups=\{\{([\d,]*)\}", attributes)
         iota_groups = re.search(r"replica_groups=\[\d+,(\d+)\]", attributes)
-        mesh = re.search(r"replica_groups=mesh\[([^\]]*)\][^{]*\{([^}]*)\}", attributes)
-        group = len(explicit[1].split(",")) if explicit else int(iota_groups[1]) if iota_groups else 0
-        if mesh:
-            sizes = dict(axis.split("=") for axis in mesh[1].split(","))
-            group = math.prod(int(sizes[axis.strip()]) for axis in mesh[2].split(","))
-        result.append((kind, size, group))
+        mesh_groups = re.search(r"replica_groups=mesh\[([^\]]*)\][^{]*\{([^}]*)\}", attributes)
+        group_size = len(group_list[1].split(",")) if group_list else int(iota_groups[1]) if iota_groups else 0
+        if mesh_groups:
+            sizes = dict(axis.split("=") for axis in mesh_groups[1].split(","))
+            group_size = math.prod(int(sizes[axis.strip()]) for axis in mesh_groups[2].split(","))
+        result.append((kind, size, group_size))
     return result
 
 
@@ -63,9 +63,9 @@ def count_reduced_numbers(text: str) -> dict[str, int]:
 
 def main() -> None:
     """Compile each net in each way."""
-    os.environ |= {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": _FLAGS}
+    os.environ |= {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": _XLA_FLAGS}
     import jax
-    from planned_nets import LENET, resnet
+    from planned_nets import LENET, make_resnet
 
     from caffejax import Net, Parallel
     from caffejax.parallel import Requests
@@ -74,24 +74,24 @@ def main() -> None:
 
     planner.get_devices = lambda target: jax.devices()[: target.devices]  # type: ignore[assignment]
     result = {}
-    for name, text in (("lenet", LENET), ("resnet", resnet())):
-        for way, options in PARALLEL_OPTIONS.items():
-            if (name, way) not in CASES:
+    for name, text in (("lenet", LENET), ("resnet", make_resnet())):
+        for mode, options in PARALLEL_OPTIONS.items():
+            if (name, mode) not in CASES:
                 continue
-            net = Net(text, "TRAIN", sync_bn=way == "synced")
+            net = Net(text, "TRAIN", sync_bn=mode == "sync_bn")
             job = planner.CompileJob(net, parse_target("tpu:v5e:2x4"), SGD, Parallel(**options), 0, print)
-            function, arguments, jit_options = job.function(8)
-            votes = (Requests(job.mesh).encode(0),) if way == "asked" else ()
+            function, arguments, jit_options = job.make_function(8)
+            votes = (Requests(job.mesh).encode(0),) if mode == "stop votes" else ()
             compiled = jax.jit(function, **jit_options).lower(*arguments, *votes).compile()
             program_collectives = planner.get_compiled_stats(compiled).collectives
-            result[f"{name} {way}"] = {
-                "found": find_collectives(compiled.as_text()),
+            result[f"{name} {mode}"] = {
+                "expected": find_collectives(compiled.as_text()),
                 "counted": [[c.kind, c.bytes, c.group_size] for c in program_collectives for _ in range(c.count)],
             }
-    for name, (precision, dtype) in REDUCED.items():
+    for name, (precision, dtype) in REDUCED_CASES.items():
         net = Net(LENET, "TRAIN", precision=precision)
         job = planner.CompileJob(net, parse_target("tpu:v5e:2x4"), SGD, Parallel(reduce_dtype=dtype), 0, print)
-        function, arguments, jit_options = job.function(8)
+        function, arguments, jit_options = job.make_function(8)
         result[f"reduced {name}"] = count_reduced_numbers(jax.jit(function, **jit_options).lower(*arguments).as_text())
     sys.stdout.write(json.dumps(result))
 

@@ -9,12 +9,12 @@ from typing import Any
 import jax
 import pytest
 from collectives import CASES
-from planned_nets import LENET, resnet
+from planned_nets import LENET, make_resnet
 
 from caffejax import Net
 
-NETS = {"lenet": LENET, "resnet": resnet()}
-NORMS = {"lenet": [], "resnet": [16, 24, 16, 32, 16]}  # channels of each BatchNorm
+NETS = {"lenet": LENET, "resnet": make_resnet()}
+NORM_CHANNELS = {"lenet": [], "resnet": [16, 24, 16, 32, 16]}  # channels of each BatchNorm
 LOSS = VOTES = 4  # bytes; they come with the gradients
 Collectives = list[tuple[str, int, int]]
 
@@ -23,72 +23,74 @@ Collectives = list[tuple[str, int, int]]
 def programs() -> dict[str, Any]:
     """The collectives of each net in each way: as found by a pattern, and as `planning` counts them."""
     script = Path(__file__).with_name("collectives.py")
-    run = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    result: dict[str, Any] = json.loads(run.stdout)
+    process = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    result: dict[str, Any] = json.loads(process.stdout)
     return result
 
 
-def bytes_of(name: str) -> int:
+def count_param_bytes(name: str) -> int:
     """Return the bytes of all params."""
     params = jax.eval_shape(Net(NETS[name], "TRAIN").init, jax.eval_shape(jax.random.key, 0)).params
     return sum(4 * p.size for p in jax.tree.leaves(params))
 
 
-def collectives_of(programs: dict[str, Any], name: str, way: str) -> Collectives:
-    return [tuple(c) for c in programs[f"{name} {way}"]["found"]]
+def get_collectives(programs: dict[str, Any], name: str, mode: str) -> Collectives:
+    return [tuple(c) for c in programs[f"{name} {mode}"]["expected"]]
 
 
-@pytest.mark.parametrize(("name", "way"), CASES)
-def test_collectives_are_counted_correctly(programs: dict[str, Any], name: str, way: str) -> None:
-    result, counted = (programs[f"{name} {way}"][k] for k in ("found", "counted"))
-    assert sorted(c[:2] for c in result) == sorted(c[:2] for c in counted)
-    assert result
-    for kind, _, over in counted:
-        assert over in ((2, 4) if way == "model" else (8,)), kind
+@pytest.mark.parametrize(("name", "mode"), CASES)
+def test_collectives_are_counted_correctly(programs: dict[str, Any], name: str, mode: str) -> None:
+    expected, counted = (programs[f"{name} {mode}"][k] for k in ("expected", "counted"))
+    assert sorted(c[:2] for c in expected) == sorted(c[:2] for c in counted)
+    assert expected
+    for kind, _, group_size in counted:
+        assert group_size in ((2, 4) if mode == "model" else (8,)), kind
 
 
 @pytest.mark.parametrize("name", NETS)
 def test_gradients_are_all_reduced_once_and_nothing_else_is_sent(programs: dict[str, Any], name: str) -> None:
-    assert collectives_of(programs, name, "plain") == [("all-reduce", bytes_of(name) + LOSS, 8)]
+    assert get_collectives(programs, name, "plain") == [("all-reduce", count_param_bytes(name) + LOSS, 8)]
 
 
 def test_stop_votes_travel_with_the_gradients(programs: dict[str, Any]) -> None:
-    assert collectives_of(programs, "lenet", "asked") == [("all-reduce", bytes_of("lenet") + LOSS + VOTES, 8)]
+    assert get_collectives(programs, "lenet", "stop votes") == [
+        ("all-reduce", count_param_bytes("lenet") + LOSS + VOTES, 8)
+    ]
 
 
 @pytest.mark.parametrize("name", NETS)
-def test_statistics_are_added_up_once_each_way_with_sync_bn(programs: dict[str, Any], name: str) -> None:
+def test_sync_bn_sums_statistics_once_in_each_pass(programs: dict[str, Any], name: str) -> None:
     """Mean and square forward, two sums backward, for each layer; and once what is stored, for all."""
-    result = collectives_of(programs, name, "synced")
+    result = get_collectives(programs, name, "sync_bn")
     assert {(kind, group) for kind, _, group in result} == {("all-reduce", 8)}
-    stored = sum(4 * (2 * n + 1) for n in NORMS[name])
-    assert sum(size for _, size, _ in result) == bytes_of(name) + LOSS + stored + sum(
-        2 * 2 * 4 * n for n in NORMS[name]
+    stored_bytes = sum(4 * (2 * n + 1) for n in NORM_CHANNELS[name])
+    assert sum(size for _, size, _ in result) == count_param_bytes(name) + LOSS + stored_bytes + sum(
+        2 * 2 * 4 * n for n in NORM_CHANNELS[name]
     )
-    assert len(result) <= 2 * len(NORMS[name]) + (2 if NORMS[name] else 1)
+    assert len(result) <= 2 * len(NORM_CHANNELS[name]) + (2 if NORM_CHANNELS[name] else 1)
 
 
-def test_weights_of_bfloat16_nets_are_added_up_in_bfloat16(programs: dict[str, Any]) -> None:
+def test_weights_of_bfloat16_nets_are_summed_in_bfloat16(programs: dict[str, Any]) -> None:
     params = jax.tree.leaves(jax.eval_shape(Net(LENET, "TRAIN").init, jax.eval_shape(jax.random.key, 0)).params)
-    n_params, weights = (sum(p.size for p in params if p.ndim > min_ndim) for min_ndim in (0, 1))
-    assert programs["reduced bfloat16"] == {"bf16": weights, "f32": n_params - weights + 1}  # and the loss
-    for way in ("float32", "bfloat16 kept"):
-        assert programs[f"reduced {way}"] == {"f32": n_params + 1}
+    num_params, num_weights = (sum(p.size for p in params if p.ndim > min_ndim) for min_ndim in (0, 1))
+    assert programs["reduced bfloat16"] == {"bf16": num_weights, "f32": num_params - num_weights + 1}  # and the loss
+    for mode in ("float32", "bfloat16 kept"):
+        assert programs[f"reduced {mode}"] == {"f32": num_params + 1}
 
 
-@pytest.mark.parametrize("way", ["optimizer", "params"])
-def test_only_sharded_arrays_are_gathered(programs: dict[str, Any], way: str) -> None:
+@pytest.mark.parametrize("mode", ["optimizer", "params"])
+def test_only_sharded_arrays_are_gathered(programs: dict[str, Any], mode: str) -> None:
     """LeNet's first product is large enough to be cut: (500, 800)."""
-    result = collectives_of(programs, "lenet", way)
+    result = get_collectives(programs, "lenet", mode)
     sums = sum(size * (8 if kind == "reduce-scatter" else 1) for kind, size, _ in result if kind != "all-gather")
-    assert sums == bytes_of("lenet") + LOSS
+    assert sums == count_param_bytes("lenet") + LOSS
     assert [size for kind, size, _ in result if kind == "all-gather"] == [4 * 500 * 800]
 
 
-def test_rows_of_a_mesh_add_up_their_own_part_of_gradients(programs: dict[str, Any]) -> None:
+def test_rows_of_a_mesh_sum_only_their_shard_of_gradients(programs: dict[str, Any]) -> None:
     """And no batch meets another: what is not of params is of a row's 8 examples."""
     result = [tuple(c) for c in programs["lenet model"]["counted"]]
-    across = [size for kind, size, over in result if over == 4]
-    assert sum(across) < 0.6 * bytes_of("lenet")
-    assert max(size for _, size, over in result if over == 2) <= 4 * 8 * 800
+    row_sums = [size for kind, size, group_size in result if group_size == 4]
+    assert sum(row_sums) < 0.6 * count_param_bytes("lenet")
+    assert max(size for _, size, group_size in result if group_size == 2) <= 4 * 8 * 800

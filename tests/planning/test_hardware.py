@@ -20,7 +20,7 @@ from caffejax.planning.hardware import CHIPS, Chip
         ("tpu:v6e:16x16", (16, 16), 256),
     ],
 )
-def test_targets_by_name(text: str, shape: tuple[int, ...], devices: int) -> None:
+def test_targets_are_parsed(text: str, shape: tuple[int, ...], devices: int) -> None:
     target = parse_target(text)
     assert (target.shape, target.devices, str(target)) == (shape, devices, text.lower())
 
@@ -37,7 +37,7 @@ def test_data_sheets_are_plausible(name: str) -> None:
     assert bool(chip.compiler) == (chip.platform == "cuda")
 
 
-def test_a_chip_from_a_file(tmp_path: Path) -> None:
+def test_a_chip_is_read_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('like = "cuda:h100"\nname = "h100-pcie"\nmemory = 8.5e10\n[compiler]\ncore_count = 114\n')
     chip = parse_target(f"{file}:2").chip

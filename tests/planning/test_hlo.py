@@ -18,12 +18,12 @@ N = 1 << 16
 X = jax.ShapeDtypeStruct((N,), jnp.float32)
 
 
-def program(function: Any, *arguments: Any) -> Any:
+def compile_stats(function: Any, *arguments: Any) -> Any:
     return get_compiled_stats(jax.jit(function).lower(*arguments).compile())
 
 
 def test_an_operation_reads_its_operands_and_writes_its_result() -> None:
-    result = program(lambda x, y: x * y + jnp.exp(x), X, X)
+    result = compile_stats(lambda x, y: x * y + jnp.exp(x), X, X)
     assert result.traffic == 3 * 4 * N
     assert (result.argument_bytes, result.result_bytes) == (2 * 4 * N, 4 * N)
     assert (result.collectives, result.num_host_calls, result.num_float64) == ((), 0, 0)
@@ -33,17 +33,17 @@ def test_a_loop_counts_as_often_as_it_runs() -> None:
     def run(x: jax.Array, n: int) -> Any:
         return jax.lax.fori_loop(0, n, lambda i, y: jnp.sort(y), x)
 
-    once, often = (program(lambda x, n=n: run(x, n), X).traffic for n in (10, 30))
-    assert 2.5 < often / once <= 3
+    short_traffic, long_traffic = (compile_stats(lambda x, n=n: run(x, n), X).traffic for n in (10, 30))
+    assert 2.5 < long_traffic / short_traffic <= 3
 
 
 def test_calls_to_the_host_and_float64_are_counted() -> None:
     def call_host(x: jax.Array) -> jax.Array:
         return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
 
-    assert program(call_host, X).num_host_calls == 1
+    assert compile_stats(call_host, X).num_host_calls == 1
     with jax.enable_x64(True):
-        assert program(jnp.cumsum, jax.ShapeDtypeStruct((100,), jnp.float64)).num_float64
+        assert compile_stats(jnp.cumsum, jax.ShapeDtypeStruct((100,), jnp.float64)).num_float64
 
 
 def test_collectives_are_counted_by_size() -> None:
@@ -53,15 +53,15 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from caffejax.planning import get_compiled_stats
 rows = NamedSharding(Mesh(np.array(jax.devices()), ("data",)), PartitionSpec("data"))
 x = jax.ShapeDtypeStruct((64, 1000), "float32", sharding=rows)
-found = get_compiled_stats(jax.jit(lambda x: x.sum(0)).lower(x).compile())
-print(found.num_collectives, found.collectives[0])
+stats = get_compiled_stats(jax.jit(lambda x: x.sum(0)).lower(x).compile())
+print(stats.num_collectives, stats.collectives[0])
 """
     environment = os.environ | make_cpu_devices_environment(8)
-    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == f"1 {Collective('all-reduce', 4000, 1, group_size=8)}"
+    process = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == f"1 {Collective('all-reduce', 4000, 1, group_size=8)}"
 
 
-TEXT = """HloModule m, is_scheduled=true
+PROGRAM_TEXT = """HloModule m, is_scheduled=true
 
 %taking (param_0.1: f32[10,1000], param_1.1: s32[]) -> f32[1,1000] {
   %param_0.1 = f32[10,1000]{1,0} parameter(0)
@@ -108,7 +108,7 @@ def test_slices_on_chip_memory_and_async_starts_are_counted() -> None:
     row, full_array = 4 * 1000, 4 * 10_000
     loop = 7 * ((2 * row + 4) + (2 * row + 4))
     conversion, gather, copy = 4 * 8 * 2, 2 * 4 * full_array, full_array
-    result = parse_stats(TEXT)
+    result = parse_stats(PROGRAM_TEXT)
     assert result["traffic"] == loop + conversion + gather + copy
     assert result["collectives"] == (Collective("all-gather", 4 * full_array, 1),)
     assert (result["num_fusions"], result["num_copies"]) == (2, 1)
@@ -149,7 +149,7 @@ def test_replica_groups_of_collectives(
     assert parse_stats(text)["collectives"] == (Collective(kind, size, 1, group_size, group_stride),)
 
 
-FUSED = """HloModule m
+FUSED_TEXT = """HloModule m
 
 %all-reduce-scatter (input: f32[500,800]) -> f32[500,100] {
   %input = f32[500,800]{0,1} parameter(0)
@@ -166,7 +166,7 @@ ENTRY %main (p: f32[500,800]) -> f32[500,100] {
 
 
 def test_a_sum_of_which_each_device_takes_a_slice_is_a_reduce_scatter() -> None:
-    assert parse_stats(FUSED)["collectives"] == (Collective("reduce-scatter", 4 * 500 * 100, 1, group_size=8),)
+    assert parse_stats(FUSED_TEXT)["collectives"] == (Collective("reduce-scatter", 4 * 500 * 100, 1, group_size=8),)
 
 
 def test_text_that_is_not_a_program_counts_as_zero() -> None:

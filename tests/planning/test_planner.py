@@ -10,48 +10,48 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from planned_nets import LENET, resnet
+from planned_nets import LENET, make_resnet
 
 from caffejax import CaffejaxError, GraphError, Net, Parallel
 from caffejax.cli import main
 from caffejax.planning import Plan, parse_target, plan, planner
 from caffejax.planning.hlo import Collective, ProgramStats
 
-HERE = parse_target("tpu:v5e:1")
+ONE_DEVICE = parse_target("tpu:v5e:1")
 
 
 @pytest.fixture
-def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def use_cpu_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """This machine's compiler stands in for the target's."""
     monkeypatch.setattr(planner, "get_devices", lambda target: jax.devices()[:1])
 
 
 def make_plan(needed_bytes: int = 2**30, **program: Any) -> Plan:
-    nothing = ProgramStats(0, None, 0, 0, 0, (), 0, 0, 0, 0)
+    empty_program = ProgramStats(0, None, 0, 0, 0, (), 0, 0, 0, 0)
     target = parse_target("tpu:v5e:2x2")
-    return Plan(target, "bfloat16", "TRAIN", 32, replace(nothing, **program), needed_bytes, 197 * 10**9, 1.0)
+    return Plan(target, "bfloat16", "TRAIN", 32, replace(empty_program, **program), needed_bytes, 197 * 10**9, 1.0)
 
 
-def test_the_roofline() -> None:
+def test_seconds_follow_the_roofline() -> None:
     result = make_plan(traffic=819 * 10**7, collectives=(Collective("all-reduce", 10**8, 2, group_size=4),))
     assert result.seconds == pytest.approx({"arithmetic": 1e-3, "memory": 1e-2, "links": 2 * 2e8 * 0.75 / 100e9})
-    assert (result.best, result.bound_by) == (pytest.approx(1e-2), "memory")
+    assert (result.best_seconds, result.bottleneck) == (pytest.approx(1e-2), "memory")
     assert result.examples_per_second == pytest.approx(4 * 32 / 1e-2)
     assert result.fits
     assert not make_plan(needed_bytes=16 * 2**30).fits
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_a_training_step_and_a_forward_pass(on_cpu: None, precision: Any) -> None:
-    train = plan(Net(LENET, "TRAIN", precision=precision), HERE, batch=16)
-    test = plan(Net(LENET, "TEST", precision=precision), HERE, batch=16)
-    one = 2 * (20 * 24 * 24 * 25 + 50 * 8 * 8 * 500 + 800 * 500 + 500 * 10)
-    assert test.operations == 16 * one
-    assert train.operations == 16 * (3 * one - 2 * 20 * 24 * 24 * 25)  # no gradient of the images
-    for result in (train, test):
+def test_operations_and_memory_of_a_step_and_a_pass(use_cpu_compiler: None, precision: Any) -> None:
+    train_plan = plan(Net(LENET, "TRAIN", precision=precision), ONE_DEVICE, batch=16)
+    test_plan = plan(Net(LENET, "TEST", precision=precision), ONE_DEVICE, batch=16)
+    operations_per_image = 2 * (20 * 24 * 24 * 25 + 50 * 8 * 8 * 500 + 800 * 500 + 500 * 10)
+    assert test_plan.operations == 16 * operations_per_image
+    assert train_plan.operations == 16 * (3 * operations_per_image - 2 * 20 * 24 * 24 * 25)  # no gradient of the images
+    for result in (train_plan, test_plan):
         assert result.program is not None
         # a CPU's own kernels compute in float32, in which parameters are kept and updated
-        assert result.program.num_host_calls == 0 or precision == "float32" or result is train
+        assert result.program.num_host_calls == 0 or precision == "float32" or result is train_plan
         assert result.needed_bytes == result.program.memory > 16 * 28 * 28 * 4
         assert result.largest_batch is None
 
@@ -59,18 +59,24 @@ def test_a_training_step_and_a_forward_pass(on_cpu: None, precision: Any) -> Non
 @pytest.mark.parametrize("fixed", [0, 10**9])
 @pytest.mark.parametrize("per_example", [1, 32, 5000])
 @pytest.mark.parametrize(("search", "tries", "within"), [("check", 8, 0.07), ("estimate", 2, 0.25)])
-def test_the_largest_batch(
-    on_cpu: None, monkeypatch: pytest.MonkeyPatch, search: Any, tries: int, within: float, fixed: int, per_example: int
+def test_the_largest_batch_is_found(
+    use_cpu_compiler: None,
+    monkeypatch: pytest.MonkeyPatch,
+    search: Any,
+    tries: int,
+    within: float,
+    fixed: int,
+    per_example: int,
 ) -> None:
     """Found to 5 % from any start without trying many; estimated by memory that grows a little faster than it seems."""
     tried_batches = []
 
-    def attempt(self: Any, batch: int) -> Plan:
+    def make_tried_plan(self: Any, batch: int) -> Plan:
         tried_batches.append(batch)
         return replace(make_plan(needed_bytes=fixed + int(5e6 * batch**1.01)), batch=batch)
 
-    monkeypatch.setattr(planner.CompileJob, "plan", attempt)
-    result = plan(Net(LENET, "TRAIN"), HERE, batch=per_example, largest=search).largest_batch
+    monkeypatch.setattr(planner.CompileJob, "plan", make_tried_plan)
+    result = plan(Net(LENET, "TRAIN"), ONE_DEVICE, batch=per_example, largest=search).largest_batch
     assert result is not None
     usable = make_plan().usable_bytes
     expected_batch = int(((usable - fixed) / 5e6) ** (1 / 1.01))
@@ -82,13 +88,13 @@ def test_the_largest_batch(
     assert len(tried_batches) <= tries
 
 
-def test_no_remedy_is_named_where_nothing_fits(on_cpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_largest_batch_is_0_if_nothing_fits(use_cpu_compiler: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner.CompileJob, "plan", lambda self, batch: replace(make_plan(2**50), batch=batch))
-    assert plan(Net(LENET, "TRAIN"), HERE, batch=1, largest="check").largest_batch == 0
+    assert plan(Net(LENET, "TRAIN"), ONE_DEVICE, batch=1, largest="check").largest_batch == 0
 
 
 @pytest.mark.parametrize(
-    ("message", "bytes_"),
+    ("message", "needed_bytes"),
     [
         ("RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 20.50G of 15.75G hbm.", int(20.5 * 2**30)),
         (
@@ -100,36 +106,38 @@ def test_no_remedy_is_named_where_nothing_fits(on_cpu: None, monkeypatch: pytest
         ("RESOURCE_EXHAUSTED: without a number", None),
     ],
 )
-def test_out_of_memory_messages_are_parsed(message: str, bytes_: int | None) -> None:
-    assert planner.parse_needed_bytes(message) == bytes_
+def test_out_of_memory_messages_are_parsed(message: str, needed_bytes: int | None) -> None:
+    assert planner.parse_needed_bytes(message) == needed_bytes
 
 
-def test_images_have_the_dtype_of_their_source(on_cpu: None) -> None:
+def test_images_have_the_dtype_of_their_source(use_cpu_compiler: None) -> None:
     net = Net(LENET.parents[1] / "digits" / "lenet_train_test.prototxt", "TRAIN")
-    (_, (_, fed, _), _) = planner.CompileJob(net, HERE, planner.SGD, Parallel(), 0, print).function(64)
-    assert {name: x.dtype for name, x in fed.items()} == {"data": np.uint8, "label": np.float32}
+    (_, (_, inputs, _), _) = planner.CompileJob(net, ONE_DEVICE, planner.SGD, Parallel(), 0, print).make_function(64)
+    assert {name: x.dtype for name, x in inputs.items()} == {"data": np.uint8, "label": np.float32}
 
 
-def test_nets_that_cannot_be_planned_are_refused(on_cpu: None) -> None:
+def test_nets_that_cannot_be_planned_are_refused(use_cpu_compiler: None) -> None:
     with pytest.raises(GraphError, match=r"has inputs without the batch axis 1: label"):
-        plan(Net(LENET, "TRAIN"), HERE, batch_axis=1)
-    recurrent = Path(__file__).parents[2] / "configs" / "lstm" / "train_val.prototxt"
-    assert plan(Net(recurrent, "TRAIN"), HERE, batch=4, batch_axis=1).batch == 4
-    boxes = (
+        plan(Net(LENET, "TRAIN"), ONE_DEVICE, batch_axis=1)
+    recurrent_net = Path(__file__).parents[2] / "configs" / "lstm" / "train_val.prototxt"
+    assert plan(Net(recurrent_net, "TRAIN"), ONE_DEVICE, batch=4, batch_axis=1).batch == 4
+    net_with_boxes = (
         'layer { name: "x" type: "Input" top: "x" top: "boxes" input_param { shape { dim: 4 dim: 3 } '
         'shape { dim: 1 dim: 5 } } } layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" '
         'inner_product_param { num_output: 5 } } layer { name: "size" type: "Reduction" bottom: "ip" top: "size" '
         "loss_weight: 1 }"
     )
-    assert plan(Net(boxes, "TRAIN"), HERE).batch == 4  # pictures and all their boxes: as many as the net has
+    assert (
+        plan(Net(net_with_boxes, "TRAIN"), ONE_DEVICE).batch == 4
+    )  # pictures and all their boxes: as many as the net has
     for options in ({"batch": 4}, {"largest": "estimate"}, {"parallel": Parallel(batch="global")}):
         with pytest.raises(GraphError, match=r"different sizes, \[1, 4\], along axis 0"):
-            plan(Net(boxes, "TRAIN"), HERE, **options)  # type: ignore[arg-type]
+            plan(Net(net_with_boxes, "TRAIN"), ONE_DEVICE, **options)  # type: ignore[arg-type]
     with pytest.raises(GraphError, match="different sizes"):
-        plan(Net(boxes, "TEST"), HERE)
-    host = resnet() + 'layer { name: "f" type: "Filter" bottom: "ip" bottom: "label" top: "f" }'
+        plan(Net(net_with_boxes, "TEST"), ONE_DEVICE)
+    host_net = make_resnet() + 'layer { name: "f" type: "Filter" bottom: "ip" bottom: "label" top: "f" }'
     with pytest.raises(GraphError, match="these layers run on the host: f"):
-        plan(Net(host, "TRAIN"), HERE)
+        plan(Net(host_net, "TRAIN"), ONE_DEVICE)
 
 
 @pytest.mark.parametrize(("target", "package"), [("tpu:v5e:2x2", "libtpu"), ("cuda:h100:4", "jax-cuda12-plugin")])
@@ -139,26 +147,26 @@ def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch, target: st
         plan(Net(LENET, "TRAIN"), parse_target(target))
 
 
-def test_the_command_names_what_cannot_be_planned(
+def test_the_command_reports_what_cannot_be_planned(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("caffejax.cli.compile_for_absent_devices", lambda: None)
-    bad = tmp_path / "bad.prototxt"
-    bad.write_text('layer { name: "a" typo: 1 }')
+    invalid_net = tmp_path / "bad.prototxt"
+    invalid_net.write_text('layer { name: "a" typo: 1 }')
     for arguments, message in (
-        ([str(bad), "--target", "tpu:v5e:2x2"], "typo"),
+        ([str(invalid_net), "--target", "tpu:v5e:2x2"], "typo"),
         ([str(tmp_path / "none.prototxt"), "--target", "tpu:v5e:2x2"], "none.prototxt"),
         ([str(LENET), "--target", "tpu:v7:2x2"], "no chip is called 'tpu:v7'"),
         ([str(LENET), "--target", "tpu:v5e:2x2", "--phase", "TEST", "--shard=params"], "can be set only for training"),
     ):
         assert main(["plan", *arguments]) == 1
-        printed = capsys.readouterr()
-        assert message in printed.err
-        assert "Traceback" not in printed.err
-        assert not printed.out
+        output = capsys.readouterr()
+        assert message in output.err
+        assert "Traceback" not in output.err
+        assert not output.out
 
 
-def test_the_command_in_its_process() -> None:
+def test_the_command_refuses_a_mesh_of_the_wrong_size() -> None:
     """Its settings have to be in force before JAX is used."""
     command = [sys.executable, "-m", "caffejax", "plan", str(LENET), "--target", "tpu:v5e:2x2"]
     result = subprocess.run([*command, "--mesh", "data=4,model=2"], capture_output=True, text=True)
@@ -169,7 +177,7 @@ def test_the_command_in_its_process() -> None:
 
 
 def test_a_solver_is_distinguished_from_a_net(
-    on_cpu: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    use_cpu_compiler: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("caffejax.cli.compile_for_absent_devices", lambda: None)
     solver = LENET.parents[1] / "digits" / "lenet_solver.prototxt"

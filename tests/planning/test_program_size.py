@@ -11,59 +11,59 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from planned_nets import LENET, resnet
+from planned_nets import LENET, make_resnet
 
 from caffejax import Net
 from caffejax.planning.planner import SGD
 from caffejax.training.build_trainer import make_optimizer
 from caffejax.training.train_step import init_train_state, make_step
 
-NETS = {"lenet": LENET, "resnet": resnet()}
+NETS = {"lenet": LENET, "resnet": make_resnet()}
 # gradients of weights and inputs, but for the first layer's input; LeNet's first weight's is a product in float32
-CONVOLUTIONS = {"lenet": 2 + 2 + 1, "resnet": 5 + 5 + 4}
-NORMS = {"lenet": 0, "resnet": 4}  # that differ: equal layers are lowered once
+NUM_CONVOLUTIONS = {"lenet": 2 + 2 + 1, "resnet": 5 + 5 + 4}
+NUM_NORMS = {"lenet": 0, "resnet": 4}  # that differ: equal layers are lowered once
 PRECISIONS = ("float32", "bfloat16")
 
 
-def lower(name: str, platform: str, precision: Any) -> tuple[str, int]:
+def lower_step(name: str, platform: str, precision: Any) -> tuple[str, int]:
     """A training step's text, and the number of arrays that it uses up."""
     net = Net(NETS[name], "TRAIN", precision=precision)
     optimizer, key = make_optimizer(SGD, net), jax.eval_shape(jax.random.key, 0)
-    start = jax.eval_shape(lambda key: init_train_state(net.init(key), optimizer, key), key)
-    fed = {name: jax.ShapeDtypeStruct((1, *net.graph.blobs[name].shape), jnp.float32) for name in net.input_names}
+    initial_state = jax.eval_shape(lambda key: init_train_state(net.init(key), optimizer, key), key)
+    batch = {name: jax.ShapeDtypeStruct((1, *net.graph.blobs[name].shape), jnp.float32) for name in net.input_names}
     step = jax.jit(make_step(net, optimizer, 1), donate_argnums=0)
-    traced = step.trace(start, fed, jax.ShapeDtypeStruct((), jnp.float32))
-    return traced.lower(lowering_platforms=(platform,)).as_text(), len(jax.tree.leaves(start))
+    traced = step.trace(initial_state, batch, jax.ShapeDtypeStruct((), jnp.float32))
+    return traced.lower(lowering_platforms=(platform,)).as_text(), len(jax.tree.leaves(initial_state))
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("platform", ["tpu", "cuda"])
 @pytest.mark.parametrize("name", NETS)
 def test_lowered_programs_are_light(name: str, platform: str, precision: str) -> None:
-    text, n_donated = lower(name, platform, precision)
+    text, num_donated = lower_step(name, platform, precision)
     assert "f64" not in text
     # no calls to the host, and no layouts forced but of weights' gradients
     assert set(re.findall(r"custom_call @(\w+)", text)) <= ({"LayoutConstraint"} if platform == "cuda" else set())
-    assert len(re.findall(r"tf\.aliasing_output|jax\.buffer_donor", text)) == n_donated
-    by_product = name == "lenet" and platform == "tpu" and precision == "float32"
-    assert text.count("stablehlo.convolution") == CONVOLUTIONS[name] - by_product
+    assert len(re.findall(r"tf\.aliasing_output|jax\.buffer_donor", text)) == num_donated
+    is_product = name == "lenet" and platform == "tpu" and precision == "float32"
+    assert text.count("stablehlo.convolution") == NUM_CONVOLUTIONS[name] - is_product
     # of channels, both of a BatchNorm's sums are made of the same numbers: one pass forward, one backward
-    sums = re.findall(r"stablehlo\.reduce\([^\n]*across dimensions = \[0, 2, 3\]", text)
-    assert len(sums) == 4 * NORMS[name] + (2 if name == "lenet" else 0)
+    channel_sums = re.findall(r"stablehlo\.reduce\([^\n]*across dimensions = \[0, 2, 3\]", text)
+    assert len(channel_sums) == 4 * NUM_NORMS[name] + (2 if name == "lenet" else 0)
 
 
 @pytest.mark.parametrize("platform", ["tpu", "cuda"])
 def test_activations_move_in_bfloat16(platform: str) -> None:
     """Between layers; what BatchNorm sums is float32 inside of a fusion."""
-    text, _ = lower("resnet", platform, "bfloat16")
+    text, _ = lower_step("resnet", platform, "bfloat16")
     for line in re.findall(r".*stablehlo\.convolution.*", text):
         assert "f32" not in line.split("->")[-1], line
         assert "xf32" not in line, line
 
 
-TARGETS = {"tpu:v5e:2x2": "libtpu", "cuda:h100:4": "jax_plugins.xla_cuda12"}
+COMPILERS_BY_TARGET = {"tpu:v5e:2x2": "libtpu", "cuda:h100:4": "jax_plugins.xla_cuda12"}
 # as compiled when this was written, with some room: collectives, fusions, copies
-LIMITS = {
+MAX_COUNTS = {
     ("lenet", "tpu:v5e:2x2"): (1, 36, 44),
     ("lenet", "cuda:h100:4"): (1, 56, 4),
     ("resnet", "tpu:v5e:2x2"): (1, 76, 110),
@@ -80,19 +80,19 @@ def is_installed(module: str) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize(("name", "target"), LIMITS, ids=lambda value: str(value).replace(":", "-"))
+@pytest.mark.parametrize(("name", "target"), MAX_COUNTS, ids=lambda value: str(value).replace(":", "-"))
 def test_compiled_programs_are_light(name: str, target: str, precision: str, tmp_path: Path) -> None:
-    if not is_installed(TARGETS[target]):
-        pytest.skip(f"{TARGETS[target]} is not installed: pip install 'caffejax[plan-tpu,plan-cuda]'")
+    if not is_installed(COMPILERS_BY_TARGET[target]):
+        pytest.skip(f"{COMPILERS_BY_TARGET[target]} is not installed: pip install 'caffejax[plan-tpu,plan-cuda]'")
     file = tmp_path / "net.prototxt"
-    file.write_text(Path(NETS[name]).read_text() if name == "lenet" else resnet())
+    file.write_text(Path(NETS[name]).read_text() if name == "lenet" else make_resnet())
     command = [sys.executable, "-m", "caffejax", "plan", str(file), "--target", target, "--precision", precision]
-    run = subprocess.run(
+    process = subprocess.run(
         [*command, "--json", "--largest", "none"], capture_output=True, text=True, timeout=300, check=True
     )
-    result = json.loads(run.stdout)
+    result = json.loads(process.stdout)
     program = result["program"]
-    collectives, fusions, copies = LIMITS[name, target]
+    collectives, fusions, copies = MAX_COUNTS[name, target]
     # in bfloat16 the sums of what stays float32, such as losses and biases' gradients, are one more
     assert sum(c["count"] for c in program["collectives"]) <= collectives + (precision == "bfloat16")
     assert program["num_fusions"] <= fusions

@@ -19,7 +19,7 @@ def make_collectives(kind: str, size: int, group_size: int, group_stride: int = 
 
 
 @pytest.mark.parametrize(
-    ("collectives", "rows", "model", "links", "network"),
+    ("collectives", "num_rows", "model_axis_size", "links", "network"),
     [
         (make_collectives("all-reduce", 80, 8), 8, 1, 2 * 80 * 7 / 8, 0),
         (make_collectives("all-reduce", 80, 8), 4, 1, 2 * 80 * 3 / 4, 0),
@@ -45,16 +45,20 @@ def make_collectives(kind: str, size: int, group_size: int, group_stride: int = 
         ([], 64, 1, 0, 0),
     ],
 )
-def test_seconds_of_collectives(collectives: Any, rows: int, model: int, links: float, network: float) -> None:
-    assert estimate_link_seconds(collectives, CHIP, rows, model) == pytest.approx((links, network))
+def test_seconds_of_collectives(
+    collectives: Any, num_rows: int, model_axis_size: int, links: float, network: float
+) -> None:
+    assert estimate_link_seconds(collectives, CHIP, num_rows, model_axis_size) == pytest.approx((links, network))
 
 
 def test_collectives_overlap_the_backward_pass_or_follow_it() -> None:
-    short, long = (estimate_scaling(300.0, make_collectives("all-reduce", size, 8), CHIP, 8) for size in (80, 800))
-    assert (short.best, short.worst) == (300, 440)
-    assert short.efficiency == pytest.approx((300 / 440, 1))
-    assert (long.best, long.worst) == (1500, 1700)  # 200 of the backward pass are beside it
-    assert long.efficiency == pytest.approx((300 / 1700, 300 / 1500))
+    short_step, long_step = (
+        estimate_scaling(300.0, make_collectives("all-reduce", size, 8), CHIP, 8) for size in (80, 800)
+    )
+    assert (short_step.best_seconds, short_step.worst_seconds) == (300, 440)
+    assert short_step.efficiency == pytest.approx((300 / 440, 1))
+    assert (long_step.best_seconds, long_step.worst_seconds) == (1500, 1700)  # 200 of the backward pass are beside it
+    assert long_step.efficiency == pytest.approx((300 / 1700, 300 / 1500))
 
 
 def make_plan(**changes: Any) -> Plan:
@@ -62,19 +66,19 @@ def make_plan(**changes: Any) -> Plan:
     return replace(Plan(parse_target("cuda:h100:4"), "bfloat16", "TRAIN", 32, program, 2**30, 1, 1.0), **changes)
 
 
-def test_a_plan_scales() -> None:
-    few, many = make_plan().scaling([8, 64])
-    assert (few.devices, many.devices) == (8, 64)
-    assert (few.compute_seconds, few.collective_seconds) == pytest.approx((1e-6, 2e-6 * 7 / 8))
-    assert many.collective_seconds == pytest.approx(2e-6 * 7 / 8 + 2 * 450_000 / 8 * 7 / 8 / 50e9)
+def test_a_plan_estimates_scaling() -> None:
+    small_scale, large_scale = make_plan().scaling([8, 64])
+    assert (small_scale.devices, large_scale.devices) == (8, 64)
+    assert (small_scale.compute_seconds, small_scale.collective_seconds) == pytest.approx((1e-6, 2e-6 * 7 / 8))
+    assert large_scale.collective_seconds == pytest.approx(2e-6 * 7 / 8 + 2 * 450_000 / 8 * 7 / 8 / 50e9)
 
 
 @pytest.mark.parametrize(
     "changes", [{"phase": "TEST"}, {"target": parse_target("cuda:h100:1")}, {"program": None}, {"needed_bytes": 2**50}]
 )
-def test_plans_without_scaling(changes: dict[str, Any]) -> None:
+def test_plans_that_cannot_scale_have_no_estimates(changes: dict[str, Any]) -> None:
     assert make_plan(**changes).scaling([8, 64]) == []
 
 
-def test_numbers_of_devices_that_do_not_come_out_even_are_left_out() -> None:
+def test_device_counts_that_are_no_multiple_of_a_row_are_omitted() -> None:
     assert [s.devices for s in make_plan(model=4, target=parse_target("cuda:h100:8")).scaling([6, 8, 64])] == [8, 64]

@@ -235,14 +235,14 @@ def test_svg_in_a_notebook() -> None:
 @pytest.mark.usefixtures("no_graphviz")
 def test_svg_asks_for_graphviz_or_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "py_mini_racer", None)
-    svg_drawing._engine.cache_clear()
+    svg_drawing._get_engine.cache_clear()
     with pytest.raises(CaffejaxError, match=r"Graphviz.*mini-racer.*pip install mini-racer"):
         draw.draw_net(read_net(NET), "LR", "svg")
 
 
 @pytest.mark.usefixtures("no_graphviz")
 def test_nets_that_are_too_large_for_svg(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(svg_drawing, "_MAX_SECONDS", 0.001)
+    monkeypatch.setattr(svg_drawing, "_MAX_LAYOUT_SECONDS", 0.001)
     with pytest.raises(CaffejaxError, match=r"the net is too large to be laid out: its layout needs more than 0.001 s"):
         draw.draw_net(read_net(LENET), "LR", "svg")
 

@@ -19,10 +19,10 @@ LENET = CONFIGS / "lenet" / "train_val.prototxt"
 CONV = 'type: "Convolution" convolution_param { num_output: 1 weight_filler { type: "constant" value: 1 } %s }'
 POOL = 'type: "Pooling" pooling_param { pool: AVE %s }'
 DECONV = 'type: "Deconvolution" convolution_param { num_output: 1 weight_filler { type: "constant" value: 1 } %s }'
-SAME = 'type: "Power" power_param { scale: 2 }'
+POWER = 'type: "Power" power_param { scale: 2 }'
 
 
-def stack(*layers: str) -> Net:
+def make_stack(*layers: str) -> Net:
     """A net of layers one after the other, on a plane of 40 x 40."""
     text = 'layer { name: "0" type: "Input" top: "0" input_param { shape { dim: 1 dim: 1 dim: 40 dim: 40 } } }'
     for i, layer in enumerate(layers):
@@ -30,15 +30,15 @@ def stack(*layers: str) -> Net:
     return Net(text)
 
 
-def receptive_field(net: Net, pixel: int) -> tuple[np.ndarray, np.ndarray]:
+def measure_receptive_field(net: Net, pixel: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the first pixel and the size of the receptive field of the number at (place, place) of the last top."""
     (name,) = net.outputs
     variables = net.init(jax.random.key(0))
     gradient = jax.grad(lambda x: net.apply(*variables, {"0": x})[0][name][0, 0, pixel, pixel])(
         jnp.ones((1, 1, 40, 40))
     )
-    places = np.argwhere(np.asarray(gradient)[0, 0])
-    return places.min(0), np.ptp(places, axis=0) + 1
+    positions = np.argwhere(np.asarray(gradient)[0, 0])
+    return positions.min(0), np.ptp(positions, axis=0) + 1
 
 
 @pytest.mark.parametrize(
@@ -46,27 +46,27 @@ def receptive_field(net: Net, pixel: int) -> tuple[np.ndarray, np.ndarray]:
     [
         (CONV % "kernel_size: 3",),
         (CONV % "kernel_size: 3 stride: 2", CONV % "kernel_size: 5 pad: 2"),
-        (CONV % "kernel_size: 3 dilation: 4", SAME, POOL % "kernel_size: 2 stride: 2", CONV % "kernel_size: 3"),
+        (CONV % "kernel_size: 3 dilation: 4", POWER, POOL % "kernel_size: 2 stride: 2", CONV % "kernel_size: 3"),
         (CONV % "kernel_h: 5 kernel_w: 1 stride_h: 1 stride_w: 3", POOL % "kernel_size: 3 stride: 2"),
         (DECONV % "kernel_size: 4 stride: 2", CONV % "kernel_size: 5"),
         (CONV % "kernel_size: 2 stride: 2", DECONV % "kernel_size: 2 stride: 2"),
-        (CONV % "kernel_size: 4 stride: 4", DECONV % "kernel_size: 4 stride: 2 pad: 1", SAME),
+        (CONV % "kernel_size: 4 stride: 4", DECONV % "kernel_size: 4 stride: 2 pad: 1", POWER),
     ],
 )
 def test_a_receptive_field_is_what_the_gradient_reaches(layers: tuple[str, ...]) -> None:
     """Deconvolutions depend on fewer pixels at some positions; the field is the union over positions."""
-    net = stack(*layers)
+    net = make_stack(*layers)
     last = net.summary().layers[-1]
-    centre = min(last.top_shapes[0][2:]) // 2
-    fields = [receptive_field(net, place) for place in range(centre - 2, centre + 4)]
+    center = min(last.top_shapes[0][2:]) // 2
+    fields = [measure_receptive_field(net, pixel) for pixel in range(center - 2, center + 4)]
     largest = np.max([size for _, size in fields], axis=0)
     assert last.receptive_field is not None
     assert last.stride is not None
-    exact = not any("Deconvolution" in layer for layer in layers)
-    assert tuple(largest) == last.receptive_field if exact else np.all(largest <= last.receptive_field)
+    is_exact = not any("Deconvolution" in layer for layer in layers)
+    assert tuple(largest) == last.receptive_field if is_exact else np.all(largest <= last.receptive_field)
     assert np.all(np.array(last.receptive_field) - largest <= 2)
-    n_steps = min(len(fields) - 1, 4)
-    measured_stride = (fields[n_steps][0] - fields[0][0]) / n_steps
+    num_steps = min(len(fields) - 1, 4)
+    measured_stride = (fields[num_steps][0] - fields[0][0]) / num_steps
     np.testing.assert_allclose(measured_stride, last.stride, atol=0.5)
 
 
@@ -93,9 +93,7 @@ PERMUTE = 'type: "Permute" permute_param { order: 0 order: 1 order: %d order: %d
         ('type: "Concat"', (3, 1)),
     ],
 )
-def test_equal_planes_do_not_mean_that_a_pixel_sees_its_own_place_only(
-    layer: str, field: tuple[int, int] | None
-) -> None:
+def test_layers_that_keep_the_shape_may_enlarge_the_receptive_field(layer: str, field: tuple[int, int] | None) -> None:
     net = Net(
         'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 1 dim: 2 dim: 8 dim: 8 } } } '
         'layer { name: "c" type: "Convolution" bottom: "x" top: "c" '
@@ -108,13 +106,13 @@ def test_equal_planes_do_not_mean_that_a_pixel_sees_its_own_place_only(
 @pytest.mark.parametrize(
     ("name", "field", "stride"), [("pool5/7x7_s1", 907, 32), ("inception_3a/output", 59, 8), ("conv1/7x7_s2", 7, 2)]
 )
-def test_known_fields_of_googlenet(name: str, field: int, stride: int) -> None:
+def test_receptive_fields_of_googlenet(name: str, field: int, stride: int) -> None:
     layers = {x.name: x for x in Net(CONFIGS / "googlenet" / "train_val.prototxt").summary().layers}
     assert (layers[name].receptive_field, layers[name].stride) == ((field, field), (stride, stride))
     assert layers["loss3/classifier"].receptive_field is layers["prob"].receptive_field is None
 
 
-FAMILY_OF = {
+FAMILIES_BY_LAYER = {
     'type: "Convolution" convolution_param { num_output: 4 kernel_size: 3 }': "convolution",
     'type: "Deconvolution" convolution_param { num_output: 4 kernel_size: 3 }': "convolution",
     'type: "InnerProduct" inner_product_param { num_output: 4 }': "product",
@@ -139,14 +137,14 @@ FAMILY_OF = {
 }
 
 
-@pytest.mark.parametrize(("layer", "family"), FAMILY_OF.items())
+@pytest.mark.parametrize(("layer", "family"), FAMILIES_BY_LAYER.items())
 def test_each_type_has_its_family(layer: str, family: str) -> None:
-    first, second = stack(layer).summary().layers
+    first, second = make_stack(layer).summary().layers
     assert family in FAMILIES
     assert (first.family, second.family) == ("data", family)
 
 
-def test_the_table_and_json_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_and_json_are_equal(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["summary", str(LENET), "--batch=1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == [
@@ -171,7 +169,7 @@ def test_the_table_and_json_say_the_same(capsys: pytest.CaptureFixture[str]) -> 
     assert f"{parameters:,} parameters" in lines[-1]
 
 
-def test_it_prints_as_a_table_in_python_and_notebooks() -> None:
+def test_a_summary_is_a_table_in_python_and_notebooks() -> None:
     summary = Net('layer { name: "<b>\\033[2J" type: "Input" top: "x" input_param { shape { dim: 2 } } }').summary()
     assert repr(summary) == str(summary)
     assert "\x1b" not in str(summary)
@@ -187,7 +185,7 @@ def test_host_layers_are_reported_as_not_counted() -> None:
     assert "(without 1 on the host)" in str(net.summary())
 
 
-def test_bad_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_invalid_nets_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "net.prototxt").write_text('layer { name: "c" type: "Convolutoin" bottom: "x" top: "y" }')
     assert main(["summary", str(tmp_path / "net.prototxt")]) == 1
     assert "did you mean 'Convolution'" in capsys.readouterr().err
@@ -200,7 +198,7 @@ def test_large_sizes_are_exact_and_the_name_cannot_move_the_cursor() -> None:
     assert "\033" not in table
 
 
-def test_databases_need_not_be_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_databases_may_be_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     net = tmp_path / "net.prototxt"
     net.write_text(
         'layer { name: "d" type: "Data" top: "x" top: "label" data_param { source: "nowhere" batch_size: 4 }'
@@ -210,11 +208,11 @@ def test_databases_need_not_be_there(tmp_path: Path, capsys: pytest.CaptureFixtu
         'layer { name: "a" type: "ReLU" bottom: "c" top: "a" } layer { name: "b" type: "TanH" bottom: "c" top: "b" }'
     )
     assert main(["summary", str(net), "--batch=2", "--json"]) == 0
-    printed = capsys.readouterr()
+    output = capsys.readouterr()
     assert (
         "the source of layer 'd' (Data) is absent and was not opened; its tops are assumed to be 4x3x24x24"
-        in printed.err
+        in output.err
     )
-    result = json.loads(printed.out)
+    result = json.loads(output.out)
     assert result["total"]["multiply_adds"] == 2 * 8 * 3 * 5 * 5 * 20 * 20
     assert [layer["bottoms"] for layer in result["layers"]] == [[], ["x"], ["c"], ["c"]]  # no names of Splits

@@ -11,7 +11,7 @@ import pytest
 from caffejax.view import write_page
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-_SWITCHES = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")  # as in containers
+_BROWSER_FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")  # as in containers
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def browser() -> Iterator[Any]:
     if program is None:
         pytest.skip(f"needs a browser, one of {', '.join(BROWSERS)}, which are absent: apt-get install chromium")
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=program, args=list(_SWITCHES))
+        browser = driver.chromium.launch(executable_path=program, args=list(_BROWSER_FLAGS))
         yield browser
         browser.close()
 
@@ -32,17 +32,17 @@ def tab(browser: Any) -> Iterator[Any]:
     """A fresh tab; what goes wrong in it fails the test."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
-    mishaps: list[str] = []
-    page.on("pageerror", lambda error: mishaps.append(f"error: {error}"))
-    page.on("console", lambda message: mishaps.append(message.text) if message.type == "error" else None)
-    page.on("dialog", lambda dialog: mishaps.append(f"dialog: {dialog.message}"))
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(f"error: {error}"))
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("dialog", lambda dialog: errors.append(f"dialog: {dialog.message}"))
     yield page
     context.close()
-    assert [mishap for mishap in mishaps if "ERR_CONNECTION_REFUSED" not in mishap] == []  # of a server that stopped
+    assert [error for error in errors if "ERR_CONNECTION_REFUSED" not in error] == []  # of a server that stopped
 
 
 @pytest.fixture(scope="session")
-def page_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path | str], Path]:
+def write_net_page(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path | str], Path]:
     """Writes the page of a net, given its file or its text, once."""
 
     @functools.cache
@@ -57,11 +57,11 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path | str]
 
 
 @pytest.fixture
-def open_net_page(tab: Any, page_file: Callable[[Path | str], Path]) -> Callable[[Path | str], Any]:
+def open_net_page(tab: Any, write_net_page: Callable[[Path | str], Path]) -> Callable[[Path | str], Any]:
     """Opens the page of a net in the tab."""
 
     def open_page(net: Path | str) -> Any:
-        tab.goto(page_file(net).as_uri())
+        tab.goto(write_net_page(net).as_uri())
         return tab
 
     return open_page

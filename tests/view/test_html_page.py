@@ -6,14 +6,14 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from viewed_nets import SPELLS, config, hostile_net
+from viewed_nets import HOSTILE_NAMES, find_config, make_hostile_net
 
 from caffejax.errors import CaffejaxError
 from caffejax.summary import FAMILIES
 from caffejax.view import write_page
 from caffejax.view.html_page import escape_json, read_asset, render_page
 
-LENET = config("lenet")
+LENET = find_config("lenet")
 
 
 def test_a_page_references_no_other_files(tmp_path: Path) -> None:
@@ -27,13 +27,13 @@ def test_a_page_references_no_other_files(tmp_path: Path) -> None:
     assert "connect-src 'none'" in text
 
 
-def test_each_family_has_a_colour() -> None:
+def test_each_family_has_a_color() -> None:
     style = read_asset("page.css")
     assert [family for family in (*FAMILIES, "unbuilt") if f".family-{family} " not in style] == []
 
 
 def test_text_of_a_net_cannot_end_the_json(tmp_path: Path) -> None:
-    (tmp_path / "net.prototxt").write_text(hostile_net())
+    (tmp_path / "net.prototxt").write_text(make_hostile_net())
     write_page(tmp_path / "net.prototxt", tmp_path / "net.html")
     text = (tmp_path / "net.html").read_text()
     assert text.count("</script>") == text.count("<script") == 2
@@ -42,19 +42,21 @@ def test_text_of_a_net_cannot_end_the_json(tmp_path: Path) -> None:
     assert result is not None
     assert result[1].isascii()
     assert result[1].isprintable()
-    assert json.loads(result[1])["net"]["phases"]["TEST"]["layers"][1]["name"] == SPELLS[0]
+    assert json.loads(result[1])["net"]["phases"]["TEST"]["layers"][1]["name"] == HOSTILE_NAMES[0]
 
 
 @pytest.mark.parametrize("text", ["</script>", "<!--", "&lt;", "\u2028", "\ud800", '"\\'])
-def test_json_in_html(text: str) -> None:
-    written = escape_json([text])
-    assert written.isascii()
-    assert not set(written) & set("<>&")
-    assert json.loads(written) == [text]
+def test_escaped_json_is_safe_in_html(text: str) -> None:
+    escaped_text = escape_json([text])
+    assert escaped_text.isascii()
+    assert not set(escaped_text) & set("<>&")
+    assert json.loads(escaped_text) == [text]
 
 
-def test_the_policy_names_the_page_s_own_script_alone() -> None:
-    first, second = (re.search(rb"script-src '(sha256-[^']+)'", render_page({"a": 1}, live)) for live in (False, True))
+def test_the_policy_allows_only_the_script_of_the_page() -> None:
+    first, second = (
+        re.search(rb"script-src '(sha256-[^']+)'", render_page({"a": 1}, is_live)) for is_live in (False, True)
+    )
     assert first is not None
     assert second is not None
     assert first[1] == second[1]

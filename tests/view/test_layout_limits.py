@@ -17,25 +17,25 @@ def test_a_path_too_long_for_the_library_is_an_error_with_a_remedy() -> None:
         lay_out([(1, 1)] * n, edges, [(0, 0)] * len(edges), "LR")
 
 
-INTERRUPTED = """
+INTERRUPTED_LAYOUT = """
 import signal, os
-from caffejax.view import svg_drawing as engine
+from caffejax.view import svg_drawing
 
-made = engine._engine
+get_engine = svg_drawing._get_engine
 
-def interrupt():
-    found = made()
+def get_engine_and_interrupt():
+    engine = get_engine()
     os.kill(os.getpid(), signal.SIGINT)  # the main thread, which waits
-    return found
+    return engine
 
-engine._engine = interrupt
-engine._run_script("'1'")
+svg_drawing._get_engine = get_engine_and_interrupt
+svg_drawing._run_script("'1'")
 """
 
 
 def test_an_interrupted_layout_lets_the_process_end() -> None:
     pytest.importorskip("py_mini_racer")
     process = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", INTERRUPTED_LAYOUT], capture_output=True, text=True, timeout=60, check=False
     )
     assert process.stderr.endswith("KeyboardInterrupt\n")

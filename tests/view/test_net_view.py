@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from viewed_nets import DATA, MESSAGES, SOUND, WRONG, config, conv, hostile_net
+from viewed_nets import DATA, INVALID_NET, PROBLEMS, VALID_LAYERS, find_config, make_conv, make_hostile_net
 
 from caffejax.errors import SchemaError
 from caffejax.graph import build_graph, make_net_state
@@ -15,7 +15,7 @@ from caffejax.view import load_view
 from caffejax.view.net_view import collect_problems, format_layer, to_json
 
 
-def view_text(folder: Path, text: str) -> Any:
+def load_text_view(folder: Path, text: str) -> Any:
     file = folder / "net.prototxt"
     file.write_text(text)
     return load_view(file)
@@ -24,14 +24,14 @@ def view_text(folder: Path, text: str) -> Any:
 @pytest.mark.parametrize("net", ["googlenet", "lstm", "faster_rcnn_toy/test"])
 @pytest.mark.parametrize("phase", ["TRAIN", "TEST"])
 def test_the_numbers_equal_the_summary(net: str, phase: Any) -> None:
-    file = config("x").parents[1] / f"{net}.prototxt" if "/" in net else config(net)
+    file = find_config("x").parents[1] / f"{net}.prototxt" if "/" in net else find_config(net)
     message = read_net(file)
     summary = summarize(build_graph(message, make_net_state(message, phase), file=str(file)))
     layers = to_json(load_view(file))["phases"][phase]["layers"]
     assert [layer["name"] for layer in layers] == [layer.name for layer in summary.layers]
     for layer, summary_layer in zip(layers, summary.layers, strict=True):
-        fields = ("shapes", "paramShapes", "parameters", "multiplyAdds", "receptiveField", "stride", "family")
-        assert [layer[f] for f in fields] == [
+        keys = ("shapes", "paramShapes", "parameters", "multiplyAdds", "receptiveField", "stride", "family")
+        assert [layer[f] for f in keys] == [
             *(
                 summary_layer.top_shapes,
                 summary_layer.param_shapes,
@@ -43,17 +43,17 @@ def test_the_numbers_equal_the_summary(net: str, phase: Any) -> None:
 
 
 def test_the_view_of_an_invalid_net_has_all_problems_and_known_shapes(tmp_path: Path) -> None:
-    view = view_text(tmp_path, WRONG)
+    view = load_text_view(tmp_path, INVALID_NET)
     net = json.loads(json.dumps(to_json(view)))
-    by_layer = {problem["layer"]: problem for problem in net["problems"]}
-    assert by_layer.keys() == MESSAGES.keys()
-    assert all(MESSAGES[name] in problem["message"] for name, problem in by_layer.items())
-    assert by_layer["conv1"]["line"] == 3
-    assert by_layer["conv1"]["phases"] == []
-    assert by_layer["relu"]["phases"] == ["TRAIN", "TEST"]
+    problems_by_layer = {problem["layer"]: problem for problem in net["problems"]}
+    assert problems_by_layer.keys() == PROBLEMS.keys()
+    assert all(PROBLEMS[name] in problem["message"] for name, problem in problems_by_layer.items())
+    assert problems_by_layer["conv1"]["line"] == 3
+    assert problems_by_layer["conv1"]["phases"] == []
+    assert problems_by_layer["relu"]["phases"] == ["TRAIN", "TEST"]
     assert {problem["file"] for problem in net["problems"]} == {str(tmp_path / "net.prototxt")}
     layers = net["phases"]["TEST"]["layers"]
-    assert {layer["name"] for layer in layers if "shapes" in layer} == SOUND
+    assert {layer["name"] for layer in layers if "shapes" in layer} == VALID_LAYERS
     assert len(layers) == 8
     assert not net["phases"]["TRAIN"]["builds"]
 
@@ -66,14 +66,14 @@ def test_the_view_of_an_invalid_net_has_all_problems_and_known_shapes(tmp_path: 
         ("nonsense here", "no field 'nonsense'", 0),
         ('layer { name: "a" type: "ReLU" } layers { name: "b" type: RELU }', "both 'layer'", 1),
         ('layers { layer { name: "d" type: "nothing" } }', "nothing", 0),
-        (f"{DATA} {conv('c', 'data')} {conv('c', 'data')}", "produced by multiple sources", 3),
+        (f"{DATA} {make_conv('c', 'data')} {make_conv('c', 'data')}", "produced by multiple sources", 3),
         (f'{DATA} layer {{ name: "r" type: "ReLU" bottom: "r" top: "r" }}', "unknown bottom blob 'r'", 2),
     ],
 )
 def test_a_partly_readable_net_is_drawn_as_far_as_possible(
     tmp_path: Path, text: str, message: str, layers: int
 ) -> None:
-    view = view_text(tmp_path, text)
+    view = load_text_view(tmp_path, text)
     assert len(view.phases["TRAIN"].layers) == layers
     problems = [str(problem) for problem, _ in collect_problems(view)]
     assert any(message in problem for problem in problems) or not message
@@ -93,7 +93,7 @@ def test_files_that_are_not_text_are_refused(tmp_path: Path, content: bytes | st
 
 def test_missing_sources_and_phases_without_data_are_noted(tmp_path: Path) -> None:
     data = 'layer { name: "d" type: "Data" top: "d" include { phase: TRAIN } data_param { source: "no" batch_size: 3 } '
-    view = view_text(tmp_path, f"{data} transform_param {{ crop_size: 9 }} }} {conv('c', 'd')}")
+    view = load_text_view(tmp_path, f"{data} transform_param {{ crop_size: 9 }} }} {make_conv('c', 'd')}")
     train, test = view.phases["TRAIN"], view.phases["TEST"]
     assert train.summaries[1] is not None
     assert train.summaries[1].top_shapes == ((3, 8, 9, 9),)
@@ -114,14 +114,14 @@ def test_the_prototxt_of_a_layer_has_no_weights() -> None:
     layer = parse_text('name: "c" type: "Convolution" top: "<c>" blobs { data: [1, 2] }', caffe_pb2.LayerParameter)
     text = format_layer(layer)
     assert "blobs: 1 array of weights" in text
-    again = read_net(text).layer[0]
+    parsed_layer = read_net(text).layer[0]
     layer.ClearField("blobs")
-    assert again == layer
+    assert parsed_layer == layer
     layer.python_param.param_str = "x" * 50_000
     assert len(format_layer(layer)) < 21_000
 
 
 def test_hostile_names_are_unchanged_in_the_view(tmp_path: Path) -> None:
-    view = view_text(tmp_path, hostile_net())
+    view = load_text_view(tmp_path, make_hostile_net())
     layers = to_json(view)["phases"]["TRAIN"]["layers"]
     assert [layer["name"] for layer in layers] == [layer.name for layer in view.net.layer]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from test_server import NET, NetServer
-from viewed_nets import DATA, conv, hostile_net, inception, irregular_net
+from viewed_nets import DATA, make_conv, make_hostile_net, make_inception, make_irregular_net
 
 pytestmark = pytest.mark.slow  # starting the browser is
 
@@ -16,10 +16,10 @@ OpenPage = Callable[[Path | str], Any]
 def test_hostile_names_stay_names_and_nothing_is_fetched(open_net_page: OpenPage, tab: Any) -> None:
     requests: list[str] = []
     tab.on("request", lambda request: requests.append(request.url))
-    page = open_net_page(hostile_net())
+    page = open_net_page(make_hostile_net())
     page.keyboard.press("e")
-    for number in range(page.evaluate("caffejaxView.phase.layers.length")):
-        page.evaluate("number => caffejaxView.choose({layer: number}, true)", number)
+    for index in range(page.evaluate("caffejaxView.phase.layers.length")):
+        page.evaluate("number => caffejaxView.choose({layer: number}, true)", index)
     page.keyboard.press("/")
     page.keyboard.type("hacked")
     page.locator("#matches [data-match]").first.click()
@@ -31,15 +31,15 @@ def test_hostile_names_stay_names_and_nothing_is_fetched(open_net_page: OpenPage
     assert len(requests) >= 1
 
 
-@pytest.mark.parametrize("net", [inception(70), irregular_net(1000)], ids=["modules", "nothing repeats"])
+@pytest.mark.parametrize("net", [make_inception(70), make_irregular_net(1000)], ids=["modules", "nothing repeats"])
 def test_a_thousand_layers_are_drawn_in_two_seconds(open_net_page: OpenPage, net: str) -> None:
     seconds = []
     for _ in range(5):  # the least is what it takes where nothing else runs
         page = open_net_page(net)
         page.keyboard.press("e")
         assert page.locator("[data-layer]").count() >= 1000
-        first, again = page.evaluate("[caffejaxView.firstDrawn, caffejaxView.times.all]")
-        seconds.append(max(first, again) / 1000)  # since the page was asked for, and since all blocks were opened
+        first_draw, redraw = page.evaluate("[caffejaxView.firstDrawn, caffejaxView.times.all]")
+        seconds.append(max(first_draw, redraw) / 1000)  # since the page was asked for, and since all blocks were opened
         if seconds[-1] < 2:
             break
     assert min(seconds) < 2
@@ -47,8 +47,8 @@ def test_a_thousand_layers_are_drawn_in_two_seconds(open_net_page: OpenPage, net
 
 @pytest.mark.parametrize("step", ["pan", "zoom"])
 def test_a_thousand_layers_move_smoothly(open_net_page: OpenPage, step: str) -> None:
-    page = open_net_page(irregular_net(1000))
-    frame = page.evaluate(
+    page = open_net_page(make_irregular_net(1000))
+    milliseconds = page.evaluate(
         """step => new Promise(done => {
           const {camera} = caffejaxView, times = [];
           const move = (now) => {
@@ -61,22 +61,22 @@ def test_a_thousand_layers_move_smoothly(open_net_page: OpenPage, step: str) -> 
         })""",
         step,
     )
-    assert frame < 200, "milliseconds, of a renderer without a graphics card"
+    assert milliseconds < 200, "milliseconds, of a renderer without a graphics card"
 
 
 def test_an_edit_is_shown(tab: Any, tmp_path: Path) -> None:
     (tmp_path / "net.prototxt").write_text(NET)
-    served = NetServer(tmp_path / "net.prototxt")
+    server = NetServer(tmp_path / "net.prototxt")
     try:
-        tab.goto(f"http://127.0.0.1:{served.port}/")
+        tab.goto(f"http://127.0.0.1:{server.port}/")
         tab.locator('[data-layer="1"]').click()
-        served.edit(f"{DATA}\n{conv('new', 'data')}\n{conv('c', 'new')}")
+        server.edit(f"{DATA}\n{make_conv('new', 'data')}\n{make_conv('c', 'new')}")
         tab.wait_for_selector('[data-layer="2"]')
         assert tab.locator("#about h2").text_content() == "c"  # it is chosen still
-        served.edit(f"{DATA}\n{conv('c', 'data', 'numoutput: 3')}")
+        server.edit(f"{DATA}\n{make_conv('c', 'data', 'numoutput: 3')}")
         tab.wait_for_selector(".layer.wrong")
-        served.edit(NET)
+        server.edit(NET)
         tab.wait_for_selector("#count", state="hidden")
     finally:
-        served.stop()
+        server.stop()
     tab.wait_for_selector("#said:not([hidden])")

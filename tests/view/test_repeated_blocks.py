@@ -5,7 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from viewed_nets import CONFIGS, DATA, config, conv, inception, irregular_net
+from viewed_nets import CONFIGS, DATA, find_config, make_conv, make_inception, make_irregular_net
 
 from caffejax.graph import make_net_state
 from caffejax.graph.resolve import is_included
@@ -14,14 +14,14 @@ from caffejax.view.layer_graph import DrawnLayer, connect_layers
 from caffejax.view.repeated_blocks import Block, Box, find_blocks, make_boxes
 
 
-def layers_of(net: Path | str) -> tuple[DrawnLayer, ...]:
+def load_layers(net: Path | str) -> tuple[DrawnLayer, ...]:
     message = read_net(net)
     state = make_net_state(message, "TRAIN")
     return connect_layers([layer for layer in message.layer if is_included(layer, state)])
 
 
 def find_boxes_and_blocks(net: Path | str) -> tuple[tuple[Box, ...], tuple[Block, ...]]:
-    boxes = make_boxes(layers_of(net))
+    boxes = make_boxes(load_layers(net))
     return boxes, find_blocks(boxes)
 
 
@@ -43,7 +43,7 @@ GOOGLENET = "conv2 inception_3a*2 inception_4a loss1 inception_4b inception_4c*2
     ],
 )
 def test_blocks_of_well_known_nets(net: str, expected: str) -> None:
-    _, blocks = find_boxes_and_blocks(config(net))
+    _, blocks = find_boxes_and_blocks(find_config(net))
     labels = [(b.parts[0].label + f"*{len(b.parts)}") if b.parts else b.label for b in blocks]
     assert " ".join(labels) == expected
 
@@ -62,12 +62,12 @@ def test_blocks_do_not_overlap_and_repetitions_are_equal(net: Path) -> None:
 
 
 def test_each_layer_is_in_one_box_below_the_layer_it_overwrites() -> None:
-    layers = layers_of(config("resnet152"))
+    layers = load_layers(find_config("resnet152"))
     boxes = make_boxes(layers)
-    assert Counter(x.number for box in boxes for x in box.layers) == Counter(range(len(layers)))
+    assert Counter(x.index for box in boxes for x in box.layers) == Counter(range(len(layers)))
     for box in boxes:
-        head, *others = box.layers
-        assert all(list(x.layer.top) == list(x.layer.bottom) == list(head.layer.top) for x in others)
+        first_layer, *in_place_layers = box.layers
+        assert all(list(x.layer.top) == list(x.layer.bottom) == list(first_layer.layer.top) for x in in_place_layers)
     assert len(boxes) < len(layers) / 2
 
 
@@ -77,28 +77,33 @@ RELU = 'layer { name: "relu" type: "ReLU" bottom: "a" top: "a" }'
 @pytest.mark.parametrize(
     ("net", "boxes"),
     [
-        ([conv("a", "data"), RELU, conv("b", "a")], "data a+relu b"),
-        ([conv("a", "data"), conv("b", "a"), RELU], "data a b relu"),  # b reads what relu overwrites
+        ([make_conv("a", "data"), RELU, make_conv("b", "a")], "data a+relu b"),
+        ([make_conv("a", "data"), make_conv("b", "a"), RELU], "data a b relu"),  # b reads what relu overwrites
         (['layer { name: "s" type: "Slice" bottom: "data" top: "a" top: "b" }', RELU], "data s relu"),
         ([RELU], "data relu"),  # nothing makes its bottom
     ],
 )
 def test_in_place_layers_join_the_box_if_no_reader_comes_between(net: list[str], boxes: str) -> None:
-    result = make_boxes(layers_of("\n".join([DATA, *net])))
+    result = make_boxes(load_layers("\n".join([DATA, *net])))
     assert " ".join("+".join(x.layer.name for x in box.layers) for box in result) == boxes
 
 
 def test_names_make_blocks_where_structure_does_not() -> None:
-    net = [DATA, conv("in/a", "data"), conv("in/b", "in/a", "num_output: 2 kernel_size: 3"), conv("in/c", "in/b")]
-    net += ['layer { name: "out/x" type: "ReLU" bottom: "in/c" top: "x" }', conv("out/y", "x")]
+    net = [
+        DATA,
+        make_conv("in/a", "data"),
+        make_conv("in/b", "in/a", "num_output: 2 kernel_size: 3"),
+        make_conv("in/c", "in/b"),
+    ]
+    net += ['layer { name: "out/x" type: "ReLU" bottom: "in/c" top: "x" }', make_conv("out/y", "x")]
     net += ['layer { name: "out/z" type: "TanH" bottom: "out/y" top: "z" }']
     _, blocks = find_boxes_and_blocks("\n".join(net))
     assert [b.label for b in blocks] == ["in", "out"]
 
 
 def test_blocks_of_a_thousand_layers_are_found() -> None:
-    boxes, blocks = find_boxes_and_blocks(inception(70))
+    boxes, blocks = find_boxes_and_blocks(make_inception(70))
     assert len(boxes) > 500
     assert sum(b.stop - b.start for b in blocks) > 0.9 * len(boxes)
-    assert len(find_boxes_and_blocks(irregular_net(1000))[0]) == 1000
+    assert len(find_boxes_and_blocks(make_irregular_net(1000))[0]) == 1000
     assert find_boxes_and_blocks("layer { }")[1] == ()

@@ -9,7 +9,7 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from viewed_nets import DATA, conv
+from viewed_nets import DATA, make_conv
 
 from caffejax.errors import CaffejaxError, SchemaError
 from caffejax.view import serve
@@ -38,10 +38,10 @@ class NetServer:
         for name, value in {"Host": host or f"127.0.0.1:{self.port}", **headers}.items():
             connection.putheader(name.replace("_", "-"), value)
         connection.endheaders()
-        answer = connection.getresponse()
-        content = answer.read()
+        response = connection.getresponse()
+        content = response.read()
         connection.close()
-        return answer, content
+        return response, content
 
     def edit(self, text: str) -> None:
         time.sleep(0.02)  # so that the file's time differs
@@ -52,39 +52,39 @@ class NetServer:
         self.thread.join()
 
 
-NET = f"{DATA}\n{conv('c', 'data')}"
+NET = f"{DATA}\n{make_conv('c', 'data')}"
 
 
 @pytest.fixture
 def net_server(tmp_path: Path) -> Iterator[NetServer]:
     (tmp_path / "net.prototxt").write_text(NET)
-    served = NetServer(tmp_path / "net.prototxt")
-    yield served
-    served.stop()
+    server = NetServer(tmp_path / "net.prototxt")
+    yield server
+    server.stop()
 
 
-def test_the_page_and_the_net(net_server: NetServer) -> None:
-    answer, content = net_server.get("/")
-    assert answer.status == 200
+def test_the_page_and_the_net_are_served(net_server: NetServer) -> None:
+    response, content = net_server.get("/")
+    assert response.status == 200
     assert b"connect-src 'self'" in content
-    answer, content = net_server.get("/net.json")
+    response, content = net_server.get("/net.json")
     assert [layer["name"] for layer in json.loads(content)["phases"]["TEST"]["layers"]] == ["data", "c"]
     assert net_server.server.server_address[0] == "127.0.0.1"
 
 
 def test_an_edit_is_served_and_unchanged_nets_are_not_sent_again(net_server: NetServer) -> None:
     version = net_server.get("/net.json")[0].getheader("ETag") or ""
-    answer, content = net_server.get("/net.json", If_None_Match=version)
-    assert (answer.status, content) == (304, b"")
-    net_server.edit(f"{NET}\n{conv('d', 'c')}")
-    answer, content = net_server.get("/net.json", If_None_Match=version)
-    assert answer.status == 200
+    response, content = net_server.get("/net.json", If_None_Match=version)
+    assert (response.status, content) == (304, b"")
+    net_server.edit(f"{NET}\n{make_conv('d', 'c')}")
+    response, content = net_server.get("/net.json", If_None_Match=version)
+    assert response.status == 200
     assert json.loads(content)["phases"]["TRAIN"]["layers"][-1]["name"] == "d"
     net_server.edit(f"{NET} layer {{")
     assert "ends inside" in json.loads(net_server.get("/net.json")[1])["problems"][0]["message"]
     net_server.file.unlink()
-    answer, content = net_server.get("/net.json")
-    assert answer.status == 500
+    response, content = net_server.get("/net.json")
+    assert response.status == 500
     assert b"no such file" in content
     net_server.edit(NET)
     assert net_server.get("/net.json")[0].getheader("ETag") == version
@@ -94,18 +94,18 @@ def test_an_edit_is_served_and_unchanged_nets_are_not_sent_again(net_server: Net
     "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "localhost:1", "127.0.0.1.evil:{port}"]
 )
 def test_requests_in_the_name_of_other_hosts_are_refused(net_server: NetServer, host: str) -> None:
-    answer, content = net_server.get("/net.json", host=host.format(port=net_server.port))
-    assert answer.status == 403
+    response, content = net_server.get("/net.json", host=host.format(port=net_server.port))
+    assert response.status == 403
     assert b"layers" not in content
 
 
 @pytest.mark.parametrize("path", ["/../net.prototxt", "/net.prototxt", "/etc/passwd", "/%2e%2e/x", "/?x"])
-def test_there_are_no_other_files(net_server: NetServer, path: str) -> None:
+def test_other_paths_are_not_found(net_server: NetServer, path: str) -> None:
     assert net_server.get(path)[0].status == 404
     assert net_server.get("/", host=f"localhost:{net_server.port}")[0].status == 200
 
 
-def test_mistakes_at_the_start(net_server: NetServer, tmp_path: Path) -> None:
+def test_a_used_port_and_a_missing_file_are_refused(net_server: NetServer, tmp_path: Path) -> None:
     with pytest.raises(CaffejaxError, match=f"cannot listen on 127.0.0.1:{net_server.port}.*--port"):
         serve(net_server.file, net_server.port)
     with pytest.raises(SchemaError, match="no such file"):

@@ -7,29 +7,29 @@ REPOSITORY = Path(__file__).parents[2]
 CONFIGS = REPOSITORY / "configs"
 
 
-def config(name: str) -> Path:
+def find_config(name: str) -> Path:
     return CONFIGS / name / "train_val.prototxt"
 
 
 DATA = 'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 dim: 32 dim: 32 } } }'
 
 
-def conv(name: str, bottom: str, settings: str = "num_output: 8 kernel_size: 1") -> str:
-    wiring = f'name: "{name}" type: "Convolution" bottom: "{bottom}" top: "{name}"'
-    return f"layer {{ {wiring} convolution_param {{ {settings} }} }}"
+def make_conv(name: str, bottom: str, settings: str = "num_output: 8 kernel_size: 1") -> str:
+    fields = f'name: "{name}" type: "Convolution" bottom: "{bottom}" top: "{name}"'
+    return f"layer {{ {fields} convolution_param {{ {settings} }} }}"
 
 
-WRONG = (Path(__file__).parent / "wrong.prototxt").read_text()
+INVALID_NET = (Path(__file__).parent / "wrong.prototxt").read_text()
 # the layers that are wrong, each with a part of what is said of it, and those whose numbers are known all the same
-MESSAGES = {
+PROBLEMS = {
     "conv1": "kernel_sise",
     "relu": "'ReLu'",
     "big": "kernel does not fit",
     "sum": "unknown bottom blob 'poool'",
 }
-SOUND = {"data", "conv1", "side", "fine"}
+VALID_LAYERS = {"data", "conv1", "side", "fine"}
 
-SPELLS = (
+HOSTILE_NAMES = (
     "</script><script>window.hacked = 1</script>",
     "<img src=x onerror='window.hacked = 1'>",
     "<!--<script>",
@@ -45,28 +45,28 @@ SPELLS = (
 )
 
 
-def hostile_net() -> str:
+def make_hostile_net() -> str:
     """Return a net whose names, types, blobs and strings attack pages."""
-    quoted = [spell.replace('"', "'") for spell in SPELLS]
+    names = [name.replace('"', "'") for name in HOSTILE_NAMES]
     layers = [
-        f'layer {{ name: "{spell}" type: "Python" bottom: "data" top: "{spell}" '
-        f'python_param {{ module: "{spell}" layer: "{spell}" param_str: "{spell}" }} }}'
-        for spell in quoted
+        f'layer {{ name: "{name}" type: "Python" bottom: "data" top: "{name}" '
+        f'python_param {{ module: "{name}" layer: "{name}" param_str: "{name}" }} }}'
+        for name in names
     ]
-    types = [f'layer {{ name: "t{i}" type: "{spell}" bottom: "data" top: "t{i}" }}' for i, spell in enumerate(quoted)]
-    return "\n".join([f'name: "{quoted[0]}"', DATA, *layers, *types])
+    types = [f'layer {{ name: "t{i}" type: "{name}" bottom: "data" top: "t{i}" }}' for i, name in enumerate(names)]
+    return "\n".join([f'name: "{names[0]}"', DATA, *layers, *types])
 
 
-def inception(count: int) -> str:
+def make_inception(count: int) -> str:
     """A chain of modules of four branches, each of 15 layers, with a residual connection round every third."""
-    parts, bottom = [DATA, conv("stem", "data", "num_output: 16 kernel_size: 1")], "stem"
+    parts, bottom = [DATA, make_conv("stem", "data", "num_output: 16 kernel_size: 1")], "stem"
     for i in range(count):
         branches = []
-        for name, steps in (("a", 1), ("b", 2), ("c", 2), ("d", 2)):
+        for name, num_steps in (("a", 1), ("b", 2), ("c", 2), ("d", 2)):
             source = bottom
-            for step in range(steps):
-                source, before = f"m{i}/{name}{step}", source
-                parts.append(conv(source, before, "num_output: 4 kernel_size: 1"))
+            for step in range(num_steps):
+                source, previous = f"m{i}/{name}{step}", source
+                parts.append(make_conv(source, previous, "num_output: 4 kernel_size: 1"))
                 parts.append(f'layer {{ name: "{source}/relu" type: "ReLU" bottom: "{source}" top: "{source}" }}')
             branches.append(source)
         bottoms = " ".join(f'bottom: "{b}"' for b in branches)
@@ -79,19 +79,19 @@ def inception(count: int) -> str:
     return "\n".join(parts)
 
 
-def irregular_net(count: int) -> str:
+def make_irregular_net(count: int) -> str:
     """A net of that many layers, for TRAIN, in which nothing repeats.
 
     A third of them add a blob from up to eight layers before.
     """
     data = DATA.replace("input_param", "include { phase: TRAIN } input_param")
-    parts, blobs, draw = [data, conv("l0", "data")], ["l0"], Random(0)
+    parts, blobs, rng = [data, make_conv("l0", "data")], ["l0"], Random(0)
     for i in range(1, count - 1):
-        before = draw.choice(blobs[-8:-1] or blobs)
-        if draw.random() < 1 / 3:
-            bottoms = f'bottom: "{blobs[-1]}" bottom: "{before}"'
+        earlier_blob = rng.choice(blobs[-8:-1] or blobs)
+        if rng.random() < 1 / 3:
+            bottoms = f'bottom: "{blobs[-1]}" bottom: "{earlier_blob}"'
             parts.append(f'layer {{ name: "l{i}" type: "Eltwise" {bottoms} top: "l{i}" }}')
         else:
-            parts.append(conv(f"l{i}", blobs[-1]))
+            parts.append(make_conv(f"l{i}", blobs[-1]))
         blobs.append(f"l{i}")
     return "\n".join(parts)

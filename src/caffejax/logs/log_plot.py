@@ -56,7 +56,7 @@ class Curve:
     """A curve of a panel.
 
     Attributes:
-        run_index: the number of the run.
+        run_index: the index of the run.
         rows: the rows of its log, with NumIters, Seconds and the columns.
         columns: the columns whose mean is drawn.
         is_test: whether the values are from a test net instead of training.
