@@ -18,7 +18,7 @@ _FORK_MESSAGE = (
     "this process was forked after JAX had started, so it lacks the threads that compiled code needs: start processes "
     "by spawn or forkserver (multiprocessing.get_context), or fork before JAX is first used"
 )
-ClassT = TypeVar("Kind", bound=type)
+ClassT = TypeVar("ClassT", bound=type)
 
 _methods: list[tuple[type, str]] = []
 

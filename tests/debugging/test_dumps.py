@@ -202,7 +202,7 @@ def test_nan_at_the_same_index_is_equal(dump: Dump) -> None:
     nonfinite_dump = replace_array(dump, "blob/sum", nonfinite_array)
     assert compare(nonfinite_dump, nonfinite_dump).ok
     (row,) = compare(dump, nonfinite_dump).differences
-    assert (row.layer, row.distance and row.distance.index) == ("sum", (0, 0, 0, 0))
+    assert (row.layer, row.distance and row.distance.position) == ("sum", (0, 0, 0, 0))
     assert "off by inf" in str(row)
     changed_sign = nonfinite_array.copy()
     changed_sign[0, 0, 0, 1] = -np.inf
@@ -275,7 +275,7 @@ def test_dumps_of_other_floats_are_compared(dump: Dump, dtype: Any) -> None:
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 def test_one_nonzero_value_among_zeros_differs(value: float) -> None:
     result = compute_distance(np.zeros(3, np.float32), np.array([0, value, 0], np.float32))
-    assert (result.error, result.index, result.scale, result.relative) == (np.inf, (1,), 0.0, np.inf)
+    assert (result.error, result.position, result.scale, result.relative) == (np.inf, (1,), 0.0, np.inf)
 
 
 def test_zero_tops_are_marked_as_proving_nothing(dump: Dump) -> None:

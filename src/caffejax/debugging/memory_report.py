@@ -52,7 +52,7 @@ class MemoryReport:
     training: RematGroups | None
 
     def __str__(self) -> str:
-        return "\n".join([*align_columns(self._rows(), words=3), *self._training_lines()])
+        return "\n".join([*align_columns(self._rows(), num_text_columns=3), *self._training_lines()])
 
     def _rows(self) -> Iterator[tuple[str, ...]]:
         yield "layer", "type", "tops", "parameters", "activations", "bytes", "multiply-adds"

@@ -112,7 +112,7 @@ def drawing(
     for layer in connect_layers(layers):
         style = {**LAYER_STYLE_DEFAULT, "fillcolor": choose_color_by_layertype(layer.layer.type)}
         text = get_layer_label(layer.layer, rankdir, display_lrm)
-        result.nodes[layer.key] = text, NEURON_LAYER_STYLE if layer.in_place else style
+        result.nodes[layer.key] = text, NEURON_LAYER_STYLE if layer.is_in_place else style
         for bottom in layer.layer.bottom:
             result.nodes[f"{bottom}_blob"] = bottom, BLOB_STYLE
             result.edges.append((f"{bottom}_blob", layer.key, ""))

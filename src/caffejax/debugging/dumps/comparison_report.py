@@ -33,7 +33,7 @@ class Distance(NamedTuple):
     Attributes:
         error: the largest absolute difference. It is infinite if only one of two values is NaN, or if infinities
             differ.
-        index: the index of the largest difference, or None for equal or empty arrays.
+        position: the index of the largest difference, or None for equal or empty arrays.
         values: the two values at this index.
         scale: the largest finite absolute value in either array.
         cosine: the cosine of the angle between the arrays as vectors. It is 1 if both are zero, and NaN if only one is
@@ -41,7 +41,7 @@ class Distance(NamedTuple):
     """
 
     error: float
-    index: tuple[int, ...] | None
+    position: tuple[int, ...] | None
     values: tuple[float, float]
     scale: float
     cosine: float
@@ -117,7 +117,7 @@ class Row:
         if self.distance is None:
             return self.description if self.verdict == "layers" else f"{self.description} is {self.verdict}"
         d = self.distance
-        values = f"at {list(d.index or ())}: {d.values[0]:.7g} in A, {d.values[1]:.7g} in B"
+        values = f"at {list(d.position or ())}: {d.values[0]:.7g} in A, {d.values[1]:.7g} in B"
         return f"{self.description} is off by {d.error:.3g}, {d.relative:.2g} of its scale {values}"
 
     def cells(self) -> tuple[str, ...]:
@@ -228,7 +228,9 @@ def _as_json(row: Row) -> dict[str, Any]:
     cells |= {"shape_a": row.shapes[0], "shape_b": row.shapes[1], "parts": row.is_difference}
     if (d := row.distance) is not None:
         numbers = {"error": d.error, "relative": d.relative, "scale": d.scale, "cosine": d.cosine}
-        cells |= {name: number if math.isfinite(number) else None for name, number in numbers.items()} | {"at": d.index}
+        cells |= {name: number if math.isfinite(number) else None for name, number in numbers.items()} | {
+            "at": d.position
+        }
     return cells
 
 
