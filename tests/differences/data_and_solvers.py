@@ -74,8 +74,8 @@ def _compare_plateau_rates(text: str) -> list[Comparison]:
     losses, caffejax_plateau, ssd_plateau = [3.0, 2.0, 2.0, 2.0, 2.0, 2.0], Plateau(param), Plateau(param)
     rates = []
     for i, loss in enumerate(losses):
-        caffejax_plateau.note(i, losses[max(i - 1, 0)])
-        ssd_plateau.note(i, loss)  # the same rule, with the loss that the fork looks at
+        caffejax_plateau.record_loss(i, losses[max(i - 1, 0)])
+        ssd_plateau.record_loss(i, loss)  # the same rule, with the loss that the fork looks at
         rates.append((ssd_plateau(i), caffejax_plateau(i)))
     return [Comparison(f"rates of the iterations with the losses {losses}", *np.array(rates).T)]
 
