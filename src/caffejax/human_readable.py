@@ -41,3 +41,8 @@ def format_number(n: int) -> str:
         if n >= size:
             return f"{n / size:.4g} {unit}"
     return str(n) if n else "-"
+
+
+def format_shape(shape: tuple[int, ...]) -> str:
+    """Format a shape for messages: `(3, 32, 40)` as "3x32x40"."""
+    return "x".join(map(str, shape))

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Container
+from typing import Any
+
+import jax
+import numpy as np
 
 from ..errors import DataError, locate_errors
 from ..host_memory import find_memory_problem
 from ..layers.context import LayerDefinition
 from ..layers.data_source import Source, SourceSpec, TopSpecs
 from ..layers.types import SourceInput
+from ..schema.fork_fields import IGNORED_FIELDS
 from .prefetch import Batches, Pipeline
 from .sampling import CounterRng
 
@@ -81,3 +87,24 @@ def _check_batch_fits(tops: TopSpecs) -> None:
     num_bytes = sum(math.prod(top.shape) * top.dtype.itemsize for top in tops)
     if problem := find_memory_problem(num_bytes, "a batch", "make batch_size, or the crop of each image, smaller"):
         raise DataError(problem)
+
+
+def float32_top(*shape: int) -> jax.ShapeDtypeStruct:
+    """Return the shape and dtype of a float32 top. Tops of Caffe's data layers have no other dtype."""
+    return jax.ShapeDtypeStruct(shape, np.float32)
+
+
+def refuse_unsupported(message: Any, message_name: str, supported: Container[str]) -> None:
+    """Check that a message sets only fields in `supported`, or fields that are ignored with a warning.
+
+    Raises:
+        DataError: if any other field has a value that differs from its default. The message names each such field.
+    """
+    unsupported_fields = [
+        field.name
+        for field, value in message.ListFields()
+        if field.name not in supported and field.name not in IGNORED_FIELDS.get(message.DESCRIPTOR.name, {})
+        if value != field.default_value
+    ]
+    if unsupported_fields:
+        raise DataError([f"{message_name}.{field} is not supported yet" for field in unsupported_fields])

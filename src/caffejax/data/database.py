@@ -18,13 +18,13 @@ from ..layers.types import Signature
 from ..paths import suggest_sibling
 from ..schema import caffe_pb2
 from .atomic_folder import PutFn
-from .data_layer import DataLayer
+from .data_layer import DataLayer, refuse_unsupported
 from .image_batches import ImageBatches, ImageDataset, Label
 from .image_decoding import COLOR, GRAY, UNCHANGED, DatumReader, is_compressed
 from .leveldb import LevelDb, leveldb_writer
 from .lmdb import Lmdb, lmdb_writer
 from .prefetch import Batches, count_available_cores
-from .sampling import CounterRng, IndexSampler, refuse_unsupported
+from .sampling import CounterRng, IndexSampler
 
 Record = tuple[bytes, bytes]  # key, value
 Result = TypeVar("Result")

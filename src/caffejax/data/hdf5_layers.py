@@ -16,16 +16,17 @@ import numpy as np
 from .. import paths
 from ..atomic_write import replace_path
 from ..errors import DataError, Problem, did_you_mean, locate_errors, require
+from ..human_readable import format_shape
 from ..layers.context import Context, LayerDefinition, Shape
 from ..layers.data_source import SourceSpec, TopSpecs
 from ..layers.helpers import no_gradient
 from ..layers.registry import define_layer
 from ..layers.types import Gradient, HostFunction, LayerTraits, LayerType, PerLayer, Signature
 from ..untrusted_hdf5 import HDF5_ERRORS, RefusedError, SizeLimit, find_item, open_hdf5_file
-from .data_layer import DataLayer
+from .data_layer import DataLayer, float32_top
 from .image_list import truncate_problems
 from .prefetch import Batch, Batches
-from .sampling import CounterRng, float32_top, format_shape
+from .sampling import CounterRng
 
 Rows = tuple[np.ndarray, ...]  # one array for each data set
 

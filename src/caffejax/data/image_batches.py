@@ -13,11 +13,13 @@ import jax
 import numpy as np
 
 from ..errors import DataError, locate_errors
+from ..human_readable import format_shape
 from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, TopSpecs
+from .data_layer import float32_top
 from .image_decoding import BadImageError
 from .prefetch import Batch, count_available_cores
-from .sampling import CounterRng, float32_top, format_shape
+from .sampling import CounterRng
 from .transform import Transform
 
 Label = TypeVar("Label")

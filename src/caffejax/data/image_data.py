@@ -13,13 +13,13 @@ from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, TopSpecs
 from ..layers.registry import define_layer
 from ..layers.types import Signature
-from .data_layer import DataLayer
+from .data_layer import DataLayer, refuse_unsupported
 from .image_batches import ImageBatches, ImageDataset, Label
 from .image_decoding import read_image, resize
 from .image_list import find_files, get_search_folders, read_list
 from .import_cv2 import cv2
 from .prefetch import Batches
-from .sampling import CounterRng, IndexSampler, refuse_unsupported
+from .sampling import CounterRng, IndexSampler
 
 LIST_FIELDS = ("source", "batch_size", "rand_skip", "shuffle", "new_height", "new_width", "is_color", "root_folder")
 

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..errors import DataError
-from .sampling import decode_position, encode_position, float32_top, format_shape
+from ..human_readable import format_shape
+from .data_layer import float32_top
+from .sampling import decode_position, encode_position
 
 
 class ArraySource:

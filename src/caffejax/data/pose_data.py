@@ -10,16 +10,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import DataError
+from ..human_readable import format_shape
 from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, TopSpecs
 from ..layers.registry import define_layer
 from ..layers.types import LayerDocs, Signature
-from .data_layer import DataLayer
+from .data_layer import DataLayer, float32_top, refuse_unsupported
 from .database import DatumDataset, check_data_param
 from .image_batches import Examples, ImageBatches
 from .import_cv2 import cv2
 from .prefetch import Batch, Batches
-from .sampling import CounterRng, float32_top, format_shape, refuse_unsupported
+from .sampling import CounterRng
 
 CHANNELS = 6  # blue, green, red, the people, the mask of labelled pixels, the mask of all people
 _PEOPLE_CHANNEL, _MASK_CHANNEL = 3, 4

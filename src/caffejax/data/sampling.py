@@ -1,16 +1,14 @@
-"""Random numbers, example order, positions and checks that all data layers share."""
+"""Random numbers, example order and positions of data layers."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import jax
 import numpy as np
 
 from ..errors import DataError, is_integer
-from ..schema.fork_fields import IGNORED_FIELDS
 
 _MAX_POSITION = 2**62  # examples; larger numbers are damage
 
@@ -30,32 +28,6 @@ def decode_position(state: Mapping[str, int]) -> int:
     if not is_integer(num_examples) or not 0 <= num_examples < _MAX_POSITION:
         raise DataError(f"{str(state)[:60]} is not the position of a data source")
     return num_examples
-
-
-def format_shape(shape: tuple[int, ...]) -> str:
-    """Format a shape for messages: `(3, 32, 40)` as "3x32x40"."""
-    return "x".join(map(str, shape))
-
-
-def float32_top(*shape: int) -> jax.ShapeDtypeStruct:
-    """Return the shape and dtype of a float32 top. Tops of Caffe's data layers have no other dtype."""
-    return jax.ShapeDtypeStruct(shape, np.float32)
-
-
-def refuse_unsupported(message: Any, message_name: str, supported: Container[str]) -> None:
-    """Check that a message sets only fields in `supported`, or fields that are ignored with a warning.
-
-    Raises:
-        DataError: if any other field has a value that differs from its default. The message names each such field.
-    """
-    unsupported_fields = [
-        field.name
-        for field, value in message.ListFields()
-        if field.name not in supported and field.name not in IGNORED_FIELDS.get(message.DESCRIPTOR.name, {})
-        if value != field.default_value
-    ]
-    if unsupported_fields:
-        raise DataError([f"{message_name}.{field} is not supported yet" for field in unsupported_fields])
 
 
 class CounterRng:

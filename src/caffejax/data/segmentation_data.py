@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ..errors import DataError
+from ..human_readable import format_shape
 from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, TopSpecs
 from ..layers.registry import define_layer
@@ -25,7 +26,7 @@ from .image_decoding import BadImageError, read_image
 from .image_list import find_files, get_search_folders, read_list, read_names, read_pairs
 from .import_cv2 import cv2
 from .prefetch import Batch, Batches
-from .sampling import CounterRng, format_shape
+from .sampling import CounterRng
 from .transform import Transform, crop_uint8, parse_crop, read_mean
 
 

@@ -17,10 +17,12 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from ..errors import DataError, Problem, WeightsError
+from ..human_readable import format_shape
 from ..layers.context import LayerDefinition
 from ..schema.blob_proto import read_blob_proto
+from .data_layer import refuse_unsupported
 from .import_cv2 import cv2
-from .sampling import CounterRng, format_shape, refuse_unsupported
+from .sampling import CounterRng
 
 _SUPPORTED_FIELDS = {"scale", "mirror", "crop_size", "mean_file", "mean_value", "force_color", "force_gray"} | {
     *("crop_h", "crop_w", "crop_height", "crop_width"),

@@ -12,8 +12,8 @@ import numpy as np
 
 from ..errors import DataError, Problem, describe_type, did_you_mean, is_integer, raise_if_any
 from ..graph import Graph
+from ..human_readable import format_shape
 from ..layers.validation import shape_remedy
-from .sampling import format_shape
 
 
 class ArrayEpoch:

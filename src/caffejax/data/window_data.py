@@ -22,16 +22,17 @@ from typing import NamedTuple, TextIO
 import numpy as np
 
 from ..errors import DataError, Problem, locate_errors
+from ..human_readable import format_shape
 from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, TopSpecs
 from ..layers.registry import define_layer
 from ..layers.types import Signature
-from .data_layer import DataLayer
+from .data_layer import DataLayer, float32_top, refuse_unsupported
 from .image_decoding import decode_file, read_file
 from .image_list import ImageList, find_files, get_search_folders, truncate_problems
 from .import_cv2 import cv2
 from .prefetch import Batch, Batches, count_available_cores
-from .sampling import CounterRng, float32_top, format_shape, refuse_unsupported
+from .sampling import CounterRng
 from .transform import read_mean
 
 

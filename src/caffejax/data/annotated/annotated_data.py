@@ -17,12 +17,12 @@ from ...layers.data_source import SourceSpec, TopSpecs
 from ...layers.registry import define_layer
 from ...layers.types import LayerDocs, Signature
 from ...schema.caffe_pb2 import AnnotatedDatum
-from ..data_layer import DataLayer
+from ..data_layer import DataLayer, float32_top, refuse_unsupported
 from ..database import RecordDataset, check_data_param
 from ..image_batches import Examples, ImageBatches
 from ..image_decoding import BadImageError, decode_datum
 from ..prefetch import Batch, Batches
-from ..sampling import CounterRng, float32_top, refuse_unsupported
+from ..sampling import CounterRng
 from ..transform import Transform, read_mean
 from .annotated_datum import Annotations, parse_annotated_datum, read_annotations
 from .annotated_image import CLASS, AnnotatedImage

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError, Problem, locate_errors
+from ...human_readable import format_shape
 from ...layers.context import LayerDefinition
 from ...layers.data_source import SourceSpec, TopSpecs
 from ...layers.registry import define_layer
@@ -24,7 +25,7 @@ from ..image_decoding import BadImageError, check_pixel_count, read_image, resiz
 from ..image_list import find_files, get_search_folders, read_names, truncate_problems
 from ..import_cv2 import cv2
 from ..prefetch import Batch, Batches
-from ..sampling import CounterRng, format_shape
+from ..sampling import CounterRng
 from ..transform import Normalize
 
 _INTEGER = re.compile(r"[+-]?\d{1,9}")
