@@ -21,7 +21,7 @@ EMPTY_LOSS_CASES = [
     ("MultiBoxLoss", "multibox_loss_param { num_classes: 2 }", [(0, 16), (0, 8), *PRIOR_AND_TRUTH_SHAPES]),
     (
         "MultiBoxLoss",
-        "multibox_loss_param { num_classes: 2 mining_type: EMPTY_LOSS_CASES }",
+        "multibox_loss_param { num_classes: 2 mining_type: NONE }",
         [(0, 16), (0, 8), *PRIOR_AND_TRUTH_SHAPES],
     ),
     ("TripletLoss", "", [(0, 4)] * 3),
