@@ -187,7 +187,7 @@ def test_matching_equals_greedy_matching(threshold: float | None, seed: int) -> 
 
 
 def _match(truth: Truth, priors: Any, threshold: float | None) -> Any:
-    return match(truth, priors, jnp.arange(3), labels=None, threshold=threshold, inside_only=False)
+    return match(truth, priors, jnp.arange(3), num_labels=None, threshold=threshold, inside_only=False)
 
 
 jitted_match = jax.jit(_match, static_argnums=2)

@@ -14,11 +14,11 @@ from ..context import Context, LayerDefinition, Shape
 from ..helpers import no_gradient
 from ..registry import define_layer
 from ..types import Gradient, HostFunction, Indices, LayerDocs, LayerType, PerLayer, Signature, Variants
-from .result_files import Image, is_in_units, read_resize, read_sizes, scale_to_pixels
+from .result_files import ImageInfo, is_in_units, read_image_infos, read_resize_param, scale_to_pixels
 
-_CASCADE = [0, 5, 6, 1, 2, 3, 4]  # the columns of FrcnnOutput's rows in the order of DetectionOutput
+_CASCADE_COLUMNS = [0, 5, 6, 1, 2, 3, 4]  # the columns of FrcnnOutput's rows in the order of DetectionOutput
 # the columns of rows [image, box, label, ignored, ...] in the order of MultiBoxLoss, whose column 2 is not used
-_TRUTH = [0, 5, 5, 1, 2, 3, 4, 6]
+_TRUTH_COLUMNS = [0, 5, 5, 1, 2, 3, 4, 6]
 
 
 def make_detection_evaluate(ctx: Context, definition: LayerDefinition) -> LayerType:
@@ -36,7 +36,10 @@ def make_detection_evaluate(ctx: Context, definition: LayerDefinition) -> LayerT
     return replace(
         ctx.type,
         implementation=HostFunction(
-            _Evaluation(ctx.param, definition).rows, top_shapes, ragged=True, computes_in_float32=True
+            _Evaluation(ctx.param, definition).make_rows,
+            detection_evaluate_top_shapes,
+            ragged=True,
+            computes_in_float32=True,
         ),
     )
 
@@ -49,36 +52,37 @@ def make_cascade_evaluate(ctx: Context, definition: LayerDefinition) -> LayerTyp
     sizes of the images, which are not used. Boxes are in pixels, and a side is x2 - x1 + 1. Ignored ground truth counts
     as difficult.
     """
-    evaluation = _Evaluation(ctx.param, definition, pixels=True)
+    evaluation = _Evaluation(ctx.param, definition, in_pixels=True)
 
-    def rows(ctx: Context, detections: np.ndarray, truth: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    def make_rows(ctx: Context, detections: np.ndarray, truth: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         detections, truth = detections.reshape(len(detections), -1), truth.reshape(len(truth), -1)
-        return evaluation.rows(ctx, detections[:, _CASCADE], truth[:, _TRUTH])
+        return evaluation.make_rows(ctx, detections[:, _CASCADE_COLUMNS], truth[:, _TRUTH_COLUMNS])
 
     return replace(
-        ctx.type, implementation=HostFunction(rows, cascade_top_shapes, ragged=True, computes_in_float32=True)
+        ctx.type,
+        implementation=HostFunction(make_rows, cascade_evaluate_top_shapes, ragged=True, computes_in_float32=True),
     )
 
 
-def cascade_top_shapes(ctx: Context, detections: Any, truth: Any, sizes: Any) -> list[Shape]:
+def cascade_evaluate_top_shapes(ctx: Context, detections: Any, truth: Any, sizes: Any) -> list[Shape]:
     for i, (shape, columns) in enumerate(((detections.shape, 7), (truth.shape, 7))):
         require(
             len(shape) >= 2 and math.prod(shape[1:]) >= columns,
             f"bottom {i} must have rows of {columns} values or more, but has shape {shape}",
         )
-    return [(1, 1, len(_labels(ctx.param)) + int(detections.shape[0]), 5)]
+    return [(1, 1, len(_list_labels(ctx.param)) + int(detections.shape[0]), 5)]
 
 
-def top_shapes(ctx: Context, detections: Any, truth: Any) -> list[Shape]:
+def detection_evaluate_top_shapes(ctx: Context, detections: Any, truth: Any) -> list[Shape]:
     for i, (shape, columns) in enumerate(((detections.shape, 7), (truth.shape, 8))):
         require(
             len(shape) >= 2 and shape[-1] == columns,
             f"bottom {i} must have rows of {columns} values, (1, 1, boxes, {columns}), but has shape {shape}",
         )
-    return [(1, 1, len(_labels(ctx.param)) + int(np.prod(detections.shape[:-1])), 5)]
+    return [(1, 1, len(_list_labels(ctx.param)) + int(np.prod(detections.shape[:-1])), 5)]
 
 
-def _variant(origin: str, make: Any, bottoms: int) -> LayerType:
+def _make_variant(origin: str, make: Any, bottoms: int) -> LayerType:
     name, param = "DetectionEvaluate", "detection_evaluate_param"
     return LayerType(
         Signature(name, bottoms=bottoms, param=param, in_place=False),
@@ -93,8 +97,8 @@ define_layer(
     Variants(
         lambda layer: "Cascade R-CNN" if len(layer.bottom) == 3 else "SSD",
         {
-            "SSD": _variant("SSD", make_detection_evaluate, 2),
-            "Cascade R-CNN": _variant("Cascade R-CNN", make_cascade_evaluate, 3),
+            "SSD": _make_variant("SSD", make_detection_evaluate, 2),
+            "Cascade R-CNN": _make_variant("Cascade R-CNN", make_cascade_evaluate, 3),
         },
         selection_doc="A layer with a third bottom, the sizes of images, is Cascade R-CNN's.",
     ),
@@ -102,7 +106,7 @@ define_layer(
 )
 
 
-def _labels(p: Any) -> list[int]:
+def _list_labels(p: Any) -> list[int]:
     require(p.num_classes > 0, f"detection_evaluate_param needs num_classes above 0, not {p.num_classes}")
     require(p.num_classes <= _MAX_CLASSES, f"num_classes must be at most {_MAX_CLASSES}, not {p.num_classes}")
     return [label for label in range(p.num_classes) if label != p.background_label_id]
@@ -111,7 +115,7 @@ def _labels(p: Any) -> list[int]:
 _MAX_CLASSES = 1_000_000
 
 
-def pixel_overlaps(a: np.ndarray, b: np.ndarray, plus: float) -> np.ndarray:
+def pixel_overlaps(a: np.ndarray, b: np.ndarray, side_offset: float) -> np.ndarray:
     """Return the intersection over union, (...), of boxes `a` and `b` in pixels, as SSD computes it.
 
     As in the fork, the sides of the intersection are x2 - x1 + 1, and the intersection of disjoint boxes has an area of
@@ -119,11 +123,13 @@ def pixel_overlaps(a: np.ndarray, b: np.ndarray, plus: float) -> np.ndarray:
 
     Args:
         a, b: the boxes (x1, y1, x2, y2), (..., 4); their leading axes broadcast.
-        plus: added to x2 - x1 to get the side of a box.
+        side_offset: added to x2 - x1 to get the side of a box.
     """
-    shared = np.minimum(a[..., 2:], b[..., 2:]) - np.maximum(a[..., :2], b[..., :2])
-    inside = np.where(np.all(shared >= 0, axis=-1), np.prod(shared + 1, axis=-1), np.float32(1))
-    return np.asarray(inside / (areas(a, plus) + areas(b, plus) - inside))
+    intersection_sides = np.minimum(a[..., 2:], b[..., 2:]) - np.maximum(a[..., :2], b[..., :2])
+    intersection_area = np.where(
+        np.all(intersection_sides >= 0, axis=-1), np.prod(intersection_sides + 1, axis=-1), np.float32(1)
+    )
+    return np.asarray(intersection_area / (areas(a, side_offset) + areas(b, side_offset) - intersection_area))
 
 
 class _Evaluation:
@@ -133,50 +139,50 @@ class _Evaluation:
     next pass.
     """
 
-    def __init__(self, p: Any, definition: LayerDefinition, pixels: bool = False) -> None:
-        self._resize = read_resize(p)
+    def __init__(self, p: Any, definition: LayerDefinition, in_pixels: bool = False) -> None:
+        self._resize = read_resize_param(p)
         require(p.overlap_threshold > 0, f"overlap_threshold must be positive: {p.overlap_threshold}")
-        self._definition, self._file = definition, "" if pixels else p.name_size_file
-        self._pixels = pixels
-        self._images: list[Image] = []
-        self._n_passed = 0
+        self._definition, self._file = definition, "" if in_pixels else p.name_size_file
+        self._in_pixels = in_pixels
+        self._image_infos: list[ImageInfo] = []
+        self._next_index = 0
 
-    def rows(self, ctx: Context, detections: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    def make_rows(self, ctx: Context, detections: np.ndarray, truth: np.ndarray) -> np.ndarray:
         p = ctx.param
         detections = np.asarray(detections, np.float32).reshape(-1, 7)
         truth = np.asarray(truth, np.float32).reshape(-1, 8)
-        ends = np.flatnonzero(truth[:, 0] == -1)
-        truth = truth[: ends[0]] if len(ends) else truth  # as in the fork, a row with image -1 ends the list
+        end_rows = np.flatnonzero(truth[:, 0] == -1)
+        truth = truth[: end_rows[0]] if len(end_rows) else truth  # as in the fork, a row with image -1 ends the list
         detections = detections[detections[:, 0] >= 0]
         require(
             not np.any(detections[:, 1] == p.background_label_id),
             f"a detection has the background label {p.background_label_id}",
         )
-        rows: list[tuple[float, ...]] = [(-1, n, self._count_truth(p, truth, n), -1, -1) for n in _labels(p)]
+        rows: list[tuple[float, ...]] = [(-1, n, self._count_truth(p, truth, n), -1, -1) for n in _list_labels(p)]
         for image in np.unique(detections[:, 0]):
-            size = self._next_image()
+            image_info = self._next_image()
             image_detections, truths = detections[detections[:, 0] == image], truth[truth[:, 0] == image]
             for label in np.unique(image_detections[image_detections[:, 1] >= 0, 1]):
                 rows += self._match_detections(
-                    p, image_detections[image_detections[:, 1] == label], truths[truths[:, 1] == label], size
+                    p, image_detections[image_detections[:, 1] == label], truths[truths[:, 1] == label], image_info
                 )
         return np.asarray(rows, np.float32).reshape(1, 1, -1, 5)
 
     def _count_truth(self, p: Any, truth: np.ndarray, label: int) -> int:
-        counted = (truth[:, 1] == label) & (p.evaluate_difficult_gt | (truth[:, 7] == 0))
-        return int(np.count_nonzero(counted))
+        is_counted = (truth[:, 1] == label) & (p.evaluate_difficult_gt | (truth[:, 7] == 0))
+        return int(np.count_nonzero(is_counted))
 
-    def _next_image(self) -> Image | None:
+    def _next_image(self) -> ImageInfo | None:
         if not self._file:
             return None
-        if not self._images:
-            self._images = read_sizes(self._definition.path(self._file))
-        image = self._images[self._n_passed]
-        self._n_passed = (self._n_passed + 1) % len(self._images)
+        if not self._image_infos:
+            self._image_infos = read_image_infos(self._definition.path(self._file))
+        image = self._image_infos[self._next_index]
+        self._next_index = (self._next_index + 1) % len(self._image_infos)
         return image
 
     def _match_detections(
-        self, p: Any, detections: np.ndarray, truth: np.ndarray, size: Image | None
+        self, p: Any, detections: np.ndarray, truth: np.ndarray, image_info: ImageInfo | None
     ) -> list[tuple[float, ...]]:
         """Return a row for each detection of one class in one image.
 
@@ -186,20 +192,22 @@ class _Evaluation:
             return [(*row[:3], 0, 1) for row in detections]
         detections = detections[np.argsort(-detections[:, 2], kind="stable")]
         boxes, truths = detections[:, 3:], truth[:, 3:7]
-        if size is None:
-            overlap = overlaps(boxes[:, None], truths, 1.0 if self._pixels else 0.0, must_touch=True)
+        if image_info is None:
+            overlap = overlaps(boxes[:, None], truths, 1.0 if self._in_pixels else 0.0, must_touch=True)
         else:
-            boxes, truths = (scale_to_pixels(x, size, self._resize) for x in (boxes, truths))
+            boxes, truths = (scale_to_pixels(x, image_info, self._resize) for x in (boxes, truths))
             overlap = pixel_overlaps(boxes[:, None], truths, 0.0 if is_in_units(self._resize) else 1.0)
-        matched: set[int] = set()
+        matched_truths: set[int] = set()
         rows: list[tuple[float, ...]] = []
-        for row, best, largest in zip(detections, overlap.argmax(axis=1), overlap.max(axis=1), strict=True):
+        for row, best_truth, largest_overlap in zip(
+            detections, overlap.argmax(axis=1), overlap.max(axis=1), strict=True
+        ):
             true_positive, false_positive = 0, 1
-            if largest >= np.float32(p.overlap_threshold):
-                if not p.evaluate_difficult_gt and truth[best, 7]:
+            if largest_overlap >= np.float32(p.overlap_threshold):
+                if not p.evaluate_difficult_gt and truth[best_truth, 7]:
                     false_positive = 0
-                elif best not in matched:
+                elif best_truth not in matched_truths:
                     true_positive, false_positive = 1, 0
-                    matched.add(int(best))
+                    matched_truths.add(int(best_truth))
             rows.append((*row[:3], true_positive, false_positive))
         return rows

@@ -50,7 +50,9 @@ def make_detection_output(ctx: Context, definition: LayerDefinition) -> LayerTyp
     if not writes_files(ctx.param.save_output_param):
         return replace(
             ctx.type,
-            implementation=Traced(detection_output, host_forward=detect_on_host, top_shapes=detection_top_shapes),
+            implementation=Traced(
+                detection_output, host_forward=detect_on_host, top_shapes=detection_output_top_shapes
+            ),
         )
     files = ResultFiles(ctx.param, definition)
     detect = detect_on_host if onednn_program.is_available() else jax.jit(detection_output, static_argnums=0)
@@ -68,13 +70,13 @@ def make_detection_output(ctx: Context, definition: LayerDefinition) -> LayerTyp
 
 def detection_output(ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, *_image: jax.Array) -> jax.Array:
     """Return the detections as rows (image, label, score, x1, y1, x2, y2), (1, 1, rows, 7), then padding rows of -1."""
-    p, (locations, scores, priors) = ctx.param, _read(ctx, loc, conf, prior)
+    p, (locations, scores, priors) = ctx.param, _read_bottoms(ctx, loc, conf, prior)
     labels = np.asarray([label for label in range(p.num_classes) if label != p.background_label_id], np.int32)
     min_score = p.confidence_threshold if p.HasField("confidence_threshold") else np.finfo(np.float32).min
-    top_k = _top_k(p, priors.shape[1])
-    boxes = jnp.swapaxes(_decode(p, locations, priors), 1, 2)
-    scores, best = lax.top_k(jnp.swapaxes(scores, 1, 2)[:, labels], min(top_k, priors.shape[1]))
-    boxes = jnp.take_along_axis(boxes if p.share_location else boxes[:, labels], best[..., None], axis=2)
+    top_k = _read_top_k(p, priors.shape[1])
+    boxes = jnp.swapaxes(_decode_boxes(p, locations, priors), 1, 2)
+    scores, best_indices = lax.top_k(jnp.swapaxes(scores, 1, 2)[:, labels], min(top_k, priors.shape[1]))
+    boxes = jnp.take_along_axis(boxes if p.share_location else boxes[:, labels], best_indices[..., None], axis=2)
     suppress = partial(non_max_suppression, threshold=p.nms_param.nms_threshold, eta=p.nms_param.eta)
     selected = jax.vmap(jax.vmap(suppress))(boxes, scores > min_score)  # (images, labels, top_k)
     image = jnp.arange(scores.shape[0], dtype=scores.dtype)[:, None, None]
@@ -84,56 +86,61 @@ def detection_output(ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.A
     return _join_rows(*_keep_top_k(rows, selected.reshape(rows.shape[:2]), p.keep_top_k))[None, None].astype(loc.dtype)
 
 
-def detection_top_shapes(ctx: Context, loc: Any, conf: Any, prior: Any, *_image: Any) -> list[Shape] | None:
+def detection_output_top_shapes(ctx: Context, loc: Any, conf: Any, prior: Any, *_image: Any) -> list[Shape] | None:
     p, sizes = ctx.param, [math.prod(x.shape) for x in (loc, conf, prior)]
     _check_settings(p)
     if not p.normalized:
         return None
-    images, priors = (conf.shape or (0,))[0], sizes[2] // 8
-    groups = 1 if p.share_location else p.num_classes
-    if len(prior.shape) < 3 or prior.shape[:2] != (1, 2) or not priors or (loc.shape or (0,))[0] != images:
+    num_images, num_priors = (conf.shape or (0,))[0], sizes[2] // 8
+    num_groups = 1 if p.share_location else p.num_classes
+    if len(prior.shape) < 3 or prior.shape[:2] != (1, 2) or not num_priors or (loc.shape or (0,))[0] != num_images:
         return None
-    if sizes != [images * priors * groups * 4, images * priors * p.num_classes, priors * 8]:
+    if sizes != [num_images * num_priors * num_groups * 4, num_images * num_priors * p.num_classes, num_priors * 8]:
         return None
-    labels = p.num_classes - (0 <= p.background_label_id < p.num_classes)
-    rows = labels * min(_top_k(p, priors), priors)
-    return [(1, 1, images * (p.keep_top_k if 0 < p.keep_top_k < rows else rows), 7)]
+    num_labels = p.num_classes - (0 <= p.background_label_id < p.num_classes)
+    num_rows = num_labels * min(_read_top_k(p, num_priors), num_priors)
+    return [(1, 1, num_images * (p.keep_top_k if 0 < p.keep_top_k < num_rows else num_rows), 7)]
 
 
-def _top_k(p: Any, priors: int) -> int:
-    """Return the maximum number of boxes of a class before suppression: top_k or, if it is not set or -1, `priors`."""
-    return p.nms_param.top_k if p.nms_param.HasField("top_k") and p.nms_param.top_k >= 0 else priors
+def _read_top_k(p: Any, num_priors: int) -> int:
+    """Return the maximum number of boxes of a class before suppression.
+
+    It is top_k or, if top_k is not set or -1, `num_priors`.
+    """
+    return p.nms_param.top_k if p.nms_param.HasField("top_k") and p.nms_param.top_k >= 0 else num_priors
 
 
 def detect_on_host(ctx: Context, loc: np.ndarray, conf: np.ndarray, prior: np.ndarray, *_image: Any) -> np.ndarray:
     """Compute `detection_output` on the host with NumPy, without compilation."""
-    p, (locations, scores, priors) = ctx.param, _read(ctx, loc, conf, prior)
+    p, (locations, scores, priors) = ctx.param, _read_bottoms(ctx, loc, conf, prior)
     labels = [label for label in range(p.num_classes) if label != p.background_label_id]
     min_score = p.confidence_threshold if p.HasField("confidence_threshold") else np.finfo(np.float32).min
-    top_k, images = min(_top_k(p, priors.shape[1]), priors.shape[1]), scores.shape[0]
-    boxes = _decode(p, locations, priors)
-    size = len(labels) * top_k
-    rows = size if not 0 < p.keep_top_k < size else p.keep_top_k
-    top = np.full((images * rows, 7), -1, np.promote_types(loc.dtype, np.float32))
+    top_k, num_images = min(_read_top_k(p, priors.shape[1]), priors.shape[1]), scores.shape[0]
+    boxes = _decode_boxes(p, locations, priors)
+    max_rows = len(labels) * top_k
+    num_rows = max_rows if not 0 < p.keep_top_k < max_rows else p.keep_top_k
+    top = np.full((num_images * num_rows, 7), -1, np.promote_types(loc.dtype, np.float32))
     end = 0
-    for image in range(images):
+    for image_index in range(num_images):
         parts = []
         for label in labels:
-            label_scores = scores[image, :, label]
-            best = _top_indices(label_scores, np.flatnonzero(label_scores > min_score), top_k)
-            label_boxes = boxes[image, best, 0 if p.share_location else label]
+            label_scores = scores[image_index, :, label]
+            best_indices = _top_indices(label_scores, np.flatnonzero(label_scores > min_score), top_k)
+            label_boxes = boxes[image_index, best_indices, 0 if p.share_location else label]
             selected = onednn_program.non_max_suppression(label_boxes, p.nms_param.nms_threshold, p.nms_param.eta)
-            image_and_label = np.broadcast_to(np.asarray([image, label], top.dtype), (len(selected), 2))
+            image_and_label = np.broadcast_to(np.asarray([image_index, label], top.dtype), (len(selected), 2))
             parts.append(
-                np.concatenate([image_and_label, label_scores[best[selected], None], label_boxes[selected]], axis=1)
+                np.concatenate(
+                    [image_and_label, label_scores[best_indices[selected], None], label_boxes[selected]], axis=1
+                )
             )
         image_rows = np.concatenate(parts)
-        if len(image_rows) > rows:
-            image_rows = image_rows[np.sort(_top_indices(image_rows[:, 2], np.arange(len(image_rows)), rows))]
+        if len(image_rows) > num_rows:
+            image_rows = image_rows[np.sort(_top_indices(image_rows[:, 2], np.arange(len(image_rows)), num_rows))]
         top[end : end + len(image_rows)] = image_rows
         end += len(image_rows)
     if not end:
-        top[:images, 0] = np.arange(images)
+        top[:num_images, 0] = np.arange(num_images)
     return top[None, None].astype(loc.dtype)
 
 
@@ -175,8 +182,8 @@ def _keep_top_k(rows: jax.Array, selected: jax.Array, limit: int) -> tuple[jax.A
     """
     if not 0 < limit < rows.shape[1]:
         return rows, selected
-    _, best = lax.top_k(jnp.where(selected, rows[..., 2], -jnp.inf), limit)
-    order = jnp.sort(best, axis=1)
+    _, best_indices = lax.top_k(jnp.where(selected, rows[..., 2], -jnp.inf), limit)
+    order = jnp.sort(best_indices, axis=1)
     return jnp.take_along_axis(rows, order[..., None], axis=1), jnp.take_along_axis(selected, order, axis=1)
 
 
@@ -189,14 +196,16 @@ def _join_rows(rows: jax.Array, selected: jax.Array) -> jax.Array:
         rows: (images, n, 7).
         selected: (images, n), False for suppressed rows.
     """
-    images, selected, rows = rows.shape[0], selected.reshape(-1), rows.reshape(-1, 7)
+    num_images, selected, rows = rows.shape[0], selected.reshape(-1), rows.reshape(-1, 7)
     sorted_rows = jnp.where(selected[:, None], rows, -1)[jnp.argsort(~selected, stable=True)]
-    index = jnp.arange(rows.shape[0])
-    empty_rows = jnp.full_like(rows, -1).at[:, 0].set(jnp.where(index < images, index, -1).astype(rows.dtype))
+    row_index = jnp.arange(rows.shape[0])
+    empty_rows = (
+        jnp.full_like(rows, -1).at[:, 0].set(jnp.where(row_index < num_images, row_index, -1).astype(rows.dtype))
+    )
     return jnp.where(jnp.any(selected[None], axis=1), sorted_rows, empty_rows)  # OpenCV 5 fails on arrays without axes
 
 
-def _read(ctx: Context, loc: Any, conf: Any, prior: Any) -> tuple[Any, Any, Any]:
+def _read_bottoms(ctx: Context, loc: Any, conf: Any, prior: Any) -> tuple[Any, Any, Any]:
     """Return the bottoms as arrays of locations, scores and priors.
 
     Returns:
@@ -233,7 +242,7 @@ def _read_rois(p: Any, conf: Any, rois: Any) -> tuple[Any, Any]:
     return scores.reshape(conf.shape), xp.broadcast_to(boxes.reshape(-1), (1, 2, 4 * n))
 
 
-def _decode(p: Any, locations: Any, priors: Any) -> Any:
+def _decode_boxes(p: Any, locations: Any, priors: Any) -> Any:
     """Return the predicted boxes (x1, y1, x2, y2) of each image, (images, priors, 1 or classes, 4)."""
     variances = None if p.variance_encoded_in_target else priors[1, :, None]
     boxes = decode_offsets(PriorBoxParameter.CodeType.Name(p.code_type), locations, priors[0, :, None], variances)

@@ -29,7 +29,7 @@ from .multibox_targets import (
 )
 from .prior_box import read_predictions
 
-Parts = tuple[bool, bool]  # whether the losses of locations and classes count
+IncludedLosses = tuple[bool, bool]  # whether the losses of locations and classes count
 
 
 def make_multibox_loss(ctx: Context, definition: LayerDefinition) -> LayerType:
@@ -43,38 +43,38 @@ def make_multibox_loss(ctx: Context, definition: LayerDefinition) -> LayerType:
     confidences is omitted if `propagate_down` is false for this bottom. With LOGISTIC and without mining, the fork
     reads the classes of all images except the first from wrong rows, and so does this layer.
     """
-    flags = list(definition.layer.propagate_down)[:2]
-    parts = (flags[:1] != [False], flags[1:] != [False])
+    propagate_flags = list(definition.layer.propagate_down)[:2]
+    included_losses = (propagate_flags[:1] != [False], propagate_flags[1:] != [False])
     gradient = replace(
         ctx.type.gradient,
-        backward=partial(multibox_loss_backward, parts),
+        backward=partial(multibox_loss_backward, included_losses),
         overrides_autodiff=ctx.param.encode_variance_in_target,  # as in the fork, the gradient ignores variances
     )
-    return replace(ctx.type, implementation=Traced(partial(multibox_loss, parts)), gradient=gradient)
+    return replace(ctx.type, implementation=Traced(partial(multibox_loss, included_losses)), gradient=gradient)
 
 
 def multibox_loss(
-    parts: Parts, ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, label: jax.Array
+    included_losses: IncludedLosses, ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, label: jax.Array
 ) -> jax.Array:
     """Return loc_weight times the loss of the locations, plus the loss of the classes, over the divisor, as a scalar.
 
     Args:
-        parts: two bools, whether the loss of the locations and whether the loss of the classes are included.
+        included_losses: two bools, whether the loss of the locations and whether the loss of the classes are included.
         ctx: the layer.
         loc, conf, prior, label: the bottoms.
     """
-    (locations, scores), targets = _compare(ctx, loc, conf, prior, label)
-    p, total = ctx.param, jnp.zeros((), scores.dtype)
-    if parts[0]:
+    (locations, scores), targets = _read_predictions_and_targets(ctx, loc, conf, prior, label)
+    p, loss = ctx.param, jnp.zeros((), scores.dtype)
+    if included_losses[0]:
         terms = location_losses(p, offset_differences(locations, targets))
-        total += p.loc_weight * jnp.sum(jnp.where(targets.matched, terms, 0))
-    if parts[1]:
-        total += jnp.sum(jnp.where(targets.has_class_loss, class_losses(p, scores, targets.classes), 0))
-    return total / targets.divisor
+        loss += p.loc_weight * jnp.sum(jnp.where(targets.is_matched, terms, 0))
+    if included_losses[1]:
+        loss += jnp.sum(jnp.where(targets.has_class_loss, class_losses(p, scores, targets.class_targets), 0))
+    return loss / targets.divisor
 
 
 def multibox_loss_backward(
-    parts: Parts,
+    included_losses: IncludedLosses,
     ctx: Context,
     loc: jax.Array,
     conf: jax.Array,
@@ -84,16 +84,16 @@ def multibox_loss_backward(
     y: jax.Array,
     dy: jax.Array,
 ) -> tuple[jax.Array | None, ...]:
-    (locations, scores), targets = _compare(ctx, loc, conf, prior, label)
+    (locations, scores), targets = _read_predictions_and_targets(ctx, loc, conf, prior, label)
     p, factor = ctx.param, dy / targets.divisor
     d_loc = d_conf = None
-    if parts[0]:
-        has_loss = targets.matched[..., None] & ~targets.ignored_offsets
+    if included_losses[0]:
+        has_loss = targets.is_matched[..., None] & ~targets.ignored_offsets
         slopes = p.loc_weight * jnp.where(has_loss, location_gradients(p, offset_differences(locations, targets)), 0)
         transpose = jax.linear_transpose(lambda x: select_locations(x, targets), locations)
         d_loc = (factor * transpose(slopes)[0]).reshape(loc.shape).astype(loc.dtype)
-    if parts[1]:
-        slopes = jnp.where(targets.has_class_loss[..., None], class_gradients(p, scores, targets.classes), 0)
+    if included_losses[1]:
+        slopes = jnp.where(targets.has_class_loss[..., None], class_gradients(p, scores, targets.class_targets), 0)
         d_conf = (factor * slopes).reshape(conf.shape).astype(conf.dtype)
     return d_loc, d_conf, None, None
 
@@ -103,13 +103,13 @@ def sample_truth(ctx: Context, random: Any, loc: Any, conf: Any, prior: Any, lab
 
     The boxes are inside the images, are not difficult, and have any label except background.
     """
-    count = math.prod(label.shape) // 8
-    p, rows = ctx.param, np.zeros((count, 8))
+    num_boxes = math.prod(label.shape) // 8
+    p, rows = ctx.param, np.zeros((num_boxes, 8))
     classes = np.array([c for c in range(p.num_classes) if c != p.background_label_id] or [0])
-    rows[:, 0] = np.arange(count) % max(conf.shape[0], 1)
-    rows[:, 1] = classes[random.integers(len(classes), size=(count,))]
-    rows[:, 3:5] = random.uniform(0, 0.6, size=(count, 2))
-    rows[:, 5:7] = rows[:, 3:5] + random.uniform(0.1, 0.4, size=(count, 2))
+    rows[:, 0] = np.arange(num_boxes) % max(conf.shape[0], 1)
+    rows[:, 1] = classes[random.integers(len(classes), size=(num_boxes,))]
+    rows[:, 3:5] = random.uniform(0, 0.6, size=(num_boxes, 2))
+    rows[:, 5:7] = rows[:, 3:5] + random.uniform(0.1, 0.4, size=(num_boxes, 2))
     return rows.reshape(label.shape)
 
 
@@ -126,26 +126,28 @@ define_layer(
 )
 
 
-def _compare(
+def _read_predictions_and_targets(
     ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, label: jax.Array
 ) -> tuple[Predictions, Targets]:
-    mining = _check(ctx)
+    mining_type = _check_settings(ctx)
     p = ctx.param
     require(
         len(label.shape) >= 2 and label.shape[-1] == 8,
         f"bottom 3 must hold ground truth in rows of 8, (1, 1, boxes, 8), not have shape {label.shape}",
     )
-    groups = 1 if p.share_location else p.num_classes
-    locations, scores, priors = read_predictions(loc, conf, prior, groups, p.num_classes)
+    num_groups = 1 if p.share_location else p.num_classes
+    locations, scores, priors = read_predictions(loc, conf, prior, num_groups, p.num_classes)
     predictions = Predictions(locations, scores)
-    fixed = Predictions(*map(jax.lax.stop_gradient, predictions))
+    constant_predictions = Predictions(*map(jax.lax.stop_gradient, predictions))
     truth = promote(label).reshape(-1, 8)
     if 0 in label.shape or 0 in conf.shape:
         truth = jnp.full((1, 8), -1, truth.dtype)  # a placeholder row that belongs to no image
-    return predictions, find_targets(ctx, mining, fixed, *map(jax.lax.stop_gradient, (priors, truth)))
+    return predictions, find_targets(
+        ctx, mining_type, constant_predictions, *map(jax.lax.stop_gradient, (priors, truth))
+    )
 
 
-def _check(ctx: Context) -> int:
+def _check_settings(ctx: Context) -> int:
     """Return mining_type, or NONE if do_neg_mining is false, after checking that the settings are valid."""
     p, background = ctx.param, ctx.param.background_label_id
     require(p.num_classes > 0, f"multibox_loss_param needs num_classes above 0, not {p.num_classes}")
@@ -160,12 +162,12 @@ def _check(ctx: Context) -> int:
         not p.map_object_to_agnostic or p.num_classes == 2,
         f"map_object_to_agnostic needs num_classes: 2, not {p.num_classes}",
     )
-    mining = p.mining_type
-    if p.HasField("do_neg_mining") and p.do_neg_mining != (mining != p.NONE):
+    mining_type = p.mining_type
+    if p.HasField("do_neg_mining") and p.do_neg_mining != (mining_type != p.NONE):
         require(not p.HasField("mining_type"), "do_neg_mining contradicts mining_type; remove do_neg_mining")
-        mining = p.NONE
-    if mining != p.NONE:
+        mining_type = p.NONE
+    if mining_type != p.NONE:
         require(p.share_location, "mining needs share_location: true; otherwise set mining_type: NONE")
         require(p.neg_pos_ratio > 0, f"neg_pos_ratio must be positive: {p.neg_pos_ratio}")
         require(p.sample_size > 0, f"sample_size must be positive: {p.sample_size}")
-    return int(mining)
+    return int(mining_type)

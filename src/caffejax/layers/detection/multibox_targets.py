@@ -26,24 +26,24 @@ class Truth(NamedTuple):
     """Ground truth of all images in one list.
 
     Attributes:
-        image: (count,), int32, the image index, or -1 for rows that are ignored.
+        image_index: (count,), int32, the image index, or -1 for rows that are ignored.
         label: (count,), int32.
         box: (count, 4), (x1, y1, x2, y2) as fractions of the image.
     """
 
-    image: jax.Array
+    image_index: jax.Array
     label: jax.Array
     box: jax.Array
 
     @classmethod
-    def parse(cls, rows: jax.Array, *, difficult: bool) -> Truth:
+    def parse(cls, rows: jax.Array, *, uses_difficult: bool) -> Truth:
         """Convert the rows of a label bottom, (count, 8), to ground truth.
 
-        The columns are image, label, instance, x1, y1, x2, y2 and difficult. Difficult rows are ignored if `difficult`
-        is false.
+        The columns are image, label, instance, x1, y1, x2, y2 and difficult. Difficult rows are ignored if
+        `uses_difficult` is false.
         """
-        used = (rows[:, 0] >= 0) & (difficult | (rows[:, 7] == 0))
-        return cls(jnp.where(used, rows[:, 0], -1).astype(jnp.int32), rows[:, 1].astype(jnp.int32), rows[:, 3:7])
+        is_used = (rows[:, 0] >= 0) & (uses_difficult | (rows[:, 7] == 0))
+        return cls(jnp.where(is_used, rows[:, 0], -1).astype(jnp.int32), rows[:, 1].astype(jnp.int32), rows[:, 3:7])
 
 
 class Matches(NamedTuple):
@@ -52,18 +52,24 @@ class Matches(NamedTuple):
     The groups are the labels if the ground truth of each label is matched separately; otherwise there is one group.
 
     Attributes:
-        truth: the index of the matched ground truth, or -1 for unmatched priors.
+        truth_index: the index of the matched ground truth, or -1 for unmatched priors.
         overlap: the prior's largest overlap with ground truth of the image and group.
-        ignored: True for priors that are ignored because they extend beyond the image.
+        is_ignored: True for priors that are ignored because they extend beyond the image.
     """
 
-    truth: jax.Array
+    truth_index: jax.Array
     overlap: jax.Array
-    ignored: jax.Array
+    is_ignored: jax.Array
 
 
 def match(
-    truth: Truth, boxes: jax.Array, images: jax.Array, *, labels: int | None, threshold: float | None, inside_only: bool
+    truth: Truth,
+    boxes: jax.Array,
+    image_indices: jax.Array,
+    *,
+    num_labels: int | None,
+    threshold: float | None,
+    inside_only: bool,
 ) -> Matches:
     """Match priors to the ground truth of each image: first the best pairs, then priors with a sufficient overlap.
 
@@ -73,28 +79,30 @@ def match(
     Args:
         truth: the ground truth.
         boxes: (count or 1, priors, 4), the boxes of the priors; with `count`, a separate box for each ground truth.
-        images: the image indices, (images,).
-        labels: if not None, the number of labels; the ground truth of each label is then matched separately, in one
+        image_indices: the image indices, (images,).
+        num_labels: if not None, the number of labels; the ground truth of each label is then matched separately, in one
             group per label. If None, there is one group.
         threshold: priors outside the best pairs are matched if their overlap is at least this. If None, they are never
             matched.
         inside_only: whether boxes that extend beyond the image are ignored.
     """
     overlap = overlaps(truth.box[:, None], boxes)
-    valid = jnp.broadcast_to((truth.image >= 0)[:, None], overlap.shape)
-    outside = jnp.broadcast_to(jnp.any((boxes < 0) | (boxes > 1), axis=-1), overlap.shape) & inside_only
-    overlap = jnp.where((overlap > _MIN_OVERLAP) & valid & ~outside, overlap, 0.0)
-    competing = truth.image[:, None] == truth.image
-    if labels is not None:
-        competing &= truth.label[:, None] == truth.label
-    is_pair = _best_pairs(overlap, competing)[:, None] == jnp.arange(overlap.shape[1])
-    groups = jnp.zeros_like(truth.label) if labels is None else truth.label
+    valid = jnp.broadcast_to((truth.image_index >= 0)[:, None], overlap.shape)
+    is_outside = jnp.broadcast_to(jnp.any((boxes < 0) | (boxes > 1), axis=-1), overlap.shape) & inside_only
+    overlap = jnp.where((overlap > _MIN_OVERLAP) & valid & ~is_outside, overlap, 0.0)
+    is_competing = truth.image_index[:, None] == truth.image_index
+    if num_labels is not None:
+        is_competing &= truth.label[:, None] == truth.label
+    is_pair = _match_best_pairs(overlap, is_competing)[:, None] == jnp.arange(overlap.shape[1])
+    group_index = jnp.zeros_like(truth.label) if num_labels is None else truth.label
     score = jnp.where(is_pair, _PAIR_SCORE, overlap)
     min_score = _PAIR_SCORE if threshold is None else min(threshold, _PAIR_SCORE)
-    return _match_images((truth.image, groups, score, overlap, outside & valid), images, labels or 1, min_score)
+    return _match_images(
+        (truth.image_index, group_index, score, overlap, is_outside & valid), image_indices, num_labels or 1, min_score
+    )
 
 
-def _best_pairs(overlap: jax.Array, competing: jax.Array) -> jax.Array:
+def _match_best_pairs(overlap: jax.Array, is_competing: jax.Array) -> jax.Array:
     """Match ground truths to priors, best pairs first; return the prior of each, (count,), or -1 if it has none.
 
     Each step matches the pair with the largest overlap in every image, and removes its prior and its ground truth from
@@ -103,58 +111,62 @@ def _best_pairs(overlap: jax.Array, competing: jax.Array) -> jax.Array:
 
     Args:
         overlap: (count, priors), the overlap of each ground truth with each prior.
-        competing: (count, count), True for pairs of ground truths that compete for the same priors.
+        is_competing: (count, count), True for pairs of ground truths that compete for the same priors.
     """
-    index, prior_index = jnp.arange(overlap.shape[0]), jnp.arange(overlap.shape[1])
+    truth_index, prior_index = jnp.arange(overlap.shape[0]), jnp.arange(overlap.shape[1])
 
     def has_pairs(carry: tuple[jax.Array, jax.Array]) -> jax.Array:
         return jnp.any(carry[1] > 0)
 
     def step(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        pairs, remaining = carry
+        paired_priors, remaining = carry
         largest, best_prior = jnp.max(remaining, axis=1), jnp.argmax(remaining, axis=1)
-        earlier = (best_prior < best_prior[:, None]) | ((best_prior == best_prior[:, None]) & (index < index[:, None]))
-        ranks_higher = (largest > largest[:, None]) | ((largest == largest[:, None]) & earlier)
-        is_removed = (largest > 0) & ~jnp.any(ranks_higher & competing, axis=1)
-        removed_prior = jnp.max(jnp.where(competing & is_removed, best_prior, -1), axis=1)
+        is_earlier = (best_prior < best_prior[:, None]) | (
+            (best_prior == best_prior[:, None]) & (truth_index < truth_index[:, None])
+        )
+        ranks_higher = (largest > largest[:, None]) | ((largest == largest[:, None]) & is_earlier)
+        is_removed = (largest > 0) & ~jnp.any(ranks_higher & is_competing, axis=1)
+        removed_prior = jnp.max(jnp.where(is_competing & is_removed, best_prior, -1), axis=1)
         remaining = jnp.where(is_removed[:, None] | (removed_prior[:, None] == prior_index), 0.0, remaining)
-        return jnp.where(is_removed, best_prior, pairs), remaining
+        return jnp.where(is_removed, best_prior, paired_priors), remaining
 
-    unpaired = jnp.full_like(jnp.argmax(overlap, axis=1), -1)
-    return lax.while_loop(has_pairs, step, (vary_as(unpaired, overlap, competing), vary_as(overlap, competing)))[0]
+    no_priors = jnp.full_like(jnp.argmax(overlap, axis=1), -1)
+    return lax.while_loop(has_pairs, step, (vary_as(no_priors, overlap, is_competing), vary_as(overlap, is_competing)))[
+        0
+    ]
 
 
-def _match_images(rows: tuple[jax.Array, ...], images: jax.Array, groups: int, min_score: float) -> Matches:
+def _match_images(rows: tuple[jax.Array, ...], image_indices: jax.Array, num_groups: int, min_score: float) -> Matches:
     """Return the matches of the priors of each image.
 
     Args:
         rows: five arrays with a row for each ground truth: its image and its group, (count,) each; then for each prior
             the score of the match, the overlap, and whether the prior extends beyond the image, (count, priors) each.
-        images: the image indices, (images,).
-        groups: the number of groups.
+        image_indices: the image indices, (images,).
+        num_groups: the number of groups.
         min_score: the smallest score at which a prior is matched.
     """
-    group = jnp.arange(groups)
+    group_ids = jnp.arange(num_groups)
 
     def step(carry: tuple[jax.Array, ...], row: tuple[jax.Array, ...]) -> tuple[tuple[jax.Array, ...], None]:
-        best, best_truth, largest_overlap, ignored = carry
-        truth_index, image, truth_group, score, overlap, outside = row
-        is_group = (images == image)[:, None, None] & (group == truth_group)[:, None]
-        better = is_group & (score > best)
+        best, best_truth, largest_overlap, is_ignored = carry
+        truth_index, image_index, truth_group, score, overlap, is_outside = row
+        is_group = (image_indices == image_index)[:, None, None] & (group_ids == truth_group)[:, None]
+        is_better = is_group & (score > best)
         return (
-            jnp.where(better, score, best),
-            jnp.where(better, truth_index, best_truth),
+            jnp.where(is_better, score, best),
+            jnp.where(is_better, truth_index, best_truth),
             jnp.where(is_group, jnp.maximum(largest_overlap, overlap), largest_overlap),
-            ignored | (is_group & outside),
+            is_ignored | (is_group & is_outside),
         ), None
 
     _, _, score, _, _ = rows
-    zeros = jnp.zeros((images.shape[0], groups, score.shape[1]), score.dtype)
+    zeros = jnp.zeros((image_indices.shape[0], num_groups, score.shape[1]), score.dtype)
     initial = (zeros, jnp.full(zeros.shape, -1, jnp.int32), zeros, jnp.zeros(zeros.shape, bool))
     indexed_rows = (jnp.arange(score.shape[0], dtype=jnp.int32), *rows)
-    start: tuple[jax.Array, ...] = tuple(vary_as(x, images, *indexed_rows) for x in initial)
-    (best, best_truth, largest_overlap, ignored), _ = lax.scan(step, start, indexed_rows)
-    return Matches(jnp.where(best >= min_score, best_truth, -1), largest_overlap, ignored)
+    start: tuple[jax.Array, ...] = tuple(vary_as(x, image_indices, *indexed_rows) for x in initial)
+    (best, best_truth, largest_overlap, is_ignored), _ = lax.scan(step, start, indexed_rows)
+    return Matches(jnp.where(best >= min_score, best_truth, -1), largest_overlap, is_ignored)
 
 
 def select_hardest(losses: jax.Array, eligible: jax.Array, count: Any) -> jax.Array:
@@ -175,12 +187,12 @@ def select_hardest(losses: jax.Array, eligible: jax.Array, count: Any) -> jax.Ar
     count = jnp.minimum(count, jnp.sum(eligible, axis=1))
     sorted_losses = jnp.sort(eligible_losses, axis=1)
     # the smallest selected loss
-    smallest = jnp.take_along_axis(
+    smallest_loss = jnp.take_along_axis(
         sorted_losses, jnp.clip(eligible_losses.shape[1] - count, 0, eligible_losses.shape[1] - 1)[:, None], axis=1
     )
-    larger, equal = eligible & (eligible_losses > smallest), eligible & (eligible_losses == smallest)
-    capacity = (count - jnp.sum(larger, axis=1))[:, None]
-    return (larger | (equal & (jnp.cumsum(equal, axis=1) <= capacity))) & (count > 0)[:, None]
+    is_larger, is_equal = eligible & (eligible_losses > smallest_loss), eligible & (eligible_losses == smallest_loss)
+    capacity = (count - jnp.sum(is_larger, axis=1))[:, None]
+    return (is_larger | (is_equal & (jnp.cumsum(is_equal, axis=1) <= capacity))) & (count > 0)[:, None]
 
 
 def location_losses(p: Any, difference: jax.Array) -> jax.Array:
@@ -194,21 +206,21 @@ def location_gradients(p: Any, difference: jax.Array) -> jax.Array:
     return difference if p.loc_loss_type == p.L2 else huber_slope(difference)
 
 
-def class_losses(p: Any, scores: jax.Array, classes: jax.Array) -> jax.Array:
+def class_losses(p: Any, scores: jax.Array, class_targets: jax.Array) -> jax.Array:
     """Return the cross-entropy (...) of scores (..., classes), after a sigmoid (LOGISTIC) or a softmax.
 
-    `classes`, (..., classes), is 1 for the target classes and 0 for the others.
+    `class_targets`, (..., classes), is 1 for the target classes and 0 for the others.
     """
     if p.conf_loss_type == p.LOGISTIC:
-        return jnp.sum(jax.nn.softplus(scores) - scores * classes, axis=-1)
-    log_probability = jnp.sum(jnp.where(classes > 0, jax.nn.log_softmax(scores), 0), axis=-1)
+        return jnp.sum(jax.nn.softplus(scores) - scores * class_targets, axis=-1)
+    log_probability = jnp.sum(jnp.where(class_targets > 0, jax.nn.log_softmax(scores), 0), axis=-1)
     return -straight_through(log_probability, jnp.maximum(log_probability, LOG_FLT_MIN))
 
 
-def class_gradients(p: Any, scores: jax.Array, classes: jax.Array) -> jax.Array:
+def class_gradients(p: Any, scores: jax.Array, class_targets: jax.Array) -> jax.Array:
     """Return the derivatives (..., classes) of `class_losses` with respect to the scores."""
     probabilities = jax.nn.sigmoid(scores) if p.conf_loss_type == p.LOGISTIC else jax.nn.softmax(scores)
-    return probabilities - classes
+    return probabilities - class_targets
 
 
 class Predictions(NamedTuple):
@@ -222,83 +234,91 @@ class Targets(NamedTuple):
     """Targets of the predictions, and masks of the predictions that contribute to the loss.
 
     Attributes:
-        matched: (images, groups, priors), True for matched priors. If each class is matched separately, the groups are
-            the classes; otherwise there is one group.
+        is_matched: (images, groups, priors), True for matched priors. If each class is matched separately, the groups
+            are the classes; otherwise there is one group.
         labels: (images, groups, priors), the class of the matched ground truth.
         offsets: (images, groups, priors, 4), the matched box, encoded as offsets from the prior.
         ignored_offsets: (images, groups, priors, 4), True for offsets that have no loss. With bp_inside, these are the
             coordinates that lie beyond the image.
         scale: (priors, 4) or 1, the factor by which the loss multiplies the differences.
-        classes: (images, priors, classes), 1 for each prior's class or classes, 0 for the others. With LOGISTIC, the
-            value for the others is the index of the background, as in the fork.
+        class_targets: (images, priors, classes), 1 for each prior's class or classes, 0 for the others. With LOGISTIC,
+            the value for the others is the index of the background, as in the fork.
         has_class_loss: (images, priors), True if the class loss of the prior counts.
         divisor: the divisor of the loss of locations and of the loss of classes.
     """
 
-    matched: jax.Array
+    is_matched: jax.Array
     labels: jax.Array
     offsets: jax.Array
     ignored_offsets: jax.Array
     scale: Any
-    classes: jax.Array
+    class_targets: jax.Array
     has_class_loss: jax.Array
     divisor: Any = 1.0
 
 
-def find_targets(ctx: Context, mining: int, predictions: Predictions, prior: jax.Array, label: jax.Array) -> Targets:
+def find_targets(
+    ctx: Context, mining_type: int, predictions: Predictions, prior: jax.Array, label: jax.Array
+) -> Targets:
     """Return the targets of all priors, after matching priors to ground truth and mining hard examples.
 
     Args:
         ctx: the layer.
-        mining: the value of the setting mining_type.
+        mining_type: the value of the setting mining_type.
         predictions: the predictions.
         prior: (2, priors, 4), boxes and variances.
         label: (count, 8), ground truth of all images.
     """
     p, (locations, scores) = ctx.param, predictions
-    truth, classes = Truth.parse(label, difficult=p.use_difficult_gt), scores.shape[2]
+    truth, num_classes = Truth.parse(label, uses_difficult=p.use_difficult_gt), scores.shape[2]
     boxes, variances = prior[0], None if p.encode_variance_in_target else prior[1]
-    code, images = PriorBoxParameter.CodeType.Name(p.code_type), jnp.arange(scores.shape[0])
-    match_priors = p.use_prior_for_matching
+    code_type, image_indices = PriorBoxParameter.CodeType.Name(p.code_type), jnp.arange(scores.shape[0])
+    matches_priors = p.use_prior_for_matching
     matches = match(
         truth,
-        boxes[None] if match_priors else decode_offsets(code, _select_for_truth(truth, locations), boxes, variances),
-        images,
-        labels=None if match_priors or p.share_location else classes,
+        boxes[None]
+        if matches_priors
+        else decode_offsets(code_type, _select_truth_locations(truth, locations), boxes, variances),
+        image_indices,
+        num_labels=None if matches_priors or p.share_location else num_classes,
         threshold=p.overlap_threshold if p.match_type == p.PER_PREDICTION else None,
         inside_only=p.ignore_cross_boundary_bbox,
     )
-    matched, truth_index = matches.truth >= 0, jnp.maximum(matches.truth, 0)
+    is_matched, truth_index = matches.truth_index >= 0, jnp.maximum(matches.truth_index, 0)
     truth_labels = jnp.full_like(truth.label, p.background_label_id + 1) if p.map_object_to_agnostic else truth.label
     labels = truth_labels[truth_index]
-    offsets = jnp.where(matched[..., None], encode_offsets(code, truth.box[truth_index], boxes, variances), 0.0)
+    offsets = jnp.where(is_matched[..., None], encode_offsets(code_type, truth.box[truth_index], boxes, variances), 0.0)
     targets = Targets(
-        matched,
+        is_matched,
         labels,
         offsets,
         jnp.zeros(offsets.shape, bool),
         1 / prior[1] if p.encode_variance_in_target else 1.0,
-        _classes(ctx, mining, matched, labels, scores),
+        _make_class_targets(ctx, mining_type, is_matched, labels, scores),
         jnp.ones(scores.shape[:2], bool),
     )
     if p.bp_inside:
         target_boxes = (
-            boxes if match_priors else decode_offsets(code, select_locations(locations, targets), boxes, variances)
+            boxes
+            if matches_priors
+            else decode_offsets(code_type, select_locations(locations, targets), boxes, variances)
         )
         targets = targets._replace(
             ignored_offsets=jnp.broadcast_to((target_boxes < 0) | (target_boxes > 1), offsets.shape)
         )
-    if mining != p.NONE:
-        has_truth = jnp.any(images[:, None] == truth.image, axis=1)
-        decoded = boxes[None] if p.use_prior_for_nms else decode_offsets(code, locations[:, :, 0], boxes, variances)
-        targets = _mine_examples(p, mining, predictions, matches, targets, has_truth[:, None], decoded)
+    if mining_type != p.NONE:
+        has_truth = jnp.any(image_indices[:, None] == truth.image_index, axis=1)
+        decoded_boxes = (
+            boxes[None] if p.use_prior_for_nms else decode_offsets(code_type, locations[:, :, 0], boxes, variances)
+        )
+        targets = _mine_examples(p, mining_type, predictions, matches, targets, has_truth[:, None], decoded_boxes)
     if p.conf_loss_type == p.LOGISTIC:  # the fork fills the targets of other classes with the index of the background
-        filled = jnp.where(targets.classes > 0, targets.classes, p.background_label_id)
-        targets = targets._replace(classes=filled.astype(scores.dtype))
-    is_invalid = (truth.image >= 0) & (
-        (truth_labels < 0) | (truth_labels >= classes) | (truth.label == p.background_label_id)
+        filled_targets = jnp.where(targets.class_targets > 0, targets.class_targets, p.background_label_id)
+        targets = targets._replace(class_targets=filled_targets.astype(scores.dtype))
+    is_invalid = (truth.image_index >= 0) & (
+        (truth_labels < 0) | (truth_labels >= num_classes) | (truth.label == p.background_label_id)
     )
-    return targets._replace(divisor=jnp.where(jnp.any(is_invalid), jnp.nan, _divisor(ctx, targets)))
+    return targets._replace(divisor=jnp.where(jnp.any(is_invalid), jnp.nan, _compute_divisor(ctx, targets)))
 
 
 def select_locations(locations: jax.Array, targets: Targets) -> jax.Array:
@@ -306,12 +326,12 @@ def select_locations(locations: jax.Array, targets: Targets) -> jax.Array:
 
     If there are locations for each class but only one group, the locations of the matched class are selected.
     """
-    by_class = jnp.swapaxes(locations, 1, 2)
-    groups, classes = targets.labels.shape[1], by_class.shape[1]
-    if groups == classes:
-        return by_class
-    is_label = targets.labels == jnp.arange(classes)[:, None]
-    return jnp.sum(jnp.where(is_label[..., None], by_class, 0), axis=1, keepdims=True)
+    class_locations = jnp.swapaxes(locations, 1, 2)
+    num_groups, num_classes = targets.labels.shape[1], class_locations.shape[1]
+    if num_groups == num_classes:
+        return class_locations
+    is_label = targets.labels == jnp.arange(num_classes)[:, None]
+    return jnp.sum(jnp.where(is_label[..., None], class_locations, 0), axis=1, keepdims=True)
 
 
 def offset_differences(locations: jax.Array, targets: Targets) -> jax.Array:
@@ -321,52 +341,58 @@ def offset_differences(locations: jax.Array, targets: Targets) -> jax.Array:
     )
 
 
-def _select_for_truth(truth: Truth, locations: jax.Array) -> jax.Array:
+def _select_truth_locations(truth: Truth, locations: jax.Array) -> jax.Array:
     """Return the predicted locations for the image and class of each ground truth, (count, priors, 4).
 
     Rows are selected by a product with a 0/1 matrix instead of indexing. If images are sharded, the product needs only
     one sum over devices, whereas indexing would need a gather.
     """
-    image = (truth.image[:, None] == jnp.arange(locations.shape[0])).astype(locations.dtype)
-    group = jnp.ones((truth.label.shape[0], 1), locations.dtype)
+    image_one_hot = (truth.image_index[:, None] == jnp.arange(locations.shape[0])).astype(locations.dtype)
+    group_one_hot = jnp.ones((truth.label.shape[0], 1), locations.dtype)
     if locations.shape[2] > 1:
-        group = (truth.label[:, None] == jnp.arange(locations.shape[2])).astype(locations.dtype)
-    return jnp.einsum("tn,tc,npcx->tpx", image, group, locations, precision="highest")
+        group_one_hot = (truth.label[:, None] == jnp.arange(locations.shape[2])).astype(locations.dtype)
+    return jnp.einsum("tn,tc,npcx->tpx", image_one_hot, group_one_hot, locations, precision="highest")
 
 
-def _classes(ctx: Context, mining: int, matched: jax.Array, labels: jax.Array, scores: jax.Array) -> jax.Array:
-    p, number = ctx.param, jnp.arange(scores.shape[2])
+def _make_class_targets(
+    ctx: Context, mining_type: int, is_matched: jax.Array, labels: jax.Array, scores: jax.Array
+) -> jax.Array:
+    p, class_ids = ctx.param, jnp.arange(scores.shape[2])
     if (
-        p.conf_loss_type == p.LOGISTIC and mining == p.NONE
+        p.conf_loss_type == p.LOGISTIC and mining_type == p.NONE
     ):  # an unmatched prior has no class, and is not background either
-        is_matched_class = matched[..., None] & (labels[..., None] == number)
-        return _shift_classes(ctx, jnp.any(is_matched_class, axis=1).astype(scores.dtype))
-    label = jnp.max(jnp.where(matched, labels, -1), axis=1)
-    label = jnp.where(jnp.any(matched, axis=1), label, p.background_label_id)
-    return (label[..., None] == number).astype(scores.dtype)
+        is_matched_class = is_matched[..., None] & (labels[..., None] == class_ids)
+        return _shift_class_targets(ctx, jnp.any(is_matched_class, axis=1).astype(scores.dtype))
+    label = jnp.max(jnp.where(is_matched, labels, -1), axis=1)
+    label = jnp.where(jnp.any(is_matched, axis=1), label, p.background_label_id)
+    return (label[..., None] == class_ids).astype(scores.dtype)
 
 
-def _shift_classes(ctx: Context, classes: jax.Array) -> jax.Array:
-    """Return `classes`, (images, priors, classes), with its ones moved to the positions where the fork writes them.
+def _shift_class_targets(ctx: Context, class_targets: jax.Array) -> jax.Array:
+    """Return `class_targets`, (images, priors, classes), with its ones where the fork writes them.
 
-    For each image, the fork advances its pointer by `priors` values instead of `priors * classes`. So it writes the
-    classes of later images into the rows of the first images.
+    For each image, the fork advances its pointer by the number of priors instead of this number times the number of
+    classes. So it writes the classes of later images into the rows of the first images.
     """
-    if not classes.size:
-        return classes
-    images, priors, _ = classes.shape
-    first = cross_replica.axis_index(ctx) * images
-    index = (first + jnp.arange(images))[:, None] * priors + jnp.arange(classes[0].size)
-    moved = (
-        jnp.zeros(cross_replica.axis_size(ctx) * classes.size, classes.dtype).at[index].max(classes.reshape(images, -1))
+    if not class_targets.size:
+        return class_targets
+    num_images, num_priors, _ = class_targets.shape
+    first_image = cross_replica.axis_index(ctx) * num_images
+    index = (first_image + jnp.arange(num_images))[:, None] * num_priors + jnp.arange(class_targets[0].size)
+    shifted_targets = (
+        jnp.zeros(cross_replica.axis_size(ctx) * class_targets.size, class_targets.dtype)
+        .at[index]
+        .max(class_targets.reshape(num_images, -1))
     )
-    all_images = jnp.minimum(cross_replica.psum(ctx, moved), 1)
-    return jax.lax.dynamic_slice_in_dim(all_images, first * classes[0].size, classes.size).reshape(classes.shape)
+    all_images = jnp.minimum(cross_replica.psum(ctx, shifted_targets), 1)
+    return jax.lax.dynamic_slice_in_dim(all_images, first_image * class_targets[0].size, class_targets.size).reshape(
+        class_targets.shape
+    )
 
 
 def _mine_examples(
     p: Any,
-    mining: int,
+    mining_type: int,
     predictions: Predictions,
     matches: Matches,
     targets: Targets,
@@ -381,28 +407,30 @@ def _mine_examples(
 
     Args:
         p: the settings.
-        mining: the value of the setting mining_type.
+        mining_type: the value of the setting mining_type.
         predictions: the predictions.
         matches: the matches of the priors, in one group.
         targets: the targets of all priors.
         has_truth: (images, 1), whether an image has ground truth.
         boxes: (images or 1, priors, 4), the boxes that nms_param compares.
     """
-    losses = class_losses(p, predictions.scores, targets.classes)
-    matched, unmatched = targets.matched[:, 0], ~targets.matched[:, 0] & ~matches.ignored[:, 0]
-    if mining == p.MAX_NEGATIVE:
-        eligible = unmatched & has_truth & (matches.overlap[:, 0] < p.neg_overlap)
+    losses = class_losses(p, predictions.scores, targets.class_targets)
+    is_matched, is_unmatched = targets.is_matched[:, 0], ~targets.is_matched[:, 0] & ~matches.is_ignored[:, 0]
+    if mining_type == p.MAX_NEGATIVE:
+        eligible = is_unmatched & has_truth & (matches.overlap[:, 0] < p.neg_overlap)
         ratio = jnp.asarray(p.neg_pos_ratio, jnp.float32)
-        count = (jnp.sum(matched, axis=1).astype(jnp.float32) * ratio).astype(jnp.int32)
-        eligible &= _unsuppressed_mask(p, losses, eligible, boxes)
-        return targets._replace(has_class_loss=matched | select_hardest(losses, eligible, count))
+        count = (jnp.sum(is_matched, axis=1).astype(jnp.float32) * ratio).astype(jnp.int32)
+        eligible &= _mask_unsuppressed(p, losses, eligible, boxes)
+        return targets._replace(has_class_loss=is_matched | select_hardest(losses, eligible, count))
     matched_losses = location_losses(p, offset_differences(predictions.locations, targets))[:, 0]
-    losses, eligible = losses + jnp.where(matched, matched_losses, 0), jnp.broadcast_to(has_truth, matched.shape)
-    hard = select_hardest(losses, eligible & _unsuppressed_mask(p, losses, eligible, boxes), p.sample_size)
-    return targets._replace(matched=(matched & hard)[:, None], has_class_loss=hard & (matched | unmatched))
+    losses, eligible = losses + jnp.where(is_matched, matched_losses, 0), jnp.broadcast_to(has_truth, is_matched.shape)
+    is_hard = select_hardest(losses, eligible & _mask_unsuppressed(p, losses, eligible, boxes), p.sample_size)
+    return targets._replace(
+        is_matched=(is_matched & is_hard)[:, None], has_class_loss=is_hard & (is_matched | is_unmatched)
+    )
 
 
-def _unsuppressed_mask(p: Any, losses: jax.Array, eligible: jax.Array, boxes: jax.Array) -> jax.Array:
+def _mask_unsuppressed(p: Any, losses: jax.Array, eligible: jax.Array, boxes: jax.Array) -> jax.Array:
     """Return the mask (images, priors) of eligible priors that remain after the suppression of nms_param.
 
     A prior is suppressed if its box overlaps that of a prior with a larger loss. As in the fork, boxes with an area
@@ -411,18 +439,18 @@ def _unsuppressed_mask(p: Any, losses: jax.Array, eligible: jax.Array, boxes: ja
     if not p.HasField("nms_param") or p.nms_param.nms_threshold <= 0:
         return eligible
 
-    def image_mask(losses: jax.Array, eligible: jax.Array, boxes: jax.Array) -> jax.Array:
+    def mask_image(losses: jax.Array, eligible: jax.Array, boxes: jax.Array) -> jax.Array:
         order = jnp.argsort(jnp.where(eligible, -losses, jnp.inf), stable=True)
         order = order[: p.nms_param.top_k] if p.nms_param.top_k >= 0 else order
         valid = (eligible & (areas(boxes) >= _MIN_AREA))[order]
         selected = non_max_suppression(boxes[order], valid, p.nms_param.nms_threshold)
         return jnp.zeros_like(eligible).at[order].set(selected)
 
-    mask: jax.Array = jax.vmap(image_mask)(losses, eligible, jnp.broadcast_to(boxes, (*losses.shape, 4)))
+    mask: jax.Array = jax.vmap(mask_image)(losses, eligible, jnp.broadcast_to(boxes, (*losses.shape, 4)))
     return mask
 
 
-def _divisor(ctx: Context, targets: Targets) -> jax.Array | float:
+def _compute_divisor(ctx: Context, targets: Targets) -> jax.Array | float:
     if normalization_mode(ctx.layer.loss_param, "VALID") == "VALID":
-        return cross_replica.global_count(ctx, targets.matched)
+        return cross_replica.global_count(ctx, targets.is_matched)
     return loss_divisor(ctx, targets.has_class_loss, "VALID", targets.has_class_loss.shape[0])

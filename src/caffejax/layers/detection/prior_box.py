@@ -56,15 +56,15 @@ def resolve_prior_box(layer: Any, context: LayerContext) -> Any:
     """
     p = layer.prior_box_param
     convolutions = [sibling.convolution_param for sibling in context.siblings if sibling.type == "Convolution"]
-    outputs = {convolution.num_output for convolution in convolutions}
+    output_counts = {convolution.num_output for convolution in convolutions}
     param_pairs = [(net_layer.detection_output_param, net_layer.multibox_loss_param) for net_layer in context.layers]
-    classes = next((param.num_classes for pair in param_pairs for param in pair if param.num_classes), 0)
+    num_classes = next((param.num_classes for pair in param_pairs for param in pair if param.num_classes), 0)
 
     def matches_outputs() -> bool:
         n = (1 + p.denser_prior_boxes) * len(cell_boxes(p))
-        return {4 * n, classes * n} <= outputs
+        return {4 * n, num_classes * n} <= output_counts
 
-    if classes and select_prior_box(layer) == "SSD" and not matches_outputs():
+    if num_classes and select_prior_box(layer) == "SSD" and not matches_outputs():
         for name in ("denser_prior_boxes", "faceboxes"):
             setattr(p, name, True)
             if matches_outputs():
@@ -73,7 +73,7 @@ def resolve_prior_box(layer: Any, context: LayerContext) -> Any:
     return layer
 
 
-def _variant(origin: str) -> LayerType:
+def _make_variant(origin: str) -> LayerType:
     return LayerType(
         Signature(
             "PriorBox", bottoms=2, param="prior_box_param", in_place=False, fork_settings=("denser_prior_boxes",)
@@ -89,7 +89,7 @@ define_layer(
     Signature("PriorBox", bottoms=2, param="prior_box_param", in_place=False),
     Variants(
         select_prior_box,
-        {origin: _variant(origin) for origin in ("SSD", "TextBoxes", "FaceBoxes")},
+        {origin: _make_variant(origin) for origin in ("SSD", "TextBoxes", "FaceBoxes")},
         selection_doc="With denser_prior_boxes it is TextBoxes', with faceboxes it is FaceBoxes'. Without these "
         "settings, it is the variant whose boxes match the num_output of sibling Convolutions, which is 4 and "
         "num_classes for each box of a cell. If several variants match, SSD's is used.",
@@ -99,21 +99,25 @@ define_layer(
 )
 
 
-def make_priors(p: Any, boxes: Callable[[], Sequence[CellBox]], x: jax.Array, image: jax.Array) -> jax.Array:
+def make_priors(p: Any, make_boxes: Callable[[], Sequence[CellBox]], x: jax.Array, image: jax.Array) -> jax.Array:
     """Return boxes around each cell of a map, then their variances, as a top (1, 2, boxes * 4).
 
     Args:
         p: the PriorBoxParameter.
-        boxes: a function that returns the boxes of a cell in pixels.
+        make_boxes: a function that returns the boxes of a cell in pixels.
         x: the map (N, C, H, W).
         image: the image (N, C, H, W); the boxes are fractions of its height and width.
 
     Raises:
         LayerError: if bottoms or settings are invalid.
     """
-    grid = _PriorGrid(p, boxes(), x, image)
+    grid = _PriorGrid(p, make_boxes(), x, image)
     dtype = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.float32
-    return grid.top().astype(dtype) if isinstance(x, np.ndarray) else host_constant(grid.top, grid.shape, dtype)
+    return (
+        grid.compute_top().astype(dtype)
+        if isinstance(x, np.ndarray)
+        else host_constant(grid.compute_top, grid.shape, dtype)
+    )
 
 
 class _PriorGrid:
@@ -123,21 +127,21 @@ class _PriorGrid:
         for name, shape in (("bottom 0", x.shape), ("bottom 1", image.shape)):
             require(len(shape) == 4, f"{name} must have 4 axes (num, channels, height, width), not shape {shape}")
         self._p, self._map_size = p, tuple(x.shape[2:])
-        self._size = _height_and_width(p, "img_size", ("img_h", "img_w"), tuple(image.shape[2:]))
+        self._size = _read_height_and_width(p, "img_size", ("img_h", "img_w"), tuple(image.shape[2:]))
         steps = tuple(_FLOAT(a) / _FLOAT(b) for a, b in zip(self._size, self._map_size, strict=True))
-        self._step = tuple(map(_FLOAT, _height_and_width(p, "step", ("step_h", "step_w"), steps)))  # in pixels
-        self._boxes, self._variances = np.asarray(boxes, _FLOAT), _variances(p)
+        self._step = tuple(map(_FLOAT, _read_height_and_width(p, "step", ("step_h", "step_w"), steps)))  # in pixels
+        self._boxes, self._variances = np.asarray(boxes, _FLOAT), _read_variances(p)
         self.shape = 1, 2, math.prod(self._map_size) * len(boxes) * (1 + p.denser_prior_boxes) * 4
 
-    def top(self) -> np.ndarray:
+    def compute_top(self) -> np.ndarray:
         """Return the boxes, then their variances, (1, 2, boxes * 4)."""
-        corners = _corners(self._p, self._boxes, self._map_size, self._size, self._step)
+        corners = _compute_corners(self._p, self._boxes, self._map_size, self._size, self._step)
         if self._p.clip:
             corners = np.clip(corners, 0, 1)
         return np.stack([corners.ravel(), np.broadcast_to(self._variances, corners.shape).ravel()])[None]
 
 
-def _corners(p: Any, boxes: np.ndarray, cells: Shape, size: Shape, step: Sequence[Any]) -> np.ndarray:
+def _compute_corners(p: Any, boxes: np.ndarray, map_size: Shape, size: Shape, step: Sequence[Any]) -> np.ndarray:
     """Return the corners (x1, y1, x2, y2) of the boxes as fractions of the image, (height, width, boxes of a cell, 4).
 
     They are computed in float32, as in the forks.
@@ -145,16 +149,19 @@ def _corners(p: Any, boxes: np.ndarray, cells: Shape, size: Shape, step: Sequenc
     Args:
         p: the PriorBoxParameter.
         boxes: (boxes of a cell, 4), rows of `CellBox`.
-        cells: height and width of the map.
+        map_size: height and width of the map.
         size: height and width of the image in pixels.
         step: the distances between cells along height and width, in pixels.
     """
     sides, shifts = boxes[:, :2], boxes[:, 2:]
-    ys, xs = ((np.arange(n, dtype=_FLOAT) + _FLOAT(p.offset)) * s for n, s in zip(cells, step, strict=True))
+    ys, xs = ((np.arange(n, dtype=_FLOAT) + _FLOAT(p.offset)) * s for n, s in zip(map_size, step, strict=True))
     centers = np.stack(np.broadcast_arrays(xs[None, :], ys[:, None]), axis=-1)[:, :, None] + shifts
     if p.denser_prior_boxes:
-        lower = centers + np.asarray([0, (1 - p.offset) * step[0]], _FLOAT)
-        centers, sides = np.stack([centers, lower], axis=3).reshape(*cells, -1, 2), np.repeat(sides, 2, axis=0)
+        lower_centers = centers + np.asarray([0, (1 - p.offset) * step[0]], _FLOAT)
+        centers, sides = (
+            np.stack([centers, lower_centers], axis=3).reshape(*map_size, -1, 2),
+            np.repeat(sides, 2, axis=0),
+        )
     scale = np.asarray(size[::-1], _FLOAT)
     return np.concatenate([(centers - sides / 2) / scale, (centers + sides / 2) / scale], axis=-1)
 
@@ -187,7 +194,7 @@ def cell_boxes(p: Any) -> list[CellBox]:
         f"each max_size must be more than its min_size, but min_size is {list(p.min_size)} and "
         f"max_size is {list(p.max_size)}",
     )
-    ratios = [ratio for ratio in aspect_ratios(p) if abs(ratio - 1) >= 1e-6]
+    ratios = [ratio for ratio in read_aspect_ratios(p) if abs(ratio - 1) >= 1e-6]
     boxes: list[CellBox] = []
     for i, size in enumerate(map(int, p.min_size)):
         boxes += _dense_squares(size) if p.faceboxes else [CellBox(size, size)]
@@ -199,8 +206,11 @@ def cell_boxes(p: Any) -> list[CellBox]:
 
 
 def _refuse_unsupported(p: Any, names: Sequence[str]) -> None:
-    unknown = [name for name in names if (getattr(p, name) if name[:3] != "box" else len(getattr(p, name)))]
-    require(not unknown, f"prior_box_param: {', '.join(unknown)} of a different fork is not supported; remove it")
+    unsupported_fields = [name for name in names if (getattr(p, name) if name[:3] != "box" else len(getattr(p, name)))]
+    require(
+        not unsupported_fields,
+        f"prior_box_param: {', '.join(unsupported_fields)} of a different fork is not supported; remove it",
+    )
 
 
 def _dense_squares(size: int) -> list[CellBox]:
@@ -209,34 +219,34 @@ def _dense_squares(size: int) -> list[CellBox]:
     return [CellBox(size - 1, size - 1, dx, dy) for dy in shifts for dx in shifts]
 
 
-def aspect_ratios(p: Any) -> list[float]:
+def read_aspect_ratios(p: Any) -> list[float]:
     """Return the distinct aspect ratios, starting with 1. With `flip`, each ratio but 1 is followed by its inverse."""
     require(all(ratio > 0 for ratio in p.aspect_ratio), f"aspect_ratio must be positive: {list(p.aspect_ratio)}")
     ratios = [1.0]
     for ratio in p.aspect_ratio:
-        if all(abs(ratio - other) >= 1e-6 for other in ratios):
+        if all(abs(ratio - existing) >= 1e-6 for existing in ratios):
             ratios += [ratio, 1 / ratio] if p.flip else [ratio]
     return ratios
 
 
-def _variances(p: Any) -> np.ndarray:
+def _read_variances(p: Any) -> np.ndarray:
     variances = list(p.variance) or [0.1]
     require(len(variances) in (1, 4), f"variance must be set once or 4 times, not {len(variances)} times")
     require(all(v > 0 for v in variances), f"variance must be positive: {variances}")
     return np.asarray(variances, _FLOAT)
 
 
-def _height_and_width(p: Any, name: str, names: tuple[str, str], default: tuple[Any, ...]) -> tuple[Any, ...]:
+def _read_height_and_width(p: Any, name: str, names: tuple[str, str], default: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return (height, width) from the setting `name` for both, or from a setting in `names` for each.
 
     If none of these settings is set, return `default`.
     """
-    text, has_separate = f"{name}, or {' and '.join(names)},", any(map(p.HasField, names))
+    names_text, has_separate = f"{name}, or {' and '.join(names)},", any(map(p.HasField, names))
     require(not (has_separate and p.HasField(name)), f"set either {name} or {' and '.join(names)}, not both")
     if not has_separate and not p.HasField(name):
         return default
     pair = tuple(getattr(p, field) for field in (names if has_separate else (name, name)))
-    require(all(n > 0 for n in pair), f"{text} must be positive: {pair}")
+    require(all(n > 0 for n in pair), f"{names_text} must be positive: {pair}")
     return pair
 
 
@@ -272,10 +282,10 @@ def clustered_boxes(p: Any) -> list[CellBox]:
         LayerError: if sizes are invalid.
     """
     _refuse_unsupported(p, (*_UNSUPPORTED_SETTINGS, "faceboxes"))
-    sizes_of_prior_box = [name for name in ("min_size", "max_size", "aspect_ratio") if len(getattr(p, name))]
+    prior_box_fields = [name for name in ("min_size", "max_size", "aspect_ratio") if len(getattr(p, name))]
     require(
-        not sizes_of_prior_box,
-        f"prior_box_param: {', '.join(sizes_of_prior_box)} is only for PriorBox; set width and height",
+        not prior_box_fields,
+        f"prior_box_param: {', '.join(prior_box_fields)} is only for PriorBox; set width and height",
     )
     require(len(p.width) > 0, "prior_box_param needs a width and a height for each box, but has no width")
     require(
@@ -287,7 +297,7 @@ def clustered_boxes(p: Any) -> list[CellBox]:
     return boxes
 
 
-def read_predictions(loc: Any, conf: Any, prior: Any, groups: int, classes: int) -> tuple[Any, Any, Any]:
+def read_predictions(loc: Any, conf: Any, prior: Any, num_groups: int, num_classes: int) -> tuple[Any, Any, Any]:
     """Return the bottoms of an SSD layer as arrays of locations, scores, and priors with their variances.
 
     Returns:
@@ -300,17 +310,17 @@ def read_predictions(loc: Any, conf: Any, prior: Any, groups: int, classes: int)
         len(prior.shape) >= 3 and prior.shape[:2] == (1, 2) and prior.size % 8 == 0 < prior.size,
         f"bottom 2 must contain priors and their variances, (1, 2, priors * 4), but has shape {prior.shape}",
     )
-    priors = prior.size // 8
+    num_priors = prior.size // 8
     require(len(conf.shape) > 0, "bottom 1 must have a batch axis, but is a scalar")
-    images = conf.shape[0]
-    for i, (x, n_values) in enumerate(((loc, groups * 4), (conf, classes))):
+    num_images = conf.shape[0]
+    for i, (x, num_values) in enumerate(((loc, num_groups * 4), (conf, num_classes))):
         require(
-            len(x.shape) > 0 and x.shape[0] == images and x.size == images * priors * n_values,
-            f"bottom {i} must contain {n_values} values for each of {priors} priors, ({images}, {priors * n_values}), "
-            f"but has shape {x.shape}",
+            len(x.shape) > 0 and x.shape[0] == num_images and x.size == num_images * num_priors * num_values,
+            f"bottom {i} must contain {num_values} values for each of {num_priors} priors, "
+            f"({num_images}, {num_priors * num_values}), but has shape {x.shape}",
         )
     return (
-        promote(loc).reshape(images, priors, groups, 4),
-        promote(conf).reshape(images, priors, classes),
-        promote(prior).reshape(2, priors, 4),
+        promote(loc).reshape(num_images, num_priors, num_groups, 4),
+        promote(conf).reshape(num_images, num_priors, num_classes),
+        promote(prior).reshape(2, num_priors, 4),
     )

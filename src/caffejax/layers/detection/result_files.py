@@ -15,7 +15,7 @@ from ...schema.text import parse_text
 from ..context import LayerDefinition
 
 
-class Image(NamedTuple):
+class ImageInfo(NamedTuple):
     """An image's name, and its height and width in pixels."""
 
     name: str
@@ -23,33 +23,33 @@ class Image(NamedTuple):
     width: int
 
 
-def read_sizes(path: Path) -> list[Image]:
+def read_image_infos(path: Path) -> list[ImageInfo]:
     """Return the names and sizes of images from a file that has a line 'name height width' for each image.
 
     Raises:
         DataError: if the file cannot be read, is empty, or has an invalid line.
     """
-    images = []
+    image_infos = []
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(Problem(f"cannot be read: {error}", str(path))) from error
-    for number, line in enumerate(lines, start=1):
+    for line_number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
             name, height, width = line.split()
-            images.append(Image(name, int(height), int(width)))
+            image_infos.append(ImageInfo(name, int(height), int(width)))
         except ValueError as error:
             raise DataError(
-                Problem(f"each line must be 'name height width', not '{line}'", str(path), number)
+                Problem(f"each line must be 'name height width', not '{line}'", str(path), line_number)
             ) from error
-    if not images:
+    if not image_infos:
         raise DataError(Problem("is empty", str(path)))
-    return images
+    return image_infos
 
 
-def read_resize(param: Any) -> Any:
+def read_resize_param(param: Any) -> Any:
     """Return the message `resize_param` that is set in a layer's message, or None if it is not set.
 
     It describes how images were resized, so that boxes can be mapped to the original images.
@@ -60,8 +60,8 @@ def read_resize(param: Any) -> Any:
     if not param.HasField("resize_param"):
         return None
     p = param.resize_param
-    sizes = p.resize_mode == p.WARP or (p.height > 0 and p.width > 0)
-    require(sizes, f"resize_param needs height and width for its resize_mode, but has {p.height} and {p.width}")
+    is_valid = p.resize_mode == p.WARP or (p.height > 0 and p.width > 0)
+    require(is_valid, f"resize_param needs height and width for its resize_mode, but has {p.height} and {p.width}")
     return p
 
 
@@ -74,13 +74,13 @@ def is_in_units(resize: Any) -> bool:
     )
 
 
-def scale_to_pixels(boxes: np.ndarray, image: Image, resize: Any) -> np.ndarray:
+def scale_to_pixels(boxes: np.ndarray, image: ImageInfo, resize: Any) -> np.ndarray:
     """Return boxes in pixels of the original image, clipped to it, as float32 (..., 4).
 
     Args:
         boxes: (..., 4), boxes (x1, y1, x2, y2) as fractions of the resized image.
         image: the original image.
-        resize: the message that `read_resize` returns, or None.
+        resize: the message that `read_resize_param` returns, or None.
     """
     boxes, size = boxes.astype(np.float32), np.asarray([image.width, image.height] * 2, np.float32)
     if is_in_units(resize):
@@ -90,7 +90,7 @@ def scale_to_pixels(boxes: np.ndarray, image: Image, resize: Any) -> np.ndarray:
     return np.clip(boxes, 0, 1) * size
 
 
-def _remove_padding(boxes: np.ndarray, image: Image, resize: Any) -> np.ndarray:
+def _remove_padding(boxes: np.ndarray, image: ImageInfo, resize: Any) -> np.ndarray:
     """Return boxes (..., 4) of a padded image as fractions of the region without padding.
 
     Boxes that do not intersect this region are returned unchanged.
@@ -104,8 +104,8 @@ def _remove_padding(boxes: np.ndarray, image: Image, resize: Any) -> np.ndarray:
         x_margin = (width - height * aspect) / 2 / width
     low = np.array([x_margin, y_margin], np.float32)
     high = 1 - low
-    inside = np.all((boxes[..., :2] < high) & (boxes[..., 2:] > low), axis=-1, keepdims=True)
-    return np.where(inside, (boxes - np.tile(low, 2)) / np.tile(high - low, 2), boxes)
+    is_inside = np.all((boxes[..., :2] < high) & (boxes[..., 2:] > low), axis=-1, keepdims=True)
+    return np.where(is_inside, (boxes - np.tile(low, 2)) / np.tile(high - low, 2), boxes)
 
 
 class Detection(NamedTuple):
@@ -141,55 +141,55 @@ class ResultFiles:
             p.save_output_param.output_format in ("VOC", "COCO", "ILSVRC"),
             f"output_format must be VOC, COCO or ILSVRC, not '{p.save_output_param.output_format}'",
         )
-        self._resize = read_resize(p.save_output_param)
-        self._images: list[Image] = []
-        self._names: dict[int, str] = {}
+        self._resize = read_resize_param(p.save_output_param)
+        self._image_infos: list[ImageInfo] = []
+        self._label_names: dict[int, str] = {}
         self._detections: list[Detection] = []
-        self._n_passed = 0
+        self._next_index = 0
 
-    def add(self, rows: np.ndarray, images: int) -> None:
-        """Add the detections of the next `images` images; `rows`, (rows, 7), is a top of DetectionOutput."""
-        if not self._images:
+    def add(self, rows: np.ndarray, num_images: int) -> None:
+        """Add the detections of the next `num_images` images; `rows`, (rows, 7), is a top of DetectionOutput."""
+        if not self._image_infos:
             self._read()
-        for number in range(images):
-            image = self._images[self._n_passed]
-            image_rows = rows[(rows[:, 0] == number) & (rows[:, 1] >= 0)]
+        for image_index in range(num_images):
+            image = self._image_infos[self._next_index]
+            image_rows = rows[(rows[:, 0] == image_index) & (rows[:, 1] >= 0)]
             for (_, label, score, *_), box in zip(
                 image_rows, scale_to_pixels(image_rows[:, 3:7], image, self._resize), strict=True
             ):
                 low, sides = box[:2], box[2:] - box[:2]
-                rounded = (np.round(np.concatenate([low, sides]) * np.float32(100)) / 100.0).tolist()
-                self._detections.append(Detection(image.name, int(label), float(score), tuple(rounded)))
-            self._n_passed += 1
-            if self._n_passed == len(self._images):
-                self._write()
-                self._n_passed, self._detections = 0, []
+                rounded_box = (np.round(np.concatenate([low, sides]) * np.float32(100)) / 100.0).tolist()
+                self._detections.append(Detection(image.name, int(label), float(score), tuple(rounded_box)))
+            self._next_index += 1
+            if self._next_index == len(self._image_infos):
+                self._write_files()
+                self._next_index, self._detections = 0, []
 
     def _read(self) -> None:
         p = self._param.save_output_param
         path = self._definition.path(p.label_map_file)
         try:
-            labels = parse_text(path.read_text(), LabelMap, file=str(path))
+            label_map = parse_text(path.read_text(), LabelMap, file=str(path))
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(Problem(f"cannot be read: {error}", str(path))) from error
-        self._names = {item.label: item.name for item in labels.item}
-        if missing := [label for label in self._labels if label not in self._names]:
-            raise DataError(Problem(f"has no entry for label {missing[0]}", str(path)))
-        images = read_sizes(self._definition.path(p.name_size_file))
-        if p.num_test_image > len(images):
+        self._label_names = {item.label: item.name for item in label_map.item}
+        if missing_labels := [label for label in self._labels if label not in self._label_names]:
+            raise DataError(Problem(f"has no entry for label {missing_labels[0]}", str(path)))
+        image_infos = read_image_infos(self._definition.path(p.name_size_file))
+        if p.num_test_image > len(image_infos):
             raise DataError(
-                Problem(f"names {len(images)} images, but num_test_image is {p.num_test_image}", p.name_size_file)
+                Problem(f"names {len(image_infos)} images, but num_test_image is {p.num_test_image}", p.name_size_file)
             )
-        self._images = images[: p.num_test_image] if p.HasField("num_test_image") else images
+        self._image_infos = image_infos[: p.num_test_image] if p.HasField("num_test_image") else image_infos
 
     @property
     def _labels(self) -> list[int]:
         return [label for label in range(self._param.num_classes) if label != self._param.background_label_id]
 
-    def _write(self) -> None:
+    def _write_files(self) -> None:
         p = self._param.save_output_param
         folder = Path(p.output_directory).expanduser()
-        for name, text in self._texts(p.output_format).items():
+        for name, text in self._format_texts(p.output_format).items():
             path = folder / f"{p.output_name_prefix}{name}"
             try:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -198,21 +198,23 @@ class ResultFiles:
             except OSError as error:
                 raise DataError(Problem(f"cannot be written: {error}", str(path))) from error
 
-    def _texts(self, output_format: str) -> dict[str, str]:
+    def _format_texts(self, output_format: str) -> dict[str, str]:
         """Return the text of each file, keyed by the end of the file name, which follows output_name_prefix."""
         if output_format == "VOC":
             return {
-                f"{self._names[label]}.txt": "".join(
-                    f"{d.image} {d.score:g} {_corners(d)}\n" for d in self._detections if d.label == label
+                f"{self._label_names[label]}.txt": "".join(
+                    f"{d.image} {d.score:g} {_format_corners(d)}\n" for d in self._detections if d.label == label
                 )
                 for label in self._labels
             }
         if output_format == "ILSVRC":
-            return {".txt": "".join(f"{d.image} {d.label} {d.score:g} {_corners(d)}\n" for d in self._detections)}
+            return {
+                ".txt": "".join(f"{d.image} {d.label} {d.score:g} {_format_corners(d)}\n" for d in self._detections)
+            }
         records = [
             {
-                "image_id": _number(d.image),
-                "category_id": _number(self._names[d.label]),
+                "image_id": _parse_digits(d.image),
+                "category_id": _parse_digits(self._label_names[d.label]),
                 "bbox": list(d.box),
                 "score": d.score,
             }
@@ -221,10 +223,10 @@ class ResultFiles:
         return {".json": json.dumps(records, indent=4) + "\n"}
 
 
-def _corners(detection: Detection) -> str:
+def _format_corners(detection: Detection) -> str:
     x, y, width, height = map(int, detection.box)
     return f"{x} {y} {x + width} {y + height}"
 
 
-def _number(text: str) -> int | str:
+def _parse_digits(text: str) -> int | str:
     return int(text) if text.isdigit() else text
