@@ -25,7 +25,7 @@ from caffejax.schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "jax_transforms"))
 
-from cases import EXTRA_FORK_CASES, LAYERS
+from cases import EXTRA_FORK_CASES, LAYER_CASES
 
 _WIDTH = 110
 _ROWS = 2
@@ -73,8 +73,8 @@ class Examples:
             for input_layer in input_layers:
                 input_layer.input_param.shape.add(dim=_INPUT_SHAPES[input_layer.name])
             self._nets[type_of(layer)] = NetParameter(layer=[*input_layers, layer]), "TRAIN"
-        for case in (*LAYERS, *EXTRA_FORK_CASES):
-            net = read_net(case.text(_ROWS))
+        for case in (*LAYER_CASES, *EXTRA_FORK_CASES):
+            net = read_net(case.prototxt(_ROWS))
             if [layer.name for layer in net.layer if layer.type != "Input"] == ["layer"]:  # not one of several
                 self._nets.setdefault(type_of(net.layer[-1]), (_rename_blobs(net), case.phase))
 

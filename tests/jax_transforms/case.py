@@ -8,7 +8,7 @@ import numpy as np
 
 ROWS = "ROWS"
 Shape = tuple[int | str, ...]
-Numbers = Literal["any", "positive", "probabilities"]
+Distribution = Literal["any", "positive", "probabilities"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,24 +20,24 @@ class Case:
         layers: the prototxt of all layers except the inputs.
         input_shapes: the shape of each input.
         phase: of the net.
-        numbers: the distribution of float inputs.
+        distribution: the distribution of float inputs.
         classes: labels and indices are less than this.
         random: whether a pass draws numbers, so that parts of a batch differ from the whole batch.
         is_net: whether it is a net rather than a layer.
-        draws: `draw(random, shape)` for blobs with structure, such as boxes.
+        samplers: `draw(random, shape)` for blobs with structure, such as boxes.
     """
 
     name: str
     layers: str
     input_shapes: Mapping[str, Shape]
     phase: Literal["TRAIN", "TEST"] = "TRAIN"
-    numbers: Numbers = "any"
+    distribution: Distribution = "any"
     classes: int = 2
     random: bool = False
     is_net: bool = False
-    draws: Mapping[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] = field(default_factory=dict)
+    samplers: Mapping[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] = field(default_factory=dict)
 
-    def text(self, rows: int) -> str:
+    def prototxt(self, rows: int) -> str:
         """The prototxt, for that many rows."""
         dims = {name: " ".join(f"dim: {n}" for n in shape) for name, shape in self.input_shapes.items()}
         inputs = [
@@ -46,14 +46,16 @@ class Case:
         ]
         return "\n".join([*inputs, self.layers]).replace(ROWS, str(rows))
 
-    def axis(self, blob: str) -> int | None:
+    def row_axis(self, blob: str) -> int | None:
         """Return the axis of an input along which the rows are, or None."""
         shape = self.input_shapes.get(blob, (ROWS,))  # a data layer's tops are named by itself
         return shape.index(ROWS) if ROWS in shape else None
 
 
-def layer(kind: str, param: str, *bottoms: Shape, tops: int = 1, name: str = "", **options: Any) -> Case:
+def layer(layer_type: str, param: str, *bottoms: Shape, tops: int = 1, name: str = "", **options: Any) -> Case:
     """One layer of that type over fed blobs b0, b1, ..."""
     blobs = [*(f'bottom: "b{i}"' for i in range(len(bottoms))), *(f'top: "t{i}"' for i in range(tops))]
-    text = f'layer {{ name: "layer" type: "{kind}" {" ".join(blobs)} {param} }}'
-    return Case("_".join(filter(None, [kind, name])), text, {f"b{i}": s for i, s in enumerate(bottoms)}, **options)
+    prototxt = f'layer {{ name: "layer" type: "{layer_type}" {" ".join(blobs)} {param} }}'
+    return Case(
+        "_".join(filter(None, [layer_type, name])), prototxt, {f"b{i}": s for i, s in enumerate(bottoms)}, **options
+    )

@@ -12,13 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from case import Case
-from cases import COMPILED, FORKS
+from cases import COMPILED_NETS, FORK_CASES
 
 from caffejax.errors import CaffejaxError
 from caffejax.net import Net
 from compile_flags import HAS_OLD_EMITTERS
 
-KEY = 5  # of every pass
+SEED = 5  # of every pass
 Arrays = Any  # a pytree of arrays
 
 
@@ -37,37 +37,37 @@ class CaseNet:
 
     def __init__(self, case: Case, kernels: Any = "fast", backward: Any = "autodiff", rows: int = 3) -> None:
         self.case = case
-        self.net = Net(case.text(rows), case.phase, kernels=kernels, backward=backward)
+        self.net = Net(case.prototxt(rows), case.phase, kernels=kernels, backward=backward)
         rng = np.random.default_rng(zlib.crc32(case.name.encode()))
         params, state = self.net.init(jax.random.key(0))
-        near = 0.1 if case.is_net else 1.0  # a net's own weights keep its numbers in bounds
-        params = jax.tree.map(lambda p: p * case.is_net + near * rng.normal(size=p.shape), params)
+        noise_scale = 0.1 if case.is_net else 1.0  # a net's own weights keep its numbers in bounds
+        params = jax.tree.map(lambda p: p * case.is_net + noise_scale * rng.normal(size=p.shape), params)
         self.params, self.state = (
             to_numpy(params),
             to_numpy(jax.tree.map(lambda s: rng.uniform(0.5, 1.5, s.shape), state)),
         )
-        self.inputs = {name: self._fed(name, rng) for name in self.net.input_names}
+        self.inputs = {name: self._draw_input(name, rng) for name in self.net.input_names}
 
-    def _fed(self, name: str, rng: np.random.Generator) -> np.ndarray:
+    def _draw_input(self, name: str, rng: np.random.Generator) -> np.ndarray:
         shape = self.net.graph.blobs[name].shape
-        if name in self.case.draws:
-            return np.asarray(self.case.draws[name](rng, shape), np.float32)
-        if name in self.labels:
+        if name in self.case.samplers:
+            return np.asarray(self.case.samplers[name](rng, shape), np.float32)
+        if name in self.index_inputs:
             return rng.integers(0, self.case.classes, shape).astype(np.float32)
-        if self.case.numbers == "probabilities":
+        if self.case.distribution == "probabilities":
             return rng.dirichlet(np.ones(shape[1]), shape[0]).astype(np.float32)
-        numbers = rng.uniform(0.2, 2, shape) if self.case.numbers == "positive" else rng.normal(size=shape)
-        return numbers.astype(np.float32)
+        values = rng.uniform(0.2, 2, shape) if self.case.distribution == "positive" else rng.normal(size=shape)
+        return values.astype(np.float32)
 
     @functools.cached_property
-    def labels(self) -> set[str]:
+    def index_inputs(self) -> set[str]:
         """The fed blobs that hold whole numbers, along which nothing can be differentiated."""
         layers = self.net.graph.layers
         copied = {top: layer.bottoms[0] for layer in layers if layer.type.name == "Split" for top in layer.tops}
         names = (layer.bottoms[i] for layer in layers for i in layer.index_bottoms)
         return {copied.get(name, name) for name in names}
 
-    def cannot(self, transform: str) -> str | None:
+    def unsupported_reason(self, transform: str) -> str | None:
         """Why its types do not do what is asked, as their registrations say; None if they do."""
         types = [layer.type for layer in self.net.graph.layers]
         return next((t.unsupported[transform] for t in types if transform in t.unsupported), None)
@@ -78,92 +78,95 @@ class CaseNet:
         return self.net.has_host_layers
 
     @property
-    def prefers_rule(self) -> bool:
+    def has_caffe_gradient(self) -> bool:
         """Whether a gradient is Caffe's formula instead of the derivative, such as the zero gradient of padded tops."""
-        kinds = [layer.type for layer in self.net.graph.layers]
-        return any(kind.gradient.overrides_autodiff or kind.traits.pads_rows for kind in kinds)
+        layer_types = [layer.type for layer in self.net.graph.layers]
+        return any(layer_type.gradient.overrides_autodiff or layer_type.traits.pads_rows for layer_type in layer_types)
 
     def loss(self, params: Arrays, inputs: Arrays, state: Arrays = None) -> tuple[jax.Array, Arrays]:
         """A smooth function of all tops, no two numbers alike in it; and the tops and the new state."""
         tops = self.net.outputs if self.case.is_net else self.net.graph.layer(self.net.graph.layers[-1].key).tops
         state_used = self.state if state is None else state
-        blobs, new = self.net.apply(params, state_used, inputs, key=jax.random.key(KEY), blobs=tops)
-        total = sum((jnp.sin(top).sum() for top in blobs.values()), start=jnp.zeros(()))
-        return total, (blobs, new)
+        blobs, new_state = self.net.apply(params, state_used, inputs, key=jax.random.key(SEED), blobs=tops)
+        loss = sum((jnp.sin(top).sum() for top in blobs.values()), start=jnp.zeros(()))
+        return loss, (blobs, new_state)
 
     @property
     def value_and_grad(self) -> Any:
         """`f(params, inputs)`: ((loss, (tops, state)), (param gradients, input gradients)). As a user has it."""
         return jax.value_and_grad(self.loss, (0, 1), has_aux=True)
 
-    def with_state(self, point: tuple[Arrays, Arrays], state: Arrays) -> Any:
+    def value_and_grad_with_state(self, point: tuple[Arrays, Arrays], state: Arrays) -> Any:
         """`value_and_grad` as a function of the state, too."""
         return jax.value_and_grad(self.loss, (0, 1), has_aux=True)(*point, state)
 
-    def gradient(self, params: Arrays, inputs: Arrays) -> Arrays:
+    def compute_gradient(self, params: Arrays, inputs: Arrays) -> Arrays:
         """By params and by inputs."""
         return self.value_and_grad(params, inputs)[1]
 
     @functools.cached_property
-    def compiled(self) -> Any:
+    def compiled_value_and_grad(self) -> Any:
         """`value_and_grad`, compiled unless it runs on the host."""
-        return self.value_and_grad if self.is_on_host else compile_call(self.value_and_grad, *self.point)
+        return self.value_and_grad if self.is_on_host else compile_unoptimized(self.value_and_grad, *self.point)
 
     @functools.cached_property
-    def exact(self) -> "CaseNet":
+    def float64_copy(self) -> "CaseNet":
         """The same with float64 numbers; to be used with x64 enabled."""
-        double = CaseNet(self.case, self.net.compute_config.kernels)
-        double.params, double.state, double.inputs = to_numpy((self.params, self.state, self.inputs), np.float64)
-        return double
+        float64_net = CaseNet(self.case, self.net.compute_config.kernels)
+        float64_net.params, float64_net.state, float64_net.inputs = to_numpy(
+            (self.params, self.state, self.inputs), np.float64
+        )
+        return float64_net
 
     @property
     def point(self) -> tuple[Arrays, Arrays]:
         """Params and inputs."""
         return self.params, self.inputs
 
-    def direction(self, seed: int = 0) -> tuple[Arrays, Arrays]:
+    def draw_direction(self, seed: int = 0) -> tuple[Arrays, Arrays]:
         """Random numbers like the point, 0 for labels."""
         rng = np.random.default_rng(seed)
         params, inputs = jax.tree.map(lambda a: rng.normal(size=a.shape).astype(a.dtype), self.point)
-        return params, {name: a * (name not in self.labels) for name, a in inputs.items()}
+        return params, {name: a * (name not in self.index_inputs) for name, a in inputs.items()}
 
 
-def compile_call(function: Callable[..., Any], *arrays: Any, **options: Any) -> Any:
+def compile_unoptimized(function: Callable[..., Any], *arrays: Any, **options: Any) -> Any:
     """Return the compiled `jax.jit` of a function for such arrays, compiled without optimizations.
 
     Equal programs, such as those of many types with either kernels, are compiled once.
     """
     lowered = jax.jit(function, **options).lower(*arrays)
-    text = lowered.as_text()
-    if text not in _executables:
+    hlo_text = lowered.as_text()
+    if hlo_text not in _executables:
         while len(_executables) > 16:
             del _executables[next(iter(_executables))]
         options = {"xla_backend_optimization_level": 0}
-        if HAS_OLD_EMITTERS and "stablehlo.while" in text:  # loops are counted: without these, XLA makes more of them
+        # loops are counted: without these, XLA makes more of them
+        if HAS_OLD_EMITTERS and "stablehlo.while" in hlo_text:
             options["xla_cpu_use_fusion_emitters"] = True
-        _executables[text] = lowered.compile(compiler_options=options)
-    return _executables[text]
+        _executables[hlo_text] = lowered.compile(compiler_options=options)
+    return _executables[hlo_text]
 
 
 _executables: dict[str, Any] = {}
 
 
 @functools.lru_cache(maxsize=4)
-def cached_subject(case: Case, kernels: str) -> CaseNet:
-    """The subject of the questions that have nothing special to them."""
+def cached_case_net(case: Case, kernels: str) -> CaseNet:
+    """Return the net of a case, with the default arguments."""
     return CaseNet(case, kernels)
 
 
 @functools.cache
 def is_kernel_independent(case: Case) -> bool:
     """Return whether both kernels give the same program, including all derivatives."""
-    texts = []
+    jaxpr_texts = []
     for kernels in ("fast", "reference"):
-        one = cached_subject(case, kernels)
-        if one.is_on_host:
+        case_net = cached_case_net(case, kernels)
+        if case_net.is_on_host:
             return False
-        texts.append(re.sub("0x[0-9a-f]+", "", str(jax.make_jaxpr(one.value_and_grad)(*one.point))))
-    return texts[0] == texts[1]
+        jaxpr_texts.append(re.sub("0x[0-9a-f]+", "", str(jax.make_jaxpr(case_net.value_and_grad)(*case_net.point))))
+    return jaxpr_texts[0] == jaxpr_texts[1]
 
 
 def parametrize_cases(
@@ -176,13 +179,13 @@ def parametrize_cases(
     """
     quick = {("InnerProduct", "fast"): (pytest.mark.quick,)}
 
-    def marks(case: Case, kernels: str) -> Any:
-        long = kernels == "reference" or case in COMPILED[1:] or case in FORKS or is_repeated(case)
-        return (pytest.mark.long,) if long else quick.get((case.name, kernels), ())
+    def list_marks(case: Case, kernels: str) -> Any:
+        is_long = kernels == "reference" or case in COMPILED_NETS[1:] or case in FORK_CASES or is_repeated(case)
+        return (pytest.mark.long,) if is_long else quick.get((case.name, kernels), ())
 
     # types of forks use the kernels of others, which are asked in either form
-    case_kernels = [(c, k) for c in cases for k in (("fast",) if c in FORKS else ("fast", "reference"))]
-    result = [pytest.param(c, k, id=f"{c.name}-{k}", marks=marks(c, k)) for c, k in case_kernels]
+    case_kernels = [(c, k) for c in cases for k in (("fast",) if c in FORK_CASES else ("fast", "reference"))]
+    params = [pytest.param(c, k, id=f"{c.name}-{k}", marks=list_marks(c, k)) for c, k in case_kernels]
 
     def decorate(test: Callable[..., None]) -> Any:
         @functools.wraps(test)
@@ -190,22 +193,22 @@ def parametrize_cases(
             if kernels == "fast" or not is_kernel_independent(case):
                 test(case, kernels, **fixtures)
 
-        return pytest.mark.parametrize(("case", "kernels"), result, scope="session")(run_if_distinct)
+        return pytest.mark.parametrize(("case", "kernels"), params, scope="session")(run_if_distinct)
 
     return decorate
 
 
 @contextmanager
-def expect_support(transform: str, subject: CaseNet) -> Iterator[None]:
+def expect_support(transform: str, case_net: CaseNet) -> Iterator[None]:
     """Require that the block works, or, if the type's registration says that it does not, that it fails."""
-    if subject.cannot(transform) is None:
+    if case_net.unsupported_reason(transform) is None:
         yield
         return
     with pytest.raises(
-        CaffejaxError if subject.is_on_host else (CaffejaxError, TypeError, ValueError, AssertionError)
+        CaffejaxError if case_net.is_on_host else (CaffejaxError, TypeError, ValueError, AssertionError)
     ) as error:
         yield
-    if subject.is_on_host:
+    if case_net.is_on_host:
         assert "layer 'layer'" in str(error.value)
 
 
@@ -220,8 +223,8 @@ def assert_close(actual: Arrays, expected: Arrays, tolerance: float) -> None:
     for (path, a), b in zip(jax.tree.leaves_with_path(actual), jax.tree.leaves(expected), strict=True):
         a, b = np.asarray(a), np.asarray(b)
         assert a.shape == b.shape, jax.tree_util.keystr(path)
-        error = tolerance * max(np.abs(b).max(initial=0.0), 1e-2)
-        np.testing.assert_allclose(a, b, rtol=0, atol=error, err_msg=jax.tree_util.keystr(path))
+        atol = tolerance * max(np.abs(b).max(initial=0.0), 1e-2)
+        np.testing.assert_allclose(a, b, rtol=0, atol=atol, err_msg=jax.tree_util.keystr(path))
 
 
 def inner_product(a: Arrays, b: Arrays) -> Any:

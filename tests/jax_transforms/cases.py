@@ -16,8 +16,8 @@ from case import ROWS, Case, Shape, layer
 from caffejax.layers import type_of
 from caffejax.schema import read_net
 
-HERE = Path(__file__).parent
-CONFIGS = HERE.parents[1] / "configs"
+FOLDER = Path(__file__).parent
+CONFIGS = FOLDER.parents[1] / "configs"
 
 
 def convolution(param: str, *shape: int, name: str) -> Case:
@@ -41,7 +41,7 @@ def config(name: str, phase: Literal["TRAIN", "TEST"], size: int, channels: int 
     )
 
 
-FUSED = """
+FUSED_LAYERS = """
   layer { name: "conv" type: "Convolution" bottom: "b0" top: "conv"
     convolution_param { num_output: 4 kernel_size: 3 pad: 1 bias_term: false } }
   layer { name: "norm" type: "BatchNorm" bottom: "conv" top: "conv" }
@@ -51,9 +51,9 @@ FUSED = """
 IMAGE: Shape = (ROWS, 3, 5, 6)
 MATRIX: Shape = (ROWS, 5)
 LABELS: Shape = (ROWS,)
-FILL = 'weight_filler { type: "gaussian" std: 1 }'
+GAUSSIAN_FILLER = 'weight_filler { type: "gaussian" std: 1 }'
 
-LAYERS = [
+LAYER_CASES = [
     layer("AbsVal", "", MATRIX),
     layer("Accuracy", "accuracy_param { top_k: 2 }", MATRIX, LABELS, classes=5),
     layer("ArgMax", "argmax_param { top_k: 2 }", MATRIX),
@@ -72,8 +72,8 @@ LAYERS = [
     convolution("num_output: 6 kernel_size: 3 group: 2 bias_term: false", 4, 6, 5, name="grouped"),
     convolution("num_output: 3 kernel_size: 2 stride: 2 dilation: 2 pad: 1", 2, 5, 6, 4, name="strided_dilated_3d"),
     convolution("num_output: 3 kernel_size: 3 stride: 2", 2, 9, name="one_d"),
-    Case("Convolution_BatchNorm_Scale_ReLU_train", FUSED, {"b0": (ROWS, 3, 6, 5)}),
-    Case("Convolution_BatchNorm_Scale_ReLU_test", FUSED, {"b0": (ROWS, 3, 6, 5)}, "TEST"),
+    Case("Convolution_BatchNorm_Scale_ReLU_train", FUSED_LAYERS, {"b0": (ROWS, 3, 6, 5)}),
+    Case("Convolution_BatchNorm_Scale_ReLU_test", FUSED_LAYERS, {"b0": (ROWS, 3, 6, 5)}, "TEST"),
     layer("Crop", "crop_param { axis: 2 offset: 1 }", IMAGE, (ROWS, 3, 3, 4)),
     layer(
         "Data",
@@ -102,11 +102,11 @@ LAYERS = [
     layer("InnerProduct", "inner_product_param { num_output: 4 transpose: true }", MATRIX, name="transposed"),
     layer("LRN", "lrn_param { local_size: 3 alpha: 0.5 }", IMAGE, name="across"),
     layer("LRN", "lrn_param { local_size: 3 alpha: 0.5 norm_region: WITHIN_CHANNEL }", IMAGE, name="within"),
-    layer("LSTM", f"recurrent_param {{ num_output: 3 {FILL} }}", (4, ROWS, 5), (4, ROWS)),
+    layer("LSTM", f"recurrent_param {{ num_output: 3 {GAUSSIAN_FILLER} }}", (4, ROWS, 5), (4, ROWS)),
     layer("LSTMUnit", "", (1, ROWS, 3), (1, ROWS, 12), (1, ROWS), tops=2),
-    layer("Log", "log_param { base: 2 }", MATRIX, numbers="positive"),
+    layer("Log", "log_param { base: 2 }", MATRIX, distribution="positive"),
     layer("MVN", "", IMAGE),
-    layer("MultinomialLogisticLoss", "", MATRIX, LABELS, numbers="probabilities", classes=5),
+    layer("MultinomialLogisticLoss", "", MATRIX, LABELS, distribution="probabilities", classes=5),
     layer("PReLU", "", IMAGE),
     layer("Parameter", "parameter_param { shape { dim: 3 dim: 4 } }"),
     pooling("pool: MAX kernel_size: 3 stride: 2 pad: 1", 3, 7, 6, name="max"),
@@ -114,11 +114,13 @@ LAYERS = [
     pooling("pool: MAX kernel_size: 2 stride: 2", 3, 6, 5, name="mask", tops=2),
     pooling("pool: AVE global_pooling: true", 3, 5, 6, name="global_ave"),
     pooling("pool: MAX global_pooling: true", 3, 5, 6, name="global_max"),
-    pooling("pool: STOCHASTIC kernel_size: 2 stride: 2", 3, 6, 5, name="stochastic", numbers="positive", random=True),
+    pooling(
+        "pool: STOCHASTIC kernel_size: 2 stride: 2", 3, 6, 5, name="stochastic", distribution="positive", random=True
+    ),
     layer("Power", "power_param { power: 2 scale: 0.5 shift: 1 }", MATRIX),
     layer("Python", 'python_param { module: "cases" layer: "cube" }', MATRIX, name="traced"),
     layer("Python", 'python_param { module: "cases" layer: "Cube" }', MATRIX, name="host"),
-    layer("RNN", f"recurrent_param {{ num_output: 3 {FILL} }}", (4, ROWS, 5), (4, ROWS)),
+    layer("RNN", f"recurrent_param {{ num_output: 3 {GAUSSIAN_FILLER} }}", (4, ROWS, 5), (4, ROWS)),
     layer("ReLU", "relu_param { negative_slope: 0.1 }", IMAGE),
     layer("Reduction", "reduction_param { axis: 1 operation: SUMSQ }", IMAGE, name="rows"),
     layer("Reduction", "reduction_param { operation: MEAN }", IMAGE, name="all"),
@@ -141,26 +143,26 @@ LAYERS = [
     layer("Tile", "tile_param { tiles: 2 }", IMAGE),
 ]
 
-FORKS: list[Case] = []
-for _family in sorted(module.name for module in iter_modules([str(HERE / "fork_cases")])):
-    FORKS += import_module(f"fork_cases.{_family}").LAYERS
+FORK_CASES: list[Case] = []
+for _family in sorted(module.name for module in iter_modules([str(FOLDER / "fork_cases")])):
+    FORK_CASES += import_module(f"fork_cases.{_family}").LAYER_CASES
 
 # the first of each type of forks, or variant of one, is asked everything, the others about their gradients
 _first_cases: dict[str, Case] = {}
-for _case in FORKS:
-    _kind = type_of(read_net(_case.text(2)).layer[-1])
-    _name = _case.name if _kind.name == "Python" else f"{_kind.name} {_kind.docs.origin}"
-    _first_cases.setdefault(_name, _case)
-EXTRA_FORK_CASES = [case for case in FORKS if case not in _first_cases.values()]
-LAYERS += _first_cases.values()
+for _case in FORK_CASES:
+    _type = type_of(read_net(_case.prototxt(2)).layer[-1])
+    _key = _case.name if _type.name == "Python" else f"{_type.name} {_type.docs.origin}"
+    _first_cases.setdefault(_key, _case)
+EXTRA_FORK_CASES = [case for case in FORK_CASES if case not in _first_cases.values()]
+LAYER_CASES += _first_cases.values()
 
 # nets that are run, and nets that are traced and lowered, which takes long enough
-COMPILED = [
+COMPILED_NETS = [
     config("lenet", "TRAIN", 16, channels=1),
     config("lenet", "TEST", 16, channels=1),
     config("cifar10_full", "TRAIN", 16),
 ]
-LOWERED = [
+LOWERED_NETS = [
     config("squeezenet", "TRAIN", 35),
     config("mobilenet", "TRAIN", 64),
     config("resnet50", "TRAIN", 64),

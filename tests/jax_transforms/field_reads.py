@@ -11,13 +11,13 @@ from caffejax.graph import build
 from caffejax.layers import layer_type, type_of
 from caffejax.layers.types import LayerType, Variants
 
-Reads = set[tuple[str, str]]  # full names of messages, and their fields
+FieldReads = set[tuple[str, str]]  # full names of messages, and their fields
 
 
 class RecordedMessage:
     """A message, and the messages in it, whose fields are added to `reads` when they are read."""
 
-    def __init__(self, message: Message, reads: Reads) -> None:
+    def __init__(self, message: Message, reads: FieldReads) -> None:
         self._message, self._reads = message, reads
 
     @property
@@ -31,7 +31,7 @@ class RecordedMessage:
         if isinstance(value, Message):
             return RecordedMessage(value, self._reads)
         if hasattr(value, "add"):  # repeated messages
-            return [RecordedMessage(one, self._reads) for one in value]
+            return [RecordedMessage(message, self._reads) for message in value]
         return value
 
     def HasField(self, name: str) -> bool:  # noqa: N802
@@ -40,18 +40,20 @@ class RecordedMessage:
 
 
 @contextmanager
-def record_reads(kind: LayerType, reads: Reads) -> Iterator[None]:
+def record_reads(recorded_type: LayerType, reads: FieldReads) -> Iterator[None]:
     """Has the layers of a type record the fields that they read, in graphs that are built in the block."""
-    context, definition = build.Context, build.LayerDefinition
+    original_context, original_definition = build.Context, build.LayerDefinition
 
-    def make_context(layer: Any, type: LayerType, *more: Any, **options: Any) -> Any:
-        return context(RecordedMessage(layer, reads) if type is kind else layer, type, *more, **options)
+    def make_context(layer: Any, type: LayerType, *args: Any, **options: Any) -> Any:
+        return original_context(
+            RecordedMessage(layer, reads) if type is recorded_type else layer, type, *args, **options
+        )
 
-    def make_definition(layer: Any, *more: Any) -> Any:
+    def make_definition(layer: Any, *args: Any) -> Any:
         variants = layer_type(layer.type).implementation
-        if type_of(layer) is kind and isinstance(variants, Variants):
+        if type_of(layer) is recorded_type and isinstance(variants, Variants):
             variants.select(RecordedMessage(layer, reads))
-        return definition(RecordedMessage(layer, reads) if type_of(layer) is kind else layer, *more)
+        return original_definition(RecordedMessage(layer, reads) if type_of(layer) is recorded_type else layer, *args)
 
     with (
         mock.patch.object(build, "Context", make_context),

@@ -8,14 +8,14 @@ from typing import Any
 from compile_flags import make_cpu_devices_environment
 
 
-def spawn_jax_process(devices: int = 1) -> ProcessPoolExecutor:
+def spawn_jax_process(num_devices: int = 1) -> ProcessPoolExecutor:
     """One process whose JAX simulates that many devices."""
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(1, mp_context=context, initializer=_set_device_count, initargs=(devices,))
+    return ProcessPoolExecutor(1, mp_context=context, initializer=_set_device_count, initargs=(num_devices,))
 
 
-def _set_device_count(devices: int) -> None:
-    os.environ |= make_cpu_devices_environment(devices)
+def _set_device_count(num_devices: int) -> None:
+    os.environ |= make_cpu_devices_environment(num_devices)
 
 
 def call_exported(exported: bytes, arrays: tuple[Any, ...]) -> Any:

@@ -8,15 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from case import Case
-from case_net import KEY, CaseNet, assert_close, compile_call
+from case_net import SEED, CaseNet, assert_close, compile_unoptimized
 from global_batch_cases import CASES
 from jax.sharding import PartitionSpec
 
 from caffejax.layers.context import Context
 from caffejax.net import Net
 
-AXIS = "data"
-SHARE = 3  # rows of each device
+AXIS_NAME = "data"
+SHARD_SIZE = 3  # rows of each device
 CASES_BY_NAME = {case.name: case for case in CASES}
 
 # bottoms whose rows begin with the number of an image, which each device counts from 0
@@ -29,116 +29,127 @@ class JointCase:
     Args:
         case: the case.
         devices: the number of devices.
-        ways: the ways to compute gradients, each as `backward` of `Net`; they share the passes of one program.
+        backward_modes: values of `backward` of `Net`; all share the passes of one program.
 
     Attributes:
-        one: the subject with all rows.
-        wholes: for each way the net with all rows.
-        parts: for each way the net with a shard of the rows, as each device runs it.
+        joint: the case with all rows.
+        joint_nets: for each backward mode the net with all rows.
+        shard_nets: for each backward mode the net with a shard of the rows, as each device runs it.
         inputs: the inputs of the devices, each with a shard of each array.
     """
 
-    def __init__(self, case: Case, devices: int, ways: Sequence[Any]) -> None:
+    def __init__(self, case: Case, devices: int, backward_modes: Sequence[Any]) -> None:
         self.case, self.devices = case, devices
-        self.one = CaseNet(case, rows=devices * SHARE)
-        text, part = case.text(devices * SHARE), case.text(SHARE)
-        self.wholes = [Net(text, case.phase, backward=way) for way in ways]
-        self.parts = [Net(part, case.phase, axis_name=AXIS, sync_bn=True, backward=way) for way in ways]
-        self._leave_labels_out()
-        self.inputs = {name: np.array(a) for name, a in self.one.inputs.items()}
-        self._number_images()
+        self.joint = CaseNet(case, rows=devices * SHARD_SIZE)
+        joint_text, shard_text = case.prototxt(devices * SHARD_SIZE), case.prototxt(SHARD_SIZE)
+        self.joint_nets = [Net(joint_text, case.phase, backward=backward) for backward in backward_modes]
+        self.shard_nets = [
+            Net(shard_text, case.phase, axis_name=AXIS_NAME, sync_bn=True, backward=backward)
+            for backward in backward_modes
+        ]
+        self._ignore_first_labels()
+        self.inputs = {name: np.array(a) for name, a in self.joint.inputs.items()}
+        self._offset_image_indices()
 
-    def _leave_labels_out(self) -> None:
+    def _ignore_first_labels(self) -> None:
         """Have no label of the first device count, and of the second's the first not."""
-        for layer in self.one.net.graph.layers:
-            ignored = ignored_label(layer.context)
-            for name in self.one.labels & set(self.one.inputs):
-                if ignored is not None and self.case.axis(name) == 0:
-                    self.one.inputs[name][: SHARE + 1] = ignored
+        for layer in self.joint.net.graph.layers:
+            label = read_ignored_label(layer.context)
+            for name in self.joint.index_inputs & set(self.joint.inputs):
+                if label is not None and self.case.row_axis(name) == 0:
+                    self.joint.inputs[name][: SHARD_SIZE + 1] = label
 
-    def _number_images(self) -> None:
+    def _offset_image_indices(self) -> None:
         name = IMAGE_INDEX_BLOBS.get(self.case.name.split("_")[0])
-        axis = None if name is None else self.case.axis(name)
-        if name is not None and axis is not None:
-            numbers = self.inputs[name][..., 0]
+        row_axis = None if name is None else self.case.row_axis(name)
+        if name is not None and row_axis is not None:
+            image_indices = self.inputs[name][..., 0]
             if name == "b3":
-                numbers[..., :SHARE] = -1  # the first device has no ground truth
-            global_numbers = np.arange(numbers.shape[axis]) // SHARE * SHARE + numbers
-            self.one.inputs[name][..., 0] = np.where(numbers < 0, numbers, global_numbers)
+                image_indices[..., :SHARD_SIZE] = -1  # the first device has no ground truth
+            global_indices = np.arange(image_indices.shape[row_axis]) // SHARD_SIZE * SHARD_SIZE + image_indices
+            self.joint.inputs[name][..., 0] = np.where(image_indices < 0, image_indices, global_indices)
 
-    def axis(self, name: str) -> int | None:
+    def row_axis(self, name: str) -> int | None:
         """Return the axis of the rows of a blob, or None for a blob without rows of the batch."""
-        return rows_axis(self.one.net.graph.blobs[name].shape, self.parts[0].graph.blobs[name].shape)
+        return find_row_axis(self.joint.net.graph.blobs[name].shape, self.shard_nets[0].graph.blobs[name].shape)
 
     @property
     def tops(self) -> tuple[str, ...]:
         """The tops to compare."""
-        net = self.one.net
+        net = self.joint.net
         return tuple(net.outputs if self.case.is_net else net.graph.layer(net.graph.layers[-1].key).tops)
 
-    def smooth(self, net: Net, params: Any, inputs: Any, state: Any) -> Any:
+    def smooth_loss(self, net: Net, params: Any, inputs: Any, state: Any) -> Any:
         """A smooth function of all tops, no two numbers alike in it; and the tops and the new state."""
-        blobs, new = net.apply(params, state, inputs, key=jax.random.key(KEY), blobs=self.tops)
-        total = jnp.zeros(())
+        blobs, new_state = net.apply(params, state, inputs, key=jax.random.key(SEED), blobs=self.tops)
+        loss = jnp.zeros(())
         for name, top in blobs.items():
             result = jnp.arctan(top).sum()
-            total += jax.lax.psum(result, AXIS) if net in self.parts and self.axis(name) is not None else result
-        return total, (blobs, new)
+            loss += (
+                jax.lax.psum(result, AXIS_NAME)
+                if net in self.shard_nets and self.row_axis(name) is not None
+                else result
+            )
+        return loss, (blobs, new_state)
 
-    def results(self, nets: Sequence[Net]) -> Any:
+    def make_results(self, nets: Sequence[Net]) -> Any:
         """`f(params, inputs, state)`: of each net tops, new state, gradients by params and by inputs."""
 
         def run(*args: Any) -> Any:
-            return [jax.grad(functools.partial(self.smooth, net), (0, 1), has_aux=True)(*args) for net in nets]
+            return [jax.grad(functools.partial(self.smooth_loss, net), (0, 1), has_aux=True)(*args) for net in nets]
 
         return run
 
     @property
-    def on_devices(self) -> Any:
+    def mapped_results(self) -> Any:
         """The same of the nets with the rows spread."""
-        input_specs = {name: spec(self.axis(name)) for name in self.inputs}
-        states = (net.init(jax.random.key(0))[1] for net in (self.one.net, self.parts[0]))
-        state_specs = jax.tree.map(lambda joint_array, part: spec(rows_axis(joint_array.shape, part.shape)), *states)
-        param_specs = jax.tree.map(lambda _: spec(None), self.one.params)
-        top_specs = {name: spec(self.axis(name)) for name in self.tops}
+        input_specs = {name: make_spec(self.row_axis(name)) for name in self.inputs}
+        states = (net.init(jax.random.key(0))[1] for net in (self.joint.net, self.shard_nets[0]))
+        state_specs = jax.tree.map(
+            lambda joint_array, shard_array: make_spec(find_row_axis(joint_array.shape, shard_array.shape)), *states
+        )
+        param_specs = jax.tree.map(lambda _: make_spec(None), self.joint.params)
+        top_specs = {name: make_spec(self.row_axis(name)) for name in self.tops}
         return jax.shard_map(
-            self.results(self.parts),
-            mesh=mesh(self.devices),
+            self.make_results(self.shard_nets),
+            mesh=make_mesh(self.devices),
             in_specs=(param_specs, input_specs, state_specs),
-            out_specs=[((param_specs, input_specs), (top_specs, state_specs))] * len(self.parts),
+            out_specs=[((param_specs, input_specs), (top_specs, state_specs))] * len(self.shard_nets),
         )
 
     def check(self) -> None:
         """Devices together give what one does: tops, state, gradients."""
-        joint, args = self.one, (self.one.params, self.inputs, self.one.state)
-        expected = compile_call(self.results(self.wholes), *args)(joint.params, joint.inputs, joint.state)
+        joint, args = self.joint, (self.joint.params, self.inputs, self.joint.state)
+        expected = compile_unoptimized(self.make_results(self.joint_nets), *args)(
+            joint.params, joint.inputs, joint.state
+        )
         assert all(np.isfinite(x).all() for x in jax.tree.leaves(expected))
-        assert_close(compile_call(self.on_devices, *args)(*args), expected, 1e-5)
+        assert_close(compile_unoptimized(self.mapped_results, *args)(*args), expected, 1e-5)
 
 
-def mesh(devices: int) -> Any:
+def make_mesh(devices: int) -> Any:
     """That many devices in a row."""
-    kinds = (jax.sharding.AxisType.Auto,)
-    return jax.make_mesh((devices,), (AXIS,), axis_types=kinds, devices=jax.devices()[:devices])
+    axis_types = (jax.sharding.AxisType.Auto,)
+    return jax.make_mesh((devices,), (AXIS_NAME,), axis_types=axis_types, devices=jax.devices()[:devices])
 
 
-def ignored_label(ctx: Context) -> int | None:
+def read_ignored_label(ctx: Context) -> int | None:
     """A label that does not count, by the layer's parameters or by its LossParameter."""
-    set_fields = [field for m in (ctx.param, ctx.layer.loss_param) if m for field in m.ListFields()]
-    result = [value for field, value in set_fields if field.name == "ignore_label"]
-    return int(np.ravel(result[0])[0]) if result else None
+    set_fields = [field for message in (ctx.param, ctx.layer.loss_param) if message for field in message.ListFields()]
+    labels = [value for field, value in set_fields if field.name == "ignore_label"]
+    return int(np.ravel(labels[0])[0]) if labels else None
 
 
-def rows_axis(joint_shape: tuple[int, ...], shard_shape: tuple[int, ...]) -> int | None:
+def find_row_axis(joint_shape: tuple[int, ...], shard_shape: tuple[int, ...]) -> int | None:
     """The axis along which one shape is longer."""
     return next((k for k, (a, b) in enumerate(zip(joint_shape, shard_shape, strict=True)) if a != b), None)
 
 
-def spec(axis: int | None) -> PartitionSpec:
+def make_spec(axis: int | None) -> PartitionSpec:
     """How an array is spread that has its rows along an axis."""
-    return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, AXIS)
+    return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, AXIS_NAME)
 
 
-def check(name: str, devices: int, ways: Sequence[str]) -> None:
+def check(name: str, devices: int, backward_modes: Sequence[str]) -> None:
     """Ask a case."""
-    JointCase(CASES_BY_NAME[name], devices, ways).check()
+    JointCase(CASES_BY_NAME[name], devices, backward_modes).check()

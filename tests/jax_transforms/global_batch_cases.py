@@ -5,14 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 from case import ROWS, Case, Shape, layer
-from cases import EXTRA_FORK_CASES, LAYERS
+from cases import EXTRA_FORK_CASES, LAYER_CASES
 
 MAP: Shape = (ROWS, 3, 2, 4)
 LABEL_MAP: Shape = (ROWS, 2, 4)
 MATRIX: Shape = (ROWS, 5)
 LABELS: Shape = (ROWS,)
 
-WEIGHTS = "loss_weight: 1 loss_weight: 0"
+LOSS_WEIGHTS = "loss_weight: 1 loss_weight: 0"
 
 NORMALIZATIONS = (
     "normalization: FULL",
@@ -21,7 +21,7 @@ NORMALIZATIONS = (
     "normalization: NONE",
     "normalization: PRE_FIXED pre_fixed_normalizer: 7",
 )
-NORMALISED: dict[str, tuple[tuple[Shape, ...], dict[str, Any]]] = {
+NORMALIZED_LOSSES: dict[str, tuple[tuple[Shape, ...], dict[str, Any]]] = {
     "SoftmaxWithLoss": ((MAP, LABEL_MAP), {"classes": 3}),
     "InfogainLoss": ((MAP, LABEL_MAP, (1, 1, 3, 3)), {"classes": 3}),
     "SigmoidCrossEntropyLoss": ((MAP, MAP), {}),
@@ -31,19 +31,21 @@ NORMALISED: dict[str, tuple[tuple[Shape, ...], dict[str, Any]]] = {
 
 def _all_normalizations(loss: Case, fields: str = "") -> Case:
     """The loss over the same bottoms with each way to normalise it: one net, whose program has what they share once."""
-    ways = [
+    layers = [
         re.sub('(name|top): "(layer|t0)"', rf'\1: "\2_{i}"', loss.layers).removesuffix("}")
-        + f"loss_param {{ {way} {fields} }} }}"
-        for i, way in enumerate(NORMALIZATIONS)
+        + f"loss_param {{ {normalization} {fields} }} }}"
+        for i, normalization in enumerate(NORMALIZATIONS)
     ]
-    return replace(loss, name=f"{loss.name}_normalised{'_ignore' * bool(fields)}", layers="\n".join(ways), is_net=True)
+    return replace(
+        loss, name=f"{loss.name}_normalised{'_ignore' * bool(fields)}", layers="\n".join(layers), is_net=True
+    )
 
 
 def _multibox() -> list[Case]:
     """Their own ground truth for each device's images, and each way to normalise."""
     boxes = [
         replace(case, input_shapes={**case.input_shapes, "b3": (1, 1, ROWS, 8)})
-        for case in LAYERS + EXTRA_FORK_CASES
+        for case in LAYER_CASES + EXTRA_FORK_CASES
         if case.name.startswith("MultiBoxLoss")
     ]
     return [*boxes, _all_normalizations(boxes[0])]
@@ -51,9 +53,9 @@ def _multibox() -> list[Case]:
 
 EXTRA_CASES = [
     *(
-        _all_normalizations(layer(kind, "", *shapes, **options), more)
-        for kind, (shapes, options) in NORMALISED.items()
-        for more in ("", "ignore_label: 1")
+        _all_normalizations(layer(layer_type, "", *shapes, **options), ignore_field)
+        for layer_type, (shapes, options) in NORMALIZED_LOSSES.items()
+        for ignore_field in ("", "ignore_label: 1")
     ),
     *_multibox(),
     *(
@@ -69,10 +71,10 @@ EXTRA_CASES = [
         MATRIX,
         name="PRE_FIXED",
     ),
-    layer("GeneralTripletLoss", WEIGHTS, MATRIX, LABELS, classes=5, tops=2, name="means"),
+    layer("GeneralTripletLoss", LOSS_WEIGHTS, MATRIX, LABELS, classes=5, tops=2, name="means"),
     layer(
         "GeneralContrastiveLoss",
-        f"{WEIGHTS} general_contrastive_loss_param {{ negative_margin: 2 normalize_negative: 0.1 }}",
+        f"{LOSS_WEIGHTS} general_contrastive_loss_param {{ negative_margin: 2 normalize_negative: 0.1 }}",
         MATRIX,
         LABELS,
         classes=5,
@@ -80,4 +82,4 @@ EXTRA_CASES = [
         name="means",
     ),
 ]
-CASES = [case for case in LAYERS + EXTRA_FORK_CASES if not case.name.startswith("MultiBoxLoss")] + EXTRA_CASES
+CASES = [case for case in LAYER_CASES + EXTRA_FORK_CASES if not case.name.startswith("MultiBoxLoss")] + EXTRA_CASES

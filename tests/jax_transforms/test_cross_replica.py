@@ -6,7 +6,7 @@ from typing import Any
 import cross_replica_checks
 import jax
 import pytest
-from cross_replica_checks import LOSSES, NORM, SYNCED, make_net
+from cross_replica_checks import LOSS_LAYERS, NORM_LAYERS, SYNC_OPTIONS, make_net
 
 OPTIONS: list[dict[str, Any]] = [
     {},
@@ -18,23 +18,25 @@ OPTIONS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda o: "-".join(map(str, o.values())) or "fast")
-def test_a_training_step(options: dict[str, Any], eight_devices: ProcessPoolExecutor) -> None:
+def test_training_step_equals_joint_batch(options: dict[str, Any], eight_devices: ProcessPoolExecutor) -> None:
     eight_devices.submit(cross_replica_checks.check_training_step, **options).result()
 
 
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])
-def test_forward_mode(backward: str, eight_devices: ProcessPoolExecutor) -> None:
+def test_forward_mode_equals_joint_batch(backward: str, eight_devices: ProcessPoolExecutor) -> None:
     eight_devices.submit(cross_replica_checks.check_forward_mode, backward).result()
 
 
 @pytest.mark.parametrize(
     "options", [{}, {"sync_bn": True}, {"axis_name": "data"}, {"axis_name": "other", "sync_bn": True}]
 )
-def test_batch_norm_of_each_device(options: dict[str, Any], eight_devices: ProcessPoolExecutor) -> None:
+def test_unsynced_batch_norm_uses_the_batch_of_each_device(
+    options: dict[str, Any], eight_devices: ProcessPoolExecutor
+) -> None:
     eight_devices.submit(cross_replica_checks.check_unsynced_batch_norm, **options).result()
 
 
-@pytest.mark.parametrize(("options", "n_all_reduces"), [({}, 0), ({"axis_name": "data"}, 0), (SYNCED, 1)])
+@pytest.mark.parametrize(("options", "n_all_reduces"), [({}, 0), ({"axis_name": "data"}, 0), (SYNC_OPTIONS, 1)])
 def test_batch_norm_needs_one_all_reduce_each_way(
     options: dict[str, Any], n_all_reduces: int, eight_devices: ProcessPoolExecutor
 ) -> None:
@@ -54,17 +56,17 @@ def test_sums_of_batch_norm_are_stacked_except_on_tpus(
         cross_replica_checks.check_separate_sums,
         cross_replica_checks.check_no_collectives_without_axis_name,
         cross_replica_checks.check_traces_are_not_shared,
-        cross_replica_checks.check_unchecked_axes_are_refused,
+        cross_replica_checks.check_unchecked_axes_are_rejected,
     ],
 )
 def test_transforms_hold_on_eight_devices(check: Any, eight_devices: ProcessPoolExecutor) -> None:
     eight_devices.submit(check).result()
 
 
-def test_on_one_device_the_program_is_the_same() -> None:
+def test_sync_options_do_not_change_the_program_of_one_device() -> None:
     texts = []
-    for options in ({}, SYNCED):
-        model = make_net(NORM + LOSSES, 6, **options)
+    for options in ({}, SYNC_OPTIONS):
+        model = make_net(NORM_LAYERS + LOSS_LAYERS, 6, **options)
         inputs = (
             *cross_replica_checks.init_variables(model),
             {name: a[:6] for name, a in cross_replica_checks.make_inputs().items()},

@@ -1,6 +1,6 @@
 """Does a type declare all messages of settings that its layers have?"""
 
-from cases import EXTRA_FORK_CASES, LAYERS
+from cases import EXTRA_FORK_CASES, LAYER_CASES
 
 from caffejax.layers import type_of
 from caffejax.layers.descriptions import COMMON_PARAMS, list_param_fields
@@ -8,10 +8,14 @@ from caffejax.schema import read_net
 
 
 def test_types_declare_the_messages_of_their_settings() -> None:
-    layers = [layer for case in (*LAYERS, *EXTRA_FORK_CASES) for layer in read_net(case.text(2)).layer]
-    set_in = {(layer.type, f.name): layer for layer in layers for f, _ in layer.ListFields() if f.name[-6:] == "_param"}
+    layers = [layer for case in (*LAYER_CASES, *EXTRA_FORK_CASES) for layer in read_net(case.prototxt(2)).layer]
+    layers_by_message = {
+        (layer.type, f.name): layer for layer in layers for f, _ in layer.ListFields() if f.name[-6:] == "_param"
+    }
     undeclared = [
-        key for key, layer in set_in.items() if key[1] not in (*list_param_fields(type_of(layer)), *COMMON_PARAMS)
+        key
+        for key, layer in layers_by_message.items()
+        if key[1] not in (*list_param_fields(type_of(layer)), *COMMON_PARAMS)
     ]
-    assert len(set_in) > 100
+    assert len(layers_by_message) > 100
     assert undeclared == []

@@ -7,8 +7,8 @@ import jax
 import jax.export
 import pytest
 from case import Case
-from case_net import CaseNet, assert_close, cached_subject, expect_support, parametrize_cases
-from cases import COMPILED, LAYERS, LOWERED
+from case_net import CaseNet, assert_close, cached_case_net, expect_support, parametrize_cases
+from cases import COMPILED_NETS, LAYER_CASES, LOWERED_NETS
 from fresh_processes import call_exported
 
 from caffejax.layers import layer_types
@@ -18,14 +18,14 @@ from golden_cases import KERNEL_TYPES
 PLATFORMS = ("cpu", "cuda", "tpu")
 
 
-def export_subject(subject: CaseNet, inputs: Any, *platforms: str) -> jax.export.Exported:
+def export_case_net(case_net: CaseNet, inputs: Any, *platforms: str) -> jax.export.Exported:
     """Loss, tops, state and all gradients. JAX refuses what it cannot promise to run again."""
 
     def function(params: Any, inputs: Any) -> Any:
-        by_index = {layer: {int(i): blob for i, blob in blobs.items()} for layer, blobs in params.items()}
-        return with_string_keys(subject.value_and_grad(by_index, inputs))
+        params_by_index = {layer: {int(i): blob for i, blob in blobs.items()} for layer, blobs in params.items()}
+        return with_string_keys(case_net.value_and_grad(params_by_index, inputs))
 
-    return jax.export.export(jax.jit(function), platforms=platforms)(with_string_keys(subject.params), inputs)
+    return jax.export.export(jax.jit(function), platforms=platforms)(with_string_keys(case_net.params), inputs)
 
 
 def with_string_keys(tree: Any) -> Any:
@@ -35,57 +35,57 @@ def with_string_keys(tree: Any) -> Any:
     return tuple(map(with_string_keys, tree)) if isinstance(tree, tuple | list) else tree
 
 
-def is_exported_with_any_rows(case: Case) -> bool:
+def is_exported_with_symbolic_batch(case: Case) -> bool:
     """Return whether the next test exports the same program, because nothing depends on the number of rows."""
-    types = {layer.type for layer in read_net(case.text(3)).layer} - {"Input"}
+    types = {layer.type for layer in read_net(case.prototxt(3)).layer} - {"Input"}
     supported = all("symbolic_batch" not in layer_types()[name].unsupported for name in types)
-    return supported and not types & KERNEL_TYPES and any(case.axis(name) is not None for name in case.input_shapes)
+    return supported and not types & KERNEL_TYPES and any(case.row_axis(name) is not None for name in case.input_shapes)
 
 
-@parametrize_cases(LAYERS + COMPILED, is_exported_with_any_rows)
-def test_exported_for_all_platforms_it_runs_elsewhere(
+@parametrize_cases(LAYER_CASES + COMPILED_NETS, is_exported_with_symbolic_batch)
+def test_artifact_for_all_platforms_runs_without_caffejax(
     case: Case, kernels: str, fresh_process: ProcessPoolExecutor
 ) -> None:
-    one = cached_subject(case, kernels)
-    with expect_support("export", one):
-        artifact = bytes(export_subject(one, one.inputs, *PLATFORMS).serialize())
-        actual = fresh_process.submit(call_exported, artifact, with_string_keys(one.point)).result()
-        assert_close(actual, with_string_keys(one.compiled(*one.point)), 1e-4)
+    case_net = cached_case_net(case, kernels)
+    with expect_support("export", case_net):
+        artifact = bytes(export_case_net(case_net, case_net.inputs, *PLATFORMS).serialize())
+        actual = fresh_process.submit(call_exported, artifact, with_string_keys(case_net.point)).result()
+        assert_close(actual, with_string_keys(case_net.compiled_value_and_grad(*case_net.point)), 1e-4)
 
 
-@parametrize_cases(LAYERS + COMPILED)
-def test_exported_once_it_takes_any_number_of_rows(
+@parametrize_cases(LAYER_CASES + COMPILED_NETS)
+def test_artifact_with_symbolic_batch_accepts_any_number_of_rows(
     case: Case, kernels: str, fresh_process: ProcessPoolExecutor
 ) -> None:
-    one, larger = cached_subject(case, kernels), CaseNet(case, kernels, rows=5)
-    with expect_support("symbolic_batch", one):
-        artifact = bytes(export_subject(one, make_symbolic_inputs(one), *PLATFORMS).serialize())
-        actual = fresh_process.submit(call_exported, artifact, with_string_keys(larger.point)).result()
-        assert_close(actual, with_string_keys(larger.compiled(*larger.point)), 1e-4)
+    case_net, larger_net = cached_case_net(case, kernels), CaseNet(case, kernels, rows=5)
+    with expect_support("symbolic_batch", case_net):
+        artifact = bytes(export_case_net(case_net, make_symbolic_inputs(case_net), *PLATFORMS).serialize())
+        actual = fresh_process.submit(call_exported, artifact, with_string_keys(larger_net.point)).result()
+        assert_close(actual, with_string_keys(larger_net.compiled_value_and_grad(*larger_net.point)), 1e-4)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("case", LOWERED, ids=lambda case: case.name)
-def test_net_is_exported(case: Case) -> None:
+@pytest.mark.parametrize("case", LOWERED_NETS, ids=lambda case: case.name)
+def test_net_exports_with_symbolic_batch_for_all_platforms(case: Case) -> None:
     """For all platforms and any number of rows, where running it would take too long."""
-    one = cached_subject(case, "fast")
-    assert export_subject(one, make_symbolic_inputs(one), *PLATFORMS).platforms == PLATFORMS
+    case_net = cached_case_net(case, "fast")
+    assert export_case_net(case_net, make_symbolic_inputs(case_net), *PLATFORMS).platforms == PLATFORMS
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-@parametrize_cases([case for case in LAYERS if "Convolution" in case.name or "InnerProduct" in case.name])
-def test_exported_for_one_platform_it_calls_no_library(case: Case, kernels: str, platform: str) -> None:
+@parametrize_cases([case for case in LAYER_CASES if "Convolution" in case.name or "InnerProduct" in case.name])
+def test_artifact_for_one_platform_has_no_custom_calls(case: Case, kernels: str, platform: str) -> None:
     """The libraries of the CPU, which another machine may not have."""
-    one = cached_subject(case, kernels)
-    assert "custom_call" not in export_subject(one, one.inputs, platform).mlir_module()
+    case_net = cached_case_net(case, kernels)
+    assert "custom_call" not in export_case_net(case_net, case_net.inputs, platform).mlir_module()
 
 
-def make_symbolic_inputs(subject: CaseNet) -> dict[str, jax.ShapeDtypeStruct]:
+def make_symbolic_inputs(case_net: CaseNet) -> dict[str, jax.ShapeDtypeStruct]:
     """The inputs with any number of rows."""
     (rows,) = jax.export.symbolic_shape("rows")
 
-    def shape(name: str) -> tuple[Any, ...]:
-        axis = subject.case.axis(name)
-        return tuple(rows if i == axis else n for i, n in enumerate(subject.inputs[name].shape))
+    def make_shape(name: str) -> tuple[Any, ...]:
+        axis = case_net.case.row_axis(name)
+        return tuple(rows if i == axis else n for i, n in enumerate(case_net.inputs[name].shape))
 
-    return {name: jax.ShapeDtypeStruct(shape(name), array.dtype) for name, array in subject.inputs.items()}
+    return {name: jax.ShapeDtypeStruct(make_shape(name), array.dtype) for name, array in case_net.inputs.items()}

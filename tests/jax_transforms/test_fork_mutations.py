@@ -20,7 +20,7 @@ from golden_cases import ACCEPTED_CASES
 
 pytestmark = pytest.mark.long
 
-NUMBERS: dict[int, list[Any]] = {
+NUMBERS_BY_CPP_TYPE: dict[int, list[Any]] = {
     1: [0, -1, 2**31 - 1],  # the protobuf's numbers of C++ types: int32
     2: [0, -1],
     3: [0, 2**32 - 1],  # uint32
@@ -31,13 +31,13 @@ NUMBERS: dict[int, list[Any]] = {
 
 
 @functools.cache
-def _texts() -> dict[str, tuple[str | Path, Any]]:
+def _make_nets_by_type() -> dict[str, tuple[str | Path, Any]]:
     """A net around each fork's type, by its name, and the net's phase."""
     result: dict[str, tuple[str | Path, Any]] = {}
     for module in iter_modules(fork_cases.__path__):
-        for case in import_module(f"fork_cases.{module.name}").LAYERS:
-            layers = [layer.type for layer in read_net(case.text(2)).layer if layer.name == "layer"]
-            result.setdefault(layers[0] if layers else "", (case.text(2), case.phase))
+        for case in import_module(f"fork_cases.{module.name}").LAYER_CASES:
+            layers = [layer.type for layer in read_net(case.prototxt(2)).layer if layer.name == "layer"]
+            result.setdefault(layers[0] if layers else "", (case.prototxt(2), case.phase))
     for case in ACCEPTED_CASES:
         result.setdefault(case["type"], (case["path"].with_suffix(".prototxt"), case["phase"]))
     types = layer_types()
@@ -49,41 +49,41 @@ def _generate_mutants(original: Any) -> Iterator[Any]:
     layer_index = next(i for i, layer in enumerate(original.layer) if layer.name == "layer")
     layer = original.layer[layer_index]
 
-    def changed() -> Any:
-        new = copy.deepcopy(original)
-        return new, new.layer[layer_index]
+    def copy_net() -> Any:
+        mutated_net = copy.deepcopy(original)
+        return mutated_net, mutated_net.layer[layer_index]
 
     name = layer_types()[layer.type].signature.param or ""
     for field in getattr(layer, name).DESCRIPTOR.fields if name else ():
-        for value in NUMBERS.get(field.cpp_type, ()):
-            new, mutant = changed()
-            param = getattr(mutant, name)
-            before = getattr(param, field.name)
-            if hasattr(before, "extend"):
-                before[:] = [value] * max(1, len(before))
+        for value in NUMBERS_BY_CPP_TYPE.get(field.cpp_type, ()):
+            mutated_net, mutated_layer = copy_net()
+            param = getattr(mutated_layer, name)
+            old_value = getattr(param, field.name)
+            if hasattr(old_value, "extend"):
+                old_value[:] = [value] * max(1, len(old_value))
             else:
                 setattr(param, field.name, value)
-            yield new
+            yield mutated_net
     for i in range(len(layer.bottom)):
-        new, mutant = changed()
-        del mutant.bottom[i]
-        yield new
+        mutated_net, mutated_layer = copy_net()
+        del mutated_layer.bottom[i]
+        yield mutated_net
     for n in (0, len(layer.top) + 1):
-        new, mutant = changed()
-        mutant.top[:] = [f"t{i}" for i in range(n)]
-        yield new
+        mutated_net, mutated_layer = copy_net()
+        mutated_layer.top[:] = [f"t{i}" for i in range(n)]
+        yield mutated_net
     for i, source in enumerate(original.layer):
         for j, shape in enumerate(source.input_param.shape):
             dims = list(shape.dim)
-            for other in ([], dims[:-1], [*dims, 2], [0, *dims[1:]], [*dims[:-1], 0], [*dims[:-1], 3]):
-                new, _ = changed()
-                new.layer[i].input_param.shape[j].dim[:] = other
-                yield new
+            for new_dims in ([], dims[:-1], [*dims, 2], [0, *dims[1:]], [*dims[:-1], 0], [*dims[:-1], 3]):
+                mutated_net, _ = copy_net()
+                mutated_net.layer[i].input_param.shape[j].dim[:] = new_dims
+                yield mutated_net
 
 
-@pytest.mark.parametrize("name", _texts())
-def test_mutants_build_or_are_refused_by_name(name: str) -> None:
-    text, phase = _texts()[name]
+@pytest.mark.parametrize("name", _make_nets_by_type())
+def test_mutants_build_or_fail_with_the_name_of_the_layer(name: str) -> None:
+    text, phase = _make_nets_by_type()[name]
     for mutant in _generate_mutants(read_net(text)):
         message = "layer '"
         try:

@@ -11,8 +11,8 @@ import jax
 import pytest
 from case import Case
 from case_net import CaseNet
-from cases import EXTRA_FORK_CASES, LAYERS
-from field_reads import Reads, record_reads
+from cases import EXTRA_FORK_CASES, LAYER_CASES
+from field_reads import FieldReads, record_reads
 
 from caffejax import CaffejaxError
 from caffejax.graph import build as graph_build
@@ -23,35 +23,39 @@ from caffejax.layers.types import LayerType
 from caffejax.schema import read_net
 from caffejax.schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 
-_CASES: dict[LayerType, list[Case]] = {}
-for _case in (*LAYERS, *EXTRA_FORK_CASES):
-    _CASES.setdefault(type_of(read_net(_case.text(2)).layer[-1]), []).append(_case)
-_FIRST = list(
-    {type_of(read_net(case.text(2)).layer[-1]): case for case in reversed((*LAYERS, *EXTRA_FORK_CASES))}.values()
+_CASES_BY_TYPE: dict[LayerType, list[Case]] = {}
+for _case in (*LAYER_CASES, *EXTRA_FORK_CASES):
+    _CASES_BY_TYPE.setdefault(type_of(read_net(_case.prototxt(2)).layer[-1]), []).append(_case)
+_FIRST_CASES = list(
+    {
+        type_of(read_net(case.prototxt(2)).layer[-1]): case for case in reversed((*LAYER_CASES, *EXTRA_FORK_CASES))
+    }.values()
 )
 
 
-def set_other_value(message: Any, name: str) -> None:
+def set_different_value(message: Any, name: str) -> None:
     """Sets a field to another value than its default and than the case's."""
     field = message.DESCRIPTOR.fields_by_name[name]
-    old = getattr(message, name) if field.has_presence else None
+    old_value = getattr(message, name) if field.has_presence else None
     if field.message_type is not None:
         getattr(message, name).add() if field.is_repeated else getattr(message, name).SetInParent()
     elif field.enum_type is not None:
-        setattr(message, name, next(v.number for v in field.enum_type.values if v.number != old))
+        setattr(message, name, next(v.number for v in field.enum_type.values if v.number != old_value))
     else:
-        new = {field.CPPTYPE_BOOL: not old, field.CPPTYPE_STRING: "other"}.get(field.cpp_type, 7 if old != 7 else 3)
-        getattr(message, name).append(new) if field.is_repeated else setattr(message, name, new)
+        new_value = {field.CPPTYPE_BOOL: not old_value, field.CPPTYPE_STRING: "other"}.get(
+            field.cpp_type, 7 if old_value != 7 else 3
+        )
+        getattr(message, name).append(new_value) if field.is_repeated else setattr(message, name, new_value)
 
 
-def shapes(net: NetParameter, phase: Any) -> dict[str, tuple[int, ...]]:
+def infer_shapes(net: NetParameter, phase: Any) -> dict[str, tuple[int, ...]]:
     """Builds a net; returns the shapes of its blobs."""
     return {name: tuple(blob.shape) for name, blob in build_graph(net, NetState(phase=phase)).blobs.items()}
 
 
-@pytest.mark.parametrize("case", _FIRST, ids=lambda case: case.name)
-def test_settings_do_what_their_meaning_says(case: Case) -> None:
-    net = read_net(case.text(2))
+@pytest.mark.parametrize("case", _FIRST_CASES, ids=lambda case: case.name)
+def test_settings_are_rejected_or_ignored_as_documented(case: Case) -> None:
+    net = read_net(case.prototxt(2))
     expected = None
     for param in list_param_fields(type_of(net.layer[-1])):
         for setting in list_settings(type_of(net.layer[-1]), param):
@@ -61,18 +65,18 @@ def test_settings_do_what_their_meaning_says(case: Case) -> None:
             changed_net = NetParameter()
             changed_net.CopyFrom(net)
             layer: LayerParameter = changed_net.layer[-1]
-            set_other_value(getattr(layer, param), setting.name)
+            set_different_value(getattr(layer, param), setting.name)
             if is_error:
                 with pytest.raises(CaffejaxError):
-                    pytest.fail(f"{param}.{setting.name} is accepted: {shapes(changed_net, case.phase)}")
+                    pytest.fail(f"{param}.{setting.name} is accepted: {infer_shapes(changed_net, case.phase)}")
             else:
-                expected = expected or shapes(net, case.phase)
-                assert shapes(changed_net, case.phase) == expected, setting.name
+                expected = expected or infer_shapes(net, case.phase)
+                assert infer_shapes(changed_net, case.phase) == expected, setting.name
 
 
-@pytest.mark.parametrize("case", _FIRST, ids=lambda case: case.name)
-def test_accepted_values_are_named(case: Case) -> None:
-    net = read_net(case.text(2))
+@pytest.mark.parametrize("case", _FIRST_CASES, ids=lambda case: case.name)
+def test_documentation_names_accepted_enum_values(case: Case) -> None:
+    net = read_net(case.prototxt(2))
     params = list_param_fields(type_of(net.layer[-1]))
     for param in (p for p in params if net.layer[-1].HasField(p) or len(params) == 1):
         fields = getattr(net.layer[-1], param).DESCRIPTOR.fields_by_name
@@ -86,7 +90,9 @@ def test_accepted_values_are_named(case: Case) -> None:
                     changed_net.CopyFrom(net)
                     setattr(getattr(changed_net.layer[-1], param), setting.name, value.number)
                     with pytest.raises(CaffejaxError):
-                        pytest.fail(f"{setting.name}: {value.name} is accepted: {shapes(changed_net, case.phase)}")
+                        pytest.fail(
+                            f"{setting.name}: {value.name} is accepted: {infer_shapes(changed_net, case.phase)}"
+                        )
 
 
 # settings that only some layers of a type read, none of which is among the cases
@@ -111,47 +117,47 @@ _SOMETIMES_READ = {
 }
 
 
-def unread(kind: LayerType, reads: Reads) -> list[tuple[str, str]]:
+def list_unread_settings(layer_type: LayerType, reads: FieldReads) -> list[tuple[str, str]]:
     """The settings of a type, each in its field of LayerParameter, that are not in `reads` and may have an effect."""
     names = []
-    for param in list_param_fields(kind):
-        for setting in list_settings(kind, param):
+    for param in list_param_fields(layer_type):
+        for setting in list_settings(layer_type, param):
             message = LayerParameter.DESCRIPTOR.fields_by_name[param].message_type
-            *outer, name = setting.name.split(".")
-            for field in outer:
+            *outer_fields, name = setting.name.split(".")
+            for field in outer_fields:
                 message = message.fields_by_name[field].message_type
-            one_value = (
+            has_one_value = (
                 message.fields_by_name[name].enum_type and len(message.fields_by_name[name].enum_type.values) == 1
             )
-            if not ((message.full_name, name) in reads or setting.meaning.startswith("no effect") or one_value):
+            if not ((message.full_name, name) in reads or setting.meaning.startswith("no effect") or has_one_value):
                 names.append((param, setting.name))
     return names
 
 
-def build(case: Case) -> None:
+def build_case(case: Case) -> None:
     """Builds the graph of a case."""
-    shapes(read_net(case.text(2)), case.phase)
+    infer_shapes(read_net(case.prototxt(2)), case.phase)
 
 
-def lower(case: Case) -> None:
+def lower_case(case: Case) -> None:
     """Lowers the value and gradient of a case, or computes them if it has layers on the host."""
     for backward in ("autodiff", "rules"):
-        subject = CaseNet(case, backward=backward, rows=2)
-        if subject.is_on_host:
-            subject.value_and_grad(*subject.point)
+        case_net = CaseNet(case, backward=backward, rows=2)
+        if case_net.is_on_host:
+            case_net.value_and_grad(*case_net.point)
         else:
-            jax.jit(subject.value_and_grad).lower(*subject.point)
+            jax.jit(case_net.value_and_grad).lower(*case_net.point)
 
 
-def is_refused(case: Case, param: str, setting: str) -> bool:
+def is_rejected(case: Case, param: str, setting: str) -> bool:
     """Whether a case is an error after a setting was changed."""
-    net = read_net(case.text(2))
-    message, (*outer, name) = getattr(net.layer[-1], param), setting.split(".")
-    for field in outer:
+    net = read_net(case.prototxt(2))
+    message, (*outer_fields, name) = getattr(net.layer[-1], param), setting.split(".")
+    for field in outer_fields:
         message = getattr(message, field)
-    set_other_value(message, name)
+    set_different_value(message, name)
     try:
-        shapes(net, case.phase)
+        infer_shapes(net, case.phase)
     except CaffejaxError:
         return True
     return False
@@ -162,16 +168,16 @@ def test_no_setting_is_ignored_silently() -> None:
     """Each setting is read, is refused, or has no effect by its meaning."""
     graph_build._infer_tops.cache_clear()  # what earlier tests traced reads no settings again
     jax.clear_caches()
-    ignored = []
-    for kind, cases in _CASES.items():
-        reads: Reads = set()
-        for run, case in ((run, case) for run in (build, lower) for case in cases):
-            if unread(kind, reads):
-                with record_reads(kind, reads):
-                    run(case)
-        ignored += [
-            f"{kind.name} of {kind.docs.origin}: {param}.{name}"
-            for param, name in unread(kind, reads)
-            if f"{param}.{name}" not in _SOMETIMES_READ and not all(is_refused(case, param, name) for case in cases)
+    ignored_settings = []
+    for layer_type, cases in _CASES_BY_TYPE.items():
+        reads: FieldReads = set()
+        for process, case in ((process, case) for process in (build_case, lower_case) for case in cases):
+            if list_unread_settings(layer_type, reads):
+                with record_reads(layer_type, reads):
+                    process(case)
+        ignored_settings += [
+            f"{layer_type.name} of {layer_type.docs.origin}: {param}.{name}"
+            for param, name in list_unread_settings(layer_type, reads)
+            if f"{param}.{name}" not in _SOMETIMES_READ and not all(is_rejected(case, param, name) for case in cases)
         ]
-    assert not ignored, "\n".join(ignored)
+    assert not ignored_settings, "\n".join(ignored_settings)

@@ -6,8 +6,8 @@ from typing import Any
 import global_batch
 import pytest
 from case import Case
-from case_net import cached_subject, expect_support
-from cases import FORKS
+from case_net import cached_case_net, expect_support
+from cases import FORK_CASES
 from global_batch_cases import CASES, EXTRA_CASES
 
 from caffejax.layers import LayerType, type_of
@@ -15,34 +15,44 @@ from caffejax.schema import read_net
 
 
 def type_of_case(case: Case) -> LayerType:
-    return type_of(read_net(case.text(3)).layer[-1])
+    return type_of(read_net(case.prototxt(3)).layer[-1])
 
 
-def make_test_params() -> list[Any]:
+def list_test_params() -> list[Any]:
     """Return each case with 4 devices, and cases with sums over rows also with 2 and 8, and by rules."""
-    result = []
+    params = []
     for case in CASES:
-        kind = type_of_case(case)
-        if case.random or kind.on_host:
+        layer_type = type_of_case(case)
+        if case.random or layer_type.on_host:
             continue
-        counts = case in EXTRA_CASES or kind.signature.loss or getattr(kind.implementation, "stateful", False)
-        if case in FORKS and (
-            kind.traits.elementwise or kind.traits.row_wise
+        sums_over_rows = (
+            case in EXTRA_CASES or layer_type.signature.loss or getattr(layer_type.implementation, "stateful", False)
+        )
+        if case in FORK_CASES and (
+            layer_type.traits.elementwise or layer_type.traits.row_wise
         ):  # rows that know nothing of each other are asked under jax.shard_map as it is
             continue
-        marks = [pytest.mark.long] if not counts or (case in FORKS and case not in EXTRA_CASES) else []
-        ways = ["autodiff"]
-        if counts and kind.gradient.backward is not None and not kind.gradient.overrides_autodiff:
-            ways.append("rules")
-        for devices in (2, 4, 8) if case in EXTRA_CASES else (4,):
-            more = [pytest.mark.long] if devices != 4 and not marks else marks
-            result.append(pytest.param(case, devices, ways, marks=more, id="-".join([case.name, str(devices), *ways])))
-    return result
+        marks = [pytest.mark.long] if not sums_over_rows or (case in FORK_CASES and case not in EXTRA_CASES) else []
+        backward_modes = ["autodiff"]
+        if sums_over_rows and layer_type.gradient.backward is not None and not layer_type.gradient.overrides_autodiff:
+            backward_modes.append("rules")
+        for num_devices in (2, 4, 8) if case in EXTRA_CASES else (4,):
+            extra_marks = [pytest.mark.long] if num_devices != 4 and not marks else marks
+            params.append(
+                pytest.param(
+                    case,
+                    num_devices,
+                    backward_modes,
+                    marks=extra_marks,
+                    id="-".join([case.name, str(num_devices), *backward_modes]),
+                )
+            )
+    return params
 
 
-@pytest.mark.parametrize(("case", "devices", "ways"), make_test_params())
+@pytest.mark.parametrize(("case", "num_devices", "backward_modes"), list_test_params())
 def test_sharded_results_equal_one_device(
-    case: Case, devices: int, ways: list[str], eight_devices: ProcessPoolExecutor
+    case: Case, num_devices: int, backward_modes: list[str], eight_devices: ProcessPoolExecutor
 ) -> None:
-    with expect_support("joint_batch", cached_subject(case, "fast")):
-        eight_devices.submit(global_batch.check, case.name, devices, ways).result()
+    with expect_support("joint_batch", cached_case_net(case, "fast")):
+        eight_devices.submit(global_batch.check, case.name, num_devices, backward_modes).result()

@@ -8,70 +8,74 @@ from case import Case
 from case_net import (
     CaseNet,
     assert_close,
-    cached_subject,
-    compile_call,
+    cached_case_net,
+    compile_unoptimized,
     expect_support,
     inner_product,
     move,
     parametrize_cases,
     to_numpy,
 )
-from cases import COMPILED, LAYERS
+from cases import COMPILED_NETS, LAYER_CASES
 
-STEP = 1e-5
+STEP_SIZE = 1e-5
 
 
-@parametrize_cases(LAYERS + COMPILED[:1])
+@parametrize_cases(LAYER_CASES + COMPILED_NETS[:1])
 def test_jvp_is_the_product_with_the_gradient(case: Case, kernels: str) -> None:
     """The derivative of the loss and all tops along a direction equals the gradient's."""
-    one = cached_subject(case, kernels)
-    with expect_support("jvp", one):
-        arrays = one.point, one.direction()
-        value, slope = compile_call(lambda point, d: jax.jvp(lambda p: one.loss(*p)[0], (point,), (d,)), *arrays)(
-            *arrays
-        )
-        (expected, _), gradient = jax.tree.map(np.asarray, one.compiled(*one.point))
+    case_net = cached_case_net(case, kernels)
+    with expect_support("jvp", case_net):
+        arrays = case_net.point, case_net.draw_direction()
+        value, slope = compile_unoptimized(
+            lambda point, d: jax.jvp(lambda p: case_net.loss(*p)[0], (point,), (d,)), *arrays
+        )(*arrays)
+        (expected, _), gradient = jax.tree.map(np.asarray, case_net.compiled_value_and_grad(*case_net.point))
         assert_close(value, expected, 1e-5)
-        parts = jax.tree.map(lambda g, d: np.abs(g * d).sum(), gradient, one.direction())
+        parts = jax.tree.map(lambda g, d: np.abs(g * d).sum(), gradient, case_net.draw_direction())
         error = 1e-5 * (1 + sum(jax.tree.leaves(parts)))
-        np.testing.assert_allclose(slope, inner_product(gradient, one.direction()), rtol=0, atol=error)
+        np.testing.assert_allclose(slope, inner_product(gradient, case_net.draw_direction()), rtol=0, atol=error)
 
 
-@parametrize_cases(LAYERS + COMPILED[:1])
-def test_second_derivatives(case: Case, kernels: str) -> None:
+@parametrize_cases(LAYER_CASES + COMPILED_NETS[:1])
+def test_second_derivatives_equal_central_differences(case: Case, kernels: str) -> None:
     """`jax.jvp` of `jax.grad`, and `jax.grad` of the gradient's norm."""
-    one = cached_subject(case, kernels)
-    with expect_support("second_order", one):
+    case_net = cached_case_net(case, kernels)
+    with expect_support("second_order", case_net):
         with jax.enable_x64(True):
-            double = one.exact
-            expected = central_differences(double)
+            float64_net = case_net.float64_copy
+            expected = compute_central_differences(float64_net)
         with jax.enable_x64(case.random):  # other numbers are drawn in float64
-            evaluated_subject = double if case.random else one
-            arrays = evaluated_subject.point, evaluated_subject.direction()
-            product, penalty = compile_call(lambda p, d: compute_second_derivatives(evaluated_subject, p, d), *arrays)(
-                *arrays
-            )
+            evaluated_net = float64_net if case.random else case_net
+            arrays = evaluated_net.point, evaluated_net.draw_direction()
+            product, penalty = compile_unoptimized(
+                lambda p, d: compute_second_derivatives(evaluated_net, p, d), *arrays
+            )(*arrays)
         assert_close(product, expected[0], 1e-3)
         np.testing.assert_allclose(penalty, expected[1], rtol=1e-3, atol=1e-3)
 
 
-def compute_second_derivatives(one: CaseNet, point: Any, direction: Any) -> tuple[Any, Any]:
+def compute_second_derivatives(case_net: CaseNet, point: Any, direction: Any) -> tuple[Any, Any]:
     """The Hessian times a direction, and half the squared gradient's slope along it."""
 
-    def penalty(point: Any) -> Any:
-        gradient = one.gradient(*point)
+    def compute_penalty(point: Any) -> Any:
+        gradient = case_net.compute_gradient(*point)
         return inner_product(gradient, gradient) / 2
 
-    product = jax.jvp(lambda p: one.gradient(*p), (point,), (direction,))[1]
-    return product, inner_product(jax.grad(penalty)(point), direction)
+    product = jax.jvp(lambda p: case_net.compute_gradient(*p), (point,), (direction,))[1]
+    return product, inner_product(jax.grad(compute_penalty)(point), direction)
 
 
-def central_differences(double: CaseNet) -> tuple[Any, Any]:
+def compute_central_differences(float64_net: CaseNet) -> tuple[Any, Any]:
     """The same from gradients on either side."""
     gradient_plus, gradient_minus = (
-        to_numpy(double.compiled(*move(double.point, double.direction(), s))[1], np.float64) for s in (STEP, -STEP)
+        to_numpy(
+            float64_net.compiled_value_and_grad(*move(float64_net.point, float64_net.draw_direction(), s))[1],
+            np.float64,
+        )
+        for s in (STEP_SIZE, -STEP_SIZE)
     )
-    product = jax.tree.map(lambda a, b: (a - b) / (2 * STEP), gradient_plus, gradient_minus)
+    product = jax.tree.map(lambda a, b: (a - b) / (2 * STEP_SIZE), gradient_plus, gradient_minus)
     return product, np.asarray(
         inner_product(gradient_plus, gradient_plus) - inner_product(gradient_minus, gradient_minus)
-    ) / (4 * STEP)
+    ) / (4 * STEP_SIZE)

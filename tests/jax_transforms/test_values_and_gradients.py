@@ -9,7 +9,7 @@ from case import Case
 from case_net import (
     CaseNet,
     assert_close,
-    cached_subject,
+    cached_case_net,
     expect_support,
     inner_product,
     is_kernel_independent,
@@ -17,7 +17,7 @@ from case_net import (
     parametrize_cases,
     to_numpy,
 )
-from cases import COMPILED, EXTRA_FORK_CASES, FORKS, LAYERS
+from cases import COMPILED_NETS, EXTRA_FORK_CASES, FORK_CASES, LAYER_CASES
 
 from caffejax.layers import layer_types
 from caffejax.schema import read_net
@@ -25,50 +25,56 @@ from golden_cases import ACCEPTED_CASES, KERNEL_TYPES, is_fork_case
 
 
 def test_every_type_that_computes_has_a_case() -> None:
-    tested = set().union(*map(types_of, LAYERS))
-    computing = {name for name, kind in layer_types().items() if not kind.is_input} - {"Python"}
-    assert computing <= tested
-    assert len(computing) > 50
+    tested_types = set().union(*map(list_types, LAYER_CASES))
+    computing_types = {name for name, layer_type in layer_types().items() if not layer_type.is_input} - {"Python"}
+    assert computing_types <= tested_types
+    assert len(computing_types) > 50
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("case", [c for c in LAYERS if c not in FORKS], ids=lambda case: case.name)
-def test_other_types_have_one_program_with_either_kernels(case: Case) -> None:
-    assert types_of(case) & KERNEL_TYPES or is_kernel_independent(case)
+@pytest.mark.parametrize("case", [c for c in LAYER_CASES if c not in FORK_CASES], ids=lambda case: case.name)
+def test_types_without_kernels_have_one_program(case: Case) -> None:
+    assert list_types(case) & KERNEL_TYPES or is_kernel_independent(case)
 
 
-@parametrize_cases(LAYERS + COMPILED)
+@parametrize_cases(LAYER_CASES + COMPILED_NETS)
 def test_jit_equals_eager(case: Case, kernels: str) -> None:
-    one = cached_subject(case, kernels)
-    with expect_support("jit", one):
-        compiled = (jax.jit(one.value_and_grad) if one.is_on_host else one.compiled)(*one.point)
-        assert_close(compiled, one.value_and_grad(*one.point), 1e-5)
+    case_net = cached_case_net(case, kernels)
+    with expect_support("jit", case_net):
+        compiled = (jax.jit(case_net.value_and_grad) if case_net.is_on_host else case_net.compiled_value_and_grad)(
+            *case_net.point
+        )
+        assert_close(compiled, case_net.value_and_grad(*case_net.point), 1e-5)
 
 
-@parametrize_cases(LAYERS + EXTRA_FORK_CASES + COMPILED)
+@parametrize_cases(LAYER_CASES + EXTRA_FORK_CASES + COMPILED_NETS)
 def test_gradient_is_the_derivative(case: Case, kernels: str) -> None:
     """The gradient of the loss in float64 by each argument, and float32's is near it. No net has force_backward."""
-    one = cached_subject(case, kernels)
-    step, tolerance = (1e-3, 1e-3) if one.is_on_host else (1e-6, 1e-4)  # a host layer's arrays are float32
+    case_net = cached_case_net(case, kernels)
+    step, tolerance = (1e-3, 1e-3) if case_net.is_on_host else (1e-6, 1e-4)  # a host layer's arrays are float32
     with jax.enable_x64(True):
-        double = one.exact
-        (_, (tops, _)), gradient = double.compiled(*double.point)
+        float64_net = case_net.float64_copy
+        (_, (tops, _)), gradient = float64_net.compiled_value_and_grad(*float64_net.point)
         assert all(top.dtype in (np.float64, np.float32) for top in tops.values())
-        exact = to_numpy(gradient, np.float64)
-        for path, mask in list_argument_masks(double.point, together=case.is_net):
-            direction = jax.tree.map(np.multiply, double.direction(), mask)
-            loss_plus, loss_minus = (double.compiled(*move(double.point, direction, s))[0][0] for s in (step, -step))
-            expected, result = (loss_plus - loss_minus) / (2 * step), inner_product(exact, direction)
-            if not one.prefers_rule:
+        expected_gradient = to_numpy(gradient, np.float64)
+        for path, mask in list_argument_masks(float64_net.point, are_joined=case.is_net):
+            direction = jax.tree.map(np.multiply, float64_net.draw_direction(), mask)
+            loss_plus, loss_minus = (
+                float64_net.compiled_value_and_grad(*move(float64_net.point, direction, s))[0][0] for s in (step, -step)
+            )
+            expected, result = (loss_plus - loss_minus) / (2 * step), inner_product(expected_gradient, direction)
+            if not case_net.has_caffe_gradient:
                 np.testing.assert_allclose(result, expected, rtol=tolerance, atol=1e-6, err_msg=path)
     if not case.random:  # other numbers are drawn in float64
-        assert_close(one.compiled(*one.point)[1], exact, 1e-3 if case.is_net else 1e-4)
+        assert_close(
+            case_net.compiled_value_and_grad(*case_net.point)[1], expected_gradient, 1e-3 if case.is_net else 1e-4
+        )
 
 
-def list_argument_masks(point: Any, together: bool) -> list[tuple[str, Any]]:
-    """For each array its name, and a tree of 1 for it and 0 for all others. Or all `together`."""
+def list_argument_masks(point: Any, are_joined: bool) -> list[tuple[str, Any]]:
+    """Return the name of each array, with a tree of 1 for it and 0 for all others; or one tree if `are_joined`."""
     leaves, tree = jax.tree.flatten_with_path(point)
-    if together:
+    if are_joined:
         return [("all", jax.tree.unflatten(tree, [1.0] * len(leaves)))]
     return [
         (jax.tree_util.keystr(path), jax.tree.unflatten(tree, [float(i == j) for j in range(len(leaves))]))
@@ -78,34 +84,36 @@ def list_argument_masks(point: Any, together: bool) -> list[tuple[str, Any]]:
 
 def has_recorded_rule(case: Case) -> bool:
     """Return whether the type's recorded numbers and gradient check cover all its settings."""
-    return types_of(case) <= RECORDED
+    return list_types(case) <= RECORDED_TYPES
 
 
-def types_of(case: Case) -> set[str]:
-    return {layer.type for layer in read_net(case.text(3)).layer} - {"Input"}
+def list_types(case: Case) -> set[str]:
+    return {layer.type for layer in read_net(case.prototxt(3)).layer} - {"Input"}
 
 
-RECORDED = {
+RECORDED_TYPES = {
     c["type"] for c in ACCEPTED_CASES if c["has_backward"] and "stochastic" not in c and not is_fork_case(c)
 } - {"Python"}
 
 
-@parametrize_cases(LAYERS + EXTRA_FORK_CASES, has_recorded_rule)
-def test_gradient_is_the_rules(case: Case, kernels: str) -> None:
-    one = cached_subject(case, kernels)
-    by_rule = CaseNet(case, kernels, backward="rules")
-    assert_close(by_rule.compiled(*one.point), one.compiled(*one.point), 1e-5)
+@parametrize_cases(LAYER_CASES + EXTRA_FORK_CASES, has_recorded_rule)
+def test_autodiff_equals_backward_rules(case: Case, kernels: str) -> None:
+    case_net = cached_case_net(case, kernels)
+    rule_net = CaseNet(case, kernels, backward="rules")
+    assert_close(
+        rule_net.compiled_value_and_grad(*case_net.point), case_net.compiled_value_and_grad(*case_net.point), 1e-5
+    )
 
 
 @pytest.mark.parametrize("kernels", ["fast", "reference"])
-def test_a_test_net_without_loss_has_a_gradient_by_its_data(kernels: Any) -> None:
-    lenet = next(c for c in COMPILED if c.name == "lenet_TEST")
-    one = cached_subject(lenet, kernels)
-    assert not any(weight for layer in one.net.graph.layers for weight in layer.loss_weights)
+def test_test_net_without_loss_has_gradient_of_its_data(kernels: Any) -> None:
+    lenet = next(c for c in COMPILED_NETS if c.name == "lenet_TEST")
+    case_net = cached_case_net(lenet, kernels)
+    assert not any(weight for layer in case_net.net.graph.layers for weight in layer.loss_weights)
 
-    def score(data: Any) -> Any:
-        return one.net.apply(one.params, one.state, {"data": data}, blobs=["prob"])[0]["prob"][0, 1]
+    def compute_score(data: Any) -> Any:
+        return case_net.net.apply(case_net.params, case_net.state, {"data": data}, blobs=["prob"])[0]["prob"][0, 1]
 
-    result = jax.grad(score)(one.inputs["data"])
+    result = jax.grad(compute_score)(case_net.inputs["data"])
     assert np.all(np.any(result[0], axis=(1, 2)))
     assert not np.any(result[1:]), "of the other images"

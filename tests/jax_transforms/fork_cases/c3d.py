@@ -4,7 +4,7 @@ from case import ROWS, layer
 
 VOLUME = (ROWS, 2, 4, 5, 6)
 
-LAYERS = [
+LAYER_CASES = [
     layer(
         "Convolution3D",
         "convolution3d_param { num_output: 3 kernel_size: 3 kernel_depth: 2 stride: 2 pad: 1 temporal_pad: 1 }",

@@ -10,7 +10,7 @@ INTEL = "batch_norm_param { filler { value: 2 } bias_filler { value: 0.5 } }"
 DILATED = "convolution_param { num_output: 4 kernel_size: 2 hole: 2 }"
 WEIGHTED = "loss_param { weight_by_label_freqs: true class_weighting: 0.5 class_weighting: 2 class_weighting: 1 }"
 
-LAYERS: list[Case] = [
+LAYER_CASES: list[Case] = [
     layer("BatchNorm", NVIDIA, IMAGE, name="with_scale_and_bias_train"),
     layer("BatchNorm", NVIDIA, IMAGE, name="with_scale_and_bias_test", phase="TEST"),
     layer("BatchNorm", INTEL, IMAGE, name="with_scale_and_bias_intel"),
@@ -29,7 +29,7 @@ LAYERS: list[Case] = [
         "InnerProduct", "inner_product_param { num_output: 4 enable_noise: true }", MATRIX, name="noisy", random=True
     ),
     layer("Scale", "scale_param { min_value: -100 max_value: 100 }", IMAGE, name="held"),
-    layer("SigmoidCrossEntropyLoss", "", MATRIX, MATRIX, MATRIX, name="weighted", numbers="positive"),
+    layer("SigmoidCrossEntropyLoss", "", MATRIX, MATRIX, MATRIX, name="weighted", distribution="positive"),
     layer(
         "SoftmaxWithLoss",
         "loss_weight: 1 loss_weight: 0 loss_weight: 0",

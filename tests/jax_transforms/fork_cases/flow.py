@@ -5,7 +5,7 @@ from case import ROWS, layer
 IMAGE = (ROWS, 2, 5, 6)
 FLOW = (ROWS, 2, 5, 6)
 
-LAYERS = [
+LAYER_CASES = [
     layer("Correlation", "correlation_param { pad: 3 kernel_size: 3 max_displacement: 2 stride_2: 2 }", IMAGE, IMAGE),
     layer(
         "Correlation",

@@ -2,13 +2,13 @@
 
 from case import ROWS, layer
 
-FILL = 'weight_filler { type: "gaussian" std: 1 }'
+FILLER = 'weight_filler { type: "gaussian" std: 1 }'
 LABELS = (ROWS,)
 
-LAYERS = [
+LAYER_CASES = [
     layer(
         "MarginInnerProduct",
-        f"margin_inner_product_param {{ num_output: 4 type: QUADRUPLE base: 10 gamma: 0.5 lambda_min: 1 {FILL} }}",
+        f"margin_inner_product_param {{ num_output: 4 type: QUADRUPLE base: 10 gamma: 0.5 lambda_min: 1 {FILLER} }}",
         (ROWS, 5),
         LABELS,
         tops=2,
@@ -21,20 +21,25 @@ LAYERS = [
         LABELS,
         classes=4,
     ),
-    layer("InnerDistance", f"inner_distance_param {{ num_output: 3 {FILL} }}", (ROWS, 4)),
-    layer("InnerDistance", f"inner_distance_param {{ num_output: 4 normalize: true {FILL} }}", (ROWS, 5), name="unit"),
+    layer("InnerDistance", f"inner_distance_param {{ num_output: 3 {FILLER} }}", (ROWS, 4)),
+    layer(
+        "InnerDistance",
+        f"inner_distance_param {{ num_output: 4 normalize: true {FILLER} }}",
+        (ROWS, 5),
+        name="unit",
+    ),
     layer("InnerDistance", 'inner_distance_param { distance_type: "L1" }', (ROWS, 5), (4, 5), name="l1_bottom"),
     layer(
         "InnerDistance", "inner_distance_param { update_center_only: true }", (ROWS, 5), (4, 5), LABELS, name="centers"
     ),
-    layer("GeneralContrastiveLoss", "", (ROWS, 5), LABELS, classes=5, numbers="positive"),
+    layer("GeneralContrastiveLoss", "", (ROWS, 5), LABELS, classes=5, distribution="positive"),
     layer(
         "GeneralContrastiveLoss",
         "general_contrastive_loss_param { max_negative_only: true exp_negative_weight: true }",
         (ROWS, 5),
         LABELS,
         classes=5,
-        numbers="positive",
+        distribution="positive",
         name="nearest",
     ),
     layer(
@@ -43,7 +48,7 @@ LAYERS = [
         (ROWS, 5),
         LABELS,
         classes=5,
-        numbers="positive",
+        distribution="positive",
         name="intra",
     ),
     layer("Decode", "decode_param { cache_size: 1 pregen_label_count: 3 }", (ROWS, 5), LABELS, classes=3),
@@ -52,14 +57,14 @@ LAYERS = [
     layer("Knn", "knn_param { num_output: 3 max_stored_batches: 2 k: 2 }", (ROWS, 5), LABELS, classes=3),
     layer("DataSequence", "data_sequence_param { k: 1 }", (ROWS, 5), LABELS, classes=3, tops=4, random=True),
     layer("MemoryLoss", "", (ROWS, 5), LABELS),
-    layer("GeneralTripletLoss", "", (ROWS, 5), LABELS, classes=5, numbers="positive"),
+    layer("GeneralTripletLoss", "", (ROWS, 5), LABELS, classes=5, distribution="positive"),
     layer(
         "GeneralTripletLoss",
         "general_triplet_loss_param { hardest_only: true add_center_loss: false margin: 1 }",
         (ROWS, 5),
         LABELS,
         classes=5,
-        numbers="positive",
+        distribution="positive",
         name="hardest",
     ),
     layer(

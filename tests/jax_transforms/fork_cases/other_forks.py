@@ -3,36 +3,36 @@
 import numpy as np
 from case import ROWS, layer
 
-from fork_cases.yolo import SMALL, boxes, draw_small_numbers
+from fork_cases.yolo import SMALL_ANCHORS, draw_labels, draw_small_numbers
 
 MATRIX = (ROWS, 5)
 MAP = (ROWS, 14, 3, 3)
 
 
-def cosines(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+def draw_cosines(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return random.uniform(-0.9, 0.9, shape).astype(np.float32)
 
 
-def steps(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+def draw_continuation_indicators(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """1 for each step of an item but the first and those after its end."""
     time = np.arange(shape[0])[:, None]
     return ((time > 0) & (time < random.integers(1, shape[0] + 1, shape[1]))).astype(np.float32)
 
 
-def words(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+def draw_label_sequences(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return random.integers(-1, 3, shape).astype(np.float32)
 
 
-def cells(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+def draw_cell_labels(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """YOLOv1's labels of 2 x 2 cells: difficult, there, classes, boxes."""
     integers = random.integers(0, 2, (shape[0], 12))
     return np.concatenate([integers, random.uniform(0.1, 0.9, (shape[0], 16))], axis=1).astype(np.float32)
 
 
-EVAL = f"num_class: 2 num_object: 2 {SMALL} nms: 0.5 threshold: 0.1"
+EVAL_SETTINGS = f"num_class: 2 num_object: 2 {SMALL_ANCHORS} nms: 0.5 threshold: 0.1"
 
-LAYERS = [
-    layer("AssistedExcitation", "", (ROWS, 3, 4, 5), (ROWS, 1, 5, 5), (ROWS, 1, 4, 5), draws={"b1": boxes}),
+LAYER_CASES = [
+    layer("AssistedExcitation", "", (ROWS, 3, 4, 5), (ROWS, 1, 5, 5), (ROWS, 1, 4, 5), samplers={"b1": draw_labels}),
     layer(
         "CTCGreedyDecoder",
         "",
@@ -40,17 +40,17 @@ LAYERS = [
         (6, ROWS),
         (6, ROWS),
         tops=3,
-        draws={"b1": steps, "b2": words},
+        samplers={"b1": draw_continuation_indicators, "b2": draw_label_sequences},
         classes=4,
     ),
     layer("Filter", "filter_param { num_output: 2 }", MATRIX, name="channels"),
-    layer("CosinAddm", "cosin_add_m_param { m: 0.5 }", MATRIX, (ROWS,), classes=5, draws={"b0": cosines}),
+    layer("CosinAddm", "cosin_add_m_param { m: 0.5 }", MATRIX, (ROWS,), classes=5, samplers={"b0": draw_cosines}),
     layer(
         "EvalDetection",
-        f"eval_detection_param {{ side: 3 {EVAL} }}",
+        f"eval_detection_param {{ side: 3 {EVAL_SETTINGS} }}",
         MAP,
         (ROWS, 1, 5, 5),
-        draws={"b0": draw_small_numbers, "b1": boxes},
+        samplers={"b0": draw_small_numbers, "b1": draw_labels},
     ),
     layer(
         "EvalDetection",
@@ -58,7 +58,10 @@ LAYERS = [
         (ROWS, 52),
         (ROWS, 28),
         name="cells",
-        draws={"b0": lambda random, shape: random.uniform(0.1, 0.9, shape).astype(np.float32), "b1": cells},
+        samplers={
+            "b0": lambda random, shape: random.uniform(0.1, 0.9, shape).astype(np.float32),
+            "b1": draw_cell_labels,
+        },
     ),
     layer("GradientScaler", "gradient_scaler_param { lower_bound: 0.2 max_iter: 10 }", MATRIX),
     layer("LstmSimple", 'lstm_simple_param { num_output: 3 weight_filler { type: "gaussian" } }', (8, 4)),

@@ -10,35 +10,35 @@ ROIS: Shape = (ROWS, 5)
 POOL = "pooled_h: 3 pooled_w: 2 spatial_scale: 0.5"
 
 
-def rois(random: np.random.Generator, shape: tuple[int, ...], images: int = 2) -> np.ndarray:
+def draw_rois(random: np.random.Generator, shape: tuple[int, ...], num_images: int = 2) -> np.ndarray:
     """Rows image, x1, y1, x2, y2 inside of maps half the size, corners as far from halves as can be."""
-    first = random.integers(0, 5, (shape[0], 2)) * 2.0
-    last = first + random.integers(1, 3, (shape[0], 2)) * 2.0
-    return np.concatenate([random.integers(0, images, (shape[0], 1)), first + 0.1, last + 0.2], axis=1)
+    corner = random.integers(0, 5, (shape[0], 2)) * 2.0
+    end_corner = corner + random.integers(1, 3, (shape[0], 2)) * 2.0
+    return np.concatenate([random.integers(0, num_images, (shape[0], 1)), corner + 0.1, end_corner + 0.2], axis=1)
 
 
-def rois_of_one_image(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    return rois(random, shape, images=1)
+def draw_rois_of_one_image(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return draw_rois(random, shape, num_images=1)
 
 
 def draw_rois_within_image(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Regions whose bilinear samples are far from the centres of cells, where these have kinks."""
-    result = rois(random, shape)
+    """Regions whose bilinear samples are far from the centers of cells, where these have kinks."""
+    result = draw_rois(random, shape)
     return result + np.asarray([0, 0.23, 0.31, 0.37, 0.29])
 
 
-def truth(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+def draw_truth(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Boxes x1, y1, x2, y2, class in a picture of 64 x 64."""
-    first = random.uniform(0, 30, (shape[0], 2))
-    last = first + random.uniform(15, 30, (shape[0], 2))
-    return np.concatenate([first, last, random.integers(1, 3, (shape[0], 1))], axis=1)
+    corner = random.uniform(0, 30, (shape[0], 2))
+    end_corner = corner + random.uniform(15, 30, (shape[0], 2))
+    return np.concatenate([corner, end_corner, random.integers(1, 3, (shape[0], 1))], axis=1)
 
 
-def image(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+def draw_image_info(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return np.asarray([[64, 64, 1, 1][: shape[1]]])
 
 
-def python(module: str, cls: str, text: str, *bottoms: Shape, **options: Any) -> Any:
+def python_case(module: str, cls: str, text: str, *bottoms: Shape, **options: Any) -> Any:
     param = f"python_param {{ module: '{module}' layer: '{cls}' param_str: \"{text}\" }}"
     return layer("Python", param, *bottoms, name=cls, **options)
 
@@ -46,16 +46,16 @@ def python(module: str, cls: str, text: str, *bottoms: Shape, **options: Any) ->
 SCORES: Shape = (1, 18, 4, 4)
 DELTAS: Shape = (1, 36, 4, 4)
 
-LAYERS = [
-    layer("ROIPooling", f"roi_pooling_param {{ {POOL} }}", MAPS, ROIS, draws={"b1": rois}),
-    layer("ROIAlign", f"roi_pooling_param {{ {POOL} }}", MAPS, ROIS, draws={"b1": draw_rois_within_image}),
-    layer("ROIWarping", f"roi_warping_param {{ {POOL} }}", MAPS, ROIS, draws={"b1": rois}),
+LAYER_CASES = [
+    layer("ROIPooling", f"roi_pooling_param {{ {POOL} }}", MAPS, ROIS, samplers={"b1": draw_rois}),
+    layer("ROIAlign", f"roi_pooling_param {{ {POOL} }}", MAPS, ROIS, samplers={"b1": draw_rois_within_image}),
+    layer("ROIWarping", f"roi_warping_param {{ {POOL} }}", MAPS, ROIS, samplers={"b1": draw_rois}),
     layer(
         "PSROIPooling",
         "psroi_pooling_param { output_dim: 2 group_size: 3 spatial_scale: 0.5 }",
         (2, 18, 6, 7),
         ROIS,
-        draws={"b1": rois},
+        samplers={"b1": draw_rois},
     ),
     layer("MaskPooling", "", (ROWS, 3, 4, 5), (ROWS, 1, 4, 5)),
     layer("MaskResize", "mask_resize_param { output_height: 3 output_width: 7 }", (ROWS, 2, 5, 6)),
@@ -66,18 +66,18 @@ LAYERS = [
         DELTAS,
         (1, 4),
         tops=2,
-        draws={"b2": image},
+        samplers={"b2": draw_image_info},
     ),
-    python(
+    python_case(
         "rpn.proposal_layer",
         "ProposalLayer",
         "{'feat_stride': 16, 'scales': [1, 2, 3], 'rpn_post_nms_top_n': 7}",
         SCORES,
         DELTAS,
         (1, 3),
-        draws={"b2": image},
+        samplers={"b2": draw_image_info},
     ),
-    python(
+    python_case(
         "rpn.anchor_target_layer",
         "AnchorTargetLayer",
         "{'feat_stride': 16, 'scales': [1, 2, 3], 'rpn_batchsize': 8}",
@@ -86,9 +86,9 @@ LAYERS = [
         (1, 3),
         tops=4,
         random=True,
-        draws={"b1": truth, "b2": image},
+        samplers={"b1": draw_truth, "b2": draw_image_info},
     ),
-    python(
+    python_case(
         "rpn.proposal_target_layer",
         "ProposalTargetLayer",
         "{'num_classes': 3, 'batch_size': 4, 'bg_thresh_lo': 0}",
@@ -96,10 +96,10 @@ LAYERS = [
         (2, 5),
         tops=5,
         random=True,
-        draws={"b0": rois_of_one_image, "b1": truth},
+        samplers={"b0": draw_rois_of_one_image, "b1": draw_truth},
     ),
-    python("pylayer.mask_layer", "MaskLayer", "", (ROWS, 9), phase="TEST"),
-    python(
+    python_case("pylayer.mask_layer", "MaskLayer", "", (ROWS, 9), phase="TEST"),
+    python_case(
         "pylayer.stage_bridge_layer",
         "StageBridgeLayer",
         "",
@@ -108,9 +108,11 @@ LAYERS = [
         (ROWS, 3),
         (1, 3),
         phase="TEST",
-        draws={"b0": rois_of_one_image, "b3": image},
+        samplers={"b0": draw_rois_of_one_image, "b3": draw_image_info},
     ),
-    python("spatial_dropout", "SpatialDropoutLayer", "{'phase': 'TRAIN', 'p': '0.4'}", (ROWS, 4, 3, 2), random=True),
+    python_case(
+        "spatial_dropout", "SpatialDropoutLayer", "{'phase': 'TRAIN', 'p': '0.4'}", (ROWS, 4, 3, 2), random=True
+    ),
     layer(
         "SoftmaxWithLossOHEM",
         "loss_weight: 1 loss_weight: 0 loss_weight: 0 loss_param { ignore_label: 1 }",
@@ -130,6 +132,6 @@ LAYERS = [
         (ROWS,),
         (ROWS, 8),
         tops=2,
-        draws={"b0": rois},
+        samplers={"b0": draw_rois},
     ),
 ]

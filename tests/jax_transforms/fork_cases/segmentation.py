@@ -5,8 +5,8 @@ from case import ROWS, Case, Shape, layer
 
 IMAGE: Shape = (ROWS, 4, 5, 6)
 LABELS: Shape = (ROWS, 1, 5, 6)
-MEANFIELD = "multi_stage_meanfield_param { num_iterations: 2 theta_alpha: 3 theta_beta: 2 theta_gamma: 3 }"
-ONE = '{ type: "constant" value: 1 }'
+MEANFIELD_PARAM = "multi_stage_meanfield_param { num_iterations: 2 theta_alpha: 3 theta_beta: 2 theta_gamma: 3 }"
+CONSTANT_FILLER = '{ type: "constant" value: 1 }'
 
 DEPTHWISE_FUSED = """
   layer { name: "conv" type: "ConvolutionDepthwise" bottom: "b0" top: "conv"
@@ -23,15 +23,17 @@ def draw_pooling_indices(random: np.random.Generator, shape: tuple[int, ...]) ->
     return np.reshape(permutations, shape).astype(np.float32)
 
 
-LAYERS = [
+LAYER_CASES = [
     layer("Axpy", "", (ROWS, 4, 1, 1), IMAGE, IMAGE),
     layer("MatWrite", 'mat_write_param { prefix: "suite_" }', IMAGE, tops=0),
-    layer("BN", f"bn_param {{ slope_filler {ONE} bias_filler {ONE} }}", IMAGE, name="pspnet_train"),
-    layer("BN", f"bn_param {{ slope_filler {ONE} }}", IMAGE, name="pspnet_test", phase="TEST"),
-    layer("BN", f"bn_param {{ slope_filler {ONE} frozen: true }}", IMAGE, name="pspnet_frozen"),
-    layer("BN", f"bn_param {{ scale_filler {ONE} shift_filler {ONE} }}", IMAGE, name="segnet"),
-    layer("BN", f"bn_param {{ scale_filler {ONE} bn_mode: INFERENCE }}", IMAGE, name="segnet_inference"),
-    layer("BN", f"bn_param {{ scale_filler {ONE} }}", IMAGE, tops=3, name="segnet_three_tops"),
+    layer(
+        "BN", f"bn_param {{ slope_filler {CONSTANT_FILLER} bias_filler {CONSTANT_FILLER} }}", IMAGE, name="pspnet_train"
+    ),
+    layer("BN", f"bn_param {{ slope_filler {CONSTANT_FILLER} }}", IMAGE, name="pspnet_test", phase="TEST"),
+    layer("BN", f"bn_param {{ slope_filler {CONSTANT_FILLER} frozen: true }}", IMAGE, name="pspnet_frozen"),
+    layer("BN", f"bn_param {{ scale_filler {CONSTANT_FILLER} shift_filler {CONSTANT_FILLER} }}", IMAGE, name="segnet"),
+    layer("BN", f"bn_param {{ scale_filler {CONSTANT_FILLER} bn_mode: INFERENCE }}", IMAGE, name="segnet_inference"),
+    layer("BN", f"bn_param {{ scale_filler {CONSTANT_FILLER} }}", IMAGE, tops=3, name="segnet_three_tops"),
     layer("ChannelScale", "", IMAGE, (ROWS, 1, 5, 6)),
     layer("ChannelScale", "channel_scale_param { global_scale: true }", IMAGE, (ROWS, 1, 5, 6), name="global"),
     layer("ConvolutionDepthwise", "convolution_param { kernel_size: 3 pad: 1 stride: 2 }", IMAGE),
@@ -45,7 +47,7 @@ LAYERS = [
     layer("Interp", "interp_param { zoom_factor: 2 pad_beg: -1 }", IMAGE, name="zoom"),
     layer("Interp", "interp_param { shrink_factor: 2 }", IMAGE, name="shrink"),
     layer("Interp", "interp_param { height: 7 width: 3 }", IMAGE, name="size"),
-    layer("MultiStageMeanfield", MEANFIELD, IMAGE, IMAGE, (ROWS, 3, 5, 6)),
+    layer("MultiStageMeanfield", MEANFIELD_PARAM, IMAGE, IMAGE, (ROWS, 3, 5, 6)),
     layer("Padding", "padding_param { pad_beg: 2 pad_end: -1 }", IMAGE),
     layer("ReLU6", "relu6_param { negative_slope: 0.1 }", IMAGE),
     layer("SeLu", "", IMAGE),
@@ -58,7 +60,11 @@ LAYERS = [
     layer("SpatialDropout", "", IMAGE, name="test", phase="TEST"),
     layer("SpatialSoftmax", "spatial_softmax_param { temperature: 2 }", IMAGE),
     layer(
-        "Unpooling", "unpooling_param { unpool_h: 10 unpool_w: 12 }", IMAGE, IMAGE, draws={"b1": draw_pooling_indices}
+        "Unpooling",
+        "unpooling_param { unpool_h: 10 unpool_w: 12 }",
+        IMAGE,
+        IMAGE,
+        samplers={"b1": draw_pooling_indices},
     ),
     layer("Unpooling", "unpooling_param { kernel_size: 2 stride: 2 unpool_h: 10 unpool_w: 12 }", IMAGE, name="no_mask"),
     *(
@@ -70,7 +76,9 @@ LAYERS = [
         )
         for method in ("AVE", "TILE")
     ),
-    layer("Upsample", "upsample_param { scale: 2 }", IMAGE, IMAGE, name="segnet", draws={"b1": draw_pooling_indices}),
+    layer(
+        "Upsample", "upsample_param { scale: 2 }", IMAGE, IMAGE, name="segnet", samplers={"b1": draw_pooling_indices}
+    ),
     layer("Upsample", "upsample_param { scale: 2 }", IMAGE, name="yolo"),
     layer("WeightedEuclideanLoss", "", (ROWS, 3), (ROWS, 3), (ROWS, 3, 3)),
 ]

@@ -6,24 +6,24 @@ import numpy as np
 from case import ROWS, layer
 
 
-def words(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+def draw_label_sequences(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Labels 0 .. 2, and blanks: 3."""
     return random.integers(0, 4, shape).astype(np.float32)
 
 
-FILL = 'weight_filler { type: "gaussian" std: 1 }'
-DRAWS: dict[str, Any] = {"b1": words}
+GAUSSIAN_FILLER = 'weight_filler { type: "gaussian" std: 1 }'
+SAMPLERS: dict[str, Any] = {"b1": draw_label_sequences}
 
-LAYERS = [
-    layer("Lstm", f"lstm_param {{ num_output: 3 batch_size: 2 {FILL} }}", (8, 4)),
-    layer("Lstm", f"lstm_param {{ num_output: 3 batch_size: 2 {FILL} }}", (8, 4), (4, 2), name="clip"),
-    layer("Lstm", f"lstm_param {{ num_output: 3 {FILL} }}", (4, 2, 4), name="ctpn"),
+LAYER_CASES = [
+    layer("Lstm", f"lstm_param {{ num_output: 3 batch_size: 2 {GAUSSIAN_FILLER} }}", (8, 4)),
+    layer("Lstm", f"lstm_param {{ num_output: 3 batch_size: 2 {GAUSSIAN_FILLER} }}", (8, 4), (4, 2), name="clip"),
+    layer("Lstm", f"lstm_param {{ num_output: 3 {GAUSSIAN_FILLER} }}", (4, 2, 4), name="ctpn"),
     layer(
         "CtcLoss",
         "ctc_loss_param { alphabet_size: 4 time_step: 6 blank_label: 3 }",
         (6, ROWS, 4),
         (ROWS, 3),
-        draws=DRAWS,
+        samplers=SAMPLERS,
         classes=4,
     ),
     layer(
@@ -31,7 +31,7 @@ LAYERS = [
         "labelsequence_accuracy_param { blank_label: 3 }",
         (ROWS, 5, 4),
         (ROWS, 3),
-        draws=DRAWS,
+        samplers=SAMPLERS,
         classes=4,
     ),
     layer("ContinuationIndicator", "continuation_indicator_param { time_step: 3 batch_size: 2 }"),

@@ -3,11 +3,11 @@
 import numpy as np
 from case import ROWS, Case, layer
 
-SMALL = "biases: 0.7 biases: 0.9 biases: 2.4 biases: 1.6"
-LARGE = "biases: 10 biases: 14 biases: 37 biases: 58 biases: 81 biases: 60"
+SMALL_ANCHORS = "biases: 0.7 biases: 0.9 biases: 2.4 biases: 1.6"
+LARGE_ANCHORS = "biases: 10 biases: 14 biases: 37 biases: 58 biases: 81 biases: 60"
 
 
-def boxes(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+def draw_labels(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Labels of two classes; of the last image's boxes only one is there."""
     result = random.uniform(0.1, 0.9, shape).astype(np.float32)
     result[..., 0] = random.integers(2, size=shape[:-1])
@@ -20,28 +20,37 @@ def draw_small_numbers(random: np.random.Generator, shape: tuple[int, ...]) -> n
     return random.uniform(-0.5, 0.5, shape).astype(np.float32)
 
 
-def loss(kind: str, param: str, channels: int, name: str = "") -> Case:
+def loss_case(layer_type: str, param: str, channels: int, name: str = "") -> Case:
     return layer(
-        kind, param, (ROWS, channels, 3, 4), (ROWS, 1, 5, 5), name=name, draws={"b0": draw_small_numbers, "b1": boxes}
+        layer_type,
+        param,
+        (ROWS, channels, 3, 4),
+        (ROWS, 1, 5, 5),
+        name=name,
+        samplers={"b0": draw_small_numbers, "b1": draw_labels},
     )
 
 
-V3 = f"num_class: 2 num: 2 anchors_scale: 32 mask: 1 mask: 2 coord_scale: 0.1 {LARGE}"
+YOLOV3_SETTINGS = f"num_class: 2 num: 2 anchors_scale: 32 mask: 1 mask: 2 coord_scale: 0.1 {LARGE_ANCHORS}"
 
-LAYERS = [
+LAYER_CASES = [
     layer("Reorg", "reorg_param { stride: 2 }", (ROWS, 4, 4, 6)),
     layer("Reorg", "reorg_param { stride: 2 reverse: true }", (ROWS, 4, 3, 2), name="reverse"),
-    loss("RegionLoss", f"region_loss_param {{ num_class: 2 num: 2 coord_scale: 0.1 thresh: 0.6 {SMALL} }}", 14),
-    loss(
+    loss_case(
+        "RegionLoss", f"region_loss_param {{ num_class: 2 num: 2 coord_scale: 0.1 thresh: 0.6 {SMALL_ANCHORS} }}", 14
+    ),
+    loss_case(
         "RegionLoss",
-        f"region_loss_param {{ num_class: 2 num: 2 rescore: 0 bias_match: 0 coord_scale: 0.1 {SMALL} }}",
+        f"region_loss_param {{ num_class: 2 num: 2 rescore: 0 bias_match: 0 coord_scale: 0.1 {SMALL_ANCHORS} }}",
         14,
         "match",
     ),
-    loss("Yolov3", f"yolov3_param {{ {V3} }}", 14),
-    loss("Yolov3", f"yolov3_param {{ {V3} use_focal_loss: true use_logic_gradient: true }}", 14, "focal"),
+    loss_case("Yolov3", f"yolov3_param {{ {YOLOV3_SETTINGS} }}", 14),
+    loss_case(
+        "Yolov3", f"yolov3_param {{ {YOLOV3_SETTINGS} use_focal_loss: true use_logic_gradient: true }}", 14, "focal"
+    ),
     *(
-        loss("Yolov3", f"yolov3_param {{ {V3} iou_loss: {kind} }}", 14, kind)
+        loss_case("Yolov3", f"yolov3_param {{ {YOLOV3_SETTINGS} iou_loss: {kind} }}", 14, kind)
         for kind in ("IOU", "GIOU", "DIOU", "CIOU")
     ),
     layer("YoloSeg", "yolo_seg_param { object_scale: 0.5 }", (ROWS, 2, 3, 4), (ROWS, 2, 3, 4)),
@@ -58,33 +67,33 @@ LAYERS = [
     ),
     layer(
         "YoloDetectionOutput",
-        f"yolo_detection_output_param {{ num_classes: 2 num_box: 2 confidence_threshold: 0.2 {SMALL} }}",
+        f"yolo_detection_output_param {{ num_classes: 2 num_box: 2 confidence_threshold: 0.2 {SMALL_ANCHORS} }}",
         (ROWS, 14, 3, 4),
         (ROWS, 14, 2, 2),
-        draws={"b0": draw_small_numbers, "b1": draw_small_numbers},
+        samplers={"b0": draw_small_numbers, "b1": draw_small_numbers},
     ),
     layer(
         "Yolov3DetectionOutput",
         "yolov3_detection_output_param { num_classes: 2 num_box: 1 anchors_scale: 32 anchors_scale: 16 "
-        f"mask: 2 mask: 0 confidence_threshold: 0.2 {LARGE} }}",
+        f"mask: 2 mask: 0 confidence_threshold: 0.2 {LARGE_ANCHORS} }}",
         (ROWS, 7, 2, 3),
         (ROWS, 7, 4, 6),
-        draws={"b0": draw_small_numbers, "b1": draw_small_numbers},
+        samplers={"b0": draw_small_numbers, "b1": draw_small_numbers},
     ),
     layer(
         "Yolov3DetectionOutput",
         "yolov3_detection_output_param { num_classes: 2 num_box: 2 anchors_scale: 32 mask_group_num: 1 "
-        f"mask: 2 mask: 0 nms_threshold: 1.5 {LARGE} }}",
+        f"mask: 2 mask: 0 nms_threshold: 1.5 {LARGE_ANCHORS} }}",
         (ROWS, 14, 2, 3),
         name="all",
-        draws={"b0": draw_small_numbers},
+        samplers={"b0": draw_small_numbers},
     ),
     layer(
         "Yolov3DetectionOutput",
         "yolov3_detection_output_param { num_classes: 2 num_box: 1 anchors_scale: 32 mask_group_num: 1 "
-        f"mask: 2 gaussian_box: true {LARGE} }}",
+        f"mask: 2 gaussian_box: true {LARGE_ANCHORS} }}",
         (ROWS, 11, 2, 3),
         name="gaussian",
-        draws={"b0": draw_small_numbers},
+        samplers={"b0": draw_small_numbers},
     ),
 ]

@@ -13,19 +13,19 @@ layer { name: "mask" type: "Python" bottom: "x" top: "y" %s python_param { modul
 USER_MODULE = "def MaskLayer(x):\n    return x + 1\n"
 
 
-def shape(module: str, cls: str = "MaskLayer", fields: str = "") -> tuple[int, ...]:
-    built = Net(LAYER % (fields, module, cls), "TEST")
-    return built.apply({}, {}, {"x": np.zeros((2, 4), np.float32)})[0]["y"].shape
+def infer_top_shape(module: str, cls: str = "MaskLayer", fields: str = "") -> tuple[int, ...]:
+    net = Net(LAYER % (fields, module, cls), "TEST")
+    return net.apply({}, {}, {"x": np.zeros((2, 4), np.float32)})[0]["y"].shape
 
 
 def test_an_existing_module_takes_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert shape("pylayer.mask_layer") == (2, 1, 2, 2)
-    assert shape("lib.pylayer.mask_layer") == (2, 1, 2, 2)
+    assert infer_top_shape("pylayer.mask_layer") == (2, 1, 2, 2)
+    assert infer_top_shape("lib.pylayer.mask_layer") == (2, 1, 2, 2)
     folder = tmp_path / "own" / "pylayer"
     folder.mkdir(parents=True)
     (folder / "mask_layer.py").write_text(USER_MODULE)
-    assert shape("own.pylayer.mask_layer") == (2, 4)
+    assert infer_top_shape("own.pylayer.mask_layer") == (2, 4)
 
 
 def test_other_modules_are_reported_missing() -> None:
@@ -35,9 +35,9 @@ def test_other_modules_are_reported_missing() -> None:
         ("xpylayer.mask_layer", "MaskLayer"),
     ):
         with pytest.raises(CaffejaxError, match="there is no Python module"):
-            shape(module, cls)
+            infer_top_shape(module, cls)
 
 
-def test_layers_check_their_numbers_of_bottoms_and_tops() -> None:
+def test_numbers_of_bottoms_and_tops_are_validated() -> None:
     with pytest.raises(CaffejaxError, match="MaskLayer, which is built in, produces exactly 1 top, but has 2"):
-        shape("pylayer.mask_layer", fields='top: "z"')
+        infer_top_shape("pylayer.mask_layer", fields='top: "z"')

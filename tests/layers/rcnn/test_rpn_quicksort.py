@@ -11,11 +11,11 @@ LENGTH = 24
 compute_order = jax.jit(quicksort_order)
 
 
-def sort_as_in_c(scores: list[float]) -> list[int]:
+def quicksort_like_c(scores: list[float]) -> list[int]:
     """Sort the numbers of the scores, in place, by the first of each part."""
     order = list(range(len(scores)))
 
-    def part(start: int, end: int) -> None:
+    def sort_part(start: int, end: int) -> None:
         if start >= end:
             return
         pivot, left, right = scores[order[start]], start + 1, end
@@ -28,19 +28,19 @@ def sort_as_in_c(scores: list[float]) -> list[int]:
                 order[left], order[right] = order[right], order[left]
                 left, right = left + 1, right - 1
         order[start], order[right] = order[right], order[start]
-        part(start, right - 1)
-        part(right + 1, end)
+        sort_part(start, right - 1)
+        sort_part(right + 1, end)
 
-    part(0, len(scores) - 1)
+    sort_part(0, len(scores) - 1)
     return order
 
 
 @settings(max_examples=200)
 @given(st.lists(st.integers(0, 6), min_size=LENGTH, max_size=LENGTH))
-def test_order_of_the_fork(scores: list[int]) -> None:
-    assert compute_order(np.asarray(scores, np.float32)).tolist() == sort_as_in_c(scores)
+def test_order_of_equal_scores_is_that_of_the_forks_quicksort(scores: list[int]) -> None:
+    assert compute_order(np.asarray(scores, np.float32)).tolist() == quicksort_like_c(scores)
 
 
-def test_without_equal_scores_it_is_any_sorts() -> None:
+def test_order_of_distinct_scores_is_descending() -> None:
     scores = np.random.default_rng(0).permutation(LENGTH).astype(np.float32)
     assert compute_order(scores).tolist() == np.argsort(-scores).tolist()
