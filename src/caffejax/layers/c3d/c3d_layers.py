@@ -262,11 +262,11 @@ def pool_windows_diff(
     """
     if method == "AVE":
         return _spread_diffs(promote(dy) / _window_volumes(promote(dy), x, window, output_size), window, x)
-    padded = lax.pad(x, jnp.asarray(-np.inf, x.dtype), [(0, 0, 0), (0, 0, 0), *((*p, 0) for p in window.padding)])
-    size, dx = padded.shape[2:], jnp.zeros_like(padded)
+    padded_x = lax.pad(x, jnp.asarray(-np.inf, x.dtype), [(0, 0, 0), (0, 0, 0), *((*p, 0) for p in window.padding)])
+    size, dx = padded_x.shape[2:], jnp.zeros_like(padded_x)
     # for each kernel cell, add the gradients of the windows whose maximum it is
     for cells in window.cells(output_size):
-        d_cells = jnp.where(padded[(..., *cells)] == y, dy, 0)
+        d_cells = jnp.where(padded_x[(..., *cells)] == y, dy, 0)
         padding = [(c.start, n - c.stop, c.step - 1) for c, n in zip(cells, size, strict=True)]
         dx += lax.pad(d_cells, jnp.zeros((), d_cells.dtype), [(0, 0, 0), (0, 0, 0), *padding])
     return _crop_padding(dx, window, x)

@@ -122,19 +122,19 @@ def detect_on_host(ctx: Context, loc: np.ndarray, conf: np.ndarray, prior: np.nd
     top = np.full((num_images * num_rows, 7), -1, np.promote_types(loc.dtype, np.float32))
     end = 0
     for image_index in range(num_images):
-        parts = []
+        rows_by_label = []
         for label in labels:
             label_scores = scores[image_index, :, label]
             best_indices = _top_indices(label_scores, np.flatnonzero(label_scores > min_score), top_k)
             label_boxes = boxes[image_index, best_indices, 0 if p.share_location else label]
             selected = onednn_program.non_max_suppression(label_boxes, p.nms_param.nms_threshold, p.nms_param.eta)
             image_and_label = np.broadcast_to(np.asarray([image_index, label], top.dtype), (len(selected), 2))
-            parts.append(
+            rows_by_label.append(
                 np.concatenate(
                     [image_and_label, label_scores[best_indices[selected], None], label_boxes[selected]], axis=1
                 )
             )
-        image_rows = np.concatenate(parts)
+        image_rows = np.concatenate(rows_by_label)
         if len(image_rows) > num_rows:
             image_rows = image_rows[np.sort(_top_indices(image_rows[:, 2], np.arange(len(image_rows)), num_rows))]
         top[end : end + len(image_rows)] = image_rows

@@ -119,16 +119,20 @@ def _match_best_pairs(overlap: jax.Array, is_competing: jax.Array) -> jax.Array:
         return jnp.any(carry[1] > 0)
 
     def step(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        paired_priors, remaining = carry
-        largest, best_prior = jnp.max(remaining, axis=1), jnp.argmax(remaining, axis=1)
+        paired_priors, remaining_overlap = carry
+        largest_overlap, best_prior = jnp.max(remaining_overlap, axis=1), jnp.argmax(remaining_overlap, axis=1)
         is_earlier = (best_prior < best_prior[:, None]) | (
             (best_prior == best_prior[:, None]) & (truth_index < truth_index[:, None])
         )
-        ranks_higher = (largest > largest[:, None]) | ((largest == largest[:, None]) & is_earlier)
-        is_removed = (largest > 0) & ~jnp.any(ranks_higher & is_competing, axis=1)
+        ranks_higher = (largest_overlap > largest_overlap[:, None]) | (
+            (largest_overlap == largest_overlap[:, None]) & is_earlier
+        )
+        is_removed = (largest_overlap > 0) & ~jnp.any(ranks_higher & is_competing, axis=1)
         removed_prior = jnp.max(jnp.where(is_competing & is_removed, best_prior, -1), axis=1)
-        remaining = jnp.where(is_removed[:, None] | (removed_prior[:, None] == prior_index), 0.0, remaining)
-        return jnp.where(is_removed, best_prior, paired_priors), remaining
+        remaining_overlap = jnp.where(
+            is_removed[:, None] | (removed_prior[:, None] == prior_index), 0.0, remaining_overlap
+        )
+        return jnp.where(is_removed, best_prior, paired_priors), remaining_overlap
 
     no_priors = jnp.full_like(jnp.argmax(overlap, axis=1), -1)
     return lax.while_loop(has_pairs, step, (vary_as(no_priors, overlap, is_competing), vary_as(overlap, is_competing)))[
@@ -149,12 +153,12 @@ def _match_images(rows: tuple[jax.Array, ...], image_indices: jax.Array, num_gro
     group_ids = jnp.arange(num_groups)
 
     def step(carry: tuple[jax.Array, ...], row: tuple[jax.Array, ...]) -> tuple[tuple[jax.Array, ...], None]:
-        best, best_truth, largest_overlap, is_ignored = carry
+        best_score, best_truth, largest_overlap, is_ignored = carry
         truth_index, image_index, truth_group, score, overlap, is_outside = row
         is_group = (image_indices == image_index)[:, None, None] & (group_ids == truth_group)[:, None]
-        is_better = is_group & (score > best)
+        is_better = is_group & (score > best_score)
         return (
-            jnp.where(is_better, score, best),
+            jnp.where(is_better, score, best_score),
             jnp.where(is_better, truth_index, best_truth),
             jnp.where(is_group, jnp.maximum(largest_overlap, overlap), largest_overlap),
             is_ignored | (is_group & is_outside),
@@ -165,8 +169,8 @@ def _match_images(rows: tuple[jax.Array, ...], image_indices: jax.Array, num_gro
     initial = (zeros, jnp.full(zeros.shape, -1, jnp.int32), zeros, jnp.zeros(zeros.shape, bool))
     indexed_rows = (jnp.arange(score.shape[0], dtype=jnp.int32), *rows)
     start: tuple[jax.Array, ...] = tuple(vary_as(x, image_indices, *indexed_rows) for x in initial)
-    (best, best_truth, largest_overlap, is_ignored), _ = lax.scan(step, start, indexed_rows)
-    return Matches(jnp.where(best >= min_score, best_truth, -1), largest_overlap, is_ignored)
+    (best_score, best_truth, largest_overlap, is_ignored), _ = lax.scan(step, start, indexed_rows)
+    return Matches(jnp.where(best_score >= min_score, best_truth, -1), largest_overlap, is_ignored)
 
 
 def select_hardest(losses: jax.Array, eligible: jax.Array, count: Any) -> jax.Array:

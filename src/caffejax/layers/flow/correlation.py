@@ -48,14 +48,14 @@ class CorrelationGeometry:
         """Return a map (N, C, H, W), padded with zeros on all sides, in float32 or a wider dtype."""
         return jnp.pad(promote(x), ((0, 0), (0, 0), *((p, p) for p in self.pad)))
 
-    def slice_region(self, padded: jax.Array, shift: Any) -> jax.Array:
+    def slice_region(self, padded_map: jax.Array, shift: Any) -> jax.Array:
         """Return the region of a padded map that all windows cover together, displaced by `shift` (down, right)."""
-        return lax.dynamic_slice(padded, self._region_start(shift), (*padded.shape[:2], *self._region_size))
+        return lax.dynamic_slice(padded_map, self._region_start(shift), (*padded_map.shape[:2], *self._region_size))
 
-    def add_region(self, padded: jax.Array, shift: Any, region: jax.Array) -> jax.Array:
+    def add_region(self, padded_map: jax.Array, shift: Any, region: jax.Array) -> jax.Array:
         """Return a padded map with `region` added where `slice_region` reads the region."""
         begin = self._region_start(shift)
-        return lax.dynamic_update_slice(padded, lax.dynamic_slice(padded, begin, region.shape) + region, begin)
+        return lax.dynamic_update_slice(padded_map, lax.dynamic_slice(padded_map, begin, region.shape) + region, begin)
 
     def average(self, values: jax.Array) -> jax.Array:
         """Return the averages of products or differences (N, C, height, width) over channels and windows.
@@ -153,8 +153,8 @@ for _name in ("Correlation", "Correlation1D"):
     )
 
 
-def _crop_padding(padded: jax.Array, pad: Shape, x: jax.Array) -> jax.Array:
-    return padded[:, :, pad[0] : pad[0] + x.shape[2], pad[1] : pad[1] + x.shape[3]]
+def _crop_padding(padded_map: jax.Array, pad: Shape, x: jax.Array) -> jax.Array:
+    return padded_map[:, :, pad[0] : pad[0] + x.shape[2], pad[1] : pad[1] + x.shape[3]]
 
 
 def _read_geometry(ctx: Context, a: Any, b: Any) -> CorrelationGeometry:

@@ -39,27 +39,29 @@ def decode(ctx: Context, blobs: Arrays, x: jax.Array, *labels: jax.Array) -> tup
     p = ctx.param
     x = lax.stop_gradient(promote(x).reshape(x.shape[0], -1))
     capacity = x.shape[0] * p.cache_size
-    stored = tuple(
+    stored_blobs = tuple(
         b.reshape(b.shape[0], *((-1,) if i == 0 else b.shape[1:3] if i == 3 else ())) for i, b in enumerate(blobs)
     )
-    is_ignored = jnp.isin(jnp.arange(stored[0].shape[0]), jnp.asarray([*p.ignore_label, *p.ignore_labels], jnp.int32))
+    is_ignored = jnp.isin(
+        jnp.arange(stored_blobs[0].shape[0]), jnp.asarray([*p.ignore_label, *p.ignore_labels], jnp.int32)
+    )
     updates_centroids = ctx.training and bool(labels) and p.enable_centroid_update
 
-    def update(stored: Arrays, example: tuple[jax.Array, jax.Array]) -> Arrays:
-        centroids, is_complete, counts, *cache = stored
+    def update(stored_blobs: Arrays, example: tuple[jax.Array, jax.Array]) -> Arrays:
+        centroids, is_complete, counts, *cache = stored_blobs
         item, label = example
         cache = [c.at[label, counts[label].astype(jnp.int32) % capacity].set(item) for c in cache]
         centroids, counts = _add_to_mean(centroids, counts, item, label, capacity)
         return centroids, jnp.where((counts >= capacity) & ~is_ignored, 1.0, is_complete), counts, *cache
 
-    def step(stored: Arrays, example: tuple[jax.Array, jax.Array]) -> tuple[Arrays, jax.Array]:
-        stored = update(stored, example) if updates_centroids else stored
-        return stored, _compute_distances(p, stored, example[0])
+    def step(stored_blobs: Arrays, example: tuple[jax.Array, jax.Array]) -> tuple[Arrays, jax.Array]:
+        stored_blobs = update(stored_blobs, example) if updates_centroids else stored_blobs
+        return stored_blobs, _compute_distances(p, stored_blobs, example[0])
 
     item_labels = (
         labels[0].reshape(x.shape[0], -1)[:, 0].astype(jnp.int32) if labels else jnp.zeros(x.shape[0], jnp.int32)
     )
-    flat_blobs = tuple(b.reshape(b.shape[0]) if i in (1, 2) else b for i, b in enumerate(stored))
+    flat_blobs = tuple(b.reshape(b.shape[0]) if i in (1, 2) else b for i, b in enumerate(stored_blobs))
     flat_blobs, distances = lax.scan(step, tuple(vary_as(f, x, item_labels) for f in flat_blobs), (x, item_labels))
     top = jnp.where(is_ignored, jnp.finfo(jnp.float32).max, distances)[:, :, None, None]
     new_blobs = tuple(f.reshape(b.shape).astype(b.dtype) for f, b in zip(flat_blobs, blobs, strict=True))
@@ -88,12 +90,12 @@ def _add_to_mean(
     return means.at[label].set(mean), counts.at[label].add(1)
 
 
-def _compute_distances(p: Any, stored: Arrays, item: jax.Array) -> jax.Array:
+def _compute_distances(p: Any, stored_blobs: Arrays, item: jax.Array) -> jax.Array:
     """Return the squared distance of an encoding (D,) to each label, (labels,).
 
     With `target: KNN`, it is the mean of the smallest distances to the label's stored encodings.
     """
-    centroids, _, counts, *cache = stored
+    centroids, _, counts, *cache = stored_blobs
     if not cache:
         return jnp.sum(jnp.square(item - centroids), axis=1)
     squared_distances = jnp.sum(jnp.square(item - cache[0]), axis=2)
@@ -106,9 +108,9 @@ def _mean_of_smallest(x: jax.Array, valid: jax.Array, k: int) -> jax.Array:
 
     If k is 0 or negative, it is the mean of all valid entries.
     """
-    smallest = jnp.sort(jnp.where(valid, x, jnp.inf))[: k if k > 0 else None]
-    selected = jnp.isfinite(smallest)
-    return jnp.sum(jnp.where(selected, smallest, 0)) / jnp.maximum(jnp.sum(selected), 1)
+    smallest_values = jnp.sort(jnp.where(valid, x, jnp.inf))[: k if k > 0 else None]
+    selected = jnp.isfinite(smallest_values)
+    return jnp.sum(jnp.where(selected, smallest_values, 0)) / jnp.maximum(jnp.sum(selected), 1)
 
 
 def _require_items(x: Any) -> None:
@@ -187,14 +189,16 @@ def accuracy_encoding(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Arr
     items = promote(x).reshape(x.shape[0], -1)
     item_labels = labels.reshape(x.shape[0], -1)[:, 0].astype(jnp.int32)
 
-    def step(stored: Arrays, example: tuple[jax.Array, jax.Array]) -> tuple[Arrays, jax.Array]:
-        (centroids, counts), (item, label) = stored, example
+    def step(stored_blobs: Arrays, example: tuple[jax.Array, jax.Array]) -> tuple[Arrays, jax.Array]:
+        (centroids, counts), (item, label) = stored_blobs, example
         centroids, counts = _add_to_mean(centroids, counts, item, label, capacity)
         squared_distances = jnp.where(counts > 0, jnp.sum(jnp.square(item - centroids), axis=1), jnp.inf)
         return (centroids, counts), jnp.argmin(squared_distances) == label
 
-    stored, is_nearest = lax.scan(step, tuple(vary_as(b, items, item_labels) for b in blobs), (items, item_labels))
-    return jnp.mean(is_nearest, dtype=jnp.float32), stored
+    stored_blobs, is_nearest = lax.scan(
+        step, tuple(vary_as(b, items, item_labels) for b in blobs), (items, item_labels)
+    )
+    return jnp.mean(is_nearest, dtype=jnp.float32), stored_blobs
 
 
 def accuracy_encoding_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:

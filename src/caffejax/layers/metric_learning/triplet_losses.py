@@ -118,9 +118,9 @@ def _subtract_centers(
     The differences have shape (items, features), and the mask has shape (items, classes).
     """
     (centers,) = blobs
-    classes = label_indices(labels, centers.shape[0]).reshape(-1)
-    is_label = one_hot_mask(classes, (x.shape[0], centers.shape[0]))
-    class_centers = jnp.take(promote(centers), classes, axis=0, mode="clip")
+    class_indices = label_indices(labels, centers.shape[0]).reshape(-1)
+    is_label = one_hot_mask(class_indices, (x.shape[0], centers.shape[0]))
+    class_centers = jnp.take(promote(centers), class_indices, axis=0, mode="clip")
     return promote(x).reshape(x.shape[0], -1) - class_centers, is_label
 
 

@@ -44,8 +44,8 @@ def require_equal_rows(**bottoms: Any) -> None:
     """Raise `LayerError` unless all bottoms, passed by name, have the same size of axis 0."""
     scalars = [name for name, x in bottoms.items() if not x.shape]
     require(not scalars, f"bottoms must have rows, but {' and '.join(scalars)} have no axes")
-    rows = {name: x.shape[0] for name, x in bottoms.items()}
-    require(len(set(rows.values())) == 1, f"bottoms must have equal numbers of rows, not {rows}")
+    num_rows = {name: x.shape[0] for name, x in bottoms.items()}
+    require(len(set(num_rows.values())) == 1, f"bottoms must have equal numbers of rows, not {num_rows}")
 
 
 def expand_to_four_axes(x: Any) -> Any:

@@ -119,8 +119,8 @@ def make_proposals(
         dtype: the dtype of the tops.
     """
     rows, selected = jax.vmap(selection_settings.select_boxes)(boxes, scores, valid)
-    images = jnp.broadcast_to(jnp.arange(rows.shape[0], dtype=rows.dtype)[:, None, None], (*rows.shape[:2], 1))
-    rows = jnp.concatenate([images, rows], axis=2).reshape(-1, 6)
+    image_indices = jnp.broadcast_to(jnp.arange(rows.shape[0], dtype=rows.dtype)[:, None, None], (*rows.shape[:2], 1))
+    rows = jnp.concatenate([image_indices, rows], axis=2).reshape(-1, 6)
     selected = selected.reshape(-1)
     order = jnp.argsort(~selected, stable=True)
     rows = jnp.where(selected[order][:, None], rows[order], _PADDING_VALUE)
@@ -146,7 +146,7 @@ def box_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
         set(counts.values()) == {len(maps)},
         f"needs one value of each setting for each of {len(maps)} bottoms, not {counts}",
     )
-    parts = []
+    candidates = []
     for i, x in enumerate(maps):
         as_nchw(x.shape, f"bottom {i}")
         require(
@@ -154,9 +154,9 @@ def box_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
             f"bottom {i} must be {maps[0].shape[0]} x (classes + 4) x H x W with two classes or more, not {x.shape}",
         )
         grid = make_anchor_grid(p.field_w[i : i + 1], p.field_h[i : i + 1], p.downsample_rate[i], "downsample_rate")
-        parts.append(_read_candidates(ctx, lax.stop_gradient(promote(x)), grid))
+        candidates.append(_read_candidates(ctx, lax.stop_gradient(promote(x)), grid))
     # reversed, so that the last comes first if scores are equal
-    boxes, scores, valid = (jnp.flip(jnp.concatenate(part, axis=1), 1) for part in zip(*parts, strict=True))
+    boxes, scores, valid = (jnp.flip(jnp.concatenate(arrays, axis=1), 1) for arrays in zip(*candidates, strict=True))
     return make_proposals(read_selection_settings(p, 0.0), boxes, scores, valid, ctx.n_tops, maps[0].dtype)
 
 
@@ -220,8 +220,8 @@ def box_group_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
         all(n == image_counts[0] for n in image_counts),
         f"all bottoms must have equal numbers of images, not {image_counts}",
     )
-    parts = [_read_group_candidates(ctx, probabilities, deltas, group) for probabilities, deltas, group in pairs]
-    boxes, scores, valid = (jnp.concatenate(part, axis=1) for part in zip(*parts, strict=True))
+    candidates = [_read_group_candidates(ctx, probabilities, deltas, group) for probabilities, deltas, group in pairs]
+    boxes, scores, valid = (jnp.concatenate(arrays, axis=1) for arrays in zip(*candidates, strict=True))
     return make_proposals(read_selection_settings(p, 1.0), boxes, scores, valid, ctx.n_tops, maps[0].dtype)
 
 

@@ -169,8 +169,8 @@ def _covering_ranges(low: jax.Array, high: jax.Array, length: int) -> tuple[jax.
     size = jnp.maximum(high - low, 1)
     level = sum(((size >> k) > 0).astype(jnp.int32) for k in range(1, length.bit_length()))
     level = jnp.asarray(level, jnp.int32) + jnp.zeros_like(size)
-    first = jnp.clip(low, 0, length - 1)
-    return level, (first, jnp.maximum(first + size - (1 << level), 0))
+    first_cell = jnp.clip(low, 0, length - 1)
+    return level, (first_cell, jnp.maximum(first_cell + size - (1 << level), 0))
 
 
 def _map_channel_chunks(function: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
@@ -187,8 +187,8 @@ def _map_channel_chunks(function: Callable[[jax.Array], jax.Array], x: jax.Array
         return jnp.moveaxis(function(channels_last), -1, 1)
     num_chunks = math.ceil(channels / chunk_size)
     chunk_size = math.ceil(channels / num_chunks)
-    padded = jnp.pad(channels_last, ((0, 0), (0, 0), (0, 0), (0, num_chunks * chunk_size - channels)))
-    chunks = jnp.moveaxis(padded.reshape(n, height, width, num_chunks, chunk_size), 3, 0)
+    padded_channels = jnp.pad(channels_last, ((0, 0), (0, 0), (0, 0), (0, num_chunks * chunk_size - channels)))
+    chunks = jnp.moveaxis(padded_channels.reshape(n, height, width, num_chunks, chunk_size), 3, 0)
     results = jnp.moveaxis(lax.map(function, chunks), (0, 4), (1, 2))
     return results.reshape(results.shape[0], num_chunks * chunk_size, *results.shape[3:])[:, :channels]
 

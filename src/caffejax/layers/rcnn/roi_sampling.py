@@ -256,16 +256,16 @@ def _limit_to_near_bins(axis_weights: AxisWeights, low: jax.Array, high: jax.Arr
         )
         return jnp.where(is_near & (cell <= high[:, None]), weight, 0)
 
-    first, second = map(limit_weight, axis_weights.cells, axis_weights.weights)
-    return AxisWeights(axis_weights.cells, (first, second))
+    first_weight, second_weight = map(limit_weight, axis_weights.cells, axis_weights.weights)
+    return AxisWeights(axis_weights.cells, (first_weight, second_weight))
 
 
 def _drop_last_cell(axis_weights: AxisWeights) -> AxisWeights:
     """Return the weights, with 0 for samples in the last cell of the axis, which have no second cell."""
-    first, second = (
+    first_weight, second_weight = (
         jnp.where(axis_weights.cells[0] < axis_weights.cells[1], weight, 0) for weight in axis_weights.weights
     )
-    return AxisWeights(axis_weights.cells, (first, second))
+    return AxisWeights(axis_weights.cells, (first_weight, second_weight))
 
 
 def _weight_derivatives(axis_weights: AxisWeights) -> AxisWeights:
@@ -273,8 +273,8 @@ def _weight_derivatives(axis_weights: AxisWeights) -> AxisWeights:
 
     The derivatives are -1 and 1, or 0 for samples in the last cell or outside the map.
     """
-    first, second = _drop_last_cell(axis_weights).weights
-    is_interior = jnp.where(first + second > 0, 1.0, 0.0)
+    first_weight, second_weight = _drop_last_cell(axis_weights).weights
+    is_interior = jnp.where(first_weight + second_weight > 0, 1.0, 0.0)
     return AxisWeights(axis_weights.cells, (-is_interior, is_interior))
 
 

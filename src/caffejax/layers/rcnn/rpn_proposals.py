@@ -246,18 +246,18 @@ def propose_for_images(
     return rois.astype(dtype), roi_scores.astype(dtype)
 
 
-def require_maps(scores: Any, deltas: Any, im_info: Any, n_anchors: int) -> None:
+def require_maps(scores: Any, deltas: Any, im_info: Any, num_anchors: int) -> None:
     """Raise `LayerError` unless the maps have 2 scores and 4 deltas for each anchor of a cell, for the same images.
 
     Args:
         scores, deltas, im_info: the bottoms. im_info must have a row of three or more values for each image, or one row
             for all images.
-        n_anchors: the number of anchors of a cell.
+        num_anchors: the number of anchors of a cell.
     """
-    for i, (x, n) in enumerate(((scores, 2 * n_anchors), (deltas, 4 * n_anchors))):
+    for i, (x, n) in enumerate(((scores, 2 * num_anchors), (deltas, 4 * num_anchors))):
         require(
             len(x.shape) == 4 and x.shape[1] == n,
-            f"bottom {i} must have {n} channels for {n_anchors} anchors, not shape {x.shape}",
+            f"bottom {i} must have {n} channels for {num_anchors} anchors, not shape {x.shape}",
         )
     map_shapes = ((x.shape[0], *x.shape[2:]) for x in (scores, deltas))
     require(len(set(map_shapes)) == 1, f"bottoms 0 and 1 differ in size: {scores.shape} and {deltas.shape}")

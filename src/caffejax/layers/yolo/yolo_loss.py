@@ -123,8 +123,8 @@ def negative_iou_gradient(measure_name: str, pred: jax.Array, truth: jax.Array, 
     `iou_gradients`.
     """
     gradients = iou_gradients(measure_name, pred, truth)
-    scaled = jnp.concatenate([gradients[..., :2], gradients[..., 2:] * jnp.exp(log_sizes)], axis=-1)
-    return -jnp.where(jnp.isfinite(scaled), scaled, 0)
+    scaled_gradients = jnp.concatenate([gradients[..., :2], gradients[..., 2:] * jnp.exp(log_sizes)], axis=-1)
+    return -jnp.where(jnp.isfinite(scaled_gradients), scaled_gradients, 0)
 
 
 def _aspect_difference(a: jax.Array, b: jax.Array) -> jax.Array:
@@ -454,9 +454,11 @@ def _box_differences(
         log_sizes = jnp.log(
             jnp.where(truth[..., 2:] > 0, truth[..., 2:], 1) / jnp.asarray(predictions.anchors, dtype)[cell]
         )
-        predicted = jnp.concatenate([s[:, :2], predictions.raw[:, 2:4]], axis=1)[cell]
+        predicted_coordinates = jnp.concatenate([s[:, :2], predictions.raw[:, 2:4]], axis=1)[cell]
         scale = p.coord_scale * (2 - truth[..., 2:3] * truth[..., 3:])
-        return scale * (predicted - jnp.concatenate([target_offsets, log_sizes], axis=-1)), jnp.zeros(cell.shape, dtype)
+        return scale * (predicted_coordinates - jnp.concatenate([target_offsets, log_sizes], axis=-1)), jnp.zeros(
+            cell.shape, dtype
+        )
     pred = boxes[cell]
     gradient = p.iou_normalizer * negative_iou_gradient(measure_name, pred, truth, predictions.raw[cell][..., 2:4])
     measure = diou if measure_name == "IOU" else IOU_MEASURES[measure_name]
