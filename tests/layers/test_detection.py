@@ -182,7 +182,7 @@ def test_matching_equals_greedy_matching(threshold: float | None, seed: int) -> 
     for n in range(3):
         members = np.flatnonzero(image == n)
         expected, max_overlaps = match_by_loops(boxes[members], priors, threshold)
-        assert result.truth[n, 0].tolist() == [members[k] if k >= 0 else -1 for k in expected]
+        assert result.truth_index[n, 0].tolist() == [members[k] if k >= 0 else -1 for k in expected]
         np.testing.assert_allclose(result.overlap[n, 0], max_overlaps, rtol=1e-6)
 
 
