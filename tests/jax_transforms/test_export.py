@@ -74,7 +74,7 @@ def test_net_exports_with_symbolic_batch_for_all_platforms(case: Case) -> None:
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 @parametrize_cases([case for case in LAYER_CASES if "Convolution" in case.name or "InnerProduct" in case.name])
-def test_artifact_for_one_platform_has_no_custom_calls(case: Case, kernels: str, platform: str) -> None:
+def test_artifact_for_one_platform_calls_no_foreign_functions(case: Case, kernels: str, platform: str) -> None:
     """The libraries of the CPU, which another machine may not have."""
     case_net = cached_case_net(case, kernels)
     assert "custom_call" not in export_case_net(case_net, case_net.inputs, platform).mlir_module()
