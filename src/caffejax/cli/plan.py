@@ -133,13 +133,7 @@ def _read_net_and_solver(options: argparse.Namespace) -> tuple[Net, SolverParame
     solver_param.check_solver(solver, str(path))
     test_nets = solver_param.read_test_nets(solver, path.parent) if options.phase == "TEST" else []
     selected_net = test_nets[0] if test_nets else solver_param.read_train_net(solver, path.parent)
-    return Net(
-        selected_net.message,
-        state=selected_net.state,
-        file=selected_net.file,
-        compute_config=compute_config,
-        data_config=data_config,
-    ), solver
+    return selected_net.build(compute_config, data_config), solver
 
 
 def _format_plan(plan: Plan) -> list[str]:

@@ -158,14 +158,15 @@ def _flattened_shape(ctx: Context, shape: Shape) -> Shape:
     return (*shape[:start], math.prod(shape[start:end]), *shape[end:])
 
 
-def flatten_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def flatten_or_reshape_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    """Return the top's gradient in the shape of the bottom. Caffe shares one array of gradients between both."""
     return dy.reshape(x.shape)
 
 
 define_layer(
     Signature("Flatten", param="flatten_param", in_place=False),
     Traced(flatten, top_shapes=lambda ctx, x: [_flattened_shape(ctx, x.shape)]),
-    Gradient(flatten_backward),
+    Gradient(flatten_or_reshape_backward),
     LayerTraits(data_movement="all", dtype_policy="bottoms", accepts_integers=True),
 )
 
@@ -179,14 +180,10 @@ def reshape(ctx: Context, x: jax.Array) -> jax.Array:
     return x.reshape(_resolve_shape(ctx, x.shape))
 
 
-def reshape_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return dy.reshape(x.shape)
-
-
 define_layer(
     Signature("Reshape", param="reshape_param", in_place=False),
     Traced(reshape, top_shapes=lambda ctx, x: [_resolve_shape(ctx, x.shape)]),
-    Gradient(reshape_backward),
+    Gradient(flatten_or_reshape_backward),
     LayerTraits(data_movement="all", dtype_policy="bottoms", accepts_integers=True),
 )
 

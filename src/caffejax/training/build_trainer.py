@@ -247,12 +247,12 @@ def build_trainer(
     log.info("Initializing solver from parameters: \n%s", format_text(param))
     source = f"from net file: {train_settings.file}" if train_settings.file else "specified in the solver"
     log.info("Creating training net %s.", source)
-    net = _build_net(train_settings, _set_memory_limit(compute_config, device), data_config)
+    net = train_settings.build(_set_memory_limit(compute_config, device), data_config)
     log_creation(net.graph)
     if mesh is not None:
         _check_no_host_layers(net.graph)
     elif checks_memory:
-        rebuild = functools.partial(_build_net, train_settings, data_config=data_config)
+        rebuild = functools.partial(train_settings.build, data_config=data_config)
         check_memory(net, device, compute_config.memory_limit, rebuild)
     if mesh is None:
         on_net_built(net, param)
@@ -337,7 +337,7 @@ def _check_no_host_layers(graph: Graph) -> None:
 
 def _build_test_net(settings: solver_param.NetSettings, compute_config: ComputeConfig, data_config: DataConfig) -> Net:
     """Return a test net. If only one device can test it, it reads all batches instead of this process's share."""
-    test_net = _build_net(settings, compute_config, data_config)
+    test_net = settings.build(compute_config, data_config)
     if data_config.shard == DataShard() or supports_parallel_eval(test_net):
         return test_net
     if jax.process_count() > 1 and test_net.graph.has_host_layers:
@@ -345,7 +345,7 @@ def _build_test_net(settings: solver_param.NetSettings, compute_config: ComputeC
             "the test net has layers that run on the host, so several processes cannot test it; train in one process"
         )
         raise GraphError(Problem(message, file=settings.file))
-    return _build_net(settings, compute_config, replace(data_config, shard=DataShard()))
+    return settings.build(compute_config, replace(data_config, shard=DataShard()))
 
 
 def _select_devices(config: TrainConfig) -> list[jax.Device]:
@@ -390,16 +390,6 @@ def _set_memory_limit(compute_config: ComputeConfig, device: jax.Device) -> Comp
     if compute_config.remat == "auto" and compute_config.memory_limit is None:
         return replace(compute_config, memory_limit=get_memory_budget(device))
     return compute_config
-
-
-def _build_net(settings: solver_param.NetSettings, compute_config: ComputeConfig, data_config: DataConfig) -> Net:
-    return Net(
-        settings.message,
-        state=settings.state,
-        file=settings.file,
-        compute_config=compute_config,
-        data_config=data_config,
-    )
 
 
 def _get_multipliers(net: Net, name: str) -> dict[str, tuple[float | None, ...]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..debugging.average_precision import AP_VERSIONS
 from ..errors import Problem, SchemaError, SolverError, WeightsError, check_all, did_you_mean, locate_errors
@@ -20,6 +20,10 @@ from .lr_schedules import check_policy
 from .reporting import log
 from .snapshots import check_folder, check_snapshot, snapshot_prefix
 from .update_rules import check_rule
+
+if TYPE_CHECKING:
+    from ..config import ComputeConfig, DataConfig
+    from ..net import Net
 
 _ALLOWED_VALUES = {
     "eval_type": ("classification", "detection"),
@@ -55,6 +59,18 @@ class NetSettings:
     message: NetParameter
     state: NetState
     file: str | None
+
+    def build(self, compute_config: ComputeConfig, data_config: DataConfig) -> Net:
+        """Build the net.
+
+        Raises:
+            CaffejaxError: if the net cannot be built; see `caffejax.Net`.
+        """
+        from ..net import Net
+
+        return Net(
+            self.message, state=self.state, file=self.file, compute_config=compute_config, data_config=data_config
+        )
 
 
 def check_solver(param: SolverParameter, file: str | None = None, needs_net: bool = True) -> None:
