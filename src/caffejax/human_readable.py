@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
@@ -33,6 +34,12 @@ def format_bytes(size: float) -> str:
 def format_count(n: int, thing: str) -> str:
     """Format a count with its noun: "1 layer", "1,000 layers"."""
     return f"{n:,} {thing}{'' if n == 1 else 's'}"
+
+
+def format_list(items: Sequence[object], limit: int) -> str:
+    """Format the first items, separated by commas, and the number of further ones: "a, b and 3 more"."""
+    num_omitted = len(items) - limit
+    return ", ".join(map(str, items[:limit])) + (f" and {num_omitted} more" if num_omitted > 0 else "")
 
 
 def format_number(n: int) -> str:

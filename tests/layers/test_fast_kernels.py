@@ -2,6 +2,7 @@
 
 import functools
 import platform
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -270,33 +271,56 @@ def test_a_function_that_raises_runs_once() -> None:
         assert len(calls) == 1
 
 
-def test_cpu_options_apply_only_to_programs_on_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where arguments were put decides, then the default device."""
+def test_compiler_options_are_those_of_the_platform(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first committed argument decides, then the default device."""
     monkeypatch.setattr(compilation, "has_only_cpus", lambda: False)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    asked: list[str] = []
+    monkeypatch.setattr(compilation, "compiler_options", lambda platform: asked.append(platform) or {})
     cpu = jax.devices("cpu")[0]
     uncommitted_array, cpu_array = jnp.float32(3), jax.device_put(3.0, cpu)
-    square = compilation.jit(lambda x, y: x * y, "fast")
 
-    def selects_cpu_options(*args: Any, **kwargs: Any) -> bool:
-        return square._select(args, kwargs) is square._jit_with_options
+    def find_platform(*args: Any, **kwargs: Any) -> str:
+        compilation.jit(lambda x, y: x * y, "fast")._select(args, kwargs)
+        return asked.pop()
 
-    assert not selects_cpu_options(uncommitted_array, 3)
-    assert selects_cpu_options(uncommitted_array, cpu_array)
-    assert selects_cpu_options(uncommitted_array, y={"deep": [cpu_array]})
+    assert find_platform(uncommitted_array, 3) == "gpu"
+    assert find_platform(uncommitted_array, cpu_array) == "cpu"
+    assert find_platform(uncommitted_array, y={"deep": [cpu_array]}) == "cpu"
     with jax.default_device(cpu):
-        assert selects_cpu_options(uncommitted_array, 3)
+        assert find_platform(uncommitted_array, 3) == "cpu"
     plain = compilation.jit(lambda x: x, "reference")
     assert plain._select((cpu_array,), {}) is plain._plain_jit
+    assert not asked
 
 
-def test_unknown_compiler_options_are_omitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compilation, "_CPU_OPTIONS", ({"xla_no_such_option": 1}, {"xla_cpu_enable_fast_math": False}))
+@pytest.fixture
+def _fresh_compiler_options() -> Iterator[None]:
     compilation.compiler_options.cache_clear()
-    try:
-        assert compilation.compiler_options() == {"xla_cpu_enable_fast_math": False}
-    finally:
-        compilation.compiler_options.cache_clear()
+    yield
+    compilation.compiler_options.cache_clear()
+
+
+@pytest.mark.usefixtures("_fresh_compiler_options")
+def test_unknown_compiler_options_are_omitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ({"xla_no_such_option": 1}, {"xla_cpu_enable_fast_math": False})
+    monkeypatch.setitem(compilation._OPTIONS, "cpu", options)
+    assert compilation.compiler_options("cpu") == {"xla_cpu_enable_fast_math": False}
+
+
+@pytest.mark.usefixtures("_fresh_compiler_options")
+def test_flags_of_xla_replace_compiler_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(compilation._OPTIONS, "cpu", ({"xla_cpu_enable_fast_math": False},))
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
+    assert compilation.compiler_options("cpu") == {}
+
+
+@pytest.mark.parametrize("target", sorted(compilation._OPTIONS))
+def test_xla_knows_the_compiler_options_of_each_platform(target: str) -> None:
+    """XLA reads the options of all platforms wherever it compiles."""
+    for option in compilation._OPTIONS[target]:
+        assert compilation._is_accepted(option, "cpu")
+    assert not compilation._is_accepted({"xla_no_such_option": 1}, "cpu")
 
 
 @pytest.mark.parametrize("kernels", ["fast", "reference"])

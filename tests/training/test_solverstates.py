@@ -12,6 +12,7 @@ import pytest
 
 from caffejax.checkpoints.solverstate import SolverState, read_solverstate, write_solverstate
 from caffejax.errors import WeightsError
+from caffejax.kernels.program_cache import describe_types
 from caffejax.schema import caffe_pb2, read_solver
 from caffejax.training import Solver
 
@@ -64,6 +65,19 @@ def assert_follows_recording(solver: Solver, expected: dict[str, Any]) -> None:
             np.testing.assert_allclose(actual, expected[name], rtol=1e-4, atol=2e-6, err_msg=name)
             num_checked += solver.iteration == 20
     assert num_checked
+
+
+def test_a_restored_state_has_the_types_of_the_initial_state() -> None:
+    """Otherwise the step is compiled for the restored state, and again for the state after the first step."""
+    with closing(Solver(GOLDEN / "solver" / SGD / "solver.prototxt")) as solver:
+        types = describe_types((solver.train_state,))
+        assert types
+        for state in STATES:
+            solver.restore(GOLDEN / "solver" / SGD / state)
+            assert describe_types((solver.train_state,)) == types
+        solver.snapshot()
+        solver.restore("snap.orbax")
+        assert describe_types((solver.train_state,)) == types
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeVar
 
 from ..errors import UNKNOWN_TYPE, Problem
+from ..human_readable import format_list
 
 R = TypeVar("R")
 
@@ -37,10 +38,9 @@ class Finding:
     layers: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        names = ", ".join(f"'{name}'" for name in self.layers[:3])
-        ellipsis = f" and {len(self.layers) - 3} more" if len(self.layers) > 3 else ""
+        names = format_list([f"'{name}'" for name in self.layers], 3)
         prefix = f"{len(self.layers)} layers: " if len(self.layers) > 1 else "layer "
-        return f"{self.message} ({prefix}{names}{ellipsis})" if self.layers else self.message
+        return f"{self.message} ({prefix}{names})" if self.layers else self.message
 
 
 @dataclass(frozen=True)
@@ -159,9 +159,7 @@ def _format_lines(lines: list[int]) -> str:
 
     Without lines, return "".
     """
-    ellipsis = f" and {len(lines) - 3} more" if lines[3:] else ""
-    numbers = ", ".join(map(str, lines[:3]))
-    return f"line{'s' * (len(lines) > 1)} {numbers}{ellipsis}: " if lines else ""
+    return f"line{'s' * (len(lines) > 1)} {format_list(lines, 3)}: " if lines else ""
 
 
 def format_outcome(report: Report, max_length: int) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import Problem, WeightsError, did_you_mean, shorten_list
 from ..graph import Graph, Layer, Param
 from ..graph.graph import Slot
-from ..human_readable import format_count
+from ..human_readable import format_count, format_list
 from ..schema.blob_proto import Array, Legacy4D, format_shape
 
 StoredBlobs = Mapping[str, Sequence[Array | None]]
@@ -320,5 +320,4 @@ def report_missing(
 
 
 def _format_layers(names: Sequence[str]) -> str:
-    omission = f" and {len(names) - _MAX_LOGGED} more" if len(names) > _MAX_LOGGED else ""
-    return f"{format_count(len(names), 'layer')}: {', '.join(names[:_MAX_LOGGED])}{omission}" if names else "no layer"
+    return f"{format_count(len(names), 'layer')}: {format_list(names, _MAX_LOGGED)}" if names else "no layer"

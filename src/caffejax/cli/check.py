@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import CaffejaxError
-from ..human_readable import format_bytes, format_count, format_number
+from ..human_readable import format_bytes, format_count, format_list, format_number
 from . import flags, net_flags
 
 if TYPE_CHECKING:
@@ -165,9 +165,7 @@ def _print_absent_weights(models: list[Report], paths: list[Path]) -> None:
     if unused_paths:
         verb = "belongs" if len(unused_paths) == 1 else "belong"
         count_text = f"{format_count(len(unused_paths), 'weights file')} {verb} to no net"
-        names = ", ".join(map(str, unused_paths[:_MAX_LISTED_WEIGHTS]))
-        ellipsis = f" and {len(unused_paths) - _MAX_LISTED_WEIGHTS} more" if unused_paths[_MAX_LISTED_WEIGHTS:] else ""
-        sentences.append(f"{count_text}: {names}{ellipsis}")
+        sentences.append(f"{count_text}: {format_list(unused_paths, _MAX_LISTED_WEIGHTS)}")
     if sentences:
         text = "; ".join(sentences)
         explanation = "a file belongs to the net with the same base name; `--weights` names one"

@@ -12,7 +12,7 @@ from ..checkpoints.load_save import load_weights
 from ..checkpoints.match_by_name import has_own_values
 from ..errors import CaffejaxError, Problem, WeightsError
 from ..graph import Layer
-from ..human_readable import format_count
+from ..human_readable import format_count, format_list
 from ..net import Net, Variables
 from .inference_model import InferenceModel
 
@@ -64,14 +64,13 @@ def load_export_weights(
 def zero_weight_warnings(model: InferenceModel) -> Iterator[Problem]:
     """Yield a warning if the weights of some layers are all 0, which is the value of Caffe's default filler."""
     names = [
-        layer.name
+        f"'{layer.name}'"
         for layer in model.layers
         if layer.type.traits.weight_axes > 1 and layer.all_params and not any(map(np.any, model.arrays(layer)[:1]))
     ]
     if names:
-        first_name, others_text = f"'{names[0]}'", f" and {len(names) - 1} more" if len(names) > 1 else ""
         message = "all weights are 0 (the default filler), so the outputs are meaningless; set --weights"
-        yield Problem(f"layer {first_name}{others_text}: {message}", model.net.graph.file)
+        yield Problem(f"layer {format_list(names, 1)}: {message}", model.net.graph.file)
 
 
 def _missing_flags(layer: Layer, variables: Variables) -> Iterator[bool]:

@@ -3,8 +3,8 @@
 from .build import build_graph
 from .graph import UNNAMED_TOP, Graph, Layer, Param, Slot
 from .inference_graph import make_inference_graph
+from .randomness import is_random
 from .resolve import make_net_state
-from .statelessness import is_random
 
 __all__ = [
     "UNNAMED_TOP",

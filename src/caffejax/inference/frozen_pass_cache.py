@@ -8,14 +8,16 @@ from operator import is_
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..config import ComputeConfig
-from ..graph import UNNAMED_TOP, Graph, make_inference_graph
+from ..graph import UNNAMED_TOP, Graph, Layer, make_inference_graph
 from ..graph.inference_graph import find_inference_names
-from ..graph.statelessness import is_stateless
 from ..host_memory import get_free_memory
 from ..kernels import compilation
+from ..layers import Traced
+from ..layers.dispatch import forward
 from ..variables import Blobs, Variables
 from .frozen_net import Frozen
 
@@ -179,3 +181,44 @@ class FrozenPassCache:
 
 def _flatten(variables: Variables) -> list[Any]:
     return jax.tree.leaves(tuple(variables))
+
+
+def is_stateless(graph: Graph) -> bool:
+    """Return whether a forward pass never changes the state.
+
+    A BatchNorm layer changes its statistics, except if it uses them to normalize. The result is False for a net with
+    host layers, because they may keep state.
+    """
+    if graph.has_host_layers:
+        return False
+    stateful_layers = [
+        layer
+        for layer in graph.layers
+        if isinstance(layer.type.implementation, Traced) and layer.type.implementation.stateful
+    ]
+    shapes = [tuple(graph.blobs[name] for name in layer.bottoms) for layer in stateful_layers]
+    distinct_layers = {(layer.context, bottoms): layer for layer, bottoms in zip(stateful_layers, shapes, strict=True)}
+    return not any(_changes_state(layer, bottoms) for (_, bottoms), layer in distinct_layers.items())
+
+
+def _changes_state(layer: Layer, bottoms: tuple[jax.ShapeDtypeStruct, ...]) -> bool:
+    """Return whether a layer's forward function returns a state that differs from its input."""
+    by_channel, shapes = layer.type.traits.by_channel, [p.spec.shape for p in layer.all_params]
+    if (
+        by_channel
+        and len(bottoms) == 1 < len(bottoms[0].shape)
+        and by_channel.applies(layer.context, shapes, 1, bottoms[0].shape[1])
+    ):
+        return False  # the layer normalizes by its statistics
+    blobs = tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in layer.all_params)
+    is_unchanged: list[bool] = []
+
+    def trace(key: jax.Array, blobs: tuple[Any, ...], bottoms: tuple[Any, ...]) -> Any:
+        _, new_state = forward(layer.context.with_key((key, 0)), blobs, bottoms)
+        old_state = [b for b, p in zip(blobs, layer.all_params, strict=True) if not p.spec.learnable]
+        is_unchanged.extend(n is o for n, o in zip(new_state, old_state, strict=False))
+        return new_state
+
+    with layer.locate_errors():
+        jax.eval_shape(trace, jax.eval_shape(lambda: jax.random.key(0)), blobs, bottoms)
+    return not all(is_unchanged)

@@ -1,10 +1,11 @@
-"""Compilation like `jax.jit`, with compiler options and a disk cache for CPUs, and fast transfers to CPUs."""
+"""Compilation like `jax.jit`, with compiler options, a disk cache for CPUs, and fast transfers to CPUs."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import gc
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -19,8 +20,14 @@ from ..config import Kernels
 from ..fork_guard import raise_after_fork
 from .program_cache import CachedPrograms, ProgramCacheConfig, compile_uncached, describe_settings, describe_types
 
-# by default, XLA calls its library YNN for convolutions and matrix products; generated code is faster for convolutions
-_CPU_OPTIONS = ({"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT"},)
+# for each platform, the options that differ from XLA's defaults
+_OPTIONS: dict[str, tuple[dict[str, Any], ...]] = {
+    # by default, XLA calls its library YNN for convolutions, too; code that XLA generates is faster for them
+    "cpu": ({"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT"},),
+    # by default, XLA compiles and times many Triton kernels for each matrix product; the steps of nets are as fast with
+    # cuBLAS, and are compiled in a quarter to two thirds of the time (docs/development/accelerators.md)
+    "gpu": ({"xla_gpu_enable_triton_gemm": False},),
+}
 
 # JAX's settings in this thread that a trace depends on; read before each call, by the function that JAX uses
 _read_settings: Callable[[], Any] = getattr(sys.modules.get("jax._src.config"), "trace_context", describe_settings)
@@ -30,7 +37,7 @@ with jax.ensure_compile_time_eval():  # this module may be imported while a func
 
 
 def jit(function: Callable[..., Any], kernels: Kernels, *, cache_key: bytes | None = None, **options: Any) -> Jitted:
-    """Compile a function like `jax.jit`, with compiler options for the fast kernels on CPUs.
+    """Compile a function like `jax.jit`, with compiler options for the fast kernels on CPUs and GPUs.
 
     Args:
         function: the function to compile.
@@ -62,6 +69,7 @@ class Jitted:
         self._function, self._options = function, options
         self._plain_jit = jax.jit(function, **options)
         self._uses_compiler_options = kernels == "fast"
+        self._jits_with_options = dict[str, Any]()  # by platform
         self._cache_key, self._programs = cache_key, dict[str, Any]()
         self._last_program: tuple[Any, Any] | None = None
 
@@ -93,7 +101,7 @@ class Jitted:
         if self._cache_key is None:
             return None
         # which of the options are accepted depends on the jaxlib, whose version is a part of the key
-        options = _CPU_OPTIONS if self._uses_compiler_options and has_only_cpus() else ()
+        options = _OPTIONS["cpu"] if self._uses_compiler_options and has_only_cpus() else ()
         return CachedPrograms(self._cache_key, self._options | {"compiler": options})
 
     def _find_or_compile(self, args: tuple[Any, ...]) -> Any:
@@ -110,10 +118,8 @@ class Jitted:
         if key not in self._programs:
             program = self._cache.find(args)
             if program is None:
-                jitted = self._select(args, {})
-                program = compile_uncached(
-                    jitted.lower(*args), compiler_options() if jitted is self._jit_with_options else {}
-                )
+                options = compiler_options("cpu") if self._uses_compiler_options else {}
+                program = compile_uncached(self._select(args, {}).lower(*args), options)
                 if program is None:
                     return None
                 self._cache.store(args, program)
@@ -130,15 +136,16 @@ class Jitted:
         return self._select(args, kwargs).trace(*args, **kwargs)
 
     def _select(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Return the jitted function, with compiler options if a call runs on CPUs and is not traced, else without."""
-        if self._uses_compiler_options and is_eager() and runs_on_cpu(args, kwargs):
-            return self._jit_with_options
-        return self._plain_jit
-
-    @functools.cached_property
-    def _jit_with_options(self) -> Any:
-        options = compiler_options()
-        return jax.jit(self._function, compiler_options=options, **self._options) if options else self._plain_jit
+        """Return the jitted function, with the compiler options of the call's platform unless the call is traced."""
+        if not (self._uses_compiler_options and is_eager()):
+            return self._plain_jit
+        platform = find_platform(args, kwargs)
+        if platform not in self._jits_with_options:
+            options = compiler_options(platform)
+            self._jits_with_options[platform] = (
+                jax.jit(self._function, compiler_options=options, **self._options) if options else self._plain_jit
+            )
+        return self._jits_with_options[platform]
 
 
 @contextlib.contextmanager
@@ -157,18 +164,24 @@ def is_eager() -> bool:
     return get_opaque_trace_state() == _EAGER_TRACE_STATE
 
 
-def runs_on_cpu(*arguments: Any) -> bool:
-    """Return whether a call with these arguments runs on a CPU.
+def find_platform(*arguments: Any) -> str:
+    """Return the platform on which a call with these arguments runs: "cpu", "gpu" or "tpu".
 
     The first committed array determines the device. Without committed arrays it is JAX's default device.
     """
     if has_only_cpus():
-        return True
+        return "cpu"
     for leaf in jax.tree.leaves(arguments):
         if isinstance(leaf, jax.Array) and leaf.committed:
-            return next(iter(leaf.devices())).platform == "cpu"
+            return next(iter(leaf.devices())).platform
     default_device = jax.config.values["jax_default_device"] or jax.default_backend()  # a device, or a platform
-    return getattr(default_device, "platform", default_device) == "cpu"
+    platform = getattr(default_device, "platform", default_device)
+    return "gpu" if platform in ("cuda", "rocm") else platform
+
+
+def runs_on_cpu(*arguments: Any) -> bool:
+    """Return whether a call with these arguments runs on a CPU, as `find_platform` determines."""
+    return find_platform(*arguments) == "cpu"
 
 
 def find_cpu(*arguments: Any) -> jax.Device | None:
@@ -218,14 +231,23 @@ def has_only_cpus() -> bool:
 
 
 @functools.cache
-def compiler_options() -> dict[str, Any]:
-    """Return the compiler options for CPUs that this jaxlib accepts; their names may change between versions."""
-    return {k: v for option in _CPU_OPTIONS if _is_accepted(option) for k, v in option.items()}
+def compiler_options(platform: str) -> dict[str, Any]:
+    """Return the compiler options for a platform that this jaxlib accepts; their names may change between versions.
+
+    Options that the environment variable `XLA_FLAGS` sets are omitted, so its values apply.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    options = {name: value for option in _OPTIONS.get(platform, ()) for name, value in option.items()}
+    return {
+        name: value
+        for name, value in options.items()
+        if f"--{name}" not in flags and _is_accepted({name: value}, platform)
+    }
 
 
-def _is_accepted(option: dict[str, Any]) -> bool:
+def _is_accepted(option: dict[str, Any], platform: str) -> bool:
     try:
-        with jax.default_device(jax.devices("cpu")[0]):
+        with jax.default_device(jax.local_devices(backend=platform)[0]):
             jax.jit(lambda: 0, compiler_options=option).lower().compile()
     except Exception:  # the type depends on the jaxlib
         return False

@@ -22,6 +22,7 @@ from google.protobuf.message import Message
 
 from ..errors import Problem, SchemaError, did_you_mean
 from ..glog import warn_once
+from ..human_readable import format_list
 from .tokens import CLOSING, END, Cursor, GiveUpError
 
 _INTEGER = re.compile(r"0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*", re.ASCII)
@@ -185,8 +186,7 @@ def parse_valid_fields(text: str, message_class: type[M], *, file: str | None = 
     with suppress(GiveUpError):
         parser.parse_fields(message, END, 0, 0)
     if parser.bare_words:
-        suffix = f" and {len(parser.bare_words) - 1} more" if parser.bare_words[1:] else ""
-        warning = f"{parser.bare_words[0]}{suffix}: strings without quotes, which BVLC Caffe refuses"
+        warning = f"{format_list(parser.bare_words, 1)}: strings without quotes, which BVLC Caffe refuses"
         warn_once(f"{file}: {warning}" if file else warning)
     return message, (*parser.problems, *parser.missing_field_problems)
 

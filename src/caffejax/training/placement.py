@@ -105,11 +105,14 @@ class SingleDevice:
         return abstract_state(state)
 
     def place_restored(self, state: TrainState, device_statistics: Params | None) -> TrainState:
-        """Return a state from a checkpoint, with its NumPy arrays copied to the device.
+        """Return a state from a checkpoint, with its NumPy arrays and uncommitted arrays committed to the device.
 
-        The running statistics are in the state; `device_statistics` is ignored.
+        Like the initial state and the states after each step, so that the step is compiled once. The running statistics
+        are in the state; `device_statistics` is ignored.
         """
-        return jax.tree.map(lambda x: x if isinstance(x, jax.Array) else jax.device_put(x, self._device), state)
+        return jax.tree.map(
+            lambda x: x if isinstance(x, jax.Array) and x.committed else jax.device_put(x, self._device), state
+        )
 
     def gather_state(self, state: TrainState) -> TrainState:
         """Return the state unchanged."""

@@ -6,7 +6,7 @@ import pytest
 
 from caffejax import Net
 from caffejax.data.synthetic_inputs import complete_inputs
-from caffejax.graph.statelessness import is_stateless
+from caffejax.inference.frozen_pass_cache import is_stateless
 
 IMAGES = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 3 dim: 2 dim: 4 dim: 4 } } }'
 SEQUENCE = """layer { name: "x" type: "Input" top: "x" top: "cont"
