@@ -117,7 +117,7 @@ def load_state(path: Path, template: TrainState, graph: Graph, type: str) -> tup
         params=variables.params,
         state=variables.state,
         opt_state=with_history(template.opt_state, history),
-        iteration=np.int32(stored.iteration),
+        iteration=jax.device_put(np.int32(stored.iteration)),  # jnp.int32 would compile a program
         key=jax.random.wrap_key_data(jnp.array(record["key"], jnp.uint32)) if "key" in record else template.key,
     )
     sharded_state: TrainState = reshard(new_state, jax.tree.map(lambda x: x.sharding, template))
