@@ -132,7 +132,7 @@ def run(options: argparse.Namespace) -> None:
             outputs = frozen_net({blob: preprocessing(batch, shape[1:])})
             outputs |= {name: jax.nn.softmax(outputs[name], 1) for name in score_names & outputs.keys()}
             sizes = [picture.shape[:2] for picture in batch]
-            results += make_results(net.graph, outputs, sizes, top=options.top, threshold=options.threshold)
+            results += make_results(net.graph, outputs, sizes, top_k=options.top, threshold=options.threshold)
     for path, picture, image_results in zip(output_paths, pictures, results, strict=False):
         _write_picture(path, draw_results(picture, image_results, class_names, path))
     if options.json:

@@ -1,1 +1,1 @@
-"""Predictions of a net for pictures: preprocessing, and results as text, JSON and drawings."""
+"""Predictions of a net for images: preprocessing, and results as text, JSON and drawings."""

@@ -1,4 +1,4 @@
-"""Conversion of pictures to a net's input: mean, scale and channel order, as published or as in training."""
+"""Conversion of images to a net's input: mean, scale and channel order, as published or as in training."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class PublishedPreprocessing(NamedTuple):
         mean: the mean that is subtracted from each channel, in the net's channel order.
         scale: the factor that is applied after the subtraction.
         channels: the net's channel order, "BGR" or "RGB", or "gray".
-        layer: the name of a layer by which the net is recognized in a file that has no net name; "" if all files have
-            the net name.
+        layer: the name of a layer that identifies the net in files without its name; "" if all published files have its
+            name.
     """
 
     mean: tuple[float, ...]
@@ -66,7 +66,7 @@ PUBLISHED_PREPROCESSING: Mapping[str, PublishedPreprocessing] = {
 
 @dataclass(frozen=True, eq=False)
 class Preprocessing:
-    """Preprocessing of pictures: resize them to the net's input, then compute (pixel - mean) * scale.
+    """Preprocessing of images: resize them to the net's input, then compute (pixel - mean) * scale.
 
     Attributes:
         mean: float32, (C, 1, 1) or (C, h, w), in the net's channel order, for pixels from 0 to 255.
@@ -80,16 +80,16 @@ class Preprocessing:
     channels: str
     source: str
 
-    def __call__(self, pictures: Sequence[np.ndarray], size: tuple[int, int]) -> np.ndarray:
-        """Return the net's input, float32 (N, C, h, w), for pictures.
+    def __call__(self, images: Sequence[np.ndarray], size: tuple[int, int]) -> np.ndarray:
+        """Return the net's input, float32 (N, C, h, w), for N images.
 
-        A picture is uint8, (H, W, 3) with channels B, G, R, or (H, W).
+        An image is uint8, (H, W, 3) with channels B, G, R, or (H, W). `size` is (h, w).
         """
         import cv2
 
         height, width = size
-        resized = [cv2.resize(picture, (width, height), interpolation=cv2.INTER_LINEAR) for picture in pictures]
-        planes = np.stack([np.atleast_3d(picture).transpose(2, 0, 1) for picture in resized]).astype(np.float32)
+        resized = [cv2.resize(image, (width, height), interpolation=cv2.INTER_LINEAR) for image in images]
+        planes = np.stack([np.atleast_3d(image).transpose(2, 0, 1) for image in resized]).astype(np.float32)
         if self.channels == "RGB":
             planes = planes[:, ::-1]
         return np.ascontiguousarray((planes - self.mean) * np.float32(self.scale))
@@ -179,7 +179,7 @@ def _list_transform_layers(net: NetParameter) -> list[LayerParameter]:
 
 
 def _has_mean(param: TransformationParameter, file: Path) -> bool:
-    """Return whether the mean of a transform_param is available. It is not if its mean_file does not exist."""
+    """Return whether a transform_param names no mean_file, or a mean_file that exists."""
     return not param.HasField("mean_file") or find_file(param.mean_file, file.parent).exists()
 
 
@@ -215,7 +215,8 @@ def _read_mean(path: Path, shape: tuple[int, int, int]) -> np.ndarray:
 
 def _broadcast_mean(mean: np.ndarray, file: str, shape: tuple[int, int, int]) -> np.ndarray:
     if len(mean) not in (1, shape[0]):
-        message = f"the mean has {len(mean)} channels, but the net's input has {shape[0]}; give a fitting --mean"
+        expected = f"1 or {shape[0]} numbers" if shape[0] > 1 else "one number"
+        message = f"the mean has {len(mean)} channels, but the net's input has {shape[0]}; give --mean with {expected}"
         raise DataError(Problem(message, file))
     if not np.isfinite(mean).all():
         raise DataError(Problem("the mean contains NaN or infinity; give --mean with finite numbers", file))

@@ -1,4 +1,4 @@
-"""Results of a net for a picture (the best classes, boxes, or a label for each pixel) as text, JSON and drawings."""
+"""Results of a net for an image as text, JSON and drawings: the best classes, boxes, or a label for each pixel."""
 
 from __future__ import annotations
 
@@ -53,120 +53,118 @@ def find_main_outputs(graph: Graph, outputs: Sequence[str]) -> tuple[str, ...]:
 
     An output is auxiliary if a different output has the same shape and a larger loss weight.
     """
-    weights = dict.fromkeys(outputs, 0.0)
+    loss_weights = dict.fromkeys(outputs, 0.0)
     sources = {top: layer.bottoms[0] for layer in graph.layers if layer.is_inserted_split for top in layer.tops}
     for layer in graph.layers:
         for bottom in layer.bottoms[:1]:
             name = sources.get(bottom, bottom)
-            weights[name] = max(weights.get(name, 0.0), *layer.loss_weights, 0.0)
+            loss_weights[name] = max(loss_weights.get(name, 0.0), *layer.loss_weights, 0.0)
     return tuple(
         name
         for name in outputs
         if not any(
-            0 < weights[name] < weights[other] and graph.blobs[name].shape == graph.blobs[other].shape
+            0 < loss_weights[name] < loss_weights[other] and graph.blobs[name].shape == graph.blobs[other].shape
             for other in outputs
         )
     )
 
 
 @dataclass(frozen=True)
-class ClassResult:
-    """The best classes of a picture.
+class Classification:
+    """The best classes of an image.
 
     Attributes:
         blob: the name of the output.
-        best_labels: pairs of label and score, by descending score.
+        label_scores: pairs of label and score, by descending score.
         score_name: "probability" or "score".
     """
 
     blob: str
-    best_labels: tuple[tuple[int, float], ...]
+    label_scores: tuple[tuple[int, float], ...]
     score_name: str
 
     def rows(self, names: ClassNames) -> list[dict[str, Any]]:
         """Return a dict for each class, for tables and JSON."""
         return [
-            {self.score_name: value, "label": label, "name": names.get(label, "")} for label, value in self.best_labels
+            {self.score_name: value, "label": label, "name": names.get(label, "")} for label, value in self.label_scores
         ]
 
-    def draw(self, picture: np.ndarray, names: ClassNames, factor: int) -> None:
-        """Write the classes on a picture (H, W, 3), which was enlarged by `factor`."""
-        for line_index, (label, value) in enumerate(self.best_labels):
-            _write_text(
-                picture, f"{value:.3g} {names.get(label) or label}", (4, 4 + line_index * _line_height(picture))
-            )
+    def draw(self, image: np.ndarray, names: ClassNames, factor: int) -> None:
+        """Write the classes on an image (H, W, 3), which was enlarged by `factor`."""
+        for line_index, (label, value) in enumerate(self.label_scores):
+            _write_text(image, f"{value:.3g} {names.get(label) or label}", (4, 4 + line_index * _line_height(image)))
 
 
 @dataclass(frozen=True)
-class BoxResult:
-    """The objects that were detected in a picture.
+class Detections:
+    """The objects that were detected in an image.
 
     Attributes:
         blob: the name of the output.
-        detections: the label, the score, and the box (left, top, right, bottom) of each object, in pixels of the
-            picture, by descending score.
+        objects: the label, the score, and the box (left, top, right, bottom) of each object, in pixels of the
+            image, by descending score.
     """
 
     blob: str
-    detections: tuple[tuple[int, float, tuple[int, ...]], ...]
+    objects: tuple[tuple[int, float, tuple[int, ...]], ...]
 
     def rows(self, names: ClassNames) -> list[dict[str, Any]]:
         """Return a dict for each box, for tables and JSON."""
         return [
             {"score": score, "label": label, "name": names.get(label, ""), "box": list(box)}
-            for label, score, box in self.detections
+            for label, score, box in self.objects
         ]
 
-    def draw(self, picture: np.ndarray, names: ClassNames, factor: int) -> None:
-        """Draw the boxes on a picture (H, W, 3), which was enlarged by `factor`."""
+    def draw(self, image: np.ndarray, names: ClassNames, factor: int) -> None:
+        """Draw the boxes on an image (H, W, 3), which was enlarged by `factor`."""
         import cv2
 
-        for label, score, picture_box in reversed(self.detections):
-            box = [factor * coordinate for coordinate in picture_box]
+        for label, score, image_box in reversed(self.objects):
+            box = [factor * coordinate for coordinate in image_box]
             color = make_palette()[label % 256].tolist()
-            cv2.rectangle(picture, box[:2], box[2:], color, max(1, _line_height(picture) // 8))
+            cv2.rectangle(image, box[:2], box[2:], color, max(1, _line_height(image) // 8))
             _write_text(
-                picture, f"{names.get(label) or label} {score:.2f}", (box[0], box[1] - _line_height(picture)), color
+                image, f"{names.get(label) or label} {score:.2f}", (box[0], box[1] - _line_height(image)), color
             )
 
 
 @dataclass(frozen=True, eq=False)
-class PixelResult:
-    """The labels of the pixels of a picture.
+class Segmentation:
+    """A label for each pixel of an image.
 
     Attributes:
         blob: the name of the output.
-        labels: integers (H, W), with the height and width of the output.
+        labels: integers (H, W), at the resolution of the output.
     """
 
     blob: str
     labels: np.ndarray
 
     def rows(self, names: ClassNames) -> list[dict[str, Any]]:
-        """Return a dict for each label with its share of the picture, for tables and JSON."""
+        """Return a dict for each label with the fraction of pixels that have it, for tables and JSON."""
         labels, counts = np.unique(self.labels, return_counts=True)
         order = np.argsort(-counts, kind="stable")
         fractions = zip(labels[order].tolist(), (counts[order] / counts.sum()).tolist(), strict=True)
         return [{"share": fraction, "label": label, "name": names.get(label, "")} for label, fraction in fractions]
 
-    def draw(self, picture: np.ndarray, names: ClassNames, factor: int) -> None:
-        """Color the pixels of a picture (H, W, 3) by their labels, except label 0, the background in most nets."""
+    def draw(self, image: np.ndarray, names: ClassNames, factor: int) -> None:
+        """Color the pixels of an image (H, W, 3) by their labels, except label 0, the background in most nets."""
         import cv2
 
-        size = picture.shape[1::-1]
+        size = image.shape[1::-1]
         labels = cv2.resize(self.labels.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST)
-        colored = picture // 2 + make_palette()[labels] // 2
-        picture[labels > 0] = colored[labels > 0]
+        colored = image // 2 + make_palette()[labels] // 2
+        image[labels > 0] = colored[labels > 0]
         for line_index, row in enumerate(row for row in self.rows(names)[:8] if row["label"]):
             color = make_palette()[row["label"] % 256].tolist()
-            _write_text(picture, row["name"] or str(row["label"]), (4, 4 + line_index * _line_height(picture)), color)
+            _write_text(image, row["name"] or str(row["label"]), (4, 4 + line_index * _line_height(image)), color)
 
 
-Result = ClassResult | BoxResult | PixelResult
+Result = Classification | Detections | Segmentation
 
 
 def check_outputs(graph: Graph) -> None:
-    """Check that at least one output can be interpreted as a result for a picture.
+    """Check that at least one output contains classes, boxes, or a label for each pixel.
 
     Raises:
         GraphError: if no output can be interpreted; the message names the outputs and their shapes.
@@ -190,15 +188,20 @@ def _detect_kind(graph: Graph, name: str) -> str:
 
 
 def make_results(
-    graph: Graph, outputs: Mapping[str, Any], sizes: Sequence[tuple[int, int]], *, top: int = 5, threshold: float = 0.5
+    graph: Graph,
+    outputs: Mapping[str, Any],
+    sizes: Sequence[tuple[int, int]],
+    *,
+    top_k: int = 5,
+    threshold: float = 0.5,
 ) -> list[list[Result]]:
-    """Return the results for each picture of a batch.
+    """Return the results for each image of a batch.
 
     Args:
         graph: the net's graph.
         outputs: the outputs of a batch.
-        sizes: height and width of each picture.
-        top: the number of best classes.
+        sizes: height and width of each image.
+        top_k: the number of classes to return for a classification, those with the highest scores.
         threshold: the minimum score of a box.
 
     Raises:
@@ -218,17 +221,17 @@ def make_results(
                 corners = np.rint(rows[:, 3:].clip(0, 1) * ([width, height] * 2)).astype(int).tolist()
                 pairs = zip(rows[:, 1:3].tolist(), corners, strict=True)
                 results[i].append(
-                    BoxResult(name, tuple((int(label), score, tuple(box)) for (label, score), box in pairs))
+                    Detections(name, tuple((int(label), score, tuple(box)) for (label, score), box in pairs))
                 )
             elif kind in ("pixels", "labels"):
                 labels = array[i].argmax(axis=0) if kind == "pixels" else array[i, 0]
-                results[i].append(PixelResult(name, np.asarray(labels, np.int64)))
+                results[i].append(Segmentation(name, np.asarray(labels, np.int64)))
             elif kind == "classes":
                 scores = array[i].ravel()
-                best_labels = np.argsort(-scores, kind="stable")[:top]
+                best_labels = np.argsort(-scores, kind="stable")[:top_k]
                 pairs = zip(best_labels.tolist(), scores[best_labels].tolist(), strict=True)
                 sums_to_one = bool((scores >= 0).all() and abs(scores.sum() - 1) < 1e-3)
-                results[i].append(ClassResult(name, tuple(pairs), "probability" if sums_to_one else "score"))
+                results[i].append(Classification(name, tuple(pairs), "probability" if sums_to_one else "score"))
     return results
 
 
@@ -255,35 +258,37 @@ def make_palette() -> np.ndarray:
     return np.stack(channels, axis=1).astype(np.uint8)
 
 
-def draw_results(picture: np.ndarray, results: Sequence[Result], names: ClassNames, file: Path) -> bytes:
-    """Return the bytes of an image file with a picture, uint8 (H, W, 3) or (H, W), and the results drawn on it.
+def draw_results(image: np.ndarray, results: Sequence[Result], names: ClassNames, file: Path) -> bytes:
+    """Return an image, uint8 (H, W, 3) or (H, W), with results drawn on it, as the bytes of an image file.
+
+    The extension of `file`, the path that the caller will write, determines the format. Small images are enlarged.
 
     Raises:
         CaffejaxError: if the file extension is not a known image format.
     """
     from ..debugging.visualize import encode_image, enlarge
 
-    canvas = enlarge(np.repeat(np.atleast_3d(picture), 3 if picture.ndim == 2 else 1, axis=2), 384)
+    canvas = enlarge(np.repeat(np.atleast_3d(image), 3 if image.ndim == 2 else 1, axis=2), 384)
     for result in results:
-        result.draw(canvas, names, len(canvas) // len(picture))
+        result.draw(canvas, names, len(canvas) // len(image))
     return encode_image(canvas, file.suffix)
 
 
-def _line_height(picture: np.ndarray) -> int:
-    """Return the height of a line of text in a picture, in pixels."""
-    return max(14, min(picture.shape[:2]) // 24)
+def _line_height(image: np.ndarray) -> int:
+    """Return the line height in pixels of text that is drawn on an image of this size."""
+    return max(14, min(image.shape[:2]) // 24)
 
 
-def _write_text(picture: np.ndarray, text: str, corner: tuple[int, int], color: Sequence[int] = (0, 0, 0)) -> None:
-    """Write white text on a `color` rectangle. Its upper left corner is as close to `corner` as the picture allows."""
+def _write_text(image: np.ndarray, text: str, corner: tuple[int, int], color: Sequence[int] = (0, 0, 0)) -> None:
+    """Write white text on a `color` rectangle. Its upper left corner is as close to `corner` as the image allows."""
     import cv2
 
-    line_height = _line_height(picture)
+    line_height = _line_height(image)
     scale = line_height / _FONT_HEIGHT / 1.5
     text = text.encode("ascii", "replace").decode()
     (width, height), _ = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, scale, 1)
-    left = max(0, min(corner[0], picture.shape[1] - width - 4))
-    top = max(0, min(corner[1], picture.shape[0] - line_height))
-    cv2.rectangle(picture, (left, top), (left + width + 4, top + line_height), tuple(color), cv2.FILLED)
+    left = max(0, min(corner[0], image.shape[1] - width - 4))
+    top = max(0, min(corner[1], image.shape[0] - line_height))
+    cv2.rectangle(image, (left, top), (left + width + 4, top + line_height), tuple(color), cv2.FILLED)
     origin = (left + 2, top + (line_height + height) // 2)
-    cv2.putText(picture, text, origin, cv2.FONT_HERSHEY_SIMPLEX, scale, (255, 255, 255), 1, cv2.LINE_AA)
+    cv2.putText(image, text, origin, cv2.FONT_HERSHEY_SIMPLEX, scale, (255, 255, 255), 1, cv2.LINE_AA)
