@@ -140,7 +140,7 @@ SETTINGS: dict[str, list[str]] = {
     "TanH": [""],
 }
 SHAPE = (1, 16, 6, 6)
-GROUPS = 6
+NUM_TEST_GROUPS = 6
 OTHER_SHAPES = [(2, 3, 8, 6), (5, 20, 12, 6), (1, 33, 4, 9)]
 
 
@@ -176,12 +176,12 @@ def test_a_lowering_gives_equal_outputs_in_all_settings(layer_type: str, shape: 
     assert_lowerings_are_equal({layer_type: SETTINGS[layer_type]}, shape)
 
 
-@pytest.mark.parametrize("group", range(GROUPS))
+@pytest.mark.parametrize("group", range(NUM_TEST_GROUPS))
 def test_lowerings_of_a_group_of_types_give_equal_outputs(group: int) -> None:
     assert_lowerings_are_equal(
         {
             layer_type: SETTINGS[layer_type][:: 1 + (len(SETTINGS[layer_type]) > 6)]
-            for layer_type in list(SETTINGS)[group::GROUPS]
+            for layer_type in list(SETTINGS)[group::NUM_TEST_GROUPS]
         },
         SHAPE,
     )

@@ -50,8 +50,8 @@ class CompiledNet:
 
     Args:
         graph: the net's graph, for these shapes.
-        variables: the net's parameters and state. A weight that is a `StoredWeight` is packed, which means stored in
-            the order that oneDNN reads, only once for all shapes.
+        variables: the net's parameters and state. A `StoredWeight` is packed, which means stored in the order
+            that oneDNN reads, only once for all shapes.
         options: the kernels, precision and other settings of the computation.
         device: the CPU to run on, or None for other platforms, on which XLA compiles all parts.
         low_precision: the number type of the oneDNN programs, or None for float32.

@@ -34,7 +34,7 @@ class FrozenPasses:
         graph: the net's graph.
         compute_config: the kernels, precision and other settings of the computation.
         variables: the parameters and state.
-        names: for each blob to return, its name in the net, mapped to its name in `make_inference_graph`.
+        names: the blobs to return, as `{name in the net: name in the graph that make_inference_graph returns}`.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ def _flatten(variables: Variables) -> list[Any]:
 def is_stateless(graph: Graph) -> bool:
     """Return whether a forward pass never changes the state.
 
-    A BatchNorm layer changes its statistics, except if it uses them to normalize. The result is False for a net with
+    A BatchNorm layer changes its statistics, unless it uses them to normalize. The result is False for a net with
     host layers, because they may keep state.
     """
     if graph.has_host_layers:

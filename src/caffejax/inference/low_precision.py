@@ -88,9 +88,9 @@ def resolve_precision(
 
 def _find_obstacle(precision: str, compute_config: ComputeConfig) -> str | None:
     if not compilation.runs_on_cpu():
-        return "it is supported only on CPUs"
+        return f"{precision} is supported only on CPUs"
     if compute_config.kernels != "fast" or not onednn_program.is_available():
-        return 'it needs oneDNN and kernels="fast"'
+        return f'{precision} needs oneDNN and kernels="fast"'
     if not onednn.has_instructions(precision):
         return f"this processor lacks {_CPU_FEATURES[precision]}"
     return None
@@ -208,9 +208,9 @@ def _choose_number_types(
 def _make_number_type_lookup(
     low_precision: LowPrecision, groups: Sequence[Sequence[int]], blob_names: Mapping[int, str]
 ) -> Callable[[int], _NumberType | None]:
-    """Return a function from a value to its number type in low precision, or to None if its range is not known.
+    """Return a function that takes the number of a value, and returns the value's number type in low precision.
 
-    The function takes the number of the value.
+    The function returns None if the range of the value is not known.
 
     Args:
         low_precision: the number type, and for int8 the ranges.
@@ -338,7 +338,7 @@ class _ProgramConverter:
         """Replace a weight with int8 integers, and add a weight that contains its steps, multiplied by `step`.
 
         Args:
-            weight: the number of the weight, whose axis 0 are the outputs.
+            weight: the number of the weight, whose axis 0 is the axis of outputs.
             step: the step of the data that is multiplied by the weight.
 
         Returns:

@@ -58,37 +58,37 @@ def partition(
     Returns:
         The schedule of all parts, and the parts that are oneDNN programs, by the key of the part.
     """
-    schedule, image_graph = schedule_layers(graph), _single_image_graph(full_graph)
+    schedule, single_image_graph = schedule_layers(graph), _single_image_graph(full_graph)
     parts: list[Part] = []
-    programs: dict[Any, OnednnPart] = {}
+    onednn_parts: dict[Any, OnednnPart] = {}
     reader_counts = _count_readers(graph)
     for part in schedule.parts:
         if part.mode != "traced" or any(graph.blobs[name].dtype != np.float32 for name in part.writes):
             parts.append(part)
             continue
-        for piece, builder in _split_for_onednn(part, graph, image_graph, variables, reader_counts):
-            parts.append(piece)
+        for new_part, builder in _split_for_onednn(part, graph, single_image_graph, variables, reader_counts):
+            parts.append(new_part)
             if builder is not None and (onednn_part := builder.compile(low_precision)) is not None:
-                programs[piece.key] = onednn_part
-    return replace(schedule, parts=tuple(parts)), programs
+                onednn_parts[new_part.key] = onednn_part
+    return replace(schedule, parts=tuple(parts)), onednn_parts
 
 
 def _split_for_onednn(
     part: Part,
     graph: Graph,
-    image_graph: Graph | None,
+    single_image_graph: Graph | None,
     variables: VariableTrees,
     reader_counts: Mapping[str, Counter[str]],
-) -> list[tuple[Part, _PartBuilder | None]]:
+) -> list[tuple[Part, _OnednnPartBuilder | None]]:
     """Split a part into parts that oneDNN can run and parts that XLA compiles.
 
     First, all layers whose types have a lowering are assigned to oneDNN. If the lowerings of some layers return None,
     these layers are assigned to XLA and the part is split again, until all lowerings succeed.
 
     Args:
-        part: the part.
+        part: the part to split.
         graph: the graph without the layers that `remove_constants` removes.
-        image_graph: the graph for a batch of one image, or None.
+        single_image_graph: the graph for a batch of one image, or None.
         variables: the parameters and state of the layers.
         reader_counts: the result of `_count_readers`.
 
@@ -97,18 +97,18 @@ def _split_for_onednn(
     """
     lowerable_keys = {layer.key for layer in part.layers if _can_lower(graph, layer)}
     while True:
-        pieces: list[tuple[Part, _PartBuilder | None]] = []
+        new_parts: list[tuple[Part, _OnednnPartBuilder | None]] = []
         rejected_keys: set[str] = set()
         for is_lowerable, layers in _group_layers(part.layers, lowerable_keys):
             if not is_lowerable:
-                pieces.append((make_part(layers), None))
+                new_parts.append((make_part(layers), None))
                 continue
-            for piece_layers, piece_graph in _split_by_batching(graph, layers, image_graph):
-                builder = _PartBuilder(make_part(piece_layers), piece_graph, variables, reader_counts)
+            for new_layers, new_graph in _split_by_batching(graph, layers, single_image_graph):
+                builder = _OnednnPartBuilder(make_part(new_layers), new_graph, variables, reader_counts)
                 rejected_keys |= builder.rejected_keys
-                pieces.append((builder.part, builder))
+                new_parts.append((builder.part, builder))
         if not rejected_keys:
-            return pieces
+            return new_parts
         lowerable_keys -= rejected_keys
 
 
@@ -169,7 +169,7 @@ def _single_image_graph(graph: Graph) -> Graph | None:
 
 
 def _split_by_batching(
-    graph: Graph, layers: Sequence[Layer], image_graph: Graph | None
+    graph: Graph, layers: Sequence[Layer], single_image_graph: Graph | None
 ) -> Iterator[tuple[Sequence[Layer], Graph]]:
     """Split layers into one or two groups, each for one program, and yield `(layers, graph)` for each group.
 
@@ -179,46 +179,55 @@ def _split_by_batching(
     """
     first_dense = next((i for i, layer in enumerate(layers) if layer.type.traits.weight_axes == 2), len(layers))
     per_image_layers, batched_layers = layers[:first_dense], layers[first_dense:]
-    if image_graph is None or not per_image_layers or not _runs_image_by_image(graph, image_graph, per_image_layers):
+    if (
+        single_image_graph is None
+        or not per_image_layers
+        or not _runs_image_by_image(graph, single_image_graph, per_image_layers)
+    ):
         yield layers, graph
         return
-    yield per_image_layers, image_graph
+    yield per_image_layers, single_image_graph
     if batched_layers:
         yield batched_layers, graph
 
 
-def _runs_image_by_image(graph: Graph, image_graph: Graph, layers: Sequence[Layer]) -> bool:
+def _runs_image_by_image(graph: Graph, single_image_graph: Graph, layers: Sequence[Layer]) -> bool:
     """Return whether layers compute each image independently, and a blob of one image has at least 1 MiB.
 
     A layer is assumed to compute each image independently if only axis 0 of its blobs depends on the batch size.
     """
     names = {name for layer in layers for name in (*layer.bottoms, *layer.tops)}
     batch_sizes = {graph.blobs[name].shape[0] for name in names}
-    is_per_image = all(graph.blobs[name].shape[1:] == image_graph.blobs[name].shape[1:] for name in names)
-    is_large = max(4 * math.prod(image_graph.blobs[name].shape) for name in names) >= _IMAGE_BY_IMAGE_BYTES
-    return len(batch_sizes) == 1 and {image_graph.blobs[n].shape[0] for n in names} == {1} and is_per_image and is_large
+    is_per_image = all(graph.blobs[name].shape[1:] == single_image_graph.blobs[name].shape[1:] for name in names)
+    is_large = max(4 * math.prod(single_image_graph.blobs[name].shape) for name in names) >= _IMAGE_BY_IMAGE_BYTES
+    return (
+        len(batch_sizes) == 1
+        and {single_image_graph.blobs[n].shape[0] for n in names} == {1}
+        and is_per_image
+        and is_large
+    )
 
 
-class _PartBuilder:
+class _OnednnPartBuilder:
     """Builds the oneDNN program of a part.
 
     Args:
         part: the layers.
-        graph: the graph, which contains the shapes of their blobs.
+        graph: the graph with the shapes of the layers' blobs.
         variables: the parameters and state of the layers.
         reader_counts: how often each layer of the net reads each blob; see `_count_readers`.
 
     Attributes:
         part: the layers.
-        rejected: the keys of the layers that oneDNN does not support. If there are any, the program cannot be used.
+        rejected_keys: the keys of the layers that oneDNN does not support. The program can be used if there are none.
     """
 
     def __init__(
         self, part: Part, graph: Graph, variables: VariableTrees, reader_counts: Mapping[str, Counter[str]]
     ) -> None:
         self.part, self._graph, self._variables = part, graph, variables
-        self._builder = ProgramBuilder([graph.blobs[name].shape for name in part.reads])
-        values = {name: self._builder.argument(i) for i, name in enumerate(part.reads)}
+        self._program_builder = ProgramBuilder([graph.blobs[name].shape for name in part.reads])
+        values = {name: self._program_builder.argument(i) for i, name in enumerate(part.reads)}
         self._names = {value.number: name for name, value in values.items()}
         layer_keys = {layer.key for layer in part.layers}
         names = [top for layer in part.layers for top in layer.tops]
@@ -233,22 +242,24 @@ class _PartBuilder:
                 values[top] = value
                 self._names[value.number] = top
                 if top in self._writes or reader_counts.get(top, Counter()).total() > 1:
-                    self._builder.mark_shared(value)
+                    self._program_builder.mark_shared(value)
         self._results = [values[name] for name in self._writes]
 
     def compile(self, low_precision: LowPrecision | None) -> OnednnPart | None:
         """Create the oneDNN primitives of the program; return the part, or None if oneDNN cannot compute it."""
         try:
-            executable = Executable(self._builder.encode_program(self._results, self._names, low_precision))
+            executable = Executable(self._program_builder.encode_program(self._results, self._names, low_precision))
         except ValueError:
             return None
-        return OnednnPart(self.part, executable, tuple(self._builder.weights), self.part.reads, self._writes)
+        return OnednnPart(self.part, executable, tuple(self._program_builder.weights), self.part.reads, self._writes)
 
     def _lower(self, layer: Layer, bottoms: Sequence[Value]) -> Sequence[Value] | None:
         """Add a layer to the program; return the values of its tops, or None if oneDNN does not support the layer."""
         blobs = layer.arrays(*self._variables)
         shapes = [self._graph.blobs[top].shape for top in layer.tops]
         with layer.locate_errors():
-            tops = LOWERINGS[layer.type.name](LoweringContext(self._builder, layer.context, blobs, bottoms, shapes))
+            tops = LOWERINGS[layer.type.name](
+                LoweringContext(self._program_builder, layer.context, blobs, bottoms, shapes)
+            )
         tops = (tops,) if isinstance(tops, Value) else tops
         return tops if tops is not None and len(tops) == len(layer.tops) else None
