@@ -14,7 +14,7 @@ from .dump import Dump, DumpedLayer
 
 
 class Pair(NamedTuple):
-    """A layer, and the index of the layer with its name in dump A and in dump B, or None if there is no such layer."""
+    """A layer, and its index in dump A and in dump B, or None if a dump has no layer with this name."""
 
     layer: DumpedLayer
     a_index: int | None
@@ -37,7 +37,7 @@ class Pair(NamedTuple):
 
 
 def pair_layers(a: Sequence[DumpedLayer], b: Sequence[DumpedLayer]) -> Iterator[Pair]:
-    """Yield a pair for each layer name, in the order of A. A layer that is only in B follows B's previous layer."""
+    """Yield a pair for each layer name, in the order of A. A layer that only B has follows the layer before it in B."""
     a_indices, b_indices = ({layer.name: i for i, layer in enumerate(layers)} for layers in (a, b))
     next_b = 0
     for i, layer in enumerate(a):
@@ -246,7 +246,7 @@ def _make_row(
     elif tolerances.are_equal(error, scale):
         verdict, is_difference = "equal", False
     else:
-        verdict, is_difference = "parts", True
+        verdict, is_difference = "differs", True
     if is_random and is_difference:
         verdict, is_difference = "random", False
     return Row(layer.name, layer.type, kind, name, shapes, error, verdict, is_difference)

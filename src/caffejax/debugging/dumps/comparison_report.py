@@ -21,7 +21,7 @@ from ...schema.blob_proto import Array
 from ...text_table import escape_unprintable
 
 Kind = Literal["input", "param", "top", "grad", "diff"]
-Verdict = Literal["equal", "parts", "shapes", "only in A", "only in B", "random", "layers"]
+Verdict = Literal["equal", "differs", "shapes", "only in A", "only in B", "random", "layers"]
 
 _KIND_NAMES = {"input": "input", "param": "param", "top": "top", "grad": "gradient of param", "diff": "diff of"}
 _COLUMN_TITLES = ("layer", "type", "what", "shape", "max error", "relative", "cosine", "verdict")
@@ -90,7 +90,7 @@ class Row:
         name: the blob's name or the parameter's number. If the verdict is "layers", a description of the difference.
         shapes: the shapes in A and in B, or None for a dump without the array.
         distance: the difference of the values, or None if they cannot be compared.
-        verdict: "equal"; "parts" if the difference exceeds the tolerances; "shapes" if the shapes differ; "only in A"
+        verdict: "equal"; "differs" if the difference exceeds the tolerances; "shapes" if the shapes differ; "only in A"
             or "only in B"; "random" if the values depend on random numbers; "layers" if the layers of the two nets
             differ.
         is_difference: True if this row counts as a difference of the dumps.
@@ -225,7 +225,7 @@ class Comparison:
 
 def _as_json(row: Row) -> dict[str, Any]:
     cells: dict[str, Any] = {name: getattr(row, name) for name in ("layer", "type", "kind", "name", "verdict")}
-    cells |= {"shape_a": row.shapes[0], "shape_b": row.shapes[1], "parts": row.is_difference}
+    cells |= {"shape_a": row.shapes[0], "shape_b": row.shapes[1], "differs": row.is_difference}
     if (d := row.distance) is not None:
         numbers = {"error": d.error, "relative": d.relative, "scale": d.scale, "cosine": d.cosine}
         cells |= {name: number if math.isfinite(number) else None for name, number in numbers.items()} | {

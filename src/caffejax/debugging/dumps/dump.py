@@ -151,7 +151,8 @@ def read_dump(path: str | os.PathLike[str]) -> Dump:
         meta = json.loads(bytes(text).decode() if text.dtype.kind == "S" else str(text))
         dump = _parse_meta(meta, arrays, file)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise DataError(Problem(f"is not a dump: its `meta` is invalid: {error!r}; {remedy}", file)) from error
+        reason = f"it lacks {error}" if isinstance(error, KeyError) else error
+        raise DataError(Problem(f"is not a dump: its `meta` is invalid: {reason}; {remedy}", file)) from error
     _check_numbers(arrays, file)
     return dump
 
