@@ -31,9 +31,7 @@ layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_para
 layer { name: "pick" type: "BatchReindex" bottom: "ip" bottom: "at" top: "y" }
 layer { name: "loss" type: "EuclideanLoss" bottom: "y" bottom: "ip" top: "loss" }
 """
-OUT_OF_RANGE = (
-    r"layer 'pick' \(BatchReindex\): index 4 at \[2\] of bottom 'at' is out of range: it must be one of 0 to 3"
-)
+OUT_OF_RANGE = r"layer 'pick' \(BatchReindex\): index 4 at \[2\] of bottom 'at' is out of range: it must be from 0 to 3"
 
 
 def make_net(text: str, indices: list[float]) -> Any:

@@ -73,7 +73,7 @@ def find_nonfinite_variable(variables: Variables, net: Net | None = None) -> Non
                 if not _is_finite(blob):
                     owner_text = "" if net else f" of layer '{key}'"
                     return NonFinite(
-                        f"{kind} {i}{owner_text} {_count_nonfinite(blob)}", net.graph.layer(key) if net else None
+                        f"{kind} {i}{owner_text} {_describe_nonfinite(blob)}", net.graph.layer(key) if net else None
                     )
     return None
 
@@ -91,18 +91,18 @@ def _find_in_backward_pass(trace: LayerTrace) -> NonFinite | None:
     """Return a report on the first layer of the backward pass with a gradient that is not finite, or None."""
     message = "the gradient of {} {}; everything before it in the backward pass is finite"
     for layer, gradients in trace.backward():
-        for name, diff in zip(layer.bottoms, gradients.bottoms, strict=True):
-            if diff is not None and not _is_finite(diff):
-                return NonFinite(message.format(f"its bottom '{name}'", _count_nonfinite(diff)), layer)
-        for i, diff in enumerate(gradients.params):
-            if diff is not None and not _is_finite(diff):
-                return NonFinite(message.format(f"its parameter {i}", _count_nonfinite(diff)), layer)
+        for name, gradient in zip(layer.bottoms, gradients.bottoms, strict=True):
+            if gradient is not None and not _is_finite(gradient):
+                return NonFinite(message.format(f"its bottom '{name}'", _describe_nonfinite(gradient)), layer)
+        for i, gradient in enumerate(gradients.params):
+            if gradient is not None and not _is_finite(gradient):
+                return NonFinite(message.format(f"its parameter {i}", _describe_nonfinite(gradient)), layer)
     return None
 
 
 def _describe_top(layer: Layer, bottoms: Arrays, name: str, top: jax.Array) -> NonFinite:
     """Return a report on a top that is not finite although the layer's bottoms are finite, with a likely cause."""
-    message = f"its output '{name}' {_count_nonfinite(top)}"
+    message = f"its output '{name}' {_describe_nonfinite(top)}"
     if layer.type.is_input:
         return NonFinite(message, layer, "Correct the data: it is not finite itself, so no setting helps")
     if invalid_label := _describe_invalid_label(layer, bottoms):
@@ -116,24 +116,28 @@ def _describe_top(layer: Layer, bottoms: Arrays, name: str, top: jax.Array) -> N
 def _describe_invalid_label(layer: Layer, bottoms: Arrays) -> str:
     """Describe the first label that is not a class of a loss, or return "" if all labels are valid."""
     indices = layer.type.gradient.indices
-    classes = None if indices.num_classes is None or indices.gathers else indices.num_classes(layer.context, *bottoms)
-    if classes is None:
+    num_classes = (
+        None if indices.num_classes is None or indices.gathers else indices.num_classes(layer.context, *bottoms)
+    )
+    if num_classes is None:
         return ""
     labels = np.trunc(np.asarray(bottoms[indices.bottoms[0]]))
-    invalid = find_out_of_range(labels, classes, indices.ignore_label(layer.context) if indices.ignore_label else None)
+    invalid = find_out_of_range(
+        labels, num_classes, indices.ignore_label(layer.context) if indices.ignore_label else None
+    )
     if not invalid.any():
         return ""
     position = [int(i) for i in np.argwhere(invalid)[0]]
     count_note = f" ({invalid.sum()} labels are invalid)" if invalid.sum() > 1 else ""
     label, name = labels[tuple(position)], find_index_blob(layer)
-    return f"label {label:g} at {position} of '{name}' is not one of the classes 0 to {classes - 1}{count_note}"
+    return f"label {label:g} at {position} of '{name}' is not one of the classes 0 to {num_classes - 1}{count_note}"
 
 
 def _is_finite(x: jax.Array) -> bool:
     return bool(jnp.isfinite(x).all())
 
 
-def _count_nonfinite(x: jax.Array) -> str:
+def _describe_nonfinite(x: jax.Array) -> str:
     """Return a text such as "has 3 NaN and 1 infinite of 12 values"."""
     counts = {"NaN": int(jnp.isnan(x).sum()), "infinite": int(jnp.isinf(x).sum())}
     return f"has {' and '.join(f'{n} {kind}' for kind, n in counts.items() if n)} of {x.size} values"

@@ -41,7 +41,7 @@ def _check_range(layer: Layer, indices: Any, count: int) -> None:
         position = [int(i) for i in np.argwhere(invalid)[0]]
         message = (
             f"index {values[invalid].flat[0]:g} at {position} of bottom '{find_index_blob(layer)}' is out of range: "
-            f"it must be one of 0 to {count - 1}"
+            f"it must be from 0 to {count - 1}"
         )
         raise LayerError(layer.make_problem(message))
 

@@ -71,11 +71,11 @@ class MemoryReport:
             groups = format_count(len(training.groups) - 1, "group")
             yield f"Training, computing {layers} in {groups} twice: about {format_bytes(training.peak)}"
         if not training.fits:
-            yield "That is more than the limit, and recomputation cannot reduce it; a smaller batch takes less."
+            yield "That is more than the limit, and rematerialization cannot reduce it; a smaller batch takes less."
 
     @property
     def total(self) -> dict[str, int]:
-        """The sums of parameters, activations, bytes of both, and multiply-adds over all layers."""
+        """The numbers of parameters, activations, bytes of both, and multiply-adds, summed over all layers."""
         return {name: sum(getattr(layer, name) or 0 for layer in self.layers) for name in SUMMED_FIELDS}
 
 

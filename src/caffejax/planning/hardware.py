@@ -222,7 +222,7 @@ def _find_chip_problems(table: Mapping[str, Any]) -> Iterator[str]:
     if like is None:
         missing = [name for name in names if name not in table and name not in _OPTIONAL_FIELDS]
         if missing:
-            yield f'lacks the fields {", ".join(missing)}; set them, or like = "cuda:h100" and the fields that differ'
+            yield f'lacks the fields {", ".join(missing)}; set them, or set like = "cuda:h100" and only what differs'
 
 
 def _are_compiler_fields(value: Any) -> bool:

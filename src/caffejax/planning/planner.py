@@ -61,9 +61,9 @@ class ScalingEstimate:
 def estimate_scaling(
     compute_seconds: float, collectives: Iterable[Collective], chip: Chip, num_rows: int, model_axis_size: int = 1
 ) -> ScalingEstimate:
-    """Estimate a step on `num_rows` rows of `model_axis_size` devices each.
+    """Return the estimated time of a step on `num_rows` rows of `model_axis_size` devices each.
 
-    Each device computes for `compute_seconds` seconds.
+    Each device computes for `compute_seconds` seconds and takes part in `collectives`, the collectives of one step.
     """
     return ScalingEstimate(
         num_rows * model_axis_size,
@@ -192,7 +192,7 @@ class Plan:
 
     @property
     def bottleneck(self) -> str:
-        """The name of the resource with the longest time, see `seconds`."""
+        """The name of the resource that takes longest, one of the keys of `seconds`."""
         return max(self.seconds, key=self.seconds.__getitem__)
 
     @property
@@ -440,7 +440,7 @@ def plan(
 
     Raises:
         GraphError: if layers run on the host, if the inputs lack the batch axis, or if the net does not support the
-            batch size. A net whose inputs have several batch sizes, such as images and boxes, supports only these.
+            batch size. A net whose inputs have different batch sizes, such as images and boxes, supports no others.
         CaffejaxError: if the compiler is not installed or fails, or if the devices cannot be arranged as `parallel`
             requires.
     """
@@ -459,7 +459,7 @@ def plan(
 
 
 def _find_largest(job: CompileJob, compiled_plans: dict[int, Plan]) -> int:
-    """Search for the largest batch that fits. Each batch to compile is extrapolated from earlier plans."""
+    """Return the largest batch that fits, or 0. Compile batches, each extrapolated from the plans of earlier ones."""
     for _ in range(_MAX_COMPILATIONS):
         fitting_batches = [b for b, p in compiled_plans.items() if p.fits]
         large_batches = [b for b, p in compiled_plans.items() if not p.fits]
