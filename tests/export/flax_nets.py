@@ -2,7 +2,7 @@
 
 from caffejax import Net
 from caffejax.export import InferenceModel
-from export.random_params import fill_variables
+from export.random_params import draw_variables
 
 # one layer after an input of the shape: its type, and the rest of it
 LAYERS: dict[str, tuple[tuple[int, ...], str]] = {
@@ -301,4 +301,4 @@ NETS: dict[str, str] = {
 def make_subject(text: str) -> InferenceModel:
     """A net of that text with numbers in it."""
     net = Net(text)
-    return InferenceModel(net.for_inference(), fill_variables(net))
+    return InferenceModel(net.for_inference(), draw_variables(net))

@@ -6,12 +6,12 @@ import numpy as np
 from caffejax import Net
 from caffejax.net import Variables
 
-POSITIVE = {("BatchNorm", 1), ("BatchNorm", 3), ("BN", 0), ("BN", 3), ("Normalize", 0), ("Scale", 0)}
+SCALES = {("BatchNorm", 1), ("BatchNorm", 3), ("BN", 0), ("BN", 3), ("Normalize", 0), ("Scale", 0)}
 SHIFTS = {("BatchNorm", 4), ("BN", 1), ("Scale", 1)}  # positive, so that few numbers are cut by a ReLU
 CONSTANTS = {("BatchNorm", 2): 2.0}  # the scale of the stored mean and variance
 
 
-def fill_variables(net: Net, seed: int = 0) -> Variables:
+def draw_variables(net: Net, seed: int = 0) -> Variables:
     """Return variables without zeros: He-scaled weights, small biases, positive factors and variances near 1."""
     random = np.random.default_rng(seed)
     shapes = jax.eval_shape(net.init, jax.random.key(0))
@@ -20,7 +20,7 @@ def fill_variables(net: Net, seed: int = 0) -> Variables:
     def draw_array(layer_type: str, index: int, like: jax.ShapeDtypeStruct) -> np.ndarray:
         if (layer_type, index) in CONSTANTS:
             return np.full(like.shape, CONSTANTS[layer_type, index], like.dtype)
-        if (layer_type, index) in POSITIVE:
+        if (layer_type, index) in SCALES:
             factor = 2 if layer_type == "BatchNorm" else 1
             return random.uniform(0.5, 1.5, like.shape).astype(like.dtype) * factor
         if (layer_type, index) in SHIFTS:

@@ -19,7 +19,7 @@ from caffejax.schema import read_net
 from export import flax_worker
 from export.compare_outputs import FORMS, Arrays, count_large_errors, find_largest, relative_errors, unordered_distances
 from export.onnx.onnx_oracle import compile_net, export_net, outputs_with_row_counts, run_onnx
-from export.random_params import fill_variables
+from export.random_params import draw_variables
 
 PERTURBATION = 1e-6  # what inputs are moved by, to see how far the net itself moves
 
@@ -76,7 +76,7 @@ def _make_subject(path: str, phase: Phase) -> InferenceModel:
     """
     net = Net(path, phase)
     read_last = [name for layer in net.graph.layers[-1:] for name in layer.bottoms]
-    inference_net = make_inference_model(net, fill_variables(net), None if net.outputs else read_last).net
+    inference_net = make_inference_model(net, draw_variables(net), None if net.outputs else read_last).net
     output_names, host_blobs = list(inference_net.outputs), set[str]()
     for layer in inference_net.graph.layers:
         if layer.type.on_host or host_blobs.intersection(layer.bottoms):
@@ -86,7 +86,7 @@ def _make_subject(path: str, phase: Phase) -> InferenceModel:
             output_names += layer.bottoms
     blobs = net.graph.blobs.keys() - host_blobs - set(inference_net.input_names)  # none that a later layer writes over
     unique_names = [name for name in dict.fromkeys(output_names) if name in blobs]
-    return make_inference_model(net, _measure_statistics(path, phase, fill_variables(net), unique_names), unique_names)
+    return make_inference_model(net, _measure_statistics(path, phase, draw_variables(net), unique_names), unique_names)
 
 
 def _measure_statistics(path: str, phase: Phase, variables: Variables, outputs: list[str]) -> Variables:

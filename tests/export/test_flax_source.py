@@ -27,7 +27,7 @@ from caffejax import CaffejaxError, Net
 from caffejax.export import InferenceModel, make_inference_model
 from caffejax.export.flax import write_flax
 from caffejax.export.flax.emit_context import supported_types
-from export.random_params import fill_variables
+from export.random_params import draw_variables
 from golden_cases import ACCEPTED_CASES, format_case_id
 from jax_transforms.fresh_processes import spawn_jax_process
 
@@ -182,7 +182,7 @@ def test_dropout_and_batch_statistics_act_in_train_mode(tmp_path: Path, flax_pro
     assert not np.allclose(*actual["train"])  # other places are dropped each time
     assert not np.allclose(actual["eval"], actual["eval again"])  # by the statistics, which have moved:
     net = Net(text, "TRAIN")
-    conv = np.asarray(net.apply(*fill_variables(net), batch, key=jax.random.key(0), blobs=["conv1"])[0]["conv1"])
+    conv = np.asarray(net.apply(*draw_variables(net), batch, key=jax.random.key(0), blobs=["conv1"])[0]["conv1"])
     kernel = np.asarray(subject.arrays(subject.net.graph.layer("res0_a"))[0])
     convolved = jax.lax.conv(conv, kernel, (1, 1), "SAME")
     mean_before, mean_after = (
@@ -335,7 +335,7 @@ def test_recorded_layer_cases_are_equal(tmp_path: Path, flax_process: ProcessPoo
     reasons, largest = {}, 0.0
     for k, case in enumerate(RECORDED_CASES):
         net = Net(case["path"].with_suffix(".prototxt"))
-        subject = InferenceModel(net.for_inference(net.graph.layer("layer").tops), fill_variables(net))
+        subject = InferenceModel(net.for_inference(net.graph.layer("layer").tops), draw_variables(net))
         try:
             write_flax(subject, tmp_path / str(k))
         except CaffejaxError as error:

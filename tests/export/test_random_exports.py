@@ -9,7 +9,7 @@ from caffejax import Net
 from caffejax.export import make_inference_model
 from export.compare_outputs import FORMS, TOLERANCE
 from export.random_nets import draw_nets
-from export.random_params import fill_variables
+from export.random_params import draw_variables
 from export.run_exports import assess_subject
 
 SETTINGS = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
@@ -31,7 +31,7 @@ def test_many_random_nets_are_equal_in_all_forms(net_and_outputs: tuple[str, tup
 
 def _check(text: str, outputs: tuple[str, ...]) -> None:
     net = Net(text, "TEST")
-    result = assess_subject(make_inference_model(net, fill_variables(net), outputs))
+    result = assess_subject(make_inference_model(net, draw_variables(net), outputs))
     for form in FORMS:
         assert _is_refused(result[form]) or not _large_errors(result, form), form
 

@@ -11,7 +11,7 @@ import pytest
 from caffejax import CaffejaxError, Net, save_weights
 from caffejax.cli import main
 from caffejax.data import write_lmdb
-from caffejax.export import Uint8Preprocessing, data_layer_preprocessing, make_inference_model
+from caffejax.export import Uint8Preprocessing, make_inference_model, read_data_layer_preprocessing
 from caffejax.pycaffe.classifier import Classifier
 from caffejax.schema import caffe_pb2
 
@@ -115,7 +115,7 @@ def test_channels_are_swapped_only_for_three_channels(net_folder: Path) -> None:
     net = Net(make_deploy_net(channels=1))
     subject = make_inference_model(net, net.init(jax.random.key(0)))
     with pytest.raises(CaffejaxError, match=r"layer 'data' \(Input\).*without a transform_param"):
-        data_layer_preprocessing(net, subject)
+        read_data_layer_preprocessing(net, subject)
     gray = Uint8Preprocessing("data", (10, 10, 1), (10, 10), (0,))
     np.testing.assert_array_equal(gray(IMAGES[:, :10, :10, :1])[:, 0], IMAGES[:, :10, :10, 0])
 

@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     export_format = _select_format(options)
     _check_target(export_format, options)
-    from ..export import InferenceModel, load_export_weights, zero_weight_warnings
+    from ..export import InferenceModel, find_zero_weights, load_export_weights
 
     net = net_flags.build_net(options)
     inference_net = net.for_inference(flags.split_commas(options.outputs) if options.outputs else None)
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> None:
     inference_model = InferenceModel(
         inference_net, load_export_weights(net, inference_net, weights_files, random_weights=options.random_weights)
     )
-    for warning in zero_weight_warnings(inference_model):
+    for warning in find_zero_weights(inference_model):
         log.warning("%s", warning)
     inputs, outputs = _WRITERS[export_format](net, inference_model, options)
     log.info(
@@ -160,10 +160,10 @@ def _write_onnx(net: Net, inference_model: InferenceModel, options: argparse.Nam
     from ..export import require_package
 
     require_package("onnx", "writes models")
-    from ..export.onnx import OPSET, get_shapes, write_onnx
+    from ..export.onnx import DEFAULT_OPSET, get_shapes, write_onnx
 
     settings: dict[str, Any] = {
-        "opset": options.opset or OPSET,
+        "opset": options.opset or DEFAULT_OPSET,
         "pad_rows": bool(options.pad_rows),
         "batch_axis": options.batch_axis or 0,
         "preprocessing": make_preprocessing(net, inference_model, options),
@@ -268,12 +268,12 @@ def make_preprocessing(
         inference_model: the exported part of the net.
         options: the command's flags.
     """
-    from ..export import data_layer_preprocessing, find_image_input
+    from ..export import find_image_input, read_data_layer_preprocessing
 
     if options.preprocess is None:
         return None
     if options.preprocess == _TRANSFORM_PARAM:
-        return data_layer_preprocessing(net, inference_model, options.images_dim, options.channel_swap)
+        return read_data_layer_preprocessing(net, inference_model, options.images_dim, options.channel_swap)
     with image_flags.convert_value_errors(options.model):
         return _make_classify_preprocessing(find_image_input(inference_model), inference_model, options)
 

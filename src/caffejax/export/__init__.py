@@ -1,9 +1,9 @@
 """Export of nets to StableHLO, ONNX and flax source."""
 
-from .export_weights import load_export_weights, zero_weight_warnings
+from .export_weights import find_zero_weights, load_export_weights
 from .inference_model import BatchError, InferenceModel, make_inference_model
 from .stablehlo import PLATFORMS, export_stablehlo, require_package, write_stablehlo
-from .uint8_input import Uint8Preprocessing, caffe_channel_order, data_layer_preprocessing, find_image_input
+from .uint8_input import Uint8Preprocessing, caffe_channel_order, find_image_input, read_data_layer_preprocessing
 
 __all__ = [
     "PLATFORMS",
@@ -11,12 +11,12 @@ __all__ = [
     "InferenceModel",
     "Uint8Preprocessing",
     "caffe_channel_order",
-    "data_layer_preprocessing",
     "export_stablehlo",
     "find_image_input",
+    "find_zero_weights",
     "load_export_weights",
     "make_inference_model",
+    "read_data_layer_preprocessing",
     "require_package",
     "write_stablehlo",
-    "zero_weight_warnings",
 ]

@@ -20,12 +20,12 @@ from .inference_model import InferenceModel
 def load_export_weights(
     net: Net, inference_net: Net, files: Iterable[str | Path], *, random_weights: bool = False
 ) -> Variables:
-    """Read the parameters and state of the exported part of a net from weight files.
+    """Read weight files, and return the parameters and state of the part of a net that is exported.
 
     Args:
         net: the full net.
-        inference_net: the part to export, which `Net.for_inference` returned. Its batch size may differ from that of
-            `net`.
+        inference_net: the part to export, which `Net.for_inference` returned. Its batch size may differ from the
+            batch size of `net`.
         files: paths of .caffemodel or .caffemodel.h5 files. If several files contain a blob, the last file is used.
         random_weights: True to initialise the blobs that no file contains with their fillers.
 
@@ -39,7 +39,7 @@ def load_export_weights(
         net_variables, inference_variables = (
             net.init(key),
             inference_net.init(key),
-        )  # the part's layers may use params of other layers
+        )  # layers of the part may share params of layers outside the part
         return Variables(
             net_variables.params | inference_variables.params, net_variables.state | inference_variables.state
         )
@@ -61,8 +61,8 @@ def load_export_weights(
     return jax.tree.map(lambda loaded, initial: initial if _is_shape(loaded) else loaded, variables, init(key))
 
 
-def zero_weight_warnings(model: InferenceModel) -> Iterator[Problem]:
-    """Yield a warning if the weights of some layers are all 0, which is the value of Caffe's default filler."""
+def find_zero_weights(model: InferenceModel) -> Iterator[Problem]:
+    """Yield one warning about all layers whose weights are all 0, the value of Caffe's default filler, or nothing."""
     names = [
         f"'{layer.name}'"
         for layer in model.layers

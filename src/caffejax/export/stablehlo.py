@@ -51,7 +51,7 @@ def export_stablehlo(
     unknown_platforms = [name for name in platforms if name not in _SUPPORTED_PLATFORMS]
     if unknown_platforms or not platforms:
         names = ", ".join(map(repr, unknown_platforms)) or "none"
-        raise CaffejaxError(f"platforms must be some of {', '.join(_SUPPORTED_PLATFORMS)}, not {names}")
+        raise CaffejaxError(f"platforms must be one or more of {', '.join(_SUPPORTED_PLATFORMS)}, not {names}")
     _check_layers(model)
     inputs = symbolic_batch_shapes(model, batch_axis) if symbolic_batch else model.inputs
     if preprocessing is not None:
@@ -80,7 +80,10 @@ def write_stablehlo(model: InferenceModel, path: str | os.PathLike[str], **optio
     exported = export_stablehlo(model, **options)
     if (size := len(exported.mlir_module_serialized)) > _MAX_BYTES:
         limit = format_bytes(_MAX_BYTES)
-        message = f"would take {format_bytes(size)}, mostly weights, but the format of jax.export is limited to {limit}"
+        message = (
+            f"would take {format_bytes(size)}, mostly weights, but the format of jax.export is limited to {limit}; "
+            "export to ONNX or flax, which have no such limit"
+        )
         raise CaffejaxError(Problem(message, os.fspath(path)))
     with replace_file(path) as file:
         file.write(exported.serialize(vjp_order=0))

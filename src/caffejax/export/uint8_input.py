@@ -21,7 +21,7 @@ def _make_zero_mean() -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Uint8Preprocessing:
-    """Conversion of images to a net's input by a center crop and (pixel * factor - mean) * scale.
+    """Conversion of images to a net's input: a center crop, then (pixel * factor - mean) * scale.
 
     Attributes:
         input_name: the name of the net's input.
@@ -78,10 +78,10 @@ class Uint8Preprocessing:
         """Return the shape and dtype of the images for the net's input `blob`, whose batch size may be symbolic."""
         return jax.ShapeDtypeStruct((blob.shape[0], *self.image_shape), np.uint8)
 
-    def __call__(self, image_spec: jax.Array) -> jax.Array:
+    def __call__(self, images: jax.Array) -> jax.Array:
         """Convert images, uint8 (N, H, W, C), to the net's input, float32 (N, C, h, w)."""
         (top, left), (h, w) = self.corner, self.input_size
-        pixels = image_spec[:, top : top + h, left : left + w].astype(jnp.float32).transpose(0, 3, 1, 2)
+        pixels = images[:, top : top + h, left : left + w].astype(jnp.float32).transpose(0, 3, 1, 2)
         if self.channel_order != tuple(range(pixels.shape[1])):
             pixels = jnp.stack([pixels[:, i] for i in self.channel_order], axis=1)
         return (pixels * np.float32(self.factor) - np.asarray(self.mean, np.float32)) * np.float32(self.scale)
@@ -102,14 +102,14 @@ def find_image_input(model: InferenceModel) -> str:
 
 
 def caffe_channel_order(channels: int) -> tuple[int, ...]:
-    """Return the order in which Caffe's tools store the channels of RGB images; see `Uint8Preprocessing.order`.
+    """Return the order in which Caffe's tools store the channels of RGB images, as `Uint8Preprocessing.channel_order`.
 
     For three channels it is B, G, R, which is (2, 1, 0). Otherwise the channels keep their order.
     """
     return (2, 1, 0) if channels == 3 else tuple(range(channels))
 
 
-def data_layer_preprocessing(
+def read_data_layer_preprocessing(
     net: Net, model: InferenceModel, image_size: Sequence[int] | None = None, channel_order: Sequence[int] | None = None
 ) -> Uint8Preprocessing:
     """Return the preprocessing that the transform_param of a net's data layer defines in phase TEST.
@@ -130,7 +130,7 @@ def data_layer_preprocessing(
     layer = net.graph.layer(key)
     normalize = layer.device_transform
     if not isinstance(normalize, Normalize):
-        message = f"computes '{input_name}' without a transform_param; specify the preprocessing with other flags"
+        message = f"computes '{input_name}' without a transform_param; use --preprocess=classify and its flags"
         raise GraphError(layer.make_problem(message))
     channels, *size = model.inputs[input_name].shape[1:]
     has_mean_image = normalize.mean.shape[1:] != (1, 1)

@@ -11,8 +11,8 @@ from onnx_oracle import assert_equal, assert_model_equals_net, compute_net_outpu
 
 from caffejax import Net, __version__
 from caffejax.export import InferenceModel, Uint8Preprocessing, make_inference_model
-from caffejax.export.onnx import OPSETS, export_onnx, write_onnx
-from export.random_params import fill_variables
+from caffejax.export.onnx import SUPPORTED_OPSETS, export_onnx, write_onnx
+from export.random_params import draw_variables
 from export.test_stablehlo import CLASSIFICATION, DETECTION, SEGMENTATION, SIAMESE
 
 REPOSITORY = Path(__file__).parents[3]
@@ -54,7 +54,7 @@ LONG_NETS = ["squeezenet", "mobilenet", "cifar10_full", "lstm", "faster_rcnn_toy
 def make_subject(text: Any, outputs: Any = None) -> InferenceModel:
     """Return a net whose weights and statistics are not zero."""
     net = Net(text)
-    return make_inference_model(net, fill_variables(net), outputs)
+    return make_inference_model(net, draw_variables(net), outputs)
 
 
 def draw_inputs(subject: InferenceModel) -> dict[str, np.ndarray]:
@@ -82,7 +82,7 @@ def test_a_larger_net_gives_equal_outputs(name: str) -> None:
     assert_model_equals_net(subject, draw_inputs(subject))
 
 
-@pytest.mark.parametrize("opset", [OPSETS[0], OPSETS[-1]])
+@pytest.mark.parametrize("opset", [SUPPORTED_OPSETS[0], SUPPORTED_OPSETS[-1]])
 @pytest.mark.parametrize("name", ["classification", "segmentation"])
 def test_every_opset_gives_equal_outputs(name: str, opset: int) -> None:
     subject = make_subject(NETS[name])
@@ -195,4 +195,4 @@ def test_boxes_with_infinite_corners_are_pooled_equally(pooling: str) -> None:
         "rois": np.asarray([(0, *box) for box in boxes], np.float32),
     }
     net = Net(text)
-    assert_model_equals_net(InferenceModel(net.for_inference(), fill_variables(net)), inputs)
+    assert_model_equals_net(InferenceModel(net.for_inference(), draw_variables(net)), inputs)

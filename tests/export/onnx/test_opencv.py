@@ -13,7 +13,7 @@ from caffejax.cli import main
 from caffejax.export import InferenceModel, make_inference_model
 from caffejax.export.onnx import export_onnx
 from export.onnx.test_onnx_nets import CLASSIFICATION, CONFIGS, SEGMENTATION
-from export.random_params import fill_variables
+from export.random_params import draw_variables
 
 pytestmark = pytest.mark.skipif(int(cv2.__version__.split(".")[0]) < 5, reason=f"needs OpenCV 5, not {cv2.__version__}")
 
@@ -45,14 +45,14 @@ def assert_equal_in_opencv(subject: InferenceModel) -> None:
 @pytest.mark.parametrize("name", NETS)
 def test_opencv_gives_equal_outputs(name: str) -> None:
     net = Net(NETS[name])
-    assert_equal_in_opencv(make_inference_model(net, fill_variables(net)))
+    assert_equal_in_opencv(make_inference_model(net, draw_variables(net)))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", LARGE_NETS)
 def test_opencv_gives_equal_outputs_of_larger_nets(name: str) -> None:
     net = Net(CONFIGS / name / "train_val.prototxt")
-    assert_equal_in_opencv(make_inference_model(net, fill_variables(net)))
+    assert_equal_in_opencv(make_inference_model(net, draw_variables(net)))
 
 
 @pytest.mark.long
@@ -62,7 +62,7 @@ def test_opencv_gives_equal_outputs_of_segnet(tmp_path: Path) -> None:
     model = tmp_path / "segnet.prototxt"
     model.write_text(re.sub(r"upsample_[hw]: \d+", "", text))
     net = Net(model)
-    assert_equal_in_opencv(make_inference_model(net, fill_variables(net)))
+    assert_equal_in_opencv(make_inference_model(net, draw_variables(net)))
 
 
 @pytest.mark.slow

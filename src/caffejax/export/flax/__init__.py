@@ -1,4 +1,4 @@
-"""Export to flax source code in the style of handwritten code, which runs and trains without caffejax."""
+"""Export to flax source code that reads like handwritten code, and runs and trains without caffejax."""
 
 from .emit_context import channels_last_shape
 from .save_flax import check_folder, write_flax

@@ -61,7 +61,7 @@ _READER_IMPORTS = {"safetensors": "from safetensors.flax import load_file", "orb
 
 
 def name_modules(program: Program) -> Program:
-    """Return the program with a name for each module, under which the net's class stores the module as an attribute."""
+    """Return the program with a name for each module: the attribute of the net's class that stores the module."""
     used_names, module_names, steps = set(RESERVED_NAMES), dict[int, str](), list[ExpressionStep]()
     for step in program.steps:
         if step.module is None:
@@ -288,7 +288,7 @@ def name_variables(
 
     Args:
         statements: the statements.
-        argument_names: names of the values that exist before the statements, by number.
+        argument_names: names of the values that are arguments of the generated function, by number.
         blob_names: blob names of the values, by number.
         outputs: numbers of the output values.
     """
@@ -367,7 +367,7 @@ _OPENING_BRACKETS, _CLOSING_BRACKETS = "([{", ")]}"
 
 
 def break_line(text: str, indent: int) -> list[str]:
-    """Return the lines of a statement, which is broken at brackets if it is longer than `LINE_LENGTH` characters."""
+    """Return the lines of a statement. If it is longer than `LINE_LENGTH` characters, break it at brackets."""
     margin = " " * indent
     if len(margin + text) <= LINE_LENGTH:
         return [margin + text]

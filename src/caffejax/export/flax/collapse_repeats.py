@@ -1,4 +1,4 @@
-"""Replacement of repeated steps by module classes, called blocks, and of consecutive equal blocks by lists."""
+"""Shorter source for nets that repeat steps: a module class (a block) for repeated steps, a list for equal blocks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Segment:
 
 
 def find_repeats(program: Program) -> list[Segment]:
-    """Return the group of equal segments for which a class saves the most lines, or [] if none saves lines.
+    """Return the equal segments whose replacement by one class saves the most lines, or [] if no class saves lines.
 
     Segments are equal if they differ only in the weights and in the values of module arguments.
     """
@@ -136,7 +136,7 @@ _SHORT_ARGUMENT_NAMES = {"out_features": "features", "num_features": "features"}
 
 
 def extract_blocks(program: Program) -> Program:
-    """Return the program, in which calls of block classes replace repeated groups of steps."""
+    """Return the program with block classes, whose calls replace the repeated segments of its steps."""
     while segments := find_repeats(program):
         program = _replace_by_block(program, segments)
     return program
@@ -170,7 +170,7 @@ def _replace_by_block(program: Program, segments: Sequence[Segment]) -> Program:
 
 
 def _instance_name(group: Sequence[ExpressionStep], program: Program) -> str:
-    """Return a name for a block: the first words that its layer names have in common, or else its output's name."""
+    """Return a name for a block: the leading words that all its layer names share, or else the name of its output."""
     prefix = common_leading_words([step.layer for step in group])
     return "_".join(prefix or split_words(program.values[group[-1].writes[0]].blob)) or "block"
 
@@ -191,8 +191,8 @@ def _block_class_name(instance_names: Sequence[str]) -> str:
 def _name_members(step_groups: Sequence[Sequence[ExpressionStep]]) -> list[str]:
     """Return a name for the module of each step of a block, and "" for a step without a module.
 
-    A run is the list of steps that one instance of the block replaces. Each name consists of the words that the step's
-    layer names have in common in all runs, without the leading words that the names of all steps have in common.
+    `step_groups` has the steps that each instance of the block replaces. A name consists of the words that the layer
+    names of the step have in common in all instances, without the leading words that all steps have in common.
     """
     names, used_names = list[str](), set(RESERVED_NAMES)
     common_prefix = common_leading_words(
@@ -212,10 +212,10 @@ def _name_members(step_groups: Sequence[Sequence[ExpressionStep]]) -> list[str]:
 
 
 def _name_values(program: Program, step_groups: Sequence[Sequence[ExpressionStep]]) -> dict[int, str]:
-    """Return names for the values in a block, by the value's number in the first run.
+    """Return names for the values in a block, by the value's number in the first instance of the block.
 
-    A name consists of the words that the value's blob names have in common in all runs, without the leading words that
-    the names of all values have in common.
+    A name consists of the words that the blob names of the value have in common in all instances, without the leading
+    words that all values have in common. `step_groups` has the steps that each instance replaces.
     """
     names = {}
     for steps in zip(*step_groups, strict=True):
@@ -230,8 +230,8 @@ def _collect_parameters(
 ) -> tuple[dict[str, tuple[Any, ...]], tuple[ExpressionStep, ...]]:
     """Return the parameters of a block's constructor, and the steps of the block.
 
-    Module arguments that are not equal in all runs become parameters. They are returned as a dict from the parameter's
-    name to its value in each run.
+    Module arguments that are not equal in all instances of the block become parameters, returned as
+    `{name: (its value in each instance, ...)}`. `step_groups` has the steps that each instance replaces.
     """
     parameters: dict[str, tuple[Any, ...]] = {}
     body = []
@@ -258,13 +258,13 @@ def _collect_parameters(
 def _find_or_add_parameter(
     parameters: dict[str, tuple[Any, ...]], values: tuple[Any, ...], argument: str, member_name: str
 ) -> str:
-    """Return the name of the block parameter with these values, after adding a new parameter if there is none.
+    """Return the name of the parameter of a block that has these values; add a new parameter if there is none.
 
     Args:
-        parameters: the values of each parameter in each run, by name. A new parameter is added to this dict.
-        values: the parameter's value in each run.
-        argument: the name of the module argument, for the name of a new parameter.
-        member_name: the name of the module, for the name of a new parameter.
+        parameters: for each parameter of the block, by name, its value in each instance. A new parameter is added here.
+        values: the value in each instance of the block.
+        argument: the name of the module argument that the parameter sets. A new parameter is named after it.
+        member_name: the name of the module. A new parameter is named after it.
     """
     for name, existing_values in parameters.items():
         if existing_values == values:
@@ -294,7 +294,7 @@ _MIN_BLOCKS = 3
 
 
 def collapse_to_lists(program: Program) -> Program:
-    """Return the program, in which a list of blocks replaces consecutive blocks of the same class.
+    """Return the program with consecutive blocks of the same class replaced by one list of blocks.
 
     Blocks are put into one list if their arguments are equal or change by a constant increment.
     """
@@ -339,7 +339,7 @@ def _is_block(step: ExpressionStep) -> bool:
 
 
 def _find_increments(previous: ExpressionStep, step: ExpressionStep) -> tuple[int, ...] | None:
-    """Return the increment of each module argument from `previous` to `step`, which is 0 if it does not change.
+    """Return the increment of each module argument from `previous` to `step`, 0 for equal arguments.
 
     Return None if an argument that is not an integer changes.
     """

@@ -40,8 +40,8 @@ class FlaxBuilder:
         steps: the steps of the forward pass.
         values: the values, indexed by number.
         helpers: names of the helper functions and modules in the steps.
-        modules_by_owners: the modules, by the owners of their parameters. The owner of a parameter that several layers
-            share is the slot of the layer that stores it.
+        modules_by_owners: the modules, by the owners of their parameters. An owner is (layer key, index of the
+            parameter) in the layer that stores the parameter, which several layers may share.
     """
 
     model: InferenceModel
@@ -129,7 +129,7 @@ class EmitContext:
         return value
 
     def blob_name(self, top: str) -> str:
-        """Return the name of a top in the prototxt: the name without the suffix `/layer` of overwritten blobs."""
+        """Return the name of a top in the prototxt. In the graph, names of overwritten blobs end in `/layer`."""
         return top.removesuffix(f"/{self.layer.key}")
 
     def add_elementwise_step(
@@ -208,7 +208,7 @@ class EmitContext:
         return existing_modules[0]
 
     def reorder(self, value: Value, order: Order) -> Value:
-        """Return the value with axes in `order` and features in Caffe's order; add a transposition if needed."""
+        """Return the value with its axes in `order`, and flattened features in Caffe's order; transpose if needed."""
         value = self._restore_feature_order(value)
         if value.order == order:
             return value

@@ -75,7 +75,7 @@ def _reorder_inputs(kernel: np.ndarray, shape: Shape, order: Shape) -> np.ndarra
 
 @register_emitter("InnerDistance")
 def inner_distance(e: EmitContext) -> Value:
-    """Emit the distances of the bottom's rows to the rows of the second bottom or of a learned array."""
+    """Emit the distance of each row of the bottom to each row of the second bottom or of a learned array."""
     normalizes = bool(e.arrays) and e.param.normalize
     require(not normalizes, "normalizes the rows of its weight (normalize), which is not supported")
     require(canonical_axis(e.param.axis, e.bottoms[0].shape) == 1, "has an axis other than 1, which is not supported")

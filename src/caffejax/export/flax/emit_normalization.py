@@ -159,7 +159,7 @@ def _emit_bias(e: EmitContext, x: Value) -> Value:
 
 
 def _reshape_for_broadcast(array: np.ndarray, x: Value, axis: int) -> np.ndarray:
-    """Return an array, reshaped to broadcast with the stored `x`.
+    """Return an array, transposed and reshaped to broadcast with `x` in its stored axis order.
 
     In Caffe's order, the axes of the array are the axes of `x` from `axis` on.
     """
@@ -171,7 +171,7 @@ def _reshape_for_broadcast(array: np.ndarray, x: Value, axis: int) -> np.ndarray
 
 
 def _emit_broadcast(e: EmitContext, factor: Value, x: Value) -> Value:
-    """Return the bottom `factor`, reshaped to broadcast with `x`. Its axes are the axes of `x` from `e.param.axis`."""
+    """Reshape the bottom `factor`, whose axis 0 is the axis `e.param.axis` of `x`, so that it broadcasts with `x`."""
     start = canonical_axis(e.param.axis, x.shape) if factor.shape else 0
     shape: Shape = (1,) * start + factor.shape + (1,) * (len(x.shape) - start - len(factor.shape))
     if shape == factor.shape:

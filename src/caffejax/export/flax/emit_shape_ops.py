@@ -39,7 +39,7 @@ def flatten_from(e: EmitContext, x: Value, axis: int) -> Value:
 
 @register_emitter("Flatten")
 def flatten(e: EmitContext) -> Value:
-    """Emit a reshape to (rows, features). The features keep their stored order until a layer depends on the order."""
+    """Emit a reshape to (N, features). The features keep their stored order until a layer depends on the order."""
     (x,) = e.bottoms
     start = canonical_axis(e.param.axis, x.shape)
     end = canonical_axis(e.param.end_axis, x.shape, name="end_axis")
@@ -70,7 +70,7 @@ def reshape(e: EmitContext) -> Value:
 
 
 def _size_expressions(e: EmitContext, x: Value) -> list[int | str]:
-    """Return the source of the new sizes, in which the batch size is an expression that reads the array's shape."""
+    """Return the new sizes. The batch size is a source expression that reads it from the array's shape."""
     n = len(x.shape)
     start = e.param.axis if e.param.axis >= 0 else n + e.param.axis + 1
     end = n if e.param.num_axes == -1 else start + e.param.num_axes

@@ -24,12 +24,12 @@ class Value:
     """An array in the generated source.
 
     Attributes:
-        number: the number that identifies the value. At most one step computes it; inputs are computed by none.
+        number: the number that identifies the value. One step computes it, or none if it is an input.
         blob: the blob's name.
         shape: the shape in Caffe's axis order.
         order: the stored axis order. Stored axis k is Caffe's axis `order[k]`.
-        flattened_from: the shape of the features in Caffe's order and the stored order of their axes, for a blob of
-            shape (rows, features) that was flattened in its stored axis order. None for all other values.
+        flattened_from: for a blob (N, features) whose features were flattened in their stored order: the shape of one
+            example before, in Caffe's axis order, and the order in which its axes were stored. None for other blobs.
     """
 
     number: int
@@ -60,7 +60,8 @@ class ModuleSpec:
         num_positional: the number of arguments that are passed by position.
         weights: arrays by their path in the module, such as `kernel`.
         needs_rngs: True if the constructor has the argument `rngs`.
-        owners: the slots that store the layer's parameters in the net. Layers with equal owners share one module.
+        owners: for each parameter, (layer key, index) in the layer of the net that stores it. Layers with equal owners
+            share one module.
         list_length: the length of the list if the net creates a list of these modules, or 0 for a single module.
         increments: for a list, the increment of each argument from one module to the next.
     """

@@ -15,7 +15,7 @@ from .ir import ExpressionStep, ModuleSpec, Program, Value
 
 
 def lower(model: InferenceModel) -> Program:
-    """Return the program of a net: the steps of its forward pass and its modules.
+    """Convert a net to a program: the steps of its forward pass, and its modules.
 
     Raises:
         CaffejaxError: if layers are not supported. The message names each of them and the reason.
@@ -40,7 +40,7 @@ def lower(model: InferenceModel) -> Program:
         values |= dict(zip(layer.tops, tops, strict=True))
     if problems:
         if exportable_names := _find_exportable_outputs(model, failed_keys):
-            message = f"the layers before it can be exported: --outputs={','.join(exportable_names)}"
+            message = f"outputs that do not depend on them can be exported: --outputs={','.join(exportable_names)}"
             problems.append(Problem(message, model.net.graph.file))
         raise CaffejaxError(problems)
     outputs = tuple(_to_channels_last(builder, model, values[name]).number for name in model.outputs)

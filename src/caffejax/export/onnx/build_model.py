@@ -105,7 +105,7 @@ def _convert_equation(builder: OnnxBuilder, eqn: Any, inputs: list[OnnxValue]) -
 
 
 def _fold_equation(eqn: Any, inputs: Sequence[OnnxValue], shapes: Sequence[Shape]) -> list[OnnxValue] | None:
-    """Compute an equation whose operands are constants during the export; return its results as constants.
+    """Compute an equation now, during the export; return its results as constants.
 
     Args:
         eqn: the equation, whose operands are all constants.
@@ -137,7 +137,7 @@ def _has_no_jaxpr(eqn: Any) -> bool:
 
 
 def _add_axes(value: OnnxValue, shape: Shape) -> OnnxValue:
-    """Return a value with the shape `shape`, by adding axes of length 1 in front if a scalar represents the array."""
+    """Return `value` with the shape `shape`, and with leading axes of length 1 added to its stored shape if needed."""
     if value.shape == shape:
         return value
     stored_shape = (1,) * (len(shape) - len(value.stored_shape)) + value.stored_shape
@@ -232,9 +232,9 @@ class _ModelBuilder:
         return self._make_proto([self._add_output(name) for name in self.model.outputs])
 
     def _find_fusible_scale(self, layer: Layer, later_layers: Sequence[Layer]) -> Layer | None:
-        """Return the later layer that can be merged into this layer, such as the Scale after a BatchNorm, or None.
+        """Return the layer that can be merged into `layer`, such as the Scale after a BatchNorm, or None.
 
-        The later layer must be the only reader of this layer's top.
+        It must be one of `later_layers`, and the only reader of the top of `layer`.
         """
         x = self.values[layer.bottoms[0]] if layer.bottoms else None
         if x is None or len(layer.tops) != 1 or self.reader_counts[layer.tops[0]] != 1:
@@ -257,7 +257,7 @@ class _ModelBuilder:
         new_names: dict[str, str] = {}
         for blob, top in zip(names, tops, strict=True):
             new_name = f"{blob}/padded" if blob in self.row_sources else blob
-            name = self.builder.broadcast_name(top)
+            name = self.builder.add_broadcast(top)
             if name not in new_names and self.builder.rename(start, name, new_name):
                 new_names[name] = new_name
             else:
@@ -278,13 +278,13 @@ class _ModelBuilder:
         row_source, b = self.values[self.row_sources[name]], self.builder
         row_source_spec, blob = (jax.ShapeDtypeStruct(v.shape, v.dtype) for v in (row_source, value))
         if (axis := matching_rows_axis(blob, row_source_spec)) is None:
-            self._add_named_node("Identity", [b.broadcast_name(value)], name)
+            self._add_named_node("Identity", [b.add_broadcast(value)], name)
             return node_output(name, value.shape, value.dtype)
         with b.layer_scope(f"trim/{name}"):
             (num_rows,) = convert(b, _count_rows, [row_source])
-            end = b.reshape(b.cast(b.broadcast_name(num_rows), np.int64), (1,))
+            end = b.reshape(b.cast(b.add_broadcast(num_rows), np.int64), (1,))
             self._add_named_node(
-                "Slice", [b.broadcast_name(value), b.add_int64_vector([0]), end, b.add_int64_vector([axis])], name
+                "Slice", [b.add_broadcast(value), b.add_int64_vector([0]), end, b.add_int64_vector([axis])], name
             )
         return node_output(name, (*value.shape[:axis], "rows", *value.shape[axis + 1 :]), value.dtype)
 
@@ -311,7 +311,7 @@ class _ModelBuilder:
 
 
 def _count_rows(top: Any) -> jax.Array:
-    """Return the number of rows of a padded top that are not padding, an int32 scalar: the maximum over the batch."""
+    """Return the number of valid rows of a padded top, an int32 scalar; the largest number in the batch."""
     first_column = top if top.ndim == 1 else top[(slice(None),) * rows_axis(top) + (slice(None), 0)]
     return jnp.max(jnp.sum(first_column >= 0, axis=rows_axis(top), dtype=jnp.int32), initial=0)
 

@@ -69,7 +69,7 @@ class SizeNodes:
                 return self.add_node("Div", [multiple, divisor])
             case ast.Call(func=ast.Name(id=name), args=args):
                 return self.add_node(_FUNCTIONS[name], map(self._find_or_add, args))
-        raise NotImplementedError(f"unsupported symbolic size: {ast.unparse(size)}")
+        raise NotImplementedError(f"ONNX nodes for the symbolic size {ast.unparse(size)} are not implemented")
 
     def add_shape_vector(self, shape: Shape) -> str:
         """Return the name of an int64 vector with the sizes of a shape, for Reshape and Expand."""
@@ -157,7 +157,7 @@ class OnnxBuilder:
             dtype: the dtype of the output. By default, it is the dtype of the first input.
             attributes: the node's attributes.
         """
-        name = self.add_node(op, [self.broadcast_name(v) for v in inputs], **attributes)
+        name = self.add_node(op, [self.add_broadcast(v) for v in inputs], **attributes)
         return node_output(name, shape, inputs[0].dtype if dtype is None else dtype)
 
     def reduce(self, op: str, x: str, axes: Sequence[int], *, keepdims: bool = False) -> str:
@@ -186,22 +186,20 @@ class OnnxBuilder:
         """Add an initializer with an int64 vector, which operators require for axes and sizes; return its name."""
         return self.add_constant(np.asarray(list(numbers), np.int64))
 
-    def stored_name(self, value: OnnxValue) -> str:
-        """Return the name of a value in its stored shape, before broadcasting."""
+    def add_stored(self, value: OnnxValue) -> str:
+        """Return the name of a value in its stored shape; add an initializer if it is a constant."""
         return value.source if isinstance(value.source, str) else self.add_constant(value.source)
 
-    def broadcast_name(self, value: OnnxValue) -> str:
-        """Broadcast a value to its full shape, and return the name of the result."""
+    def add_broadcast(self, value: OnnxValue) -> str:
+        """Return the name of a value in its full shape; add an Expand node if it is stored in a smaller shape."""
         if value.has_full_shape:
-            return self.stored_name(value)
-        expanded_name: str = self.add_node(
-            "Expand", [self.stored_name(value), self.sizes.add_shape_vector(value.shape)]
-        )
+            return self.add_stored(value)
+        expanded_name: str = self.add_node("Expand", [self.add_stored(value), self.sizes.add_shape_vector(value.shape)])
         return expanded_name
 
     def expand(self, value: OnnxValue) -> OnnxValue:
         """Return the value, broadcast to its full shape."""
-        return value if value.has_full_shape else node_output(self.broadcast_name(value), value.shape, value.dtype)
+        return value if value.has_full_shape else node_output(self.add_broadcast(value), value.shape, value.dtype)
 
     def reshape(self, name: str, shape: Shape) -> str:
         """Add a Reshape to a shape that may contain symbolic sizes; return the name of the result."""
@@ -290,7 +288,7 @@ class Subgraph:
     def set_outputs(self, values: Sequence[OnnxValue]) -> None:
         """Set the outputs of the subgraph. It must be called at the end of the context of `OnnxBuilder.subgraph`."""
         for value in values:
-            name = self._builder.add_node("Identity", [self._builder.broadcast_name(value)])
+            name = self._builder.add_node("Identity", [self._builder.add_broadcast(value)])
             self._outputs.append(value_info(node_output(name, value.shape, value.dtype)))
 
     def make_proto(self, name: str) -> onnx.GraphProto:
@@ -343,7 +341,7 @@ class OnnxValue:
 
     @property
     def uniform_value(self) -> Any:
-        """The number that all elements of a constant are equal to; None if elements may differ or are not constant."""
+        """The value of every element of a constant that is stored as one element; None for other values."""
         return self.source.ravel()[0] if isinstance(self.source, np.ndarray) and self.source.size == 1 else None
 
     @property

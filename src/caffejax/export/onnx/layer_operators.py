@@ -58,9 +58,9 @@ class ConversionContext:
         """Shape and dtype of the first bottom."""
         return jax.ShapeDtypeStruct(self.x.shape, self.x.dtype)
 
-    def broadcast_name(self, value: OnnxValue) -> str:
-        """Return the name of a value in its full shape, after adding an Expand if it is stored in a smaller shape."""
-        return self.builder.broadcast_name(value)
+    def add_broadcast(self, value: OnnxValue) -> str:
+        """Return the name of a value in its full shape; see `OnnxBuilder.add_broadcast`."""
+        return self.builder.add_broadcast(value)
 
     def add_array(self, array: Any, name: str | int) -> str:
         """Add an initializer `prefix/name` with this array; return its name."""
@@ -71,8 +71,8 @@ class ConversionContext:
         return self.add_array(self.blobs[i], i)
 
     def emit(self, op: str, *inputs: str, bottom: int = 0, **attributes: Any) -> OnnxValue:
-        """Add a node with the inputs `self.bottoms[bottom]` and `inputs`; return its output as top number `bottom`."""
-        name = self.builder.add_node(op, [self.broadcast_name(self.bottoms[bottom]), *inputs], **attributes)
+        """Add a node that reads the bottom with the number `bottom` and `inputs`; return the top with that number."""
+        name = self.builder.add_node(op, [self.add_broadcast(self.bottoms[bottom]), *inputs], **attributes)
         return self.make_top(name, bottom)
 
     def make_top(self, name: str, i: int = 0) -> OnnxValue:
@@ -85,8 +85,8 @@ class MergedAffine:
     """Conversion of a layer together with the next layer, which applies a factor and a bias to each channel.
 
     Attributes:
-        applies: a function `applies(call)` that returns whether a layer can be merged with the next layer.
-        emit: a function `emit(call, factor, bias)` that adds the nodes of both layers and returns the top of the next
+        applies: a function `applies(ctx)` that returns whether a layer can be merged with the next layer.
+        emit: a function `emit(ctx, factor, bias)` that adds the nodes of both layers and returns the top of the next
             layer. `factor` and `bias` are arrays of shape (channels,).
     """
 
@@ -99,7 +99,7 @@ class LayerConversion:
     """Conversion of a layer type.
 
     Attributes:
-        emit: a function `emit(call)` that adds nodes and returns the tops. It returns None if the layer's settings
+        emit: a function `emit(ctx)` that adds nodes and returns the tops. It returns None if the layer's settings
             need the general conversion, which converts the jaxpr of the layer's JAX function.
         operator_names: the names of the operators, for the table in the documentation.
         exceptions: a description of the settings that need the general conversion, for the same table.
@@ -190,7 +190,7 @@ def inner_product(ctx: ConversionContext) -> Tops | None:
     """Convert to Gemm, after flattening a bottom with more than two axes."""
     if canonical_axis(ctx.param.axis, ctx.x.shape) != 1 or ctx.context.type.traits.fold_scale_bias is None:
         return None
-    b, rows_name = ctx.builder, ctx.broadcast_name(ctx.x)
+    b, rows_name = ctx.builder, ctx.add_broadcast(ctx.x)
     if len(ctx.x.shape) != 2:
         rows_name = b.add_node("Flatten", [rows_name], axis=1)
     weight_names = [ctx.add_blob(i) for i in range(len(ctx.blobs))]
@@ -213,7 +213,7 @@ def pooling(ctx: ConversionContext) -> Tops | None:
     if output_size == (1, 1) and window.kernel == size and not any(window.low):
         return ctx.emit("GlobalMaxPool" if method == "MAX" else "GlobalAveragePool")
     if method == "AVE":
-        name = add_average_pool(ctx, ctx.broadcast_name(ctx.x), window, output_size)
+        name = add_average_pool(ctx, ctx.add_broadcast(ctx.x), window, output_size)
         return None if name is None else ctx.make_top(name)
     window = pad_to_cover(ctx.bottom_spec, window, output_size)
     pads = _onnx_pads(window)
@@ -292,7 +292,7 @@ def lrn(ctx: ConversionContext) -> Tops | None:
     p, b = ctx.param, ctx.builder
     if p.norm_region == p.ACROSS_CHANNELS:
         return ctx.emit("LRN", size=p.local_size, alpha=p.alpha, beta=p.beta, bias=p.k)
-    x = ctx.broadcast_name(ctx.x)
+    x = ctx.add_broadcast(ctx.x)
     window = Window.symmetric((p.local_size,) * 2, (1, 1), (p.local_size // 2,) * 2)
     means = add_average_pool(ctx, b.add_node("Mul", [x, x]), window, ctx.x.shape[2:])
     if means is None:
@@ -310,7 +310,7 @@ def softmax(ctx: ConversionContext) -> Tops:
     """Convert to Softmax of x / temperature."""
     axis = canonical_axis(ctx.param.axis, ctx.x.shape)
     if ctx.param.temperature != 1:
-        scaled_name = ctx.builder.add_node("Div", [ctx.broadcast_name(ctx.x), _add_scalar(ctx, ctx.param.temperature)])
+        scaled_name = ctx.builder.add_node("Div", [ctx.add_broadcast(ctx.x), _add_scalar(ctx, ctx.param.temperature)])
         return ctx.make_top(ctx.builder.add_node("Softmax", [scaled_name], axis=axis))
     return ctx.emit("Softmax", axis=axis)
 
@@ -394,7 +394,7 @@ def eltwise(ctx: ConversionContext) -> Tops | None:
     """Convert the operation MAX to Max. Other operations use the general conversion; see `LayerConversion`."""
     if ctx.param.EltwiseOp.Name(ctx.param.operation) != "MAX":
         return None
-    return ctx.emit("Max", *map(ctx.broadcast_name, ctx.bottoms[1:]))
+    return ctx.emit("Max", *map(ctx.add_broadcast, ctx.bottoms[1:]))
 
 
 @register_conversion("Flatten", operators="Flatten", exceptions="it keeps axes beside the first: then Reshape")

@@ -1,4 +1,4 @@
-"""Export to ONNX files: the model is checked, files are written atomically, and large weights go to a second file."""
+"""Export to ONNX files, with the model checked, files written atomically, and large weights in a second file."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ..inference_model import InferenceModel, symbolic_batch_shapes
 from ..uint8_input import Uint8Preprocessing
 from .build_model import build_model
 
-OPSETS = range(17, 24)  # supported versions of ONNX's operator set
-OPSET = 18  # the first opset with max and min reductions in ScatterElements, which SegNet's layers need
+SUPPORTED_OPSETS = range(17, 24)  # supported versions of ONNX's operator set
+DEFAULT_OPSET = 18  # the first opset with max and min reductions in ScatterElements, which SegNet's layers need
 _MAX_BYTES = (1 << 31) - (1 << 24)  # the limit of protobuf messages is 2 GiB; 16 MiB are reserved for the nodes
 
 
@@ -37,7 +37,7 @@ def write_onnx(model: InferenceModel, path: str | os.PathLike[str], **options: A
         CaffejaxError: see `export_onnx`; also if the file cannot be written.
     """
     proto = export_onnx(model, **options)
-    with replace_with_external_data(path, proto) if _is_large(proto) else replace_file(path) as file:
+    with open_with_external_data(path, proto) if _is_large(proto) else replace_file(path) as file:
         file.write(proto.SerializeToString())
     return proto
 
@@ -45,7 +45,7 @@ def write_onnx(model: InferenceModel, path: str | os.PathLike[str], **options: A
 def export_onnx(
     model: InferenceModel,
     *,
-    opset: int = OPSET,
+    opset: int = DEFAULT_OPSET,
     symbolic_batch: bool = True,
     batch_axis: int = 0,
     preprocessing: Uint8Preprocessing | None = None,
@@ -72,8 +72,10 @@ def export_onnx(
         BatchError: if layers do not support a symbolic batch size. The message names each of them.
         CaffejaxError: if the opset is not supported.
     """
-    if isinstance(opset, bool) or opset not in OPSETS:
-        raise CaffejaxError(f"opset must be a number from {OPSETS[0]} to {OPSETS[-1]}, not {opset!r}")
+    if isinstance(opset, bool) or opset not in SUPPORTED_OPSETS:
+        raise CaffejaxError(
+            f"opset must be a number from {SUPPORTED_OPSETS[0]} to {SUPPORTED_OPSETS[-1]}, not {opset!r}"
+        )
     if host_layers := [layer for layer in model.layers if layer.type.on_host]:
         earlier_outputs = [
             ",".join(name for name in layer.bottoms if name not in model.inputs) for layer in host_layers
@@ -93,48 +95,48 @@ def export_onnx(
     return proto
 
 
-def _is_large(model: ModelProto) -> bool:
-    return count_weight_bytes(model) > _MAX_BYTES
+def _is_large(proto: ModelProto) -> bool:
+    return count_weight_bytes(proto) > _MAX_BYTES
 
 
 _MIN_WEIGHT_BYTES = 1024  # smaller initializers, such as axes, stay in the model file
 
 
-def count_weight_bytes(model: ModelProto) -> int:
+def count_weight_bytes(proto: ModelProto) -> int:
     """Return the total size in bytes of a model's initializers, which are its weights and other constants."""
-    return sum(len(tensor.raw_data) for tensor in model.graph.initializer)
+    return sum(len(tensor.raw_data) for tensor in proto.graph.initializer)
 
 
-def check_without_weights(model: ModelProto) -> None:
+def check_without_weights(proto: ModelProto) -> None:
     """Check a model with ONNX's checker.
 
     The checker is limited to models of 2 GB, so it gets a copy of the model in which the weights are inputs.
     """
-    graph, weights = model.graph, list(_large_initializers(model))
+    graph, weights = proto.graph, list(_large_initializers(proto))
     inputs = [helper.make_tensor_value_info(x.name, x.data_type, x.dims) for x in weights]
     small_initializers = [x for x in graph.initializer if len(x.raw_data) < _MIN_WEIGHT_BYTES]
     graph_without_weights = helper.make_graph(
         graph.node, graph.name, [*graph.input, *inputs], graph.output, small_initializers, value_info=graph.value_info
     )
     checker.check_model(
-        helper.make_model(graph_without_weights, opset_imports=model.opset_import, ir_version=model.ir_version),
+        helper.make_model(graph_without_weights, opset_imports=proto.opset_import, ir_version=proto.ir_version),
         full_check=True,
     )
 
 
 @contextmanager
-def replace_with_external_data(path: str | os.PathLike[str], model: ModelProto) -> Iterator[BinaryIO]:
-    """Return a context manager that writes a model's weights to `<path>.data` and opens a file that replaces `path`.
+def open_with_external_data(path: str | os.PathLike[str], proto: ModelProto) -> Iterator[BinaryIO]:
+    """Return a context manager that writes large weights to `<path>.data`, and yields a file that will replace `path`.
 
-    The model's tensors then refer to the data file and contain no values. Both files appear at the end of the context.
-    After an error, neither file appears.
+    In the context, the model's tensors refer to the data file and contain no values. At the end of the context both
+    files appear; after an error, neither does.
 
     Raises:
         CaffejaxError: if a file cannot be written.
     """
     data_path = Path(f"{os.fspath(path)}.data")
     with replace_file(path) as file, replace_file(data_path) as data_file:
-        for tensor in list(_large_initializers(model)):
+        for tensor in list(_large_initializers(proto)):
             start = data_file.tell()
             length = data_file.write(tensor.raw_data)
             set_external_data(tensor, location=data_path.name, offset=start, length=length)
@@ -142,5 +144,5 @@ def replace_with_external_data(path: str | os.PathLike[str], model: ModelProto) 
         yield file
 
 
-def _large_initializers(model: ModelProto) -> Iterator[TensorProto]:
-    return (tensor for tensor in model.graph.initializer if len(tensor.raw_data) >= _MIN_WEIGHT_BYTES)
+def _large_initializers(proto: ModelProto) -> Iterator[TensorProto]:
+    return (tensor for tensor in proto.graph.initializer if len(tensor.raw_data) >= _MIN_WEIGHT_BYTES)

@@ -22,7 +22,7 @@ _NEUTRAL_ELEMENTS = {"add": 0, "add_any": 0, "mul": 1, "sub": 0, "div": 1}
 
 
 def broadcast_stored_shapes(*values: OnnxValue) -> Shape:
-    """Return the shape to which the stored shapes of values broadcast, where values without axes fit any rank."""
+    """Return the shape to which the stored shapes of values broadcast, aligned at their last axes as in NumPy."""
     rank = max(len(v.stored_shape) for v in values)
     shapes = [(1,) * (rank - len(v.stored_shape)) + v.stored_shape for v in values]
     return tuple(
@@ -31,8 +31,8 @@ def broadcast_stored_shapes(*values: OnnxValue) -> Shape:
 
 
 def apply(eqn: Equation, op: str, *values: OnnxValue, dtype: Any = None, **attributes: Any) -> OnnxValue:
-    """Add a node for an operator that broadcasts its operands, given in their stored shapes; return its output."""
-    name = eqn.builder.add_node(op, [eqn.builder.stored_name(v) for v in values], **attributes)
+    """Add a node whose operator broadcasts the stored shapes of `values`; return its output."""
+    name = eqn.builder.add_node(op, [eqn.builder.add_stored(v) for v in values], **attributes)
     stored_shape = broadcast_stored_shapes(*values)
     shape = max((v.shape for v in values), key=len)
     return OnnxValue(shape, np.dtype(dtype or values[0].dtype), name, stored_shape)
@@ -147,7 +147,7 @@ def atan2(eqn: Equation) -> OnnxValue:
 
 @register_converter("round", elementwise=True)
 def round_(eqn: Equation) -> OnnxValue:
-    """Convert rounding to the nearest integer, where halves are rounded to even or away from zero."""
+    """Convert rounding to the nearest integer, with halves rounded to even or away from zero."""
     (x,) = eqn.inputs
     if int(eqn.params["rounding_method"]) == 1:
         return apply(eqn, "Round", x)
@@ -170,7 +170,7 @@ def is_finite(eqn: Equation) -> OnnxValue:
 
 @register_converter("clamp", elementwise=True)
 def clamp(eqn: Equation) -> OnnxValue:
-    """Convert clipping of x to the range between two bounds."""
+    """Convert clamp, which limits x to the range from a lower to an upper bound."""
     low, x, high = eqn.inputs
     if low.uniform_value is not None and high.uniform_value is not None:
         bounds = [OnnxValue((), v.dtype, v.array.reshape(()), ()) for v in (low, high) if v.array is not None]
@@ -180,7 +180,7 @@ def clamp(eqn: Equation) -> OnnxValue:
 
 @register_converter("select_n", elementwise=True)
 def select(eqn: Equation) -> OnnxValue:
-    """Convert the element-wise selection among the other operands by the first operand, a boolean or an index."""
+    """Convert select_n: the first operand, a boolean or an index, selects one of the others for each element."""
     selector, *cases = eqn.inputs
     if selector.dtype == bool:
         return _where(eqn, selector, cases[1], cases[0])
@@ -193,7 +193,7 @@ def select(eqn: Equation) -> OnnxValue:
 
 @register_converter("shift_left", "shift_right_arithmetic", elementwise=True)
 def shift(eqn: Equation) -> OnnxValue:
-    """Convert a bit shift to a product with a power of 2, or to a quotient that is rounded down."""
+    """Convert a left shift to a product with a power of 2, and a right shift to a quotient that is rounded down."""
     x, num_bits = eqn.inputs
     factor = apply(eqn, "Pow", scalar_like(x, 2), num_bits)
     if eqn.name == "shift_left":
@@ -203,7 +203,7 @@ def shift(eqn: Equation) -> OnnxValue:
 
 def _where(eqn: Equation, condition: OnnxValue, on_true: OnnxValue, on_false: OnnxValue) -> OnnxValue:
     b, values = eqn.builder, (condition, on_true, on_false)
-    name = b.where(b.stored_name(condition), b.stored_name(on_true), b.stored_name(on_false), on_true.dtype)
+    name = b.where(b.add_stored(condition), b.add_stored(on_true), b.add_stored(on_false), on_true.dtype)
     return OnnxValue(max((v.shape for v in values), key=len), on_true.dtype, name, broadcast_stored_shapes(*values))
 
 
@@ -219,7 +219,7 @@ def _cast(eqn: Equation, value: OnnxValue, dtype: Any) -> OnnxValue:
     if value.array is not None:
         array = value.array.astype(dtype)
         return OnnxValue(value.shape, array.dtype, array, value.stored_shape)
-    name = eqn.builder.stored_name(value)
+    name = eqn.builder.add_stored(value)
     if np.issubdtype(value.dtype, np.floating) and np.issubdtype(dtype, np.integer):
         name = _clip_to_integer_range(eqn, name, value.dtype, dtype)
     return OnnxValue(value.shape, np.dtype(dtype), eqn.builder.cast(name, dtype), value.stored_shape)
@@ -268,7 +268,7 @@ def reduce(eqn: Equation) -> OnnxValue:
     axes = [int(i) for i in eqn.params["axes"]]
     if not axes:
         return x
-    name = b.broadcast_name(x)
+    name = b.add_broadcast(x)
     if eqn.name in _BOOLEAN_REDUCTIONS:
         reduced_name = b.cast(b.reduce(_BOOLEAN_REDUCTIONS[eqn.name], b.cast(name, np.int32), axes), bool)
     else:
@@ -281,7 +281,7 @@ def arg_extremum(eqn: Equation) -> OnnxValue:
     """Convert argmax or argmin, in which the first index wins a tie."""
     (x,), b = eqn.inputs, eqn.builder
     (axis,) = eqn.params["axes"]
-    name = b.cast(b.broadcast_name(x), np.int32) if x.dtype == bool else b.broadcast_name(x)
+    name = b.cast(b.add_broadcast(x), np.int32) if x.dtype == bool else b.add_broadcast(x)
     op = "ArgMax" if eqn.name == "argmax" else "ArgMin"
     return node_output(b.cast(b.add_node(op, [name], axis=int(axis), keepdims=0), eqn.dtype), eqn.shape, eqn.dtype)
 
@@ -292,7 +292,7 @@ def cumsum(eqn: Equation) -> OnnxValue:
     (x,), b = eqn.inputs, eqn.builder
     axis = b.add_constant(np.int64(eqn.params["axis"]))
     return node_output(
-        b.add_node("CumSum", [b.broadcast_name(x), axis], reverse=int(eqn.params["reverse"])), eqn.shape, eqn.dtype
+        b.add_node("CumSum", [b.add_broadcast(x), axis], reverse=int(eqn.params["reverse"])), eqn.shape, eqn.dtype
     )
 
 
@@ -311,11 +311,11 @@ def sort(eqn: Equation) -> list[OnnxValue]:
     values = [b.expand(v) for v in eqn.inputs]
     for key in reversed(range(num_keys)):  # the last key first: a stable sort keeps the earlier order of equal values
         sorted_values, indices = _emit_top_k(eqn, values[key], axis, values[key].shape[axis], largest=False)
-        order = b.cast(b.broadcast_name(indices), np.int64)
+        order = b.cast(b.add_broadcast(indices), np.int64)
         values = [
             sorted_values
             if i == key and v.dtype != bool
-            else node_output(b.add_node("GatherElements", [b.broadcast_name(v), order], axis=axis), v.shape, v.dtype)
+            else node_output(b.add_node("GatherElements", [b.add_broadcast(v), order], axis=axis), v.shape, v.dtype)
             for i, v in enumerate(values)
         ]
     return values
@@ -323,7 +323,7 @@ def sort(eqn: Equation) -> list[OnnxValue]:
 
 def _emit_top_k(eqn: Equation, x: OnnxValue, axis: int, n: Any, *, largest: bool) -> tuple[OnnxValue, OnnxValue]:
     b = eqn.builder
-    name = b.cast(b.broadcast_name(x), np.int32) if x.dtype == bool else b.broadcast_name(x)
+    name = b.cast(b.add_broadcast(x), np.int32) if x.dtype == bool else b.add_broadcast(x)
     values, indices = b.add_node(
         "TopK", [name, b.sizes.add_size_vector(n)], num_outputs=2, axis=axis, largest=int(largest), sorted=1
     )

@@ -22,7 +22,7 @@ _JAXPR_PARAMS = ("jaxpr", "call_jaxpr", "fun_jaxpr", "plain")
     "remat", "remat2", "checkpoint", "caffejax_operation",
 )  # fmt: skip
 def inline_call(eqn: Equation) -> list[OnnxValue]:
-    """Convert the equations of a called function in place of the call."""
+    """Convert the equations of the called function, so that no call remains."""
     return eqn.inline(_close_jaxpr(next(eqn.params[name] for name in _JAXPR_PARAMS if name in eqn.params)), eqn.inputs)
 
 
@@ -32,7 +32,7 @@ def _close_jaxpr(jaxpr: Any) -> Any:
 
 @register_converter("cond")
 def cond(eqn: Equation) -> list[OnnxValue]:
-    """Convert the selection of a branch to nested Ifs, or only the selected branch if the index is constant."""
+    """Convert a choice of branches by index to nested Ifs. If the index is constant, convert only that branch."""
     index, *operands = eqn.inputs
     branches = list(eqn.params["branches"])
     if index.uniform_value is not None:
@@ -64,7 +64,7 @@ def _emit_branches(
             "If",
             [
                 b.add_node(
-                    "LessOrEqual", [b.cast(b.broadcast_name(index), np.int32), b.add_constant(np.int32(first_index))]
+                    "LessOrEqual", [b.cast(b.add_broadcast(index), np.int32), b.add_constant(np.int32(first_index))]
                 )
             ],
             num_outputs=len(eqn.shapes),
@@ -102,7 +102,7 @@ def while_(eqn: Equation) -> list[OnnxValue]:
         new_state = eqn.inline(body_jaxpr, [*body_consts, *body.inputs[2:]])
         (next_condition,) = eqn.inline(cond_jaxpr, [*cond_consts, *new_state])
         body.set_outputs([next_condition, *new_state])
-    inputs = ["", b.broadcast_name(condition), *map(b.broadcast_name, initial_state)]
+    inputs = ["", b.add_broadcast(condition), *map(b.add_broadcast, initial_state)]
     names = _as_list(b.add_node("Loop", inputs, num_outputs=len(initial_state), body=body.make_proto("body")))
     return [node_output(*result) for result in zip(names, eqn.shapes, eqn.dtypes, strict=True)]
 
@@ -110,10 +110,11 @@ def while_(eqn: Equation) -> list[OnnxValue]:
 def _combine_batched_loops(
     cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr, n_cond: int, n_body: int
 ) -> tuple[ClosedJaxpr, ClosedJaxpr]:
-    """Return the condition and body of one loop that replaces the loops of a batched while loop, which vmap makes.
+    """Return the condition and body of one loop that replaces a while loop with a condition for each example.
 
-    The loop runs while any condition is true. Examples whose condition is false keep their values. Both returned jaxprs
-    take the constants of the original condition, the constants of the original body, and the state of the loop.
+    Such batched loops come from vmap. The new loop runs while the condition of any example is true; examples whose
+    condition is false keep their values. Both returned jaxprs take the constants of the original condition, the
+    constants of the original body, and the state of the loop.
     """
 
     def evaluate_conditions(args: Sequence[Any]) -> jax.Array:
@@ -142,16 +143,16 @@ def scan(eqn: Equation) -> list[OnnxValue]:
             last_iteration = b.add_node(
                 "Sub", [b.add_node("Squeeze", [b.sizes.add_size_vector(p["length"])]), b.add_constant(np.int64(1))]
             )
-            iteration = iteration.with_name(b.add_node("Sub", [last_iteration, b.broadcast_name(iteration)]))
+            iteration = iteration.with_name(b.add_node("Sub", [last_iteration, b.add_broadcast(iteration)]))
         item_values = [
             node_output(
-                b.add_node("Gather", [b.broadcast_name(x), b.broadcast_name(iteration)], axis=0), x.shape[1:], x.dtype
+                b.add_node("Gather", [b.add_broadcast(x), b.add_broadcast(iteration)], axis=0), x.shape[1:], x.dtype
             )
             for x in items
         ]
         results = eqn.inline(p["jaxpr"], [*consts, *body.inputs[2:], *item_values])
         body.set_outputs([body.inputs[1], *results])
-    inputs = [b.add_node("Squeeze", [b.sizes.add_size_vector(p["length"])]), "", *map(b.broadcast_name, initial_state)]
+    inputs = [b.add_node("Squeeze", [b.sizes.add_size_vector(p["length"])]), "", *map(b.add_broadcast, initial_state)]
     names = _as_list(b.add_node("Loop", inputs, num_outputs=len(results), body=body.make_proto("body")))
     if p["reverse"]:
         names = [*names[:n_carry], *(reverse_axes(eqn, name, [0]) for name in names[n_carry:])]

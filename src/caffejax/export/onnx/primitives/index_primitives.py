@@ -35,7 +35,7 @@ def gather(eqn: Equation) -> OnnxValue:
         ends = [a + n for a, n in zip(start, p["slice_sizes"], strict=True)]
         slice_ = add_slice(eqn, x, start, ends, [1] * len(start))
         return (
-            node_output(b.reshape(b.broadcast_name(slice_), eqn.shape), eqn.shape, x.dtype)
+            node_output(b.reshape(b.add_broadcast(slice_), eqn.shape), eqn.shape, x.dtype)
             if d.collapsed_slice_dims
             else slice_
         )
@@ -56,7 +56,7 @@ def gather(eqn: Equation) -> OnnxValue:
     }
     flat_indices = index_builder.flat_indices(terms, eqn.shape)
     gathered_values = b.add_node(
-        "Gather", [b.reshape(b.broadcast_name(x), (_num_elements(x.shape),)), flat_indices], axis=0
+        "Gather", [b.reshape(b.add_broadcast(x), (_num_elements(x.shape),)), flat_indices], axis=0
     )
     if valid_mask is not None:
         gathered_values = b.where(
@@ -96,7 +96,7 @@ def scatter(eqn: Equation) -> OnnxValue:
     if valid_mask is not None:
         flat_indices = b.add_node("Where", [valid_mask, flat_indices, end])
     values, update_values = (
-        b.broadcast_name(v) if v.dtype == dtype else b.cast(b.broadcast_name(v), dtype) for v in (x, updates)
+        b.add_broadcast(v) if v.dtype == dtype else b.cast(b.add_broadcast(v), dtype) for v in (x, updates)
     )
     extended_values = b.add_node(
         "Concat", [b.reshape(values, (num_elements,)), b.add_constant(np.zeros(1, dtype))], axis=0
@@ -127,7 +127,7 @@ def dynamic_slice(eqn: Equation) -> OnnxValue:
     clipped_starts, clipped_ends = [], []
     for i in sliced_axes:
         start = index_builder.clip(
-            b.reshape(b.cast(b.broadcast_name(starts[i]), np.int64), (1,)), x.shape[i] - eqn.shape[i]
+            b.reshape(b.cast(b.add_broadcast(starts[i]), np.int64), (1,)), x.shape[i] - eqn.shape[i]
         )
         clipped_starts.append(start)
         clipped_ends.append(b.add_node("Add", [start, b.sizes.add_size_vector(eqn.shape[i])]))
@@ -136,7 +136,7 @@ def dynamic_slice(eqn: Equation) -> OnnxValue:
         for names in (clipped_starts, clipped_ends)
     )
     return node_output(
-        b.add_node("Slice", [b.broadcast_name(x), begin, end, b.add_int64_vector(sliced_axes)]), eqn.shape, eqn.dtype
+        b.add_node("Slice", [b.add_broadcast(x), begin, end, b.add_int64_vector(sliced_axes)]), eqn.shape, eqn.dtype
     )
 
 
@@ -147,13 +147,13 @@ def dynamic_update_slice(eqn: Equation) -> OnnxValue:
     index_builder = IndexBuilder(eqn, x.shape)
     terms: dict[int, list[str]] = {}
     for i, start in enumerate(starts):
-        name = b.reshape(b.cast(b.broadcast_name(start), np.int64), (1,) * len(x.shape))
+        name = b.reshape(b.cast(b.add_broadcast(start), np.int64), (1,) * len(x.shape))
         terms[i] = [index_builder.clip(name, x.shape[i] - new_slice.shape[i]), index_builder.iota(new_slice.shape, i)]
     flat_indices = index_builder.flat_indices(terms, new_slice.shape)
     dtype = np.dtype(np.int32) if x.dtype == bool else x.dtype
     operands = [b.reshape(flat_indices, (_num_elements(new_slice.shape),))]
     values, new_values = (
-        b.broadcast_name(v) if v.dtype == dtype else b.cast(b.broadcast_name(v), dtype) for v in (x, new_slice)
+        b.add_broadcast(v) if v.dtype == dtype else b.cast(b.add_broadcast(v), dtype) for v in (x, new_slice)
     )
     operands = [
         b.reshape(values, (_num_elements(x.shape),)),
@@ -203,10 +203,10 @@ def _take(eqn: Equation, x: OnnxValue, indices: OnnxValue, axis: int, *, clip: b
         constant_indices = indices.array[..., 0].astype(np.int64)
         name = b.add_constant(np.clip(constant_indices, 0, x.shape[axis] - 1) if clip else constant_indices)
     else:
-        name = b.cast(b.reshape(b.broadcast_name(indices), indices.shape[:-1]), np.int64)
+        name = b.cast(b.reshape(b.add_broadcast(indices), indices.shape[:-1]), np.int64)
         if clip:
             name = IndexBuilder(eqn, x.shape).clip(name, x.shape[axis] - 1)
-    return node_output(b.add_node("Gather", [b.broadcast_name(x), name], axis=axis), eqn.shape, eqn.dtype)
+    return node_output(b.add_node("Gather", [b.add_broadcast(x), name], axis=axis), eqn.shape, eqn.dtype)
 
 
 def _batch_axis(i: int, rank: int, batch_axes: Sequence[int]) -> int:
@@ -269,12 +269,12 @@ class IndexBuilder:
         self._shape = shape
 
     def start_indices(self, indices: OnnxValue, axes: Sequence[int]) -> dict[int, str]:
-        """Return the start indices of slices by axis of the array.
+        """Return the names of the start indices of slices, by axis of the array.
 
         The last axis of `indices` contains one coordinate for each of `axes`.
         """
         b, rank = self._b, len(indices.shape)
-        name = b.cast(b.broadcast_name(indices), np.int64)
+        name = b.cast(b.add_broadcast(indices), np.int64)
         if len(axes) == 1:
             return {int(axes[0]): b.add_node("Squeeze", [name, b.add_int64_vector([rank - 1])])}
         return {
@@ -283,7 +283,7 @@ class IndexBuilder:
         }
 
     def iota(self, shape: Shape, axis: int) -> str:
-        """Return the indices 0, 1, 2, ... along an axis of `shape`, with length 1 along the other axes."""
+        """Return the name of the indices 0, 1, 2, ... along `axis` of `shape`, with length 1 along the other axes."""
         n, b = shape[axis], self._b
         stored_shape = tuple(n if i == axis else 1 for i in range(len(shape)))
         if isinstance(n, int):
@@ -293,11 +293,11 @@ class IndexBuilder:
         return b.reshape(indices, stored_shape)
 
     def align(self, start: str, shape: Shape, axes: Sequence[int]) -> str:
-        """Return the indices `start` with axes of length 1 inserted, so that their axes are at `axes` of `shape`."""
+        """Insert axes of length 1 into `start`, so that its axes become `axes` of `shape`; return the result's name."""
         return self._b.reshape(start, tuple(n if i in axes else 1 for i, n in enumerate(shape)))
 
     def clip_or_mask(self, starts: dict[int, str], sizes: Sequence[Any], oob_mode: OutOfBoundsMode) -> str | None:
-        """Clip the start indices in `starts`, which is changed, so that slices of the shape `sizes` are in bounds.
+        """Clip the start indices in `starts` in place, so that slices of the shape `sizes` are in bounds.
 
         In the mode "inside", the indices stay unchanged.
 

@@ -22,7 +22,7 @@ def broadcast_in_dim(eqn: Equation) -> OnnxValue:
     stored_shape = tuple(x.stored_shape[dims.index(i)] if i in dims else 1 for i in range(len(eqn.shape)))
     if x.array is not None:
         return OnnxValue(eqn.shape, x.dtype, x.array.reshape(stored_shape), stored_shape)
-    name = eqn.builder.stored_name(x)
+    name = eqn.builder.add_stored(x)
     return OnnxValue(
         eqn.shape,
         x.dtype,
@@ -40,7 +40,7 @@ def reshape(eqn: Equation) -> OnnxValue:
     if x.array is not None and x.array.size == 1:
         stored_shape = (1,) * len(eqn.shape)
         return OnnxValue(eqn.shape, x.dtype, x.array.reshape(stored_shape), stored_shape)
-    return node_output(eqn.builder.reshape(eqn.builder.broadcast_name(x), eqn.shape), eqn.shape, eqn.dtype)
+    return node_output(eqn.builder.reshape(eqn.builder.add_broadcast(x), eqn.shape), eqn.shape, eqn.dtype)
 
 
 @register_converter("transpose")
@@ -49,7 +49,7 @@ def transpose(eqn: Equation) -> OnnxValue:
     (x,), order = eqn.inputs, [int(i) for i in eqn.params["permutation"]]
     if order == sorted(order):
         return x
-    name = eqn.builder.add_node("Transpose", [eqn.builder.stored_name(x)], perm=order)
+    name = eqn.builder.add_node("Transpose", [eqn.builder.add_stored(x)], perm=order)
     return OnnxValue(eqn.shape, x.dtype, name, tuple(x.stored_shape[i] for i in order))
 
 
@@ -64,15 +64,15 @@ def stack(eqn: Equation) -> OnnxValue:
     """Convert a stack along a new axis."""
     b, axis = eqn.builder, int(eqn.params["axis"])
     axes = b.add_int64_vector([axis])
-    names = [b.add_node("Unsqueeze", [b.broadcast_name(v), axes]) for v in eqn.inputs]
+    names = [b.add_node("Unsqueeze", [b.add_broadcast(v), axes]) for v in eqn.inputs]
     return node_output(b.add_node("Concat", names, axis=axis), eqn.shape, eqn.dtype)
 
 
 @register_converter("unstack")
 def unstack(eqn: Equation) -> list[OnnxValue]:
-    """Convert to a list of the items along an axis, without that axis."""
+    """Convert to the items along an axis, each without that axis."""
     (x,), b, axis = eqn.inputs, eqn.builder, int(eqn.params["axis"])
-    name = b.broadcast_name(x)
+    name = b.add_broadcast(x)
     items = [b.add_node("Gather", [name, b.add_constant(np.int64(i))], axis=axis) for i in range(len(eqn.shapes))]
     return [node_output(item, shape, x.dtype) for item, shape in zip(items, eqn.shapes, strict=True)]
 
@@ -82,7 +82,7 @@ def tile(eqn: Equation) -> OnnxValue:
     """Convert a repetition along each axis."""
     b = eqn.builder
     repeats = b.sizes.add_shape_vector(tuple(eqn.params["reps"]))
-    return node_output(b.add_node("Tile", [b.broadcast_name(eqn.inputs[0]), repeats]), eqn.shape, eqn.dtype)
+    return node_output(b.add_node("Tile", [b.add_broadcast(eqn.inputs[0]), repeats]), eqn.shape, eqn.dtype)
 
 
 @register_converter("split")
@@ -90,7 +90,7 @@ def split(eqn: Equation) -> list[OnnxValue]:
     """Convert a split along an axis."""
     (x,), b = eqn.inputs, eqn.builder
     sizes = b.sizes.add_shape_vector(tuple(eqn.params["sizes"]))
-    names = b.add_node("Split", [b.broadcast_name(x), sizes], num_outputs=len(eqn.shapes), axis=eqn.params["axis"])
+    names = b.add_node("Split", [b.add_broadcast(x), sizes], num_outputs=len(eqn.shapes), axis=eqn.params["axis"])
     names = [names] if isinstance(names, str) else names
     return [node_output(name, shape, x.dtype) for name, shape in zip(names, eqn.shapes, strict=True)]
 
@@ -118,7 +118,7 @@ def add_slice(
     name = b.add_node(
         "Slice",
         [
-            b.broadcast_name(x),
+            b.add_broadcast(x),
             start,
             end,
             b.add_int64_vector(sliced_axes),
@@ -133,7 +133,7 @@ def rev(eqn: Equation) -> OnnxValue:
     """Convert a reversal along axes."""
     (x,), b = eqn.inputs, eqn.builder
     axes = [int(i) for i in eqn.params["dimensions"]]
-    return node_output(reverse_axes(eqn, b.broadcast_name(x), axes), eqn.shape, eqn.dtype)
+    return node_output(reverse_axes(eqn, b.add_broadcast(x), axes), eqn.shape, eqn.dtype)
 
 
 def reverse_axes(eqn: Equation, name: str, axes: Sequence[int]) -> str:
@@ -166,8 +166,8 @@ def pad(eqn: Equation) -> OnnxValue:
 def add_pad(eqn: Equation, x: OnnxValue, value: OnnxValue, low: Sequence[Any], high: Sequence[Any]) -> OnnxValue:
     """Add a Pad node that pads the edges of `x` with `value`; return its output. Negative widths crop `x`."""
     b = eqn.builder
-    fill_value = b.add_constant(value.array.reshape(())) if value.array is not None else b.stored_name(value)
-    name = b.add_node("Pad", [b.broadcast_name(x), b.sizes.add_shape_vector((*low, *high)), fill_value])
+    fill_value = b.add_constant(value.array.reshape(())) if value.array is not None else b.add_stored(value)
+    name = b.add_node("Pad", [b.add_broadcast(x), b.sizes.add_shape_vector((*low, *high)), fill_value])
     shape = tuple(n + a + z for n, a, z in zip(x.shape, low, high, strict=True))
     return node_output(name, shape, x.dtype)
 
@@ -180,11 +180,11 @@ def _insert_padding(
     For this, a new axis after `axis` is padded and merged with `axis`. Then the padding at the end is cropped.
     """
     b, n, rank = eqn.builder, shape[axis], len(shape)
-    name = b.reshape(b.broadcast_name(x), (*shape[: axis + 1], 1, *shape[axis + 1 :]))
+    name = b.reshape(b.add_broadcast(x), (*shape[: axis + 1], 1, *shape[axis + 1 :]))
     padded = node_output(name, (*shape[: axis + 1], 1, *shape[axis + 1 :]), x.dtype)
     high = [interior if i == axis + 1 else 0 for i in range(rank + 1)]
     padded = add_pad(eqn, padded, value, [0] * (rank + 1), high)
-    flat_name = b.reshape(b.broadcast_name(padded), (*shape[:axis], n * (interior + 1), *shape[axis + 1 :]))
+    flat_name = b.reshape(b.add_broadcast(padded), (*shape[:axis], n * (interior + 1), *shape[axis + 1 :]))
     end = n * (interior + 1) - interior
     name = b.add_node(
         "Slice", [flat_name, b.add_int64_vector([0]), b.sizes.add_size_vector(end), b.add_int64_vector([axis])]
@@ -234,8 +234,8 @@ def dot_general(eqn: Equation) -> OnnxValue:
     (x, y), b = eqn.inputs, eqn.builder
     (contract_x, contract_y), (batch_x, batch_y) = eqn.params["dimension_numbers"]
     if not batch_x and tuple(contract_x) == (len(x.shape) - 1,) and len(y.shape) == 2 and len(contract_y) == 1:
-        name = b.broadcast_name(y) if contract_y[0] == 0 else transpose_axes(eqn, y, (1, 0))
-        return node_output(b.add_node("MatMul", [b.broadcast_name(x), name]), eqn.shape, eqn.dtype)
+        name = b.add_broadcast(y) if contract_y[0] == 0 else transpose_axes(eqn, y, (1, 0))
+        return node_output(b.add_node("MatMul", [b.add_broadcast(x), name]), eqn.shape, eqn.dtype)
     letters = iter(string.ascii_letters)
     x_letters = [next(letters) for _ in x.shape]
     y_letters = [""] * len(y.shape)
@@ -253,10 +253,10 @@ def transpose_axes(eqn: Equation, x: OnnxValue, order: Sequence[int]) -> str:
     """Return the name of `x` with its axes in `order`, after adding a Transpose node if needed."""
     b = eqn.builder
     if tuple(order) == tuple(range(len(order))):
-        return b.broadcast_name(x)
+        return b.add_broadcast(x)
     if x.array is not None and x.has_full_shape:
         return b.add_constant(x.array.transpose(order))
-    name: str = b.add_node("Transpose", [b.broadcast_name(x)], perm=list(order))
+    name: str = b.add_node("Transpose", [b.add_broadcast(x)], perm=list(order))
     return name
 
 
@@ -284,7 +284,7 @@ def convolution(eqn: Equation) -> OnnxValue:
     kernel = [int(weight.shape[i]) for i in dimension_numbers.rhs_spec[2:]]
     name = b.add_node(
         "Conv",
-        [b.broadcast_name(x), transpose_axes(eqn, weight, dimension_numbers.rhs_spec)],
+        [b.add_broadcast(x), transpose_axes(eqn, weight, dimension_numbers.rhs_spec)],
         kernel_shape=kernel,
         strides=list(p["window_strides"]),
         pads=[*low, *high],
@@ -304,7 +304,7 @@ def _dilate(eqn: Equation, x: OnnxValue, dilation: Sequence[int]) -> OnnxValue:
     b, channels = eqn.builder, x.shape[1]
     kernel = np.ones((channels, 1, *(1 for _ in dilation)), x.dtype)
     name = b.add_node(
-        "ConvTranspose", [b.broadcast_name(x), b.add_constant(kernel)], strides=list(dilation), group=channels,
+        "ConvTranspose", [b.add_broadcast(x), b.add_constant(kernel)], strides=list(dilation), group=channels,
         kernel_shape=[1] * len(dilation),
     )  # fmt: skip
     sizes = ((n - 1) * d + 1 for n, d in zip(x.shape[2:], dilation, strict=True))
@@ -313,7 +313,7 @@ def _dilate(eqn: Equation, x: OnnxValue, dilation: Sequence[int]) -> OnnxValue:
 
 @register_converter("reduce_window_max", "reduce_window_min", "reduce_window_sum")
 def reduce_window(eqn: Equation) -> OnnxValue:
-    """Convert to pooling over the last axes, where a minimum is the negated maximum of negated values."""
+    """Convert to pooling over the last axes. A minimum becomes the negated maximum of the negated values."""
     (x,), p, b = eqn.inputs, eqn.params, eqn.builder
     window, strides, padding = (list(p[k]) for k in ("window_dimensions", "window_strides", "padding"))
     is_unpooled = [w == s == 1 and tuple(pads) == (0, 0) for w, s, pads in zip(window, strides, padding, strict=True)]
@@ -324,16 +324,16 @@ def reduce_window(eqn: Equation) -> OnnxValue:
         raise unsupported_error("it reduces over windows of integers")
     low, high = ([pads[i] for pads in padding[first_axis:]] for i in (0, 1))
     spatial_shape = x.shape[first_axis:]
-    name = b.reshape(b.broadcast_name(x), (_product(x.shape[:first_axis]), 1, *spatial_shape))
+    name = b.reshape(b.add_broadcast(x), (_product(x.shape[:first_axis]), 1, *spatial_shape))
     flat = node_output(name, (_product(x.shape[:first_axis]), 1, *spatial_shape), x.dtype)
     is_sum, is_minimum = eqn.name == "reduce_window_sum", eqn.name == "reduce_window_min"
     if is_minimum:
-        flat = flat.with_name(b.add_node("Neg", [b.broadcast_name(flat)]))
+        flat = flat.with_name(b.add_node("Neg", [b.add_broadcast(flat)]))
     if any((*low, *high)):
         fill_value = constant_value(np.asarray(0 if is_sum else -np.inf, x.dtype))
         flat = add_pad(eqn, flat, fill_value, [0, 0, *low], [0, 0, *high])
     pool: dict[str, Any] = {"kernel_shape": window[first_axis:], "strides": strides[first_axis:]}
-    name = b.add_node("AveragePool" if is_sum else "MaxPool", [b.broadcast_name(flat)], **pool)
+    name = b.add_node("AveragePool" if is_sum else "MaxPool", [b.add_broadcast(flat)], **pool)
     if is_sum:
         name = b.add_node("Mul", [name, b.add_constant(np.asarray(np.prod(window[first_axis:]), x.dtype))])
     if is_minimum:
