@@ -1,4 +1,4 @@
-"""Writes what the pages on exporting say of layer types, from the exports' registries.
+"""Writes the lists of supported layer types in the pages on exporting, from the registries of the exports.
 
 python scripts/make_export_pages.py            # writes the pages
 python scripts/make_export_pages.py --check    # fails if one is out of date
@@ -19,23 +19,23 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 def make_onnx_table() -> str:
-    """Return the table of all types that have operators of ONNX of their own."""
-    lines = ["| type | operators | taken apart where |", "|---|---|---|"]
+    """Return a Markdown table of the layer types with a conversion to ONNX operators."""
+    lines = ["| type | operators | converted from its jaxpr if |", "|---|---|---|"]
     lines += [
-        f"| {name} | {operator.operator_names} | {operator.exceptions} |"
-        for name, operator in sorted(LAYER_CONVERSIONS.items())
+        f"| {name} | {conversion.operator_names} | {conversion.exceptions} |"
+        for name, conversion in sorted(LAYER_CONVERSIONS.items())
     ]
     return "\n".join(lines) + "\n"
 
 
-def list_flax_types() -> str:
-    """Return the names of all types that flax source can be written of."""
+def make_flax_type_text() -> str:
+    """Return the names of the layer types that flax source supports, as wrapped text."""
     return textwrap.fill(f"{', '.join(sorted(supported_types()))}.", 120) + "\n"
 
 
 def make_pages() -> dict[Path, str]:
-    """Return both pages, with the parts about layer types as they are now."""
-    parts = {"exporting_onnx.md": make_onnx_table(), "exporting_flax.md": list_flax_types()}
+    """Return the new text of both pages, by path."""
+    parts = {"exporting_onnx.md": make_onnx_table(), "exporting_flax.md": make_flax_type_text()}
     name = "scripts/make_export_pages.py"
     return {DOCS / page: replace_part((DOCS / page).read_text(), name, content) for page, content in parts.items()}
 

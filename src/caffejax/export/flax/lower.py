@@ -39,8 +39,8 @@ def lower(model: InferenceModel) -> Program:
             )
         values |= dict(zip(layer.tops, tops, strict=True))
     if problems:
-        if exportable_names := _find_exportable_outputs(model, failed_keys):
-            message = f"outputs that do not depend on them can be exported: --outputs={','.join(exportable_names)}"
+        if names := ",".join(_find_exportable_outputs(model, failed_keys)):
+            message = f"outputs that do not depend on these layers can be exported: --outputs={names}"
             problems.append(Problem(message, model.net.graph.file))
         raise CaffejaxError(problems)
     outputs = tuple(_to_channels_last(builder, model, values[name]).number for name in model.outputs)
