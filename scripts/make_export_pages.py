@@ -20,7 +20,7 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 def make_onnx_table() -> str:
     """Return a Markdown table of the layer types with a conversion to ONNX operators."""
-    lines = ["| type | operators | converted from its jaxpr if |", "|---|---|---|"]
+    lines = ["| type | operators | decomposed if |", "|---|---|---|"]
     lines += [
         f"| {name} | {conversion.operator_names} | {conversion.exceptions} |"
         for name, conversion in sorted(LAYER_CONVERSIONS.items())

@@ -303,7 +303,7 @@ def test_exported_trees_name_inputs_and_outputs() -> None:
             GraphError,
             r"'one' \(Dropout\): cannot be exported: it samples random .*\n.*'two' \(Dropout\): .* samples random",
         ),
-        (SIAMESE, {"platforms": ["gpu", "cpu"]}, CaffejaxError, "some of cpu, cuda, tpu, rocm, not 'gpu'"),
+        (SIAMESE, {"platforms": ["gpu", "cpu"]}, CaffejaxError, "one or more of cpu, cuda, tpu, rocm, not 'gpu'"),
         (SIAMESE, {"platforms": []}, CaffejaxError, "not none"),
     ],
     ids=["rows", "host", "random", "platform", "no_platform"],

@@ -62,7 +62,7 @@ def load_export_weights(
 
 
 def find_zero_weights(model: InferenceModel) -> Iterator[Problem]:
-    """Yield one warning about all layers whose weights are all 0, the value of Caffe's default filler, or nothing."""
+    """Yield one warning if there are layers whose weights are all 0, the value of Caffe's default filler."""
     names = [
         f"'{layer.name}'"
         for layer in model.layers

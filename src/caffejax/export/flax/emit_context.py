@@ -40,8 +40,8 @@ class FlaxBuilder:
         steps: the steps of the forward pass.
         values: the values, indexed by number.
         helpers: names of the helper functions and modules in the steps.
-        modules_by_owners: the modules, by the owners of their parameters. An owner is (layer key, index of the
-            parameter) in the layer that stores the parameter, which several layers may share.
+        modules_by_owners: the modules, by the owners of their parameters. The owner of a parameter is a pair: the key
+            of the layer that stores the parameter, which other layers may share, and its index in that layer.
     """
 
     model: InferenceModel

@@ -28,8 +28,8 @@ class Value:
         blob: the blob's name.
         shape: the shape in Caffe's axis order.
         order: the stored axis order. Stored axis k is Caffe's axis `order[k]`.
-        flattened_from: for a blob (N, features) whose features were flattened in their stored order: the shape of one
-            example before, in Caffe's axis order, and the order in which its axes were stored. None for other blobs.
+        flattened_from: for a blob (N, features) that was flattened in its stored axis order: the previous shape without
+            N, in Caffe's axis order, and the order in which these axes were stored. None for other blobs.
     """
 
     number: int
@@ -60,8 +60,8 @@ class ModuleSpec:
         num_positional: the number of arguments that are passed by position.
         weights: arrays by their path in the module, such as `kernel`.
         needs_rngs: True if the constructor has the argument `rngs`.
-        owners: for each parameter, (layer key, index) in the layer of the net that stores it. Layers with equal owners
-            share one module.
+        owners: for each parameter, the key of the layer that stores it and its index in that layer. Layers with equal
+            owners share one module.
         list_length: the length of the list if the net creates a list of these modules, or 0 for a single module.
         increments: for a list, the increment of each argument from one module to the next.
     """
