@@ -22,8 +22,8 @@ from .gradcheck import check_gradients as check_gradients
 from .graph import Graph as Graph
 from .graph import build_graph as build_graph
 from .layers import SAME_AS_BOTTOMS as SAME_AS_BOTTOMS
-from .layers import ByChannel as ByChannel
 from .layers import CallerInput as CallerInput
+from .layers import ChannelAffine as ChannelAffine
 from .layers import Context as Context
 from .layers import Fusion as Fusion
 from .layers import Gradient as Gradient

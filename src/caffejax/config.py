@@ -136,7 +136,7 @@ class ComputeConfig:
         """The options on which the computation of a layer depends: kernels, precision, backward, axis_name, sync_bn."""
         return self.kernels, self.precision, self.backward, self.axis_name, self.sync_bn
 
-    def plain(self) -> ComputeConfig:
+    def with_plain_kernels(self) -> ComputeConfig:
         """Return a copy with `kernels="reference"`."""
         return replace(self, kernels="reference")
 

@@ -13,7 +13,7 @@ from schedule_nets import CHAIN, CONVOLUTION, FILTERED, INPUT, get_step_names, m
 from caffejax import LayerTraits, LayerType, Net, Signature, Traced
 from caffejax.execution import make_unfused_schedule
 from caffejax.execution.schedule import fuse, split_at_host_layers, unfuse
-from caffejax.layers import ByChannel, Context, register_temporarily
+from caffejax.layers import ChannelAffine, Context, register_temporarily
 
 LEAKY = CHAIN.replace('"ReLU"', '"ReLU" relu_param { negative_slope: 0.1 }')
 BATCH_NORM_RELU = INPUT + make_in_place_layer("BatchNorm", blob="data") + make_in_place_layer("ReLU", blob="data")
@@ -52,7 +52,7 @@ def test_registered_layers_are_fused_by_their_traits() -> None:
     def factor_and_bias(ctx: Context, blobs: Any) -> Any:
         return jnp.full(4, 2.0), jnp.zeros(4)
 
-    traits = LayerTraits(by_channel=ByChannel(applies, factor_and_bias))
+    traits = LayerTraits(channel_affine=ChannelAffine(applies, factor_and_bias))
     doubling = LayerType(Signature("TestDouble"), Traced(double), traits=traits)
     relu = LayerType(
         Signature("TestRectify"), Traced(lambda ctx, x: jnp.maximum(x, 0)), traits=LayerTraits(is_relu=bool)

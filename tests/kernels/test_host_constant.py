@@ -43,5 +43,5 @@ def test_shape_inference_does_not_compute_the_values() -> None:
 
 
 def test_a_constant_larger_than_memory_raises_an_error() -> None:
-    with pytest.raises(LayerError, match=r"needs 4.00 TiB for a table of shape \(1099511627776,\)"):
+    with pytest.raises(LayerError, match=r"needs 4.00 TiB for a constant of shape \(1099511627776,\)"):
         host_constant(lambda: np.zeros(1), (1 << 40,), np.float32)

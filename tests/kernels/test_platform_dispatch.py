@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from jax import export
 
-from caffejax.kernels.platform_dispatch import Operation
+from caffejax.kernels.platform_dispatch import PlatformOp
 from compile_flags import make_cpu_devices_environment
 
 X = jnp.arange(1.0, 4)
@@ -27,11 +27,11 @@ def run_on_cpu(x: jax.Array) -> tuple[jax.Array]:
     return (10 * jnp.square(x),)
 
 
-DIFFERENTIABLE = Operation(run_plain, run_on_cpu)
-NOT_DIFFERENTIABLE = Operation(run_plain, run_on_cpu, differentiable=False)
+DIFFERENTIABLE = PlatformOp(run_plain, run_on_cpu)
+NOT_DIFFERENTIABLE = PlatformOp(run_plain, run_on_cpu, differentiable=False)
 
 
-def make_function(operation: Operation) -> Any:
+def make_function(operation: PlatformOp) -> Any:
     return lambda x: operation(x)[0]
 
 
@@ -39,7 +39,7 @@ def make_function(operation: Operation) -> Any:
     ("operation", "derivative"), [(DIFFERENTIABLE, 10), (NOT_DIFFERENTIABLE, 1)], ids=["smooth", "not smooth"]
 )
 @pytest.mark.parametrize("transform", [jax.jit, lambda f: f], ids=["jit", "eager"])
-def test_cpus_run_the_implementation_for_cpus(operation: Operation, derivative: int, transform: Any) -> None:
+def test_cpus_run_the_implementation_for_cpus(operation: PlatformOp, derivative: int, transform: Any) -> None:
     """And its derivatives, where it can be transformed."""
     f = make_function(operation)
     np.testing.assert_array_equal(transform(f)(X), 10 * X**2)
@@ -53,7 +53,7 @@ def test_vmap_calls_the_batch_rule() -> None:
     def batch_rule(arrays: Any, axes: Any) -> Any:
         return (100 * jnp.moveaxis(arrays[0], axes[0], 0),)
 
-    operation = Operation(run_plain, run_on_cpu, differentiable=False, batch_rule=batch_rule)
+    operation = PlatformOp(run_plain, run_on_cpu, differentiable=False, batch_rule=batch_rule)
     np.testing.assert_array_equal(jax.vmap(make_function(operation), in_axes=1)(X[:, None]), 100 * X[None])
 
 
@@ -77,7 +77,7 @@ def test_other_platforms_run_the_plain_implementation() -> None:
 @pytest.mark.parametrize(("platform", "number"), [("cuda", 20), ("rocm", 20), ("tpu", 30)])
 def test_gpus_and_tpus_run_their_implementations(platform: str, number: int) -> None:
     """And the derivatives and batches of that, but not in exported code."""
-    operation = Operation(lambda x: (1 * x,), lambda x: (10 * x,), gpu=lambda x: (20 * x,), tpu=lambda x: (30 * x,))
+    operation = PlatformOp(lambda x: (1 * x,), lambda x: (10 * x,), gpu=lambda x: (20 * x,), tpu=lambda x: (30 * x,))
 
     def factors(text: str) -> set[float]:
         return {float(n) for n in re.findall(r"dense<([\d.e+]+)> : tensor<f32>", text)}
@@ -91,8 +91,8 @@ def test_gpus_and_tpus_run_their_implementations(platform: str, number: int) -> 
 SHARDED_SCRIPT = """
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-from caffejax.kernels.platform_dispatch import Operation
-operation = Operation(lambda x: (x * 1,), lambda x: (x * 10,))
+from caffejax.kernels.platform_dispatch import PlatformOp
+operation = PlatformOp(lambda x: (x * 1,), lambda x: (x * 10,))
 mesh = Mesh(jax.devices(), ("d",))
 x = jnp.ones(4)
 sharded = jax.device_put(x, NamedSharding(mesh, P("d")))
@@ -115,7 +115,7 @@ def test_partitioned_programs_run_the_plain_implementation() -> None:
 
 
 def test_the_matmul_precision_of_the_call_is_used() -> None:
-    operation = Operation(lambda x: (x @ x,), lambda x: (x @ x,))
+    operation = PlatformOp(lambda x: (x @ x,), lambda x: (x @ x,))
     with jax.default_matmul_precision("float32"):
         inner = jax.make_jaxpr(make_function(operation))(jnp.ones((2, 2)))
     gradient = jax.grad(lambda x: jax.extend.core.jaxpr_as_fun(inner)(x)[0].sum())

@@ -18,7 +18,7 @@ from caffejax.gradcheck import check_gradients
 from caffejax.kernels import compilation, onednn
 from caffejax.kernels.convolution_cpu import choose_algorithm
 from caffejax.kernels.convolution_op import correlate
-from caffejax.kernels.matrix_product import multiply_rows
+from caffejax.kernels.matrix_product import matmul_rows
 from caffejax.kernels.window import Window
 from caffejax.net import Net
 
@@ -205,8 +205,8 @@ def xla_strided_convolution(x: Any, weight: Any, bias: Any) -> Any:
             xla_strided_convolution,
             [(2, 4, 7, 6), (6, 2, 3, 3), (6,)],
         ),
-        (lambda x, w, b: multiply_rows(x, w) + b, lambda x, w, b: x @ w.T + b, [(3, 4), (5, 4), (5,)]),
-        (lambda x, w, b: multiply_rows(x, w, transpose=True) + b, lambda x, w, b: x @ w + b, [(3, 4), (4, 5), (5,)]),
+        (lambda x, w, b: matmul_rows(x, w) + b, lambda x, w, b: x @ w.T + b, [(3, 4), (5, 4), (5,)]),
+        (lambda x, w, b: matmul_rows(x, w, transpose=True) + b, lambda x, w, b: x @ w + b, [(3, 4), (4, 5), (5,)]),
     ],
 )
 def test_each_gradient_can_be_computed_alone(

@@ -74,7 +74,7 @@ def test_recorded_case_in_every_implementation(platform: str, case: dict[str, An
 def test_implementations_of_the_platform_are_selected(platform: str) -> None:
     """Else all other tests here prove nothing."""
     numbers = {"plain": 1, "cpu": 2, "gpu": 3, "tpu": 4}
-    operation = platform_dispatch.Operation(**{name: lambda x, n=n: (x * n,) for name, n in numbers.items()})
+    operation = platform_dispatch.PlatformOp(**{name: lambda x, n=n: (x * n,) for name, n in numbers.items()})
     expected = {"plain": 1, "cuda": 3, "tpu": 4}[platform]
     assert operation(jnp.float32(1))[0] == jax.jit(operation)(jnp.float32(1))[0] == expected
     assert jax.jit(jax.grad(lambda x: operation(x)[0]))(jnp.float32(1)) == expected

@@ -133,7 +133,7 @@ def _make_host_pullback(layer: Layer, inputs: PassInputs, earlier_blobs: Values,
         tops = [values[top] for top in layer.tops]
         cotangents = [_match_top(diff, top) for diff, top in zip(top_diffs, tops, strict=True)]
         context = layer.context.replace(
-            base_key=layer.make_base_key(inputs.key), propagate_down=layer.bottom_need_backward
+            fold_in_args=layer.make_fold_in_args(inputs.key), propagate_down=layer.bottom_need_backward
         )
         with layer.locate_errors():
             blob_diffs, bottom_diffs = backward(context, *map(to_numpy, (blobs, bottoms, tops, cotangents)))

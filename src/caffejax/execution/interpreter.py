@@ -181,7 +181,7 @@ def _compute_tops(
         return cached_fused_call(context, blobs, bottoms, epilogues)
     if layer.type.on_host:
         context = context.replace(propagate_down=layer.bottom_need_backward)
-    return cached_call(context, layer.make_base_key(inputs.key), blobs, bottoms)
+    return cached_call(context, layer.make_fold_in_args(inputs.key), blobs, bottoms)
 
 
 def prepare_layer_inputs(

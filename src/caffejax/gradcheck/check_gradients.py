@@ -468,7 +468,9 @@ def make_cases(
     pairs = []
     for layer in selected_layers:
         blobs, bottoms, tops = arrays[layer.key]
-        context = replace(layer.context, base_key=layer.make_base_key(key), propagate_down=layer.bottom_need_backward)
+        context = replace(
+            layer.context, fold_in_args=layer.make_fold_in_args(key), propagate_down=layer.bottom_need_backward
+        )
         diffs = sample_diffs(tops, random)
         pairs.append((layer, Case(context, blobs, bottoms, tops, diffs, _select_arguments(layer))))
     return pairs
@@ -548,7 +550,7 @@ def _layer_arrays(
             with layer.locate_errors():
                 blobs = layer.arrays(*variables)
                 bottoms = tuple(blobs_before[name] for name in layer.bottoms)
-                tops = compute_tops(layer.context.with_key(layer.make_base_key(key)), blobs, bottoms)
+                tops = compute_tops(layer.context.with_fold_in_args(layer.make_fold_in_args(key)), blobs, bottoms)
             if layer.key in selected_keys:
                 arrays[layer.key] = (blobs, bottoms, tops)
             return PassOutputs(dict(zip(layer.tops, map(_to_float64, tops), strict=True)), {}, jnp.zeros(()))

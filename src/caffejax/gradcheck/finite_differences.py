@@ -123,7 +123,7 @@ def _compute_changes(case: Case, indices: np.ndarray, moves: np.ndarray) -> tupl
 
         def tops(flat: jax.Array) -> Arrays:
             values = [v.reshape(s) for v, s in zip(jnp.split(flat, ends), shapes, strict=True)]
-            return compute_tops(case.context.with_key(key), *case.replace(values, blobs, bottoms))
+            return compute_tops(case.context.with_fold_in_args(key), *case.replace(values, blobs, bottoms))
 
         def compute_change(move: tuple[jax.Array, jax.Array]) -> jax.Array:
             moved_tops = tops(flat.at[move[0]].add(move[1]))
@@ -142,7 +142,7 @@ def _compute_changes(case: Case, indices: np.ndarray, moves: np.ndarray) -> tupl
 
     compute = evaluate if case.on_host else jax.jit(evaluate)
     changes, norm = compute(
-        case.context.base_key, case.blobs, case.bottoms, case.top_diffs, element_index, moves.ravel()
+        case.context.fold_in_args, case.blobs, case.bottoms, case.top_diffs, element_index, moves.ravel()
     )
     return np.asarray(changes).reshape(moves.shape), float(norm)
 

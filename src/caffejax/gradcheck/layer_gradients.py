@@ -103,12 +103,12 @@ def net_gradients(case: Case) -> list[np.ndarray]:
 def _vjp_gradients(case: Case, function: Callable[..., Arrays]) -> list[np.ndarray]:
     def gradients(key: Any, blobs: Arrays, bottoms: Arrays, top_diffs: Arrays) -> Any:
         def tops(blobs: Arrays, bottoms: Arrays) -> Arrays:
-            return function(case.context.with_key(key), blobs, bottoms)
+            return function(case.context.with_fold_in_args(key), blobs, bottoms)
 
         return case.pick(*jax.vjp(tops, blobs, bottoms)[1](top_diffs))
 
     compute = gradients if case.on_host else jax.jit(gradients)
-    return [np.asarray(g) for g in compute(case.context.base_key, case.blobs, case.bottoms, case.top_diffs)]
+    return [np.asarray(g) for g in compute(case.context.fold_in_args, case.blobs, case.bottoms, case.top_diffs)]
 
 
 def rule_gradients(case: Case) -> list[np.ndarray]:
@@ -119,14 +119,14 @@ def rule_gradients(case: Case) -> list[np.ndarray]:
     """
 
     def gradients(key: Any, blobs: Arrays, bottoms: Arrays, tops: Arrays, top_diffs: Arrays) -> Any:
-        diffs = backward(case.context.with_key(key), blobs, bottoms, tops, top_diffs)
+        diffs = backward(case.context.with_fold_in_args(key), blobs, bottoms, tops, top_diffs)
         return case.pick(*diffs)
 
     arrays = (case.blobs, case.bottoms, case.tops, case.top_diffs)
     if case.on_host:
-        results = gradients(case.context.base_key, *jax.tree.map(np.asarray, arrays))
+        results = gradients(case.context.fold_in_args, *jax.tree.map(np.asarray, arrays))
     else:
-        results = jax.jit(gradients)(case.context.base_key, *arrays)
+        results = jax.jit(gradients)(case.context.fold_in_args, *arrays)
     for argument, value, gradient in zip(case.arguments, case.values, results, strict=True):
         require(
             gradient.shape == value.shape,

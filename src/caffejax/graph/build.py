@@ -28,7 +28,7 @@ from ..layers import (
     Traced,
     type_of,
 )
-from ..layers.context import Shape, resolve_type, strip_wiring
+from ..layers.context import Shape, resolve_type, strip_net_fields
 from ..layers.dispatch import forward
 from ..layers.fillers import check_filler
 from ..layers.validation import declared_params, wrap_layer_errors
@@ -260,7 +260,7 @@ class _Wiring:
         phase: Any = caffe_pb2.Phase.Name(layer.phase) if layer.HasField("phase") else self.phase
         definition = LayerDefinition(layer, phase, self.file, self.data_config)
         kind = type_of(layer)
-        context = Context(strip_wiring(layer), kind, phase, self.compute_config)
+        context = Context(strip_net_fields(layer), kind, phase, self.compute_config)
         return resolve_type(context, definition), definition
 
     def _append_layer(self, context: Context, definition: LayerDefinition, inserted: bool) -> None:
@@ -369,7 +369,7 @@ def _infer_tops(
     arrays = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in blobs)
 
     def run_forward(key: jax.Array, *arguments: Any) -> Any:
-        return forward(context.with_key((key, 0)), *arguments)[0]
+        return forward(context.with_fold_in_args((key, 0)), *arguments)[0]
 
     with wrap_layer_errors(bottoms, keep_exceptions=kind.instance is not None):
         tops: tuple[jax.ShapeDtypeStruct, ...] = jax.eval_shape(run_forward, _KEY, arrays, bottoms)

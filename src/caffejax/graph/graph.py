@@ -185,10 +185,10 @@ class Layer:
         """Return the arrays of `all_params`, each in the shape that this layer uses; see `Param.array`."""
         return tuple(param.array(params, state) for param in self.all_params)
 
-    def make_base_key(self, key: jax.Array | None) -> tuple[jax.Array, Any] | None:
+    def make_fold_in_args(self, key: jax.Array | None) -> tuple[jax.Array, Any] | None:
         """Return the key of a forward pass paired with a number that depends on this layer's name.
 
-        The result is None if `key` is None. See `Context.base_key`.
+        The result is None if `key` is None. See `Context.fold_in_args`.
         """
         return None if key is None else (key, hash_name(self.key))
 

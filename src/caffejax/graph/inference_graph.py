@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..errors import GraphError, Problem, did_you_mean
 from ..layers import type_of
-from ..layers.context import strip_wiring
+from ..layers.context import strip_net_fields
 from ..schema.caffe_pb2 import LayerParameter
 from .graph import UNNAMED_TOP, Graph, Layer
 from .reshape import reshape_graph
@@ -110,7 +110,7 @@ def _make_input(layer: Layer, graph: Graph, needed: Collection[str]) -> Layer:
     message = LayerParameter(name=layer.name, type="Input", top=tops)
     for top in tops:
         message.input_param.shape.add().dim.extend(graph.blobs[top].shape)
-    context = replace(layer.context, layer=strip_wiring(message), type=type_of(message), has_own_type=False)
+    context = replace(layer.context, layer=strip_net_fields(message), type=type_of(message), has_own_type=False)
     definition = replace(layer.definition, layer=message)
     return Layer(layer.key, context, definition, bottoms=(), tops=tops, loss_weights=(0.0,) * len(tops), params=())
 

@@ -22,7 +22,7 @@ def is_random(layer: Layer, bottoms: Sequence[Any]) -> bool:
     if layer.type.is_input or (layer.type.on_host and layer.type.instance is not None):
         return False
     recorder = _RecordingKey((jax.random.key(0), 0))
-    context = layer.context.with_key(recorder)
+    context = layer.context.with_fold_in_args(recorder)
     if layer.type.on_host:
         forward(context, [np.zeros(p.spec.shape, np.float32) for p in layer.all_params], bottoms)
     else:

@@ -111,7 +111,7 @@ class _FoldedGraphBuilder:
         Returns:
             Whether the layer was folded.
         """
-        channel_affine = layer.type.traits.by_channel
+        channel_affine = layer.type.traits.channel_affine
         if channel_affine is None or len(layer.bottoms) != 1 or any(layer.loss_weights):
             return False
         (bottom,) = layer.bottoms

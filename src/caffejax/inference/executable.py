@@ -36,7 +36,7 @@ from ..graph import Graph, Layer
 from ..human_readable import format_bytes, format_count
 from ..kernels import compilation, onednn_program
 from ..kernels.packed_weights import PackedWeights
-from ..kernels.platform_dispatch import Operation
+from ..kernels.platform_dispatch import PlatformOp
 from .constant_folding import host_function, materialize, remove_constants
 from .low_precision import LowPrecision
 from .partition import OnednnPart, partition
@@ -278,7 +278,7 @@ class CompiledNet:
                 for top in _run_program(onednn_part, arrays[: len(packed_arrays)], merged_bottoms)
             )
 
-        return Operation(run_plain, run_program, differentiable=False, batch_rule=batch_rule)(
+        return PlatformOp(run_plain, run_program, differentiable=False, batch_rule=batch_rule)(
             *packed_arrays, *leaves, *bottoms
         )
 

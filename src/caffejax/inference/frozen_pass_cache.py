@@ -203,18 +203,18 @@ def is_stateless(graph: Graph) -> bool:
 
 def _changes_state(layer: Layer, bottoms: tuple[jax.ShapeDtypeStruct, ...]) -> bool:
     """Return whether a layer's forward function returns a state that differs from its input."""
-    by_channel, shapes = layer.type.traits.by_channel, [p.spec.shape for p in layer.all_params]
+    channel_affine, shapes = layer.type.traits.channel_affine, [p.spec.shape for p in layer.all_params]
     if (
-        by_channel
+        channel_affine
         and len(bottoms) == 1 < len(bottoms[0].shape)
-        and by_channel.applies(layer.context, shapes, 1, bottoms[0].shape[1])
+        and channel_affine.applies(layer.context, shapes, 1, bottoms[0].shape[1])
     ):
         return False  # the layer normalizes by its statistics
     blobs = tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in layer.all_params)
     is_unchanged: list[bool] = []
 
     def trace(key: jax.Array, blobs: tuple[Any, ...], bottoms: tuple[Any, ...]) -> Any:
-        _, new_state = forward(layer.context.with_key((key, 0)), blobs, bottoms)
+        _, new_state = forward(layer.context.with_fold_in_args((key, 0)), blobs, bottoms)
         old_state = [b for b, p in zip(blobs, layer.all_params, strict=True) if not p.spec.learnable]
         is_unchanged.extend(n is o for n, o in zip(new_state, old_state, strict=False))
         return new_state

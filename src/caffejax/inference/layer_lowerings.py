@@ -17,10 +17,10 @@ import numpy as np
 from ..kernels.onednn_program import FieldValue
 from ..kernels.window import Window
 from ..layers import Context
-from ..layers.convolution import Correlation, convolution_output_size, depthwise_context, make_correlation
+from ..layers.convolution import ConvolutionOp, convolution_output_size, depthwise_context, make_convolution_op
 from ..layers.helpers import canonical_axis
 from ..layers.indexing import crop_box
-from ..layers.neuron import log_base
+from ..layers.neuron import ln_base
 from ..layers.permute import permuted_axes
 from ..layers.pooling import pad_to_cover, pool_method, window_and_output_size, window_areas
 from ..layers.shape_ops import concat_axis, slice_points
@@ -89,18 +89,18 @@ def register_lowering(*types: str) -> Callable[[Lowering], Lowering]:
 @register_lowering("Convolution", "DepthwiseConvolution")
 def convolution(ctx: LoweringContext) -> Value | None:
     """Lower a convolution, whose padding at the ends of the axes is adjusted to Caffe's output size."""
-    return _lower_convolution(ctx, make_correlation(ctx.context, (ctx.bottom_spec,)))
+    return _lower_convolution(ctx, make_convolution_op(ctx.context, (ctx.bottom_spec,)))
 
 
 @register_lowering("ConvolutionDepthwise")
 def depthwise(ctx: LoweringContext) -> Value | None:
     """Lower the convolution of each channel with a separate kernel."""
     return _lower_convolution(
-        ctx, make_correlation(depthwise_context(ctx.context, ctx.bottom_spec), (ctx.bottom_spec,))
+        ctx, make_convolution_op(depthwise_context(ctx.context, ctx.bottom_spec), (ctx.bottom_spec,))
     )
 
 
-def _lower_convolution(ctx: LoweringContext, c: Correlation) -> Value | None:
+def _lower_convolution(ctx: LoweringContext, c: ConvolutionOp) -> Value | None:
     size = c.spatial_shape(ctx.bottom_spec)
     window = c.window.fit_padding(size, convolution_output_size(size, c.window)).drop_negative_padding(size)
     return _add_convolution("convolution", ctx, c, window)
@@ -109,11 +109,11 @@ def _lower_convolution(ctx: LoweringContext, c: Correlation) -> Value | None:
 @register_lowering("Deconvolution")
 def deconvolution(ctx: LoweringContext) -> Value | None:
     """Lower a transposed convolution."""
-    c = make_correlation(ctx.context, (ctx.bottom_spec,))
+    c = make_convolution_op(ctx.context, (ctx.bottom_spec,))
     return _add_convolution("deconvolution", ctx, c, c.window)
 
 
-def _add_convolution(name: str, ctx: LoweringContext, c: Correlation, window: Window) -> Value | None:
+def _add_convolution(name: str, ctx: LoweringContext, c: ConvolutionOp, window: Window) -> Value | None:
     if not 1 <= len(window.kernel) <= 3:
         return None
     low, high = zip(*window.padding, strict=True)
@@ -238,7 +238,7 @@ def power(ctx: LoweringContext) -> Value | None:
 @register_lowering("Exp")
 def exp(ctx: LoweringContext) -> Value:
     """Lower base ** (scale * x + shift)."""
-    p, log_of_base = ctx.param, log_base(ctx.param)
+    p, log_of_base = ctx.param, ln_base(ctx.param)
     return ctx.builder.apply(ctx.builder.apply(ctx.x, "linear", log_of_base * p.scale, log_of_base * p.shift), "exp")
 
 
@@ -247,7 +247,7 @@ def log(ctx: LoweringContext) -> Value:
     """Lower the logarithm of scale * x + shift to the base `base`."""
     p = ctx.param
     x = ctx.builder.apply(ctx.builder.apply(ctx.x, "linear", p.scale, p.shift), "log")
-    return ctx.builder.apply(x, "linear", 1 / log_base(p))
+    return ctx.builder.apply(x, "linear", 1 / ln_base(p))
 
 
 @register_lowering("PReLU")
@@ -321,7 +321,7 @@ def normalize(ctx: LoweringContext) -> Value | None:
 @register_lowering("BatchNorm", "Scale", "Bias", "BN")
 def lower_channel_affine(ctx: LoweringContext) -> Value | None:
     """Lower a layer that applies a factor and a bias to each channel, and that could not be folded into weights."""
-    channel_affine = ctx.context.type.traits.by_channel
+    channel_affine = ctx.context.type.traits.channel_affine
     blob_shapes = [np.shape(b) for b in ctx.blobs]
     if channel_affine is None or len(ctx.bottoms) != 1 or len(ctx.x.shape) < 2:
         return None

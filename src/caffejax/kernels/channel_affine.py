@@ -7,10 +7,10 @@ from typing import Any
 
 import jax
 
+from . import elementwise
 from .channel_reductions import CHANNELS_FIRST, CHANNELS_LAST, Channels
-from .elementwise import relu as maximum_with_0
-from .layout import channels_first, channels_last
-from .platform_dispatch import Operation
+from .layout import to_channels_first, to_channels_last
+from .platform_dispatch import PlatformOp
 
 
 def channel_affine(
@@ -28,7 +28,7 @@ def channel_affine(
     static_options: Any = {"has_factor": factor is not None, "relu": relu}
     arrays = (x, *(b for b in (factor, bias) if b is not None))
     plain, cpu = partial(_apply, **static_options), partial(_apply_on_cpu, **static_options)
-    return (Operation(plain, cpu) if fast else plain)(*arrays)[0]
+    return (PlatformOp(plain, cpu) if fast else plain)(*arrays)[0]
 
 
 def add_bias_to_rows(x: jax.Array, bias: jax.Array, *, fast: bool = True) -> jax.Array:
@@ -36,7 +36,7 @@ def add_bias_to_rows(x: jax.Array, bias: jax.Array, *, fast: bool = True) -> jax
 
     If `fast` is true, CPUs run the implementation that is tuned for them.
     """
-    return Operation(_add, _add_on_cpu)(x, bias)[0] if fast else x + bias
+    return PlatformOp(_add, _add_on_cpu)(x, bias)[0] if fast else x + bias
 
 
 def _add(x: jax.Array, bias: jax.Array) -> tuple[jax.Array]:
@@ -44,27 +44,27 @@ def _add(x: jax.Array, bias: jax.Array) -> tuple[jax.Array]:
 
 
 def _add_on_cpu(x: jax.Array, bias: jax.Array) -> tuple[jax.Array]:
-    return (apply_along_channels(CHANNELS_LAST, x, None, bias, relu=False),)
+    return (affine_along_channels(CHANNELS_LAST, x, None, bias, relu=False),)
 
 
-def apply_along_channels(
+def affine_along_channels(
     c: Channels, x: jax.Array, factor: jax.Array | None, bias: jax.Array | None, relu: bool
 ) -> jax.Array:
     """Compute `channel_affine` for an array whose channel axis is given by `c`."""
     x = x if factor is None else x * c.broadcast(factor, x)
     x = x if bias is None else x + c.broadcast(bias, x)
-    return maximum_with_0(x) if relu else x
+    return elementwise.relu(x) if relu else x
 
 
 def _apply(x: jax.Array, *factor_and_bias: jax.Array, has_factor: bool, relu: bool) -> tuple[jax.Array]:
-    return (apply_along_channels(CHANNELS_FIRST, x, *_split_factor_and_bias(factor_and_bias, has_factor), relu),)
+    return (affine_along_channels(CHANNELS_FIRST, x, *_split_factor_and_bias(factor_and_bias, has_factor), relu),)
 
 
 def _apply_on_cpu(x: jax.Array, *factor_and_bias: jax.Array, has_factor: bool, relu: bool) -> tuple[jax.Array]:
     return (
-        channels_first(
-            apply_along_channels(
-                CHANNELS_LAST, channels_last(x), *_split_factor_and_bias(factor_and_bias, has_factor), relu
+        to_channels_first(
+            affine_along_channels(
+                CHANNELS_LAST, to_channels_last(x), *_split_factor_and_bias(factor_and_bias, has_factor), relu
             )
         ),
     )

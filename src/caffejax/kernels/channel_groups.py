@@ -7,7 +7,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from .platform_dispatch import Operation
+from .platform_dispatch import PlatformOp
 
 Convolve = Callable[[jax.Array, jax.Array, int], jax.Array]
 
@@ -41,7 +41,7 @@ def run_in_groups(run: Convolve, x: jax.Array, weight: jax.Array, groups: int) -
     def run_separately(x: jax.Array, weight: jax.Array) -> tuple[jax.Array]:
         return (run_group_by_group(lambda x, weight: run(x, weight, 1), x, weight, groups),)
 
-    return Operation(run_grouped, cpu=run_separately, tpu=run_separately, partitioned=run_separately)(x, weight)[0]
+    return PlatformOp(run_grouped, cpu=run_separately, tpu=run_separately, partitioned=run_separately)(x, weight)[0]
 
 
 def run_group_by_group(

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from . import onednn
-from .platform_dispatch import Operation
+from .platform_dispatch import PlatformOp
 
 _MAX_PARTS = 8  # XLA does not fuse a sum of more than 8 parts
 _EXACT_PRECISION = jax.lax.Precision.HIGHEST  # these products compute sums, which must not be rounded to TF32
@@ -77,7 +77,7 @@ def broadcast_channels(b: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 
 def _weighted_sums(x: jax.Array, weight: float) -> jax.Array:
     n, rows, channels = _split_rows(x.shape)
-    operation = Operation(
+    operation = PlatformOp(
         partial(_sum_by_product, weight=weight), partial(_sum_on_cpu, weight=weight), differentiable=False
     )
     return operation(x.reshape(n, rows, channels).sum(0))[0]

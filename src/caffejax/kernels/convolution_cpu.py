@@ -19,10 +19,10 @@ import numpy as np
 from jax import lax
 
 from . import onednn
-from .channel_affine import apply_along_channels
+from .channel_affine import affine_along_channels
 from .channel_groups import groups_of, run_group_by_group
 from .channel_reductions import CHANNELS_LAST, promote, row_sums
-from .layout import channels_first, channels_last, materialise, materialise_channels_last
+from .layout import materialise, materialise_channels_last, to_channels_first, to_channels_last
 from .window import Window
 
 Arrays = tuple[jax.Array, ...]
@@ -57,8 +57,8 @@ def correlate(x: jax.Array, weight: jax.Array, bias: jax.Array | None, window: W
     """Convolve `x` with `weight`, add a bias (outputs,), and set negative results to 0 if `relu`."""
     if onednn.supports_convolution(x, weight, window):
         return _correlate_by_onednn(x, weight, bias, window, relu)
-    return channels_first(
-        apply_along_channels(CHANNELS_LAST, channels_last(_correlate_by_xla(x, weight, window)), None, bias, relu)
+    return to_channels_first(
+        affine_along_channels(CHANNELS_LAST, to_channels_last(_correlate_by_xla(x, weight, window)), None, bias, relu)
     )
 
 
@@ -67,17 +67,17 @@ def correlate_diffs(
 ) -> tuple[jax.Array | None, jax.Array | None, jax.Array | None]:
     """Return the diffs of `x`, weight and bias, from the output's diff `dy`. Diffs that are not needed may be None."""
     if onednn.supports_convolution(x, weight, window):
-        x, dy = channels_last(materialise_channels_last(x)), channels_last(materialise_channels_last(dy))
+        x, dy = to_channels_last(materialise_channels_last(x)), to_channels_last(materialise_channels_last(dy))
         dx, d_weight, d_bias = onednn.convolution_diffs(x, dy, weight, window, needed, needs_bias=needs_bias)
-        return None if dx is None else materialise_channels_last(channels_first(dx)), d_weight, d_bias
+        return None if dx is None else materialise_channels_last(to_channels_first(dx)), d_weight, d_bias
     _, pullback = jax.vjp(partial(_correlate_by_xla, window=window), x, weight)
     dx, d_weight = pullback(dy.astype(x.dtype))
-    return dx, d_weight, row_sums(promote(channels_last(dy))) if needs_bias else None
+    return dx, d_weight, row_sums(promote(to_channels_last(dy))) if needs_bias else None
 
 
 def _correlate_by_xla(x: jax.Array, weight: jax.Array, window: Window) -> jax.Array:
     if math.prod(window.kernel) == 1 and not any(map(any, window.padding)):
-        x = channels_first(channels_last(x)[(slice(None), *(slice(None, None, s) for s in window.stride))])
+        x = to_channels_first(to_channels_last(x)[(slice(None), *(slice(None, None, s) for s in window.stride))])
         window = replace(window, stride=(1,) * len(window.stride))
     algorithm = choose_algorithm(x, weight, window)
     if algorithm == "by group":
@@ -85,20 +85,20 @@ def _correlate_by_xla(x: jax.Array, weight: jax.Array, window: Window) -> jax.Ar
     if algorithm == "depthwise":
         return _correlate_depthwise(x, weight, window)
     run = _multiply if algorithm == "product" else _convolve
-    return channels_first(run(channels_last(x), weight, window))
+    return to_channels_first(run(to_channels_last(x), weight, window))
 
 
 def _correlate_by_onednn(
     x: jax.Array, weight: jax.Array, bias: jax.Array | None, window: Window, relu: bool
 ) -> jax.Array:
     is_product = choose_algorithm(x, weight, window) == "product"
-    x = channels_last(materialise_channels_last(x))
+    x = to_channels_last(materialise_channels_last(x))
     if is_product and math.prod(x.shape[:-1]) <= _MAX_PRODUCT_ROWS:
         rows, matrix = x.reshape(-1, x.shape[-1]), weight.reshape(weight.shape[:2])
         y = onednn.matmul(rows, matrix, bias, transpose_b=True, relu=relu).reshape(*x.shape[:-1], -1)
     else:
         y = onednn.convolution(x, weight, bias, window, relu=relu)
-    return materialise_channels_last(channels_first(y))
+    return materialise_channels_last(to_channels_first(y))
 
 
 def _multiply(x: jax.Array, weight: jax.Array, window: Window) -> jax.Array:
@@ -137,8 +137,8 @@ def _depthwise_input_diff(x: jax.Array, weight: jax.Array, window: Window, dy: j
 
 def _depthwise_weight_diff(x: jax.Array, weight: jax.Array, window: Window, dy: jax.Array) -> jax.Array:
     x, dy = (
-        materialise(channels_last(x)),
-        materialise(channels_last(dy)).astype(jnp.promote_types(x.dtype, jnp.float32)),
+        materialise(to_channels_last(x)),
+        materialise(to_channels_last(dy)).astype(jnp.promote_types(x.dtype, jnp.float32)),
     )
     diffs = []
     for offset in np.ndindex(*window.kernel):
@@ -169,11 +169,11 @@ def _overlap_slices(size: int, num_windows: int, offset: int, stride: int) -> tu
 def _sum_shifted_products(
     x: jax.Array, pads: Sequence[Pad], weight: jax.Array, window: Window, output_size: Sequence[int]
 ) -> jax.Array:
-    padded = lax.pad(channels_last(x), jnp.zeros((), x.dtype), [(0, 0, 0), *pads, (0, 0, 0)])
+    padded = lax.pad(to_channels_last(x), jnp.zeros((), x.dtype), [(0, 0, 0), *pads, (0, 0, 0)])
     total = jnp.zeros((), jnp.promote_types(x.dtype, jnp.float32))
     for offset, cells in zip(np.ndindex(*window.kernel), window.cells(output_size), strict=True):
         total = total + padded[(slice(None), *cells)] * weight[(slice(None), 0, *offset)]
-    return materialise_channels_last(channels_first(total.astype(x.dtype)))
+    return materialise_channels_last(to_channels_first(total.astype(x.dtype)))
 
 
 def _convolve(x: jax.Array, weight: jax.Array, window: Window) -> jax.Array:

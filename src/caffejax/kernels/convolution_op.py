@@ -24,7 +24,7 @@ from .channel_affine import channel_affine
 from .channel_groups import groups_of, run_in_groups
 from .channel_reductions import promote
 from .custom_gradient import make_differentiable
-from .platform_dispatch import Operation
+from .platform_dispatch import PlatformOp
 from .window import Window
 
 Arrays = tuple[jax.Array, ...]
@@ -88,8 +88,8 @@ def _make_correlation(window: Window, relu: bool) -> Any:
     return make_differentiable(forward, backward)
 
 
-def _correlation_operation(window: Window, relu: bool) -> Operation:
-    return Operation(
+def _correlation_operation(window: Window, relu: bool) -> PlatformOp:
+    return PlatformOp(
         plain=partial(_correlate, window=window, relu=relu),
         cpu=partial(_correlate_on_cpu, window=window, relu=relu),
         gpu=partial(_correlate_on_gpu, window=window, relu=relu),
@@ -139,10 +139,10 @@ def _map_correlation(arrays: Sequence[jax.Array], axes: Axes, *, window: Window,
     return (split_from_channels(y, size),)
 
 
-def _diffs_operation(window: Window, needed: onednn.NeededDiffs, needs_bias: bool, relu: bool) -> Operation:
+def _diffs_operation(window: Window, needed: onednn.NeededDiffs, needs_bias: bool, relu: bool) -> PlatformOp:
     """Return the operation that maps `(x, dy, weight)`, or `(x, dy, weight, y)` with a ReLU, to the needed diffs."""
     options: Any = {"window": window, "needed": needed, "needs_bias": needs_bias}
-    return Operation(
+    return PlatformOp(
         plain=partial(_compute_needed_diffs, _compute_diffs, **options),
         cpu=partial(_compute_needed_diffs, convolution_cpu.correlate_diffs, **options),
         tpu=partial(_compute_needed_diffs_on_tpu, **options),

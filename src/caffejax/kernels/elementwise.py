@@ -9,18 +9,18 @@ import jax
 import jax.numpy as jnp
 
 from .custom_gradient import make_differentiable
-from .layout import channels_first, channels_last
-from .platform_dispatch import Operation
+from .layout import to_channels_first, to_channels_last
+from .platform_dispatch import PlatformOp
 
 Arrays = tuple[jax.Array, ...]
 
 
-def elementwise(function: Callable[..., Arrays], *arrays: jax.Array) -> Arrays:
+def apply_elementwise(function: Callable[..., Arrays], *arrays: jax.Array) -> Arrays:
     """Call an elementwise function on arrays of one shape (batch, channels, *space).
 
     On CPUs the function is called with the channels last, the order in memory, so that XLA need not transpose.
     """
-    return Operation(function, _ChannelsLastFunction(function))(*arrays)
+    return PlatformOp(function, _ChannelsLastFunction(function))(*arrays)
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class _ChannelsLastFunction:
     function: Callable[..., Arrays]
 
     def __call__(self, *arrays: jax.Array) -> Arrays:
-        return tuple(map(channels_first, self.function(*map(channels_last, arrays))))
+        return tuple(map(to_channels_first, self.function(*map(to_channels_last, arrays))))
 
 
 def relu(x: jax.Array) -> jax.Array:
@@ -37,7 +37,7 @@ def relu(x: jax.Array) -> jax.Array:
     The gradient is computed from the result, which is usually in memory for the gradients of the next layers. On CPUs
     it is computed from `x`, because XLA would recompute the result and all operations before it.
     """
-    return Operation(_relu, _relu_on_cpu)(x)[0]
+    return PlatformOp(_relu, _relu_on_cpu)(x)[0]
 
 
 def _relu(x: jax.Array) -> Arrays:
@@ -57,12 +57,12 @@ def _relu_on_cpu(x: jax.Array) -> Arrays:
 
 def concatenate_channels(arrays: tuple[jax.Array, ...]) -> jax.Array:
     """Concatenate arrays (batch, channels, *space) along the channels. On CPUs the channels are last in memory."""
-    return Operation(_concatenate, _concatenate_last)(*arrays)[0]
+    return PlatformOp(_concatenate, _concatenate_channels_last)(*arrays)[0]
 
 
 def _concatenate(*arrays: jax.Array) -> Arrays:
     return (jnp.concatenate(arrays, 1),)
 
 
-def _concatenate_last(*arrays: jax.Array) -> Arrays:
-    return (channels_first(jnp.concatenate([channels_last(x) for x in arrays], -1)),)
+def _concatenate_channels_last(*arrays: jax.Array) -> Arrays:
+    return (to_channels_first(jnp.concatenate([to_channels_last(x) for x in arrays], -1)),)

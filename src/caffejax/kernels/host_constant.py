@@ -34,9 +34,9 @@ def host_constant(make: Callable[[], np.ndarray], shape: Sequence[int], dtype: A
         LayerError: if the machine does not have enough memory for the array.
     """
     shape, dtype = tuple(map(int, shape)), jax.dtypes.canonicalize_dtype(dtype)
-    size = math.prod(shape) * dtype.itemsize
+    nbytes = math.prod(shape) * dtype.itemsize
     if problem := find_memory_problem(
-        size, f"a table of shape {shape}", "check the sizes of the layer and its bottoms"
+        nbytes, f"a constant of shape {shape}", "check the sizes of the layer and its bottoms"
     ):
         raise LayerError(problem)
     result: jax.Array = _host_constant_p.bind(make=make, shape=shape, dtype=dtype)
@@ -45,7 +45,7 @@ def host_constant(make: Callable[[], np.ndarray], shape: Sequence[int], dtype: A
 
 def _compute_values(make: Callable[[], np.ndarray], shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
     result = np.asarray(make(), dtype)
-    assert result.shape == shape, f"a table has shape {result.shape}, but was declared with shape {shape}"
+    assert result.shape == shape, f"a constant has shape {result.shape}, but was declared with shape {shape}"
     return result
 
 

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 from jax.experimental.layout import Layout, with_layout_constraint
 
 
-def channels_last(x: jax.Array) -> jax.Array:
+def to_channels_last(x: jax.Array) -> jax.Array:
     """Transpose (batch, channels, *space) to (batch, *space, channels). Arrays of up to 2 axes are unchanged."""
     return jnp.moveaxis(x, 1, -1) if x.ndim > 2 else x
 
 
-def channels_first(x: jax.Array) -> jax.Array:
+def to_channels_first(x: jax.Array) -> jax.Array:
     """Transpose (batch, *space, channels) to (batch, channels, *space). Arrays of up to 2 axes are unchanged."""
     return jnp.moveaxis(x, -1, 1) if x.ndim > 2 else x
 
@@ -28,7 +28,7 @@ def materialise(x: jax.Array) -> jax.Array:
 
 def materialise_channels_last(x: jax.Array) -> jax.Array:
     """Make XLA write `x`, (batch, channels, *space), to memory with the channels last; return `x`."""
-    return channels_first(materialise(channels_last(x)))
+    return to_channels_first(materialise(to_channels_last(x)))
 
 
 def leave_layout(x: jax.Array) -> jax.Array:

@@ -16,14 +16,14 @@ import jax
 from . import onednn
 from .batch_axis import merge_into_rows, move_to_front, split_from_rows
 from .custom_gradient import make_differentiable
-from .platform_dispatch import Operation
+from .platform_dispatch import PlatformOp
 
 Arrays = tuple[jax.Array, ...]
 Axes = Sequence[int | None]
 
 
 @partial(jax.jit, static_argnames=("transpose", "fast"))
-def multiply_rows(rows: jax.Array, weight: jax.Array, transpose: bool = False, fast: bool = True) -> jax.Array:
+def matmul_rows(rows: jax.Array, weight: jax.Array, transpose: bool = False, fast: bool = True) -> jax.Array:
     """Return the product of rows (*rows, inputs) and a weight, as (*rows, outputs).
 
     Args:
@@ -32,12 +32,12 @@ def multiply_rows(rows: jax.Array, weight: jax.Array, transpose: bool = False, f
         transpose: whether the weight's first axis is the inputs.
         fast: whether CPUs run the implementation that is tuned for them.
     """
-    return _make_product(transpose)(rows, weight) if fast else _multiply(rows, weight, transpose=transpose)[0]
+    return _make_matmul(transpose)(rows, weight) if fast else _matmul(rows, weight, transpose=transpose)[0]
 
 
-def _make_product(transpose: bool) -> Any:
+def _make_matmul(transpose: bool) -> Any:
     def forward(rows: jax.Array, weight: jax.Array) -> tuple[jax.Array, Any]:
-        return _product_operation(transpose)(rows, weight)[0], (rows, weight)
+        return _matmul_operation(transpose)(rows, weight)[0], (rows, weight)
 
     def backward(residuals: Any, dy: jax.Array, needed: Sequence[bool]) -> list[jax.Array | None]:
         rows, weight = residuals
@@ -47,22 +47,22 @@ def _make_product(transpose: bool) -> Any:
     return make_differentiable(forward, backward)
 
 
-def _product_operation(transpose: bool) -> Operation:
+def _matmul_operation(transpose: bool) -> PlatformOp:
     options: Any = {"transpose": transpose}
-    return Operation(
-        partial(_multiply, **options),
-        partial(_multiply_on_cpu, **options),
+    return PlatformOp(
+        partial(_matmul, **options),
+        partial(_matmul_on_cpu, **options),
         differentiable=False,
-        batch_rule=partial(_map_product, **options),
+        batch_rule=partial(_matmul_batch_rule, **options),
     )
 
 
-def _multiply(rows: jax.Array, weight: jax.Array, *, transpose: bool) -> Arrays:
+def _matmul(rows: jax.Array, weight: jax.Array, *, transpose: bool) -> Arrays:
     return (rows @ (weight if transpose else weight.T),)
 
 
-def _multiply_on_cpu(x: jax.Array, weight: jax.Array, *, transpose: bool) -> Arrays:
-    y = _multiply_merged_rows_on_cpu(_merge_rows(x), weight, transpose)
+def _matmul_on_cpu(x: jax.Array, weight: jax.Array, *, transpose: bool) -> Arrays:
+    y = _matmul_merged_rows_on_cpu(_merge_rows(x), weight, transpose)
     return (y.reshape(*x.shape[:-1], y.shape[-1]),)
 
 
@@ -70,65 +70,65 @@ def _merge_rows(x: jax.Array) -> jax.Array:
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])  # -1 fails for 0 rows
 
 
-def _multiply_merged_rows_on_cpu(rows: jax.Array, weight: jax.Array, transpose: bool) -> jax.Array:
+def _matmul_merged_rows_on_cpu(rows: jax.Array, weight: jax.Array, transpose: bool) -> jax.Array:
     if len(rows) == 1:  # a matrix-vector product reads the weight in place; a matrix-matrix product would pack it first
         return (rows[0] @ weight if transpose else weight @ rows[0])[None]
     if onednn.supports(rows, weight):
         return onednn.matmul(rows, weight, transpose_b=not transpose)
-    return _multiply(rows, weight, transpose=transpose)[0]
+    return _matmul(rows, weight, transpose=transpose)[0]
 
 
-def _map_product(arrays: Sequence[jax.Array], axes: Axes, *, transpose: bool) -> Arrays | None:
+def _matmul_batch_rule(arrays: Sequence[jax.Array], axes: Axes, *, transpose: bool) -> Arrays | None:
     (rows, weight), (axis, weight_axis) = arrays, axes
     if axis is None or weight_axis is not None:
         return None  # XLA computes a batch of matrix products
     size = rows.shape[axis]
     return (
         split_from_rows(
-            _product_operation(transpose)(merge_into_rows(move_to_front(rows, axis, size)), weight)[0], size
+            _matmul_operation(transpose)(merge_into_rows(move_to_front(rows, axis, size)), weight)[0], size
         ),
     )
 
 
-def _diffs_operation(transpose: bool, needed: onednn.NeededDiffs) -> Operation:
+def _diffs_operation(transpose: bool, needed: onednn.NeededDiffs) -> PlatformOp:
     """Return the operation that maps `(rows, dy, weight)` to the needed diffs of rows and weight."""
     options: Any = {"transpose": transpose, "needed": needed}
-    return Operation(
+    return PlatformOp(
         partial(_compute_diffs, **options),
         partial(_compute_diffs_on_cpu, **options),
         differentiable=False,
-        batch_rule=partial(_map_diffs, **options),
+        batch_rule=partial(_diffs_batch_rule, **options),
     )
 
 
 def _compute_diffs(
     rows: jax.Array, dy: jax.Array, weight: jax.Array, *, transpose: bool, needed: onednn.NeededDiffs
 ) -> Arrays:
-    return _transpose_diffs(_multiply, rows, dy, weight, transpose, needed)
+    return _diffs_by_linear_transpose(_matmul, rows, dy, weight, transpose, needed)
 
 
 def _compute_diffs_on_cpu(
     x: jax.Array, dy: jax.Array, weight: jax.Array, *, transpose: bool, needed: onednn.NeededDiffs
 ) -> Arrays:
-    rows, d_rows = _merge_rows(x), _merge_rows(dy)
-    if len(rows) > 1 and onednn.supports(rows, d_rows, weight):
-        dx, d_weight = onednn.matmul_diffs(rows, d_rows, weight, needed, transpose=transpose)
+    rows, dy_rows = _merge_rows(x), _merge_rows(dy)
+    if len(rows) > 1 and onednn.supports(rows, dy_rows, weight):
+        dx, d_weight = onednn.matmul_diffs(rows, dy_rows, weight, needed, transpose=transpose)
         return tuple(d for d in (None if dx is None else dx.reshape(x.shape), d_weight) if d is not None)
-    return _transpose_diffs(_multiply_on_cpu, x, dy, weight, transpose, needed)
+    return _diffs_by_linear_transpose(_matmul_on_cpu, x, dy, weight, transpose, needed)
 
 
-def _transpose_diffs(
-    run: Any, rows: jax.Array, dy: jax.Array, weight: jax.Array, transpose: bool, needed: onednn.NeededDiffs
+def _diffs_by_linear_transpose(
+    matmul_fn: Any, rows: jax.Array, dy: jax.Array, weight: jax.Array, transpose: bool, needed: onednn.NeededDiffs
 ) -> Arrays:
     diffs = []
     if needed.x:
-        diffs += jax.linear_transpose(lambda rows: run(rows, weight, transpose=transpose), rows)((dy,))
+        diffs += jax.linear_transpose(lambda rows: matmul_fn(rows, weight, transpose=transpose), rows)((dy,))
     if needed.weight:
-        diffs += jax.linear_transpose(lambda weight: run(rows, weight, transpose=transpose), weight)((dy,))
+        diffs += jax.linear_transpose(lambda weight: matmul_fn(rows, weight, transpose=transpose), weight)((dy,))
     return tuple(diffs)
 
 
-def _map_diffs(
+def _diffs_batch_rule(
     arrays: Sequence[jax.Array], axes: Axes, *, transpose: bool, needed: onednn.NeededDiffs
 ) -> Arrays | None:
     (rows, dy, weight), (_, dy_axis, weight_axis) = arrays, axes

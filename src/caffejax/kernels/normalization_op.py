@@ -13,8 +13,8 @@ import numpy as np
 
 from .channel_reductions import CHANNELS_FIRST, CHANNELS_LAST, Channels, promote
 from .custom_gradient import make_differentiable
-from .layout import channels_first, channels_last, materialise
-from .platform_dispatch import Operation
+from .layout import materialise, to_channels_first, to_channels_last
+from .platform_dispatch import PlatformOp
 from .vma import vary, varying_axes
 from .window import half_width
 
@@ -51,8 +51,8 @@ def normalize_channels(
         normalized array has a gradient.
     """
     options: Any = {"eps": eps, "relu": relu}
-    run: Any = Operation(partial(_normalize, CHANNELS_FIRST, **options), partial(_normalize_on_cpu, **options))
-    diffs: Any = Operation(
+    run: Any = PlatformOp(partial(_normalize, CHANNELS_FIRST, **options), partial(_normalize_on_cpu, **options))
+    diffs: Any = PlatformOp(
         partial(_compute_normalization_diffs, CHANNELS_FIRST, **options),
         partial(_compute_normalization_diffs_on_cpu, **options),
     )
@@ -88,7 +88,7 @@ def _sum_over_devices(axis_name: str, *sums: jax.Array) -> Arrays:
     and take them apart again. On GPUs it adds fusions.
     """
     sum_stacked, sum_separately = partial(_sum_stacked, axis_name), partial(_sum_separately, axis_name)
-    return Operation(sum_stacked, sum_stacked, tpu=sum_separately)(*(vary(s, frozenset({axis_name})) for s in sums))
+    return PlatformOp(sum_stacked, sum_stacked, tpu=sum_separately)(*(vary(s, frozenset({axis_name})) for s in sums))
 
 
 def _sum_stacked(axis_name: str, *sums: jax.Array) -> Arrays:
@@ -126,8 +126,8 @@ def _normalize(
 
 
 def _normalize_on_cpu(x: jax.Array, *channel_params: jax.Array, **options: Any) -> Arrays:
-    y, mean, variance = _normalize(CHANNELS_LAST, channels_last(x), *channel_params, **options)
-    return channels_first(y), mean, variance
+    y, mean, variance = _normalize(CHANNELS_LAST, to_channels_last(x), *channel_params, **options)
+    return to_channels_first(y), mean, variance
 
 
 def _standardize(c: Channels, x: jax.Array, mean: jax.Array, variance: jax.Array, eps: float) -> jax.Array:
@@ -162,9 +162,9 @@ def _compute_normalization_diffs(
 
 def _compute_normalization_diffs_on_cpu(x: jax.Array, *channel_params_and_dy: jax.Array, **options: Any) -> Arrays:
     *channel_params, dy = channel_params_and_dy
-    arrays = (channels_last(x), *channel_params, materialise(channels_last(dy)))
+    arrays = (to_channels_last(x), *channel_params, materialise(to_channels_last(dy)))
     dx, d_factor, d_bias = _compute_normalization_diffs(CHANNELS_LAST, *arrays, **options)
-    return channels_first(dx), d_factor, d_bias
+    return to_channels_first(dx), d_factor, d_bias
 
 
 @partial(jax.jit, static_argnames=("size", "k", "alpha", "beta"))
@@ -174,10 +174,10 @@ def normalize_response(x: jax.Array, size: int, k: float, alpha: float, beta: fl
     The result is computed in at least float32. `x` is (batch, channels, *space).
     """
     options: Any = {"size": size, "alpha": alpha, "beta": beta}
-    run = Operation(
+    run = PlatformOp(
         partial(_compute_response, _sum_windows, 1, k=k, **options), partial(_compute_response_on_cpu, k=k, **options)
     )
-    diffs = Operation(
+    diffs = PlatformOp(
         partial(_compute_response_diff, _sum_windows, 1, **options), partial(_compute_response_diff_on_cpu, **options)
     )
 
@@ -201,8 +201,8 @@ def _compute_response(
 
 
 def _compute_response_on_cpu(x: jax.Array, **options: Any) -> Arrays:
-    y, scale = _compute_response(_sum_slices, x.ndim - 1, channels_last(x), **options)
-    return channels_first(y), channels_first(scale)
+    y, scale = _compute_response(_sum_slices, x.ndim - 1, to_channels_last(x), **options)
+    return to_channels_first(y), to_channels_first(scale)
 
 
 def _compute_response_diff(
@@ -223,9 +223,9 @@ def _compute_response_diff(
 
 
 def _compute_response_diff_on_cpu(x: jax.Array, scale: jax.Array, dy: jax.Array, **options: Any) -> Arrays:
-    arrays = map(channels_last, (x, scale, dy))
+    arrays = map(to_channels_last, (x, scale, dy))
     (dx,) = _compute_response_diff(_sum_materialised, x.ndim - 1, *arrays, **options)
-    return (channels_first(dx),)
+    return (to_channels_first(dx),)
 
 
 def _sum_windows(x: jax.Array, size: int, axis: int) -> jax.Array:

@@ -39,7 +39,7 @@ class BatchRule(Protocol):
 
 
 @dataclass(frozen=True)
-class Operation:
+class PlatformOp:
     """An operation with several implementations.
 
     Each implementation is a function of arrays that returns a tuple of arrays. The implementations take the same
@@ -84,7 +84,7 @@ class Operation:
             None if implementation is None else transform(implementation)
             for implementation in (self.gpu, self.tpu, self.partitioned)
         )
-        return Operation(run, transform(self.cpu), gpu, tpu, partitioned)
+        return PlatformOp(run, transform(self.cpu), gpu, tpu, partitioned)
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ _operation_p.multiple_results = True
 
 
 def select_implementation(
-    operation: Operation, plain: ClosedJaxpr, platform: str | None, *, single_device: bool
+    operation: PlatformOp, plain: ClosedJaxpr, platform: str | None, *, single_device: bool
 ) -> Function:
     """Return the implementation of an operation for a platform.
 
@@ -126,7 +126,7 @@ def select_implementation(
     return operation.cpu if platform == "cpu" else jaxpr_as_fun(plain)
 
 
-def _evaluate(*arrays: jax.Array, operation: Operation, plain: ClosedJaxpr) -> Sequence[jax.Array]:
+def _evaluate(*arrays: jax.Array, operation: PlatformOp, plain: ClosedJaxpr) -> Sequence[jax.Array]:
     devices = {d for a in arrays if isinstance(a, jax.Array) for d in a.devices()}
     platforms = {"cuda" if d.platform == "gpu" else d.platform for d in devices}
     platform = platforms.pop() if len(platforms) == 1 else None
@@ -137,7 +137,7 @@ _operation_p.def_impl(_evaluate)
 _operation_p.def_abstract_eval(lambda *_, plain, **__: plain.out_avals)
 
 
-def _lower(ctx: mlir.LoweringRuleContext, *values: Any, operation: Operation, plain: ClosedJaxpr) -> Any:
+def _lower(ctx: mlir.LoweringRuleContext, *values: Any, operation: PlatformOp, plain: ClosedJaxpr) -> Any:
     module = ctx.module_context
     has_one_platform = len(module.platforms) == 1 and not module.lowering_parameters.for_export
     run = select_implementation(
@@ -181,7 +181,7 @@ class _TangentFunction:
         return tuple(t for top, t in zip(tops, results, strict=True) if has_tangent(top))
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, operation: Operation, plain: ClosedJaxpr) -> Any:
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, operation: PlatformOp, plain: ClosedJaxpr) -> Any:
     tops = _operation_p.bind(*primals, operation=operation, plain=plain)
     indices = tuple(i for i, t in enumerate(tangents) if type(t) is not ad.Zero)
     tangent_function = operation.map_implementations(partial(_TangentFunction, indices=indices), plain)
@@ -230,7 +230,7 @@ class _TransposedFunction:
         return results
 
 
-def _transpose(cotangents: Sequence[Any], *arrays: Any, operation: Operation, plain: ClosedJaxpr) -> Any:
+def _transpose(cotangents: Sequence[Any], *arrays: Any, operation: PlatformOp, plain: ClosedJaxpr) -> Any:
     linear_arguments = tuple((i, a.aval) for i, a in enumerate(arrays) if ad.is_undefined_primal(a))
     residuals = [a for a in arrays if not ad.is_undefined_primal(a)]
     transposed_function = operation.map_implementations(
@@ -256,7 +256,7 @@ class _MappedFunction:
         return results
 
 
-def _batch(arrays: Sequence[Any], axes: Sequence[int | None], *, operation: Operation, plain: ClosedJaxpr) -> Any:
+def _batch(arrays: Sequence[Any], axes: Sequence[int | None], *, operation: PlatformOp, plain: ClosedJaxpr) -> Any:
     results = operation.batch_rule(arrays, axes) if operation.batch_rule else None
     if results is None:
         results = operation.map_implementations(partial(_MappedFunction, axes=tuple(axes)), plain)(*arrays)

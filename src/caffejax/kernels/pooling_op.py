@@ -25,8 +25,8 @@ from .batch_axis import mapped_size, merge_into_rows, move_to_front, split_from_
 from .channel_reductions import cell_sums
 from .custom_gradient import make_differentiable
 from .host_constant import host_constant
-from .layout import channels_first, channels_last, leave_layout, materialise
-from .platform_dispatch import Operation
+from .layout import leave_layout, materialise, to_channels_first, to_channels_last
+from .platform_dispatch import PlatformOp
 from .window import Window
 
 Arrays = tuple[jax.Array, ...]
@@ -41,13 +41,13 @@ def index_dtype(window: Window) -> Any:
 def _compute_maxima_by_slices(x: jax.Array, window: Window) -> Arrays:
     """Return the maximum of each window, (batch, channels, *out)."""
     lowest = float(jnp.finfo(x.dtype).min)
-    x = _pad(materialise(channels_last(x)), window, lowest)
+    x = _pad(materialise(to_channels_last(x)), window, lowest)
     for axis in (2, 1):  # first along each row, then over the rows: 2k comparisons for a k x k window
         first_cells, *later_cells = _cells(x, window, axis)
         x = jnp.where(first_cells > lowest, first_cells, lowest)
         for cells in later_cells:
             x = jnp.where(cells > x, cells, x)
-    return (channels_first(x),)
+    return (to_channels_first(x),)
 
 
 def _compute_maxima_and_indices_by_slices(x: jax.Array, window: Window, set_layout: SetLayout = materialise) -> Arrays:
@@ -63,9 +63,9 @@ def _compute_maxima_and_indices_by_slices(x: jax.Array, window: Window, set_layo
     lowest = float(jnp.finfo(x.dtype).min)
     dtype = index_dtype(window)
     best, best_index = jnp.asarray(lowest, x.dtype), jnp.asarray(-1, dtype)
-    for index, cells in enumerate(_all_cells(_pad(set_layout(channels_last(x)), window, lowest), window)):
+    for index, cells in enumerate(_all_cells(_pad(set_layout(to_channels_last(x)), window, lowest), window)):
         best, best_index = jnp.where(cells > best, cells, best), jnp.where(cells > best, dtype(index), best_index)
-    return channels_first(best), channels_first(best_index)
+    return to_channels_first(best), to_channels_first(best_index)
 
 
 def _compute_maxima_diff_by_slices(
@@ -80,8 +80,8 @@ def _compute_maxima_diff_by_slices(
         window: the window over height and width.
         lay_out: a function that sets the memory layout of an array with the channels last.
     """
-    dx = _gather_diffs(window, x.shape[2:], set_layout(channels_last(dy)), set_layout(channels_last(indices)))
-    return (channels_first(set_layout(dx)),)  # otherwise each operation that reads it would recompute the sums
+    dx = _gather_diffs(window, x.shape[2:], set_layout(to_channels_last(dy)), set_layout(to_channels_last(indices)))
+    return (to_channels_first(set_layout(dx)),)  # otherwise each operation that reads it would recompute the sums
 
 
 def _compute_means_by_slices(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
@@ -89,14 +89,14 @@ def _compute_means_by_slices(x: jax.Array, window: Window, areas: Callable[[], n
 
     The result is (batch, channels, *out).
     """
-    x = channels_last(x)
+    x = to_channels_last(x)
     if _is_global(window, x.shape[1:3]):
         total = cell_sums(x.reshape(x.shape[0], math.prod(x.shape[1:-1]), x.shape[-1]))[:, :, None]
     else:
         total = _pad(x, window, 0)
         for axis in (2, 1):
             total = sum(_cells(total, window, axis), start=jnp.zeros((), x.dtype))
-    return (channels_first(total / host_constant(areas, total.shape[1:3], x.dtype)[..., None]),)
+    return (to_channels_first(total / host_constant(areas, total.shape[1:3], x.dtype)[..., None]),)
 
 
 def _compute_means_diff_by_slices(
@@ -104,11 +104,11 @@ def _compute_means_diff_by_slices(
 ) -> Arrays:
     """Return the diff of the input `x` of average pooling. Only the shape of `x` is used."""
     size = x.shape[2:]
-    cell_diffs = channels_last(dy) / host_constant(areas, dy.shape[2:], dy.dtype)[..., None]
+    cell_diffs = to_channels_last(dy) / host_constant(areas, dy.shape[2:], dy.dtype)[..., None]
     if _is_global(window, size):
         dx = jnp.broadcast_to(cell_diffs, (dy.shape[0], *size, cell_diffs.shape[-1]))
-        return (channels_first(dx),)
-    return (channels_first(_gather_diffs(window, size, materialise(cell_diffs))),)
+        return (to_channels_first(dx),)
+    return (to_channels_first(_gather_diffs(window, size, materialise(cell_diffs))),)
 
 
 def _is_global(window: Window, size: tuple[int, ...]) -> bool:
@@ -185,7 +185,7 @@ def max_pool(x: jax.Array, window: Window) -> jax.Array:
     The maximum of a window that covers only padding is the lowest finite number, -FLT_MAX for float32. The gradient
     goes to the first maximum in row-major order.
     """
-    maxima_operation = Operation(
+    maxima_operation = PlatformOp(
         partial(_compute_maxima, window=window), partial(_compute_maxima_by_slices, window=window)
     )
 
@@ -200,9 +200,9 @@ def max_pool(x: jax.Array, window: Window) -> jax.Array:
     return y
 
 
-def _pooling_operation(window: Window) -> Operation:
+def _pooling_operation(window: Window) -> PlatformOp:
     """Return the operation that maps `x` to the maxima of the windows and their indices."""
-    return Operation(
+    return PlatformOp(
         partial(_compute_maxima_and_indices, window=window),
         partial(_compute_maxima_and_indices_on_cpu, window=window),
         gpu=partial(_compute_maxima_and_indices_by_slices, window=window, set_layout=leave_layout),
@@ -211,9 +211,9 @@ def _pooling_operation(window: Window) -> Operation:
     )
 
 
-def _diff_operation(window: Window) -> Operation:
+def _diff_operation(window: Window) -> PlatformOp:
     """Return the operation that maps `(x, indices, dy)` to the diff of `x`."""
-    return Operation(
+    return PlatformOp(
         partial(_compute_maxima_diff, window=window),
         partial(_compute_maxima_diff_on_cpu, window=window),
         gpu=partial(_compute_maxima_diff_by_slices, window=window, set_layout=leave_layout),
@@ -223,7 +223,7 @@ def _diff_operation(window: Window) -> Operation:
 
 
 def _map_rows(
-    make_operation: Callable[[Window], Operation],
+    make_operation: Callable[[Window], PlatformOp],
     window: Window,
     arrays: Sequence[jax.Array],
     axes: Sequence[int | None],
@@ -237,15 +237,15 @@ def _map_rows(
 def _compute_maxima_and_indices_on_cpu(x: jax.Array, window: Window) -> Arrays:
     if not onednn.supports_max_pooling(x, window):
         return _compute_maxima_and_indices_by_slices(x, window)
-    y, indices = onednn.max_pool(materialise(channels_last(x)), window)
-    return channels_first(materialise(y)), channels_first(materialise(indices))
+    y, indices = onednn.max_pool(materialise(to_channels_last(x)), window)
+    return to_channels_first(materialise(y)), to_channels_first(materialise(indices))
 
 
 def _compute_maxima_diff_on_cpu(x: jax.Array, indices: jax.Array, dy: jax.Array, window: Window) -> Arrays:
     if not onednn.supports_max_pooling(x, window):
         return _compute_maxima_diff_by_slices(x, indices, dy, window)
-    indices, dy = materialise(channels_last(indices)), materialise(channels_last(dy))
-    return (channels_first(materialise(onednn.max_pool_diff(indices, dy, (x.shape[2], x.shape[3]), window))),)
+    indices, dy = materialise(to_channels_last(indices)), materialise(to_channels_last(dy))
+    return (to_channels_first(materialise(onednn.max_pool_diff(indices, dy, (x.shape[2], x.shape[3]), window))),)
 
 
 def _compute_maxima(x: jax.Array, window: Window) -> Arrays:
@@ -274,8 +274,8 @@ def average_pool(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) 
         areas: a function that returns the number by which the sum of each window is divided, (*out).
     """
     options: Any = {"window": window, "areas": areas}
-    run = Operation(partial(_compute_means, **options), partial(_compute_means_by_slices, **options))
-    diff = Operation(partial(_compute_means_diff, **options), partial(_compute_means_diff_by_slices, **options))
+    run = PlatformOp(partial(_compute_means, **options), partial(_compute_means_by_slices, **options))
+    diff = PlatformOp(partial(_compute_means_diff, **options), partial(_compute_means_diff_by_slices, **options))
 
     def forward(x: jax.Array) -> tuple[jax.Array, jax.Array]:
         return run(x)[0], x

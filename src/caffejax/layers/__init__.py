@@ -6,8 +6,8 @@ from .implementation import LayerContext
 from .registry import layer_type, layer_types, register, register_temporarily, type_of
 from .types import (
     SAME_AS_BOTTOMS,
-    ByChannel,
     CallerInput,
+    ChannelAffine,
     Fusion,
     Gradient,
     HostFunction,
@@ -24,8 +24,8 @@ from .types import (
 
 __all__ = [
     "SAME_AS_BOTTOMS",
-    "ByChannel",
     "CallerInput",
+    "ChannelAffine",
     "Context",
     "Fusion",
     "Gradient",

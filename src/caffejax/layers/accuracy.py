@@ -30,18 +30,18 @@ def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     num_classes = scores.shape[axis]
     require(p.top_k <= num_classes, f"top_k must be at most the number of classes {num_classes}, not {p.top_k}")
     score_rows = jnp.moveaxis(-scores if p.min_is_better else scores, axis, -1).reshape(-1, num_classes)
-    label_index = labels.astype(jnp.int32).reshape(-1)
-    is_valid = valid_label_mask(p, label_index)
-    is_in_range = is_valid & (label_index >= 0) & (label_index < num_classes)
-    label_index = jnp.where(is_in_range, label_index, 0)
-    label_scores = jnp.take_along_axis(score_rows, label_index[:, None], 1, mode="clip")
+    class_ids = labels.astype(jnp.int32).reshape(-1)
+    is_valid = valid_label_mask(p, class_ids)
+    is_in_range = is_valid & (class_ids >= 0) & (class_ids < num_classes)
+    class_ids = jnp.where(is_in_range, class_ids, 0)
+    label_scores = jnp.take_along_axis(score_rows, class_ids[:, None], 1, mode="clip")
     n_better = jnp.sum(score_rows >= label_scores, axis=1) - 1  # without the class itself
     is_correct = (is_in_range & (n_better < p.top_k)).astype(jnp.float32)
     overall = _fraction(ctx, is_correct, is_valid)
     if ctx.n_tops < 2:
         return overall
-    is_class = (label_index[:, None] == jnp.arange(num_classes)) & is_in_range[:, None]
-    return overall, _fraction(ctx, is_correct[:, None] * is_class, is_class)
+    one_hot = (class_ids[:, None] == jnp.arange(num_classes)) & is_in_range[:, None]
+    return overall, _fraction(ctx, is_correct[:, None] * one_hot, one_hot)
 
 
 define_layer(

@@ -23,7 +23,7 @@ from .dtype_policy import promote
 from .helpers import array_namespace, as_nchw, canonical_axis, first_top
 from .loss import straight_through
 from .registry import define_layer, register
-from .types import ByChannel, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
+from .types import ChannelAffine, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 Arrays = tuple[jax.Array, ...]
 
@@ -42,7 +42,7 @@ def _spans_channels(ctx: Context, shapes: Sequence[Shape], axis: int, channels: 
     return bool(ctx.param.axis == axis and set(shapes) == {(channels,)})
 
 
-def bias_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+def bias_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     return array_namespace(blobs[0]).ones_like(blobs[0]), blobs[0]
 
 
@@ -66,7 +66,9 @@ define_layer(
     Signature("Bias", bottoms=(1, 2), param="bias_param"),
     Traced(bias, params=bias_params, top_shapes=affine_top_shapes),
     Gradient(bias_backward),
-    LayerTraits(dtype_policy="bottoms", spatial_map="same", by_channel=ByChannel(_spans_channels, bias_by_channel)),
+    LayerTraits(
+        dtype_policy="bottoms", spatial_map="same", channel_affine=ChannelAffine(_spans_channels, bias_factor_and_bias)
+    ),
 )
 
 
@@ -82,7 +84,7 @@ def scale(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
     return _apply_steps(ctx, x, [(operator.mul, factor), *((operator.add, b) for b in biases)])
 
 
-def scale_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+def scale_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     factor, *biases = _clamp_factor(ctx, blobs[0]), *blobs[1:]
     return factor, biases[0] if biases else array_namespace(factor).zeros_like(factor)
 
@@ -109,7 +111,9 @@ define_layer(
     Signature("Scale", bottoms=(1, 2), param="scale_param", fork_settings=("min_value", "max_value")),
     Traced(scale, params=scale_params, top_shapes=affine_top_shapes),
     Gradient(scale_backward),
-    LayerTraits(dtype_policy="bottoms", spatial_map="same", by_channel=ByChannel(_spans_channels, scale_by_channel)),
+    LayerTraits(
+        dtype_policy="bottoms", spatial_map="same", channel_affine=ChannelAffine(_spans_channels, scale_factor_and_bias)
+    ),
 )
 
 

@@ -20,7 +20,7 @@ from .context import Context, Epilogue, ParamSpec, Shape
 from .dtype_policy import promote
 from .helpers import array_namespace, as_nchw, global_window, rsqrt, stop_gradient
 from .registry import define_layer, register
-from .types import ByChannel, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
+from .types import ChannelAffine, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 Arrays = tuple[jax.Array, ...]
 
@@ -35,23 +35,23 @@ class BatchNormSettings:
     Attributes:
         eps: the number added to the variance.
         fraction: moving_average_fraction, the factor of older statistics at each update.
-        uses_stored_stats: whether the layer normalizes by its stored statistics instead of the batch statistics.
+        uses_running_stats: whether the layer normalizes by its stored statistics instead of the batch statistics.
         stats_batch_size: the number of images from which Intel's fork computes statistics, or 0 for the whole batch.
-        has_sums: whether the blobs hold sums, as in Caffe, instead of NVIDIA's moving averages.
+        stores_sums: whether the blobs hold sums, as in Caffe, instead of NVIDIA's moving averages.
     """
 
     eps: float
     fraction: float
-    uses_stored_stats: bool
+    uses_running_stats: bool
     stats_batch_size: int
-    has_sums: bool
+    stores_sums: bool
 
 
 def read_batch_norm(ctx: Context) -> BatchNormSettings:
     """Read a BatchNormParameter, where `use_global_stats` defaults to true in TEST and false in TRAIN."""
     p = ctx.param
-    uses_stored_stats = bool(p.use_global_stats) if p.HasField("use_global_stats") else not ctx.training
-    return BatchNormSettings(p.eps, p.moving_average_fraction, uses_stored_stats, p.stats_batch_size, has_sums=True)
+    uses_running_stats = bool(p.use_global_stats) if p.HasField("use_global_stats") else not ctx.training
+    return BatchNormSettings(p.eps, p.moving_average_fraction, uses_running_stats, p.stats_batch_size, stores_sums=True)
 
 
 def read_scaled_batch_norm(ctx: Context) -> BatchNormSettings:
@@ -59,8 +59,8 @@ def read_scaled_batch_norm(ctx: Context) -> BatchNormSettings:
     settings = read_batch_norm(ctx)
     if any(ctx.param.HasField(field) for field in _INTEL_SETTINGS):
         return settings
-    uses_stored_stats = settings.uses_stored_stats or not ctx.training
-    return replace(settings, eps=max(settings.eps, _MIN_EPS), uses_stored_stats=uses_stored_stats, has_sums=False)
+    uses_running_stats = settings.uses_running_stats or not ctx.training
+    return replace(settings, eps=max(settings.eps, _MIN_EPS), uses_running_stats=uses_running_stats, stores_sums=False)
 
 
 def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
@@ -73,8 +73,8 @@ def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Ar
     Intel's `stats_batch_size`, statistics are computed for each part of that many images, and the parts update the
     blobs in order. Caffe's rule: batch_norm_layer.cpp.
     """
-    if ctx.settings.uses_stored_stats:
-        mean, variance = stored_statistics(blobs)
+    if ctx.settings.uses_running_stats:
+        mean, variance = running_statistics(blobs)
         return ((promote(x) - broadcast_channels(mean, x)) / _broadcast_deviation(ctx, variance, x)).astype(
             x.dtype
         ), blobs
@@ -90,7 +90,7 @@ def batch_norm_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
     require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
     size, n = ctx.settings.stats_batch_size, x.shape[0]
     require(
-        size == 0 or n <= size or n % size == 0 or ctx.settings.uses_stored_stats,
+        size == 0 or n <= size or n % size == 0 or ctx.settings.uses_running_stats,
         f"the batch size {n} must be a multiple of stats_batch_size {size} (Intel Caffe)",
     )
     return [ParamSpec(shape, learnable=False) for shape in ((x.shape[1],), (x.shape[1],), (1,))]
@@ -104,8 +104,8 @@ def batch_norm_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[tuple[None, None, None], jax.Array]:
     no_diffs = (None, None, None)
-    if ctx.settings.uses_stored_stats:
-        return no_diffs, promote(dy) / _broadcast_deviation(ctx, stored_statistics(blobs)[1], x)
+    if ctx.settings.uses_running_stats:
+        return no_diffs, promote(dy) / _broadcast_deviation(ctx, running_statistics(blobs)[1], x)
     # y has mean 0 and variance 1 (apart from eps), so the gradient has no component along 1 or along y
     parts = split_batch(ctx, x)
     _, variance = batch_statistics(ctx, parts)
@@ -113,21 +113,21 @@ def batch_norm_backward(
     return no_diffs, join_batch(d_parts / _broadcast_deviation(ctx, variance, parts), x)
 
 
-def normalizes_by_channel(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
-    return ctx.settings.uses_stored_stats and axis == 1 and shapes[0] == (channels,)
+def is_batch_norm_affine(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
+    return ctx.settings.uses_running_stats and axis == 1 and shapes[0] == (channels,)
 
 
-def batch_norm_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    mean, variance = stored_statistics(blobs)
+def batch_norm_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+    mean, variance = running_statistics(blobs)
     factor = rsqrt(variance + ctx.settings.eps)
     return factor, -mean * factor
 
 
 def count_fusible_batch_norm(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
     """Return how many epilogues can be fused: a Scale, then a ReLU, if the layer uses batch statistics."""
-    if ctx.settings.uses_stored_stats:
+    if ctx.settings.uses_running_stats:
         return 0
-    n_scales = int(epilogues[0].is_by_channel(1, x.shape[1]))
+    n_scales = int(epilogues[0].is_channel_affine(1, x.shape[1]))
     return n_scales + any(f.is_relu for f in epilogues[n_scales : n_scales + 1])
 
 
@@ -140,16 +140,16 @@ def batch_norm_fused(
     """
     relu = bool(epilogues) and epilogues[-1].is_relu
     scales = epilogues[:-1] if relu else epilogues
-    mean_estimate = stored_statistics(blobs)[0]
+    mean_estimate = running_statistics(blobs)[0]
     ones, zeros = jnp.ones_like(mean_estimate), jnp.zeros_like(mean_estimate)
     affine = map(promote, scales[0].factor_and_bias()) if scales else (ones, zeros)
     parts = split_batch(ctx, x)
-    factor, bias, part_estimate = (repeat_channels(c, x, parts) for c in (*affine, mean_estimate))
-    top, mean, variance = normalize_batch(ctx, parts, factor, bias, part_estimate, ctx.settings.eps, relu=relu)
+    factor, bias, repeated_estimate = (repeat_channels(c, x, parts) for c in (*affine, mean_estimate))
+    top, mean, variance = normalize_batch(ctx, parts, factor, bias, repeated_estimate, ctx.settings.eps, relu=relu)
     return join_batch(top, x), update_sums(ctx, blobs, mean, variance, parts)
 
 
-PLAIN_BATCH_NORM = LayerType(  # registered below, with its variant
+BVLC_BATCH_NORM = LayerType(  # registered below, with its variant
     Signature(
         "BatchNorm",
         param="batch_norm_param",
@@ -164,13 +164,15 @@ PLAIN_BATCH_NORM = LayerType(  # registered below, with its variant
     ),
     Gradient(batch_norm_backward),
     LayerTraits(
-        dtype_policy="bottoms", spatial_map="same", by_channel=ByChannel(normalizes_by_channel, batch_norm_by_channel)
+        dtype_policy="bottoms",
+        spatial_map="same",
+        channel_affine=ChannelAffine(is_batch_norm_affine, batch_norm_factor_and_bias),
     ),
     settings=read_batch_norm,
 )
 
 
-def stored_statistics(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+def running_statistics(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     """Return mean and variance, (channels,) each, from the sums in `blobs`. Both are 0 before the first update."""
     means, variances, weight = (stop_gradient(promote(b)) for b in blobs)
     xp = array_namespace(weight)
@@ -214,7 +216,7 @@ def update_sums(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Arra
 
 def sync_axis(ctx: Context) -> str | None:
     """Return the mesh axis over which `sync_bn` computes statistics, or None without `sync_bn`."""
-    return ctx.axis if ctx.compute_config.sync_bn else None
+    return ctx.axis_name if ctx.compute_config.sync_bn else None
 
 
 def channel_means(ctx: Context, *arrays: jax.Array) -> list[jax.Array]:
@@ -222,7 +224,7 @@ def channel_means(ctx: Context, *arrays: jax.Array) -> list[jax.Array]:
 
     With `sync_bn` the means are taken over the batches of all devices.
     """
-    means = [jnp.mean(a, axis=other_axes(a)) for a in arrays]
+    means = [jnp.mean(a, axis=reduction_axes(a)) for a in arrays]
     return list(cross_replica.pmean(ctx, jnp.stack(means))) if ctx.compute_config.sync_bn else means
 
 
@@ -269,7 +271,7 @@ def _broadcast_deviation(ctx: Context, variance: jax.Array, x: jax.Array) -> jax
     return broadcast_channels(jnp.sqrt(variance + ctx.settings.eps), x)
 
 
-def other_axes(x: jax.Array) -> tuple[int, ...]:
+def reduction_axes(x: jax.Array) -> tuple[int, ...]:
     """Return all axes of `x` other than the channel axis 1."""
     return (0, *range(2, x.ndim))
 
@@ -286,9 +288,9 @@ def scaled_batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Ar
     m/(m-1). Blob 2 is 1 after the first update, and eps is at least 1e-5. In Intel Caffe, the blobs are sums, as in
     BVLC Caffe, and with `bias_term: false` there is no blob 4.
     """
-    if not ctx.settings.uses_stored_stats:
+    if not ctx.settings.uses_running_stats:
         return scaled_batch_norm_fused(ctx, blobs, x, ())
-    factor, bias = scaled_batch_norm_by_channel(ctx, blobs)
+    factor, bias = scaled_batch_norm_factor_and_bias(ctx, blobs)
     return (promote(x) * broadcast_channels(factor, x) + broadcast_channels(bias, x)).astype(x.dtype), blobs[:3]
 
 
@@ -306,28 +308,28 @@ def scaled_batch_norm_params(ctx: Context, x: Any) -> list[ParamSpec]:
 def scaled_batch_norm_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[tuple[Any, ...], jax.Array]:
-    d_top, uses_stored_stats = promote(dy), ctx.settings.uses_stored_stats
+    d_top, uses_running_stats = promote(dy), ctx.settings.uses_running_stats
     parts, d_normalized = (
-        a if uses_stored_stats else split_batch(ctx, a) for a in (x, d_top * broadcast_channels(promote(blobs[3]), x))
+        a if uses_running_stats else split_batch(ctx, a) for a in (x, d_top * broadcast_channels(promote(blobs[3]), x))
     )
-    mean, variance = stored_statistics(blobs[:3]) if uses_stored_stats else batch_statistics(ctx, parts)
+    mean, variance = running_statistics(blobs[:3]) if uses_running_stats else batch_statistics(ctx, parts)
     deviation = broadcast_channels(jnp.sqrt(variance + ctx.settings.eps), parts)
     normalized = (promote(parts) - broadcast_channels(mean, parts)) / deviation
-    if not uses_stored_stats:
+    if not uses_running_stats:
         d_normalized = project_out(ctx, d_normalized, normalized)
-    d_factor, d_bias = ((d_top * factor).sum(other_axes(x)) for factor in (join_batch(normalized, x), 1))
+    d_factor, d_bias = ((d_top * factor).sum(reduction_axes(x)) for factor in (join_batch(normalized, x), 1))
     return (None, None, None, d_factor, d_bias)[: len(blobs)], join_batch(d_normalized / deviation, x)
 
 
-def scaled_batch_norm_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    mean, variance = stored_statistics(blobs[:3])
+def scaled_batch_norm_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+    mean, variance = running_statistics(blobs[:3])
     factor = promote(blobs[3]) * rsqrt(variance + ctx.settings.eps)
     return factor, (promote(blobs[4]) if len(blobs) > 4 else 0) - mean * factor
 
 
 def count_fusible_scaled_batch_norm(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
     """Return 1 if a ReLU follows and the layer uses batch statistics, else 0."""
-    return 0 if ctx.settings.uses_stored_stats else int(any(f.is_relu for f in epilogues[:1]))
+    return 0 if ctx.settings.uses_running_stats else int(any(f.is_relu for f in epilogues[:1]))
 
 
 def scaled_batch_norm_fused(
@@ -338,13 +340,13 @@ def scaled_batch_norm_fused(
     `count_fusible_scaled_batch_norm` determines their number.
     """
     parts = split_batch(ctx, x)
-    mean_estimate = stored_statistics(blobs[:3])[0]
+    mean_estimate = running_statistics(blobs[:3])[0]
     affine = (*map(promote, blobs[3:]), jnp.zeros_like(mean_estimate))[:2]
-    factor, bias, part_estimate = (repeat_channels(c, x, parts) for c in (*affine, mean_estimate))
+    factor, bias, repeated_estimate = (repeat_channels(c, x, parts) for c in (*affine, mean_estimate))
     top, mean, variance = normalize_batch(
-        ctx, parts, factor, bias, part_estimate, ctx.settings.eps, relu=bool(epilogues)
+        ctx, parts, factor, bias, repeated_estimate, ctx.settings.eps, relu=bool(epilogues)
     )
-    if ctx.settings.has_sums:
+    if ctx.settings.stores_sums:
         return join_batch(top, x), update_sums(ctx, blobs[:3], mean, variance, parts)
     return top, _update_averages(ctx, blobs[:3], mean, variance)
 
@@ -389,7 +391,7 @@ SCALED_BATCH_NORM = LayerType(
     LayerTraits(
         dtype_policy="bottoms",
         spatial_map="same",
-        by_channel=ByChannel(normalizes_by_channel, scaled_batch_norm_by_channel),
+        channel_affine=ChannelAffine(is_batch_norm_affine, scaled_batch_norm_factor_and_bias),
     ),
     docs=LayerDocs(origin="NVIDIA Caffe, Intel Caffe"),
     settings=read_scaled_batch_norm,
@@ -397,10 +399,10 @@ SCALED_BATCH_NORM = LayerType(
 
 register(
     replace(
-        PLAIN_BATCH_NORM,
+        BVLC_BATCH_NORM,
         implementation=Variants(
             _batch_norm_variant,
-            {"BVLC's": PLAIN_BATCH_NORM, "with scale and bias": SCALED_BATCH_NORM},
+            {"BVLC's": BVLC_BATCH_NORM, "with scale and bias": SCALED_BATCH_NORM},
             selection_doc="With `scale_bias`, `scale_filler`, `bias_filler` (NVIDIA), `filler`, `use_weight_bias` or "
             "`bias_term` (Intel), or more than three blobs, it is the variant with scale and bias; with "
             "`use_weight_bias: false` it is BVLC's.",

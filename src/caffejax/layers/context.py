@@ -26,7 +26,18 @@ Shape = tuple[int, ...]
 # properties of a Context that depend only on layer, type and phase
 _DERIVED_PROPERTIES = ("param", "settings", "_serialized_layer")
 # fields of a LayerParameter that connect the layer to its net and do not affect its computation
-_WIRING = ("name", "bottom", "top", "loss_weight", "param", "blobs", "propagate_down", "include", "exclude", "phase")
+_NET_FIELDS = (
+    "name",
+    "bottom",
+    "top",
+    "loss_weight",
+    "param",
+    "blobs",
+    "propagate_down",
+    "include",
+    "exclude",
+    "phase",
+)
 
 
 @dataclass(frozen=True)
@@ -68,7 +79,7 @@ class Context:
     """The settings, phase, options and random key with which a layer computes.
 
     Contexts are equal if type, settings, phase, mesh axis, and the options of `compute_config` that concern layers are
-    equal: layers then compute the same, so they are traced once. `base_key` and `propagate_down` belong to one pass
+    equal: layers then compute the same, so they are traced once. `fold_in_args` and `propagate_down` belong to one pass
     and are not compared.
 
     Attributes:
@@ -76,20 +87,21 @@ class Context:
         type: the layer's type.
         phase: "TRAIN" or "TEST".
         compute_config: how the net computes.
-        base_key: the random key of one forward pass and the layer's number in it, or None; see `key`.
+        fold_in_args: the random key of one forward pass, and the integer that is folded into it to get the layer's
+            `key`, or None in a pass without a random key.
         propagate_down: in the backward pass of a host layer, whether each bottom needs a gradient, or None if all do.
         has_own_type: whether `type` was made for this layer only, see `PerLayer`.
-        axis: the mesh axis whose devices share a batch, see `layers.cross_replica`, or None on one device.
+        axis_name: the mesh axis whose devices share a batch, see `layers.cross_replica`, or None on one device.
     """
 
     layer: Any
     type: LayerType
     phase: Phase = "TEST"
     compute_config: ComputeConfig = field(default_factory=ComputeConfig)
-    base_key: tuple[jax.Array, Any] | None = None
+    fold_in_args: tuple[jax.Array, Any] | None = None
     propagate_down: tuple[bool, ...] | None = None
     has_own_type: bool = False
-    axis: str | None = None
+    axis_name: str | None = None
 
     @functools.cached_property
     def param(self) -> Any:
@@ -128,17 +140,17 @@ class Context:
         Raises:
             LayerError: if the pass has no random key.
         """
-        if self.base_key is None:
+        if self.fold_in_args is None:
             raise LayerError("is random in this phase and needs a random key: pass key=jax.random.key(seed)")
-        return jax.random.fold_in(*self.base_key)
+        return jax.random.fold_in(*self.fold_in_args)
 
-    def with_key(self, base_key: tuple[jax.Array, Any] | None) -> Context:
-        """Return a copy with a different base key; see the attribute `base_key`."""
-        return self.replace(base_key=base_key)
+    def with_fold_in_args(self, fold_in_args: tuple[jax.Array, Any] | None) -> Context:
+        """Return a copy with a different base key; see the attribute `fold_in_args`."""
+        return self.replace(fold_in_args=fold_in_args)
 
-    def plain(self) -> Context:
+    def with_plain_kernels(self) -> Context:
         """Return a copy that selects the plain lowering instead of `caffejax.kernels`."""
-        return self.replace(compute_config=self.compute_config.plain())
+        return self.replace(compute_config=self.compute_config.with_plain_kernels())
 
     def replace(self, **changes: Any) -> Context:
         """Return a copy with changed fields, without reading the settings again.
@@ -165,7 +177,7 @@ class Context:
 
     @functools.cached_property
     def _comparison_key(self) -> tuple[Any, ...]:
-        return id(self.type), self._serialized_layer, self.phase, self.compute_config.layer_options, self.axis
+        return id(self.type), self._serialized_layer, self.phase, self.compute_config.layer_options, self.axis_name
 
     @functools.cached_property
     def _serialized_layer(self) -> bytes:
@@ -213,11 +225,11 @@ class LayerDefinition:
         return find_file(name, self.folder)
 
 
-def strip_wiring(layer: Any) -> Any:
+def strip_net_fields(layer: Any) -> Any:
     """Return a copy of a LayerParameter for `Context.layer`, without the names of the layer, its bottoms and tops."""
     message = type(layer)()
     message.CopyFrom(layer)
-    for name in _WIRING:
+    for name in _NET_FIELDS:
         message.ClearField(name)
     message.bottom.extend([""] * len(layer.bottom))
     message.top.extend([""] * len(layer.top))
@@ -259,17 +271,17 @@ class Epilogue:
     ctx: Context
     blobs: tuple[Any, ...]
 
-    def is_by_channel(self, axis: int, channels: int) -> bool:
+    def is_channel_affine(self, axis: int, channels: int) -> bool:
         """Return whether the layer computes exactly factor * x + bias for each channel.
 
         The channels are along `axis` of x; their number is `channels`.
         """
-        affine = self.ctx.type.traits.by_channel
+        affine = self.ctx.type.traits.channel_affine
         return affine is not None and affine.applies(self.ctx, [tuple(b.shape) for b in self.blobs], axis, channels)
 
     def factor_and_bias(self) -> tuple[Any, Any]:
-        """Return the factor and the bias, (channels,) each, of a layer for which `is_by_channel` is true."""
-        affine = self.ctx.type.traits.by_channel
+        """Return the factor and the bias, (channels,) each, of a layer for which `is_channel_affine` is true."""
+        affine = self.ctx.type.traits.channel_affine
         assert affine is not None
         factor_and_bias: tuple[Any, Any] = affine.factor_and_bias(self.ctx, self.blobs)
         return factor_and_bias

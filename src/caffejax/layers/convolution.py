@@ -20,7 +20,7 @@ from ..kernels.channel_affine import channel_affine
 from ..kernels.channel_groups import run_in_groups
 from ..kernels.convolution_op import correlate
 from ..kernels.custom_gradient import make_differentiable
-from ..kernels.platform_dispatch import Operation
+from ..kernels.platform_dispatch import PlatformOp
 from ..kernels.window import Window
 from .context import Context, Epilogue, ParamSpec, Shape
 from .dtype_policy import promote
@@ -178,7 +178,7 @@ def convolution_output_size(size: Shape, window: Window) -> Shape:
 
 
 @dataclass(frozen=True)
-class Correlation:
+class ConvolutionOp:
     """Cross-correlation with a weight (outputs, inputs / group, *kernel), and its gradients.
 
     Attributes:
@@ -245,10 +245,10 @@ class Correlation:
 
         def backward(residuals: Any, dx: jax.Array, needed: Sequence[bool]) -> list[jax.Array | None]:
             y, weight = residuals
-            flat_correlation = replace(self, axis=1)
+            flat_convolution = replace(self, axis=1)
             return [
-                flat_correlation(dx, weight) if needed[0] else None,
-                flat_correlation.weight_diff(dx, y) if needed[1] else None,
+                flat_convolution(dx, weight) if needed[0] else None,
+                flat_convolution.weight_diff(dx, y) if needed[1] else None,
             ]
 
         def convolve_on_gpu(y: jax.Array, weight: jax.Array) -> tuple[jax.Array]:
@@ -257,7 +257,7 @@ class Correlation:
         if self.group == 1:
             (x,) = convolve_groups(self._flatten_batch(y), weight)
         else:  # XLA's compiler for GPUs fails on JAX's own gradient of the weight
-            operation = Operation(convolve_groups, cpu=convolve_groups, gpu=convolve_on_gpu)
+            operation = PlatformOp(convolve_groups, cpu=convolve_groups, gpu=convolve_on_gpu)
             (x,) = operation(self._flatten_batch(y), weight)
         return x.reshape(*y.shape[: self.axis], *x.shape[1:])
 
@@ -290,7 +290,7 @@ class Correlation:
         return x.reshape(-1, *x.shape[self.axis :])
 
 
-def make_correlation(ctx: Context, xs: tuple[Any, ...]) -> Correlation:
+def make_convolution_op(ctx: Context, xs: tuple[Any, ...]) -> ConvolutionOp:
     """Return the correlation that a layer's `ConvolutionSettings` define for the bottoms `xs`, which have `.shape`.
 
     Raises:
@@ -306,7 +306,7 @@ def make_correlation(ctx: Context, xs: tuple[Any, ...]) -> Correlation:
         shape[axis] % s.group == 0 and s.num_output % s.group == 0,
         f"the {shape[axis]} channels and num_output {s.num_output} must be multiples of group {s.group}",
     )
-    return Correlation(s.window(len(shape) - axis - 1), axis, s.group, ctx.fast)
+    return ConvolutionOp(s.window(len(shape) - axis - 1), axis, s.group, ctx.fast)
 
 
 def sum_diffs(diffs: Iterable[tuple[jax.Array, ...]]) -> tuple[Any, ...]:
@@ -327,7 +327,7 @@ def convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
     extent of the kernel is (kernel - 1) * dilation + 1. A kernel that is larger than the padded input by less than a
     stride reads zeros beyond the padding.
     """
-    c = make_correlation(ctx, xs)
+    c = make_convolution_op(ctx, xs)
     return tuple(c(x, *blobs) for x in xs)
 
 
@@ -337,7 +337,7 @@ def count_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
     Layers with a factor and bias for each channel are BatchNorm with stored statistics, Scale and Bias.
     """
     axis = canonical_axis(ctx.settings.axis, x.shape)
-    num_affine = len(list(takewhile(lambda f: f.is_by_channel(axis, ctx.settings.num_output), epilogues)))
+    num_affine = len(list(takewhile(lambda f: f.is_channel_affine(axis, ctx.settings.num_output), epilogues)))
     return num_affine + any(f.is_relu for f in epilogues[num_affine : num_affine + 1])
 
 
@@ -350,11 +350,11 @@ def convolution_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequ
         scale, shift = epilogue.factor_and_bias()
         factor = scale if factor is None else factor * scale
         bias = shift if bias is None else bias * scale + shift
-    return make_correlation(ctx, (x,))(x, weight, bias, factor=factor, relu=relu)
+    return make_convolution_op(ctx, (x,))(x, weight, bias, factor=factor, relu=relu)
 
 
 def convolution_params(ctx: Context, *xs: Any) -> list[ParamSpec]:
-    c = make_correlation(ctx, xs)
+    c = make_convolution_op(ctx, xs)
     return weight_and_bias_specs(
         ctx.settings, (ctx.settings.num_output, xs[0].shape[c.axis] // c.group, *c.window.kernel)
     )
@@ -362,7 +362,7 @@ def convolution_params(ctx: Context, *xs: Any) -> list[ParamSpec]:
 
 def convolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
     weight, *bias = blobs
-    c = make_correlation(ctx, xs)
+    c = make_convolution_op(ctx, xs)
     return sum_diffs(
         (c.transpose(d, weight, c.spatial_shape(x)), c.weight_diff(x, d), *(c.bias_diff(d) for _ in bias))
         for x, d in zip(xs, as_tuple(dy), strict=True)
@@ -372,14 +372,14 @@ def convolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy
 def convolution_top_shapes(ctx: Context, *xs: Any) -> list[Shape] | None:
     if any(x.shape != xs[0].shape or 0 in x.shape for x in xs):
         return None
-    c = make_correlation(ctx, xs)
+    c = make_convolution_op(ctx, xs)
     size = convolution_output_size(c.spatial_shape(xs[0]), c.window)
     return [(*xs[0].shape[: c.axis], ctx.settings.num_output, *size)] * len(xs)
 
 
 def convolution_window(ctx: Context, x: Any) -> Window:
     """Return the kernel's window over the spatial axes of the bottom `x`."""
-    return make_correlation(ctx, (x,)).window
+    return make_convolution_op(ctx, (x,)).window
 
 
 CONVOLUTION_TRAITS = LayerTraits(
@@ -424,12 +424,12 @@ def deconvolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
     group, *kernel), bias (num_output,).
     """
     weight, *bias = blobs
-    c = make_correlation(ctx, xs)
+    c = make_convolution_op(ctx, xs)
     return tuple(c.add_bias(c.transpose(x, weight, _deconvolution_output_size(c, x)), *bias) for x in xs)
 
 
 def deconvolution_params(ctx: Context, *xs: Any) -> list[ParamSpec]:
-    c = make_correlation(ctx, xs)
+    c = make_convolution_op(ctx, xs)
     return weight_and_bias_specs(
         ctx.settings, (xs[0].shape[c.axis], ctx.settings.num_output // c.group, *c.window.kernel)
     )
@@ -437,7 +437,7 @@ def deconvolution_params(ctx: Context, *xs: Any) -> list[ParamSpec]:
 
 def deconvolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
     weight, *bias = blobs
-    c = make_correlation(ctx, xs)
+    c = make_convolution_op(ctx, xs)
     return sum_diffs(
         (c(d, weight), c.weight_diff(d, x), *(c.bias_diff(d) for _ in bias))
         for x, d in zip(xs, as_tuple(dy), strict=True)
@@ -459,7 +459,7 @@ define_layer(
 )
 
 
-def _deconvolution_output_size(c: Correlation, x: jax.Array) -> Shape:
+def _deconvolution_output_size(c: ConvolutionOp, x: jax.Array) -> Shape:
     w = c.window
     size = tuple(
         stride * (n - 1) + extent - low - high

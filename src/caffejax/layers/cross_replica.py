@@ -27,25 +27,25 @@ from .context import Context
 
 def axis_size(ctx: Context) -> int:
     """Return the number of devices that share a batch, or 1 without a mesh axis."""
-    return 1 if ctx.axis is None else int(jax.lax.axis_size(ctx.axis))
+    return 1 if ctx.axis_name is None else int(jax.lax.axis_size(ctx.axis_name))
 
 
 def axis_index(ctx: Context) -> Any:
     """Return the index of this device along the mesh axis, from 0."""
-    return 0 if ctx.axis is None else jax.lax.axis_index(ctx.axis)
+    return 0 if ctx.axis_name is None else jax.lax.axis_index(ctx.axis_name)
 
 
 def psum(ctx: Context, x: jax.Array) -> jax.Array:
     """Return the sum of x over the devices, which is the same on every device."""
-    if ctx.axis is None:
+    if ctx.axis_name is None:
         return x
-    total: jax.Array = jax.lax.psum(vary(x, frozenset({ctx.axis})), ctx.axis)
+    total: jax.Array = jax.lax.psum(vary(x, frozenset({ctx.axis_name})), ctx.axis_name)
     return total
 
 
 def pmean(ctx: Context, x: jax.Array) -> jax.Array:
     """Return the mean of x over the devices, which is the same on every device."""
-    return x if ctx.axis is None else psum(ctx, x) / axis_size(ctx)
+    return x if ctx.axis_name is None else psum(ctx, x) / axis_size(ctx)
 
 
 def global_count(ctx: Context, valid: jax.Array) -> jax.Array:
@@ -65,7 +65,7 @@ def with_mesh_axis(ctx: Context, bottoms: Sequence[jax.Array]) -> Context:
     If the bottoms are equal on all devices, for example because they are parameters, the layer computes as on one
     device.
     """
-    return ctx.replace(axis=ctx.compute_config.axis_name) if any(_may_differ(ctx, x) for x in bottoms) else ctx
+    return ctx.replace(axis_name=ctx.compute_config.axis_name) if any(_may_differ(ctx, x) for x in bottoms) else ctx
 
 
 def reduce_scalar_tops(ctx: Context, tops: Sequence[jax.Array]) -> tuple[jax.Array, ...]:

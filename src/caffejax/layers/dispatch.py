@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import LayerError, require
 from ..kernels.custom_gradient import make_differentiable
-from ..kernels.elementwise import elementwise
+from ..kernels.elementwise import apply_elementwise
 from .context import Context, Epilogue
 from .dtype_policy import matmul_precision
 from .types import HostFunction, Traced
@@ -75,8 +75,8 @@ def call(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array])
         return _call_on_host(ctx, blobs, bottoms)
     # the function below must not close over arrays
     if layer_type.traits.elementwise and ctx.fast and layer_type.params is None:
-        keyless_ctx = ctx.replace(base_key=None)
-        return elementwise(lambda *bottoms: _call_traced(keyless_ctx, (), bottoms)[0], *bottoms), ()
+        keyless_ctx = ctx.replace(fold_in_args=None)
+        return apply_elementwise(lambda *bottoms: _call_traced(keyless_ctx, (), bottoms)[0], *bottoms), ()
     return _call_traced(ctx, blobs, bottoms)
 
 
@@ -90,15 +90,15 @@ def _call_traced(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax
 
 
 def cached_call(
-    ctx: Context, base_key: Any, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]
+    ctx: Context, fold_in_args: Any, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]
 ) -> tuple[Arrays, Arrays]:
     """Run `call` with the base key of a forward pass, see `Context`; return the result of `call`.
 
     Layers with equal contexts are traced and lowered once.
     """
     if ctx.type.on_host or ctx.has_own_type:
-        return call(ctx.with_key(base_key), blobs, bottoms)
-    result: tuple[Arrays, Arrays] = _jitted_call(ctx, base_key, tuple(blobs), tuple(bottoms))
+        return call(ctx.with_fold_in_args(fold_in_args), blobs, bottoms)
+    result: tuple[Arrays, Arrays] = _jitted_call(ctx, fold_in_args, tuple(blobs), tuple(bottoms))
     return result
 
 
@@ -114,8 +114,8 @@ def cached_fused_call(
 
 
 @partial(jax.jit, static_argnums=0)
-def _jitted_call(ctx: Context, base_key: Any, blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
-    return call(ctx.with_key(base_key), blobs, bottoms)
+def _jitted_call(ctx: Context, fold_in_args: Any, blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
+    return call(ctx.with_fold_in_args(fold_in_args), blobs, bottoms)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -188,15 +188,17 @@ def _call_with_custom_backward(
     """Run `forward`, with the hand-written rule as its gradient."""
 
     def run(key: Any, blobs: Arrays, bottoms: Arrays) -> Any:
-        tops, state = forward(ctx.with_key(key), blobs, bottoms)
+        tops, state = forward(ctx.with_fold_in_args(key), blobs, bottoms)
         return (tops, state), (key, blobs, bottoms, tops)
 
     def run_backward(residuals: Any, diffs: Any, needed: Any) -> Any:
         key, blobs, bottoms, tops = residuals
         with matmul_precision(ctx):  # JAX may call this function after the forward pass left the context manager
-            return None, *backward(ctx.with_key(key), blobs, bottoms, tops, diffs[0])
+            return None, *backward(ctx.with_fold_in_args(key), blobs, bottoms, tops, diffs[0])
 
-    result: tuple[Arrays, Arrays] = make_differentiable(run, run_backward)(ctx.base_key, tuple(blobs), tuple(bottoms))
+    result: tuple[Arrays, Arrays] = make_differentiable(run, run_backward)(
+        ctx.fold_in_args, tuple(blobs), tuple(bottoms)
+    )
     return result
 
 

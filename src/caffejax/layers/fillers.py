@@ -50,8 +50,8 @@ def check_filler(filler: Any) -> None:
     is_known = filler is None or filler.type in _FILLERS
     require(
         is_known or filler.type != "gabor",
-        "filler 'gabor' (of Intel Caffe), with fixed kernels for the first layers of four nets, is not supported; use "
-        "msra or xavier",
+        "filler 'gabor' (Intel Caffe), which has fixed kernels for the first layers of four nets, is not supported; "
+        "use msra or xavier",
     )
     require(is_known, "" if is_known else f"unknown filler type '{filler.type}'{did_you_mean(filler.type, _FILLERS)}")
 

@@ -251,7 +251,8 @@ def filter_channels_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
     require(len(sizes) == 1, f"all bottoms must have the same size along axis {p.axis}, not {sorted(sizes)}")
     (size,) = sizes
     require(
-        0 < p.num_output <= size, f"num_output must be 1 to {size}, the size along axis {p.axis}, not {p.num_output}"
+        0 < p.num_output <= size,
+        f"num_output must be 1 to {size}, the size along axis {p.axis}, not {p.num_output}",
     )
     return [ParamSpec((size,), FillerParameter(value=1), learnable=False)]
 

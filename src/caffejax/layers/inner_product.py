@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from ..errors import require
 from ..kernels.channel_affine import add_bias_to_rows
-from ..kernels.matrix_product import multiply_rows
+from ..kernels.matrix_product import matmul_rows
 from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec, Shape
 from .dtype_policy import promote
@@ -71,7 +71,7 @@ def inner_product(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
 def multiply_by_weight(ctx: Context, x: jax.Array, weight: jax.Array, *bias: jax.Array) -> jax.Array:
     """Multiply the rows of x by a weight, and add a bias if there is one."""
     (row_shape, num_inputs), transpose = ctx.settings.split_shape(x.shape), ctx.settings.transpose
-    y = multiply_rows(x.reshape(*(row_shape or (1,)), num_inputs), weight, transpose, fast=ctx.fast)
+    y = matmul_rows(x.reshape(*(row_shape or (1,)), num_inputs), weight, transpose, fast=ctx.fast)
     if bias:
         y = add_bias_to_rows(y, bias[0], fast=ctx.fast).astype(y.dtype)
     return y.reshape(*row_shape, weight.shape[1 if transpose else 0])
@@ -92,8 +92,8 @@ def inner_product_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[Arrays, jax.Array]:
     weight, *bias = blobs
-    d_weight, dx, d_rows = _product_gradients(ctx, x, weight, dy)
-    return (d_weight, *(promote(d_rows).sum(0) for _ in bias)), dx
+    d_weight, dx, dy_rows = _product_gradients(ctx, x, weight, dy)
+    return (d_weight, *(promote(dy_rows).sum(0) for _ in bias)), dx
 
 
 def _product_gradients(
@@ -102,10 +102,10 @@ def _product_gradients(
     """Return the gradients of the weight and of x, and dy as (rows, outputs)."""
     (row_shape, num_inputs), transpose = ctx.settings.split_shape(x.shape), ctx.settings.transpose
     rows = x.reshape(math.prod(row_shape), num_inputs)
-    d_rows = dy.reshape(rows.shape[0], weight.shape[1 if transpose else 0])
-    d_weight = jnp.einsum("mn,mk->kn" if transpose else "mn,mk->nk", d_rows, rows)
-    dx = jnp.einsum("mn,kn->mk" if transpose else "mn,nk->mk", d_rows, weight)
-    return d_weight, dx.reshape(x.shape), d_rows
+    dy_rows = dy.reshape(rows.shape[0], weight.shape[1 if transpose else 0])
+    d_weight = jnp.einsum("mn,mk->kn" if transpose else "mn,mk->nk", dy_rows, rows)
+    dx = jnp.einsum("mn,kn->mk" if transpose else "mn,nk->mk", dy_rows, weight)
+    return d_weight, dx.reshape(x.shape), dy_rows
 
 
 INNER_PRODUCT = LayerType(  # registered below, with its variants
@@ -137,9 +137,9 @@ def inner_product_of_bottoms_params(ctx: Context, x: Any, weight: Any, *bias: An
 def inner_product_of_bottoms_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, weight: jax.Array, *bias: jax.Array, y: jax.Array, dy: jax.Array
 ) -> tuple[Any, ...]:
-    d_flat, dx, d_rows = _product_gradients(ctx, x, weight.reshape(_matrix_shape(weight)), dy)
+    d_flat, dx, dy_rows = _product_gradients(ctx, x, weight.reshape(_matrix_shape(weight)), dy)
     d_weight = d_flat.reshape(weight.shape)
-    d_bias = tuple(promote(d_rows).sum(0) for _ in (bias or blobs))
+    d_bias = tuple(promote(dy_rows).sum(0) for _ in (bias or blobs))
     return ((), dx, d_weight, *d_bias) if bias or not blobs else (d_bias, dx, d_weight)
 
 

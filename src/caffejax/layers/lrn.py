@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from ..kernels.elementwise import elementwise
+from ..kernels.elementwise import apply_elementwise
 from ..kernels.normalization_op import negative_power, normalize_response
 from ..kernels.window import Window, half_width
 from .context import Context, Shape
@@ -61,7 +61,7 @@ def lrn(ctx: Context, x: jax.Array) -> jax.Array:
         return normalize_response(x, p.local_size, p.k, p.alpha / p.local_size, p.beta)
     scale = _compute_scale(ctx, x)
     if ctx.fast:
-        return elementwise(lambda x, scale: ((x * negative_power(scale, p.beta)).astype(x.dtype),), x, scale)[0]
+        return apply_elementwise(lambda x, scale: ((x * negative_power(scale, p.beta)).astype(x.dtype),), x, scale)[0]
     return (x * scale**-p.beta).astype(x.dtype)
 
 
@@ -109,8 +109,8 @@ def _compute_scale(ctx: Context, x: jax.Array) -> jax.Array:
     _check_axes(x)
     p = ctx.settings
     if p.within_channel and ctx.fast:
-        (squares,) = elementwise(lambda x: (jnp.square(promote(x)).astype(x.dtype),), x)
-        return elementwise(lambda mean: (1 + p.alpha * promote(mean),), _average_window(p, squares, fast=True))[0]
+        (squares,) = apply_elementwise(lambda x: (jnp.square(promote(x)).astype(x.dtype),), x)
+        return apply_elementwise(lambda mean: (1 + p.alpha * promote(mean),), _average_window(p, squares, fast=True))[0]
     squares = jnp.square(promote(x))
     if p.within_channel:
         return 1 + p.alpha * _average_window(p, squares)

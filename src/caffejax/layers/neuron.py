@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from ..kernels.elementwise import relu as maximum_with_0
+from ..kernels import elementwise
 from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec
 from .dtype_policy import promote
@@ -27,7 +27,7 @@ Arrays = tuple[jax.Array, ...]
 def relu(ctx: Context, x: jax.Array) -> jax.Array:
     """Return x where x > 0, else negative_slope * x. At 0 the gradient is the slope."""
     if ctx.fast and ctx.param.negative_slope == 0:
-        return maximum_with_0(x)
+        return elementwise.relu(x)
     slope = ctx.param.negative_slope
     return jnp.where(x <= 0, slope * x if slope else 0, x)  # 0 * x would be -0 where Caffe has 0; NaN remains NaN
 
@@ -234,11 +234,11 @@ define_layer(
 
 def exp(ctx: Context, x: jax.Array) -> jax.Array:
     """Return base ** (shift + scale * x), where base -1 means e."""
-    return jnp.exp(log_base(ctx.param) * _scale_and_shift(ctx.param, x))
+    return jnp.exp(ln_base(ctx.param) * _scale_and_shift(ctx.param, x))
 
 
 def exp_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return dy * y * (log_base(ctx.param) * ctx.param.scale)
+    return dy * y * (ln_base(ctx.param) * ctx.param.scale)
 
 
 define_layer(Signature("Exp", param="exp_param"), Traced(exp), Gradient(exp_backward), LayerTraits(elementwise=True))
@@ -247,12 +247,12 @@ define_layer(Signature("Exp", param="exp_param"), Traced(exp), Gradient(exp_back
 def log(ctx: Context, x: jax.Array) -> jax.Array:
     """Return the logarithm of shift + scale * x to `base`, where base -1 means e."""
     require(ctx.param.base != 1, "base 1 has no logarithm; set a different base")
-    return jnp.log(_scale_and_shift(ctx.param, x)) / log_base(ctx.param)
+    return jnp.log(_scale_and_shift(ctx.param, x)) / ln_base(ctx.param)
 
 
 def log_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     p = ctx.param
-    return dy * (p.scale / log_base(p)) / _scale_and_shift(p, x)
+    return dy * (p.scale / ln_base(p)) / _scale_and_shift(p, x)
 
 
 define_layer(Signature("Log", param="log_param"), Traced(log), Gradient(log_backward), LayerTraits(elementwise=True))
@@ -262,7 +262,7 @@ def _scale_and_shift(p: Any, x: jax.Array) -> jax.Array:
     return p.scale * x + p.shift
 
 
-def log_base(p: Any) -> float:
+def ln_base(p: Any) -> float:
     """Return the natural logarithm of the base.
 
     Raises:

@@ -38,8 +38,8 @@ from .implementation import CallerInput, Function, Fusion, HostFunction, PerLaye
 
 __all__ = [
     "SAME_AS_BOTTOMS",
-    "ByChannel",
     "CallerInput",
+    "ChannelAffine",
     "DataMovement",
     "DtypePolicy",
     "Fusion",
@@ -195,7 +195,7 @@ class Gradient:
 
 
 @dataclass(frozen=True)
-class ByChannel:
+class ChannelAffine:
     """Functions for layers that compute y = factor * x + bias for each channel, so that they can be fused or folded.
 
     Attributes:
@@ -222,7 +222,7 @@ class LayerTraits:
         row_bottoms: the positions of the bottoms to which `row_wise` applies. A row of the tops may depend on all
             values of the other bottoms. Default: all bottoms.
         is_relu: `is_relu(ctx)` returns whether the layer computes exactly max(x, 0).
-        by_channel: a `ByChannel` for types that can compute factor * x + bias for each channel, such as Scale, or None
+        channel_affine: a `ChannelAffine` for types that can compute factor * x + bias for each channel, such as Scale, or None
             for other types.
         depends_only_on_shapes: whether the tops depend only on the shapes of the bottoms, as in PriorBox.
         fold_scale_bias: a function for types whose tops along axis 1 are products with a weight, or None for other
@@ -253,7 +253,7 @@ class LayerTraits:
     row_wise: bool | Callable[..., bool] = False
     row_bottoms: tuple[int, ...] | None = None
     is_relu: Callable[..., bool] | None = None
-    by_channel: ByChannel | None = None
+    channel_affine: ChannelAffine | None = None
     depends_only_on_shapes: bool = False
     fold_scale_bias: Function | None = None
     is_identity: Callable[..., bool] | None = None

@@ -46,7 +46,7 @@ def get_family(layer: Layer) -> Family:
         return "loss"
     if layer_type.name in _FAMILIES_BY_TYPE:
         return _FAMILIES_BY_TYPE[layer_type.name]
-    if traits.by_channel is not None or any(not p.spec.learnable for p in layer.params):
+    if traits.channel_affine is not None or any(not p.spec.learnable for p in layer.params):
         return "normalisation"
     if traits.window is not None:
         return "convolution" if layer.params else "pooling"
@@ -252,7 +252,7 @@ def _count_layer_multiply_adds(layer: Layer, graph: Graph) -> int | None:
         return None
     shapes = tuple(p.spec.shape for p in layer.all_params)
     bottoms = tuple((graph.blobs[bottom].shape, graph.blobs[bottom].dtype) for bottom in layer.bottoms)
-    return _count_cached_multiply_adds(layer.context.plain(), shapes, bottoms)
+    return _count_cached_multiply_adds(layer.context.with_plain_kernels(), shapes, bottoms)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -261,7 +261,9 @@ def _count_cached_multiply_adds(
 ) -> int:
     arrays = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in blobs]
     inputs = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in bottoms]
-    return count_multiply_adds(lambda key, *arrays: forward(context.with_key((key, 0)), *arrays), _KEY, arrays, inputs)
+    return count_multiply_adds(
+        lambda key, *arrays: forward(context.with_fold_in_args((key, 0)), *arrays), _KEY, arrays, inputs
+    )
 
 
 _COLUMN_TITLES = ("layer", "type", "tops", "parameters", "multiply-adds", "activations", "field", "stride")

@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 from ..config import Kernels, Parallel
 from ..kernels.compilation import full
 from ..kernels.layout import materialise
-from ..kernels.platform_dispatch import Operation
+from ..kernels.platform_dispatch import PlatformOp
 from ..kernels.vma import vary_as, varying_axes
 from ..layers.context import fold_in_name
 from ..layers.dtype_policy import to_float32
@@ -47,7 +47,7 @@ def separate_updates(params: Any, grads: Any, max_size: float = math.inf) -> tup
     if not selected_indices:
         return params, tree.unflatten(diffs)
     tpu_barriers = _pair_barriers if math.isinf(max_size) else _identity
-    run = Operation(_identity, _identity, tpu=tpu_barriers, partitioned=_pair_barriers)
+    run = PlatformOp(_identity, _identity, tpu=tpu_barriers, partitioned=_pair_barriers)
     results = run(*(leaves[i] for i in selected_indices), *(diffs[i] for i in selected_indices))
     for i, param, diff in zip(selected_indices, results, results[len(selected_indices) :], strict=False):
         leaves[i], diffs[i] = param, diff
@@ -70,7 +70,7 @@ def _match_axis_order(diff: jax.Array) -> jax.Array:
     Without this, the gradient has the layout in which a convolution returns it, and XLA converts the weight and the
     history of the update rule to that layout and back.
     """
-    return Operation(_identity, _identity, gpu=_materialise)(diff)[0] if diff.ndim > 2 else diff
+    return PlatformOp(_identity, _identity, gpu=_materialise)(diff)[0] if diff.ndim > 2 else diff
 
 
 def _materialise(diff: jax.Array) -> Arrays:

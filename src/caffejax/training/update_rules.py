@@ -23,7 +23,7 @@ import optax
 from ..errors import did_you_mean
 from ..kernels import onednn
 from ..kernels.compilation import zeros_like
-from ..kernels.platform_dispatch import Operation
+from ..kernels.platform_dispatch import PlatformOp
 
 Array = jax.Array
 Slots = tuple[Array, ...]
@@ -316,7 +316,7 @@ def _apply_momentum(
 
 @partial(jax.jit, static_argnames=("lr_mult", "decay", "momentum"))  # traced once for each shape
 def _momentum_update(g: Array, p: Array, h: Array, rate: Array, **settings: Any) -> tuple[Array, ...]:
-    update = Operation(
+    update = PlatformOp(
         partial(_plain_momentum_update, **settings), partial(_momentum_update_on_cpu, **settings), differentiable=False
     )
     return update(g, p, h, rate)

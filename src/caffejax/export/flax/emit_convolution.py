@@ -8,9 +8,9 @@ import numpy as np
 
 from ...errors import require
 from ...layers import Context
-from ...layers.c3d.c3d_layers import volume_correlation
-from ...layers.c3d.nd_layers import nd_correlation
-from ...layers.convolution import Correlation, convolution_output_size, depthwise_context, make_correlation
+from ...layers.c3d.c3d_layers import volume_convolution_op
+from ...layers.c3d.nd_layers import nd_convolution_op
+from ...layers.convolution import ConvolutionOp, convolution_output_size, depthwise_context, make_convolution_op
 from .emit_context import EmitContext, collapse_equal, register_emitter
 from .ir import ModuleSpec, Shape, Value
 
@@ -18,28 +18,28 @@ from .ir import ModuleSpec, Shape, Value
 @register_emitter("Convolution", "DepthwiseConvolution")
 def convolution(e: EmitContext) -> tuple[Value, ...]:
     """Emit nnx.Conv over height and width."""
-    return _emit_convolution(e, _planar_correlation(e, e.layer.context))
+    return _emit_convolution(e, _planar_convolution_op(e, e.layer.context))
 
 
 @register_emitter("ConvolutionDepthwise")
 def depthwise(e: EmitContext) -> tuple[Value, ...]:
     """Emit nnx.Conv over height and width, which convolves each channel separately."""
-    return _emit_convolution(e, _planar_correlation(e, depthwise_context(e.layer.context, e.bottoms[0])))
+    return _emit_convolution(e, _planar_convolution_op(e, depthwise_context(e.layer.context, e.bottoms[0])))
 
 
 @register_emitter("Convolution3D")
 def convolution3d(e: EmitContext) -> tuple[Value, ...]:
     """Emit nnx.Conv over time, height and width."""
-    return _emit_convolution(e, volume_correlation(e.layer.context, e.bottoms[0]))
+    return _emit_convolution(e, volume_convolution_op(e.layer.context, e.bottoms[0]))
 
 
 @register_emitter("NdConvolution")
 def nd_convolution(e: EmitContext) -> tuple[Value, ...]:
     """Emit nnx.Conv over any number of spatial axes."""
-    return _emit_convolution(e, nd_correlation(e.layer.context, e.bottoms[0]))
+    return _emit_convolution(e, nd_convolution_op(e.layer.context, e.bottoms[0]))
 
 
-def _emit_convolution(e: EmitContext, c: Correlation) -> tuple[Value, ...]:
+def _emit_convolution(e: EmitContext, c: ConvolutionOp) -> tuple[Value, ...]:
     size = c.spatial_shape(e.bottoms[0])
     weight, *bias = e.arrays
     options: dict[str, Any] = {
@@ -68,16 +68,16 @@ def _emit_convolution(e: EmitContext, c: Correlation) -> tuple[Value, ...]:
 @register_emitter("Deconvolution")
 def deconvolution(e: EmitContext) -> tuple[Value, ...]:
     """Emit nnx.ConvTranspose over height and width, or a helper function if the layer has groups."""
-    return _emit_deconvolution(e, _planar_correlation(e, e.layer.context))
+    return _emit_deconvolution(e, _planar_convolution_op(e, e.layer.context))
 
 
 @register_emitter("Deconvolution3D")
 def deconvolution3d(e: EmitContext) -> tuple[Value, ...]:
     """Emit nnx.ConvTranspose over time, height and width."""
-    return _emit_deconvolution(e, volume_correlation(e.layer.context, e.bottoms[0]))
+    return _emit_deconvolution(e, volume_convolution_op(e.layer.context, e.bottoms[0]))
 
 
-def _emit_deconvolution(e: EmitContext, c: Correlation) -> tuple[Value, ...]:
+def _emit_deconvolution(e: EmitContext, c: ConvolutionOp) -> tuple[Value, ...]:
     weight, *bias = e.arrays
     flipped_weight = np.flip(weight, tuple(range(2, weight.ndim)))
     pads = tuple(
@@ -112,14 +112,14 @@ def _emit_deconvolution(e: EmitContext, c: Correlation) -> tuple[Value, ...]:
     return _apply_to_bottoms(e, module)
 
 
-def _planar_correlation(e: EmitContext, context: Context) -> Correlation:
-    c = make_correlation(context, e.bottoms)
+def _planar_convolution_op(e: EmitContext, context: Context) -> ConvolutionOp:
+    c = make_convolution_op(context, e.bottoms)
     require(c.axis == 1, f"has its channels along axis {c.axis}; only axis 1 is supported")
     require(len(c.window.kernel) > 0, "has no spatial axes; use InnerProduct")
     return c
 
 
-def _conv_padding(c: Correlation, size: Shape) -> str | int | tuple[tuple[int, int], ...]:
+def _conv_padding(c: ConvolutionOp, size: Shape) -> str | int | tuple[tuple[int, int], ...]:
     """Return the padding for nnx.Conv, with more padding at the end of an axis if Caffe's output size requires it."""
     fitted_padding = c.window.fit_padding(size, convolution_output_size(size, c.window)).padding
     pads = tuple((low, max(low, high)) for low, high in fitted_padding)

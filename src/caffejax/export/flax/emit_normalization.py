@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...errors import require
-from ...layers.batch_norm import stored_statistics
+from ...layers.batch_norm import running_statistics
 from ...layers.helpers import canonical_axis
 from ...layers.segmentation.bn import SEGNET_EPS, select_bn
 from .emit_context import EmitContext, register_emitter, shorten_float32
@@ -23,7 +23,7 @@ def batch_norm(e: EmitContext) -> Value:
         not 0 < stats_batch_size < n,
         f"computes statistics from {stats_batch_size} of {n} images (stats_batch_size), which is not supported",
     )
-    mean, variance = (np.asarray(array) for array in stored_statistics(tuple(map(jnp.asarray, e.arrays[:3]))))
+    mean, variance = (np.asarray(array) for array in running_statistics(tuple(map(jnp.asarray, e.arrays[:3]))))
     weights = {"mean": mean, "var": variance}
     has_scale = len(e.arrays) > 3
     if has_scale:

@@ -376,7 +376,7 @@ def add_layer_with_scale(
         scale: the next layer.
         scale_blobs: the parameters of the next layer.
     """
-    channel_affine, merged_affine = scale.type.traits.by_channel, LAYER_CONVERSIONS[layer.type.name].merged_affine
+    channel_affine, merged_affine = scale.type.traits.channel_affine, LAYER_CONVERSIONS[layer.type.name].merged_affine
     assert channel_affine is not None
     assert merged_affine is not None
     factor, bias = map(np.asarray, channel_affine.factor_and_bias(scale.context, tuple(scale_blobs)))
@@ -399,7 +399,7 @@ def is_channel_scale(layer: Layer, blobs: Sequence[np.ndarray], num_channels: An
         blobs: the layer's parameters and state.
         num_channels: the number of channels of its bottom.
     """
-    channel_affine = layer.type.traits.by_channel
+    channel_affine = layer.type.traits.channel_affine
     shapes = [b.shape for b in blobs]
     return (
         channel_affine is not None
@@ -421,6 +421,6 @@ def _make_context(
 
 def _run_forward(layer: Layer, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[jax.Array, ...]:
     """Run a layer's forward pass in float32, with JAX operations instead of special kernels; return the tops."""
-    context = replace(layer.context, compute_config=ComputeConfig().plain())
+    context = replace(layer.context, compute_config=ComputeConfig().with_plain_kernels())
     tops, _ = run(context, tuple(blobs), tuple(bottoms))
     return tops

@@ -12,8 +12,8 @@ import numpy as np
 
 from ...kernels.window import Window
 from ...layers import Context
-from ...layers.batch_norm import stored_statistics
-from ...layers.convolution import Correlation, convolution_output_size, depthwise_context, make_correlation
+from ...layers.batch_norm import running_statistics
+from ...layers.convolution import ConvolutionOp, convolution_output_size, depthwise_context, make_convolution_op
 from ...layers.dropout import dropout_is_identity
 from ...layers.helpers import canonical_axis
 from ...layers.pooling import pad_to_cover, pool_method, window_and_output_size, window_areas
@@ -140,17 +140,17 @@ _UNSUPPORTED_CONVOLUTION = "more than 3 spatial axes, or an `axis` other than 1"
 @register_conversion("Convolution", "DepthwiseConvolution", operators="Conv", exceptions=_UNSUPPORTED_CONVOLUTION)
 def convolution(ctx: ConversionContext) -> Tops | None:
     """Convert a convolution to one Conv node for each bottom."""
-    return _emit_convolution(ctx, make_correlation(ctx.context, (ctx.bottom_spec,)))
+    return _emit_convolution(ctx, make_convolution_op(ctx.context, (ctx.bottom_spec,)))
 
 
 @register_conversion("ConvolutionDepthwise", operators="Conv", exceptions=_UNSUPPORTED_CONVOLUTION)
 def depthwise(ctx: ConversionContext) -> Tops | None:
     """Convert to Conv with as many groups as channels, which convolves each channel separately."""
     context = depthwise_context(ctx.context, ctx.bottom_spec)
-    return _emit_convolution(ctx, make_correlation(context, (ctx.bottom_spec,)))
+    return _emit_convolution(ctx, make_convolution_op(context, (ctx.bottom_spec,)))
 
 
-def _emit_convolution(ctx: ConversionContext, c: Correlation) -> Tops | None:
+def _emit_convolution(ctx: ConversionContext, c: ConvolutionOp) -> Tops | None:
     if not _is_supported(c):
         return None
     size = c.spatial_shape(ctx.bottom_spec)
@@ -164,7 +164,7 @@ def _emit_convolution(ctx: ConversionContext, c: Correlation) -> Tops | None:
 @register_conversion("Deconvolution", operators="ConvTranspose", exceptions=_UNSUPPORTED_CONVOLUTION)
 def deconvolution(ctx: ConversionContext) -> Tops | None:
     """Convert a deconvolution to one ConvTranspose node for each bottom."""
-    c = make_correlation(ctx.context, (ctx.bottom_spec,))
+    c = make_convolution_op(ctx.context, (ctx.bottom_spec,))
     if not _is_supported(c):
         return None
     weight_names = [ctx.add_blob(i) for i in range(len(ctx.blobs))]
@@ -172,7 +172,7 @@ def deconvolution(ctx: ConversionContext) -> Tops | None:
     return [ctx.emit("ConvTranspose", *weight_names, bottom=i, **attributes) for i in range(len(ctx.bottoms))]
 
 
-def _is_supported(c: Correlation) -> bool:
+def _is_supported(c: ConvolutionOp) -> bool:
     return c.axis == 1 and 0 < len(c.window.kernel) <= _MAX_AXES
 
 
@@ -261,12 +261,12 @@ def _onnx_pads(window: Window) -> list[int] | None:
 
 def uses_stored_statistics(ctx: ConversionContext) -> bool:
     """Return whether a BatchNorm layer uses stored statistics, so that it can be a single BatchNormalization."""
-    return ctx.context.settings.uses_stored_stats and len(ctx.blobs) == 3
+    return ctx.context.settings.uses_running_stats and len(ctx.blobs) == 3
 
 
 def add_batch_normalization(ctx: ConversionContext, factor: np.ndarray, bias: np.ndarray) -> OnnxValue:
     """Add a BatchNormalization node with the stored statistics, a factor and a bias (channels,); return the top."""
-    mean, variance = map(np.asarray, stored_statistics(tuple(map(jnp.asarray, ctx.blobs))))
+    mean, variance = map(np.asarray, running_statistics(tuple(map(jnp.asarray, ctx.blobs))))
     named_arrays = (("scale", factor), ("bias", bias), ("mean", mean), ("variance", variance))
     inputs = [ctx.add_array(array, name) for name, array in named_arrays]
     return ctx.emit("BatchNormalization", *inputs, epsilon=float(ctx.param.eps))

@@ -15,7 +15,7 @@ from ...errors import require
 from ...kernels.host_constant import host_constant
 from ...kernels.window import Window
 from ..context import Context, ParamSpec, Shape
-from ..convolution import Correlation
+from ..convolution import ConvolutionOp
 from ..dtype_policy import promote
 from ..helpers import reject_fields
 from ..loss import one_hot_mask, require_same_batch_size
@@ -110,11 +110,11 @@ def convolution3d(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
     convolution_param, as in C3D 1.0, with the additional fields kernel_depth, temporal_stride and temporal_pad.
     """
     weight, *bias = blobs
-    return volume_correlation(ctx, x)(x, weight, *(b.reshape(-1) for b in bias))
+    return volume_convolution_op(ctx, x)(x, weight, *(b.reshape(-1) for b in bias))
 
 
 def convolution3d_params(ctx: Context, x: Any) -> list[ParamSpec]:
-    p, c = _read_param(ctx), volume_correlation(ctx, x)
+    p, c = _read_param(ctx), volume_convolution_op(ctx, x)
     return _weight_and_bias_specs(p, (p.num_output, x.shape[1], *c.window.kernel), p.bias_term)
 
 
@@ -122,7 +122,7 @@ def convolution3d_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[Arrays, jax.Array]:
     weight, *bias = blobs
-    c = volume_correlation(ctx, x)
+    c = volume_convolution_op(ctx, x)
     d_bias = (c.bias_diff(dy).reshape(b.shape) for b in bias)
     return (c.weight_diff(x, dy), *d_bias), c.transpose(dy, weight, c.spatial_shape(x))
 
@@ -136,12 +136,12 @@ def deconvolution3d(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
     even if convolution3d_param contains the other settings.
     """
     weight, *bias = blobs
-    c = volume_correlation(ctx, x)
+    c = volume_convolution_op(ctx, x)
     return c.add_bias(c.transpose(x, weight, _transposed_size(c, x)), *(b.reshape(-1) for b in bias))
 
 
 def deconvolution3d_params(ctx: Context, x: Any) -> list[ParamSpec]:
-    p, c = _read_param(ctx), volume_correlation(ctx, x)
+    p, c = _read_param(ctx), volume_convolution_op(ctx, x)
     return _weight_and_bias_specs(p, (x.shape[1], p.num_output, *c.window.kernel), ctx.param.bias_term)
 
 
@@ -149,7 +149,7 @@ def deconvolution3d_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[Arrays, jax.Array]:
     weight, *bias = blobs
-    c = volume_correlation(ctx, x)
+    c = volume_convolution_op(ctx, x)
     d_bias = (c.bias_diff(dy).reshape(b.shape) for b in bias)
     return (c.weight_diff(dy, x), *d_bias), c(dy, weight)
 
@@ -186,7 +186,7 @@ def _read_param(ctx: Context) -> Any:
     return volume_param(ctx, "convolution3d_param")
 
 
-def volume_correlation(ctx: Context, x: Any) -> Correlation:
+def volume_convolution_op(ctx: Context, x: Any) -> ConvolutionOp:
     """Return the cross-correlation that the layer's settings define for a bottom (N, C, length, height, width).
 
     Raises:
@@ -200,7 +200,7 @@ def volume_correlation(ctx: Context, x: Any) -> Correlation:
         filter_groups > 0 and p.num_output % filter_groups == 0,
         f"num_output {p.num_output} must be a multiple of filter_group {filter_groups}",
     )
-    return Correlation(volume_window(p), axis=1, group=1, fast=ctx.fast)
+    return ConvolutionOp(volume_window(p), axis=1, group=1, fast=ctx.fast)
 
 
 def _weight_and_bias_specs(p: Any, shape: Shape, has_bias: bool) -> list[ParamSpec]:
@@ -208,7 +208,7 @@ def _weight_and_bias_specs(p: Any, shape: Shape, has_bias: bool) -> list[ParamSp
     return [ParamSpec(shape, p.weight_filler), *([bias] if has_bias else [])]
 
 
-def _transposed_size(c: Correlation, x: jax.Array) -> Shape:
+def _transposed_size(c: ConvolutionOp, x: jax.Array) -> Shape:
     w = c.window
     axes = zip(c.spatial_shape(x), w.stride, w.kernel, w.low, strict=True)
     size = tuple(stride * (n - 1) + kernel - 2 * pad for n, stride, kernel, pad in axes)

@@ -10,7 +10,7 @@ import jax
 from ...errors import require
 from ...kernels.window import Window
 from ..context import Context, ParamSpec, Shape
-from ..convolution import Correlation
+from ..convolution import ConvolutionOp
 from ..helpers import reject_fields
 from ..registry import define_layer
 from ..types import Gradient, LayerDocs, LayerTraits, Signature, Traced
@@ -28,18 +28,18 @@ def nd_convolution(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
     kernel_shape, stride_shape and pad_shape have one value for each spatial axis. The weight has shape (num_output, C /
     group, *kernel_shape), and the bias has shape (num_output,).
     """
-    return nd_correlation(ctx, x)(x, *blobs)
+    return nd_convolution_op(ctx, x)(x, *blobs)
 
 
 def nd_convolution_params(ctx: Context, x: Any) -> list[ParamSpec]:
-    p, c = ctx.param, nd_correlation(ctx, x)
+    p, c = ctx.param, nd_convolution_op(ctx, x)
     return weight_and_bias_specs(p, (p.num_output, x.shape[1] // p.group, *c.window.kernel))
 
 
 def nd_convolution_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[Arrays, jax.Array]:
-    c, (weight, *bias) = nd_correlation(ctx, x), blobs
+    c, (weight, *bias) = nd_convolution_op(ctx, x), blobs
     return (c.weight_diff(x, dy), *(c.bias_diff(dy) for _ in bias)), c.transpose(dy, weight, c.spatial_shape(x))
 
 
@@ -79,7 +79,7 @@ define_layer(
 )
 
 
-def nd_correlation(ctx: Context, x: Any) -> Correlation:
+def nd_convolution_op(ctx: Context, x: Any) -> ConvolutionOp:
     """Return the cross-correlation that the layer's settings define for a bottom (N, C, *spatial).
 
     Raises:
@@ -92,7 +92,7 @@ def nd_correlation(ctx: Context, x: Any) -> Correlation:
         p.group > 0 and x.shape[1] % p.group == 0 and p.num_output % p.group == 0,
         f"group {p.group} must divide the {x.shape[1]} channels and num_output {p.num_output}",
     )
-    return Correlation(window, axis=1, group=p.group, fast=ctx.fast)
+    return ConvolutionOp(window, axis=1, group=p.group, fast=ctx.fast)
 
 
 def nd_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:

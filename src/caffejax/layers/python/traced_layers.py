@@ -93,4 +93,4 @@ def _check_tops(tops: Any, full_name: str) -> Any:
 
 
 def _key_argument(ctx: Context, takes_key: bool) -> dict[str, Any]:
-    return {"key": ctx.key if ctx.base_key is not None else None} if takes_key else {}
+    return {"key": ctx.key if ctx.fold_in_args is not None else None} if takes_key else {}

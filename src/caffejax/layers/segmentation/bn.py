@@ -18,7 +18,7 @@ from ..context import Context, Epilogue, ParamSpec, Shape
 from ..dtype_policy import promote
 from ..helpers import first_top, reject_fields, rsqrt, stop_gradient
 from ..registry import define_layer
-from ..types import ByChannel, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
+from ..types import ChannelAffine, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 Arrays = tuple[jax.Array, ...]
 
@@ -142,7 +142,7 @@ PSPNET = LayerType(
     LayerTraits(
         dtype_policy="bottoms",
         spatial_map="same",
-        by_channel=ByChannel(_is_pspnet_bn_affine, pspnet_factor_and_bias),
+        channel_affine=ChannelAffine(_is_pspnet_bn_affine, pspnet_factor_and_bias),
         weight_axes=4,
     ),
     docs=LayerDocs(origin="yjxiong/caffe, PSPNet"),
@@ -245,7 +245,7 @@ SEGNET = LayerType(
     LayerTraits(
         dtype_policy="bottoms",
         spatial_map="same",
-        by_channel=ByChannel(_is_segnet_bn_affine, segnet_factor_and_bias),
+        channel_affine=ChannelAffine(_is_segnet_bn_affine, segnet_factor_and_bias),
         weight_axes=4,
     ),
     docs=LayerDocs(origin="SegNet, DeconvNet"),
@@ -264,7 +264,7 @@ SEGNET_IN_PLACE = replace(
         overwrites_diffs=True,
         deviation="The gradient of the scale is computed from the top, which overwrites the bottom.",
     ),
-    traits=replace(SEGNET.traits, by_channel=ByChannel(_is_segnet_bn_in_place_affine, segnet_factor_and_bias)),
+    traits=replace(SEGNET.traits, channel_affine=ChannelAffine(_is_segnet_bn_in_place_affine, segnet_factor_and_bias)),
 )
 
 
