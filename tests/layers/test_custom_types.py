@@ -156,7 +156,10 @@ def test_errors_of_a_type_name_the_layer(name: str) -> None:
     [
         ({"shape": [3]}, r"a ParamSpec's shape must be a tuple of non-negative integers, not \[3\]"),
         ({"shape": (3,), "persistent": False}, "a ParamSpec that is not persistent cannot be learnable"),
-        ({"shape": (3,), "value": np.ones(2)}, r"value of a ParamSpec must have its shape, \(3,\), not \(2,\)"),
+        (
+            {"shape": (3,), "value": np.ones(2)},
+            r"value of a ParamSpec must have the shape of the spec, \(3,\), not \(2,\)",
+        ),
     ],
 )
 def test_invalid_param_specs_raise(spec: Any, message: str) -> None:

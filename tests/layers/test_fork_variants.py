@@ -59,7 +59,7 @@ def test_filter_param_selects_channels(axis: int) -> None:
     net = make_net(format_layer("Filter", 1, f"filter_param {{ num_output: 2 axis: {axis} }}"), x.shape)
     result = run(net, x, state={"x": {0: np.array([0, 2, 0, -1], "f")}})
     np.testing.assert_allclose(result, np.take(x, [1, 3], axis=axis), rtol=1e-6)
-    with pytest.raises(CaffejaxError, match="num_output must be 1 to 4"):
+    with pytest.raises(CaffejaxError, match="num_output must be between 1 and 4"):
         make_net(format_layer("Filter", 1, "filter_param { num_output: 5 }"), x.shape)
 
 

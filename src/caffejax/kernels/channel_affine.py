@@ -50,7 +50,7 @@ def _add_on_cpu(x: jax.Array, bias: jax.Array) -> tuple[jax.Array]:
 def affine_along_channels(
     c: Channels, x: jax.Array, factor: jax.Array | None, bias: jax.Array | None, relu: bool
 ) -> jax.Array:
-    """Compute `channel_affine` for an array whose channel axis is given by `c`."""
+    """Return the result of `channel_affine` for an array `x` with the channel axis `c`."""
     x = x if factor is None else x * c.broadcast(factor, x)
     x = x if bias is None else x + c.broadcast(bias, x)
     return elementwise.relu(x) if relu else x

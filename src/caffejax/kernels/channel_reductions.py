@@ -64,7 +64,9 @@ def row_means(x: jax.Array) -> jax.Array:
 
 
 def cell_sums(x: jax.Array) -> jax.Array:
-    """Return the sums over the cells of (batch, cells, channels), as (batch, 1, channels), in a form for CPUs."""
+    """Return the sums over the cells of (batch, cells, channels), as (batch, 1, channels), in a form that is fast on
+    CPUs.
+    """
     return jnp.matmul(jnp.ones((1, x.shape[1]), x.dtype), x, precision=_EXACT_PRECISION)
 
 

@@ -164,7 +164,7 @@ ad.primitive_transposes[_tangent_p] = _transpose
 
 @dataclass(frozen=True, eq=False)
 class _BatchedRule:
-    """A rule under `jax.vmap`, mapped over `axes` of the residuals and the first axis of all diffs."""
+    """A backward rule under `jax.vmap`, which is mapped over `axes` of the residuals and axis 0 of each diff."""
 
     rule: Callable[..., Any]
     axes: tuple[int | None, ...]

@@ -1,4 +1,4 @@
-"""Matrix product of rows and a weight, for InnerProduct layers, by oneDNN on CPUs and by XLA elsewhere.
+"""Matrix products of rows and a weight, for InnerProduct layers, by oneDNN on CPUs and by XLA elsewhere.
 
 The rows may have several axes: (*rows, inputs). On CPUs the axes are merged into one. On other platforms they stay
 separate, because XLA cannot partition the second of two merged axes over several devices.
@@ -24,7 +24,7 @@ Axes = Sequence[int | None]
 
 @partial(jax.jit, static_argnames=("transpose", "fast"))
 def matmul_rows(rows: jax.Array, weight: jax.Array, transpose: bool = False, fast: bool = True) -> jax.Array:
-    """Return the product of rows (*rows, inputs) and a weight, as (*rows, outputs).
+    """Return the matrix product of rows and a weight, (*rows, outputs).
 
     Args:
         rows: (*rows, inputs).

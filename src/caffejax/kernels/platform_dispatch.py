@@ -1,4 +1,4 @@
-"""Operations with a plain implementation in XLA's operations, and implementations tuned for single platforms.
+"""Operations with several implementations: one in plain XLA operations, and others tuned for one platform.
 
 JAX sees an operation as one primitive. Transformations such as `jax.grad` and `jax.vmap` are applied to all of its
 implementations. The implementation is chosen when the operation is lowered for a platform. Exported code uses only the
@@ -71,11 +71,11 @@ class PlatformOp:
     def map_implementations(self, transform: Callable[[Function], Function], plain: ClosedJaxpr) -> Function:
         """Return the operation with `transform` applied to each implementation.
 
-        If `cpu` is not differentiable, the result has only the transformed plain implementation.
+        If JAX cannot transform the implementation for CPUs, return only the transformed plain implementation.
 
         Args:
-            transform: maps a function to a function.
-            plain: the traced plain implementation.
+            transform: maps a function to a function, as `jax.vmap` does.
+            plain: the jaxpr of the attribute `plain`, traced for the arguments of this call.
         """
         run = transform(jaxpr_as_fun(plain))
         if not self.differentiable:
@@ -114,7 +114,7 @@ def select_implementation(
 
     Args:
         operation: the operation.
-        plain: the traced plain implementation.
+        plain: the jaxpr of `operation.plain`.
         platform: JAX's name of the platform, or None for several platforms and for exported code.
         single_device: whether the program is for one device.
     """

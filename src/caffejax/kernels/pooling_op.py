@@ -58,7 +58,7 @@ def _compute_maxima_and_indices_by_slices(x: jax.Array, window: Window, set_layo
     Args:
         x: (batch, channels, height, width).
         window: the window over height and width.
-        lay_out: a function that sets the memory layout of an array with the channels last.
+        set_layout: a function that sets the memory layout of an array with the channels last.
     """
     lowest = float(jnp.finfo(x.dtype).min)
     dtype = index_dtype(window)
@@ -74,11 +74,11 @@ def _compute_maxima_diff_by_slices(
     """Return the diff of the input of maximum pooling.
 
     Args:
-        x: the input, of which only the shape is used.
+        x: the input; only its shape is used.
         indices: the cell indices, from `_compute_maxima_and_indices_by_slices`.
         dy: the diff of the output, (batch, channels, *out).
         window: the window over height and width.
-        lay_out: a function that sets the memory layout of an array with the channels last.
+        set_layout: a function that sets the memory layout of an array with the channels last.
     """
     dx = _gather_diffs(window, x.shape[2:], set_layout(to_channels_last(dy)), set_layout(to_channels_last(indices)))
     return (to_channels_first(set_layout(dx)),)  # otherwise each operation that reads it would recompute the sums

@@ -10,9 +10,11 @@ Shape = tuple[int, ...]
 
 
 def half_width(size: int, n: int) -> int:
-    """Return the number of cells on each side of the center of a window of `size` cells.
+    """Return how many cells of a window are on each side of its center.
 
-    The result is less than n, the length of the axis.
+    Args:
+        size: the number of cells of the window.
+        n: the length of the axis; the result is at most n - 1.
     """
     return min(size // 2, n - 1)
 
@@ -73,7 +75,7 @@ class Window:
         return replace(self, padding=tuple((low, (o - 1) * s + e - n - low) for n, o, e, s, low in axes))
 
     def drop_negative_padding(self, size: Sequence[int]) -> Window:
-        """Return the window with negative high padding set to 0; `self` if this would change the number of windows."""
+        """Return the window with negative high padding set to 0, or `self` if this changes the number of windows."""
         if all(high >= 0 for _, high in self.padding):
             return self
         window = replace(self, padding=tuple((low, max(high, 0)) for low, high in self.padding))

@@ -1,4 +1,4 @@
-"""Layers that scale and shift: Bias and Scale, and Axpy and ChannelScale, whose factors are bottoms.
+"""Layers that scale and shift: Bias, Scale, and two layers that take their factors from a bottom: Axpy, ChannelScale.
 
 Caffe's rules: bias_layer.cpp and scale_layer.cpp.
 """
@@ -128,7 +128,10 @@ def _clamp_factor(ctx: Context, factor: Any) -> Any:
 
 
 def _spanned_shape(p: Any, shape: Shape) -> Shape:
-    """Return the shape of a learnable blob: the sizes of those axes of the bottom that the blob spans."""
+    """Return the shape of the learnable blob: the sizes of the axes of the bottom that the blob spans.
+
+    `shape` is the shape of the bottom.
+    """
     start = canonical_axis(p.axis, shape)
     require(p.num_axes >= -1, f"num_axes must be -1 (all axes from `axis` on), 0 or more, not {p.num_axes}")
     if p.num_axes == -1:
@@ -141,7 +144,7 @@ def _spanned_shape(p: Any, shape: Shape) -> Shape:
 
 
 def _find_first_axis(blob: Any, x: Any, axis: int) -> int:
-    """Return the axis of `x` at which the axes of `blob` begin, or 0 for a blob without axes."""
+    """Return the index of the axis of `x` to which axis 0 of `blob` corresponds, or 0 if `blob` has no axes."""
     start = canonical_axis(axis, x.shape) if blob.shape else 0
     require(
         tuple(x.shape[start : start + len(blob.shape)]) == tuple(blob.shape),
@@ -162,7 +165,7 @@ def _apply_steps(ctx: Context, x: jax.Array, steps: Sequence[tuple[Callable[...,
 
 
 def _broadcast_blob(blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:
-    """Append axes of size 1 to `blob`, so that it broadcasts with `x` if its first axis is axis `axis` of `x`."""
+    """Append axes of size 1 to `blob`, so that its axis 0 broadcasts along axis `axis` of `x`."""
     return blob.reshape(*blob.shape, *(1,) * (x.ndim - _find_first_axis(blob, x, axis) - blob.ndim))
 
 

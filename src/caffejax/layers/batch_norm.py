@@ -34,10 +34,10 @@ class BatchNormSettings:
 
     Attributes:
         eps: the number added to the variance.
-        fraction: moving_average_fraction, the factor of older statistics at each update.
-        uses_running_stats: whether the layer normalizes by its stored statistics instead of the batch statistics.
+        fraction: moving_average_fraction, by which the running statistics are multiplied at each update.
+        uses_running_stats: whether the layer normalizes by its running statistics instead of the batch statistics.
         stats_batch_size: the number of images from which Intel's fork computes statistics, or 0 for the whole batch.
-        stores_sums: whether the blobs hold sums, as in Caffe, instead of NVIDIA's moving averages.
+        stores_sums: whether the blobs hold sums, as in BVLC Caffe, or moving averages, as in NVIDIA Caffe.
     """
 
     eps: float
@@ -48,14 +48,20 @@ class BatchNormSettings:
 
 
 def read_batch_norm(ctx: Context) -> BatchNormSettings:
-    """Read a BatchNormParameter, where `use_global_stats` defaults to true in TEST and false in TRAIN."""
+    """Return the settings of the layer's BatchNormParameter.
+
+    `use_global_stats` is true in TEST and false in TRAIN by default.
+    """
     p = ctx.param
     uses_running_stats = bool(p.use_global_stats) if p.HasField("use_global_stats") else not ctx.training
     return BatchNormSettings(p.eps, p.moving_average_fraction, uses_running_stats, p.stats_batch_size, stores_sums=True)
 
 
 def read_scaled_batch_norm(ctx: Context) -> BatchNormSettings:
-    """Read a BatchNormParameter as Intel Caffe does if a field of this fork is set, otherwise as NVIDIA Caffe does."""
+    """Return the settings of a BatchNorm layer with scale and bias.
+
+    They are read as in Intel Caffe if a field of this fork is set, otherwise as in NVIDIA Caffe.
+    """
     settings = read_batch_norm(ctx)
     if any(ctx.param.HasField(field) for field in _INTEL_SETTINGS):
         return settings
@@ -134,9 +140,9 @@ def count_fusible_batch_norm(ctx: Context, x: Any, epilogues: Sequence[Epilogue]
 def batch_norm_fused(
     ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
 ) -> tuple[jax.Array, Arrays]:
-    """Compute BatchNorm by batch statistics, fused with `epilogues`.
+    """Apply BatchNorm by batch statistics, fused with `epilogues`; return the last top and the updated blobs.
 
-    `count_fusible_batch_norm` determines their number.
+    `count_fusible_batch_norm` returned the number of epilogues.
     """
     relu = bool(epilogues) and epilogues[-1].is_relu
     scales = epilogues[:-1] if relu else epilogues
@@ -183,7 +189,7 @@ def running_statistics(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
 def split_batch(ctx: Context, x: jax.Array) -> jax.Array:
     """Split a batch into parts of `stats_batch_size` images, and stack the parts as channels.
 
-    The shape (N, C, ...) becomes (size, N / size * C, ...).
+    The shape (N, C, ...) becomes (size, N / size * C, ...), where size is `stats_batch_size`.
     """
     size = ctx.settings.stats_batch_size
     if not 0 < size < x.shape[0]:
@@ -199,12 +205,15 @@ def join_batch(parts: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def repeat_channels(channel_values: jax.Array, x: jax.Array, parts: jax.Array) -> jax.Array:
-    """Repeat `channel_values`, (C,), once for each of the `parts` of the batch `x`."""
+    """Repeat `channel_values`, (C,), for each part of the batch `x`.
+
+    `parts` is `x` after `split_batch`.
+    """
     return channel_values if parts.shape == x.shape else jnp.tile(channel_values, parts.shape[1] // x.shape[1])
 
 
 def update_sums(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array, x: jax.Array) -> Arrays:
-    """Return the sums `blobs` after the statistics of the batch `x`, or of its parts in order, were added."""
+    """Return the sums in `blobs`, updated with the statistics of the batch `x`, or of each of its parts in order."""
     fraction = ctx.settings.fraction
     num_values = x.size // x.shape[1] * (cross_replica.axis_size(ctx) if ctx.compute_config.sync_bn else 1)
     unbiased_variance = variance * (num_values / (num_values - 1) if num_values > 1 else 1.0)
@@ -220,7 +229,7 @@ def sync_axis(ctx: Context) -> str | None:
 
 
 def channel_means(ctx: Context, *arrays: jax.Array) -> list[jax.Array]:
-    """Return the means of each array in each channel, (channels,).
+    """Return the mean of each channel, (channels,), for each array.
 
     With `sync_bn` the means are taken over the batches of all devices.
     """
@@ -335,9 +344,9 @@ def count_fusible_scaled_batch_norm(ctx: Context, x: Any, epilogues: Sequence[Ep
 def scaled_batch_norm_fused(
     ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
 ) -> tuple[jax.Array, Arrays]:
-    """Normalize by batch statistics, fused with `epilogues`.
+    """Apply `scaled_batch_norm` by batch statistics, fused with `epilogues`; return the last top and the updated blobs.
 
-    `count_fusible_scaled_batch_norm` determines their number.
+    `count_fusible_scaled_batch_norm` returned the number of epilogues.
     """
     parts = split_batch(ctx, x)
     mean_estimate = running_statistics(blobs[:3])[0]
@@ -352,7 +361,7 @@ def scaled_batch_norm_fused(
 
 
 def _update_averages(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array) -> Arrays:
-    """Return the averages, moved towards the statistics of the batch. The first update replaces the averages."""
+    """Return the moving averages, updated with the statistics of the batch. The first update replaces them."""
     fraction = ctx.settings.fraction
     means, variances, is_updated = blobs
     averages = (

@@ -203,7 +203,7 @@ _avoids_loops: ContextVar[bool] = ContextVar("avoids_loops", default=False)
 
 @contextmanager
 def suppress_without_loops() -> Iterator[None]:
-    """Return a context manager in which `non_max_suppression` is traced as one round for each box, without a loop.
+    """Return a context manager in which `non_max_suppression` is unrolled: one round for each box, and no loop.
 
     The results are the same. Exports use it for engines in which loops do not work. With `eta` below 1,
     `non_max_suppression` still has a loop.
@@ -216,7 +216,7 @@ def suppress_without_loops() -> Iterator[None]:
 
 
 def _suppress_in_rounds(suppresses: jax.Array, valid: jax.Array, max_selected: int | None) -> jax.Array:
-    """Return the mask of the boxes that remain after non-maximum suppression, (N,), with the best box first.
+    """Return the mask, (N,), of the boxes that remain after non-maximum suppression. Boxes are sorted, the best first.
 
     In each round, a box is selected if no earlier box that was selected in the previous round suppresses it. After
     round n, the mask of the first n boxes is final.

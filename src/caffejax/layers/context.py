@@ -1,4 +1,4 @@
-"""The context of a layer's functions, the declaration of its blobs, and its definition in a net."""
+"""The argument `ctx` of layer functions (`Context`), declarations of blobs, and a layer's definition in a net."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ParamSpec:
         value_shape = None if self.value is None else tuple(np.shape(self.value))
         require(
             value_shape in (None, self.shape),
-            f"the value of a ParamSpec must have its shape, {self.shape}, not {value_shape}",
+            f"the value of a ParamSpec must have the shape of the spec, {self.shape}, not {value_shape}",
         )
 
 
@@ -79,19 +79,19 @@ class Context:
     """The settings, phase, options and random key with which a layer computes.
 
     Contexts are equal if type, settings, phase, mesh axis, and the options of `compute_config` that concern layers are
-    equal: layers then compute the same, so they are traced once. `fold_in_args` and `propagate_down` belong to one pass
-    and are not compared.
+    equal. Layers with equal contexts compute the same, so they are traced once. `fold_in_args` and `propagate_down`
+    belong to one pass and are not compared.
 
     Attributes:
-        layer: the LayerParameter without its name, and with empty names of the bottoms and tops.
+        layer: the LayerParameter, without its name and with empty names for its bottoms and tops.
         type: the layer's type.
         phase: "TRAIN" or "TEST".
         compute_config: how the net computes.
         fold_in_args: the random key of one forward pass, and the integer that is folded into it to get the layer's
             `key`, or None in a pass without a random key.
         propagate_down: in the backward pass of a host layer, whether each bottom needs a gradient, or None if all do.
-        has_own_type: whether `type` was made for this layer only, see `PerLayer`.
-        axis_name: the mesh axis whose devices share a batch, see `layers.cross_replica`, or None on one device.
+        has_own_type: whether `type` was made for this layer only; see `PerLayer`.
+        axis_name: the mesh axis whose devices share a batch (see `layers.cross_replica`), or None on one device.
     """
 
     layer: Any
@@ -145,7 +145,7 @@ class Context:
         return jax.random.fold_in(*self.fold_in_args)
 
     def with_fold_in_args(self, fold_in_args: tuple[jax.Array, Any] | None) -> Context:
-        """Return a copy with a different base key; see the attribute `fold_in_args`."""
+        """Return a copy for a pass with a different random key; see the attribute `fold_in_args`."""
         return self.replace(fold_in_args=fold_in_args)
 
     def with_plain_kernels(self) -> Context:
@@ -153,7 +153,7 @@ class Context:
         return self.replace(compute_config=self.compute_config.with_plain_kernels())
 
     def replace(self, **changes: Any) -> Context:
-        """Return a copy with changed fields, without reading the settings again.
+        """Return a copy with some fields changed, without reading the settings again.
 
         `layer`, `type` and `phase` must not be changed, because the settings depend on them.
         """
@@ -164,7 +164,7 @@ class Context:
         return new_context
 
     def with_settings(self, settings: Any) -> Context:
-        """Return a copy with different settings, with which a type calls the functions of a related type."""
+        """Return a copy with different settings, for calling the functions of a related layer type."""
         new_context = replace(self)
         new_context.__dict__["settings"] = settings
         return new_context
@@ -226,7 +226,10 @@ class LayerDefinition:
 
 
 def strip_net_fields(layer: Any) -> Any:
-    """Return a copy of a LayerParameter for `Context.layer`, without the names of the layer, its bottoms and tops."""
+    """Return a copy of a LayerParameter for `Context.layer`, without the fields that do not affect what it computes.
+
+    The bottoms and tops keep their number, but their names are empty.
+    """
     message = type(layer)()
     message.CopyFrom(layer)
     for name in _NET_FIELDS:
@@ -237,9 +240,9 @@ def strip_net_fields(layer: Any) -> Any:
 
 
 def resolve_type(context: Context, definition: LayerDefinition) -> Context:
-    """Return the context with the type that a `PerLayer` makes for this layer.
+    """Return the context with the type that the layer's `PerLayer` implementation makes for this layer.
 
-    The contexts of other types are returned unchanged.
+    If the type has a different implementation, return the context unchanged.
     """
     impl = context.type.implementation
     if not isinstance(impl, PerLayer):

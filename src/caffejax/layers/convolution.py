@@ -57,7 +57,7 @@ class AxisSizes:
 
     @classmethod
     def read(cls, p: Any, name: str, pair_names: tuple[str, str], default: int | None) -> AxisSizes:
-        """Read the sizes from a ConvolutionParameter."""
+        """Return the sizes that the fields `name` and `pair_names` of a ConvolutionParameter set."""
         height, width = (getattr(p, field) if p.HasField(field) else None for field in pair_names)
         return cls(name, tuple(getattr(p, name)), pair_names, (height, width), default)
 
@@ -125,7 +125,7 @@ def _window(n_axes: int, *sizes: AxisSizes) -> Window:
 
 
 def read_convolution(ctx: Context) -> ConvolutionSettings:
-    """Read a ConvolutionParameter, including the names that forks use for `dilation`.
+    """Return the settings of the layer's ConvolutionParameter, including the names that forks use for `dilation`.
 
     Raises:
         LayerError: if the dilation is set twice, or is set for only one of two axes.
@@ -153,7 +153,7 @@ def _read_dilation(p: Any) -> AxisSizes:
     caffe_names = [name for name in ("dilation_h", "dilation_w") if p.HasField(name)] + ["dilation"] * bool(p.dilation)
     require(
         not caffe_names,
-        f"give either {hole_names[0]} or {caffe_names[0] if caffe_names else ''}, which mean the same, not both",
+        f"{hole_names[0]} and {caffe_names[0] if caffe_names else ''} mean the same; set only one of them",
     )
     if hole_names == ["hole"]:
         return replace(sizes, name="hole", values=(p.hole,))
@@ -179,13 +179,15 @@ def convolution_output_size(size: Shape, window: Window) -> Shape:
 
 @dataclass(frozen=True)
 class ConvolutionOp:
-    """Cross-correlation with a weight (outputs, inputs / group, *kernel), and its gradients.
+    """The operation of a Convolution layer: cross-correlation with a weight (outputs, inputs / group, *kernel).
+
+    It also computes the gradients and the transpose of this operation.
 
     Attributes:
         window: kernel, stride, padding and dilation.
         axis: the channel axis. Axes before it are independent, and axes after it are spatial.
         group: the number of groups of channels. The outputs of a group depend only on the inputs of this group.
-        fast: whether the correlation uses the fast kernels. The gradients do not use them.
+        fast: whether forward uses the fast kernels. The gradients do not use them.
     """
 
     window: Window
@@ -217,7 +219,7 @@ class ConvolutionOp:
         return y.reshape(*x.shape[: self.axis], *y.shape[1:]).astype(x.dtype)
 
     def transpose(self, y: jax.Array, weight: jax.Array, size: Shape) -> jax.Array:
-        """Apply the transpose of the correlation to `y`: (..., outputs, *output size) to (..., inputs, *size).
+        """Apply the transpose of the operation to `y`: (..., outputs, *output size) to (..., inputs, *size).
 
         It is computed as a correlation of `y`, dilated by the stride, with the flipped kernel.
         """
@@ -291,10 +293,10 @@ class ConvolutionOp:
 
 
 def make_convolution_op(ctx: Context, xs: tuple[Any, ...]) -> ConvolutionOp:
-    """Return the correlation that a layer's `ConvolutionSettings` define for the bottoms `xs`, which have `.shape`.
+    """Return the operation that a layer's `ConvolutionSettings` define for the bottoms `xs`, which have `.shape`.
 
     Raises:
-        LayerError: if settings do not match each other or the shapes, or if the bottoms have different shapes.
+        LayerError: if the settings contradict each other or do not fit the shapes, or if the shapes of bottoms differ.
     """
     s, shape = ctx.settings, xs[0].shape
     axis = canonical_axis(s.axis, shape)
@@ -334,7 +336,7 @@ def convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
 def count_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
     """Return how many of the epilogues can be fused: layers with a factor and bias for each channel, then a ReLU.
 
-    Layers with a factor and bias for each channel are BatchNorm with stored statistics, Scale and Bias.
+    The first are Scale, Bias, and BatchNorm with running statistics.
     """
     axis = canonical_axis(ctx.settings.axis, x.shape)
     num_affine = len(list(takewhile(lambda f: f.is_channel_affine(axis, ctx.settings.num_output), epilogues)))
@@ -342,7 +344,7 @@ def count_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
 
 
 def convolution_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]) -> jax.Array:
-    """Compute a convolution fused with `epilogues`; `count_fusible` determines their number."""
+    """Apply a convolution fused with `epilogues`, whose number `count_fusible` returned; return the last top."""
     weight, bias = blobs if len(blobs) > 1 else (blobs[0], None)
     *affine, last = epilogues
     relu, factor = last.is_relu, None

@@ -247,9 +247,9 @@ define_layer(
 def _select_infogain_rows(
     ctx: Context, axis: int, scores: jax.Array, labels: jax.Array, matrix: Any
 ) -> tuple[jax.Array, jax.Array, jax.Array | float]:
-    """Return the sum of the row of H that each label selects, the rows, and the divisor of the loss.
+    """Return the sum of each label's row of the infogain matrix, the rows themselves, and the divisor of the loss.
 
-    The rows have the shape of the scores, with the classes along `axis`, and are 0 for ignored labels.
+    The rows have the shape of the scores: the elements of a row are along `axis`. They are 0 for ignored labels.
     """
     loss_param, num_classes = ctx.layer.loss_param, scores.shape[axis]
     require(not loss_param.HasField("normalize"), 'normalize is deprecated here; use "normalization"')

@@ -24,7 +24,7 @@ class Position(Protocol):
 
 
 class Source(Position, Protocol):
-    """The batches of a data layer, in order, from a position that can be saved and restored."""
+    """An iterator over the batches of a data layer, whose position can be saved and restored."""
 
     @property
     def tops(self) -> TopSpecs:
@@ -66,7 +66,7 @@ class ShardedSource(Source, Protocol):
 
 
 class SourceSpec(NamedTuple):
-    """The result of inspecting a source.
+    """The tops and arrays of a source, found by inspecting it when the graph is built.
 
     Attributes:
         tops: the shape and dtype of each top.

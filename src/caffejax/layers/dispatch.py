@@ -1,4 +1,4 @@
-"""Uniform calls of the functions of layer types, with tuples of arrays as arguments and results."""
+"""Calls of the functions of layers, in the same way for all types: they take and return tuples of arrays."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ def backward(
     tops: Sequence[Any],
     top_diffs: Sequence[Any],
 ) -> tuple[Arrays, Arrays]:
-    """Return the diffs of the blobs and of the bottoms by the hand-written rule. None becomes an array of zeros."""
+    """Return the diffs of the blobs and of the bottoms, computed by the hand-written rule.
+
+    Where the rule returns None, the diff is an array of zeros.
+    """
     rule = ctx.type.gradient.backward
     assert rule is not None, f"{ctx.type.name} has no backward rule"
     # a single top is passed as an array, as forward returned it
@@ -66,9 +69,9 @@ def backward(
 
 @validate_params
 def call(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
-    """Run `forward`, with a gradient by autodiff or by the hand-written rule, as `ComputeConfig.backward` selects.
+    """Return the result of `forward`. Its gradient is computed by autodiff or by the hand-written rule.
 
-    Types with `overrides_autodiff` always use their rule.
+    `ComputeConfig.backward` selects one of these; types with `overrides_autodiff` always use their rule.
     """
     layer_type = ctx.type
     if layer_type.on_host:
@@ -92,7 +95,7 @@ def _call_traced(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax
 def cached_call(
     ctx: Context, fold_in_args: Any, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]
 ) -> tuple[Arrays, Arrays]:
-    """Run `call` with the base key of a forward pass, see `Context`; return the result of `call`.
+    """Return the result of `call` with the random key of a forward pass; for `fold_in_args`, see `Context`.
 
     Layers with equal contexts are traced and lowered once.
     """

@@ -124,7 +124,7 @@ def _is_legacy(p: Any) -> bool:
 
 
 def _compared_distance(p: Any, squared_distance: jax.Array) -> jax.Array:
-    """Return the distances that are compared with the margin, which are squared in the legacy version, (pairs,)."""
+    """Return the distances to compare with the margin, (pairs,); in the legacy version, the squared distances."""
     return squared_distance if _is_legacy(p) else jnp.sqrt(squared_distance)
 
 

@@ -41,10 +41,10 @@ class EltwiseSettings:
 
 
 def read_eltwise(ctx: Context) -> EltwiseSettings:
-    """Read an EltwiseParameter.
+    """Return the settings of the layer's EltwiseParameter.
 
     Raises:
-        LayerError: if only forks have the operation, if the number of coefficients is neither 0 nor the number of
+        LayerError: if the operation exists only in forks, if the number of coefficients is neither 0 nor the number of
             bottoms, or if PROD has coefficients.
     """
     p, num_bottoms = ctx.param, len(ctx.layer.bottom)
@@ -54,7 +54,7 @@ def read_eltwise(ctx: Context) -> EltwiseSettings:
     require(
         n in (0, num_bottoms), f"coeff must be set once for each bottom, or not at all: {num_bottoms} times, not {n}"
     )
-    require(not (n and operation == "PROD"), "takes coeff only with operation SUM, not with PROD")
+    require(not (n and operation == "PROD"), "coeff cannot be used with operation PROD; remove it, or use SUM")
     return EltwiseSettings(operation, coefficients or (1.0,) * num_bottoms, bool(coefficients))
 
 

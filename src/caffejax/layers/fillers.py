@@ -176,9 +176,9 @@ def _expectation(filler: Any, key: Any, shape: Shape) -> jax.Array:
 
 
 def _imagexy(filler: Any, key: Any, shape: Shape) -> jax.Array:
-    """Return the coordinates of a map, as in an older form of `_expectation`, with a block for each channel.
+    """Return a block-diagonal matrix with the coordinates of a map in the block of each channel.
 
-    The coordinates start one step after -1, and end at 1.
+    The coordinates start one step after -1, and end at 1. This is an older form of `_expectation`.
     """
     num_channels, height, width = filler.channels, filler.height, filler.width
     require(

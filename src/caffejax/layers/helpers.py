@@ -53,7 +53,7 @@ def outer_and_inner_num(shape: Shape, axis: int) -> tuple[int, int]:
 
 
 def pad_to_four_axes(shape: Shape) -> Shape:
-    """Append axes of size 1 to a shape until it has four axes, like the blobs of the forks."""
+    """Append axes of size 1 to a shape until it has four axes, as all blobs have in some forks."""
     return (*shape, 1, 1, 1)[: max(4, len(shape))]
 
 
@@ -110,12 +110,12 @@ def first_top(tops: Any) -> Any:
 
 
 def same_shape(ctx: Any, x: Any) -> list[tuple[int, ...]]:
-    """Return the shape of the bottom as the shape of the only top; a function for `Traced.top_shapes`."""
+    """Return a list with the bottom's shape; used as `Traced.top_shapes` if the only top has this shape."""
     return [x.shape]
 
 
 def no_gradient(ctx: Context, *bottoms: Any, y: Any, dy: Any) -> tuple[None, ...]:
-    """Return None, a zero gradient, for every bottom; a function for `Gradient.backward`."""
+    """Return None (a zero gradient) for each bottom; used as `Gradient.backward`."""
     return (None,) * len(bottoms)
 
 
@@ -148,20 +148,20 @@ _CHANNELS = 1
 
 
 def pointwise_window(ctx: Context, bottom: Any) -> Window:
-    """Return the window of one pixel at the same position; a function for `LayerTraits.receptive_window`."""
+    """Return the window of one pixel at the same position; used as `LayerTraits.receptive_window`."""
     n = len(bottom.shape) - _CHANNELS - 1
     return Window.symmetric((1,) * n, (1,) * n, (0,) * n)
 
 
 def global_window(ctx: Context, bottom: Any) -> None:
-    """Return None, the window of the whole plane; a function for `LayerTraits.receptive_window`."""
+    """Return None, which stands for the whole plane; used as `LayerTraits.receptive_window`."""
 
 
 def pointwise_window_along(axis: Callable[[Context], int]) -> Callable[[Context, Any], Window | None]:
-    """Return a function for `LayerTraits.receptive_window` of layers that compute along `axis(ctx)`.
+    """Return a `LayerTraits.receptive_window` for layers that compute along the axis `axis(ctx)`.
 
-    The function returns the window of one pixel at the same position if the axis is the batch or channel axis, and
-    otherwise None, the window of the whole plane.
+    If this is the batch or channel axis, the window is one pixel at the same position. Otherwise it is None, which
+    stands for the whole plane.
     """
 
     def window(ctx: Context, bottom: Any) -> Window | None:

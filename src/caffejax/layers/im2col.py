@@ -1,4 +1,4 @@
-"""Im2col: the cells under each position of a window as channels (im2col_layer.cpp)."""
+"""Im2col, which copies the cells under each position of a window to the channels (im2col_layer.cpp)."""
 
 from __future__ import annotations
 

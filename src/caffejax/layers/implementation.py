@@ -153,7 +153,7 @@ class Variants:
 
     Attributes:
         select: `select(layer)` returns the name of the variant that a LayerParameter belongs to.
-        types: the LayerTypes by variant name, which documentation shows. They all have the same type name.
+        types: the LayerTypes, keyed by the name of the variant, which documentation shows. Their type names are equal.
         selection_doc: a sentence that tells how the variants are distinguished.
         resolve: `resolve(layer, context)` returns the LayerParameter with additional settings, which `select` needs and
             which depend on the `LayerContext`. `resolve` is None if `select` does not need such settings.

@@ -54,7 +54,7 @@ class InnerProductSettings:
 
 
 def read_inner_product(ctx: Context) -> InnerProductSettings:
-    """Read an InnerProductParameter."""
+    """Return the settings of the layer's InnerProductParameter."""
     p = ctx.param
     return InnerProductSettings(p.num_output, p.bias_term, p.weight_filler, p.bias_filler, p.axis, p.transpose)
 
@@ -163,7 +163,7 @@ def _check_bottoms(ctx: Context, x: Any, weight: Any, *bias: Any) -> None:
 
 
 def inner_product_of_unit_rows(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
-    """Apply InnerProduct with `normalize`: each row of the weight, in the stored blob, too, is divided by its length.
+    """Apply InnerProduct with `normalize`: each row of the weight is divided by its length, also in the stored blob.
 
     As in the fork, a transposed weight (K, num_output) is read as if it were (num_output, K), and divided row by row.
     """

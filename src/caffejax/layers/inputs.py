@@ -55,7 +55,8 @@ def dummy_data(ctx: Context) -> tuple[jax.Array, ...]:
     shapes, fillers = _dummy_shapes(ctx), list(ctx.param.data_filler)
     require(
         len(fillers) in (0, 1, ctx.n_tops),
-        f"dummy_data_param needs no data_filler, one, or one for each of the {ctx.n_tops} tops, but has {len(fillers)}",
+        f"dummy_data_param must have no data_filler, one for all tops, or one for each of the {ctx.n_tops} tops, but "
+        f"has {len(fillers)}",
     )
     fillers = fillers * ctx.n_tops if len(fillers) == 1 else fillers or [None] * ctx.n_tops
     return tuple(

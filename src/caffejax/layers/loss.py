@@ -98,14 +98,14 @@ def _clamp_to_one(size: float) -> jax.Array | float:
 
 
 def straight_through(x: jax.Array, value: jax.Array) -> jax.Array:
-    """Return `value`, whose gradient goes to `x` unchanged, for clamps that Caffe's gradients ignore."""
+    """Return `value`, and pass its gradient to `x` unchanged. Used for clamps that Caffe's gradients ignore."""
     return jax.lax.stop_gradient(value) + (x - jax.lax.stop_gradient(x))
 
 
 def label_shape_problem(scores: Shape, labels: Shape, axis: int) -> str | None:
     """Return an error message if there is not one label for each position of the scores, else None.
 
-    The arguments are shapes. The classes are along `axis` of the scores.
+    `scores` and `labels` are shapes. The classes are along `axis` of the scores.
     """
     num_positions = math.prod(scores[:axis] + scores[axis + 1 :])
     if math.prod(labels) == num_positions:

@@ -39,7 +39,7 @@ class LrnSettings:
 
 
 def read_lrn(ctx: Context) -> LrnSettings:
-    """Read an LRNParameter.
+    """Return the settings of the layer's LRNParameter.
 
     Raises:
         LayerError: for an even `local_size`.

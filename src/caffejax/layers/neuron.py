@@ -246,7 +246,7 @@ define_layer(Signature("Exp", param="exp_param"), Traced(exp), Gradient(exp_back
 
 def log(ctx: Context, x: jax.Array) -> jax.Array:
     """Return the logarithm of shift + scale * x to `base`, where base -1 means e."""
-    require(ctx.param.base != 1, "base 1 has no logarithm; set a different base")
+    require(ctx.param.base != 1, "there is no logarithm to base 1; set a different base")
     return jnp.log(_scale_and_shift(ctx.param, x)) / ln_base(ctx.param)
 
 

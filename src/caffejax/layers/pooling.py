@@ -47,7 +47,7 @@ class PoolingSettings:
 
 
 def read_pooling(ctx: Context) -> PoolingSettings:
-    """Read a PoolingParameter.
+    """Return the settings of the layer's PoolingParameter.
 
     Raises:
         LayerError: if settings are missing, out of range or contradictory.
@@ -231,12 +231,13 @@ def pooled_size(size: Shape, window: Window, rounding: Callable[[float], int]) -
 
 
 def read_height_width(p: Any, square_field: str, height_field: str, width_field: str) -> Shape:
-    """Return the height and width of a setting, from the fields for both sides, for the height and for the width.
+    """Return the height and width that a message sets: both in `square_field`, or each in a separate field.
 
-    As in Caffe, if `square_field` is set, a single one of the other fields is ignored, except for stride and pad.
+    As in Caffe, if `square_field` is set, and only one of the separate fields, that field is ignored. For stride and
+    pad this is an error.
 
     Raises:
-        LayerError: if the setting is set twice or for one axis only, or is missing and has no default.
+        LayerError: if the size is set twice, for one axis only, or not at all and it has no default.
     """
     has_default = square_field in ("stride", "pad")
     sets_one_side = p.HasField(height_field) != p.HasField(width_field)
@@ -415,7 +416,7 @@ class SppSettings:
 
 
 def read_spp(ctx: Context) -> SppSettings:
-    """Read an SPPParameter.
+    """Return the settings of the layer's SPPParameter.
 
     Raises:
         LayerError: if the method is not supported, or pyramid_height is not positive.

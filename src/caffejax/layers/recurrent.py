@@ -39,7 +39,7 @@ STATES_WITHOUT_GRADIENT = (
 
 @dataclass(frozen=True)
 class RecurrentOperands:
-    """The bottoms and blobs of a recurrent layer, by their roles.
+    """The bottoms and blobs of a recurrent layer, named by their roles.
 
     Attributes:
         x: the inputs (T, N, features).
@@ -63,7 +63,7 @@ class RecurrentOperands:
 
     @property
     def input_projection(self) -> jax.Array:
-        """The terms of the gates that do not depend on the state, in all steps, (T, N, outputs of the weight)."""
+        """The terms of the gates that depend on the inputs only, for all steps: (T, N, outputs of the weight)."""
         weight, bias, *static_weight = self.input_blobs
         projection = self.multiply_by_weight(self.x, weight) + bias
         return (
@@ -106,7 +106,7 @@ class RecurrentOperands:
 
 
 def read_operands(ctx: Context, n_states: int, blobs: Arrays, bottoms: Arrays) -> RecurrentOperands:
-    """Validate the blobs and bottoms of a layer whose state has `n_states` arrays; return them by their roles."""
+    """Return the operands of a layer whose state has `n_states` arrays, after validating its blobs and bottoms."""
     _check_bottoms(ctx, n_states, bottoms)
     x, cont, *other_bottoms = bottoms
     exposes_states = ctx.param.expose_hidden

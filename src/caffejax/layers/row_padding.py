@@ -11,8 +11,8 @@ import numpy as np
 def num_valid_rows(top: Any) -> int:
     """Return the number of valid rows of a padded top. Padding rows begin with a negative number.
 
-    For the axis of the rows, see `rows_axis`. The number is the largest number of valid rows in any item of the axes
-    before it.
+    `rows_axis` returns the axis of the rows. If there are axes before it, each of their items has such rows; the result
+    is then the largest number of valid rows.
     """
     first_column = (
         np.asarray(top) if top.ndim == 1 else np.asarray(top)[(slice(None),) * rows_axis(top) + (slice(None), 0)]
@@ -37,7 +37,7 @@ def first_rows(array: Any, num_rows: int, axis: int) -> Any:
 def rows_axis(top: Any) -> int:
     """Return the axis of the rows: 2 for (1, 1, rows, columns), 0 for (rows, columns, 1, 1) and (rows,).
 
-    This is the axis before the last, where axes of size 1 at the end are not counted.
+    This is the second to last axis, after axes of size 1 at the end have been dropped.
     """
     num_axes: int = max(top.ndim, 2)
     while num_axes > 2 and top.shape[num_axes - 1] == 1:

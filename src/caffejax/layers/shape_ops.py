@@ -138,7 +138,7 @@ def slice_points(ctx: Context, shape: Shape) -> tuple[int, list[int]]:
     )
     require(
         all(a < b for a, b in zip([0, *points], points, strict=False)) and points[-1] <= size and n_tops <= size,
-        f"slice_point must increase and be from 1 to {size}, the size of axis {axis}, not {points}",
+        f"slice_point must be increasing numbers between 1 and {size}, the size of axis {axis}, not {points}",
     )
     return axis, points
 

@@ -219,11 +219,11 @@ class LayerTraits:
             so that the order of the axes makes no difference. This implies `row_wise`.
         row_wise: whether each row (index along axis 0) of the tops depends only on the same row of the bottoms. If this
             depends on the layer's settings, a function `row_wise(ctx)` that returns it.
-        row_bottoms: the positions of the bottoms to which `row_wise` applies. A row of the tops may depend on all
-            values of the other bottoms. Default: all bottoms.
+        row_bottoms: the positions of the bottoms to which `row_wise` applies; a row of the tops may depend on all
+            values of the bottoms that are not listed. Default: all bottoms.
         is_relu: `is_relu(ctx)` returns whether the layer computes exactly max(x, 0).
-        channel_affine: a `ChannelAffine` for types that can compute factor * x + bias for each channel, such as Scale, or None
-            for other types.
+        channel_affine: a `ChannelAffine` for types that can compute factor * x + bias for each channel, such as Scale,
+            or None for other types.
         depends_only_on_shapes: whether the tops depend only on the shapes of the bottoms, as in PriorBox.
         fold_scale_bias: a function for types whose tops along axis 1 are products with a weight, or None for other
             types. `fold_scale_bias(ctx, blobs, factor, bias)` returns the LayerParameter and the blobs of a layer that

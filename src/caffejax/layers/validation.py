@@ -127,7 +127,7 @@ def _format_user_frame(error: Exception) -> str:
 
 
 def _explain(error: Exception, bottoms: Sequence[Any]) -> str:
-    """Return the text of an error, after its cause in the settings or shapes if the cause is known."""
+    """Return the text of an error, preceded by its cause if it is a known problem of settings or shapes."""
     if not isinstance(error, OverflowError | MemoryError) and any(0 in tuple(b.shape) for b in bottoms):
         return f"a size is 0, but the layer needs at least one element ({error})"
     match error:
