@@ -12,7 +12,7 @@ from .platform_dispatch import PlatformOp
 Convolve = Callable[[jax.Array, jax.Array, int], jax.Array]
 
 
-def groups_of(inputs: int, weight: jax.Array) -> int:
+def count_groups(inputs: int, weight: jax.Array) -> int:
     """Return the number of groups of a convolution.
 
     Args:

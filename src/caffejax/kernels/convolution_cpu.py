@@ -20,7 +20,7 @@ from jax import lax
 
 from . import onednn
 from .channel_affine import affine_along_channels
-from .channel_groups import groups_of, run_group_by_group
+from .channel_groups import count_groups, run_group_by_group
 from .channel_reductions import CHANNELS_LAST, promote, row_sums
 from .layout import materialise, materialise_channels_last, to_channels_first, to_channels_last
 from .window import Window
@@ -45,7 +45,7 @@ def choose_algorithm(x: jax.Array, weight: jax.Array, window: Window) -> Algorit
         "product" for a 1x1 kernel with stride 1 and no padding, "depthwise" if each channel is a group with one output,
         "by group" for other grouped convolutions, and "convolution" for all others.
     """
-    groups = groups_of(x.shape[1], weight)
+    groups = count_groups(x.shape[1], weight)
     if groups > 1:
         return "depthwise" if len(weight) == groups == x.shape[1] else "by group"
     if math.prod(window.kernel) == math.prod(window.stride) == 1 and not any(map(any, window.padding)):
@@ -81,7 +81,9 @@ def _correlate_by_xla(x: jax.Array, weight: jax.Array, window: Window) -> jax.Ar
         window = replace(window, stride=(1,) * len(window.stride))
     algorithm = choose_algorithm(x, weight, window)
     if algorithm == "by group":
-        return run_group_by_group(partial(_correlate_by_xla, window=window), x, weight, groups_of(x.shape[1], weight))
+        return run_group_by_group(
+            partial(_correlate_by_xla, window=window), x, weight, count_groups(x.shape[1], weight)
+        )
     if algorithm == "depthwise":
         return _correlate_depthwise(x, weight, window)
     run = _multiply if algorithm == "product" else _convolve

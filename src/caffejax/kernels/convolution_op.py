@@ -21,7 +21,7 @@ from .batch_axis import (
     split_from_rows,
 )
 from .channel_affine import channel_affine
-from .channel_groups import groups_of, run_in_groups
+from .channel_groups import count_groups, run_in_groups
 from .channel_reductions import promote
 from .custom_gradient import make_differentiable
 from .platform_dispatch import PlatformOp
@@ -94,12 +94,12 @@ def _correlation_operation(window: Window, relu: bool) -> PlatformOp:
         cpu=partial(_correlate_on_cpu, window=window, relu=relu),
         gpu=partial(_correlate_on_gpu, window=window, relu=relu),
         differentiable=False,
-        batch_rule=partial(_map_correlation, window=window, relu=relu),
+        batch_rule=partial(_correlation_batch_rule, window=window, relu=relu),
     )
 
 
 def _correlate(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, window: Window, relu: bool) -> Arrays:
-    y = run_in_groups(partial(_convolve, window), x, weight, groups_of(x.shape[1], weight))
+    y = run_in_groups(partial(_convolve, window), x, weight, count_groups(x.shape[1], weight))
     return (channel_affine(y, None, bias, relu=relu, fast=False).astype(x.dtype),)
 
 
@@ -124,11 +124,14 @@ def _correlate_on_cpu(
 def _correlate_on_gpu(
     x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, window: Window, relu: bool
 ) -> Arrays:
-    """Convolve with equal padding at both ends, which cuDNN supports; for unequal padding XLA copies the input."""
+    """Convolve, after raising the padding at the high end to the padding at the low end where the result allows it.
+
+    cuDNN supports only equal padding at both ends; XLA copies the input to pad it unequally.
+    """
     return _correlate(x, weight, bias, window=window.equalize_padding(x.shape[2:]), relu=relu)
 
 
-def _map_correlation(arrays: Sequence[jax.Array], axes: Axes, *, window: Window, relu: bool) -> Arrays:
+def _correlation_batch_rule(arrays: Sequence[jax.Array], axes: Axes, *, window: Window, relu: bool) -> Arrays:
     size = mapped_size(arrays, axes)
     x, *weight_and_bias = arrays
     if not any(a is not None for a in axes[1:]):
@@ -147,7 +150,7 @@ def _diffs_operation(window: Window, needed: onednn.NeededDiffs, needs_bias: boo
         cpu=partial(_compute_needed_diffs, convolution_cpu.correlate_diffs, **options),
         tpu=partial(_compute_needed_diffs_on_tpu, **options),
         differentiable=False,
-        batch_rule=partial(_map_diffs, **options, relu=relu),
+        batch_rule=partial(_diffs_batch_rule, **options, relu=relu),
     )
 
 
@@ -212,7 +215,7 @@ def _compute_diffs_on_tpu(
     return dx, jnp.tensordot(dy, patches, (summed_axes, summed_axes)).reshape(weight.shape), d_bias
 
 
-def _map_diffs(
+def _diffs_batch_rule(
     arrays: Sequence[jax.Array], axes: Axes, *, window: Window, needed: onednn.NeededDiffs, needs_bias: bool, relu: bool
 ) -> Arrays:
     size = mapped_size(arrays, axes)

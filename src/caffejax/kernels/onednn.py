@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from ..glog import log
-from .channel_groups import groups_of
+from .channel_groups import count_groups
 from .window import Window
 
 PACKAGE = "onednn-cpu-gomp"
@@ -130,7 +130,7 @@ def convolution(
     Returns:
         (batch, *output space, outputs).
     """
-    groups = groups_of(x.shape[-1], weight)
+    groups = count_groups(x.shape[-1], weight)
     _check_shapes(x.shape[-1], weight.shape[1] * groups, len(weight), bias)
     shape = (x.shape[0], *window.output_size(x.shape[1:-1]), len(weight))
     arrays = [x, weight] if bias is None else [x, weight, bias]
@@ -150,7 +150,10 @@ def convolution_diffs(
         needed: the diffs of input and weight that are needed.
         needs_bias: whether the diff of the bias is needed.
     """
-    bias_shape, attributes = [weight.shape[:1]] * needs_bias, _window_attributes(window, groups_of(x.shape[-1], weight))
+    bias_shape, attributes = (
+        [weight.shape[:1]] * needs_bias,
+        _window_attributes(window, count_groups(x.shape[-1], weight)),
+    )
     if not needed.weight:
         dx = _call("input_diff", [dy, weight], [x.shape], **attributes)[0] if needed.x else None
         return dx, None, row_sums(dy.reshape(-1, dy.shape[-1])) if needs_bias else None

@@ -163,7 +163,7 @@ def _pad(x: jax.Array, window: Window, value: float) -> jax.Array:
 
 
 def _cells(x: jax.Array, window: Window, axis: int) -> Iterator[jax.Array]:
-    """Yield a slice of the padded `x` for each kernel position along `axis`: the cell there in every window."""
+    """Yield, for each kernel position along `axis`, the cell of the padded `x` at this position in every window."""
     kernel, stride = window.kernel[axis - 1], window.stride[axis - 1]
     num_windows = (x.shape[axis] - kernel) // stride + 1
     for i in range(kernel):

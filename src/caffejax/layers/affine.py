@@ -1,4 +1,4 @@
-"""Layers that scale and shift: Bias, Scale, and two layers that take their factors from a bottom: Axpy, ChannelScale.
+"""Layers that scale and shift: Bias, Scale, Axpy and ChannelScale.
 
 Caffe's rules: bias_layer.cpp and scale_layer.cpp.
 """

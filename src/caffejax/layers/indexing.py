@@ -190,7 +190,7 @@ HostArrays = tuple[np.ndarray, ...]
 
 
 def filter_(ctx: Context, *bottoms: np.ndarray) -> HostArrays:
-    """Select the rows for which the last bottom, the selector, is not zero, from each of the other bottoms.
+    """Select, from each bottom before the last, the rows for which the last bottom, the selector, is not zero.
 
     Bottoms: (N, ...) each, and the selector (N,). Tops: (M, ...), where M depends on the data. Caffe's rule:
     filter_layer.cpp.

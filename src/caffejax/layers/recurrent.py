@@ -292,7 +292,7 @@ def collect_diffs(
     The gradient is None for `cont` and for the states.
 
     Args:
-        s: the arrays of the layer.
+        s: the operands of the layer.
         blobs: all blobs of the layer.
         bottoms: all bottoms of the layer.
         d_projection: the gradient of `s.input_projection`.
