@@ -34,11 +34,11 @@ class Channels:
 
     def sums(self, x: jax.Array) -> jax.Array:
         """Return the sum of each channel, (channels,)."""
-        return row_sums(x) if self.is_last else jnp.sum(x, (0, *range(2, x.ndim)))
+        return channel_sums(x) if self.is_last else jnp.sum(x, (0, *range(2, x.ndim)))
 
     def means(self, x: jax.Array) -> jax.Array:
         """Return the mean of each channel, (channels,)."""
-        return row_means(x) if self.is_last else jnp.mean(x, (0, *range(2, x.ndim)))
+        return channel_means(x) if self.is_last else jnp.mean(x, (0, *range(2, x.ndim)))
 
     def broadcast(self, b: jax.Array, x: jax.Array) -> jax.Array:
         """Return `b`, (channels,), in a shape that broadcasts against `x` along the channel axis."""
@@ -53,12 +53,12 @@ def promote(x: jax.Array) -> jax.Array:
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
-def row_sums(x: jax.Array) -> jax.Array:
+def channel_sums(x: jax.Array) -> jax.Array:
     """Return the sum of each channel of (batch, *space, channels), as (channels,), in a form that is fast on CPUs."""
     return _weighted_sums(x, 1)
 
 
-def row_means(x: jax.Array) -> jax.Array:
+def channel_means(x: jax.Array) -> jax.Array:
     """Return the mean of each channel of (batch, *space, channels), as (channels,), in a form that is fast on CPUs."""
     return _weighted_sums(x, x.shape[-1] / (x.size or 1))
 
@@ -90,7 +90,7 @@ def _sum_by_product(x: jax.Array, *, weight: float) -> tuple[jax.Array, ...]:
 
 
 def _sum_on_cpu(x: jax.Array, *, weight: float) -> tuple[jax.Array, ...]:
-    return (onednn.row_sums(x, weight),) if onednn.supports(x) else _sum_by_product(x, weight=weight)
+    return (onednn.sum_rows(x, weight),) if onednn.supports(x) else _sum_by_product(x, weight=weight)
 
 
 def _split_rows(shape: tuple[int, ...]) -> tuple[int, int, int]:

@@ -21,7 +21,7 @@ from jax import lax
 from . import onednn
 from .channel_affine import affine_along_channels
 from .channel_groups import count_groups, run_group_by_group
-from .channel_reductions import CHANNELS_LAST, promote, row_sums
+from .channel_reductions import CHANNELS_LAST, channel_sums, promote
 from .layout import materialise, materialise_channels_last, to_channels_first, to_channels_last
 from .window import Window
 
@@ -72,7 +72,7 @@ def correlate_diffs(
         return None if dx is None else materialise_channels_last(to_channels_first(dx)), d_weight, d_bias
     _, pullback = jax.vjp(partial(_correlate_by_xla, window=window), x, weight)
     dx, d_weight = pullback(dy.astype(x.dtype))
-    return dx, d_weight, row_sums(promote(to_channels_last(dy))) if needs_bias else None
+    return dx, d_weight, channel_sums(promote(to_channels_last(dy))) if needs_bias else None
 
 
 def _correlate_by_xla(x: jax.Array, weight: jax.Array, window: Window) -> jax.Array:
@@ -146,7 +146,7 @@ def _depthwise_weight_diff(x: jax.Array, weight: jax.Array, window: Window, dy: 
     for offset in np.ndindex(*window.kernel):
         axes = zip(x.shape[1:-1], dy.shape[1:-1], offset, window.stride, window.low, window.dilation, strict=True)
         inputs, output_cells = zip(*(_overlap_slices(n, o, i * d - low, s) for n, o, i, s, low, d in axes), strict=True)
-        diffs.append(row_sums(x[(slice(None), *inputs)] * dy[(slice(None), *output_cells)]))
+        diffs.append(channel_sums(x[(slice(None), *inputs)] * dy[(slice(None), *output_cells)]))
     return jnp.stack(diffs, -1).reshape(weight.shape).astype(weight.dtype)
 
 

@@ -156,7 +156,7 @@ def convolution_diffs(
     )
     if not needed.weight:
         dx = _call("input_diff", [dy, weight], [x.shape], **attributes)[0] if needed.x else None
-        return dx, None, row_sums(dy.reshape(-1, dy.shape[-1])) if needs_bias else None
+        return dx, None, sum_rows(dy.reshape(-1, dy.shape[-1])) if needs_bias else None
     if not needed.x:
         d_weight, *d_bias = _call("weight_diff", [x, dy], [weight.shape, *bias_shape], **attributes)
         return None, d_weight, d_bias[0] if needs_bias else None
@@ -280,7 +280,7 @@ def momentum_update(
     return new_weight, new_slot
 
 
-def row_sums(x: jax.Array, factor: float = 1) -> jax.Array:
+def sum_rows(x: jax.Array, factor: float = 1) -> jax.Array:
     """Return the sum of the rows of `x`, multiplied by a factor, as (channels,).
 
     Args:
