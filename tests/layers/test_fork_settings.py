@@ -115,7 +115,7 @@ def test_hole_equals_dilation(fork: str, layer_type: str) -> None:
     )
     blobs = tuple(RNG.normal(size=p.spec.shape) for p in dilation_net.graph.layers[-1].params)
     np.testing.assert_array_equal(run(dilation_net, blobs, X).blobs["t0"], run(fork_net, blobs, X).blobs["t0"])
-    for fields, message in (("hole: 2 dilation: 2", "not both"), ("hole_h: 2", "both of hole_h and hole_w")):
+    for fields, message in (("hole: 2 dilation: 2", "mean the same"), ("hole_h: 2", "both of hole_h and hole_w")):
         with pytest.raises(CaffejaxError, match=message):
             make_net(param % (layer_type, fields), X.shape)
 
@@ -156,7 +156,7 @@ def test_initial_values_of_fillers_of_forks() -> None:
     np.testing.assert_allclose(fill(plain, KEY, (4, 9)), fill(sloped, KEY, (4, 9)) * np.sqrt(5), rtol=1e-5)
     with pytest.raises(CaffejaxError, match=r"layer 'layer' \(InnerProduct\): unknown filler type 'msr'"):
         make_net('type: "InnerProduct" inner_product_param { num_output: 2 weight_filler { type: "msr" } }', (2, 3))
-    with pytest.raises(CaffejaxError, match=r"filler 'gabor' \(of Intel Caffe\)"):
+    with pytest.raises(CaffejaxError, match=r"filler 'gabor' \(Intel Caffe\)"):
         make_net('type: "InnerProduct" inner_product_param { num_output: 2 weight_filler { type: "gabor" } }', (2, 3))
 
 

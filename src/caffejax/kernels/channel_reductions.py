@@ -1,4 +1,4 @@
-"""Sums over all axes except the channels, and broadcasts along the channels.
+"""Sums over all axes except the channel axis, and broadcasts along the channel axis.
 
 The functions for CPUs take arrays with the channels last, as rows of channels. They are up to 20 times faster than
 XLA's reduction, whose loop over the leading axes reads memory out of order. The rows are split into at most 8 parts,

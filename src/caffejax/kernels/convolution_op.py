@@ -124,9 +124,9 @@ def _correlate_on_cpu(
 def _correlate_on_gpu(
     x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, window: Window, relu: bool
 ) -> Arrays:
-    """Convolve, after raising the padding at the high end to the padding at the low end where the result allows it.
+    """Convolve with equal padding at both ends, if this does not change the number of windows.
 
-    cuDNN supports only equal padding at both ends; XLA copies the input to pad it unequally.
+    cuDNN supports only equal padding. For unequal padding, XLA copies the input.
     """
     return _correlate(x, weight, bias, window=window.equalize_padding(x.shape[2:]), relu=relu)
 

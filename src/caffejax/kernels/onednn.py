@@ -41,7 +41,7 @@ _FUNCTIONS = (
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class NeededDiffs:
-    """The diffs of an operation that are needed.
+    """Flags for the diffs of an operation that are needed.
 
     One call computes both diffs if both are needed. If there were two calls, XLA would run only one of them before it
     updates the weight in place, and would copy every weight at the start of a training step for the other call.

@@ -6,7 +6,7 @@ A box is (x1, y1, x2, y2) along the last axis. Forks of Caffe differ in details,
   the image.
 - `must_touch` is True in SSD, MS-CNN and Cascade R-CNN: boxes that do not touch have no intersection. It is False in
   py-faster-rcnn: boxes whose distance is less than `side_offset` also have an intersection.
-- `divisor` is the divisor of the area of intersection: the union, the smaller area, or the area of the first box.
+- `divisor` is what the area of intersection is divided by: the area of the union, the smaller area, or the area of the first box.
 - `suppress_equal` is True in YOLO, where a box is also suppressed if its overlap equals the threshold.
 
 Functions without a loop also accept NumPy arrays. They then compute with NumPy, without compilation.
@@ -57,7 +57,7 @@ def overlaps(a: Any, b: Any, side_offset: float = 0.0, *, must_touch: bool = Fal
         a, b: the boxes, both (..., 4); their leading axes broadcast.
         side_offset: added to x2 - x1 for the side of a box.
         must_touch: whether boxes intersect only if they share a point even without `side_offset`.
-        divisor: the divisor of the area of intersection: the "union", the "smaller" area, or the area of `a` ("first").
+        divisor: what the intersection is divided by: the area of the "union", of the "smaller" box, or of `a` ("first").
     """
     xp = array_namespace(a, b)
     intersection, area = intersections(a, b, side_offset, must_touch=must_touch), areas(a, side_offset)
@@ -216,7 +216,7 @@ def suppress_without_loops() -> Iterator[None]:
 
 
 def _suppress_in_rounds(suppresses: jax.Array, valid: jax.Array, max_selected: int | None) -> jax.Array:
-    """Return the mask, (N,), of the boxes that remain after non-maximum suppression. Boxes are sorted, the best first.
+    """Return the mask, (N,), of the boxes that remain after non-maximum suppression. The boxes are sorted, best first.
 
     In each round, a box is selected if no earlier box that was selected in the previous round suppresses it. After
     round n, the mask of the first n boxes is final.

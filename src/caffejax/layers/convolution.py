@@ -336,7 +336,7 @@ def convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
 def count_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
     """Return how many of the epilogues can be fused: layers with a factor and bias for each channel, then a ReLU.
 
-    The first are Scale, Bias, and BatchNorm with running statistics.
+    Layers with a factor and bias are Scale, Bias, and BatchNorm with running statistics.
     """
     axis = canonical_axis(ctx.settings.axis, x.shape)
     num_affine = len(list(takewhile(lambda f: f.is_channel_affine(axis, ctx.settings.num_output), epilogues)))

@@ -23,7 +23,7 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Fusion:
-    """Functions that compute a layer and the layers that work in place on its only top at once, which is faster.
+    """Functions that compute a layer and the layers that work in place on its only top in one step, which is faster.
 
     Attributes:
         count_fusible: `count_fusible(ctx, bottom, epilogues)` returns how many of the following layers, which are

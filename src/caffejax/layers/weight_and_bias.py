@@ -1,4 +1,4 @@
-"""Functions for layers with a weight and a bias: declaration of the two blobs, and folding of factors into them."""
+"""Functions for layers with a weight and a bias: they declare the two blobs, and fold factors into them."""
 
 from __future__ import annotations
 
