@@ -6,7 +6,8 @@ A box is (x1, y1, x2, y2) along the last axis. Forks of Caffe differ in details,
   the image.
 - `must_touch` is True in SSD, MS-CNN and Cascade R-CNN: boxes that do not touch have no intersection. It is False in
   py-faster-rcnn: boxes whose distance is less than `side_offset` also have an intersection.
-- `divisor` is what the area of intersection is divided by: the area of the union, the smaller area, or the area of the first box.
+- `divisor` is the area by which the area of intersection is divided: the union, the smaller area, or the area of the
+  first box.
 - `suppress_equal` is True in YOLO, where a box is also suppressed if its overlap equals the threshold.
 
 Functions without a loop also accept NumPy arrays. They then compute with NumPy, without compilation.
@@ -57,7 +58,7 @@ def overlaps(a: Any, b: Any, side_offset: float = 0.0, *, must_touch: bool = Fal
         a, b: the boxes, both (..., 4); their leading axes broadcast.
         side_offset: added to x2 - x1 for the side of a box.
         must_touch: whether boxes intersect only if they share a point even without `side_offset`.
-        divisor: what the intersection is divided by: the area of the "union", of the "smaller" box, or of `a` ("first").
+        divisor: the area by which the intersection is divided: of the "union", the "smaller" box, or `a` ("first").
     """
     xp = array_namespace(a, b)
     intersection, area = intersections(a, b, side_offset, must_touch=must_touch), areas(a, side_offset)

@@ -139,8 +139,8 @@ class Indices:
             and checks report such values. Otherwise the values are class numbers.
         ignores_gradient: whether a requested gradient with respect to these bottoms is zero, as in Caffe's Backward,
             instead of an error. It is set for coordinates and weights that trained layers may compute.
-        counts_ignored: for metrics, whether a label out of range that a different layer ignores counts as incorrect, with
-            a warning. Other labels out of range are errors.
+        counts_ignored: for metrics, whether a label out of range that a different layer ignores counts as incorrect,
+            with a warning. Other labels out of range are errors.
         sample: `sample(ctx, random, *bottoms)` returns random values for the last of these bottoms, for tests. It is
             set where random integers would be meaningless, as for boxes. Bottoms have `.shape`.
     """
