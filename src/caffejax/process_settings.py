@@ -117,11 +117,11 @@ def keep_freed_memory() -> bool:
     function. This takes up to a third of a training step on a CPU. The function calls `mallopt` for the whole process:
     one arena, no mapped blocks, no trimming, and 64 MiB more at each growth. The process then never shrinks,
     and its memory may nearly double. Call it before JAX starts its threads (at the first array or `jax.devices()`);
-    after that, XLA's memory is not kept. Other C libraries have no such setting. `CAFFEJAX_BLOCKS=off` in
+    after that, XLA's memory is not kept. Other C libraries have no such setting. `CAFFEJAX_KEEP_FREED_MEMORY=off` in
     the environment leaves malloc unchanged.
     """
     global _keeps_freed_memory
-    if os.environ.get("CAFFEJAX_BLOCKS") != "off" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
+    if os.environ.get("CAFFEJAX_KEEP_FREED_MEMORY") != "off" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
         _keeps_freed_memory = all(libc.mallopt(option, value) for option, value in _MALLOC_OPTIONS.items())
     return _keeps_freed_memory
 

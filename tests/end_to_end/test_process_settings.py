@@ -62,7 +62,7 @@ def run_script(script: str, home: Path, preamble: str = PREAMBLE, **variables: s
     """Return the output of a script, run in a separate process with an empty home."""
     removed_variables = (
         *("CAFFEJAX_CACHE", "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"),
-        *("CAFFEJAX_BLOCKS", "OMP_WAIT_POLICY", "XDG_CACHE_HOME"),
+        *("CAFFEJAX_KEEP_FREED_MEMORY", "OMP_WAIT_POLICY", "XDG_CACHE_HOME"),
     )
     environment = {k: v for k, v in os.environ.items() if k not in removed_variables} | {
         "HOME": str(home),
@@ -121,7 +121,7 @@ use_net()
 assert find_changes() == [], find_changes()
 assert not is_freed_memory_kept()
 """
-    run_script(script, tmp_path, CAFFEJAX_CACHE="off", CAFFEJAX_BLOCKS="off")
+    run_script(script, tmp_path, CAFFEJAX_CACHE="off", CAFFEJAX_KEEP_FREED_MEMORY="off")
 
 
 @pytest.mark.parametrize(
@@ -205,4 +205,4 @@ PAGES_OF_A_BLOB = 256 * 32 * 62 * 62 * 4 // 4096
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc has these settings")
 def test_freed_memory_is_reused_by_the_next_run(tmp_path: Path) -> None:
     assert int(run_script(PAGES, tmp_path, "")) < PAGES_OF_A_BLOB / 10
-    assert int(run_script(PAGES, tmp_path, "", CAFFEJAX_BLOCKS="off")) > PAGES_OF_A_BLOB
+    assert int(run_script(PAGES, tmp_path, "", CAFFEJAX_KEEP_FREED_MEMORY="off")) > PAGES_OF_A_BLOB
