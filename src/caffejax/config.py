@@ -104,9 +104,9 @@ class ComputeConfig:
             "none" to keep all residuals.
         memory_limit: the bytes that training may use. Solvers check this before they start, and `remat="auto"` aims at
             it. The default is the memory that is free on the device.
-        axis_name: a mesh axis of `jax.shard_map` whose devices' batches form one batch: losses, their gradients and
-            accuracies are computed over the joined batch. The setting has no effect outside such an axis, for
-            example on one device.
+        axis_name: a mesh axis of `jax.shard_map`. The batches of the devices along it form one batch: losses, their
+            gradients and accuracies are computed over the joined batch. The setting has no effect outside such an axis,
+            for example on one device.
         sync_bn: whether BatchNorm's statistics are computed over the batches of all devices of `axis_name`, instead of
             over each device's batch. This has no effect without `axis_name`.
 
@@ -170,7 +170,7 @@ class DataShard:
         return self.first <= number % self.total < self.first + self.count
 
     def nth(self, n: int, start: int = 0) -> int:
-        """Return the number of the shard's batch `n`, counted from 0 at its first batch from number `start` on."""
+        """Return the number of batch `n` (from 0) among the shard's batches whose number is at least `start`."""
         rounds, offset = divmod(start, self.total)
         num_earlier_batches = rounds * self.count + min(max(offset - self.first, 0), self.count)
         rounds, offset = divmod(num_earlier_batches + n, self.count)

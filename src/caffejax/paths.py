@@ -1,4 +1,4 @@
-"""Search for files, reading of files from untrusted paths, and recognition of unexpected kinds of files."""
+"""Functions that find files, safely read files at untrusted paths, and describe files of an unexpected kind."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def make_missing_problem(path: str | os.PathLike[str]) -> Problem:
 
 
 def suggest_sibling(path: Path, max_names: int = 1000) -> str:
-    """Return "; did you mean 'x'?" with the entry of the path's folder whose name is most similar, or "" without one.
+    """Return "; did you mean 'x'?" with the most similar name in the path's folder, or "" if no name is similar.
 
     Only the first `max_names` entries of the folder are compared.
     """

@@ -1,8 +1,8 @@
 """Safe reading of HDF5 files from untrusted sources.
 
 Names in an HDF5 file can lead into any other file: external links, data sets with external storage, and virtual data
-sets. They are refused. A data set can also claim a size of gigabytes, although the file contains only a few compressed
-bytes or no data. Its size is checked before it is read.
+sets. All of these are refused. A data set can also claim a size of gigabytes, although the file contains only a few
+compressed bytes or no data. Its size is checked before it is read.
 """
 
 from __future__ import annotations

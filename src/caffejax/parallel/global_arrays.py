@@ -143,7 +143,7 @@ def join_batches(mesh: Mesh, batches: Sequence[Mapping[str, np.ndarray]], axis: 
     Args:
         mesh: the mesh.
         batches: for each row of the mesh in which this process has devices, arrays by blob name.
-        axis: the index of the new axis, which is the number of leading axes of steps and passes.
+        axis: the index of the new axis: 1 after an axis of passes, or 2 after axes of steps and passes.
     """
     shard = local_shard(mesh)
     global_arrays: dict[str, jax.Array] = {}

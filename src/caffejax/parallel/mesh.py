@@ -99,8 +99,8 @@ def tpu_conv_layout(x: Any, sharding: Sharding) -> ShardingOrFormat:
 
     By default, a TPU stores a weight (outputs, inputs, 1, 1) in tiles of one row. Each step would convert the weight
     and the optimizer's history to the tiles of convolutions and back.
-    The returned layout needs no conversion. Its minor axis is the outputs, as in the gradients, or the inputs if only
-    these fill whole tiles.
+    The returned layout needs no conversion. Its minor axis is the axis of outputs, as in the gradients, or the axis of
+    inputs if only the inputs fill whole tiles.
 
     Args:
         x: the array, or its shape and dtype. Only float32 arrays get a layout.

@@ -152,7 +152,7 @@ class Evaluator:
         return scores
 
     def _add_recurrent_state(self, state: Params) -> Params:
-        """Return `state`, in which the recurrent state at the end of the previous test replaces the recurrent state."""
+        """Return `state` with its recurrent state replaced by the recurrent state from the end of the previous test."""
         merged_state = dict(state)
         for layer in self.net.graph.layers:
             if layer.recurrent_state and layer.key in self._last_state:
@@ -452,9 +452,9 @@ class MeshEvaluator(Evaluator):
         return {name: np.zeros(blobs[name].shape, blobs[name].dtype) for name in self.net.input_names}
 
     def _replicate(self, variables: Variables) -> Variables:
-        """Return the variables after copying arrays that only the test net has to all devices of the mesh.
+        """Return the variables, with the test net's own arrays copied to all devices of the mesh.
 
-        The trained arrays are on all devices already.
+        The arrays that it shares with the train net are on all devices already.
         """
 
         def replicate(array: Any) -> jax.Array:

@@ -57,7 +57,7 @@ class FiniteCheck:
             losses: a float32 scalar, or an array of shape (iterations,).
 
         Raises:
-            SolverError: if a loss that was stored earlier and is read now is not finite.
+            SolverError: if this call reads stored losses from the device, and one of them is not finite.
         """
         self._unread.append((iteration, losses))
         if self.every_step:

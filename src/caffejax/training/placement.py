@@ -107,8 +107,8 @@ class SingleDevice:
     def place_restored(self, state: TrainState, device_statistics: Params | None) -> TrainState:
         """Return a state from a checkpoint, with its NumPy arrays and uncommitted arrays committed to the device.
 
-        Like the initial state and the states after each step, so that the step is compiled once. The running statistics
-        are in the state; `device_statistics` is ignored.
+        The initial state and the state after each step are committed as well, so the step is compiled only once. The
+        running statistics are in the state; `device_statistics` is ignored.
         """
         return jax.tree.map(
             lambda x: x if isinstance(x, jax.Array) and x.committed else jax.device_put(x, self._device), state
@@ -315,7 +315,7 @@ class MeshPlacement:
         return [stack_batches([batches[row] for batches in batches_by_pass]) for row in range(self._data_shard.count)]
 
     def put_batches(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
-        """Return the batches that `read` returned as JAX arrays, which are sharded over the rows of the mesh.
+        """Return batches from `read_batches` as JAX arrays that are sharded over the rows of the mesh.
 
         Args:
             batches: the batches of each row of devices in this process.

@@ -193,7 +193,7 @@ class DataWait:
         self._watcher_pool: ThreadPoolExecutor | None = None
 
     def record_result(self, result: jax.Array) -> None:
-        """Store a result of the last step that was sent to the device, which is idle when the result is ready."""
+        """Store a result of the last step that was sent to the device. The device is idle when this result is ready."""
         self._last_result = result
 
     @contextmanager

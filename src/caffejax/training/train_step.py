@@ -65,7 +65,7 @@ def _pair_barriers(*arrays: jax.Array) -> Arrays:
 
 
 def _match_axis_order(diff: jax.Array) -> jax.Array:
-    """Return a weight's gradient. On GPUs, its memory layout follows the order of its axes, like the weight's layout.
+    """Return a weight's gradient. On GPUs, the result has the weight's memory layout, in the order of the axes.
 
     Without this, the gradient has the layout in which a convolution returns it, and XLA converts the weight and the
     history of the update rule to that layout and back.
@@ -254,7 +254,7 @@ def make_update(
         optimizer: the update rule.
         keep_update: whether to return the subtracted arrays.
         max_barrier_size: the argument `max_size` of `separate_updates`.
-        kernels: "fast" to use the method `apply` if the optimizer is an `FusedOptimizer` and `keep_update` is false,
+        kernels: "fast" to use the method `apply` if the optimizer is a `FusedOptimizer` and `keep_update` is false,
             or "reference" to use optax.
     """
     apply = getattr(optimizer, "apply", None) if kernels == "fast" and not keep_update else None

@@ -1,9 +1,9 @@
 """Caffe's update rules as optax transformations.
 
 A rule computes the update u that is subtracted from a parameter. It takes the gradient g, the rate r = learning rate *
-lr_mult, and the slots, which are arrays of the parameter's shape that the rule carries from step to step. Before the
-rule, gradients are clipped, divided by iter_size and regularized, in this order. `update` requires the arguments `rate`
-and `iteration`:
+lr_mult, and the slots, which are arrays of the parameter's shape that the rule carries from step to step. It also takes
+the solver's settings p, and t, the number of the update, from 1. Before the rule, gradients are clipped, divided by
+iter_size and regularized, in this order. `update` requires the arguments `rate` and `iteration`:
 
     updates, state = tx.update(grads, state, params, rate=0.01, iteration=0)
 """
@@ -63,7 +63,7 @@ def find_history(opt_state: Any) -> History:
 
 
 def with_history(opt_state: Any, history: History) -> Any:
-    """Return an optimizer's state, in which `history` replaces the `History`."""
+    """Return an optimizer's state with its `History` replaced by `history`."""
     return jax.tree.map(
         lambda x: history if isinstance(x, History) else x, opt_state, is_leaf=lambda x: isinstance(x, History)
     )
@@ -86,35 +86,35 @@ def rule(
 
 @rule("SGD", num_slots=1)
 def sgd(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
-    """Compute SGD with momentum. As in Caffe, the slot accumulates gradients multiplied by the rate."""
+    """Return the update of SGD with momentum and the new slot, which accumulates rate * gradient, as in Caffe."""
     h = r * g + p.momentum * h
     return h, h
 
 
 @rule("Nesterov", num_slots=1)
 def nesterov(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
-    """Compute Nesterov's accelerated gradient, with the slot of SGD."""
+    """Return the update of Nesterov's accelerated gradient, and the new slot, which is the same as in `sgd`."""
     new_slot = r * g + p.momentum * h
     return (1 + p.momentum) * new_slot - p.momentum * h, new_slot
 
 
 @rule("AdaGrad", num_slots=1, uses_momentum=False)
 def adagrad(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
-    """Compute AdaGrad, which divides the rate by the square root of the sum of all squared gradients."""
+    """Return AdaGrad's update, r * g / (sqrt(h) + delta), and the new slot h, the sum of all squared gradients."""
     h = h + g * g
     return r * g / (jnp.sqrt(h) + p.delta), h
 
 
 @rule("RMSProp", num_slots=1, uses_momentum=False)
 def rmsprop(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
-    """Compute RMSProp, which divides the rate by the square root of a running mean of squared gradients."""
+    """Return RMSProp's update, r * g / (sqrt(h) + delta), and the new slot h, a running mean of squared gradients."""
     h = p.rms_decay * h + (1 - p.rms_decay) * g * g
     return r * g / (jnp.sqrt(h) + p.delta), h
 
 
 @rule("AdaDelta", num_slots=2)
 def adadelta(p: Any, g: Array, r: Array, t: Array, h1: Array, h2: Array) -> tuple[Array, ...]:
-    """Compute AdaDelta: multiply the gradient by the ratio of running root mean squares of steps and gradients."""
+    """Return AdaDelta's update and new slots, the running means of squared gradients (h1) and squared steps (h2)."""
     h1 = p.momentum * h1 + (1 - p.momentum) * g * g
     v = g * jnp.sqrt((h2 + p.delta) / (h1 + p.delta))
     h2 = p.momentum * h2 + (1 - p.momentum) * v * v
@@ -123,7 +123,10 @@ def adadelta(p: Any, g: Array, r: Array, t: Array, h1: Array, h2: Array) -> tupl
 
 @rule("Adam", num_slots=2)
 def adam(p: Any, g: Array, r: Array, t: Array, m: Array, v: Array) -> tuple[Array, ...]:
-    """Compute Adam. As in Caffe, the rate is multiplied by the bias correction, and delta is added to sqrt(v)."""
+    """Return Adam's update and new slots, the running means of gradients (m) and of squared gradients (v).
+
+    As in Caffe, the rate is multiplied by the bias correction, and delta is added to sqrt(v).
+    """
     m = p.momentum * m + (1 - p.momentum) * g
     v = p.momentum2 * v + (1 - p.momentum2) * g * g
     correction = jnp.sqrt(1 - p.momentum2**t) / (1 - p.momentum**t)
@@ -136,7 +139,7 @@ rule("AdamW", num_slots=2)(adam)
 
 @rule("SAG", num_slots=1)
 def sag(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
-    """Compute SAG of the NVIDIA fork, which is SGD with the running mean of the gradients."""
+    """Return the update of the NVIDIA fork's SAG, r * h, and the new slot h, a running mean of the gradients."""
     h = p.momentum * h + (1 - p.momentum) * g
     return r * h, h
 
@@ -168,7 +171,7 @@ def compute_momentum(param: Any, rate: Any, iteration: Any) -> Any:
 
 
 def check_rule(param: Any) -> list[str]:
-    """Return a message if the solver type is unknown or does not allow a setting, else []."""
+    """Return a list with a message if the solver type is unknown or does not allow a setting, otherwise []."""
     if param.type not in RULES:
         return [f"unknown solver type '{param.type}'{did_you_mean(param.type, RULES)}"]
     if param.momentum and not RULES[param.type].uses_momentum:
@@ -243,7 +246,7 @@ def caffe_optimizer(param: Any, lr_mults: Any, decay_mults: Any) -> optax.Gradie
 
     Args:
         param: a SolverParameter that `check_solver` accepts.
-        lr_mults, decay_mults: trees with the structure of the parameters, which contain the multipliers of each.
+        lr_mults, decay_mults: trees with the structure of the parameters: the lr_mult and the decay_mult of each.
     """
     update = optax.chain(add_decay(param, decay_mults), make_transformation(param, lr_mults))
     uses_local_rates = param.larc or param.local_lr_auto
