@@ -34,7 +34,7 @@ from ..schema.caffe_pb2 import SolverParameter
 from .reporting import log
 from .snapshot_record import validate_record
 from .solverstate_io import is_caffe_state, load_state, save_state
-from .train_state_io import StateReader, to_arrays, to_host
+from .train_state_io import StateRestorer, to_arrays, to_host
 from .train_step import TrainState, Updater
 
 # errors of network file systems that do not support locks
@@ -304,18 +304,18 @@ class Snapshots:
             return *load_state(Path(path), updater.sharded_state[0], graph, self._param.type), None
         folder, step = _split_step(Path(path))
         recurrent_state = [f"{p.slot.layer}/{p.slot.index}" for layer in graph.layers for p in layer.recurrent_state]
-        reader = StateReader(updater.abstract_state, str(path), recurrent_state)
+        restorer = StateRestorer(updater.abstract_state, str(path), recurrent_state)
 
         def restore_target(record: dict[str, Any], shapes: Mapping[str, Any]) -> Mapping[str, Any]:
             _check_record(record, str(path))
-            return reader.restore_target(shapes)
+            return restorer.restore_target(shapes)
 
         checkpoints = CheckpointFolder(folder)
         try:
             arrays, record = checkpoints.restore(step, restore_target, is_true_in_all_processes)
         finally:
             checkpoints.close()
-        state, device_statistics = reader.to_train_state(arrays)
+        state, device_statistics = restorer.to_train_state(arrays)
         return state, record, device_statistics
 
     def find_checkpoints(self) -> str | None:

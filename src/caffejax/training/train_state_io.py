@@ -17,7 +17,7 @@ from .reporting import log
 from .train_step import TrainState
 from .update_rules import History, find_history, with_history
 
-_DEVICE_STATISTICS = "devices"  # the name in a checkpoint of the running statistics of each device
+_DEVICE_STATISTICS = "devices"  # under this name, checkpoints store the statistics of each device
 
 
 def to_host(state: TrainState) -> TrainState:
@@ -71,7 +71,7 @@ def _is_history(tree: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class StateReader:
+class StateRestorer:
     """Converts the arrays of a checkpoint to a `TrainState`.
 
     Attributes:
@@ -179,7 +179,7 @@ def _quote_layers(names: Sequence[str]) -> str:
 
 
 def _layer_names(flat: Mapping[str, Any]) -> dict[str, None]:
-    """Return the names of the layers with parameters or running statistics, in order, as the keys of a dict."""
+    """Return a dict whose keys are the names of the layers with parameters or running statistics, in order."""
     names = (name.partition("/")[2].rpartition("/")[0] for name in flat if name.startswith(("params/", "state/")))
     return dict.fromkeys(names)
 
