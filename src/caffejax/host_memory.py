@@ -50,7 +50,7 @@ def find_memory_problem(size: int, purpose: str, remedy: str, available: int | N
     total = get_total_memory() if available is None else available
     if size <= total:
         return None
-    return f"needs {format_bytes(size)} for {purpose}, but there are only {format_bytes(total)} of memory: {remedy}"
+    return f"needs {format_bytes(size)} for {purpose}, but only {format_bytes(total)} of memory are available: {remedy}"
 
 
 def get_free_memory() -> int:

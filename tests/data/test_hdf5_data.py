@@ -136,7 +136,7 @@ def test_a_file_that_vanishes_is_reported_when_it_is_read(open_source, hdf5_laye
 def test_a_batch_larger_than_memory_is_refused_before_allocation(open_source, hdf5_layer_text, tmp_path):
     path = write_hdf5(tmp_path / "x.h5", a=np.zeros((1, 10_000), np.float32))
     message = get_error_message(open_source, hdf5_layer_text(write_list(tmp_path, path), "a", batch_size=2_000_000_000))
-    assert "needs 72.76 TiB for a batch, but there are only" in message
+    assert "needs 72.76 TiB for a batch, but only" in message
 
 
 def test_only_the_first_of_many_bad_files_are_named(open_source, hdf5_layer_text, tmp_path):

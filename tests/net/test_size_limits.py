@@ -36,14 +36,16 @@ def make_net(layer: str, channels: int = 3, **options: str) -> Net:
     ],
 )
 def test_oversized_data_is_refused_before_allocation(layer: str) -> None:
-    with pytest.raises(GraphError, match=r"layer 'l' .*needs .* there are only .* of memory: check the .*sizes"):
+    with pytest.raises(
+        GraphError, match=r"layer 'l' .*needs .* but only .* of memory are available: check the .*sizes"
+    ):
         make_net(layer).init(jax.random.key(0))
 
 
 def test_data_larger_than_memory_is_refused() -> None:
     data = """layer { name: "d" type: "DummyData" top: "x"
         dummy_data_param { shape { dim: 1000000 dim: 1000000 } } }"""
-    with pytest.raises(GraphError, match=r"layer 'd' \(DummyData\): needs .* 3.64 TiB of tops .* there are"):
+    with pytest.raises(GraphError, match=r"layer 'd' \(DummyData\): needs .* 3.64 TiB of tops .* are available"):
         Net(data).init(jax.random.key(0))
 
 
@@ -131,6 +133,6 @@ def test_every_entry_point_checks_sizes() -> None:
     ]
     for call in calls:
         with pytest.raises(
-            GraphError, match=r"layer '(l|in)' .*needs .* there are only .* of memory: check the .*sizes"
+            GraphError, match=r"layer '(l|in)' .*needs .* but only .* of memory are available: check the .*sizes"
         ):
             call()

@@ -169,7 +169,7 @@ def _connect_layers(
     data_config: DataConfig,
     text_problems: Sequence[Problem],
 ) -> tuple[_Wiring, list[Problem]]:
-    """Connect the layers in order; return the wiring and all problems.
+    """Connect the layers in order; return the builder with the layers, and all problems.
 
     Args:
         net, state, file, compute_config, data_config, text_problems: see `build_graph`.
@@ -209,7 +209,7 @@ def _connect_layers(
 
 @dataclass
 class _Wiring:
-    """The state of a graph's construction while its layers are connected in order."""
+    """Builder of a graph, to which layers are added in order. It collects blobs, shared params and problems."""
 
     phase: Any
     file: str | None
@@ -247,11 +247,13 @@ class _Wiring:
         for i, top in enumerate(layer.top):
             in_place = i < len(layer.bottom) and top == layer.bottom[i]
             if in_place and not kind.signature.in_place:
-                raise GraphError(f"does not allow in-place computation (bottom and top '{top}')")
+                raise GraphError(
+                    f"does not allow in-place computation (bottom and top '{top}'); give the top a different name"
+                )
             if not in_place and (
                 top in self.blobs or top in self.failed_tops - self.uncertain_tops or top in layer.top[:i]
             ):
-                raise GraphError(f"top blob '{top}' produced by multiple sources")
+                raise GraphError(f"top blob '{top}' produced by multiple sources; give each top a different name")
         self.unread_blobs.update(layer.top)
         if isinstance(kind.implementation, CallerInput) and not kind.implementation.from_arrays:
             self.input_layer_tops.extend(layer.top)
@@ -313,7 +315,10 @@ class _Wiring:
 def _get_loss_weights(kind: LayerType, layer: LayerParameter, n_tops: int) -> tuple[float, ...]:
     weights = tuple(layer.loss_weight) or ((1.0,) if kind.signature.loss else (0.0,) * n_tops)
     if len(weights) != n_tops:
-        raise GraphError(f"loss_weight must be unspecified or specified once per top: {len(weights)} for {n_tops} tops")
+        raise GraphError(
+            "loss_weight must be unspecified or specified once per top, but is specified "
+            f"{format_count(len(weights), 'time')} for {format_count(n_tops, 'top')}"
+        )
     return weights
 
 

@@ -1,4 +1,4 @@
-"""Blobs that contain labels or indices, and the ranges that the layers that read them accept."""
+"""Blobs that contain labels or indices, and the range of values that each of their readers accepts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def find_index_ranges(graph: Graph, *, with_parts: bool = False) -> dict[str, li
 
     Args:
         graph: the net.
-        with_parts: whether a blob also gets the ranges of the blobs that contain a part of it, such as slices.
+        with_parts: whether to include layers that read only a slice or another part of the blob.
     """
     accepted_movements = {"all", "some"} if with_parts else {"all"}
     ranges: dict[str, list[IndexRange]] = {}

@@ -55,7 +55,7 @@ def make_inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> 
 
 
 def find_inference_names(graph: Graph) -> dict[str, str]:
-    """Return a dict from each blob of the net to the name of its last value in `make_inference_graph`."""
+    """Return, for each blob of the net, the name of its last value in the result of `make_inference_graph`."""
     return _remove_splits_and_in_place_tops(graph)[1]
 
 

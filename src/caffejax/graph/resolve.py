@@ -1,4 +1,4 @@
-"""The layers of a net in one state: include rules, variants of ambiguous types, inserted splits, and problems."""
+"""Resolution of a net in a state: apply include rules, choose the variants of types, insert splits, find problems."""
 
 from __future__ import annotations
 
@@ -157,9 +157,11 @@ def insert_splits(layers: Sequence[LayerParameter], sources: Sources) -> list[tu
 
 
 def find_sources(layers: Sequence[LayerParameter]) -> tuple[Sources, list[Missing]]:
-    """Return the top that each bottom reads (the last earlier top of that name), and the bottoms without a source.
+    """Find the top that each bottom reads, which is the last earlier top of that name.
 
-    For each missing name only the first bottom is listed. Later readers of the name have no source either.
+    Returns:
+        `{(layer, bottom): (layer, top)}`, as indices, and a list of `(layer, bottom, name)` for bottoms without such a
+        top. For each name, the list has only the first bottom. Later bottoms of the name are also missing in the dict.
     """
     latest_tops: dict[str, _Top | None] = {}
     sources: Sources = {}

@@ -1,4 +1,4 @@
-"""Params with their multipliers, and params that layers share by name."""
+"""Creation of the params of layers, with multipliers. Layers share params that have the same name."""
 
 from __future__ import annotations
 
@@ -42,10 +42,13 @@ class SharedParams:
                 other than 0. Forks of Caffe ignore both.
 
         Raises:
-            GraphError: if there are more `param` entries than params, or a param cannot be shared.
+            GraphError: if there are more `param` entries than params, or a param cannot be shared as its name requests.
         """
         if strict and len(layer.param) > len(specs):
-            raise GraphError(f"too many params specified: {len(layer.param)} for {format_count(len(specs), 'blob')}")
+            raise GraphError(
+                f"too many params specified: {len(layer.param)} for {format_count(len(specs), 'blob')}; remove the "
+                "surplus `param` entries"
+            )
         messages = [*layer.param, *(caffe_pb2.ParamSpec() for _ in specs[len(layer.param) :])][: len(specs)]
         if layer.freeze_learning:  # a setting of MyCaffe
             messages = [caffe_pb2.ParamSpec(name=message.name, lr_mult=0) for message in messages]
@@ -101,7 +104,7 @@ class SharedParams:
 
 
 def make_recurrent_state_params(key: str, num_params: int, specs: Sequence[ParamSpec]) -> tuple[Param, ...]:
-    """Return params for a layer's recurrent state, in the slots after its `num_params` params. They are not shared."""
+    """Return params for a layer's recurrent state, numbered from `num_params` on. They are not shared."""
     slots = [Slot(key, num_params + i) for i in range(len(specs))]
     return tuple(
         Param(slot=s, owner=s, spec=spec, name="", lr_mult=0.0, decay_mult=0.0, need_backward=False)
@@ -111,7 +114,10 @@ def make_recurrent_state_params(key: str, num_params: int, specs: Sequence[Param
 
 def _merge_multiplier(field: str, name: str, new: float | None, old: float | None) -> float | None:
     if new is not None and old is not None and new != old:
-        raise GraphError(f"shared param '{name}' has mismatched {field}: {new:g} here, {old:g} before")
+        raise GraphError(
+            f"shared param '{name}' has mismatched {field}: it is {new:g} here, but {old:g} in an earlier layer; set "
+            "it to one value"
+        )
     return old if new is None else new
 
 

@@ -100,7 +100,7 @@ def _estimate_memory(net: Net, limit: int | None, batch: int | None = None) -> i
 
 
 def _find_remedies(net: Net, capacity: int, rebuild: Callable[[ComputeConfig], Net]) -> Iterator[str]:
-    """Yield a description of each change that alone makes training fit, or of all changes together if none does.
+    """Yield a description of each change that makes training fit. If none is sufficient, describe all of them together.
 
     Args:
         net: the train net.
@@ -365,7 +365,7 @@ def _select_devices(config: TrainConfig) -> list[jax.Device]:
     if devices > len(available_devices):
         raise SolverError(
             f"{devices} devices are needed, but JAX has {format_count(len(available_devices), 'device')}; "
-            f"JAX_NUM_CPU_DEVICES={devices} in the environment simulates them on a CPU"
+            f"set JAX_NUM_CPU_DEVICES={devices} in the environment to simulate them on a CPU"
         )
     return available_devices[:devices]
 
@@ -386,7 +386,7 @@ def _choose_seed(param: SolverParameter, default: int | None) -> int:
 
 
 def _set_memory_limit(compute_config: ComputeConfig, device: jax.Device) -> ComputeConfig:
-    """Return the configuration, whose memory limit is set to the device's memory if remat is "auto" and none is set."""
+    """Return the configuration. If remat is "auto" and no memory limit is set, use the device's memory as the limit."""
     if compute_config.remat == "auto" and compute_config.memory_limit is None:
         return replace(compute_config, memory_limit=get_memory_budget(device))
     return compute_config
@@ -440,7 +440,7 @@ def make_loader_opener(
         and not (isinstance(test_data, list | tuple) and len(test_data) == len(test_nets))
     ):
         raise SolverError(
-            f"test_data must be a list of {len(test_nets)}: the data of each test net, or None for a net without "
+            f"test_data must be a list of {len(test_nets)} items: the data of each test net, or None for a net without "
             "Input layers"
         )
     if test_data is not None and not test_nets:
