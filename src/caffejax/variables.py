@@ -51,7 +51,7 @@ class Outputs(NamedTuple):
     state: Params
 
 
-def find_index_blobs(tree: ParamsLike) -> Params:
+def as_params(tree: ParamsLike) -> Params:
     """Return a tree as `Params`: `{layer: {index: array}}`.
 
     Args:

@@ -127,7 +127,7 @@ def test_taps_are_compiled_once(caplog: pytest.LogCaptureFixture) -> None:
     params, state = net.init(jax.random.key(0))
 
     def compute_diff() -> jax.Array:
-        return jax.grad(lambda tap: net.loss(params, state, inputs, taps={"ip1": tap})[0])(jnp.zeros((ROWS, 6)))
+        return jax.grad(lambda x: net.loss(params, state, inputs, perturbations={"ip1": x})[0])(jnp.zeros((ROWS, 6)))
 
     first_diff = compute_diff()
     caplog.clear()

@@ -54,11 +54,11 @@ def run_step(net: Net, batch: int, **options: Any) -> Any:
     """Loss, gradients, blobs, state."""
     variables = net.init(KEY)
 
-    def loss(params: Any, taps: Any) -> Any:
-        return net.loss(params, variables.state, make_inputs(net, batch), KEY, taps=taps, **options)
+    def loss(params: Any, perturbations: Any) -> Any:
+        return net.loss(params, variables.state, make_inputs(net, batch), KEY, perturbations=perturbations, **options)
 
-    taps = {name: jnp.zeros((batch, *net.graph.blobs[name].shape[1:])) for name in options.get("blobs", ())}
-    return net.jit(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True))(variables.params, taps)
+    perturbations = {name: jnp.zeros((batch, *net.graph.blobs[name].shape[1:])) for name in options.get("blobs", ())}
+    return net.jit(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True))(variables.params, perturbations)
 
 
 def assert_same(actual: Any, expected: Any) -> None:

@@ -126,17 +126,19 @@ def test_values_and_diffs_equal_caffe(name: str, backward: Any, kernels: Any) ->
     net = Net(GOLDEN / f"{name}.prototxt", CASES[name]["runs"][0]["phase"], backward=backward, kernels=kernels)
     params, state = net.init(jax.random.key(0))
     params = {k: {i: values[f"param/{k}/{i}"] for i in bs} for k, bs in params.items()}
-    taps = {b: jnp.zeros(net.graph.blobs[b].shape) for b in select_arrays("blobdiff")}
+    perturbations = {b: jnp.zeros(net.graph.blobs[b].shape) for b in select_arrays("blobdiff")}
 
     @jax.jit
-    def run(params: Any, taps: Any) -> Any:
-        def loss(params: Any, taps: Any) -> Any:
+    def run(params: Any, perturbations: Any) -> Any:
+        def loss(params: Any, perturbations: Any) -> Any:
             blobs = select_arrays("blob")
-            return net.loss_or_zero(params, state, select_arrays("in"), jax.random.key(0), blobs=blobs, taps=taps)
+            return net.loss_or_zero(
+                params, state, select_arrays("in"), jax.random.key(0), blobs=blobs, perturbations=perturbations
+            )
 
-        return jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(params, taps)
+        return jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(params, perturbations)
 
-    (loss, outputs), (param_diffs, blob_diffs) = run(params, taps)
+    (loss, outputs), (param_diffs, blob_diffs) = run(params, perturbations)
     tolerances = {"rtol": 1e-5, "atol": 1e-6}
     np.testing.assert_allclose(loss, values["total_loss"], **tolerances)
     for blob, expected in select_arrays("blob").items():

@@ -54,14 +54,16 @@ def test_first_pass_equals_recording(folder: Path, backward: str) -> None:
     recorded = np.load(folder / "train.npz")
     net, variables = start_net(folder, "train.prototxt", "TRAIN", backward=backward)
     batch = {name: recorded[f"batch/0/{name}"] for name in ("data", "label")}
-    taps = {key.removeprefix("first_diff/"): np.zeros_like(recorded[key]) for key in recorded if "first_diff" in key}
+    perturbations = {
+        key.removeprefix("first_diff/"): np.zeros_like(recorded[key]) for key in recorded if "first_diff" in key
+    }
     names = tuple(key.removeprefix("first/") for key in recorded if key.startswith("first/"))
 
-    def loss(params: Any, taps: Any) -> Any:
-        return net.loss(params, variables.state, batch, blobs=names, taps=taps)
+    def loss(params: Any, perturbations: Any) -> Any:
+        return net.loss(params, variables.state, batch, blobs=names, perturbations=perturbations)
 
     (loss_value, outputs), (grads, diffs) = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))(
-        variables.params, taps
+        variables.params, perturbations
     )
     assert_close(loss_value, recorded["first/mbox_loss"], "loss")
     for name in names:

@@ -190,14 +190,14 @@ def test_lists_of_numbers_are_arrays(lenet: Net, variables: Variables) -> None:
     [
         ({"blobs": ["los"]}, "blobs: no blob 'los' in the net; did you mean 'loss'?"),
         ({"blobs": "loss"}, 'blobs must be a tuple of blob names, such as ("loss",), not a string'),
-        ({"taps": {"conv9": np.zeros(1)}}, "taps: no blob 'conv9' in the net; did you mean 'conv2'?"),
+        ({"perturbations": {"conv9": np.zeros(1)}}, "perturbations: no blob 'conv9' in the net; did you mean 'conv2'?"),
         ({"key": 3}, "a random key must be a JAX key, such as jax.random.key(0), not a value of type int"),
     ],
 )
 def test_unknown_blobs_and_wrong_keys_are_refused(
     lenet: Net, variables: Variables, arguments: dict[str, Any], message: str
 ) -> None:
-    for run in (lenet.loss, lenet.apply)[: 1 if "taps" in arguments else 2]:
+    for run in (lenet.loss, lenet.apply)[: 1 if "perturbations" in arguments else 2]:
         with pytest.raises(CaffejaxError) as exc_info:
             run(*variables, make_batch(), **arguments)
         assert message in str(exc_info.value)

@@ -206,12 +206,12 @@ def test_labels_beyond_256_are_not_rounded() -> None:
 @pytest.mark.slow
 def test_probes_and_blobs_of_a_bfloat16_net_are_float32() -> None:
     net, variables, inputs = make_net("lenet", "bfloat16")
-    tap = {"conv1": jnp.zeros((4, *net.graph.blobs["conv1"].shape[1:]))}
+    perturbation = {"conv1": jnp.zeros((4, *net.graph.blobs["conv1"].shape[1:]))}
 
-    def loss(tap: Any) -> Any:
-        return net.loss(*variables, inputs, taps=tap, blobs=["conv1", "ip2"])
+    def loss(perturbation: Any) -> Any:
+        return net.loss(*variables, inputs, perturbations=perturbation, blobs=["conv1", "ip2"])
 
-    diff, outputs = jax.grad(loss, has_aux=True)(tap)
+    diff, outputs = jax.grad(loss, has_aux=True)(perturbation)
     assert jnp.any(diff["conv1"] != 0)
     assert {diff["conv1"].dtype, *(b.dtype for b in outputs.blobs.values())} == {jnp.dtype(jnp.float32)}
 

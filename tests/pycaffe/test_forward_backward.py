@@ -83,14 +83,14 @@ def test_values_and_diffs_equal_the_functional_net() -> None:
     numbers = net._executor._history.get_last_pass(-1).inputs.key
     reference = caffejax.Net(INPUT_NET, "TRAIN")
     inputs = {n: jnp.asarray(net.blobs[n].data) for n in net.inputs}
-    taps = {n: jnp.zeros(reference.graph.blobs[n].shape) for n in ("sum", "pool", "conv")}
+    perturbations = {n: jnp.zeros(reference.graph.blobs[n].shape) for n in ("sum", "pool", "conv")}
     key = jax.random.fold_in(*numbers)
 
-    def loss(params: Any, taps: Any) -> Any:
-        return reference.loss(params, {}, inputs, key, blobs=["loss", "sum", "conv"], taps=taps)
+    def loss(params: Any, perturbations: Any) -> Any:
+        return reference.loss(params, {}, inputs, key, blobs=["loss", "sum", "conv"], perturbations=perturbations)
 
     params = {name: tuple(jnp.asarray(b.data) for b in blobs) for name, blobs in net.params.items()}
-    (_, outputs), (grads, diffs) = jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(params, taps)
+    (_, outputs), (grads, diffs) = jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(params, perturbations)
     np.testing.assert_allclose(out["loss"], outputs.blobs["loss"], **CLOSE)
     np.testing.assert_allclose(sum_, outputs.blobs["sum"], **CLOSE)
     np.testing.assert_allclose(net.blobs["conv"].data, outputs.blobs["conv"], **CLOSE)

@@ -19,7 +19,7 @@ from ..parallel import put_global
 from ..paths import is_hdf5, read_bytes
 from ..schema.blob_proto import Array
 from ..schema.caffe_pb2 import TEST, TRAIN, LayerParameter, NetParameter, ParamSpec
-from ..variables import Params, ParamsLike, Variables, find_index_blobs
+from ..variables import Params, ParamsLike, Variables, as_params
 from .caffemodel import decode_caffemodel, read_caffemodel, write_caffemodel
 from .match_by_name import (
     LoadReport,
@@ -107,7 +107,7 @@ def _merge_loaded(loaded_arrays: Mapping[Slot, jax.Array], variables: Variables 
     def replace_blobs(tree: ParamsLike) -> Params:
         return {
             layer: {i: loaded_arrays.get(Slot(layer, i), current) for i, current in blobs.items()}
-            for layer, blobs in find_index_blobs(tree).items()
+            for layer, blobs in as_params(tree).items()
         }
 
     return Variables(replace_blobs(variables.params), replace_blobs(variables.state))
@@ -140,7 +140,7 @@ def _read_matching(
             raise error
         log.warning("%s", problem)
     loaded_arrays = {}
-    current = Variables(*map(find_index_blobs, variables)) if isinstance(variables, Variables) else Variables({}, {})
+    current = Variables(*map(as_params, variables)) if isinstance(variables, Variables) else Variables({}, {})
     for slot, array in matches.items():
         loaded_arrays[slot] = _convert_like(array, _find_array(current, slot))
         if array.nbytes >= _LARGE_ARRAY_BYTES:

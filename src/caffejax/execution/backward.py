@@ -20,7 +20,7 @@ from .schedule import Part
 
 
 class Diffs(NamedTuple):
-    """Gradients of blobs by name, and gradients of parameters by the slot of the parameter's owner."""
+    """Gradients of blobs by blob name, and of parameters by the `Slot` (layer, index) where the array is stored."""
 
     blobs: Mapping[str, jax.Array]
     params: Mapping[Slot, jax.Array]
@@ -45,7 +45,7 @@ def find_differentiated_bottoms(layer: Layer) -> list[str]:
 
 
 def find_differentiated_params(layer: Layer) -> list[Slot]:
-    """Return the slots of the parameters whose diffs a layer computes."""
+    """Return the parameters whose diffs a layer computes, each as the `Slot` (layer, index) where it is stored."""
     return [p.owner for p in layer.params if p.spec.learnable and p.need_backward]
 
 
@@ -59,10 +59,10 @@ def run_with_pullback(
     """Run one layer forward; return its outputs, and a function that maps the diffs of its tops to a `Diffs`.
 
     Args:
-        part: a part with the layer only.
+        part: a part that consists of this layer.
         inputs, earlier_blobs: see `compute_part`.
-        runner: computes the layer.
-        host_tops: the tops of a host layer that has already run and must not run again. Default: the layer is run.
+        runner: the function that computes the part.
+        host_tops: the tops of a host layer that has already run and is not run again; default: the layer is run.
     """
     (layer,) = part.layers
     if layer.type.on_host:

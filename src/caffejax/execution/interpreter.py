@@ -38,14 +38,14 @@ class PassInputs(NamedTuple):
         blobs: input blobs by name: the tops of Input and data layers.
         key: PRNG key, or None if no layer is random. (pycaffe passes a tuple of a key and numbers to fold into the
             key.)
-        taps: arrays of zeros that are added to blobs to compute the blobs' gradients (see `Net.loss`).
+        perturbations: arrays of zeros that are added to blobs to compute the blobs' gradients (see `Net.loss`).
     """
 
     params: Mapping[str, Any]
     state: Mapping[str, Any]
     blobs: Mapping[str, jax.Array]
     key: Any
-    taps: Mapping[str, jax.Array]
+    perturbations: Mapping[str, jax.Array]
 
 
 class PassOutputs(NamedTuple):
@@ -89,10 +89,12 @@ def compute_part(
         with jax.named_scope(layer.name), layer.locate_errors(), matmul_precision(layer.context):
             tops, new_state = _compute_tops(step, inputs, state, values)
             tops = cross_replica.reduce_scalar_tops(layer.context, tops)
-        _store_statistics(layer, new_state, state)
+        _store_state(layer, new_state, state)
         tops = tuple(
             # Caffe's diff of an in-place blob is the gradient of its first value
-            top + inputs.taps[name].astype(top.dtype) if name in inputs.taps and name not in values else top
+            top + inputs.perturbations[name].astype(top.dtype)
+            if name in inputs.perturbations and name not in values
+            else top
             for name, top in zip(layer.tops, tops, strict=True)
         )
         values.update(zip(layer.tops, tops, strict=True))
@@ -161,7 +163,7 @@ def select_inputs(inputs: PassInputs, part: Part) -> PassInputs:
         params=part.select(inputs.params),
         state=part.select(inputs.state),
         blobs={name: value for name, value in inputs.blobs.items() if name in part.writes},
-        taps={name: value for name, value in inputs.taps.items() if name in part.writes},
+        perturbations={name: value for name, value in inputs.perturbations.items() if name in part.writes},
     )
 
 
@@ -172,16 +174,16 @@ def _compute_tops(
     layer, *fused = step.layers
     if layer.type.is_input:
         return layer.transform_on_device([inputs.blobs[top] for top in layer.tops]), ()
-    blobs, bottoms = prepare_layer_inputs(layer, inputs.params, state, values)
+    params, bottoms = prepare_layer_inputs(layer, inputs.params, state, values)
     context = cross_replica.with_mesh_axis(layer.context, bottoms)
     if fused:
         epilogues = [
-            Epilogue(fused_layer.context, _get_blobs(fused_layer, inputs.params, state)) for fused_layer in fused
+            Epilogue(fused_layer.context, _get_params(fused_layer, inputs.params, state)) for fused_layer in fused
         ]
-        return cached_fused_call(context, blobs, bottoms, epilogues)
+        return cached_fused_call(context, params, bottoms, epilogues)
     if layer.type.on_host:
         context = context.replace(propagate_down=layer.bottom_need_backward)
-    return cached_call(context, layer.make_fold_in_args(inputs.key), blobs, bottoms)
+    return cached_call(context, layer.make_fold_in_args(inputs.key), params, bottoms)
 
 
 def prepare_layer_inputs(
@@ -196,20 +198,20 @@ def prepare_layer_inputs(
         for name, stops in zip(layer.bottoms, layer.gradient_stops, strict=True)
     ]
     check_dtypes(layer.context, layer.bottoms, bottoms)
-    return cast_inputs(layer.context, _get_blobs(layer, params, state), bottoms)
+    return cast_inputs(layer.context, _get_params(layer, params, state), bottoms)
 
 
-def _get_blobs(layer: Layer, params: Mapping[str, Any], state: Mapping[str, Any]) -> Arrays:
+def _get_params(layer: Layer, params: Mapping[str, Any], state: Mapping[str, Any]) -> Arrays:
     arrays = layer.arrays(params, state)
     return tuple(
         a if p.need_backward else jax.lax.stop_gradient(a) for p, a in zip(layer.all_params, arrays, strict=True)
     )
 
 
-def _store_statistics(layer: Layer, values: Sequence[jax.Array], state: dict[str, Any]) -> None:
-    """Store a layer's new statistics in `state`, so that later layers that share them read the new values."""
-    statistics = [p for p in layer.all_params if not p.spec.learnable]
-    for param, value in zip(statistics, values, strict=False):
+def _store_state(layer: Layer, values: Sequence[jax.Array], state: dict[str, Any]) -> None:
+    """Store a layer's new state in `state`, so that later layers that share it read the new values."""
+    state_params = [p for p in layer.all_params if not p.spec.learnable]
+    for param, value in zip(state_params, values, strict=False):
         state[param.owner.layer] = {**state[param.owner.layer], param.owner.index: value}
 
 
@@ -237,23 +239,27 @@ class CompiledParts:
     ) -> PassOutputs:
         """Run a part; see `compute_part`."""
         compute = self._compile(part, needed)
-        rows = {len(v) for name, v in earlier_blobs.items() if name in part.bucketed_inputs and not inputs.taps}
-        if len(rows) != 1:
+        row_counts = {
+            len(v) for name, v in earlier_blobs.items() if name in part.bucketed_inputs and not inputs.perturbations
+        }
+        if len(row_counts) != 1:
             self._log_shapes(part, earlier_blobs)
             return (
                 strip_top_padding(part, compute(inputs, earlier_blobs))
                 if part.mode == "trimmed"
                 else compute(inputs, earlier_blobs)
             )
-        (n,) = rows
-        size = 1 << (n - 1).bit_length() if n else 1
+        (n,) = row_counts
+        padded_rows = 1 << (n - 1).bit_length() if n else 1
         sizes = self._compiled_shapes.setdefault(part.key, set())
-        if size not in sizes:
-            sizes.add(size)
-            log.info("Compiling layers %s for up to %d rows (%d sizes so far)", _format_layers(part), size, len(sizes))
+        if padded_rows not in sizes:
+            sizes.add(padded_rows)
+            log.info(
+                "Compiling layers %s for up to %d rows (%d sizes so far)", _format_layers(part), padded_rows, len(sizes)
+            )
 
         def pad(v: jax.Array) -> jax.Array:
-            return jnp.pad(v, [(0, size - n)] + [(0, 0)] * (v.ndim - 1))
+            return jnp.pad(v, [(0, padded_rows - n)] + [(0, 0)] * (v.ndim - 1))
 
         outputs = compute(
             inputs, {name: pad(v) if name in part.bucketed_inputs else v for name, v in earlier_blobs.items()}
@@ -269,14 +275,14 @@ class CompiledParts:
 
     def _log_shapes(self, part: Part, earlier_blobs: Mapping[str, jax.Array]) -> None:
         """Log that a part is compiled again for new shapes."""
-        sizes = self._compiled_shapes.setdefault(part.key, set())
+        compiled_shapes = self._compiled_shapes.setdefault(part.key, set())
         shapes = tuple(v.shape for v in earlier_blobs.values())
-        if part.mode != "traced" or shapes in sizes:
+        if part.mode != "traced" or shapes in compiled_shapes:
             return
-        sizes.add(shapes)
-        if len(sizes) > 1:
+        compiled_shapes.add(shapes)
+        if len(compiled_shapes) > 1:
             text = ", ".join(f"{name} {shape}" for name, shape in zip(earlier_blobs, shapes, strict=True))
-            log.info("Compiling layers %s for %s (%d shapes so far)", _format_layers(part), text, len(sizes))
+            log.info("Compiling layers %s for %s (%d shapes so far)", _format_layers(part), text, len(compiled_shapes))
 
 
 def strip_top_padding(part: Part, outputs: PassOutputs) -> PassOutputs:

@@ -86,7 +86,7 @@ class Rematerializer:
 
     def make_schedule(self, inputs: PassInputs) -> LayerSchedule:
         """Return the schedule for the shapes of `inputs`, with the parts to recompute marked."""
-        return apply_groups(self._schedule, self.choose_groups(inputs._replace(taps={})))
+        return apply_groups(self._schedule, self.choose_groups(inputs._replace(perturbations={})))
 
 
 def choose_remat_groups(schedule: LayerSchedule, inputs: PassInputs, limit: int) -> RematGroups:
@@ -185,9 +185,10 @@ class _MutableValue:
 
 
 class _TracedUnit(NamedTuple):
-    """The tops and residuals of a traced unit, each with its origin.
+    """The tops and residuals of a traced unit, by the origins of the arrays.
 
-    The origin of an array is the name of a bottom, `_INPUT`, or a unique object for an array made in the unit.
+    The origin says where an array comes from: the name of a bottom, `_INPUT` for the inputs of the pass, or a unique
+    object for an array made in the unit.
     """
 
     tops: dict[str, tuple[Any, jax.ShapeDtypeStruct]]
@@ -257,7 +258,7 @@ def _trace_unit(part: Part, inputs: PassInputs, earlier_blobs: Mapping[str, Any]
 
 
 def _find_origins(jaxpr: Any, arguments: Sequence[Any]) -> list[Any]:
-    """Return, for each result of a jaxpr, the origin of the array of which the result is a view.
+    """Return the origin of each result of a jaxpr. A view, such as a reshaped array, has the origin of its base array.
 
     Args:
         jaxpr: a `jax.extend.core.Jaxpr`.
@@ -290,10 +291,10 @@ def count_bytes(tree: Any) -> int:
 def search_groups(units: Sequence[Unit], values: Sequence[Value], limit: int, fixed: int = 0) -> RematGroups:
     """Choose the groups that recompute the fewest layers within a memory limit.
 
-    The backward pass of a group has three kinds of arrays in memory: arrays that were made in this or an earlier group
-    and are read after that group, the group's residuals, and diffs. The last group is not recomputed, because its
-    backward pass directly follows its forward pass. It starts as early as memory allows. The ends of the other groups
-    are chosen such that the arrays that are made before an end and read after it have the fewest bytes.
+    In the backward pass of a group, three kinds of arrays are in memory: the group's residuals, diffs, and the arrays
+    that each earlier group has made for later groups. The last group is not recomputed, because its backward pass
+    directly follows its forward pass. It starts as early as memory allows. The ends of the other groups are chosen such
+    that the arrays that these groups make for later groups have the fewest bytes.
 
     Args:
         units, values: from `measure_residuals`.
@@ -319,11 +320,13 @@ def search_groups(units: Sequence[Unit], values: Sequence[Value], limit: int, fi
 
 
 class _Costs:
-    """The bytes that each possible group needs, indexed by the group's first unit and the unit after its last.
+    """The memory that each possible group of consecutive units needs.
+
+    Both attributes are arrays of shape (units + 1, units + 1). Entry [i, j] is for the group of units i to j - 1.
 
     Attributes:
-        group_bytes: the bytes that the group's backward pass needs, without the arrays in `crossing_bytes`.
-        crossing_bytes: the bytes of the arrays that are made in the group and read after it.
+        group_bytes: the bytes of residuals and diffs in the group's backward pass; infinite if the group is empty.
+        crossing_bytes: the bytes of the arrays that the group makes for later groups.
     """
 
     def __init__(self, units: Sequence[Unit], values: Sequence[Value]) -> None:

@@ -40,7 +40,7 @@ class Step:
 
     @property
     def first_layer(self) -> Layer:
-        """The layer with which the later_layer layers of the step are fused."""
+        """The layer with which the other layers of the step are fused."""
         return self.layers[0]
 
 
@@ -103,7 +103,7 @@ class LayerSchedule:
     parts: tuple[Part, ...]
 
     def blobs_needed_after(self, part: int) -> frozenset[str]:
-        """Return the blobs that the parts after the part with index `part` read."""
+        """Return the blobs that parts `part + 1` and later read. Parts are numbered from 0."""
         return self._blobs_needed[part]
 
     @cached_property
@@ -159,7 +159,7 @@ def find_blobs_read(layers: Sequence[Layer]) -> tuple[str, ...]:
 
 
 def split_at_host_layers(schedule: LayerSchedule, *, trim: bool) -> LayerSchedule:
-    """Split a schedule into parts of one kind: host layers, layers on padded rows, or later_layer layers.
+    """Split the parts of a schedule so that each has layers of one kind: on the host, on padded rows, or neither.
 
     The number of rows after a Filter layer depends on the data. Row-wise layers after it are compiled for row counts
     padded to powers of two, which requires about log2(batch) compilations at most.
@@ -183,7 +183,7 @@ def _split_by_mode(part: Part, row_modes: dict[str, tuple[Mode, frozenset[str]]]
 
 
 def _find_row_modes(layers: Sequence[Layer], trim: bool) -> dict[str, tuple[Mode, frozenset[str]]]:
-    """Return, by layer key, how the layer runs, and the earlier blobs whose row count varies with the data."""
+    """Return, for each layer key, the layer's mode and the earlier blobs whose row count depends on the data."""
     varying_blobs: set[str] = set()
     modes: dict[str, tuple[Mode, frozenset[str]]] = {}
     for layer in layers:
@@ -204,7 +204,7 @@ def find_padded_blobs(layers: Sequence[Layer]) -> dict[str, str]:
     """Return the blobs that have padded rows if no rows are trimmed.
 
     Returns:
-        `{blob: root}`, where the root is the padded top of a layer from which the blob is computed row by row.
+        `{blob: root}`. The root is a top that its layer pads. The blob is the root, or is computed from it row by row.
     """
     origins: dict[str, str] = {}
     for layer in layers:
@@ -235,7 +235,7 @@ def _take_rows(blob: jax.Array, root: jax.Array, rows: int) -> jax.Array:
 
 
 def _ignores_padding(layer: Layer) -> bool:
-    """Return whether padded rows leave a layer's results unchanged. Statistics and losses would include them."""
+    """Return whether a layer's valid rows do not depend on padded rows, as statistics and losses would."""
     return layer.is_row_wise and not any(layer.loss_weights) and all(p.spec.learnable for p in layer.all_params)
 
 
@@ -252,7 +252,7 @@ def fuse(schedule: LayerSchedule) -> LayerSchedule:
 
 
 def unfuse(schedule: LayerSchedule, blobs: frozenset[str]) -> LayerSchedule:
-    """Undo the fusion of the layers that compute the given blobs, so that each value of these blobs exists."""
+    """Undo the fusion of the layers that compute the given blobs, so that every in-place layer's result is computed."""
 
     def split(step: Step) -> tuple[Step, ...]:
         if blobs.isdisjoint(step.first_layer.tops):

@@ -27,7 +27,7 @@ from ..errors import (
 from ..graph import Graph, Layer
 from ..layers.context import Phase, Shape
 from ..layers.validation import shape_remedy
-from ..variables import Variables, find_index_blobs
+from ..variables import Variables, as_params
 from . import PassInputs
 
 
@@ -63,17 +63,19 @@ def check_inputs_and_variables(graph: Graph, inputs: PassInputs) -> PassInputs:
     """Check the arguments of a forward pass; return them with params and state as `{layer: {index: array}}`.
 
     Raises:
-        GraphError: if inputs or taps are invalid.
+        GraphError: if inputs or perturbations are invalid.
         WeightsError: if params or state are invalid.
         CaffejaxError: if the key is invalid.
     """
     check_inputs(graph, graph.input_names, inputs.blobs, _UNNEEDED_INPUTS)
-    check_blob_names(graph, "taps", inputs.taps)
-    value_types = {name: describe_type(value) for name, value in inputs.taps.items() if not hasattr(value, "dtype")}
+    check_blob_names(graph, "perturbations", inputs.perturbations)
+    value_types = {
+        name: describe_type(value) for name, value in inputs.perturbations.items() if not hasattr(value, "dtype")
+    }
     raise_if_any(
         GraphError,
         [
-            f"the tap of blob '{name}' must be an array of zeros, not {value_type}"
+            f"the perturbation of blob '{name}' must be an array of zeros, not {value_type}"
             for name, value_type in value_types.items()
         ],
         graph.file,
@@ -180,7 +182,7 @@ def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
             hint = "; pass its fields .params and .state" if hasattr(tree, "params") else ""
             problems.append(Problem(f"{name} must be a dict {{layer: blobs}}, not {describe_type(tree)}{hint}"))
     if not problems:
-        trees = {name: find_index_blobs(tree) for name, tree in trees.items()}
+        trees = {name: as_params(tree) for name, tree in trees.items()}
         problems = _text_key_problems(graph, trees) or [
             problem for layer in graph.layers for problem in _layer_problems(layer, trees)
         ]
@@ -198,7 +200,7 @@ def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
 
 
 def _text_key_problems(graph: Graph, trees: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
-    """Return one problem for all blobs of the net whose key is text such as '0' instead of a number, if there are any.
+    """Return a list with one problem if the keys of any blobs are text, such as '0', instead of numbers.
 
     Orbax and flax.serialization convert keys to text.
     """

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from flax import linen, nnx
 
 from ..net import Blobs, Net, Variables
-from ..variables import find_index_blobs
+from ..variables import as_params
 
 
 class RecurrentState(nnx.Variable[Any]):
@@ -64,7 +64,7 @@ class CaffeModule(nnx.Module):
             if rngs is None:
                 raise ValueError("CaffeModule needs variables, or rngs to initialise them")
             variables = net.init(rngs.params())
-        variables = Variables(*map(find_index_blobs, variables))
+        variables = Variables(*map(as_params, variables))
         self.net = net
         self.weights = nnx.data(jax.tree.map(lambda blob: nnx.Param(jnp.asarray(blob)), variables.params))
         self.state = nnx.data({key: _make_state_variables(net, key, blobs) for key, blobs in variables.state.items()})

@@ -47,7 +47,7 @@ from ..layers.fillers import is_random
 from ..schema import read_valid_part, source_file
 from ..schema.caffe_pb2 import TEST, TRAIN, NetParameter, NetState
 from ..summary import Summary, summarize
-from ..variables import Blobs, Outputs, Params, ParamsLike, Variables, find_index_blobs
+from ..variables import Blobs, Outputs, Params, ParamsLike, Variables, as_params
 from .init import make_initial_variables
 
 log = logging.getLogger("caffejax.net")
@@ -284,7 +284,7 @@ class Net:
         )
         if has_batches != (precision == "int8") or not (has_batches or calibration is None):
             raise CaffejaxError(
-                'precision="int8" needs calibration, a list of batches of typical inputs {blob: array}, and other '
+                'precision="int8" needs calibration, a list of batches of typical inputs {blob: array}; other '
                 f"precisions take none; precision is {precision!r}, calibration is {describe_type(calibration)}"
             )
         net = (self if options == self.compute_config else self.with_compute_config(options)).for_inference(outputs)
@@ -328,10 +328,10 @@ class Net:
         check_key(key)
         if not isinstance(key, jax.core.Tracer):  # tracing takes no memory
             check_layers_fit(self.graph, shardings)
-        return make_initial_variables(self.graph, key, dtype, find_index_blobs(shardings or {}))
+        return make_initial_variables(self.graph, key, dtype, as_params(shardings or {}))
 
     def initializer(self, key: jax.Array | None = None) -> Initializer:
-        """Return a function that completes loaded arrays with initial values. Only missing values are created.
+        """Return a function that takes loaded arrays by `Slot`, and returns variables with initial values for others.
 
         Args:
             key: a random key; default: `jax.random.key(0)`.
@@ -411,7 +411,7 @@ class Net:
 
         See `ParamSpec.rewrite`.
         """
-        indexed = find_index_blobs(params)
+        indexed = as_params(params)
         changes = map_params(
             self.graph.unique_params, lambda p: p.spec.rewrite and p.spec.rewrite(p.array(indexed, {}))
         )
@@ -473,14 +473,15 @@ class Net:
         key: jax.Array | None = None,
         *,
         blobs: Iterable[str] | None = None,
-        taps: Mapping[str, jax.Array] | None = None,
+        perturbations: Mapping[str, jax.Array] | None = None,
     ) -> tuple[jax.Array, Outputs]:
         """Return the sum of all tops times their loss weights, for `jax.value_and_grad(..., has_aux=True)`.
 
         Args:
             params, state, inputs, key, blobs: see `apply`.
-            taps: arrays of zeros by blob name, in the blobs' shapes, which are added to the blobs. The gradient with
-                respect to a tap is the blob's diff in Caffe. It exists even where Caffe would not compute it.
+            perturbations: arrays of zeros by blob name, in the blobs' shapes, which are added to the blobs. The
+                gradient with respect to a perturbation is the blob's diff in Caffe. It exists even where Caffe would
+                not compute it.
 
         Returns:
             The loss, a float32 scalar, and the blobs and new state as `Outputs`.
@@ -492,7 +493,7 @@ class Net:
         """
         if not self.graph.loss_weights:
             raise GraphError(Problem(self._missing_loss(), file=self.graph.file))
-        return self.loss_or_zero(params, state, inputs, key, blobs=blobs, taps=taps)
+        return self.loss_or_zero(params, state, inputs, key, blobs=blobs, perturbations=perturbations)
 
     def loss_or_zero(
         self,
@@ -502,11 +503,11 @@ class Net:
         key: jax.Array | None = None,
         *,
         blobs: Iterable[str] | None = None,
-        taps: Mapping[str, jax.Array] | None = None,
+        perturbations: Mapping[str, jax.Array] | None = None,
     ) -> tuple[jax.Array, Outputs]:
         """Return the result of `loss`, or a loss of 0 if the net has no loss, such as a net for a test."""
         names = self.outputs if blobs is None else check_blob_names(self.graph, "blobs", blobs)
-        result = self._run(PassInputs(params, state, inputs, key, taps or {}), names, training=True)
+        result = self._run(PassInputs(params, state, inputs, key, perturbations or {}), names, training=True)
         return result.loss, Outputs(self._select(result.values, names), result.state)
 
     def _missing_loss(self) -> str:
@@ -544,7 +545,7 @@ class Net:
                 self.rematerializer.make_schedule(inputs) if training and self.rematerializer else self.layer_schedule
             )
             return run_schedule(
-                unfuse(schedule, frozenset(inputs.taps)), inputs, output_names=names, runner=self.runner
+                unfuse(schedule, frozenset(inputs.perturbations)), inputs, output_names=names, runner=self.runner
             )
 
     def _check_labels(self, blobs: Mapping[str, Any]) -> None:

@@ -17,12 +17,12 @@ from caffejax import Net
 def compute_loss_and_grads(text: str, inputs: dict[str, Any], backward: Any = "autodiff") -> tuple[Any, Any, Any]:
     net = Net(text, "TRAIN", backward=backward)
     params, state = net.init(jax.random.key(0))
-    taps = {name: jnp.zeros_like(value) for name, value in inputs.items()}
+    perturbations = {name: jnp.zeros_like(value) for name, value in inputs.items()}
 
-    def loss(params: Any, taps: Any) -> Any:
-        return net.loss_or_zero(params, state, inputs, jax.random.key(1), taps=taps)[0]
+    def loss(params: Any, perturbations: Any) -> Any:
+        return net.loss_or_zero(params, state, inputs, jax.random.key(1), perturbations=perturbations)[0]
 
-    return params, *jax.value_and_grad(loss, argnums=(0, 1))(params, taps)
+    return params, *jax.value_and_grad(loss, argnums=(0, 1))(params, perturbations)
 
 
 def assert_close(actual: Any, expected: Any) -> None:
