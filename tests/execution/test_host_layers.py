@@ -122,7 +122,7 @@ def test_a_net_with_host_layers_trains(tmp_path: Path) -> None:
     solver.close()
 
 
-def test_taps_are_compiled_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_perturbations_are_compiled_once(caplog: pytest.LogCaptureFixture) -> None:
     net, inputs = Net(FILTERED, "TRAIN"), make_batch(5)
     params, state = net.init(jax.random.key(0))
 

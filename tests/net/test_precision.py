@@ -204,7 +204,7 @@ def test_labels_beyond_256_are_not_rounded() -> None:
 
 
 @pytest.mark.slow
-def test_probes_and_blobs_of_a_bfloat16_net_are_float32() -> None:
+def test_perturbations_and_blobs_of_a_bfloat16_net_are_float32() -> None:
     net, variables, inputs = make_net("lenet", "bfloat16")
     perturbation = {"conv1": jnp.zeros((4, *net.graph.blobs["conv1"].shape[1:]))}
 
