@@ -142,7 +142,7 @@ def run_parts(
 ) -> Iterator[tuple[Part, Values, PassOutputs]]:
     """Run a schedule part by part; yield each part with the blobs that it read and the outputs so far.
 
-    The arguments are those of `run_schedule`.
+    For the arguments, see `run_schedule`.
     """
     values, state, total = dict(earlier_blobs), dict(inputs.state), jnp.zeros(())
     for i, part in enumerate(schedule.parts):

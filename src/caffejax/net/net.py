@@ -359,7 +359,7 @@ class Net:
     ) -> Variables:
         """Return params and state with the weights of a file, matched by layer name.
 
-        The arguments are those of `load_and_report`.
+        For the arguments, see `load_and_report`.
 
         Raises:
             WeightsError: see `load_and_report`.

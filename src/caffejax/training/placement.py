@@ -198,7 +198,7 @@ class MeshPlacement:
         self._shapes = {name: graph.blobs[name].shape for name in graph.input_names}
 
     def shardings(self, state: TrainState) -> Any:
-        """Return a state that contains the sharding of each array, in place of the array.
+        """Return a state that contains the sharding of each array instead of the array.
 
         For arrays for which JAX's default memory layout is slow, it contains the sharding and the layout.
         """

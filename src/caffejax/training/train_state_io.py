@@ -21,7 +21,7 @@ _DEVICE_STATISTICS = "devices"  # under this name, checkpoints store the statist
 
 
 def to_host(state: TrainState) -> TrainState:
-    """Return a state with NumPy arrays in the first process, and with None in place of arrays in the other processes.
+    """Return a state with NumPy arrays in the first process, and with None instead of arrays in the other processes.
 
     The random key is converted to its uint32 data. All processes must call this function together.
     """
