@@ -235,7 +235,7 @@ def _take_rows(blob: jax.Array, root: jax.Array, rows: int) -> jax.Array:
 
 
 def _ignores_padding(layer: Layer) -> bool:
-    """Return whether a layer's valid rows do not depend on padded rows, as statistics and losses would."""
+    """Return whether padded rows leave a layer's other rows unchanged. Statistics and losses would include them."""
     return layer.is_row_wise and not any(layer.loss_weights) and all(p.spec.learnable for p in layer.all_params)
 
 
@@ -252,7 +252,7 @@ def fuse(schedule: LayerSchedule) -> LayerSchedule:
 
 
 def unfuse(schedule: LayerSchedule, blobs: frozenset[str]) -> LayerSchedule:
-    """Undo the fusion of the layers that compute the given blobs, so that every in-place layer's result is computed."""
+    """Undo the fusion of the layers that compute the given blobs, so that the result of each layer is computed."""
 
     def split(step: Step) -> tuple[Step, ...]:
         if blobs.isdisjoint(step.first_layer.tops):

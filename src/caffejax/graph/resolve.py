@@ -161,7 +161,7 @@ def find_sources(layers: Sequence[LayerParameter]) -> tuple[Sources, list[Missin
 
     Returns:
         `{(layer, bottom): (layer, top)}`, as indices, and a list of `(layer, bottom, name)` for bottoms without such a
-        top. For each name, the list has only the first bottom. Later bottoms of the name are also missing in the dict.
+        top, which has only the first such bottom of each name.
     """
     latest_tops: dict[str, _Top | None] = {}
     sources: Sources = {}
