@@ -11,12 +11,14 @@ from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..errors import GraphError, Problem, locate_errors
 from ..human_readable import format_count
 from ..layers import CallerInput, Context, LayerDefinition, LayerType, ParamSpec, Phase, type_of
 from ..layers.context import hash_name, resolve_type
 from ..layers.data_source import SourceSpec
+from ..layers.dispatch import forward
 from ..text_table import escape_unprintable
 
 T = TypeVar("T")
@@ -368,3 +370,32 @@ def map_params(params: Iterable[Param], value: Callable[[Param], T | None]) -> d
         if (x := value(param)) is not None:
             tree.setdefault(param.slot.layer, {})[param.slot.index] = x
     return tree
+
+
+def is_random(layer: Layer, bottoms: Sequence[Any]) -> bool:
+    """Return whether a layer uses random numbers in its phase.
+
+    Args:
+        layer: the layer. A user's host layer is assumed to be deterministic.
+        bottoms: shapes and dtypes of its bottoms; for a host layer, arrays.
+    """
+    if layer.type.is_input or (layer.type.on_host and layer.type.instance is not None):
+        return False
+    recorder = _RecordingKey((jax.random.key(0), 0))
+    context = layer.context.with_fold_in_args(recorder)
+    if layer.type.on_host:
+        forward(context, [np.zeros(p.spec.shape, np.float32) for p in layer.all_params], bottoms)
+    else:
+        params = [jax.ShapeDtypeStruct(p.spec.shape, np.float32) for p in layer.all_params]
+        jax.eval_shape(lambda *arrays: forward(context, *arrays), params, bottoms)
+    return recorder.used
+
+
+class _RecordingKey(tuple[Any, ...]):
+    """A placeholder for a layer's fold-in arguments that records whether the layer uses its random key."""
+
+    used = False
+
+    def __iter__(self) -> Any:
+        self.used = True
+        return super().__iter__()
