@@ -52,7 +52,7 @@ def test_an_invalid_current_file_is_refused(leveldb_folder, tmp_path, content):
         (b"", "does not state the number of the log"),
         (b"\x01\x03own\x02\x00", "the unsupported comparator 'own'"),
         (b"\x0e\x01", "has a field 14, which LevelDB does not have; it may be a RocksDB"),
-        (b"\x01\xff", "a number is truncated"),
+        (b"\x01\xff", "the number at byte 1 is truncated"),
         (b"\x01\x05abc", "5 bytes should follow, not 3"),
     ],
 )

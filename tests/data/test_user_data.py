@@ -218,7 +218,7 @@ def test_invalid_positions_are_refused(graph: Graph, position: Any) -> None:
         restore_and_read()
     array_data = UserData("data", {"x": X, "y": Y}, graph)
     array_data.set_state({"epoch": 0, "done": 50, "unit": "rows"})
-    with pytest.raises(DataError, match="has 10 rows, but the snapshot was made after row 50"):
+    with pytest.raises(DataError, match="has 10 rows, but the snapshot was made after 50 rows had been read"):
         next(array_data)
 
 

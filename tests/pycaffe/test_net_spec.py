@@ -130,7 +130,7 @@ def test_a_tuple_instead_of_a_top_gets_a_hint(caplog: pytest.LogCaptureFixture) 
     """In the log: scripts compare the message, and pytest's `match` sees notes as well."""
     with pytest.raises(TypeError, match=r"^Silence input 0 is not a Top \(type is <class 'tuple'>\)$"):
         L.Silence(make_dummy_data(), ntop=0)
-    assert "a layer with several tops returns a tuple of them" in caplog.text
+    assert "a layer with several tops returns a tuple; pass one of its items" in caplog.text
     n = NetSpec()
     n.data = make_dummy_data()
     with pytest.raises(TypeError, match=r"^'data' is not a Top \(type is <class 'tuple'>\)$"):

@@ -118,7 +118,7 @@ def _read_hdf5(path: str | os.PathLike[str]) -> SolverState:
         history = read_arrays(fields["history"], size_limit)
         missing = [i for i, blob in enumerate(history) if blob is None]
         if missing:
-            raise ValueError(f"history blobs are missing: {len(missing)} of {len(history)}, the first is {missing[0]}")
+            raise ValueError(f"{len(missing)} of {len(history)} history blobs are missing, first number {missing[0]}")
         return SolverState(
             iteration=_read_integer(fields["iter"]),
             learned_net=_read_string(fields["learned_net"]) if fields["learned_net"] else "",

@@ -48,7 +48,7 @@ def _parse_tolerance(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of at least 0")
+        raise argparse.ArgumentTypeError(f"'{text}' must be a number, 0 or greater")
     return value
 
 

@@ -464,7 +464,7 @@ class Pages:
             )
         end = start + (_PAGE_NUMBER.size if flags & _BIG_DATA_NODE else size)
         if len(key) < length or end > len(page):
-            raise DamagedError("a record ends beyond its page")
+            raise DamagedError("a record extends beyond the end of its page")
         if flags & _BIG_DATA_NODE:
             return Node(key, b"", _PAGE_NUMBER.unpack_from(page, start)[0], size)
         return Node(key, page[start:end], None, size)
@@ -499,7 +499,7 @@ def _node_offsets(page: bytes) -> tuple[int, ...]:
         raise DamagedError(f"a page has free space with the invalid limits {lower} and {upper}")
     offsets: tuple[int, ...] = struct.unpack_from(f"<{(lower - HEADER.size) // 2}H", page, HEADER.size)
     if any(not upper <= offset <= len(page) - _NODE.size for offset in offsets):
-        raise DamagedError("a node is outside its page")
+        raise DamagedError("a page lists a node outside of it")
     return offsets
 
 

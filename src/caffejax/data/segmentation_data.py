@@ -286,8 +286,8 @@ class DenseImageDataLayer(LabelMapLayer):
         divisor = param.label_divide_factor
         if not 0 < divisor <= (min(param.new_height, param.new_width) or divisor):
             raise DataError(
-                f"dense_image_data_param.label_divide_factor is {divisor}, but must be 1 to the smaller of new_height "
-                "and new_width"
+                f"dense_image_data_param.label_divide_factor is {divisor}, but must be at least 1 and at most the "
+                "smaller of new_height and new_width"
             )
         return LabelMapBatches(
             replace(self.definition, layer=layer_param), param, LabelMapSource("pixels", divisor=divisor), 255, tops

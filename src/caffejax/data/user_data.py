@@ -29,7 +29,10 @@ class ArrayEpoch:
             raise DataError(f"{name} must have arrays with equal numbers of rows, but {length_texts}")
         self._length = next((k for k in lengths.values() if k is not None), 0)
         if start_row > self._length:
-            raise DataError(f"{name} has {self._length} rows, but the snapshot was made after row {start_row}")
+            raise DataError(
+                f"{name} has {self._length} rows, but the snapshot was made after {start_row} rows had been read; pass "
+                "the same data as before the snapshot"
+            )
         self._row = start_row
 
     def take(self, num_rows: int) -> tuple[Any, int, int] | None:

@@ -18,11 +18,11 @@ from ._blob_store import Memories
 
 
 class BatchReader:
-    """Reader of the batches of a net's data layers and MemoryData layers, which are written to the tops of the layers.
+    """Reads batches for the data layers and MemoryData layers of a net, and writes them to the tops of these layers.
 
     Args:
         loader: the loader that reads batches of the data layers.
-        memories: the arrays of the net, to which the batches are written.
+        memories: the arrays of the net, into which the batches are written.
 
     Attributes:
         array_sources: the sources from which MemoryData layers read batches, by layer key.

@@ -170,7 +170,7 @@ class LayerRange:
     def _return_all_if_small(self, names: tuple[str, ...], output_names: tuple[str, ...]) -> tuple[str, ...]:
         """Return `names` if these blobs are small, else `output_names`.
 
-        If a pass returns all small blobs, one compiled function is sufficient whichever of them users read.
+        Returning all small blobs avoids a compiled function for each set of blobs that a user reads.
         """
         size = sum(math.prod(self.graph.blobs[name].shape) for name in names)
         return names if size <= _SMALL_SIZE else output_names
@@ -316,7 +316,10 @@ def find_padded_tops(layers: Iterable[Layer]) -> set[str]:
 
 
 def _fold_key(inputs: PassInputs) -> PassInputs:
-    """Return the inputs with all numbers folded into the PRNG key, and without blobs, which are passed separately."""
+    """Return the inputs with the numbers beside the PRNG key folded into it, and without the blobs.
+
+    The blobs are passed separately.
+    """
     key, *numbers = inputs.key
     for number in numbers:
         key = jax.random.fold_in(key, number)

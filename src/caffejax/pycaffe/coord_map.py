@@ -103,7 +103,9 @@ def compose(base_map: CoordMap, next_map: CoordMap) -> CoordMap:
         raise AxisMismatchException(f"one map begins after axis {axis1}, and the other begins after axis {axis2}")
     if len({n for n in map(np.size, (scale1, shift1, scale2, shift2)) if n > 1}) > 1:
         sizes = [max(np.size(scale), np.size(shift)) for scale, shift in ((scale1, shift1), (scale2, shift2))]
-        raise AxisMismatchException(f"one map has {sizes[0]} spatial axes, and the other has {sizes[1]}")
+        raise AxisMismatchException(
+            f"both maps must have the same number of spatial axes, but they have {sizes[0]} and {sizes[1]}"
+        )
     return axis2 if axis1 is None else axis1, scale1 * scale2, scale1 * shift2 + shift1
 
 

@@ -81,7 +81,7 @@ class Detector(ImageNet):
         except ImportError as error:
             raise CaffejaxError(
                 "selective search needs MATLAB and the package selective_search_ijcv_with_python on the Python path; "
-                "or pass windows from another source to detect_windows"
+                "without them, compute windows in another way and pass them to detect_windows"
             ) from error
         files = [os.path.abspath(name) for name in image_fnames]
         windows = selective_search.get_windows(files, cmd="selective_search_rcnn")

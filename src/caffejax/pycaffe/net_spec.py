@@ -191,7 +191,9 @@ class Function:
         for index, bottom in enumerate(self.inputs):
             if not isinstance(bottom, Top):
                 raise _make_type_error(
-                    f"{type_name} input {index}", bottom, "a layer with several tops returns a tuple of them"
+                    f"{type_name} input {index}",
+                    bottom,
+                    "a layer with several tops returns a tuple; pass one of its items",
                 )
         self.params = dict(params)
         self.ntop: int = self.params.pop("ntop", 1)

@@ -88,7 +88,7 @@ def read_blob_proto(path: str | os.PathLike[str], error: type[CaffejaxError] = W
             raise ValueError("the file is empty")
         return decode_blob(memoryview(data))
     except ValueError as cause:
-        raise error(Problem(f"not a .binaryproto file, or damaged or truncated: {cause}", str(path))) from cause
+        raise error(Problem(f"is not a .binaryproto file, or is damaged or truncated: {cause}", str(path))) from cause
 
 
 def _as_bytes(values: Array) -> memoryview:

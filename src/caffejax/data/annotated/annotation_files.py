@@ -122,9 +122,10 @@ def _parse_coco_json(content: bytes, size: Size) -> tuple[list[_Object], Size]:
     except (ValueError, RecursionError) as error:
         raise DataError(f"is not JSON: {error}") from error
     except (KeyError, TypeError, AttributeError) as error:
+        cause = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise DataError(
-            f"must have the form {{image: {{height, width}}, annotation: [{{category_id, bbox: [x, y, w, h]}}]}}: "
-            f"{type(error).__name__}: {error}"
+            "must have the form {image: {height, width}, annotation: [{category_id, bbox: [x, y, w, h]}]}, but has "
+            f"another: {cause}"
         ) from error
 
 

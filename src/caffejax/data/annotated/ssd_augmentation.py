@@ -62,7 +62,7 @@ def resize_image(image: AnnotatedImage, param: Any, rng: np.random.Generator) ->
         # boxes are padded by the exact amount, without rounding
         inner_size, exact_size = _fit_size(param, w, h, fit_width=w / h > param.width / param.height)
         pixels = _pad(_scale_pixels(pixels, inner_size, mode), param)
-        return AnnotatedImage(pixels, image.with_boxes(_shrink_boxes(boxes, exact_size, param)).objects)
+        return AnnotatedImage(pixels, image.with_boxes(_pad_boxes(boxes, exact_size, param)).objects)
     is_fit_small = param.resize_mode == ResizeParameter.FIT_SMALL_SIZE
     size = _fit_small_size(param, w, h)[0] if is_fit_small else (param.width, param.height)
     clipped_boxes = np.concatenate([np.maximum(boxes[:, :2], 0), np.minimum(boxes[:, 2:], 1)], axis=1)
@@ -104,8 +104,8 @@ def _fit_size(param: Any, w: int, h: int, *, fit_width: bool) -> tuple[tuple[int
     return (max(1, int(exact_size[0])), max(1, int(exact_size[1]))), (float(exact_size[0]), float(exact_size[1]))
 
 
-def _shrink_boxes(boxes: np.ndarray, inner_size: tuple[float, float], param: Any) -> np.ndarray:
-    """Return the boxes of an image of size `inner_size` relative to a larger image, in whose middle it was pasted."""
+def _pad_boxes(boxes: np.ndarray, inner_size: tuple[float, float], param: Any) -> np.ndarray:
+    """Convert boxes relative to an image of `inner_size` to boxes relative to that image padded to param's size."""
     sides = np.array(inner_size, np.float32)
     outer = np.array([param.width, param.height], np.float32)
     offset = (outer - sides) / 2

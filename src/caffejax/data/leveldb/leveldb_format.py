@@ -62,7 +62,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
         number |= (byte & 127) << 7 * n
         if byte < 128:
             return number, position + n + 1
-    raise make_damage_error("a number is truncated")
+    raise make_damage_error(f"the number at byte {position} is truncated, or has more than 64 bits")
 
 
 def encode_varint(number: int) -> bytes:

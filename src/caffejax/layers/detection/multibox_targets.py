@@ -141,14 +141,18 @@ def _match_best_pairs(overlap: jax.Array, is_competing: jax.Array) -> jax.Array:
 
 
 def _match_images(rows: tuple[jax.Array, ...], image_indices: jax.Array, num_groups: int, min_score: float) -> Matches:
-    """Return the matches of the priors of each image.
+    """Match each prior of each image and group to the ground truth with the best score, or to none.
 
     Args:
-        rows: five arrays with a row for each ground truth: its image and its group, (count,) each; then for each prior
-            the score of the match, the overlap, and whether the prior extends beyond the image, (count, priors) each.
+        rows: five arrays with a row for each ground truth. The first two are its image index and its group, (count,).
+            The others have a column for each prior, (count, priors): the score of matching the prior, their overlap,
+            and whether the prior is ignored because it extends beyond the image.
         image_indices: the image indices, (images,).
-        num_groups: the number of groups.
+        num_groups: the number of groups; priors are matched separately for each group.
         min_score: the smallest score at which a prior is matched.
+
+    Returns:
+        The matches; each of their arrays has shape (images, groups, priors).
     """
     group_ids = jnp.arange(num_groups)
 

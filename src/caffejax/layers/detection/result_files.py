@@ -50,12 +50,12 @@ def read_image_infos(path: Path) -> list[ImageInfo]:
 
 
 def read_resize_param(param: Any) -> Any:
-    """Return the message `resize_param` that is set in a layer's message, or None if it is not set.
+    """Return the field `resize_param` of a layer's parameter message, or None if it is not set.
 
     It describes how images were resized, so that boxes can be mapped to the original images.
 
     Raises:
-        LayerError: if the height and width are missing, and the mode is not WARP.
+        LayerError: if the height or the width is missing, and the mode is not WARP.
     """
     if not param.HasField("resize_param"):
         return None

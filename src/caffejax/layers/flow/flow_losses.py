@@ -90,9 +90,9 @@ def _subtract(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def prepare_differences(ctx: Context, a: jax.Array, *b: jax.Array) -> tuple[jax.Array, jax.Array, Any]:
-    """Return the differences of one or two bottoms with NaNs replaced by 0, the mask of other entries, and the divisor.
+    """Return a - b (a, if it is the only bottom) with NaNs replaced by 0, the mask of valid entries, and the divisor.
 
-    The differences and the mask have shape (N, C, H, W). The difference of a single bottom is the bottom.
+    The differences and the mask have shape (N, C, H, W). The mask is False where the difference is NaN.
     """
     require(len(a.shape) == 4, f"needs bottoms with 4 axes (number, channels, height, width), not shape {a.shape}")
     difference = _subtract(a, *b) if b else promote(a)

@@ -107,7 +107,7 @@ def triangle(x: np.ndarray) -> np.ndarray:
 
 
 def cubic(x: np.ndarray) -> np.ndarray:
-    """Return the coefficients of cubic interpolation, with the parameter -0.5, for cells at distances x."""
+    """Return the weights of cubic convolution interpolation (a = -0.5) for cells at distances x."""
     x = np.abs(x)
     return np.where(x <= 1, (1.5 * x - 2.5) * x**2 + 1, np.where(x < 2, ((-0.5 * x + 2.5) * x - 4) * x + 2, 0))
 

@@ -94,9 +94,9 @@ def _is_row_wise(ctx: Context) -> bool:
 
 
 def _split_centers_and_labels(ctx: Context, bottoms: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Split the bottoms after x into a tuple with the bottom of rows, if any, and a tuple with the bottom of labels.
+    """Split the bottoms after x into (centers,) and (labels,); a tuple is empty if the layer has no such bottom.
 
-    There are labels only with `update_center_only`.
+    Only layers with `update_center_only` have labels.
     """
     return (bottoms[:-1], bottoms[-1:]) if ctx.param.update_center_only else (bottoms, ())
 

@@ -183,9 +183,15 @@ define_layer(
 
 
 def _read_candidates(ctx: Context, x: jax.Array, grid: AnchorGrid) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the boxes of a map, their scores, and the mask of boxes that satisfy fg_thr and min_size.
+    """Decode the boxes of an output map of scores and deltas, and find those that satisfy fg_thr and min_size.
 
-    The boxes (x1, y1, x2, y2), in pixels, have shape (N, cells, 4). The scores and the mask have shape (N, cells).
+    Args:
+        ctx: the layer's context.
+        x: the map, (N, channels, H, W): class scores, followed by four deltas.
+        grid: the anchors of the map's cells, to which the deltas apply.
+
+    Returns:
+        The boxes (x1, y1, x2, y2) in pixels, (N, H * W, 4), their scores, (N, H * W), and the mask of valid boxes.
     """
     p, (n, channels, height, width) = ctx.param, x.shape
     scores = jnp.max(x[:, 1:-4], axis=1) - x[:, 0]

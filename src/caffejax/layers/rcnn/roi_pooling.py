@@ -35,7 +35,7 @@ Select = Callable[[Cells, Cells], Cells]
 
 
 class Rectangles(NamedTuple):
-    """The bins of R regions. A region has a bin for each pair of ph ranges of rows and pw ranges of columns of a map.
+    """The bins of R regions of feature maps. Each region is a grid of ph x pw bins: ranges of rows and of columns.
 
     Attributes:
         image_index: (R,), the index of the region's map.

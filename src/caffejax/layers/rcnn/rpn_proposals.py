@@ -134,11 +134,11 @@ def _quicksort(scores: jax.Array) -> jax.Array:
     n = scores.shape[0]
     indices = vary_as(jnp.arange(n), scores)
     state = _QuicksortState(scores, indices, jnp.zeros_like(indices), jnp.full_like(indices, n - 1))
-    return lax.while_loop(_has_unsorted_part, _partition, state).order
+    return lax.while_loop(_has_mixed_part, _partition, state).order
 
 
-def _has_unsorted_part(state: _QuicksortState) -> jax.Array:
-    """Return whether any part is unsorted, as a bool scalar. A part is unsorted if its scores are not all equal."""
+def _has_mixed_part(state: _QuicksortState) -> jax.Array:
+    """Return whether any part of the array must still be partitioned, as a bool scalar: it has different scores."""
     pivot = state.scores[state.start]
     return jnp.any((state.scores < pivot) | (state.scores > pivot))
 

@@ -65,9 +65,9 @@ class Alignment:
         return jnp.concatenate([first_log_prob[None], later_log_probs])
 
     def backward(self) -> jax.Array:
-        """Return the log-probability of all paths from each state at each step to an end, (T, N, S).
+        """Return the backward variables of CTC, (T, N, S): log-probabilities of completing the labels from each state.
 
-        The paths include only the labels of later steps.
+        The probability of the state's own step is not included.
         """
         last_log_prob = jnp.where(self.is_final, 0, _LOG_ZERO) + 0 * self.log_prob[0]
 
