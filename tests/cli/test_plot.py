@@ -12,7 +12,7 @@ from test_logs import CURRENT_LOG, NAN, make_row
 from caffejax.cli import main
 from caffejax.cli.plot import name_runs
 from caffejax.logs import draw_runs, read_log
-from caffejax.logs.log_plot import make_panels, moving_mean
+from caffejax.logs.log_plot import make_panels, moving_average
 
 pytest.importorskip("matplotlib")
 
@@ -158,7 +158,7 @@ def test_outputs_of_several_nets_and_of_many_values(tmp_path: Path) -> None:
     ],
 )
 def test_the_moving_mean_ignores_nan(values: list[float], width: int, means: list[float]) -> None:
-    assert moving_mean(values, width) == pytest.approx(means, nan_ok=True)
+    assert moving_average(values, width) == pytest.approx(means, nan_ok=True)
 
 
 def test_the_figure_shows_the_curves(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_the_figure_shows_the_curves(tmp_path: Path) -> None:
     assert loss.get_yscale() == "log"
     assert [axes.get_xlabel() for axes in figure.axes] == ["seconds"] * 3
     curves = [tuple(map(tuple, line.get_xydata())) for line in loss.lines]
-    assert len(curves) == 2 * (2 + 1)  # training as it is and moving_mean, tests as they are
+    assert len(curves) == 2 * (2 + 1)  # training as it is and moving_average, tests as they are
     assert curves[2] == ((1.5, 2.5), (5, 1e-05))
     assert loss.lines[0].get_color() != loss.lines[3].get_color()
     assert len(accuracy.lines) == 2

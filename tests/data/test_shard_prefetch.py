@@ -67,9 +67,10 @@ def test_nth_counts_the_batches_of_a_shard(shards: list[DataShard], start: int, 
     assert sum(shard.owns(start) for shard in shards) == 1
 
 
-# how many batches to take, or the example to go to
+# the number of batches to take, or the example to seek to
 steps = st.lists(
-    st.one_of(st.tuples(st.just("take"), st.integers(1, 9)), st.tuples(st.just("go"), st.integers(0, 200))), max_size=6
+    st.one_of(st.tuples(st.just("take"), st.integers(1, 9)), st.tuples(st.just("seek"), st.integers(0, 200))),
+    max_size=6,
 )
 
 
@@ -129,7 +130,7 @@ def test_a_pipeline_of_all_shards_reads_no_batch_twice() -> None:
     assert len(batches.starts) == len(set(batches.starts))
 
 
-def test_a_pipeline_is_a_shared_source() -> None:
+def test_a_pipeline_is_a_sharded_source() -> None:
     assert isinstance(Pipeline(RecordingBatches(), 1), ShardedSource)
 
 

@@ -21,7 +21,12 @@ from caffejax.errors import DataError
 
 NUM_EXAMPLES = 13
 BATCH_SIZE = 3  # examples in a batch
-SHARD_COUNTS = [(1,), (1, 1), (2, 1), (3, 5)]  # of the shards: how many batches of each round they have
+COUNTS_PER_SHARD = [
+    (1,),
+    (1, 1),
+    (2, 1),
+    (3, 5),
+]  # in each case, the number of batches of a round that each shard reads
 KINDS = ["LMDB", "LEVELDB", "HDF5", "HDF5 shuffled", "ImageData", "WindowData", "Python"]
 
 Arrays = dict[str, np.ndarray]
@@ -84,11 +89,11 @@ def open_loader() -> Iterator[Callable[..., Loader]]:
     """Opens what feeds a net, by options of reading; closes it."""
     with ExitStack() as stack:
 
-        def open_net(text: str, **data_options: Any) -> Loader:
+        def open_loader(text: str, **data_options: Any) -> Loader:
             net = Net(text, "TRAIN", data_config=DataConfig(**{"seed": 7, **data_options}))
             return stack.enter_context(closing(Loader(net.graph)))
 
-        yield open_net
+        yield open_loader
 
 
 def are_equal_batches(first: Arrays, second: Arrays) -> bool:
@@ -140,7 +145,7 @@ def record_reads(loader: Loader) -> RecordingBatches | None:
     return recorder
 
 
-@pytest.mark.parametrize("counts", SHARD_COUNTS, ids=str)
+@pytest.mark.parametrize("counts", COUNTS_PER_SHARD, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_shards_together_read_all_batches(
     open_loader: Callable[..., Loader], folder: Path, kind: str, counts: tuple[int, ...]

@@ -174,7 +174,7 @@ def test_openmp_threads_sleep_soon_only_if_requested(call: str, sleeps_soon: boo
     assert output.count("GOMP_SPINCOUNT") == 1
 
 
-PAGES = """
+PAGE_FAULT_SCRIPT = """
 import resource
 from caffejax.process_settings import keep_freed_memory
 
@@ -198,11 +198,11 @@ for _ in range(8):
     faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 print(min(faults[2:]))  # a busy system may take pages away between two runs
 """
-PAGES_OF_A_BLOB = 256 * 32 * 62 * 62 * 4 // 4096
+PAGES_PER_BLOB = 256 * 32 * 62 * 62 * 4 // 4096
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc has these settings")
 def test_freed_memory_is_reused_by_the_next_run(tmp_path: Path) -> None:
-    assert int(run_script(PAGES, tmp_path, "")) < PAGES_OF_A_BLOB / 10
-    assert int(run_script(PAGES, tmp_path, "", CAFFEJAX_KEEP_FREED_MEMORY="off")) > PAGES_OF_A_BLOB
+    assert int(run_script(PAGE_FAULT_SCRIPT, tmp_path, "")) < PAGES_PER_BLOB / 10
+    assert int(run_script(PAGE_FAULT_SCRIPT, tmp_path, "", CAFFEJAX_KEEP_FREED_MEMORY="off")) > PAGES_PER_BLOB

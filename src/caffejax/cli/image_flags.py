@@ -19,7 +19,7 @@ from . import flags, net_flags
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..pycaffe.classifier import ImageNet
+    from ..pycaffe.classifier import ImageInputNet
 
 
 CAFFE_MEAN_PATH = "caffe/imagenet/ilsvrc_2012_mean.npy"  # in the folder `python` of BVLC Caffe
@@ -133,7 +133,7 @@ def get_preprocessing_settings(options: argparse.Namespace) -> dict[str, Any]:
     return {"mean": _read_mean(options.mean_file), **{name: getattr(options, name) for name in names}}
 
 
-def set_default_channel_swap(net: ImageNet, options: argparse.Namespace) -> None:
+def set_default_channel_swap(net: ImageInputNet, options: argparse.Namespace) -> None:
     """If `--channel_swap` is absent and the net's input has three channels, have the transformer reverse them."""
     name = net.inputs[0]
     if options.channel_swap is None and net.blobs[name].data.shape[1] == 3:

@@ -91,10 +91,10 @@ def _make_programs(build: Path) -> dict[Path, str]:
 
 
 def _make_script(command: str) -> str:
-    package = Path(__file__).parents[2].resolve()
+    import_root = Path(__file__).parents[2].resolve()
     lines = ["#!/bin/sh", _MARKER]
-    if str(package) not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):  # may not be on sys.path
-        lines.append(f"export PYTHONPATH=${{PYTHONPATH:+$PYTHONPATH:}}{shlex.quote(str(package))}")
+    if str(import_root) not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):  # may not be on sys.path
+        lines.append(f"export PYTHONPATH=${{PYTHONPATH:+$PYTHONPATH:}}{shlex.quote(str(import_root))}")
     # -P: modules of the working directory do not hide Python's own
     lines.append(f'exec {shlex.quote(sys.executable)} -P -m caffejax {command}{" " * bool(command)}"$@"\n')
     return "\n".join(lines)

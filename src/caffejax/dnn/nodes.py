@@ -87,7 +87,7 @@ def list_nodes(graph: Graph, inference_graph: Graph) -> Iterator[Node]:
         yield Node(name, node_type, layer, layer.params, layer.tops or layer.bottoms)
 
 
-_PER_ELEMENT = {  # operations for each element of the top
+_OPERATIONS_PER_ELEMENT = {  # operations for each element of the top
     **dict.fromkeys(("AbsVal", "HardSwish", "Log", "PReLU", "ReLU", "Softplus", "TanH"), 1),
     **dict.fromkeys(("ELU", "ReLU6", "Scale"), 2),
     **dict.fromkeys(("BatchNorm", "Exp", "Mish", "Sigmoid", "Swish"), 3),
@@ -103,9 +103,9 @@ def count_operations(node: Node, bottoms: Shapes, tops: Shapes) -> int:
     """
     if is_custom(node.layer.definition.layer):
         return 0
-    if node.type in _PER_ELEMENT:
-        return _PER_ELEMENT[node.type] * prod(tops[0])
-    rule = _RULES.get(node.type)
+    if node.type in _OPERATIONS_PER_ELEMENT:
+        return _OPERATIONS_PER_ELEMENT[node.type] * prod(tops[0])
+    rule = _OPERATION_COUNTERS.get(node.type)
     return rule(node, bottoms, tops) if rule else 0
 
 
@@ -159,7 +159,7 @@ def _count_prior_box(node: Node, bottoms: Shapes, tops: Shapes) -> int:
     return sum(prod(bottom[2:]) * per_cell for bottom in bottoms)
 
 
-_RULES: dict[str, Callable[[Node, Shapes, Shapes], int]] = {
+_OPERATION_COUNTERS: dict[str, Callable[[Node, Shapes, Shapes], int]] = {
     "Convolution": _count_convolution,
     "Deconvolution": _count_deconvolution,
     "Eltwise": _count_eltwise,

@@ -67,10 +67,12 @@ class Curve:
     columns: Sequence[str]
     is_test: bool
 
-    def points(self, axis: str) -> tuple[list[float], list[float]]:
-        """Return the x values from the column `axis`, and the y values."""
+    def points(self, x_column: str) -> tuple[list[float], list[float]]:
+        """Return the x values from the column `x_column`, and the y values."""
         rows = [row for row in self.rows if any(column in row for column in self.columns)]
-        return [row[axis] for row in rows], [_mean([row[c] for c in self.columns if c in row]) for row in rows]
+        return [row[x_column] for row in rows], [
+            _finite_mean([row[c] for c in self.columns if c in row]) for row in rows
+        ]
 
 
 @dataclass
@@ -114,13 +116,13 @@ def make_panels(logs: Sequence[Log]) -> list[Panel]:
     return [panel for panel in (loss_panel, *test_panels.values(), rate_panel) if panel.curves]
 
 
-def moving_mean(values: Sequence[float], width: int) -> list[float]:
-    """Return the centered moving mean of the finite values, over at most `width` values and fewer near the ends."""
+def moving_average(values: Sequence[float], width: int) -> list[float]:
+    """Return the centered moving average of the finite values, over at most `width` values and fewer near the ends."""
     radii = [min(width // 2, i, len(values) - 1 - i) for i in range(len(values))]
-    return [_mean(values[i - radius : i + radius + 1]) for i, radius in enumerate(radii)]
+    return [_finite_mean(values[i - radius : i + radius + 1]) for i, radius in enumerate(radii)]
 
 
-def _mean(values: Sequence[float]) -> float:
+def _finite_mean(values: Sequence[float]) -> float:
     finite_values = [value for value in values if abs(value) <= _MAX_FINITE]
     return sum(finite_values) / len(finite_values) if finite_values else math.nan
 
@@ -166,7 +168,7 @@ def draw_runs(logs: Mapping[str, Log], *, axis: Axis = "iterations", smooth: int
     Args:
         logs: the logs by the names of the runs.
         axis: the quantity on the horizontal axis.
-        smooth: the number of training points in the moving mean. The original curve is also drawn, in a light colour.
+        smooth: the number of training points in the moving average. The original curve is also drawn, in a light color.
         log_loss: whether the axis of the loss is logarithmic.
 
     Raises:
@@ -222,10 +224,10 @@ def _escape_dollars(name: str) -> str:
     return escape_unprintable(name).replace("$", r"\$")
 
 
-def _draw_panel(axes: Any, panel: Panel, column: str, smooth: int, colors: Sequence[Any]) -> None:
+def _draw_panel(axes: Any, panel: Panel, x_column: str, smooth: int, colors: Sequence[Any]) -> None:
     has_both_kinds = len({curve.is_test for curve in panel.curves}) > 1
     for curve in panel.curves:
-        x, y = curve.points(column)
+        x, y = curve.points(x_column)
         color = colors[curve.run_index]
         style: dict[str, Any] = {"color": color, "linewidth": 1.6}
         if curve.is_test and len(x) <= _MAX_MARKERS:
@@ -234,7 +236,7 @@ def _draw_panel(axes: Any, panel: Panel, column: str, smooth: int, colors: Seque
             style |= {"linestyle": "--"}
         if smooth > 1 and not curve.is_test:
             axes.plot(x, y, color=color, linewidth=1, alpha=0.25)
-            y = moving_mean(y, smooth)
+            y = moving_average(y, smooth)
         axes.plot(x, y, **style)
     axes.set_title(_escape_dollars(panel.title), color=_TEXT_COLOR, fontsize=11, loc="left")
     axes.grid(color=_GRID_COLOR, linewidth=0.7)
@@ -244,10 +246,10 @@ def _draw_panel(axes: Any, panel: Panel, column: str, smooth: int, colors: Seque
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
         axes.spines[side].set_color(_TEXT_COLOR)
-    _note_non_finite(axes, panel, column)
+    _note_non_finite(axes, panel, x_column)
 
 
-def _note_non_finite(axes: Any, panel: Panel, column: str) -> None:
+def _note_non_finite(axes: Any, panel: Panel, x_column: str) -> None:
     """Write a note into the panel if none of its numbers is finite."""
-    if not any(math.isfinite(y) for curve in panel.curves for y in curve.points(column)[1]):
+    if not any(math.isfinite(y) for curve in panel.curves for y in curve.points(x_column)[1]):
         axes.text(0.5, 0.5, "no finite numbers", transform=axes.transAxes, ha="center", color=_TEXT_COLOR)

@@ -212,7 +212,9 @@ class Executor:
         required = {*layers.leaves, *(name for _, name in layers.indices)}
         # users also read inputs that layers overwrite in place
         required |= set(self._caller_inputs).intersection(layers.writes)
-        return tuple(name for name in layers.writes if blobs[name].data_memory.expects_read() or name in required)
+        return tuple(
+            name for name in layers.writes if blobs[name].data_memory.update_read_prediction() or name in required
+        )
 
     def _group_by_pass(self, high: int, low: int, deconv: bool) -> Iterator[tuple[Pass, BackwardRange]]:
         """Split the backward pass from layer `high` down to `low` into ranges that each belong to one forward pass.
@@ -236,7 +238,9 @@ class Executor:
         if self.graph.has_varying_rows:
             return layers.writes
         required, blobs = {*layers.leaves, *output_names}, self.memories.blobs
-        return tuple(name for name in layers.writes if blobs[name].diff_memory.expects_read() or name in required)
+        return tuple(
+            name for name in layers.writes if blobs[name].diff_memory.update_read_prediction() or name in required
+        )
 
     def _call_callbacks(self, event: str, layer: int) -> None:
         for callback in self.callbacks[event]:

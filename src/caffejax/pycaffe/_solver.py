@@ -55,7 +55,7 @@ class BlobUpdater:
         self.on_gradients: list[Callback] = []
         self.last_update: Params | None = None
         self._executor, self._device, self._iter_size = executor, parts.device, parts.param.iter_size
-        self._other_variables = _drop_variables(train_state)
+        self._state_without_variables = _drop_variables(train_state)
         self._input_names = parts.net.input_names
         self._outputs = [name for name in parts.net.outputs if name != UNNAMED_TOP]
         self._last_layer = len(parts.net.graph.layers) - 1
@@ -67,11 +67,11 @@ class BlobUpdater:
         """The train state on the current device, with the net's current parameters and running statistics."""
         self._move_to_current_device()
         params, state = self._executor.memories.variables
-        return self._other_variables.replace(params=params, state=state)
+        return self._state_without_variables.replace(params=params, state=state)
 
     @train_state.setter
     def train_state(self, new: TrainState) -> None:
-        self._other_variables = _drop_variables(new)
+        self._state_without_variables = _drop_variables(new)
         self._executor.memories.variables = Variables(new.params, new.state)
 
     @property
@@ -92,8 +92,8 @@ class BlobUpdater:
         """
         return jax.tree.map(jnp.copy, self.train_state), None
 
-    def restore(self, state: TrainState, each: Params | None) -> None:
-        """Replace the train state by a saved state; `each`, statistics of several devices, is ignored."""
+    def restore(self, state: TrainState, device_statistics: Params | None) -> None:
+        """Replace the train state by a saved state; `device_statistics` is ignored."""
         self.train_state, self.last_update = jax.device_put(state, self._device), None
 
     def update(
@@ -120,30 +120,30 @@ class BlobUpdater:
     def apply_update(self, rate: np.float32) -> None:
         """Replace the diffs of the train net's parameters by their updates, and subtract the updates."""
         self._move_to_current_device()
-        old_state = self._other_variables.replace(params=self._executor.memories.params)
+        old_state = self._state_without_variables.replace(params=self._executor.memories.params)
         new_state, update = self._apply(self._executor.memories.param_diffs, old_state, rate)
         assert update is not None
         self._executor.memories.params = new_state.params
         self._executor.memories.param_diffs = self.last_update = update
-        self._other_variables = _drop_variables(new_state)
+        self._state_without_variables = _drop_variables(new_state)
 
     def final_loss(self) -> jax.Array:
         """Run the train net forward on the next batch; return the loss."""
         return sum(self._executor.forward(0, self._last_layer), start=jnp.zeros(()))
 
-    def _run_pass(self, number: int, debug_info: bool) -> jax.Array:
+    def _run_pass(self, pass_index: int, debug_info: bool) -> jax.Array:
         first_loss, *other_losses = self._executor.forward_backward(
-            (self._other_variables.key, self._other_variables.iteration, number)
+            (self._state_without_variables.key, self._state_without_variables.iteration, pass_index)
         )
         if debug_info:
-            self._log_debug_info(number)
+            self._log_debug_info(pass_index)
         return sum(other_losses, start=first_loss)
 
-    def _log_debug_info(self, number: int) -> None:
+    def _log_debug_info(self, pass_index: int) -> None:
         assert self._debug_info is not None
         batch = self._executor.memories.get_values(self._input_names)
         for line in self._debug_info.format_lines(
-            *self._executor.memories.variables, batch, pass_key(self._other_variables, number)
+            *self._executor.memories.variables, batch, pass_key(self._state_without_variables, pass_index)
         ):
             _global_state.log(line)
 
@@ -151,7 +151,7 @@ class BlobUpdater:
         """Move the train state and the net to the current device."""
         if (device := _global_state.get_device()) is not self._device:
             self._device = device
-            self._other_variables = jax.device_put(self._other_variables, device)
+            self._state_without_variables = jax.device_put(self._state_without_variables, device)
             self._executor.move_to_current_device()
 
 
@@ -302,10 +302,10 @@ def _make_executors(parts: TrainerParts, start_state: TrainState, executors: dic
             evaluator.net.graph, tests.net_variables[i](), parts.net.graph, trained_variables
         )
         executors[evaluator.net] = Executor(evaluator.net, variables, evaluator.loader)
-        tests.net_variables[i] = partial(_current_variables, evaluator, executors[evaluator.net])
+        tests.net_variables[i] = partial(_move_and_get_variables, evaluator, executors[evaluator.net])
 
 
-def _current_variables(evaluator: Evaluator, executor: Executor) -> Variables:
+def _move_and_get_variables(evaluator: Evaluator, executor: Executor) -> Variables:
     """Move a test net and its evaluator to the current device; return the net's parameters and state."""
     executor.move_to_current_device()
     if not isinstance(evaluator, MeshEvaluator):

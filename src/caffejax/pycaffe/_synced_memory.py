@@ -134,8 +134,11 @@ class Memory:
         if self._device_array is not None:
             self._device_array = jax.device_put(self._device_array, device)
 
-    def expects_read(self) -> bool:
-        """Return whether the next value is likely to be read. Call it once for each new value."""
+    def update_read_prediction(self) -> bool:
+        """Record whether the last value was read, and return whether the next value is likely to be read.
+
+        Call it once for each value.
+        """
         if self.was_read:
             self.read_streak += 1
         elif self.read_streak < _FREQUENT_READS:

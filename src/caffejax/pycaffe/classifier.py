@@ -13,7 +13,7 @@ from . import io
 from ._net import Net
 
 
-class ImageNet(Net):
+class ImageInputNet(Net):
     """A trained net in phase TEST whose first input takes images.
 
     Args:
@@ -52,7 +52,7 @@ class ImageNet(Net):
         return np.asarray(self.forward_all(**batch)[self.outputs[0]])
 
 
-class Classifier(ImageNet):
+class Classifier(ImageInputNet):
     """A net that classifies images.
 
     Args:

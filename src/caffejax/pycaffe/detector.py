@@ -11,12 +11,12 @@ import numpy as np
 
 from ..errors import CaffejaxError, DataError, Problem
 from . import io
-from .classifier import ImageNet
+from .classifier import ImageInputNet
 
 Window = Sequence[int] | np.ndarray
 
 
-class Detector(ImageNet):
+class Detector(ImageInputNet):
     """A net that classifies windows of images.
 
     Args:

@@ -11,7 +11,7 @@ from ..human_readable import format_count
 from .caffe_pb2 import AnnotatedDatum, LayerParameter, NetParameter, SolverParameter, V0LayerParameter, V1LayerParameter
 
 # other names are formed from the enum's words: INNER_PRODUCT becomes InnerProduct
-_IRREGULAR_NAMES = {
+_IRREGULAR_V1_NAMES = {
     "NONE": "",
     "ABSVAL": "AbsVal",
     "ARGMAX": "ArgMax",
@@ -35,7 +35,7 @@ _IRREGULAR_NAMES = {
 }
 
 
-def get_type_name(number: int) -> str:
+def get_v1_type_name(number: int) -> str:
     """Return the current name of a layer type in V1LayerParameter's enum: "ReLU" for RELU.
 
     Raises:
@@ -45,18 +45,18 @@ def get_type_name(number: int) -> str:
     if number not in names:
         raise SchemaError(f"there is no V1 layer type {number}")
     name = names[number].name
-    return _IRREGULAR_NAMES.get(name, "".join(word.capitalize() for word in name.split("_")))
+    return _IRREGULAR_V1_NAMES.get(name, "".join(word.capitalize() for word in name.split("_")))
 
 
 def upgrade_v1(net: NetParameter) -> list[str]:
     """Convert V1 layers (`layers`) to current layers (`layer`)."""
     for old in net.layers:
-        _upgrade_layer(old, net.layer.add())
+        _upgrade_v1_layer(old, net.layer.add())
     del net.layers[:]
     return []
 
 
-def _upgrade_layer(old: V1LayerParameter, new: LayerParameter) -> None:
+def _upgrade_v1_layer(old: V1LayerParameter, new: LayerParameter) -> None:
     for field, value in old.ListFields():
         if field.message_type and field.name in new.DESCRIPTOR.fields_by_name:
             target = getattr(new, field.name)
@@ -67,7 +67,7 @@ def _upgrade_layer(old: V1LayerParameter, new: LayerParameter) -> None:
         if old.HasField(name):
             setattr(new, name, getattr(old, name))
     if old.HasField("type"):
-        new.type = get_type_name(old.type)
+        new.type = get_v1_type_name(old.type)
     if len(old.softmaxloss_param.ignore_label) == 1 and not old.loss_param.HasField("ignore_label"):  # DeepLab's
         new.loss_param.ignore_label = old.softmaxloss_param.ignore_label[0]
         del new.softmaxloss_param.ignore_label[:]
@@ -181,7 +181,7 @@ def _memory_shapes(layer: LayerParameter) -> list[list[int]]:
     return [[p.batch_size, *(getattr(p, f"{side}{i}") for side in ("channels", "height", "width"))] for i in numbers]
 
 
-def upgrade_statistics(net: NetParameter) -> list[str]:
+def upgrade_stats_batch_size(net: NetParameter) -> list[str]:
     """Copy the net's `bn_stats_batch_size`, a field of Intel's fork, to each BatchNorm layer that does not set it."""
     size = net.bn_stats_batch_size
     for layer in net.layer if size else ():
@@ -365,10 +365,10 @@ def _drop_inactive_messages(message: Message) -> None:
         if not field.message_type:
             continue
         messages = list(value) if field.is_repeated else [value]
-        has_marks = "option" in field.message_type.fields_by_name
-        remaining = [x for x in messages if not has_marks or (x.active and x.option.active)]
+        has_active_field = "option" in field.message_type.fields_by_name
+        remaining = [x for x in messages if not has_active_field or (x.active and x.option.active)]
         for x in remaining:
-            for mark in ("active", "option") if has_marks else ():
+            for mark in ("active", "option") if has_active_field else ():
                 x.ClearField(mark)
             _drop_inactive_messages(x)
         if len(remaining) < len(messages) and field.is_repeated:
@@ -382,7 +382,10 @@ _SOLVER_TYPES = {  # by names in capitals, which the enum of old files and MyCaf
     name.upper(): name for name in ("SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam", "SAG", "AdamW")
 }
 # for each field, Caffe's spelling by MyCaffe's
-_SOLVER_NAMES = {"type": _SOLVER_TYPES, "ap_version": {name.lower(): name for name in ("Integral", "MaxIntegral")}}
+_SOLVER_FIELD_VALUES = {
+    "type": _SOLVER_TYPES,
+    "ap_version": {name.lower(): name for name in ("Integral", "MaxIntegral")},
+}
 
 
 def upgrade_net(net: NetParameter) -> list[str]:
@@ -427,7 +430,7 @@ def upgrade_solver(solver: SolverParameter) -> list[str]:
         solver.type = _SOLVER_TYPES[SolverParameter.SolverType.Name(solver.solver_type)]
         solver.ClearField("solver_type")
         warnings.append(f'solver_type is old; write type: "{solver.type}"')
-    for field, names in _SOLVER_NAMES.items():
+    for field, names in _SOLVER_FIELD_VALUES.items():
         setting = getattr(solver, field)
         if names.get(setting, setting) != setting:
             setattr(solver, field, names[setting])
@@ -449,15 +452,15 @@ _V0_NAMES = _V0_RENAMED | _identity_names(
     *("split", "tanh", "window_data"),
 )
 
-_FILLED_FIELDS = {"biasterm": "bias_term", **_identity_names("num_output", "weight_filler", "bias_filler")}
+_WEIGHT_LAYER_FIELDS = {"biasterm": "bias_term", **_identity_names("num_output", "weight_filler", "bias_filler")}
 _WINDOW_FIELDS = {"kernelsize": "kernel_size", **_identity_names("pad", "stride")}
 _SOURCE_FIELDS = {"batchsize": "batch_size", **_identity_names("source")}
 _IMAGE_FIELDS = {"shuffle_images": "shuffle", **_identity_names("new_height", "new_width")}
 _DETECTION_FIELDS = ("fg_threshold", "bg_threshold", "fg_fraction", "context_pad", "crop_mode")
 _FIELDS: dict[str, tuple[str, dict[str, str]]] = {
     # V0 type: its parameter message in V1, and the field of that message for each V0 field
-    "conv": ("convolution_param", _FILLED_FIELDS | _WINDOW_FIELDS | _identity_names("group")),
-    "innerproduct": ("inner_product_param", _FILLED_FIELDS),
+    "conv": ("convolution_param", _WEIGHT_LAYER_FIELDS | _WINDOW_FIELDS | _identity_names("group")),
+    "innerproduct": ("inner_product_param", _WEIGHT_LAYER_FIELDS),
     "pool": ("pooling_param", _WINDOW_FIELDS | _identity_names("pool")),
     "dropout": ("dropout_param", _identity_names("dropout_ratio")),
     "lrn": ("lrn_param", _identity_names("local_size", "alpha", "beta", "k")),
@@ -569,6 +572,6 @@ def _v1_type(v0_layer: V0LayerParameter) -> V1LayerParameter.LayerType:
 
 _UPGRADES = (
     *(upgrade_v0, upgrade_transforms, upgrade_v1, upgrade_inputs, upgrade_batch_norms),
-    *(upgrade_softmax, upgrade_memory_data, upgrade_statistics, drop_inactive_settings, drop_bias_multipliers),
+    *(upgrade_softmax, upgrade_memory_data, upgrade_stats_batch_size, drop_inactive_settings, drop_bias_multipliers),
     expand_layers,
 )

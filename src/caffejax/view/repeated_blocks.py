@@ -79,8 +79,8 @@ class Signatures:
 
 
 def _format_kernel(layer: DrawnLayer) -> str:
-    window = layer.style.format_window
-    return window(layer.layer)[0] if window else ""
+    format_window = layer.style.format_window
+    return format_window(layer.layer)[0] if format_window else ""
 
 
 def count_crossings(boxes: Sequence[Box]) -> list[int]:
@@ -134,15 +134,15 @@ def find_blocks(boxes: Sequence[Box]) -> tuple[Block, ...]:
     - groups that occur several times with other boxes between them
     - neighbours whose names have the same prefix up to a slash
     """
-    signatures, open_counts = Signatures(boxes), count_crossings(boxes)
-    blocks = list(_find_repetitions(boxes, signatures, open_counts, 0, len(boxes)))
-    blocks += _find_recurring_groups(boxes, signatures, open_counts, blocks)
+    signatures, crossing_counts = Signatures(boxes), count_crossings(boxes)
+    blocks = list(_find_repetitions(boxes, signatures, crossing_counts, 0, len(boxes)))
+    blocks += _find_recurring_groups(boxes, signatures, crossing_counts, blocks)
     blocks += _find_named_groups(boxes, blocks)
     return tuple(sorted(blocks, key=lambda block: block.start))
 
 
 def _find_repetitions(
-    boxes: Sequence[Box], signatures: Signatures, open_counts: Sequence[int], first_box: int, stop: int
+    boxes: Sequence[Box], signatures: Signatures, crossing_counts: Sequence[int], first_box: int, stop: int
 ) -> Iterator[Block]:
     """Yield sequences of equal blocks among boxes `first_box` to `stop` (exclusive).
 
@@ -155,15 +155,15 @@ def _find_repetitions(
             if repetitions < (2 if period > 1 else _MIN_BLOCK_LAYERS):
                 continue
             starts = [first_box + start + shift for shift in range(length % period + 1)]
-            best_start = min(starts, key=lambda index: (open_counts[index], index))
-            layers = sum(len(box.layers) for box in boxes[best_start : best_start + period])
+            best_start = min(starts, key=lambda index: (crossing_counts[index], index))
+            num_layers = sum(len(box.layers) for box in boxes[best_start : best_start + period])
             candidate = (
-                _count_branchings(open_counts, best_start, best_start + period) <= 1,
+                _count_branchings(crossing_counts, best_start, best_start + period) <= 1,
                 repetitions * period,
                 -period,
                 -best_start,
             )
-            if layers >= _MIN_BLOCK_LAYERS and (best is None or candidate > best):
+            if num_layers >= _MIN_BLOCK_LAYERS and (best is None or candidate > best):
                 best = candidate
     if best is None:
         return
@@ -171,14 +171,14 @@ def _find_repetitions(
     parts = tuple(
         _make_block(boxes, index, index + period) for index in range(best_start, best_start + num_covered, period)
     )
-    yield from _find_repetitions(boxes, signatures, open_counts, first_box, best_start)
+    yield from _find_repetitions(boxes, signatures, crossing_counts, first_box, best_start)
     yield Block(best_start, best_start + num_covered, f"{parts[0].label} … {parts[-1].label}", parts)
-    yield from _find_repetitions(boxes, signatures, open_counts, best_start + num_covered, stop)
+    yield from _find_repetitions(boxes, signatures, crossing_counts, best_start + num_covered, stop)
 
 
-def _count_branchings(open_counts: Sequence[int], start: int, stop: int) -> int:
+def _count_branchings(crossing_counts: Sequence[int], start: int, stop: int) -> int:
     """Return how often the data flow of boxes `start` to `stop` (exclusive) forks and merges again."""
-    cut_points = [index for index in range(start, stop + 1) if open_counts[index] <= open_counts[start]]
+    cut_points = [index for index in range(start, stop + 1) if crossing_counts[index] <= crossing_counts[start]]
     return sum(b - a > 1 for a, b in pairwise(cut_points))
 
 
@@ -190,13 +190,13 @@ def _find_true_runs(flags: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
 
 
 def _find_recurring_groups(
-    boxes: Sequence[Box], signatures: Signatures, open_counts: Sequence[int], blocks: Sequence[Block]
+    boxes: Sequence[Box], signatures: Signatures, crossing_counts: Sequence[int], blocks: Sequence[Block]
 ) -> list[Block]:
     """Return groups of boxes that occur more than once and do not overlap other blocks.
 
     At most one connection crosses the start of a group, and at most one crosses its end.
     """
-    cut_points = [index for index, count in enumerate(open_counts) if count <= 1]
+    cut_points = [index for index, count in enumerate(crossing_counts) if count <= 1]
     ranges = [(a, b) for a, b in pairwise(cut_points) if b - a > 1]
     counts = Counter(signatures.signature(a, b) for a, b in ranges)
     return [

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from caffejax import Net
 from caffejax.errors import CaffejaxError
 from caffejax.layers.param_str import parse_param_str
-from caffejax.layers.rcnn.rpn_proposals import ProposalLimits, decode_boxes, encode_boxes, make_anchors, propose
+from caffejax.layers.rcnn.rpn_proposals import ProposalLimits, decode_boxes, encode_boxes, make_base_anchors, propose
 from layers.sequential_nms import suppress_sequentially
 
 
@@ -139,7 +139,7 @@ def test_decode_boxes_inverts_encode_boxes() -> None:
 
 
 def test_anchors_equal_those_of_py_faster_rcnn() -> None:
-    result = make_anchors(16, (0.5, 1, 2), (8, 16, 32))
+    result = make_base_anchors(16, (0.5, 1, 2), (8, 16, 32))
     assert result[0].tolist() == [-84, -40, 99, 55]  # as its generate_anchors.py tells
     assert result[8].tolist() == [-168, -344, 183, 359]
 
@@ -386,6 +386,6 @@ def test_ratios_and_base_size_determine_the_anchors(module: str, rows: int) -> N
     param = f"python_param {{ module: '{module}' layer: 'ProposalLayer' param_str: \"{text}\" }}"
     proposal_net = make_net("Python", param, [(1, 8, 1, 1), (1, 16, 1, 1), (1, 3)])
     (rois,) = run_net(proposal_net, np.arange(8).reshape(1, 8, 1, 1), np.zeros((1, 16, 1, 1)), [[100, 100, 0]])
-    anchors = make_anchors(8 if "SSH" in module else 16, [1, 0.25, 4, 1], [1])[:rows]
+    anchors = make_base_anchors(8 if "SSH" in module else 16, [1, 0.25, 4, 1], [1])[:rows]
     expected = (anchors + np.array([0, 0, 1, 1])).clip(0)  # a decoded box ends a pixel later
     np.testing.assert_allclose(rois[rois[:, 0] >= 0][:, 1:], expected, atol=1e-5)

@@ -81,8 +81,8 @@ def scale_boxes(boxes: np.ndarray, param: Any, original_size: tuple[int, int], w
     if not (param.height_scale and param.width_scale) or param.resize_mode != ResizeParameter.FIT_SMALL_SIZE:
         return boxes
     exact_size = np.array(_fit_small_size(param, *original_size[::-1])[1], np.float32)
-    pixels = exact_size * (window[2:] - window[:2])
-    scale = pixels / np.array([param.width_scale, param.height_scale], np.float32)
+    crop_size = exact_size * (window[2:] - window[:2])
+    scale = crop_size / np.array([param.width_scale, param.height_scale], np.float32)
     return boxes * np.tile(scale, 2)
 
 
@@ -152,14 +152,14 @@ def select_objects(constraint: Any | None, image: AnnotatedImage, window: np.nda
     return image.select(box_coverage(boxes, window) > np.float32(constraint.emit_overlap))
 
 
-_MIN_EXPANSION = 1e-2  # smaller differences of the ratio from 1 change nothing
-_MAX_EXPANSION = 100  # ratio; memory grows with its square
+_MIN_RATIO_DIFFERENCE = 1e-2  # smaller differences of the ratio from 1 change nothing
+_MAX_EXPAND_RATIO = 100  # ratio; memory grows with its square
 
 
 def expansion_problems(param: Any) -> Iterator[str]:
     """Yield the problems of the expand_param in a TransformationParameter."""
-    if not 1 <= param.expand_param.max_expand_ratio <= _MAX_EXPANSION:
-        limits = f"1 or more, and at most {_MAX_EXPANSION}, not {param.expand_param.max_expand_ratio:g}"
+    if not 1 <= param.expand_param.max_expand_ratio <= _MAX_EXPAND_RATIO:
+        limits = f"1 or more, and at most {_MAX_EXPAND_RATIO}, not {param.expand_param.max_expand_ratio:g}"
         yield f"transform_param.expand_param: max_expand_ratio must be {limits}"
     if param.HasField("mean_file"):
         yield (
@@ -183,7 +183,7 @@ def expand(
     Returns:
         The larger image, or `image` itself if it is not expanded.
     """
-    if rng.random() > param.prob or abs(param.max_expand_ratio - 1) < _MIN_EXPANSION:
+    if rng.random() > param.prob or abs(param.max_expand_ratio - 1) < _MIN_RATIO_DIFFERENCE:
         return image
     ratio = rng.uniform(1, param.max_expand_ratio)
     h, w, channels = image.pixels.shape
@@ -243,9 +243,9 @@ def crop_sample(
         return image
     height, width = image.pixels.shape[:2]
     window = clip_boxes(windows[rng.integers(len(windows))])
-    pixels = window * np.array([width, height, width, height], np.float32)
-    x, y = (int(v) for v in pixels[:2])
-    w, h = (max(1, int(v)) for v in pixels[2:] - pixels[:2])
+    pixel_window = window * np.array([width, height, width, height], np.float32)
+    x, y = (int(v) for v in pixel_window[:2])
+    w, h = (max(1, int(v)) for v in pixel_window[2:] - pixel_window[:2])
     return keep_objects(image, window).crop(window, image.pixels[y : y + h, x : x + w])
 
 

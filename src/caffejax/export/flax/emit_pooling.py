@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...errors import require
 from ...kernels.window import Window
 from ...layers.c3d.c3d_layers import volume_windows
-from ...layers.c3d.nd_layers import nd_windows
+from ...layers.c3d.nd_layers import read_nd_pooling
 from ...layers.pooling import pool_method, read_height_width
 from .emit_context import EmitContext, register_emitter
 from .ir import Shape, Value
@@ -53,7 +53,7 @@ def pooling3d(e: EmitContext) -> Value:
 @register_emitter("NdPooling")
 def nd_pooling(e: EmitContext) -> Value:
     """Emit pooling over any number of spatial axes."""
-    return _emit_symmetric_pooling(e, *nd_windows(e.layer.context, e.bottoms[0]))
+    return _emit_symmetric_pooling(e, *read_nd_pooling(e.layer.context, e.bottoms[0]))
 
 
 def _emit_symmetric_pooling(e: EmitContext, method: str, end_padded: Window, _: Shape) -> Value:

@@ -63,11 +63,11 @@ def nd_pooling(ctx: Context, x: jax.Array) -> jax.Array:
     bottom. AVE divides by the number of cells of the window inside the padded volume, including the padding. With MAX,
     every position equal to the maximum of a window gets the full gradient of that window.
     """
-    return pool_windows(x, *nd_windows(ctx, x))
+    return pool_windows(x, *read_nd_pooling(ctx, x))
 
 
 def nd_pooling_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return pool_windows_diff(x, y, dy, *nd_windows(ctx, x))
+    return pool_windows_diff(x, y, dy, *read_nd_pooling(ctx, x))
 
 
 define_layer(
@@ -95,7 +95,7 @@ def nd_convolution_op(ctx: Context, x: Any) -> ConvolutionOp:
     return ConvolutionOp(window, axis=1, group=p.group, fast=ctx.fast)
 
 
-def nd_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
+def read_nd_pooling(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
     """Return the method ("MAX" or "AVE"), the window, and the spatial shape of the top.
 
     The window's padding at the end of each axis is large enough for the last window.

@@ -234,7 +234,7 @@ def label_specific_rescale(ctx: Context, blobs: Arrays, x: jax.Array, labels: ja
     power_on_positive, the magnitude of the score of the item's class is instead raised to the power of the weight. A
     second top (1,) contains the weight of the item's class.
     """
-    weight, state = _read_weight(ctx, blobs)
+    weight, state = _anneal_positive_weight(ctx, blobs)
     is_label, factor = _read_factors(ctx, weight, x, labels)
     rows = promote(x).reshape(is_label.shape)
     has_power = is_label & ctx.param.power_on_positive
@@ -253,7 +253,7 @@ def label_specific_rescale_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array, *, y: Any, dy: Any
 ) -> tuple[Any, ...]:
     d_top = first_top(dy)
-    weight, _ = _read_weight(ctx, blobs)
+    weight, _ = _anneal_positive_weight(ctx, blobs)
     is_label, factor = _read_factors(ctx, weight, x, labels)
     if ctx.param.power_on_positive:
         slope = factor * _power(jnp.abs(promote(x).reshape(is_label.shape)), factor - 1)
@@ -330,7 +330,7 @@ def _needs_rescaling(ctx: Context) -> bool:
     return ctx.training or bool(ctx.param.rescale_test)
 
 
-def _read_weight(ctx: Context, blobs: Arrays) -> tuple[jax.Array, Arrays]:
+def _anneal_positive_weight(ctx: Context, blobs: Arrays) -> tuple[jax.Array, Arrays]:
     """Return the weight of the items' classes, and the new values of the layer's state.
 
     The state is the number of passes, or empty if the weight is not annealed.

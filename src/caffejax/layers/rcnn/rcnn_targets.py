@@ -17,7 +17,13 @@ from ..helpers import no_gradient, numpy_rng
 from ..param_str import parse_param_str
 from ..types import Gradient, HostFunction, LayerDocs, LayerType, Signature, Traced
 from .roi_utils import has_rows_of_five
-from .rpn_proposals import ANCHOR_SETTINGS, encode_boxes, make_base_anchors, require_one_image, shift_anchors
+from .rpn_proposals import (
+    ANCHOR_SETTINGS,
+    encode_boxes,
+    make_base_anchors_from_settings,
+    require_one_image,
+    shift_anchors,
+)
 
 _ANCHOR_DEFAULTS: dict[str, Any] = {
     **ANCHOR_SETTINGS,
@@ -47,7 +53,7 @@ def anchor_target_layer(
     param_str contains pvanet's `ratios`, SSH's `base_size`, and settings of py-faster-rcnn's cfg in lower case.
     """
     s = parse_param_str(ctx.param.param_str, _ANCHOR_DEFAULTS)
-    base_anchors = make_base_anchors(s)
+    base_anchors = make_base_anchors_from_settings(s)
     require(
         len(s["rpn_bbox_inside_weights"]) == 4,
         f"rpn_bbox_inside_weights must be four numbers, not {len(s['rpn_bbox_inside_weights'])}",

@@ -30,7 +30,7 @@ def round_half_up(x: float) -> float:
     return math.floor(x + 0.5)
 
 
-def make_anchors(
+def make_base_anchors(
     base_size: int, ratios: Sequence[float], scales: Sequence[float], rounding: Rounding = round
 ) -> np.ndarray:
     """Return boxes around the center of a square, sorted by ratio, then by scale, float32 (boxes, 4).
@@ -342,7 +342,7 @@ def proposal(
         bool(p.ratio) and bool(p.scale),
         f"needs at least one ratio and one scale, not {len(p.ratio)} and {len(p.scale)}",
     )
-    base_anchors = make_anchors(p.base_size, p.ratio, p.scale, round_half_up)
+    base_anchors = make_base_anchors(p.base_size, p.ratio, p.scale, round_half_up)
     require_maps(scores, deltas, im_info, len(base_anchors))
     limits = ProposalLimits(p.pre_nms_topn, p.post_nms_topn, p.nms_thresh)
 
@@ -452,7 +452,7 @@ def _default_settings(ctx: Context) -> dict[str, Any]:
     return _PROPOSAL_DEFAULTS | (_TRAIN_DEFAULTS if ctx.training else _TEST_DEFAULTS)
 
 
-def make_base_anchors(s: dict[str, Any]) -> np.ndarray:
+def make_base_anchors_from_settings(s: dict[str, Any]) -> np.ndarray:
     """Return the anchors of the first cell, (A, 4), that the settings of a param_str define.
 
     Raises:
@@ -467,13 +467,13 @@ def make_base_anchors(s: dict[str, Any]) -> np.ndarray:
         f"needs at least one scale and one ratio, not {len(s['scales'])} and {len(s['ratios'])}",
     )
     require(all(r > 0 for r in s["ratios"]), f"ratios must be > 0, not {list(s['ratios'])}")
-    return make_anchors(s["base_size"], s["ratios"], s["scales"])
+    return make_base_anchors(s["base_size"], s["ratios"], s["scales"])
 
 
 def _propose_from_maps(
     ctx: Context, s: dict[str, Any], scores: jax.Array, deltas: jax.Array, im_info: jax.Array
 ) -> Any:
-    base_anchors = make_base_anchors(s)
+    base_anchors = make_base_anchors_from_settings(s)
     require_maps(scores, deltas, im_info, len(base_anchors))
     limits = ProposalLimits(s["rpn_pre_nms_top_n"], s["rpn_post_nms_top_n"], s["rpn_nms_thresh"])
 

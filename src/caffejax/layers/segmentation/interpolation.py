@@ -180,9 +180,9 @@ def _interp_positions(ctx: Context, x: Any, size: Shape) -> tuple[SamplePosition
 
 
 def _align_corners_positions(n: int, output_length: int) -> SamplePositions:
-    steps = max(output_length - 1, 1)
-    low, remainder = np.divmod(np.arange(output_length) * (n - 1 if output_length > 1 else 0), steps)
-    return SamplePositions(low, remainder / steps)
+    num_intervals = max(output_length - 1, 1)
+    low, remainder = np.divmod(np.arange(output_length) * (n - 1 if output_length > 1 else 0), num_intervals)
+    return SamplePositions(low, remainder / num_intervals)
 
 
 _QUANTIZATION_FIELDS = ("input_scale", "output_scale", "input_zero_point", "output_zero_point", "saturate")

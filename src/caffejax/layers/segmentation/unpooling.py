@@ -91,11 +91,11 @@ def window_unpooling(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Arr
     adds to the top of the previous pass.
     """
     window, size = _unpool_window(ctx, x), _unpool_size(ctx, x)
-    cell_values = x
+    window_sums = x
     if ctx.param.unpool == ctx.param.TILE:
-        cell_values = x * constant_window_areas(size, window, tuple(x.shape[2:]), x.dtype)
+        window_sums = x * constant_window_areas(size, window, tuple(x.shape[2:]), x.dtype)
     top_spec: Any = jax.ShapeDtypeStruct((*x.shape[:2], *size), x.dtype)
-    top = (blobs[0] + pool_diff("AVE", top_spec, cell_values, window, tuple(x.shape[2:]))).astype(x.dtype)
+    top = (blobs[0] + pool_diff("AVE", top_spec, window_sums, window, tuple(x.shape[2:]))).astype(x.dtype)
     return top, (jax.lax.stop_gradient(top).astype(blobs[0].dtype),)
 
 
