@@ -31,9 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from engine_competitor import ENGINES
-from engine_models import EXPORTERS, write_models
-from interleaving import (
+from competitor_client import (
     Competitor,
     describe_run,
     format_head,
@@ -43,6 +41,8 @@ from interleaving import (
     start_with_filled_cache,
     time_in_turns,
 )
+from engine_competitor import ENGINES
+from engine_models import EXPORTERS, write_models
 from training_competitor import BATCHES
 
 NETS = ("lenet", "cifar10_full", "caffenet", "googlenet", "squeezenet", "resnet50", "mobilenet")

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from interleaving import (
+from competitor_client import (
     Competitor,
     describe_run,
     format_head,

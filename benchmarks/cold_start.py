@@ -42,7 +42,7 @@ from cold_start_nets import (
     write_onnx_model,
     write_training,
 )
-from interleaving import FOLDER, describe_run, format_head, format_headline, format_row
+from competitor_client import FOLDER, describe_run, format_head, format_headline, format_row
 
 from caffejax.errors import CaffejaxError
 

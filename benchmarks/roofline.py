@@ -26,7 +26,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from interleaving import describe_run, format_head, format_headline, format_row
+from competitor_client import describe_run, format_head, format_headline, format_row
 from training_competitor import BATCHES, CONFIGS, draw_variables
 
 import caffejax

@@ -13,7 +13,7 @@ from pathlib import Path
 from page_writer import replace_part, write_or_check
 
 from caffejax.export.flax.emit_context import supported_types
-from caffejax.export.onnx.layer_operators import LAYER_CONVERSIONS
+from caffejax.export.onnx.layer_converters import LAYER_CONVERSIONS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from caffejax.kernels.program_cache import ProgramCacheConfig
+from caffejax.kernels.executable_cache import ProgramCacheConfig
 from caffejax.process_settings import enable_compilation_cache
 from compile_flags import make_xla_flags
 from jax_transforms.fresh_processes import spawn_jax_process

@@ -96,7 +96,7 @@ def enable_compilation_cache(folder: str | os.PathLike[str] | None = None) -> No
     """
     import jax
 
-    from .kernels.program_cache import ProgramCacheConfig, describe_processor
+    from .kernels.executable_cache import ProgramCacheConfig, describe_processor
 
     environment_folder = os.environ.get("CAFFEJAX_CACHE", "")
     if environment_folder == "off" or jax.config.values["jax_compilation_cache_dir"] is not None:

@@ -3,9 +3,9 @@
 import cv2
 import numpy as np
 import pytest
-from image_labels import read_labels
+from labelled_images import read_labels
 
-from caffejax.data.annotated.write_annotated import StorageOptions, encode_annotated_datum
+from caffejax.data.annotated.write_annotated_datum import StorageOptions, encode_annotated_datum
 from caffejax.data.image_decoding import read_image
 from caffejax.data.image_list import read_list
 from caffejax.errors import DataError

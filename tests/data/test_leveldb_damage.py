@@ -9,7 +9,7 @@ import pytest
 from leveldb_records import GOLDEN, GOLDEN_FOLDERS, RECORDS, make_value, needs_plyvel, plyvel
 
 from caffejax.data import LevelDb, Lmdb, write_leveldb
-from caffejax.data.leveldb.log_format import frame_records
+from caffejax.data.leveldb.write_ahead_log import frame_records
 from caffejax.errors import DataError
 
 

@@ -12,7 +12,7 @@ from leveldb_records import GOLDEN, make_value, plyvel
 
 from caffejax.data import LevelDb
 from caffejax.data.leveldb.leveldb_format import encode_varint
-from caffejax.data.leveldb.log_format import frame_records
+from caffejax.data.leveldb.write_ahead_log import frame_records
 from caffejax.errors import DataError
 
 

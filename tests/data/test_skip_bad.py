@@ -3,7 +3,7 @@
 import cv2
 import numpy as np
 import pytest
-from image_labels import read_labels
+from labelled_images import read_labels
 
 from caffejax.data import write_leveldb, write_lmdb
 from caffejax.errors import DataError

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .harness import make_case, write_files
 from .outcomes import Outcome
-from .pool import Worker
+from .worker_process import Worker
 
 
 @dataclass

@@ -7,9 +7,9 @@ import pytest
 
 from .harness import list_formats, make_case, read_files
 from .outcomes import Outcome
-from .pool import Worker
 from .run import fuzz
 from .run_case import run_case
+from .worker_process import Worker
 
 CASES = Path(__file__).parent / "cases"
 SECONDS_PER_FORMAT = 4  # for each format, without what it takes to begin

@@ -1,6 +1,6 @@
 // Many threads ask a cache for values; ends with 1 at what must not be. Compiled and run by test_thread_safety.py.
 
-#include "cache.h"
+#include "lru_cache.h"
 
 #include <atomic>
 #include <cstdio>

@@ -18,7 +18,7 @@ from caffejax.gradcheck import check_gradients
 from caffejax.kernels import compilation, onednn
 from caffejax.kernels.convolution_cpu import choose_algorithm
 from caffejax.kernels.convolution_op import correlate
-from caffejax.kernels.matrix_product import matmul_rows
+from caffejax.kernels.matmul import matmul_rows
 from caffejax.kernels.window import Window
 from caffejax.net import Net
 

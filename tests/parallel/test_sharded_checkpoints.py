@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from cluster import Cluster, make_train_commands, make_worker_commands
 from parallel_nets import make_solver_text, write_data
-from test_faults import list_snapshots, write_solver
+from test_process_failures import list_snapshots, write_solver
 
 pytestmark = pytest.mark.long
 

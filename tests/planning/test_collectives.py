@@ -8,8 +8,8 @@ from typing import Any
 
 import jax
 import pytest
-from collectives import CASES
 from planned_nets import LENET, make_resnet
+from print_collectives import CASES
 
 from caffejax import Net
 
@@ -22,7 +22,7 @@ Collectives = list[tuple[str, int, int]]
 @pytest.fixture(scope="module")
 def programs() -> dict[str, Any]:
     """The collectives of each net in each way: as found by a pattern, and as `planning` counts them."""
-    script = Path(__file__).with_name("collectives.py")
+    script = Path(__file__).with_name("print_collectives.py")
     process = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stderr
     result: dict[str, Any] = json.loads(process.stdout)

@@ -14,8 +14,8 @@ import pytest
 
 from caffejax import LayerType, Signature, Traced
 from caffejax.execution import interpreter
-from caffejax.kernels import compilation, program_cache
-from caffejax.kernels.program_cache import ProgramCacheConfig
+from caffejax.kernels import compilation, executable_cache
+from caffejax.kernels.executable_cache import ProgramCacheConfig
 from caffejax.layers import register_temporarily
 from caffejax.schema.caffe_pb2 import SolverParameter
 from caffejax.training.solver import Solver
@@ -150,7 +150,7 @@ def test_the_environment_depends_on_sources_versions_and_flags(tmp_path: Path, m
     (tmp_path / "a.py").write_text("a = 1")
     monkeypatch.setattr(program_cache, "_PACKAGE", tmp_path)
     monkeypatch.setattr(program_cache, "_IMPORT_TIME", (tmp_path / "a.py").stat().st_mtime_ns)
-    describe_environment = program_cache._describe_environment.__wrapped__
+    describe_environment = executable_cache._describe_environment.__wrapped__
     descriptions = [describe_environment()]
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
     descriptions.append(describe_environment())

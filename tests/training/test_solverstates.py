@@ -12,7 +12,7 @@ import pytest
 
 from caffejax.checkpoints.solverstate import SolverState, read_solverstate, write_solverstate
 from caffejax.errors import WeightsError
-from caffejax.kernels.program_cache import describe_types
+from caffejax.kernels.executable_cache import describe_types
 from caffejax.schema import caffe_pb2, read_solver
 from caffejax.training import Solver
 

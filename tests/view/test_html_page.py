@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from viewed_nets import HOSTILE_NAMES, find_config, make_hostile_net
+from view_nets import HOSTILE_NAMES, find_config, make_hostile_net
 
 from caffejax.errors import CaffejaxError
 from caffejax.summary import FAMILIES

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from viewed_nets import DATA, INVALID_NET, PROBLEMS, VALID_LAYERS, find_config, make_conv, make_hostile_net
+from view_nets import DATA, INVALID_NET, PROBLEMS, VALID_LAYERS, find_config, make_conv, make_hostile_net
 
 from caffejax.errors import SchemaError
 from caffejax.graph import build_graph, make_net_state

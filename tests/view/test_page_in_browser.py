@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from viewed_nets import CONFIGS, INVALID_NET, PROBLEMS, find_config
+from view_nets import CONFIGS, INVALID_NET, PROBLEMS, find_config
 
 from caffejax.graph import build_graph, make_net_state
 from caffejax.graph.resolve import is_included

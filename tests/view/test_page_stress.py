@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from test_server import NET, NetServer
-from viewed_nets import DATA, make_conv, make_hostile_net, make_inception, make_irregular_net
+from view_nets import DATA, make_conv, make_hostile_net, make_inception, make_irregular_net
 
 pytestmark = pytest.mark.slow  # starting the browser is
 

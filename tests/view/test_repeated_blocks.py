@@ -5,7 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from viewed_nets import CONFIGS, DATA, find_config, make_conv, make_inception, make_irregular_net
+from view_nets import CONFIGS, DATA, find_config, make_conv, make_inception, make_irregular_net
 
 from caffejax.graph import make_net_state
 from caffejax.graph.resolve import is_included

@@ -9,7 +9,7 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from viewed_nets import DATA, make_conv
+from view_nets import DATA, make_conv
 
 from caffejax.errors import CaffejaxError, SchemaError
 from caffejax.view import serve

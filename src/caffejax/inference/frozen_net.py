@@ -23,8 +23,8 @@ from ..graph.reshape import reshape_graph, with_batch
 from ..kernels.compilation import find_cpu, has_only_cpus
 from ..kernels.packed_weights import StoredWeight
 from ..variables import Blobs, Variables
+from .compiled_net import CompiledNet
 from .constant_folding import fold, materialize
-from .executable import CompiledNet
 from .low_precision import LowPrecision, measure_ranges
 
 _MAX_SHAPES = 16  # the number of shape combinations that stay compiled

@@ -18,7 +18,7 @@ from jax.extend.core import get_opaque_trace_state
 
 from ..config import Kernels
 from ..fork_guard import raise_after_fork
-from .program_cache import CachedPrograms, ProgramCacheConfig, compile_uncached, describe_settings, describe_types
+from .executable_cache import CachedPrograms, ProgramCacheConfig, compile_uncached, describe_settings, describe_types
 
 # for each platform, the options that differ from XLA's defaults
 _OPTIONS: dict[str, tuple[dict[str, Any], ...]] = {
@@ -43,7 +43,7 @@ def jit(function: Callable[..., Any], kernels: Kernels, *, cache_key: bytes | No
         function: the function to compile.
         kernels: "fast" to use the compiler options, "reference" to use none.
         cache_key: bytes that identify the function and all of its settings, to store its programs for CPUs on disk (see
-            `kernels.program_cache`), or None to store nothing. Stored programs take only positional arguments.
+            `kernels.executable_cache`), or None to store nothing. Stored programs take only positional arguments.
         options: options of `jax.jit`.
     """
     return Jitted(function, kernels, cache_key, **options)

@@ -16,7 +16,7 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 
-#include "cache.h"
+#include "lru_cache.h"
 #include "onednn_shapes.h"
 
 namespace caffejax {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "boxes.h"
+#include "nms.h"
 #include "program_run.h"
 #include "onednn_errors.h"
 

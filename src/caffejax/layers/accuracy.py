@@ -9,7 +9,7 @@ from ..errors import require
 from . import cross_replica
 from .context import Context
 from .helpers import canonical_axis
-from .loss import ignored_label_of_metric, label_shape_problem, num_classes_along_axis, valid_label_mask
+from .loss_helpers import ignored_label_of_metric, label_shape_problem, num_classes_along_axis, valid_label_mask
 from .registry import define_layer
 from .types import Gradient, Indices, Signature, Traced
 

@@ -21,7 +21,7 @@ from . import cross_replica
 from .context import Context, ParamSpec, Shape
 from .dtype_policy import promote
 from .helpers import array_namespace, as_nchw, canonical_axis, first_top
-from .loss import straight_through
+from .loss_helpers import straight_through
 from .registry import define_layer, register
 from .types import ChannelAffine, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 

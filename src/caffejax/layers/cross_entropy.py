@@ -17,7 +17,7 @@ from . import cross_replica
 from .context import Context, LayerDefinition
 from .dtype_policy import promote
 from .helpers import as_nchw, canonical_axis, first_top, outer_and_inner_num
-from .loss import (
+from .loss_helpers import (
     ignored_label,
     label_indices,
     label_shape_problem,

@@ -14,7 +14,7 @@ from . import cross_replica
 from .context import Context
 from .dtype_policy import promote
 from .helpers import as_nchw, first_top
-from .loss import nan_if_unlabelled, num_classes_of_rows, one_hot_mask, require_same_batch_size
+from .loss_helpers import nan_if_unlabelled, num_classes_of_rows, one_hot_mask, require_same_batch_size
 from .registry import define_layer
 from .types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from ..errors import require
 from ..kernels.channel_affine import add_bias_to_rows
-from ..kernels.matrix_product import matmul_rows
+from ..kernels.matmul import matmul_rows
 from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec, Shape
 from .dtype_policy import promote

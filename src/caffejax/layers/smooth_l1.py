@@ -11,7 +11,7 @@ from ..errors import require
 from .context import Context
 from .dtype_policy import promote
 from .helpers import first_top, pad_to_four_axes
-from .loss import loss_divisor, normalization_mode
+from .loss_helpers import loss_divisor, normalization_mode
 from .registry import define_layer
 from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 

@@ -19,7 +19,7 @@ from . import cross_replica
 from .context import Context, Shape
 from .dtype_policy import promote
 from .helpers import canonical_axis, first_top, global_window, is_after_first_axis, pointwise_window_along
-from .loss import (
+from .loss_helpers import (
     ignored_label,
     label_shape_problem,
     loss_divisor,

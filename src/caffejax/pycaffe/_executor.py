@@ -20,8 +20,8 @@ from ..graph.reshape import reshape_graph
 from ..layers.bucketed_random import fold_in
 from ..layers.context import Phase, hash_name
 from . import _global_state
+from ._batch_reader import BatchReader
 from ._blob_store import Memories
-from ._data_feed import BatchReader
 from ._layer_range import BackwardRange, Key, LayerRange, LayerRanges
 from ._passes import BackwardPass, FrozenForward, History, Pass, make_pass
 

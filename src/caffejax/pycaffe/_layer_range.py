@@ -38,7 +38,7 @@ from ..execution.schedule import fuse, split_at_host_layers
 from ..graph import UNNAMED_TOP, Graph, Layer, Slot
 from ..graph.index_ranges import find_index_blob, find_indexing_layers
 from ..kernels import compilation
-from ..kernels.program_cache import ProgramCacheConfig
+from ..kernels.executable_cache import ProgramCacheConfig
 from ..layers.row_padding import strip_padding
 
 _SMALL_SIZE = 2**28  # elements

@@ -21,7 +21,7 @@ from ..layers.python.layer import Layer as PythonLayer
 from ..paths import make_missing_problem
 from ..schema.caffe_pb2 import TRAIN
 from ..summary import summarize
-from ._data_feed import make_array_source, write_batch
+from ._batch_reader import make_array_source, write_batch
 from ._executor import Callback, Executor, open_executor
 from ._synced_memory import SyncedBlob
 

@@ -1,4 +1,4 @@
-"""Keys of compiled functions in the cache of compiled programs on disk; see `kernels.program_cache`.
+"""Keys of compiled functions in the cache of compiled programs on disk; see `kernels.executable_cache`.
 
 A key consists of everything that determines the function: the net, its configuration and the solver's settings.
 """

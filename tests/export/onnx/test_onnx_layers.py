@@ -7,7 +7,7 @@ import pytest
 from onnx_oracle import assert_model_equals_net
 
 from caffejax.export import make_inference_model
-from caffejax.export.onnx.layer_operators import LAYER_CONVERSIONS
+from caffejax.export.onnx.layer_converters import LAYER_CONVERSIONS
 from caffejax.layers import layer_types
 from caffejax.net import Variables
 from golden_cases import ACCEPTED_CASES, find_first_cases, get_layer_type_of_case, is_fork_case

@@ -6,7 +6,7 @@ from jax import export
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from caffejax.export.onnx.builder import OnnxBuilder
+from caffejax.export.onnx.onnx_builder import OnnxBuilder
 
 SIZES = {
     "7": lambda b, c: 7,

@@ -12,7 +12,7 @@ from caffejax import read_caffemodel
 from caffejax.schema import caffe_pb2
 
 from ..harness import Files, Harness, choose_mutator, mutate_one_file
-from ..mutators.raw import damage
+from ..mutators.byte_mutations import damage
 from ..mutators.wire import change_fields
 from ._weights import BLOBS, NET, are_equal_arrays, load_blobs
 

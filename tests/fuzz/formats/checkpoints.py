@@ -7,8 +7,8 @@ from random import Random
 from typing import Any
 
 from ..harness import Files, Harness
+from ..mutators.byte_mutations import damage
 from ..mutators.json_trees import change_json
-from ..mutators.raw import damage
 from ._solvers import describe_state_difference, restore, write_snapshot
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from caffejax.schema import caffe_pb2
 
 from ..harness import Files, Harness, get_intact_sets
-from ..mutators.messages import change_message
+from ..mutators.proto_text import change_message
 from ..mutators.tokens import change_tokens
 from ._schema import list_schema_words
 from ._sources import GOLDEN, read_batches

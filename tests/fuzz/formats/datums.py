@@ -12,7 +12,7 @@ from caffejax.data import write_lmdb
 from caffejax.schema.caffe_pb2 import Datum
 
 from ..harness import Files, Harness, choose_mutator, mutate_one_file, read_files
-from ..mutators.raw import damage
+from ..mutators.byte_mutations import damage
 from ..mutators.wire import change_fields
 from ._sources import read_net_batches
 

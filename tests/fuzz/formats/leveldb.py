@@ -9,8 +9,8 @@ from typing import Any
 from caffejax.data import LevelDb
 
 from ..harness import Files, Harness, read_files
+from ..mutators.byte_mutations import damage
 from ..mutators.leveldb_files import change_log, change_table
-from ..mutators.raw import damage
 from ._sources import GOLDEN, read_net_batches
 
 _NET = """layer { name: "d" type: "Data" top: "data" top: "label" data_param { source: "db" batch_size: 10 } }"""

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 
 from ..harness import Files, Harness
-from ..mutators.raw import damage
+from ..mutators.byte_mutations import damage
 from ..mutators.tokens import change_tokens
 from ._sources import read_batches
 

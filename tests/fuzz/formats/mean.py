@@ -12,7 +12,7 @@ from caffejax.schema import caffe_pb2
 from caffejax.schema.blob_proto import read_blob_proto
 
 from ..harness import Files, Harness, choose_mutator, mutate_one_file, read_files
-from ..mutators.raw import damage
+from ..mutators.byte_mutations import damage
 from ..mutators.wire import change_fields
 from ._sources import GOLDEN, read_net_batches
 from ._weights import are_equal_arrays

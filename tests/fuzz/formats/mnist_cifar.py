@@ -13,7 +13,7 @@ from caffejax.data import Lmdb
 from caffejax.schema.caffe_pb2 import Datum
 
 from ..harness import Files, Harness, mutate_one_file
-from ..mutators.raw import change_bytes, damage
+from ..mutators.byte_mutations import change_bytes, damage
 
 _IMAGE_SIZE = 3 * 32 * 32
 _CIFAR_NAMES = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]

@@ -12,8 +12,8 @@ from caffejax.schema import caffe_pb2, read_net
 from caffejax.schema.text import parse_text
 
 from ..harness import Files, Harness
-from ..mutators.messages import change_message
-from ..mutators.raw import damage
+from ..mutators.byte_mutations import damage
+from ..mutators.proto_text import change_message
 from ..mutators.tokens import change_tokens
 from ._schema import differs_from_google, list_quoted_layer_types, list_schema_words
 

@@ -13,8 +13,8 @@ from caffejax.data import write_lmdb
 from caffejax.schema.caffe_pb2 import Datum
 
 from ..harness import Files, Harness, read_files
+from ..mutators.byte_mutations import damage
 from ..mutators.numbers import draw_edge
-from ..mutators.raw import damage
 from ..mutators.wire import change_fields
 from ._sources import read_net_batches
 

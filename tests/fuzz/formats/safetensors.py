@@ -14,9 +14,9 @@ from safetensors.numpy import save
 from caffejax.checkpoints.weight_formats import find_format
 
 from ..harness import Files, Harness, mutate_one_file
+from ..mutators.byte_mutations import damage
 from ..mutators.json_trees import change_json
 from ..mutators.numbers import draw_edge
-from ..mutators.raw import damage
 from ._weights import BLOBS, are_equal_arrays
 
 

@@ -11,8 +11,8 @@ from caffejax import Solver, read_solver
 from caffejax.schema.caffe_pb2 import SolverParameter
 
 from ..harness import Files, Harness
-from ..mutators.messages import change_message
-from ..mutators.raw import damage
+from ..mutators.byte_mutations import damage
+from ..mutators.proto_text import change_message
 from ..mutators.tokens import change_tokens
 from ._schema import list_schema_words
 

@@ -10,8 +10,8 @@ from typing import Any
 from caffejax.schema import wire
 
 from ..harness import Files, Harness
+from ..mutators.byte_mutations import damage
 from ..mutators.json_trees import change_json
-from ..mutators.raw import damage
 from ..mutators.wire import Field, change_fields, encode_fields
 from ._solvers import restore, write_snapshot
 

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 
 from ..harness import Files, Harness, mutate_one_file
-from ..mutators.raw import damage
+from ..mutators.byte_mutations import damage
 from ..mutators.tokens import change_tokens
 from ._sources import read_net_batches
 

@@ -8,8 +8,8 @@ from random import Random
 import h5py
 import numpy as np
 
+from .byte_mutations import damage
 from .numbers import draw_edge
-from .raw import damage
 
 _SIGNATURES = (b"TREE", b"HEAP", b"SNOD", b"\x89HDF", b"OHDR", b"FRHP", b"BTHD")
 

@@ -7,7 +7,7 @@ import json
 from random import Random
 from typing import Any
 
-from .raw import damage
+from .byte_mutations import damage
 
 _VALUES: list[Any] = [
     *(None, True, False, 0, -1, 1, 2, 7, 2**31 - 1, 2**31, 2**32, 2**53 + 1, 2**63, 2**64, 10**40, 0.5, -0.0, 1e308),

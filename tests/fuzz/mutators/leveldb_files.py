@@ -8,10 +8,10 @@ from random import Random
 import cramjam
 
 from caffejax.data.leveldb.leveldb_format import checksum
-from caffejax.data.leveldb.log_format import frame_records
+from caffejax.data.leveldb.write_ahead_log import frame_records
 
+from .byte_mutations import damage
 from .numbers import draw_edge
-from .raw import damage
 
 _HEADER = struct.Struct("<IHB")
 _TRAILER = struct.Struct("<BI")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+from .byte_mutations import damage
 from .numbers import draw_edge
-from .raw import damage
 
 PAGE_SIZE = 4096
 

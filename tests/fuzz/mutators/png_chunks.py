@@ -6,8 +6,8 @@ import struct
 import zlib
 from random import Random
 
+from .byte_mutations import damage
 from .numbers import draw_edge
-from .raw import damage
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -7,8 +7,8 @@ from random import Random
 
 from caffejax.schema import wire
 
+from .byte_mutations import damage
 from .numbers import draw_edge
-from .raw import damage
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import io
 import zipfile
 from random import Random
 
+from .byte_mutations import damage
 from .numbers import draw_edge
-from .raw import damage
 
 _DTYPES = [
     "<f4",

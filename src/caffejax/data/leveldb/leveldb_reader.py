@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from ...errors import DataError, Problem, locate_errors
 from .leveldb_format import VALUE, Entry, Files, make_damage_error, split_key
-from .log_format import read_log, read_value
 from .manifest import Table, read_version
 from .sorted_table import LARGE_BLOCK, read_block, read_entries, scan_table
+from .write_ahead_log import read_log, read_value
 
 
 class BlockSlice(NamedTuple):

@@ -18,7 +18,7 @@ from .leveldb_format import (
     read_varint,
     split_key,
 )
-from .log_format import LogReader, frame_records
+from .write_ahead_log import LogReader, frame_records
 
 logger = logging.getLogger("caffejax.data")
 

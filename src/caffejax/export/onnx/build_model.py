@@ -28,8 +28,8 @@ from ...layers.dispatch import call as run
 from ...layers.row_padding import matching_rows_axis, rows_axis
 from ..inference_model import InferenceModel
 from ..uint8_input import Uint8Preprocessing
-from .builder import OnnxBuilder, OnnxValue, Shape, constant_value, node_output, value_info
-from .layer_operators import LAYER_CONVERSIONS, ConversionContext
+from .layer_converters import LAYER_CONVERSIONS, ConversionContext
+from .onnx_builder import OnnxBuilder, OnnxValue, Shape, constant_value, node_output, value_info
 from .primitives import Equation, get_converter, is_elementwise
 
 _MAX_FOLDED_SIZE = 1 << 16  # maximum number of elements of constant results that are always computed at export

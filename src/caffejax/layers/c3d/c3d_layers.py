@@ -18,7 +18,7 @@ from ..context import Context, ParamSpec, Shape
 from ..convolution import ConvolutionOp
 from ..dtype_policy import promote
 from ..helpers import reject_fields
-from ..loss import one_hot_mask, require_same_batch_size
+from ..loss_helpers import one_hot_mask, require_same_batch_size
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 

@@ -13,7 +13,7 @@ from ...schema.caffe_pb2 import PriorBoxParameter
 from .. import cross_replica
 from ..boxes import areas, decode_offsets, encode_offsets, non_max_suppression, overlaps
 from ..context import Context
-from ..loss import loss_divisor, normalization_mode, straight_through
+from ..loss_helpers import loss_divisor, normalization_mode, straight_through
 from ..smooth_l1 import huber, huber_slope
 from ..softmax import LOG_FLT_MIN
 

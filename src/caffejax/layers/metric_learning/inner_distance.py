@@ -13,7 +13,7 @@ from ...errors import require
 from ..context import Context, ParamSpec
 from ..dtype_policy import promote
 from ..helpers import canonical_axis
-from ..loss import label_indices, one_hot_mask
+from ..loss_helpers import label_indices, one_hot_mask
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 from ..weight_and_bias import normalize_rows

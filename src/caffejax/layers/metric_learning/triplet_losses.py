@@ -13,7 +13,7 @@ from .. import cross_replica
 from ..context import Context, ParamSpec
 from ..dtype_policy import promote
 from ..helpers import canonical_axis, first_top
-from ..loss import label_indices, nan_if_unlabelled, num_classes_of_rows, one_hot_mask, require_same_batch_size
+from ..loss_helpers import label_indices, nan_if_unlabelled, num_classes_of_rows, one_hot_mask, require_same_batch_size
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced, Transform
 

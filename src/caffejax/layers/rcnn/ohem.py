@@ -13,7 +13,7 @@ from ...errors import require
 from ..context import Context
 from ..dtype_policy import promote
 from ..helpers import as_nchw, first_top, no_gradient
-from ..loss import ignored_label, loss_divisor, num_classes_along_axis, require_same_batch_size
+from ..loss_helpers import ignored_label, loss_divisor, num_classes_along_axis, require_same_batch_size
 from ..registry import define_layer
 from ..smooth_l1 import huber, huber_slope
 from ..softmax import softmax_with_losses, softmax_with_losses_backward

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from ...errors import require
 from .. import cross_replica
 from ..context import Context, ParamSpec
-from ..loss import ignored_label_of_metric
+from ..loss_helpers import ignored_label_of_metric
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, Signature, Traced
 

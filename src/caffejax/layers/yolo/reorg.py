@@ -12,7 +12,7 @@ from ..context import Context
 from ..dtype_policy import promote
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
-from .yolo_head import read_ground_truth
+from .prediction_map import read_ground_truth
 
 
 def reorg(ctx: Context, x: jax.Array) -> jax.Array:

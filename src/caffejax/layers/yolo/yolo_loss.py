@@ -17,7 +17,7 @@ from .. import cross_replica
 from ..context import Context
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, Signature, Traced
-from .yolo_head import (
+from .prediction_map import (
     GroundTruth,
     PredictionMap,
     center_size_overlaps,

@@ -14,7 +14,7 @@ from ..context import Context
 from ..dtype_policy import promote
 from ..registry import define_layer
 from ..types import IMAGE_INDICES_PER_DEVICE, Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced, Transform
-from .yolo_head import (
+from .prediction_map import (
     PredictionMap,
     center_size_overlaps,
     read_anchor_sizes,

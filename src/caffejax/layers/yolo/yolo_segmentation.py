@@ -12,7 +12,7 @@ from .. import cross_replica
 from ..context import Context
 from ..dtype_policy import promote
 from ..helpers import check_side_length
-from ..loss import require_same_batch_size
+from ..loss_helpers import require_same_batch_size
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, Signature, Traced
 

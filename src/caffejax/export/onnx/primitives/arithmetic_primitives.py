@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..builder import OnnxValue, Shape, node_output
+from ..onnx_builder import OnnxValue, Shape, node_output
 from .converters import Equation, register_converter, unsupported_error
 
 _DIRECT_OPERATORS = {

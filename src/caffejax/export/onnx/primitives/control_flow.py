@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from ..builder import OnnxValue, constant_value, node_output
+from ..onnx_builder import OnnxValue, constant_value, node_output
 from .converters import Equation, register_converter
 from .shape_primitives import reverse_axes
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....errors import LayerError
-from ..builder import OnnxBuilder, OnnxValue, Shape
+from ..onnx_builder import OnnxBuilder, OnnxValue, Shape
 
 Converter = Callable[["Equation"], OnnxValue | Sequence[OnnxValue]]
 _converters: dict[str, Converter] = {}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..builder import OnnxValue, constant_value, node_output
+from ..onnx_builder import OnnxValue, constant_value, node_output
 from .converters import Equation, register_converter, unsupported_error
 from .shape_primitives import add_pad
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..builder import OnnxValue, Shape, node_output
+from ..onnx_builder import OnnxValue, Shape, node_output
 from .converters import Equation, register_converter, unsupported_error
 from .shape_primitives import add_slice
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..builder import OnnxValue, Shape, constant_value, node_output
+from ..onnx_builder import OnnxValue, Shape, constant_value, node_output
 from .converters import Equation, register_converter
 
 _INT64_MAX = np.iinfo(np.int64).max

@@ -1,7 +1,7 @@
 // A thread-safe least-recently-used cache. oneDNN compiles code to create a primitive, so primitives are reused.
 
-#ifndef CAFFEJAX_KERNELS_CACHE_H_
-#define CAFFEJAX_KERNELS_CACHE_H_
+#ifndef CAFFEJAX_KERNELS_LRU_CACHE_H_
+#define CAFFEJAX_KERNELS_LRU_CACHE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -73,4 +73,4 @@ class Cache {
 
 }  // namespace caffejax
 
-#endif  // CAFFEJAX_KERNELS_CACHE_H_
+#endif  // CAFFEJAX_KERNELS_LRU_CACHE_H_

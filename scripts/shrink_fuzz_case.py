@@ -1,6 +1,6 @@
 """Shrink a case that scripts/fuzz.py has found, and keep it among tests/fuzz/cases.
 
-python scripts/minimise.py fuzz-findings/lmdb/1234 --name leaf-twice
+python scripts/shrink_fuzz_case.py fuzz-findings/lmdb/1234 --name leaf-twice
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ sys.path.insert(0, str(TESTS))
 
 from fuzz.harness import Files, get_intact_sets, load_harness, read_files, write_files  # noqa: E402
 from fuzz.outcomes import Outcome  # noqa: E402
-from fuzz.pool import Worker  # noqa: E402
 from fuzz.shrink import OutOfTimeError, shrink  # noqa: E402
+from fuzz.worker_process import Worker  # noqa: E402
 
 
 def main() -> int:

@@ -1,8 +1,8 @@
 // Non-maximum suppression on the host, with the same results as `non_max_suppression` in layers/boxes.py. XLA needs 2
 // to 3 s to compile that function for each input size; this function takes 1 ms (docs/development/performance.md).
 
-#ifndef CAFFEJAX_KERNELS_BOXES_H_
-#define CAFFEJAX_KERNELS_BOXES_H_
+#ifndef CAFFEJAX_KERNELS_NMS_H_
+#define CAFFEJAX_KERNELS_NMS_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -45,4 +45,4 @@ inline int64_t Suppress(const Box* boxes, int64_t n, float threshold, float eta,
 
 }  // namespace caffejax
 
-#endif  // CAFFEJAX_KERNELS_BOXES_H_
+#endif  // CAFFEJAX_KERNELS_NMS_H_

@@ -17,7 +17,7 @@ from ...layers.convolution import ConvolutionOp, convolution_output_size, depthw
 from ...layers.dropout import dropout_is_identity
 from ...layers.helpers import canonical_axis
 from ...layers.pooling import pad_to_cover, pool_method, window_and_output_size, window_areas
-from .builder import OnnxBuilder, OnnxValue, Shape, node_output
+from .onnx_builder import OnnxBuilder, OnnxValue, Shape, node_output
 
 Tops: TypeAlias = OnnxValue | Sequence[OnnxValue]
 Emitter: TypeAlias = Callable[["ConversionContext"], Tops | None]
