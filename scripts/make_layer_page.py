@@ -35,7 +35,7 @@ FAMILIES = {
     "pooling": "pooling",
     **dict.fromkeys(("batch_norm", "l2_normalize", "lrn"), "normalization"),
     **dict.fromkeys(("affine", "eltwise"), "arithmetic"),
-    **dict.fromkeys(("shape_ops", "permute", "indexing", "identity"), "shape, selection"),
+    **dict.fromkeys(("shape_ops", "permute", "indexing", "pass_through"), "shape, selection"),
     **dict.fromkeys(("softmax", "cross_entropy", "distance_losses", "smooth_l1", "accuracy"), "loss, metric"),
     **dict.fromkeys(("recurrent", "sequences"), "sequence"),
     **dict.fromkeys(("detection", "detectnet", "mscnn", "rcnn", "yolo"), "detection"),

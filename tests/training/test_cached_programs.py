@@ -137,10 +137,10 @@ def test_a_changed_environment_is_compiled_again(
     program_folder: Path, traces: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train_params()
-    monkeypatch.setattr(program_cache, "_describe_environment", lambda: "another version")
+    monkeypatch.setattr(executable_cache, "_describe_environment", lambda: "another version")
     train_params()
     assert len(traces) == 2
-    monkeypatch.setattr(program_cache, "_describe_environment", lambda: None)
+    monkeypatch.setattr(executable_cache, "_describe_environment", lambda: None)
     train_params()
     assert len(traces) == 3
     assert len(list(program_folder.iterdir())) == 2
@@ -148,22 +148,22 @@ def test_a_changed_environment_is_compiled_again(
 
 def test_the_environment_depends_on_sources_versions_and_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.py").write_text("a = 1")
-    monkeypatch.setattr(program_cache, "_PACKAGE", tmp_path)
-    monkeypatch.setattr(program_cache, "_IMPORT_TIME", (tmp_path / "a.py").stat().st_mtime_ns)
+    monkeypatch.setattr(executable_cache, "_PACKAGE", tmp_path)
+    monkeypatch.setattr(executable_cache, "_IMPORT_TIME", (tmp_path / "a.py").stat().st_mtime_ns)
     describe_environment = executable_cache._describe_environment.__wrapped__
     descriptions = [describe_environment()]
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
     descriptions.append(describe_environment())
-    monkeypatch.setattr(program_cache, "_find_version", lambda package: "another")
+    monkeypatch.setattr(executable_cache, "_find_version", lambda package: "another")
     descriptions.append(describe_environment())
-    monkeypatch.setattr(program_cache, "describe_processor", lambda: "another")
+    monkeypatch.setattr(executable_cache, "describe_processor", lambda: "another")
     descriptions.append(describe_environment())
     (tmp_path / "a.py").write_text("a = 2")
-    monkeypatch.setattr(program_cache, "_IMPORT_TIME", (tmp_path / "a.py").stat().st_mtime_ns)
+    monkeypatch.setattr(executable_cache, "_IMPORT_TIME", (tmp_path / "a.py").stat().st_mtime_ns)
     descriptions.append(describe_environment())
     assert None not in descriptions
     assert len(set(descriptions)) == 5
-    monkeypatch.setattr(program_cache, "_IMPORT_TIME", (tmp_path / "a.py").stat().st_mtime_ns - 1)
+    monkeypatch.setattr(executable_cache, "_IMPORT_TIME", (tmp_path / "a.py").stat().st_mtime_ns - 1)
     assert describe_environment() is None  # what runs is not what stands there
 
 
