@@ -53,6 +53,23 @@ def test_names_numbers_and_counts_are_opencvs(name: str) -> None:
         assert list(net.getMemoryConsumption(shape)) == recorded["all_memory"][k]
 
 
+def test_arguments_have_all_of_opencvs_names() -> None:
+    net, shape = load_net("classes"), (1, 3, 12, 12)
+    net.setInput(np.ones(shape))
+    np.testing.assert_array_equal(net.forward(outBlobNames=["prob"])[0], net.forward(outputName="prob"))
+    for method in (net.getFLOPS, net.getMemoryConsumption):
+        assert method(netInputShapes=[shape]) == method(netInputShape=shape) == method(shape)
+        for arguments in ({"netInputShape": shape}, {"netInputShapes": [shape]}):
+            assert method(layerId=1, **arguments) == method(1, **arguments) == method(1, shape)
+        with pytest.raises(TypeError, match="missing argument: netInputShapes"):
+            method(layerId=1)
+    assert len(net.getLayersShapes(netInputShape=shape)[0]) == len(net.getLayerNames()) + 1
+    assert net.getLayer(layerName="prob").type == net.getLayer(layerId=net.getLayerId("prob")).type == "Softmax"
+    net.setParam(layerName="conv1", numParam=1, blob=np.arange(4))
+    np.testing.assert_array_equal(net.getParam(layerName="conv1", numParam=1), net.getParam("conv1", 1))
+    dnn.ClassificationModel(net).setInputSize(width=12, height=12).setInputSize(size=(12, 12))
+
+
 @pytest.mark.parametrize("name", NETS)
 def test_the_tops_of_every_layer_are_opencvs(name: str) -> None:
     net = load_net(name)

@@ -49,8 +49,9 @@ class Model:
         """
         self.setInputScale(scale).setInputSize(size).setInputMean(mean).setInputSwapRB(swapRB).setInputCrop(crop)
 
-    def setInputSize(self, size: Any, height: int | None = None) -> Model:
+    def setInputSize(self, size: Any = None, height: int | None = None, *, width: int | None = None) -> Model:
         """Set width and height of the net's input, as a pair or as two numbers."""
+        size = size if width is None else width
         try:
             width, height = size if height is None else (size, height)
             self._size = int(width), int(height)

@@ -126,9 +126,9 @@ class Net:
         """Return a layer's number, or -1 if no layer has this name."""
         return 0 if layer == "_input" else self._number_by_name.get(layer, -1)
 
-    def getLayer(self, layerId: int | str) -> Layer:
+    def getLayer(self, layerId: int | str | None = None, *, layerName: str | None = None) -> Layer:
         """Return a layer by number or name."""
-        number = self._find_number(layerId)
+        number = self._find_number(_choose("layerId or layerName", layerId, layerName))
         return Layer(self, number, *(self._nodes[number - 1][:2] if number else ("_input", "")))
 
     def getLayerTypes(self) -> tuple[str, ...]:
@@ -174,20 +174,23 @@ class Net:
             raise CaffejaxError(f"layer {layer!r} has {len(params)} blobs, so there is no blob {index}")
         return number, params[index]
 
-    def getParam(self, layer: int | str, numParam: int = 0) -> Array:
+    def getParam(self, layer: int | str | None = None, numParam: int = 0, *, layerName: str | None = None) -> Array:
         """Return a float32 copy of a layer's blob. A blob with one axis is returned with two axes, as in OpenCV."""
-        number, param = self._find_param(layer, numParam)
+        number, param = self._find_param(_choose("layer or layerName", layer, layerName), numParam)
         array = np.array(param.array(*self._variables), np.float32)
         if array.ndim > 1:
             return array
         return array.reshape((1, -1) if self._nodes[number - 1].type == "InnerProduct" else (-1, 1))
 
-    def setParam(self, layer: int | str, numParam: int, blob: Any) -> None:
+    def setParam(
+        self, layer: int | str | None = None, numParam: int = 0, blob: Any = None, *, layerName: str | None = None
+    ) -> None:
         """Set a layer's blob for the next `forward`, from an array with the blob's number of elements."""
         import jax
 
+        layer = _choose("layer or layerName", layer, layerName)
         _, param = self._find_param(layer, numParam)
-        new_array, old_array = as_array(blob).astype(np.float32), param.array(*self._variables)
+        new_array, old_array = as_array(_choose("blob", blob)).astype(np.float32), param.array(*self._variables)
         if new_array.size != old_array.size:
             raise CaffejaxError(
                 f"blob {numParam} of layer {layer!r} has shape {old_array.shape}, but the new array has shape "
@@ -246,16 +249,24 @@ class Net:
             array *= np.float32(scalefactor)
         self._input_arrays[input_name] = array
 
-    def forward(self, outputName: str | Sequence[str] = "", outputBlobs: Any = None) -> Any:
+    def forward(
+        self,
+        outputName: str | Sequence[str] = "",
+        outputBlobs: Any = None,
+        *,
+        outBlobNames: Sequence[str] | None = None,
+    ) -> Any:
         """Run the layers that lead to an output.
 
         Args:
             outputName: the name of a layer, or a sequence of names; default: the last layer.
             outputBlobs: ignored.
+            outBlobNames: OpenCV's other name of `outputName`, for a sequence.
 
         Returns:
             The first top of the layer as a new float32 array, or a tuple of such arrays for a sequence of names.
         """
+        outputName = outputName if outBlobNames is None else outBlobNames
         names = [outputName] if isinstance(outputName, str) else outputName
         nodes = [self._find_output(name) for name in (names or [""])]
         blobs = self._run(tuple(dict.fromkeys(node.tops[0] for node in nodes)))
@@ -420,7 +431,7 @@ class Net:
         return [tuple(shapes), *bottoms], [tuple(shapes), *(find_top_shapes(graph, node) for node in self._nodes)]
 
     def getLayersShapes(
-        self, netInputShapes: Any
+        self, netInputShapes: Any = None, *, netInputShape: Any = None
     ) -> tuple[Array, tuple[tuple[Array, ...], ...], tuple[tuple[Array, ...], ...]]:
         """Return the ids of all layers, and the shapes of their bottoms and tops, as int32 arrays.
 
@@ -428,7 +439,7 @@ class Net:
         """
         arrays = (
             [tuple(np.array(shape, np.int32) for shape in shapes) for shapes in layers]
-            for layers in self._infer_shapes(netInputShapes)
+            for layers in self._infer_shapes(_choose("netInputShapes", netInputShapes, netInputShape))
         )
         bottoms, tops = map(tuple, arrays)
         return np.arange(len(self._nodes) + 1, dtype=np.int32), bottoms, tops
@@ -439,19 +450,36 @@ class Net:
         number = self._find_number(layerId)
         return bottoms[number], tops[number]
 
-    def _split_arguments(self, layer_and_shapes: tuple[Any, ...]) -> tuple[Sequence[int], Any]:
-        """Return the number of the passed layer, or of all layers by default, and the result of `_infer_shapes`."""
-        *layer, shapes = layer_and_shapes
-        return [self._find_number(*layer)] if layer else range(len(self._nodes) + 1), self._infer_shapes(shapes)
+    def _split_arguments(
+        self, layer_and_shapes: tuple[Any, ...], layer: int | None, shapes: Any
+    ) -> tuple[Sequence[int], Any]:
+        """Return the number of the passed layer, or of all layers by default, and the result of `_infer_shapes`.
 
-    def getFLOPS(self, *layer_and_shapes: Any) -> int:
+        Args:
+            layer_and_shapes: the positional arguments: `[layerId,] netInputShapes`, of which those are absent that were
+                passed by name.
+            layer: the layer that was passed by name.
+            shapes: the shapes that were passed by name.
+        """
+        layers = [*layer_and_shapes] if layer is None else [layer, *layer_and_shapes]
+        shapes = shapes if shapes is not None or not layer_and_shapes else layers.pop()
+        numbers = [self._find_number(*layers)] if layers else range(len(self._nodes) + 1)
+        return numbers, self._infer_shapes(_choose("netInputShapes", shapes))
+
+    def getFLOPS(
+        self, *layer_and_shapes: Any, layerId: int | None = None, netInputShapes: Any = None, netInputShape: Any = None
+    ) -> int:
         """Return the number of operations by OpenCV's rules: `getFLOPS([layerId,] netInputShapes)`."""
-        numbers, (bottoms, tops) = self._split_arguments(layer_and_shapes)
+        shapes = netInputShape if netInputShapes is None else netInputShapes
+        numbers, (bottoms, tops) = self._split_arguments(layer_and_shapes, layerId, shapes)
         return sum(count_operations(self._nodes[i - 1], bottoms[i], tops[i]) for i in numbers if i)
 
-    def getMemoryConsumption(self, *layer_and_shapes: Any) -> tuple[int, int]:
+    def getMemoryConsumption(
+        self, *layer_and_shapes: Any, layerId: int | None = None, netInputShapes: Any = None, netInputShape: Any = None
+    ) -> tuple[int, int]:
         """Return the bytes of parameters and of tops: `getMemoryConsumption([layerId,] netInputShapes)`."""
-        numbers, (_, tops) = self._split_arguments(layer_and_shapes)
+        shapes = netInputShape if netInputShapes is None else netInputShapes
+        numbers, (_, tops) = self._split_arguments(layer_and_shapes, layerId, shapes)
         weights = sum(4 * prod(param.spec.shape) for i in numbers for param in self._get_params(i))
         return weights, sum(4 * prod(shape) for i in numbers for shape in tops[i])
 
@@ -489,6 +517,14 @@ class Net:
 def as_array(value: Any) -> Array:
     """Return a copy of a value as an array; OpenCV's UMat is such a value, too."""
     return np.array(value.get() if type(value).__name__ == "UMat" else value)
+
+
+def _choose(name: str, *values: Any) -> Any:
+    """Return the argument that was passed. OpenCV has several names for one argument, by its type."""
+    for value in values:
+        if value is not None:
+            return value
+    raise TypeError(f"missing argument: {name}")
 
 
 def _suggest(name: str, names: Iterable[str], kind: str) -> str:
