@@ -1,5 +1,6 @@
 """Backward and deconvolution passes from within a net, as in the fork of the Deep Visualization Toolbox."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import caffejax
 import caffejax.pycaffe as caffe
+from caffejax.kernels.executable_cache import ProgramCacheConfig
 
 from .conftest import CLOSE
 
@@ -50,6 +52,17 @@ def test_deconv_passes_positive_diffs(slope: float) -> None:
     net.deconv_from_layer("fc", diff, zero_higher=True)
     assert (net.blobs["prob"].diff == 0).all()
     np.testing.assert_allclose(net.blobs["fc"].diff, diff, **CLOSE)
+
+
+def test_a_stored_program_of_a_backward_pass_is_not_used_for_a_deconvolution_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ProgramCacheConfig, "folder", tmp_path)
+    diff = np.random.default_rng(1).normal(size=(2, 5))
+    make_net().backward_from_layer("fc", diff)
+    assert any(tmp_path.iterdir())
+    net = make_net()
+    np.testing.assert_allclose(net.deconv_from_layer("fc", diff)["data"], reference_deconv(net, diff), **CLOSE)
 
 
 def test_a_backward_pass_from_a_layer_is_the_gradient() -> None:

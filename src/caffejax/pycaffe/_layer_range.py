@@ -73,7 +73,8 @@ class BackwardRange:
         self.leaves = tuple(name for name in writes if name not in tops)
 
     def __repr__(self) -> str:
-        return f"BackwardRange({self.low}, {self.high})"
+        # a part of the key of compiled programs on disk, so it must state everything that the program depends on
+        return f"BackwardRange({self.low}, {self.high}, deconv={self.deconv})"
 
 
 class LayerRange:
