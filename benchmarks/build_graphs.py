@@ -1,4 +1,4 @@
-"""How long prototxt to graph with all shapes takes, for each net of a folder or zip of prototxt files.
+"""Measure the time from prototxt to a graph with all shapes, for each net of a folder or zip of prototxt files.
 
 python benchmarks/build_graphs.py nets.zip
 """

@@ -1,4 +1,4 @@
-"""How long nets take to start: in fresh processes, with imports, up to the first result, and after a new input size.
+"""Measure how soon nets are ready: the first result of a fresh process, imports included, and of a new input size.
 
     python benchmarks/cold_start.py --set-up /tmp/cold
     python benchmarks/cold_start.py --opencv /tmp/cold/bin/python --nets googlenet,lstm --rounds 3

@@ -1,4 +1,4 @@
-"""Nets as files for `cold_start.py`: found in folders and archives, with weights and inputs made for them."""
+"""Nets for `cold_start.py`: found in folders and archives, with generated weights and inputs."""
 
 from __future__ import annotations
 

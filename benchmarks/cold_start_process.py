@@ -1,4 +1,4 @@
-"""One competitor of cold_start.py: a fresh process that imports a library, runs a net, and says what that took.
+"""One competitor of cold_start.py: import a library in a fresh process, run a net, and print times and memory.
 
     python benchmarks/cold_start_process.py NAME FOLDER START JOBS SECONDS THREADS
 

@@ -1,4 +1,4 @@
-"""The asking side of a comparison: competitors in processes of their own, which run in turn.
+"""Start competitors in separate processes, and run them in turn.
 
 Other load on the machine so falls on all alike, and none meets another's threads or memory.
 """

@@ -1,4 +1,4 @@
-"""A competitor's side of a comparison: built and run once, then told what to do. Needs nothing but NumPy."""
+"""The process of a competitor: it builds its net once, then runs it on request. It needs only NumPy."""
 
 from __future__ import annotations
 

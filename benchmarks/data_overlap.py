@@ -1,4 +1,4 @@
-"""What reading costs a training run: iterations per second from an LMDB against the same net fed by DummyData.
+"""Measure what reading data costs a training run: iterations per second from an LMDB and from DummyData.
 
     python benchmarks/data_overlap.py
 

@@ -1,4 +1,4 @@
-"""One competitor of against_engines.py: a net read from files by an engine, in a process of its own.
+"""One competitor of against_engines.py: an engine that reads a net from files, in a separate process.
 
     python benchmarks/engine_competitor.py ENGINE FOLDER THREADS
 

@@ -1,4 +1,4 @@
-"""A net as the files that engines read: what `engine_competitor.py` is given."""
+"""Write a net as the files that the engines of `engine_competitor.py` read."""
 
 from __future__ import annotations
 

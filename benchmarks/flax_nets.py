@@ -1,4 +1,4 @@
-"""The nets of configs/ as one would write them by hand in flax.linen: the peers of `plan_against_flax.py`.
+"""The nets of configs/ written by hand in flax.linen, for comparison in `plan_against_flax.py` and `gpu.py`.
 
 Channels last, as flax has them, `nn.BatchNorm`, `nn.max_pool`, optax's SGD with momentum and weight decay. Parameters
 are float32; `dtype` is what layers compute in.

@@ -1,4 +1,4 @@
-"""How long loading a large .caffemodel into a net takes, against reading the file, and the memory it takes.
+"""Measure the time and memory of loading a large .caffemodel into a net, beside reading the file.
 
 python benchmarks/load_weights.py --megabytes 500
 

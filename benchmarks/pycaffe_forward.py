@@ -1,4 +1,4 @@
-"""What pycaffe's net costs over the bare compiled function: SqueezeNet 1.1, batch 1, a new image each time.
+"""Measure the overhead of a pycaffe net over the compiled function: SqueezeNet 1.1, batch 1, a new image each time.
 
 python benchmarks/pycaffe_forward.py
 """

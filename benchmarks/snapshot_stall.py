@@ -1,4 +1,4 @@
-"""How long a snapshot holds up training: iterations with and without one, on a net of many parameters.
+"""Measure how long a snapshot delays training, on a net with many parameters.
 
 python benchmarks/snapshot_stall.py --megabytes 200
 """

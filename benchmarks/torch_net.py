@@ -1,4 +1,4 @@
-"""A graph of ours as a torch module: the peer of `against_torch.py` runs surely the same net."""
+"""A caffejax graph as a torch module, so that `against_torch.py` compares the same net."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One competitor of against_torch.py, in a process of its own, so that none meets another's threads or memory.
+"""One competitor of against_torch.py, in a separate process with its own threads and memory.
 
     python benchmarks/training_competitor.py NET TASK FORM THREADS
 

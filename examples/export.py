@@ -1,4 +1,4 @@
-"""Take a net to where there is no caffejax: write StableHLO, and run it with JAX alone.
+"""Export a net to StableHLO, and run it with JAX where caffejax is not installed.
 
 Run lenet_from_arrays.py first: it writes lenet.prototxt and lenet.caffemodel.
 """

@@ -1,4 +1,4 @@
-"""An LSTM of Caffe's learns a text letter by letter, then writes it."""
+"""Train Caffe's LSTM on a text letter by letter, and let it write the text."""
 
 import jax
 import jax.numpy as jnp

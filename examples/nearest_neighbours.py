@@ -1,4 +1,4 @@
-"""Features of a trained net, and the images nearest to one by them.
+"""Find the images whose features in a trained net are nearest to the features of an image.
 
 Run lenet_from_arrays.py first: it writes lenet.prototxt and lenet.caffemodel.
 """

@@ -1,4 +1,4 @@
-"""Which pixels a decision rests on: the gradient of a class's score by the image.
+"""Show which pixels a classification depends on: the gradient of the class score with respect to the image.
 
 Run lenet_from_arrays.py first: it writes lenet.prototxt and lenet.caffemodel.
 """

@@ -1,4 +1,4 @@
-"""The look of the documentation's charts."""
+"""The style of the documentation's charts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Export nets as ONNX, as flax source and as StableHLO, run them there, and hold them against the nets themselves.
+"""Export nets to ONNX, flax source and StableHLO, run the exports, and compare the results with the nets.
 
 python scripts/check_exports.py configs --jobs 2 --out exports.jsonl
 

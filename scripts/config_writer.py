@@ -1,4 +1,4 @@
-"""A prototxt being written, a layer a line: what the scripts that make configs/ share."""
+"""A builder of prototxt, one layer a line, for the scripts that make configs/."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetch the layout library of `caffejax view` anew: dagre, through npm. Its licence, MIT's, is kept beside it.
+"""Download dagre, the layout library of `caffejax view`, through npm. Its MIT licence is stored beside it.
 
 dagre was taken rather than elkjs 0.12: at 1,000 layers both take 0.3 to 1.1 s, and elkjs has 1.6 MB to dagre's 49 kB,
 under the Eclipse licence.

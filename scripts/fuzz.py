@@ -1,4 +1,4 @@
-"""Damage files of every format by seed, read each in a process of its own, and keep what goes wrong in a folder.
+"""Damage files of every format by seed, read each in a separate process, and store failures in a folder.
 
 python scripts/fuzz.py --seconds 3600 --seed 1 --jobs 2
 python scripts/fuzz.py --format lmdb --seconds 600

@@ -1,4 +1,4 @@
-"""An example of each layer type for the pages of layers: a prototxt that was built, with the shapes that come of it.
+"""Examples of each layer type for the pages of layers: a prototxt that was built, and the shapes that result.
 
 They are the layers that tests/jax_transforms asks about. Types that need a file to read have theirs here.
 """

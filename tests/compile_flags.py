@@ -1,4 +1,4 @@
-"""How programs are compiled that run once or twice. Nothing here may import JAX, which reads these when it starts."""
+"""XLA flags that compile programs of tests quickly. This module must not import JAX, which reads them at its import."""
 
 import os
 from importlib.metadata import version

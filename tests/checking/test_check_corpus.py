@@ -1,4 +1,4 @@
-"""Which nets of forks load, of those that people have published."""
+"""Published nets of forks load, except for listed ones."""
 
 import json
 import zipfile

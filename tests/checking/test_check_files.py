@@ -1,4 +1,4 @@
-"""Model files are told from other files, and the report on each: phases, missing files, weights, absent data."""
+"""Recognition of model files, and their reports: phases, missing files, weights and data sources."""
 
 import time
 from pathlib import Path

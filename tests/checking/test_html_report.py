@@ -1,4 +1,4 @@
-"""The page of `caffejax check --html`: well formed, complete, and safe whatever the names of files and layers are."""
+"""The page of `caffejax check --html` is well formed and complete, and escapes the names of files and layers."""
 
 import re
 import shlex

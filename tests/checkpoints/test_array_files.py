@@ -1,4 +1,4 @@
-"""Files of named arrays that are not what they should be: one clear error, and no memory taken for claims."""
+"""Invalid files of named arrays raise one clear error, without allocating the sizes that they state."""
 
 import io
 import zipfile

@@ -1,4 +1,4 @@
-"""Writing weight files: as Caffe does, and all of a file or nothing."""
+"""Weight files are written in Caffe's form, and either completely or not at all."""
 
 import errno
 import os

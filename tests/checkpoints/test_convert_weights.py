@@ -1,4 +1,4 @@
-"""Weights converted from each format to each other one."""
+"""Conversion of weights from each format to every other format."""
 
 import sys
 from itertools import permutations

@@ -1,4 +1,4 @@
-"""Weights that lack some of a net's layers: named, and refused where all are wanted."""
+"""Files without the weights of some layers: the layers are named, and the file is refused if all are required."""
 
 import logging
 import re

@@ -1,4 +1,4 @@
-"""One run for each snapshot prefix; what killed runs left is swept by the next."""
+"""Only one run uses a snapshot prefix, and removes the temporary files of killed runs."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Completion in a shell: bash itself is asked."""
+"""Shell completion, tested in bash."""
 
 import shutil
 import subprocess

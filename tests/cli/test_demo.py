@@ -1,4 +1,4 @@
-"""The demos: what stands in their folder, and that the commands which they print work there."""
+"""The folders of the demos, and the commands that the demos print."""
 
 import shlex
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The commands after Caffe's Python tools, and those that bring old files up to date."""
+"""Commands that replace Caffe's Python tools and upgrade old files."""
 
 import csv
 import re

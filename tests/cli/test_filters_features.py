@@ -1,4 +1,4 @@
-"""Pictures of filters and feature maps: what they show, for images and for the net's own data."""
+"""Pictures of filters and feature maps, for image files and for the data of the net."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Flags that stand for the fields of `ComputeConfig` and `DataConfig`."""
+"""Flags that set the fields of `ComputeConfig` and `DataConfig`."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""`--import`: modules of the user's, imported before nets are read."""
+"""`--import`: modules of the user that are imported before nets are read."""
 
 import sys
 from pathlib import Path

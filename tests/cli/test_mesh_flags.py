@@ -1,4 +1,4 @@
-"""How devices are arranged, by the flags that `train` and `plan` share."""
+"""Flags of `train` and `plan` that arrange devices in a mesh."""
 
 import argparse
 from collections.abc import Callable

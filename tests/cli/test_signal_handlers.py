@@ -1,4 +1,4 @@
-"""Requests of signals to a training run."""
+"""Signals that ask a training run for a snapshot or to stop."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""A command that another process watches: how it ends, what is said of it, and that neither outlives the other."""
+"""A command under a supervisor process: exit codes, messages, and that neither process outlives the other."""
 
 import signal
 import subprocess

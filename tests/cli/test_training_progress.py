@@ -1,4 +1,4 @@
-"""The live display: what stands on it while a solver trains."""
+"""The content of the live display while a solver trains."""
 
 import re
 import sys

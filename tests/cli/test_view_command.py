@@ -1,4 +1,4 @@
-"""`caffejax view`: where the page goes, what is said, and the server until it is interrupted."""
+"""`caffejax view`: the path of its page, its output, and its server until an interrupt."""
 
 import os
 import re

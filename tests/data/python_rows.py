@@ -1,4 +1,4 @@
-"""A data layer in Python for the tests of shares: rows in order, a number of them each time."""
+"""A data layer in Python whose batches are consecutive rows, for the tests of shards."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""AnnotatedData apart from the recorded cases: what is random, padding of the label, bad settings and records."""
+"""AnnotatedData beyond the recorded cases: random steps, label padding, and invalid settings and records."""
 
 from typing import Any
 

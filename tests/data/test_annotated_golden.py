@@ -1,4 +1,4 @@
-"""AnnotatedData gives what the SSD fork gave: images within a grey level where they were resized, boxes to 1e-6."""
+"""AnnotatedData equals the SSD fork's: resized images within one grey level, boxes within 1e-6."""
 
 import json
 from pathlib import Path

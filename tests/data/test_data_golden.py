@@ -1,4 +1,4 @@
-"""Data, ImageData and HDF5Data give what Caffe gave, value for value."""
+"""Data, ImageData and HDF5Data equal the values recorded from Caffe."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The Data layer apart from the recorded cases: wrapping, settings, bad databases and settings."""
+"""The Data layer beyond the recorded cases: wrapping, settings, and invalid databases."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""HDF5Data apart from the recorded cases: axes and types, paths, bad lists and files."""
+"""HDF5Data beyond the recorded cases: axes, dtypes, paths, and invalid lists and files."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""HDF5 files that lead elsewhere or claim what they do not hold: data, weights and solver states."""
+"""HDF5 files with external links or false sizes are refused: data, weights and solver states."""
 
 import os
 import resource

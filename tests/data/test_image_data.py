@@ -1,4 +1,4 @@
-"""ImageData apart from the recorded cases: order, paths, bad lists and images."""
+"""ImageData beyond the recorded cases: order, paths, and invalid lists and images."""
 
 import cv2
 import numpy as np

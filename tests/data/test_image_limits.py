@@ -1,4 +1,4 @@
-"""Images that claim too many pixels are refused by their header, whichever way they come in."""
+"""Images whose header states too many pixels are refused by every reader."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""Building a graph opens no data: a source is probed once, and opened when it is read."""
+"""Building a graph does not open data sources: a source is probed once, and opened at the first read."""
 
 from __future__ import annotations
 

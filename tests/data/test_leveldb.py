@@ -1,4 +1,4 @@
-"""LevelDB folders: the records that Caffe and we wrote, at any position, read once."""
+"""LevelDB folders written by Caffe and by caffejax: records at any position, each read once."""
 
 import cv2
 import pytest

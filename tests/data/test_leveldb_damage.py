@@ -1,4 +1,4 @@
-"""Folders that are not LevelDBs, and damaged ones."""
+"""Folders that are not LevelDB databases, and damaged databases."""
 
 import os
 import shutil

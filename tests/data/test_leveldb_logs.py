@@ -1,4 +1,4 @@
-"""The logs of a LevelDB: of any layout, cut off, missing."""
+"""Write-ahead logs of LevelDB: any layout, truncated, missing."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""LevelDB folders read by several at once: readers, threads, processes."""
+"""LevelDB folders read by several readers, threads and processes at once."""
 
 import multiprocessing
 import os

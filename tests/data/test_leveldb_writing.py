@@ -1,4 +1,4 @@
-"""Writing a LevelDB: all of it, or nothing."""
+"""A LevelDB is written completely or not at all."""
 
 import pytest
 from leveldb_records import RECORDS

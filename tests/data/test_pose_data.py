@@ -1,4 +1,4 @@
-"""CPMData: the maps of joints and limbs, and that people move with their images."""
+"""CPMData: maps of joints and limbs, and augmentation that moves people with their images."""
 
 import math
 import struct

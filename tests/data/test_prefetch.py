@@ -1,4 +1,4 @@
-"""Reading ahead: order, positions, exceptions, worker processes, and that nothing ever hangs."""
+"""Prefetching: order, positions, exceptions, worker processes, and the absence of deadlocks."""
 
 import os
 import signal

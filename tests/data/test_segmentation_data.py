@@ -1,4 +1,4 @@
-"""ImageSegData, DenseImageData and ImageLabelmapData: images and label images go the same way."""
+"""ImageSegData, DenseImageData and ImageLabelmapData: images and their label images are transformed alike."""
 
 from typing import Any
 

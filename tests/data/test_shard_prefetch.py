@@ -1,4 +1,4 @@
-"""Shares, and reading ahead of them: which batches a pipeline reads, whatever is taken and wherever it goes."""
+"""Prefetching of shards: the batches that a pipeline reads after any takes and seeks."""
 
 from __future__ import annotations
 

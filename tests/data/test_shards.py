@@ -1,4 +1,4 @@
-"""Shares of the data: several readers of some of the batches each are one reader of all."""
+"""Shards of the data: readers of all shards together read each batch once."""
 
 from __future__ import annotations
 

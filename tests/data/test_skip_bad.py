@@ -1,4 +1,4 @@
-"""Images that cannot be decoded: fatal, or with `skip_bad` the next one in their place."""
+"""Images that cannot be decoded are errors, or are replaced by the next image with `skip_bad`."""
 
 import cv2
 import numpy as np

@@ -1,4 +1,4 @@
-"""The reads of each kind of data: when the graph is built, when the source is opened, for the first batch."""
+"""What each kind of data reads when the graph is built, when its source is opened, and for the first batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps by which AnnotatedData changes pictures, one by one: boxes, sampling, colours."""
+"""The augmentation steps of AnnotatedData: boxes, sampling and colors."""
 
 import numpy as np
 import pytest

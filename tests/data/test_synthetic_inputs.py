@@ -1,4 +1,4 @@
-"""Random inputs mean something to the layers that read them."""
+"""Random inputs are valid for the layers that read them, such as labels and box coordinates."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Data of users: the batches of each kind, positions, and messages about invalid data."""
+"""A user's arrays and loaders as data: their batches, positions, and messages about invalid data."""
 
 import json
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""VideoData: clips of C3D and segments of temporal segment networks, against frames whose pixels say what they are."""
+"""VideoData: clips of C3D and segments of temporal segment networks, from frames whose pixels encode their index."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""`debug_info: true`: what it says of every layer, against plain computations."""
+"""The lines of `debug_info: true` for each layer, compared with plain computations."""
 
 import logging
 import re

@@ -1,4 +1,4 @@
-"""Dumps: an error that is planted in a layer is found there; what is absent, random, NaN or of other shapes."""
+"""Comparison of dumps finds an error that is planted in a layer, and reports missing, random and NaN values."""
 
 import dataclasses
 import re

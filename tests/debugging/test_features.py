@@ -1,4 +1,4 @@
-"""Features: the blobs asked for, batch after batch, as one forward pass after the other gives them."""
+"""Extracted features equal the blobs of consecutive forward passes."""
 
 from collections.abc import Iterator
 from itertools import islice

@@ -1,4 +1,4 @@
-"""Where a step left the finite numbers: the layer, what is not finite there, and what to do."""
+"""The search for the first layer with a non-finite value, and its message."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""An index out of range: NaN in a pure function, an error that says so from whatever runs a net for users."""
+"""An index out of range gives NaN in a pure function, and an error in the functions that run nets for users."""
 
 import re
 from collections.abc import Callable

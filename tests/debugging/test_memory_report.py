@@ -1,4 +1,4 @@
-"""The report of a net's memory: known nets, layers counted by hand, the command."""
+"""Memory reports of known nets, compared with sums by hand, and the command."""
 
 import re
 from pathlib import Path

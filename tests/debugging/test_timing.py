@@ -1,4 +1,4 @@
-"""Timing: every layer once, forward and backward, and the whole net; as Caffe's table."""
+"""Timing: each layer forward and backward, and the entire net, in the form of Caffe's table."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Pictures of maps, against Caffe's vis_square."""
+"""Tiled pictures of feature maps, compared with Caffe's vis_square."""
 
 import math
 

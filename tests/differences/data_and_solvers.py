@@ -1,4 +1,4 @@
-"""Differences outside of the layers: random numbers, data, solvers."""
+"""Declared differences outside of layers: random numbers, data and solvers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declared differences from Caffe, and how their cases run."""
+"""Declared differences from Caffe, and functions that run their cases."""
 
 from __future__ import annotations
 

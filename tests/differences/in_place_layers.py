@@ -1,4 +1,4 @@
-"""Layers that BVLC Caffe lets work in place, though its code then reads what it has overwritten."""
+"""Layers that BVLC Caffe allows in place although their backward pass reads the overwritten bottom."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/differences.md: every case still shows its difference, and the page tells of all."""
+"""Each case of docs/differences.md still shows its difference, and the page lists all cases."""
 
 import re
 import subprocess

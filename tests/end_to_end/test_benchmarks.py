@@ -1,4 +1,4 @@
-"""Benchmarks and scripts import what there is; most need more than the tests do, so they are only read here."""
+"""Imports of benchmarks and scripts exist. Most of them are not run, because they need other packages."""
 
 import ast
 import importlib

@@ -1,4 +1,4 @@
-"""The pages with commands and code: each block runs as it stands there, and prints what the page says."""
+"""Code blocks of the documentation run unchanged, and print what the page shows."""
 
 import re
 from pathlib import Path

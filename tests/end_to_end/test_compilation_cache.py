@@ -1,4 +1,4 @@
-"""Programs that take long to compile are cached on disk, oneDNN's calls included, unless a user turns the cache off."""
+"""Compiled programs, calls of oneDNN included, are cached on disk unless the cache is turned off."""
 
 import os
 import subprocess

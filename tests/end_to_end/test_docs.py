@@ -1,4 +1,4 @@
-"""The documentation says what the code does."""
+"""The code of the documentation runs, and its statements hold."""
 
 import re
 import subprocess

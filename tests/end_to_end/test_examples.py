@@ -1,4 +1,4 @@
-"""Each example runs as it stands, in a clean folder, and does what it says."""
+"""Each example runs unchanged in an empty folder."""
 
 import re
 import subprocess

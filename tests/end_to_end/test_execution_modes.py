@@ -1,4 +1,4 @@
-"""However a net is run, it gives the same numbers: every golden net, in every way but on many devices."""
+"""All ways of running a net on one device give the same numbers, for every golden net."""
 
 import functools
 import itertools

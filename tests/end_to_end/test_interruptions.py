@@ -1,4 +1,4 @@
-"""A training run that is interrupted: by signals, by kill -9 at any moment, by disks and files that fail."""
+"""Interrupted training runs: signals, kill -9 at any moment, and failing disks and files."""
 
 import os
 import random

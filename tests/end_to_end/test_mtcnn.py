@@ -1,4 +1,4 @@
-"""MTCNN with the weights that its authors trained finds the face in a photograph, its eyes, nose and mouth."""
+"""MTCNN with its authors' weights finds a face in a photograph, and its eyes, nose and mouth."""
 
 import importlib.metadata
 import zipfile

@@ -1,4 +1,4 @@
-"""The nets of `configs/` are those that their authors published: files of weights load by name, outputs are equal."""
+"""The nets of `configs/` equal the published nets: weight files load by name, and outputs are equal."""
 
 import re
 import zipfile

@@ -1,4 +1,4 @@
-"""The list of workflows of public projects is sound, and its runner edits copies, runs, checks and skips."""
+"""The list of workflows of public projects is valid, and its runner edits copies, runs, checks and skips."""
 
 import re
 import subprocess

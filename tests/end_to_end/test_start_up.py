@@ -1,4 +1,4 @@
-"""Imports, random draws and compilations of a process before its first result: only the ones it needs."""
+"""Imports, random draws and compilations before the first result of a process are only the necessary ones."""
 
 import json
 import subprocess

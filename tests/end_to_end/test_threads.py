@@ -1,4 +1,4 @@
-"""Many threads use nets at once, from the first call on: each gets what it would get alone, bit for bit."""
+"""Nets used by many threads at once give each thread the results of a single thread, bit for bit."""
 
 import os
 import subprocess

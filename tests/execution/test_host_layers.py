@@ -1,4 +1,4 @@
-"""Nets with layers that cannot be compiled: cut into segments, forward and backward, with few compilations."""
+"""Nets with host layers: segments, forward and backward passes, and the number of compilations."""
 
 import logging
 from pathlib import Path

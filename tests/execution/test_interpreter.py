@@ -1,4 +1,4 @@
-"""The loop that runs layers: ranges, and values that are kept only until their last reader."""
+"""The interpreter of layers: ranges, and values that are released after their last reader."""
 
 from __future__ import annotations
 

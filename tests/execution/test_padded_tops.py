@@ -1,4 +1,4 @@
-"""Layers with padded tops: the largest number of rows in compiled code, Caffe's number everywhere else."""
+"""Layers with padded tops: the largest number of rows in compiled code, and Caffe's number of rows elsewhere."""
 
 from collections.abc import Iterator
 from pathlib import Path

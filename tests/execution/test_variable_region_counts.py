@@ -1,4 +1,4 @@
-"""A number of regions that depends on the data, and maps of the regions: compiled for few numbers of rows."""
+"""Nets whose number of regions depends on the data are compiled for few numbers of rows."""
 
 import logging
 from typing import Any

@@ -1,4 +1,4 @@
-"""How far a net's outputs in another form are from its own, and a word for that."""
+"""The difference between the outputs of a net and of its export, and a verdict."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Nets to be written as flax source."""
+"""Nets that are exported as flax source."""
 
 from caffejax import Net
 from caffejax.export import InferenceModel

@@ -1,4 +1,4 @@
-"""A process without caffejax that runs written source. Nothing here may import JAX or caffejax at the top."""
+"""A process that runs exported flax source without caffejax. Nothing here may import JAX or caffejax at the top."""
 
 import importlib.util
 import io

@@ -1,4 +1,4 @@
-"""Small random nets of the layers that flax source is tested with, for their combinations."""
+"""Random small nets of the layers that export to flax source supports."""
 
 from typing import Any
 

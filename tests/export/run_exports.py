@@ -1,4 +1,4 @@
-"""A net exported in each form, run where it was exported to, and held against the net itself."""
+"""Export a net in each form, run the export, and compare its outputs with the net."""
 
 import tempfile
 import time

@@ -1,4 +1,4 @@
-"""Whole nets in both forms, and that `scripts/check_exports.py` finds an export that is wrong."""
+"""Export of entire nets in both forms, and detection of a wrong export by `scripts/check_exports.py`."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Nets written as flax source compute the same where caffejax cannot be imported."""
+"""Nets exported as flax source give the same results where caffejax cannot be imported."""
 
 import ast
 import subprocess

@@ -1,4 +1,4 @@
-"""Layers together, at random: each form gives what the net does."""
+"""Random combinations of layers: each exported form gives the results of the net."""
 
 from typing import Any
 

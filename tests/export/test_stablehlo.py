@@ -1,4 +1,4 @@
-"""Nets as StableHLO: the same numbers without caffejax, for any number of rows."""
+"""Nets exported as StableHLO give the same numbers without caffejax, for any number of rows."""
 
 import re
 from concurrent.futures import ProcessPoolExecutor

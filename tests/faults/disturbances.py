@@ -1,4 +1,4 @@
-"""Faults drawn from a seed: of each kind in turn, at a random moment."""
+"""Random faults drawn from a seed: each kind in turn, at a random moment."""
 
 import errno
 import random

@@ -1,4 +1,4 @@
-"""A small training job that is disturbed, and resumed until it is done; what is wrong then."""
+"""A small training job that is disturbed and resumed until it finishes, and the check of its result."""
 
 import json
 import os

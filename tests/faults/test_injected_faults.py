@@ -1,4 +1,4 @@
-"""Whatever happens: equal weights after resuming, nothing left behind, one line on stderr."""
+"""After any fault, resumed training gives equal weights, leaves no files behind, and prints one line on stderr."""
 
 import errno
 import os

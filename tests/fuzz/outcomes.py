@@ -1,4 +1,4 @@
-"""The outcomes of a case, and when two findings are the same."""
+"""The outcomes of fuzz cases, and when two findings are the same."""
 
 from __future__ import annotations
 

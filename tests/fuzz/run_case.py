@@ -1,4 +1,4 @@
-"""Reading of a case, and its outcome, as far as the reading process can determine it."""
+"""Read a fuzz case, and determine its outcome in the reading process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases made small: files, tokens and bytes left out for as long as the finding stays the same (delta debugging)."""
+"""Shrink fuzz cases: remove files, tokens and bytes as long as the finding stays the same (delta debugging)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged files of every format are read or refused: a few by default, many in CI, and those once found."""
+"""Damaged files of every format are read or refused: a few cases by default, many in CI, and all earlier findings."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The process that reads cases, and may die of one: a request a line, an answer a line.
+"""The worker process that reads fuzz cases, and may crash: one request and one answer per line.
 
 Run as `python -m fuzz.worker FOLDER`, with the folder where cases may be written; stderr is the file `stderr` there.
 """

@@ -1,4 +1,4 @@
-"""One worker process, watched: what it dies of, hangs in or takes too much memory for is the case's outcome."""
+"""Run fuzz cases in a worker process, and report its crashes, hangs and excessive memory as outcomes."""
 
 from __future__ import annotations
 

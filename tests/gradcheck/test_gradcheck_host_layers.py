@@ -1,4 +1,4 @@
-"""Layers on the host: checked in two ways, rule against finite differences, since they have no autodiff."""
+"""Gradient checks of host layers compare the rule with finite differences, because host layers have no autodiff."""
 
 import dataclasses
 import json

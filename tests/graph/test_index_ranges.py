@@ -1,4 +1,4 @@
-"""Which blobs hold class numbers or indices: those that a layer counts classes by, and nothing that looks like them."""
+"""Detection of the blobs that hold class numbers or indices, from the layers that read them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Nets reduced to the layers for inference: the same numbers from fewer layers."""
+"""Graphs reduced to the layers that inference needs give the same numbers with fewer layers."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Which bottoms get a gradient: Caffe's rules about `propagate_down` and `force_backward`."""
+"""Which bottoms get a gradient, by Caffe's rules for `propagate_down` and `force_backward`."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Layers that were pickled or copied: what a look at their sources showed goes with them, and is not made again."""
+"""Pickled and copied layers keep the result of probing their sources."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""Layers whose neighbours say which fork they are of."""
+"""Layers whose fork is determined by neighbouring layers."""
 
 import jax
 import numpy as np

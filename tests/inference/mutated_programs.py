@@ -1,4 +1,4 @@
-"""Build programs changed at random, `python mutated_programs.py COUNT`; prints how many were right, and wrong."""
+"""Build randomly mutated programs, and print how many were valid: `python mutated_programs.py COUNT`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small nets at random, of layers that programs can hold: what hypothesis draws to look for wrong memory plans."""
+"""Random small nets of layers that oneDNN programs support, for hypothesis to find wrong memory plans."""
 
 from __future__ import annotations
 

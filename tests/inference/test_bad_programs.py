@@ -1,4 +1,4 @@
-"""Invalid programs: each is an error, never a crash. They are tried in a separate process."""
+"""Invalid programs raise errors instead of crashing. They are built in a separate process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers that are folded into the layers before them, and layers that must not be folded."""
+"""Layers that are folded into preceding layers, and layers that must not be folded."""
 
 from __future__ import annotations
 

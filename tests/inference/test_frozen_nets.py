@@ -1,4 +1,4 @@
-"""The promises of frozen nets: the same numbers as the net's, in every way of calling them."""
+"""Frozen nets give the numbers of the net, however they are called."""
 
 from __future__ import annotations
 

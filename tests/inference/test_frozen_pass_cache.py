@@ -1,4 +1,4 @@
-"""Nets are frozen where their weights stay, if they give the same then: features, scores and losses of batches."""
+"""Nets whose weights stay the same are frozen automatically: features, scores and losses are unchanged."""
 
 from functools import partial
 from itertools import islice

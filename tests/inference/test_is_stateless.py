@@ -1,4 +1,4 @@
-"""Nets without state between forward passes: by the graph, and by the results of passes."""
+"""Nets without state between forward passes: the graph property, compared with the results of passes."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""Each layer type that programs know, in all its settings, against the plain lowering of the same net."""
+"""Each layer type that oneDNN programs support, in all its settings, compared with the plain lowering."""
 
 from __future__ import annotations
 

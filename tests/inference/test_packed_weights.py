@@ -1,4 +1,4 @@
-"""Weights of frozen nets: stored once, in the layouts of the programs, and in Caffe's order on request."""
+"""Weights of frozen nets are stored once, in the layouts of the programs, and returned in Caffe's order on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frozen nets against what Caffe computed, and in phase TEST against the nets that they were made of."""
+"""Frozen nets reproduce recorded results of Caffe, and in phase TEST the nets they were made from."""
 
 from __future__ import annotations
 

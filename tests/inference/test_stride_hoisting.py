@@ -1,4 +1,4 @@
-"""Strides that are moved up, against the plain lowering."""
+"""Strides that are moved to earlier layers, compared with the plain lowering."""
 
 from __future__ import annotations
 

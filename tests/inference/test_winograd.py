@@ -1,4 +1,4 @@
-"""Convolutions of 3x3 that are large enough to be transformed, against the plain lowering."""
+"""3x3 convolutions large enough for the Winograd transform, compared with the plain lowering."""
 
 from __future__ import annotations
 

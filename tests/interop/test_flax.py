@@ -1,4 +1,4 @@
-"""Nets as flax modules: equal to the net in outputs, gradients and statistics, and at home in flax."""
+"""Nets as flax modules: equal outputs, gradients and statistics, and compatibility with flax's tools."""
 
 import subprocess
 import sys

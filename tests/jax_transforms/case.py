@@ -1,4 +1,4 @@
-"""A case: a net over fed blobs, and how to feed it; in shapes, ROWS stands for the number of items of its batch."""
+"""A test case: a net and functions that draw its inputs; in shapes, ROWS is a placeholder for the batch size."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""A case as functions to transform: its loss, with the tops, of params and inputs."""
+"""A test case as pure functions of params and inputs, which tests transform."""
 
 import functools
 import re

@@ -1,4 +1,4 @@
-"""Where tests of this folder run."""
+"""The device on which the tests of this folder run."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Nets whose devices' batches count as one, on 8 devices: what tests ask in a process that has them."""
+"""Checks of nets whose devices share one global batch, run in a process with 8 devices."""
 
 import functools
 import re

@@ -1,4 +1,4 @@
-"""Messages that record which of their fields are read."""
+"""Protobuf messages that record which of their fields are read."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Devices whose batches count as one: their results equal one device's results for the joined batch."""
+"""Comparison of devices that share a global batch with one device that has the joined batch."""
 
 import functools
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""More cases of devices whose batches count as one: all normalizations of a loss, and reductions of a batch."""
+"""Additional cases of devices that share a global batch: all loss normalizations, and reductions over the batch."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Nets whose devices' batches count as one: losses that follow losses, BatchNorm, traces, what devices exchange."""
+"""Nets whose devices share a global batch: chained losses, BatchNorm, traces, and collectives."""
 
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any

@@ -1,4 +1,4 @@
-"""Does a type declare all messages of settings that its layers have?"""
+"""Layer types declare all parameter messages that their layers read."""
 
 from cases import EXTRA_FORK_CASES, LAYER_CASES
 

@@ -1,4 +1,4 @@
-"""Forks' types with wrong settings, bottoms and tops: each builds, or is refused in words that name the layer."""
+"""Forks' types with wrong settings, bottoms and tops build, or raise an error that names the layer."""
 
 import copy
 import functools

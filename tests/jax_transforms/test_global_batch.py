@@ -1,4 +1,4 @@
-"""Devices whose batches count as one, by `axis_name`, compute what one does of the batches joined."""
+"""With `axis_name`, devices compute the results of one device for the joined batch."""
 
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any

@@ -1,4 +1,4 @@
-"""On 8 simulated devices: what one gives, values and gradients, without rows going from device to device."""
+"""On 8 simulated devices, values and gradients equal those of one device, and no rows move between devices."""
 
 from concurrent.futures import ProcessPoolExecutor
 

@@ -1,4 +1,4 @@
-"""vmap equals a loop, over inputs and over params, and is a batch rather than a loop itself."""
+"""vmap over inputs and params equals a loop, and is computed as a batch."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Calls of the functions of onednn.cc, right and wrong: made at random, judged and computed in plain NumPy."""
+"""Random valid and invalid calls of the functions in onednn.cc, with their expected results in NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A custom gradient is used under every transformation; the gradient here is not the derivative, so that it shows."""
+"""A custom gradient is used under every transformation. It differs from the derivative, so that its use is visible."""
 
 from typing import Any
 

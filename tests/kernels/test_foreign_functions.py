@@ -1,4 +1,4 @@
-"""The functions of onednn.cc check what they are given before they touch memory, and compute what is right."""
+"""The functions in onednn.cc check their arguments before they access memory, and compute correct results."""
 
 import jax
 import jax.numpy as jnp

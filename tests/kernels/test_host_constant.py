@@ -1,4 +1,4 @@
-"""Tables are made when a program is lowered, or at once outside of one, and not while shapes are found out."""
+"""Constants are computed when a program is lowered, or at once in eager code, and not during shape inference."""
 
 import jax
 import jax.numpy as jnp

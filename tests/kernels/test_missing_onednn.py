@@ -1,4 +1,4 @@
-"""The log says once that oneDNN cannot be called."""
+"""Without oneDNN, one line is logged."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Which implementation of an operation runs, under every transformation: the two here give different numbers."""
+"""The implementation that is selected under every transformation; the two implementations give different numbers."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Windows with more padding than they need."""
+"""Windows with more padding than necessary."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Suppression of boxes one by one, as the oracle of layers that suppress in rounds."""
+"""Sequential non-maximum suppression, the oracle of the parallel implementation."""
 
 import numpy as np
 

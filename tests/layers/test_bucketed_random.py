@@ -1,4 +1,4 @@
-"""Draws of sizes that shapes share give the numbers of draws of the shapes themselves."""
+"""Random draws of bucketed sizes give the same numbers as draws of the exact shapes."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""Types of other packages: their declarations hold, and invalid declarations are refused."""
+"""Layer types of other packages: valid declarations work, and invalid declarations are refused."""
 
 from __future__ import annotations
 

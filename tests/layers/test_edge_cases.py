@@ -1,4 +1,4 @@
-"""Settings and numbers beside the recorded cases: extremes, zeros, files, second tops, fillers."""
+"""Settings and values beyond the recorded cases: extremes, zeros, files, second tops and fillers."""
 
 from pathlib import Path
 from typing import Any

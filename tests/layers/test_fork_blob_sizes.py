@@ -1,4 +1,4 @@
-"""Forks' types over no rows, and asked for more numbers than a blob can have."""
+"""Forks' types on batches without rows, and with blobs of too many values."""
 
 import jax
 import numpy as np

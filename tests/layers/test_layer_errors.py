@@ -1,4 +1,4 @@
-"""Refusals of layers, and their messages."""
+"""Errors that layers raise for invalid settings and shapes."""
 
 import pytest
 from layer_nets import net_text

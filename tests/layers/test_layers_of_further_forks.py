@@ -1,4 +1,4 @@
-"""Layers as nets of further forks use them: CTPN, channel-pruning, R-FCN, Intel's V-Net and YOLO, OpenVINO's models."""
+"""Layers as further forks use them: CTPN, channel-pruning, R-FCN, Intel's V-Net and YOLO, OpenVINO's models."""
 
 import logging
 from typing import Any

@@ -1,4 +1,4 @@
-"""Normalize, Permute and their like: what recorded cases cannot show."""
+"""Normalize, Permute and related layers beyond the recorded cases."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Shapes of tops by rules, and layers on NumPy arrays: both give what tracing and compiling forward gives."""
+"""Shape rules of tops, and layers on NumPy arrays, give the results of the compiled forward function."""
 
 import itertools
 from typing import Any

@@ -1,4 +1,4 @@
-"""The implementations for other platforms, run on this one: recorded cases, and whole nets against XLA's own."""
+"""Implementations for other platforms, run on this one: recorded cases, and nets compared with the default."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Recurrent layers: one step however long the sequence, breaks, state carried between forward passes."""
+"""Recurrent layers: one traced step for any sequence length, breaks, and state carried between forward passes."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Layers of forks for segmentation and cheap convolutions: what the recorded cases do not show."""
+"""Forks' layers for segmentation and depthwise convolutions beyond the recorded cases."""
 
 import itertools
 from functools import partial

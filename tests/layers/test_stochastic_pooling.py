@@ -1,4 +1,4 @@
-"""STOCHASTIC pooling: by its statistics in TRAIN, exactly in TEST."""
+"""STOCHASTIC pooling: statistics of the draws in TRAIN, exact values in TEST."""
 
 from typing import Any
 

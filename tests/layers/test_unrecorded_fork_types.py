@@ -1,4 +1,4 @@
-"""Types of forks without recorded cases, against plain NumPy."""
+"""Forks' types without recorded cases, compared with plain NumPy."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Bottoms of other shapes than a layer was built for: an error that names the layer, or the reference result."""
+"""Bottoms of shapes that a layer was not built for give an error that names the layer, or the correct result."""
 
 import itertools
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""YOLO's layers against loops over cells and boxes; what ends a list of labels; what they refuse."""
+"""YOLO's layers compared with loops over cells and boxes, the end of label lists, and their errors."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""JSON lines of training: all that a solver tells, as valid JSON, whatever happens to the file."""
+"""JSON lines of training metrics: complete and valid, even if the file cannot be written."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Processes forked after JAX has run: told so at once; before, and by spawn and forkserver, nets run there."""
+"""Using a net in a process forked after JAX has run is an error; other start methods work."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The numbers that `Net.init` draws equal the recorded ones: bit for bit with the recorded version of jax.
+"""The initial values of `Net.init` equal the recorded ones, bit for bit with the recorded version of jax.
 
 `python tests/net/test_initial_params.py` records them again, which is right only if they are meant to change.
 """

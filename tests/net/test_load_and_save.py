@@ -1,4 +1,4 @@
-"""Net.load and Net.save: what is saved in any format comes back, and reports say what was loaded."""
+"""Net.load and Net.save: round trips in every format, and the reports of loaded weights."""
 
 from itertools import chain
 from pathlib import Path

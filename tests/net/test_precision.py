@@ -1,4 +1,4 @@
-"""Nets in float32, tf32 and bfloat16: how near they are, what is computed in which floats, and training."""
+"""Nets in float32, tf32 and bfloat16: accuracy, dtypes of intermediate values, and training."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Numbers in a prototxt that ask for too much: refused at once, or without effect on the time that it takes."""
+"""Excessive numbers in a prototxt are refused at once, or do not affect the time."""
 
 import tracemalloc
 from collections.abc import Callable

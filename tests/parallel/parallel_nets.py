@@ -1,4 +1,4 @@
-"""Small nets that train on data of the test, on one device and on many. Nothing here imports JAX."""
+"""Small nets that train on test data, on one device and on many. Nothing here imports JAX."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Requests between processes, summed over their devices."""
+"""Requests of several processes, combined over their devices."""
 
 from concurrent.futures import ProcessPoolExecutor
 

@@ -1,4 +1,4 @@
-"""In which dtype gradients are added up over devices: `Parallel.reduce_dtype`."""
+"""The dtype in which gradients are summed over devices: `Parallel.reduce_dtype`."""
 
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path

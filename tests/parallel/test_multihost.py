@@ -1,4 +1,4 @@
-"""Several processes on the loopback interface follow one device with the joined batch."""
+"""Several processes on the loopback interface train like one device with the joined batch."""
 
 import json
 import pickle

@@ -1,4 +1,4 @@
-"""States that are cut over devices: no large array of theirs is whole anywhere, from the start to a checkpoint."""
+"""Sharded train states: no large array is ever complete on one device, from the start to a checkpoint."""
 
 import re
 from collections.abc import Callable

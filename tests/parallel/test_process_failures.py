@@ -1,4 +1,4 @@
-"""The other processes when one of several is killed, asked to stop, or slow."""
+"""The other processes of a run when one is killed, asked to stop, or slow."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Checkpoints of many devices: resumed bit for bit on the same number, and elsewhere as by one device."""
+"""Checkpoints of many devices resume bit for bit on the same number, and on others as on one device."""
 
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Checkpoints that all processes write, each its own parts, and read again however many there are then."""
+"""Checkpoints to which each process writes its shards, restored on any number of processes."""
 
 import json
 import os

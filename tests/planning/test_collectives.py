@@ -1,4 +1,4 @@
-"""The collectives of a training step: counted in programs that this machine's compiler makes."""
+"""The collectives of a training step, counted in programs compiled for this machine."""
 
 import json
 import subprocess

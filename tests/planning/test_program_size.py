@@ -1,4 +1,4 @@
-"""Steps stay light on accelerators: counts in lowered programs and, with their compilers, in compiled ones."""
+"""The size of training steps on accelerators: counts in lowered programs, and in compiled ones if possible."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""`import caffe` after `install()`: in separate processes, because it changes the whole process."""
+"""`import caffe` after `install()`, in separate processes because it changes the process."""
 
 import subprocess
 import sys

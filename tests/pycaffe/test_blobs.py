@@ -1,4 +1,4 @@
-"""Blobs' memory: writes are seen, held views follow, nothing is copied or computed that need not be."""
+"""The memory of blobs: writes take effect, existing views follow, and nothing unnecessary is copied or computed."""
 
 from typing import Any
 

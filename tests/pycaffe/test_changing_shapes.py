@@ -1,4 +1,4 @@
-"""Blobs whose shapes change: by reshape, by a layer on the host, by a source."""
+"""Blobs whose shapes change by reshape, by a host layer or by a source."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Classifier and Detector, and their commands, on a net whose probabilities plain NumPy can tell."""
+"""Classifier, Detector and their commands, on a net whose probabilities NumPy computes."""
 
 import csv
 import re

@@ -1,4 +1,4 @@
-"""Coordinate maps against the geometry of nets that run, and crops against what they should cut."""
+"""Coordinate maps compared with the geometry of running nets, and crops with their expected regions."""
 
 from collections.abc import Callable
 from typing import Any

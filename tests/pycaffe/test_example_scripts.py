@@ -1,4 +1,4 @@
-"""Scripts with Caffe's own shape: classification by notebook, and training from data layers in Python."""
+"""Scripts in the style of Caffe's examples: classification in a notebook, and training from data layers in Python."""
 
 from pathlib import Path
 from typing import Any

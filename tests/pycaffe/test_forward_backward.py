@@ -1,4 +1,4 @@
-"""Forward and backward of a net: whole, over ranges of layers, from values in its blobs."""
+"""Forward and backward passes of entire nets and of ranges of layers, from the values in the blobs."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""A frozen net is thawed when other blobs are read or weights are written, without a visible difference."""
+"""A frozen net is compiled again when other blobs are read or weights are written, without a visible difference."""
 
 from collections.abc import Callable
 from functools import cache

@@ -1,4 +1,4 @@
-"""MemoryData: a net that is given arrays."""
+"""MemoryData: nets with arrays as their data."""
 
 import numpy as np
 import pytest

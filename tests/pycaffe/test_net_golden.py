@@ -1,4 +1,4 @@
-"""Nets against what Caffe computed with them."""
+"""Nets compared with recorded results of Caffe."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The public names of Caffe's Python interface, as scripts use them, are all there."""
+"""All public names of Caffe's Python interface exist."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Solvers: what Caffe's interface promises of them, and Caffe's own trajectories."""
+"""Solvers: Caffe's interface, and trajectories recorded from Caffe."""
 
 from pathlib import Path
 from typing import Any

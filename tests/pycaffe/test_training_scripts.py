@@ -1,4 +1,4 @@
-"""Scripts as Caffe's users write them: everything through `import caffejax.pycaffe as caffe` and NumPy."""
+"""Training scripts as Caffe's users write them, with only `import caffejax.pycaffe as caffe` and NumPy."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The table of settings that are ignored names fields of forks, and nothing else."""
+"""The table of ignored settings names only fields of forks."""
 
 from caffejax.schema import caffe_pb2, ignored_fields, unknown_settings
 from caffejax.schema.fork_fields import IGNORED_FIELDS, load_fork_fields

@@ -1,4 +1,4 @@
-"""Sources: files, text, messages; and everything that can be wrong with a file."""
+"""Nets and solvers from files, texts and messages, and errors of invalid files."""
 
 import os
 from contextlib import suppress

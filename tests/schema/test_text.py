@@ -1,4 +1,4 @@
-"""The prototxt reader: the grammar, against Google's reader, and its messages about mistakes."""
+"""The prototxt parser: its grammar, compared with Google's parser, and its messages about mistakes."""
 
 import re
 import zipfile

@@ -1,4 +1,4 @@
-"""Upgrades against what Caffe's own tools made of the same files."""
+"""Upgrades of old files, compared with the results of Caffe's tools."""
 
 import json
 import zipfile

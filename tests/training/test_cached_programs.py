@@ -1,4 +1,4 @@
-"""Compiled steps and tests are found on disk without a trace, and never in the place of others."""
+"""Compiled steps and tests are loaded from disk without tracing, and never in place of other programs."""
 
 from __future__ import annotations
 

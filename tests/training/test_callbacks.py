@@ -1,4 +1,4 @@
-"""Callbacks: who is told what, in which order."""
+"""Callbacks: which are called, with what, and in which order."""
 
 from pathlib import Path
 from typing import Any

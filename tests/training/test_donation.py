@@ -1,4 +1,4 @@
-"""A training step overwrites the old values in place."""
+"""A training step reuses the memory of the old parameters."""
 
 import re
 

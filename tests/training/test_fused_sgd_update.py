@@ -1,4 +1,4 @@
-"""SGD updates parameters in one pass over memory; the numbers are optax's and Caffe's."""
+"""The fused SGD update makes one pass over memory and gives optax's and Caffe's numbers."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The finite check: numbers that are not finite are noticed, traced to a layer if asked, and never saved."""
+"""The finite check: non-finite values are detected, traced to a layer on request, and never saved."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Resuming in the midst of several kinds of data at once: the same parameters, to the bit."""
+"""Resuming within several kinds of data at once gives the same parameters, bit for bit."""
 
 from pathlib import Path
 

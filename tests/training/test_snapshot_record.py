@@ -1,4 +1,4 @@
-"""The record in a snapshot, of whatever JSON: gone on with, or refused by name."""
+"""The JSON record of a snapshot: valid records are resumed, and invalid ones are refused with the name of the entry."""
 
 import contextlib
 import json

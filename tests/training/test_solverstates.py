@@ -1,4 +1,4 @@
-"""Runs of Caffe gone on with here, and runs from here for Caffe: .solverstate and the weights beside it."""
+"""Resuming from Caffe's .solverstate files, and writing .solverstate files that Caffe could resume."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Several iterations started at once are the same iterations: the same log, parameters and place in the data."""
+"""Several iterations per dispatch give the same log, parameters and data position as single iterations."""
 
 import logging
 import re

@@ -1,4 +1,4 @@
-"""The training loop with updates that compute nothing: its requests, and its actions between them."""
+"""The training loop with updates that compute nothing: requests, and actions between iterations."""
 
 import logging
 from collections.abc import Callable, Sequence

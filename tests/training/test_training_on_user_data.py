@@ -1,4 +1,4 @@
-"""Training on own data: as from a database with the same rows, resumed, on several devices; what is refused."""
+"""Training on a user's data: equal to a database with the same rows, resumed, and on several devices."""
 
 import os
 import subprocess

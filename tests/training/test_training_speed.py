@@ -1,4 +1,4 @@
-"""Pace and waiting: what they count, with clocks and devices that the test sets."""
+"""Measured training speed and waiting time, with simulated clocks and devices."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Training against what Caffe did: rate, loss, scores and every parameter, iteration by iteration."""
+"""Training compared with Caffe's trajectories: rate, loss, scores and every parameter, iteration by iteration."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""The end of a step apart from its backward pass: in programs for several devices, and numbers untouched."""
+"""The barrier between backward pass and update in programs for several devices, without an effect on the numbers."""
 
 import math
 

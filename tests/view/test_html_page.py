@@ -1,4 +1,4 @@
-"""The file that is a page: whole, with the licence, without a way out of its JSON; written all at once."""
+"""The file of the page: complete, with the licence, with escaped JSON, and written atomically."""
 
 import json
 import re

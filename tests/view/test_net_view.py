@@ -1,4 +1,4 @@
-"""The content of pages about nets: numbers, problems, states."""
+"""The content of pages about nets: numbers, problems and states."""
 
 import json
 from pathlib import Path

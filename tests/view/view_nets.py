@@ -1,4 +1,4 @@
-"""Nets to look at: of the repository, hostile ones, and ones that are wrong."""
+"""Nets for the tests of `caffejax view`: from the repository, hostile and invalid ones."""
 
 from pathlib import Path
 from random import Random

@@ -1,4 +1,4 @@
-"""The oracle for exported models: onnxruntime runs the model, and JAX the net."""
+"""The oracle of ONNX exports: onnxruntime runs the model, and JAX the net."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

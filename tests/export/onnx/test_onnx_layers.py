@@ -1,4 +1,4 @@
-"""Every layer type as a model: onnxruntime's results for a recorded case equal the net's."""
+"""Each layer type exported to ONNX: onnxruntime reproduces the net on a recorded case."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Whole nets as models: the same numbers, and a graph that reads as the net does."""
+"""Nets exported to ONNX: equal outputs, and readable graphs."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""All reasons why a net cannot be exported are reported, before anything is written."""
+"""All reasons why a net cannot be exported are reported, and nothing is written."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""OpenCV 5, which reads no Caffe models, reads and runs their export to ONNX with equal results."""
+"""OpenCV 5 runs the ONNX exports of nets with equal results."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The words of the schema, for changes of texts, and Google's parser as the oracle."""
+"""The vocabulary of the schema for mutations of texts, and Google's parser as the oracle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small net, weights for it in arrays, and how weights that were read are compared."""
+"""A small net, arrays of its weights, and the comparison of weights that were read."""
 
 from __future__ import annotations
 

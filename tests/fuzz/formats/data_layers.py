@@ -1,4 +1,4 @@
-"""Settings of data layers, over files that are as they should be: batches of both phases."""
+"""Settings of data layers over intact files: batches of both phases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of databases: Datums of every kind, changed field by field, under a Data layer."""
+"""Records of databases: Datums of every kind, mutated field by field, read by a Data layer."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Mutators: of any bytes, or of a format's elements, keeping the rest valid."""
+"""Mutators of arbitrary bytes, and of single elements of a format that keep the rest valid."""

@@ -1,4 +1,4 @@
-"""Bytes changed anywhere, whatever they mean."""
+"""Mutations of arbitrary bytes, regardless of the format."""
 
 from __future__ import annotations
 

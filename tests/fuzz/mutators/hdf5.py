@@ -1,4 +1,4 @@
-"""HDF5 files changed in their tables, or by HDF5 itself: other types, shapes, links, groups where data sets were."""
+"""Mutations of HDF5 files: bytes of their tables, or other types, shapes, links and groups written by HDF5."""
 
 from __future__ import annotations
 

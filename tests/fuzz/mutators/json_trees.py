@@ -1,4 +1,4 @@
-"""Trees of JSON changed at any place."""
+"""Mutations of any value of a JSON document."""
 
 from __future__ import annotations
 

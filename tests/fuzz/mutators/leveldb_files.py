@@ -1,4 +1,4 @@
-"""LevelDB files changed with checksums that fit: records of logs and manifests, blocks of tables."""
+"""Mutations of LevelDB files with valid checksums: records of logs and manifests, blocks of tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LMDB files changed where numbers are: heads of pages and of nodes, the two states."""
+"""Mutations of numbers in LMDB files: page headers, nodes and meta pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures changed chunk by chunk, with PNG's checksums computed again."""
+"""Mutations of PNG files chunk by chunk, with recomputed checksums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts of protobuf messages changed field by field, so that they stay what the schema allows."""
+"""Mutations of protobuf messages in text form, field by field, that stay valid in the schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts changed token by token: words, numbers, strings, signs."""
+"""Mutations of texts token by token: words, numbers, strings and signs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Protobuf messages changed field by field; lengths are corrected afterwards, unless they are the change."""
+"""Mutations of binary protobuf messages, field by field, with corrected lengths unless a length is mutated."""
 
 from __future__ import annotations
 

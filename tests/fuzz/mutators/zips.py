@@ -1,4 +1,4 @@
-"""Archives changed with checksums that fit: heads of .npy files, names, methods, sizes, order of members."""
+"""Mutations of zip archives with valid checksums: .npy headers, names, methods, sizes and the order of members."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Layers of forks' types, a file for each family."""
+"""Test cases of forks' layer types, one file for each family."""

@@ -1,4 +1,4 @@
-"""Types of NVIDIA's DetectNet, its Python layers that are built in among them."""
+"""Cases of NVIDIA's DetectNet, its built-in Python layers included."""
 
 from typing import Any
 

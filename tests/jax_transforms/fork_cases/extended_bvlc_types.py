@@ -1,4 +1,4 @@
-"""BVLC's own types with the settings, bottoms and tops that forks gave them."""
+"""Cases of BVLC's types with the settings, bottoms and tops that forks added."""
 
 from case import ROWS, Case, layer
 

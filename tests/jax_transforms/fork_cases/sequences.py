@@ -1,4 +1,4 @@
-"""Layers for sequences, and those that pass on what they are given."""
+"""Cases of layers for sequences, and of layers that pass their bottoms through."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Python layers that cannot be found or fail: users' exceptions are their own, mistakes in the net are explained."""
+"""Python layers that cannot be found or fail: users' exceptions are unchanged, mistakes in the net are explained."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Python layers with Caffe's interface: how they are made, what they see, what they compute."""
+"""Python layers with Caffe's interface: setup, the arrays they receive, and their results."""
 
 import logging
 import sys

@@ -1,4 +1,4 @@
-"""Python layers as users of Caffe write them, and traceable ones: what the tests' nets name as their module."""
+"""Python layers with Caffe's interface, and traceable ones, which the nets of the tests name as their module."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""A small Faster R-CNN end to end, its Python layers built in: it learns eight drawn pictures by heart."""
+"""A small Faster R-CNN with built-in Python layers learns eight drawn pictures by heart."""
 
 from pathlib import Path
 from typing import Any

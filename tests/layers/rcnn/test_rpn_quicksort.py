@@ -1,4 +1,4 @@
-"""The order of equal scores, against the fork's sort as it goes, one swap after the other."""
+"""The order of equal scores, compared with the fork's sequential quicksort."""
 
 import jax
 import numpy as np
