@@ -30,9 +30,9 @@ UNREAD_FIELDS = (*_AXIS_FIELDS, *_SIDE_FIELDS, "axis", "dilation", "round_mode")
 
 
 def volume_param(ctx: Context, field: str) -> Any:
-    """Return the layer's settings: its 3D message `field` if it is set, otherwise the 2D message.
+    """Return the layer's settings: the 3D parameter message `field` if it is set, otherwise the 2D message.
 
-    An example of `field` is "convolution3d_param"; the 2D message is then convolution_param.
+    For example, if `field` is "convolution3d_param", the 2D message is convolution_param.
 
     Raises:
         LayerError: if both messages are set. The 2D message may still set bias_term, which Deconvolution3D reads from
@@ -54,13 +54,13 @@ def volume_param(ctx: Context, field: str) -> Any:
 
 
 def volume_window(p: Any) -> Window:
-    """Return the window (kernel, stride and padding) over (length, height, width) that a message defines.
+    """Return the window (kernel, stride and padding) over (length, height, width) that the settings `p` define.
 
     Raises:
         LayerError: if a size is missing, repeated or not positive, or if a field for 2D windows is set, such as
             kernel_h.
     """
-    # group of the 3D message has no effect in C3D
+    # C3D ignores the field `group` of the 3D message
     planar_fields = ("group",) if p.DESCRIPTOR.name == "ConvolutionParameter" else ()
     reject_fields(p, (*UNREAD_FIELDS, *planar_fields, "global_pooling"), "set kernel_size, stride and pad instead")
     depth, size = _read_number(p, "kernel_depth"), _read_number(p, "kernel_size")
@@ -87,7 +87,7 @@ def volume_size(x: Any) -> Shape:
 
 def _read_number(p: Any, name: str, default: int | None = None) -> int:
     value = getattr(p, name)
-    if not isinstance(value, int):  # the field is repeated in the 2D messages
+    if not isinstance(value, int):  # in the 2D messages the field is repeated
         require(len(value) <= 1, f"{name} must be set once, not {len(value)} times")
         value = value[0] if value else None
     elif not p.HasField(name):
@@ -252,7 +252,7 @@ def pool_windows(x: jax.Array, method: str, window: Window, output_size: Shape) 
 def pool_windows_diff(
     x: jax.Array, y: jax.Array, dy: jax.Array, method: str, window: Window, output_size: Shape
 ) -> jax.Array:
-    """Return the gradient with respect to x, (N, C, *spatial). y = pool_windows(x, method, window, output_size).
+    """Return the gradient of `pool_windows` with respect to x, (N, C, *spatial).
 
     Args:
         x: (N, C, *spatial).
@@ -264,7 +264,7 @@ def pool_windows_diff(
         return _spread_diffs(promote(dy) / _window_volumes(promote(dy), x, window, output_size), window, x)
     padded_x = lax.pad(x, jnp.asarray(-np.inf, x.dtype), [(0, 0, 0), (0, 0, 0), *((*p, 0) for p in window.padding)])
     size, dx = padded_x.shape[2:], jnp.zeros_like(padded_x)
-    # for each kernel cell, add the gradients of the windows whose maximum it is
+    # for each cell of the kernel, add the gradients of the windows that have their maximum in this cell
     for cells in window.cells(output_size):
         d_cells = jnp.where(padded_x[(..., *cells)] == y, dy, 0)
         padding = [(c.start, n - c.stop, c.step - 1) for c, n in zip(cells, size, strict=True)]
@@ -415,9 +415,9 @@ define_layer(
 
 
 def _read_voxels(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array, int]:
-    """Return the one-hot mask of the labels, whether no label is negative (a bool scalar), and the number of voxels.
+    """Return the one-hot mask of the labels, a bool scalar, and the number of voxels.
 
-    The mask has the shape of the scores, (N, C, length, height, width).
+    The mask has the shape of the scores, (N, C, length, height, width). The scalar is False if any label is negative.
     """
     volume_size(scores)
     require_same_batch_size(scores.shape, labels.shape)

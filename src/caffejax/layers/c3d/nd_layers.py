@@ -130,9 +130,9 @@ def read_nd_pooling(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
 
 
 def _read_window(p: Any, size: Shape, kernel: Shape | None = None) -> Window:
-    """Return the window over the axes of `size` that a message defines.
+    """Return the window over the axes of `size` that the settings `p` define.
 
-    If `kernel` is not None, it replaces the message's kernel_shape.
+    If `kernel` is not None, it replaces kernel_shape.
     """
     reject_fields(
         p, (*UNREAD_FIELDS, "kernel_size", "stride", "pad"), "set kernel_shape, stride_shape and pad_shape instead"
