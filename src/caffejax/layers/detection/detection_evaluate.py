@@ -133,10 +133,10 @@ def pixel_overlaps(a: np.ndarray, b: np.ndarray, side_offset: float) -> np.ndarr
 
 
 class _Evaluation:
-    """The evaluation of one layer, with its position in the file of image sizes.
+    """The state of one layer: its position in the file of image sizes, if name_size_file is set.
 
-    If there is such a file, each image with detections uses the next size in the file. The position is kept for the
-    next pass.
+    Each image that has detections takes the next size in the file, and the next pass continues from there. After the
+    last size, the first is used again.
     """
 
     def __init__(self, p: Any, definition: LayerDefinition, in_pixels: bool = False) -> None:

@@ -29,7 +29,7 @@ from .multibox_targets import (
 )
 from .prior_box import read_predictions
 
-IncludedLosses = tuple[bool, bool]  # whether the losses of locations and classes count
+IncludedLosses = tuple[bool, bool]  # whether to include the losses of (locations, classes)
 
 
 def make_multibox_loss(ctx: Context, definition: LayerDefinition) -> LayerType:
@@ -56,10 +56,11 @@ def make_multibox_loss(ctx: Context, definition: LayerDefinition) -> LayerType:
 def multibox_loss(
     included_losses: IncludedLosses, ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, label: jax.Array
 ) -> jax.Array:
-    """Return loc_weight times the loss of the locations, plus the loss of the classes, over the divisor, as a scalar.
+    """Return (loc_weight * loss of the locations + loss of the classes) / divisor, as a scalar.
 
     Args:
-        included_losses: two bools, whether the loss of the locations and whether the loss of the classes are included.
+        included_losses: two bools: whether to include the loss of the locations, and whether to include the loss of the
+            classes.
         ctx: the layer.
         loc, conf, prior, label: the bottoms.
     """

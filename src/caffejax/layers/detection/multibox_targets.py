@@ -84,7 +84,7 @@ def match(
             group per label. If None, there is one group.
         threshold: priors outside the best pairs are matched if their overlap is at least this. If None, they are never
             matched.
-        inside_only: whether boxes that extend beyond the image are ignored.
+        inside_only: whether to ignore priors that extend beyond the image.
     """
     overlap = overlaps(truth.box[:, None], boxes)
     valid = jnp.broadcast_to((truth.image_index >= 0)[:, None], overlap.shape)
@@ -103,11 +103,11 @@ def match(
 
 
 def _match_best_pairs(overlap: jax.Array, is_competing: jax.Array) -> jax.Array:
-    """Match ground truths to priors, best pairs first; return the prior of each, (count,), or -1 if it has none.
+    """Match ground truths to priors, best pairs first; return the index of each ground truth's prior, or -1, (count,).
 
-    Each step matches the pair with the largest overlap in every image, and removes its prior and its ground truth from
-    further steps. Among pairs with equal overlaps, those of the first prior come first, and of these the pair with the
-    first ground truth.
+    Among ground truths that compete for the same priors, each step matches the pair with the largest overlap. Its prior
+    and its ground truth take no part in further steps. If overlaps are equal, the pair with the lower prior index comes
+    first, then the pair with the lower ground-truth index.
 
     Args:
         overlap: (count, priors), the overlap of each ground truth with each prior.
@@ -217,7 +217,7 @@ def location_gradients(p: Any, difference: jax.Array) -> jax.Array:
 def class_losses(p: Any, scores: jax.Array, class_targets: jax.Array) -> jax.Array:
     """Return the cross-entropy (...) of scores (..., classes), after a sigmoid (LOGISTIC) or a softmax.
 
-    `class_targets`, (..., classes), is 1 for the target classes and 0 for the others.
+    `class_targets`, (..., classes), is 1 for target classes and 0 for other classes.
     """
     if p.conf_loss_type == p.LOGISTIC:
         return jnp.sum(jax.nn.softplus(scores) - scores * class_targets, axis=-1)
@@ -249,8 +249,8 @@ class Targets(NamedTuple):
         ignored_offsets: (images, groups, priors, 4), True for offsets that have no loss. With bp_inside, these are the
             coordinates that lie beyond the image.
         scale: (priors, 4) or 1, the factor by which the loss multiplies the differences.
-        class_targets: (images, priors, classes), 1 for each prior's class or classes, 0 for the others. With LOGISTIC,
-            the value for the others is the index of the background, as in the fork.
+        class_targets: (images, priors, classes), 1 for each prior's class or classes, 0 for other classes. With
+            LOGISTIC, the value for other classes is the index of the background, as in the fork.
         has_class_loss: (images, priors), True if the class loss of the prior counts.
         divisor: the divisor of the loss of locations and of the loss of classes.
     """
@@ -377,10 +377,10 @@ def _make_class_targets(
 
 
 def _shift_class_targets(ctx: Context, class_targets: jax.Array) -> jax.Array:
-    """Return `class_targets`, (images, priors, classes), with its ones where the fork writes them.
+    """Return `class_targets`, (images, priors, classes), with its ones at the positions to which the fork writes them.
 
-    For each image, the fork advances its pointer by the number of priors instead of this number times the number of
-    classes. So it writes the classes of later images into the rows of the first images.
+    For each image, the fork advances its pointer by priors instead of priors * classes. So it writes the classes of
+    later images into the rows of the first images.
     """
     if not class_targets.size:
         return class_targets
@@ -439,10 +439,10 @@ def _mine_examples(
 
 
 def _mask_unsuppressed(p: Any, losses: jax.Array, eligible: jax.Array, boxes: jax.Array) -> jax.Array:
-    """Return the mask (images, priors) of eligible priors that remain after the suppression of nms_param.
+    """Return the mask (images, priors) of eligible priors that remain after the non-maximum suppression of nms_param.
 
-    A prior is suppressed if its box overlaps that of a prior with a larger loss. As in the fork, boxes with an area
-    below 1e-5 are excluded, and so are all priors if `top_k` has its default of 0.
+    A prior is suppressed if its box overlaps the box of a prior with a larger loss by more than nms_threshold. As in
+    the fork, boxes with an area below 1e-5 are excluded, and so are all priors if `top_k` has its default of 0.
     """
     if not p.HasField("nms_param") or p.nms_param.nms_threshold <= 0:
         return eligible

@@ -20,7 +20,7 @@ from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Trac
 
 _UNSUPPORTED_SETTINGS = ("box_width", "box_height", "tf", "yx_order", "keras")  # settings of other forks
 _FLOAT = np.float32
-_DENSE_SQUARES = {32: (4, 8.0), 64: (2, 16.0)}  # FaceBoxes: min_size to squares per row, and their distance
+_DENSE_SQUARES = {32: (4, 8.0), 64: (2, 16.0)}  # FaceBoxes: {min_size: (squares per row, distance in pixels)}
 
 
 def prior_box(ctx: Context, x: jax.Array, image: jax.Array) -> jax.Array:
@@ -49,10 +49,13 @@ def select_prior_box(layer: Any) -> str:
 
 
 def resolve_prior_box(layer: Any, context: LayerContext) -> Any:
-    """Set denser_prior_boxes or faceboxes if only that variant fits the layers beside this layer; return the layer.
+    """Set denser_prior_boxes or faceboxes if only that variant fits the convolutions that read the same map.
 
-    Convolutions that read the same map predict 4 locations and num_classes scores for each box of a cell. A variant is
-    set only if their num_output matches its boxes but not the boxes of SSD.
+    These convolutions predict 4 locations and num_classes scores for each box of a cell. A variant is set only if their
+    num_output matches the number of its boxes, but not the number of SSD's boxes.
+
+    Returns:
+        The layer.
     """
     p = layer.prior_box_param
     convolutions = [sibling.convolution_param for sibling in context.siblings if sibling.type == "Convolution"]
@@ -121,7 +124,7 @@ def make_priors(p: Any, make_boxes: Callable[[], Sequence[CellBox]], x: jax.Arra
 
 
 class _PriorGrid:
-    """The boxes around the cells of a map, for the arguments of `make_priors`; `shape` is the shape of the top."""
+    """The prior boxes of a map, defined by the arguments of `make_priors`; `shape` is the shape of the top."""
 
     def __init__(self, p: Any, boxes: Sequence[CellBox], x: Any, image: Any) -> None:
         for name, shape in (("bottom 0", x.shape), ("bottom 1", image.shape)):
@@ -129,7 +132,7 @@ class _PriorGrid:
         self._p, self._map_size = p, tuple(x.shape[2:])
         self._size = _read_height_and_width(p, "img_size", ("img_h", "img_w"), tuple(image.shape[2:]))
         steps = tuple(_FLOAT(a) / _FLOAT(b) for a, b in zip(self._size, self._map_size, strict=True))
-        self._step = tuple(map(_FLOAT, _read_height_and_width(p, "step", ("step_h", "step_w"), steps)))  # in pixels
+        self._step = tuple(map(_FLOAT, _read_height_and_width(p, "step", ("step_h", "step_w"), steps)))  # pixels
         self._boxes, self._variances = np.asarray(boxes, _FLOAT), _read_variances(p)
         self.shape = 1, 2, math.prod(self._map_size) * len(boxes) * (1 + p.denser_prior_boxes) * 4
 

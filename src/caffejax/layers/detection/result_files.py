@@ -66,7 +66,7 @@ def read_resize_param(param: Any) -> Any:
 
 
 def is_in_units(resize: Any) -> bool:
-    """Return whether boxes are measured in units of (width_scale, height_scale) pixels; `resize` may be None."""
+    """Return whether the unit of box coordinates is (width_scale, height_scale) pixels; `resize` may be None."""
     return (
         resize is not None
         and resize.resize_mode == resize.FIT_SMALL_SIZE
@@ -199,7 +199,7 @@ class ResultFiles:
                 raise DataError(Problem(f"cannot be written: {error}", str(path))) from error
 
     def _format_texts(self, output_format: str) -> dict[str, str]:
-        """Return the text of each file, keyed by the end of the file name, which follows output_name_prefix."""
+        """Return the text of each file, keyed by the part of the file name that follows output_name_prefix."""
         if output_format == "VOC":
             return {
                 f"{self._label_names[label]}.txt": "".join(
