@@ -18,15 +18,15 @@ from ..types import Gradient, HostFunction, LayerDocs, LayerTraits, LayerType, S
 
 
 def group_rectangles(rows: np.ndarray, threshold: int, eps: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean of each group of more than `threshold` similar rectangles, and the size of each group.
+    """Group similar rectangles; return the mean of each group of more than `threshold` rectangles, and its size.
 
-    The groups are computed like OpenCV's groupRectangles (versions 2 to 4). Two rectangles are similar if the positions
+    Groups are computed like in OpenCV's groupRectangles (versions 2 to 4). Two rectangles are similar if the positions
     of their four sides differ by at most `eps` times half the sum of the smaller width and the smaller height. A group
     contains all rectangles that chains of similar rectangles connect. A small group inside a larger group is dropped.
 
     Args:
         rows: (N, 4) integers, with rows x, y, width, height.
-        threshold: the largest number of rectangles in a group that is dropped. If 0 or less, each rectangle is a group.
+        threshold: groups of at most this many rectangles are dropped. If 0 or less, each rectangle is a group.
         eps: the relative tolerance.
 
     Returns:
@@ -50,7 +50,7 @@ def group_rectangles(rows: np.ndarray, threshold: int, eps: float) -> tuple[np.n
 
 
 def _find_groups(rows: np.ndarray, eps: float) -> np.ndarray:
-    """Return the number of each rectangle's group, (N,). Groups are numbered in order of their first rectangles."""
+    """Return the group index of each rectangle, (N,). Groups are numbered in the order of their first rectangles."""
     corners = np.concatenate([rows[:, :2], rows[:, :2] + rows[:, 2:]], axis=1)
     sides, group_index, num_groups = rows[:, 2:], np.full(len(rows), -1), 0
     for first in range(len(rows)):
@@ -71,7 +71,7 @@ _MAX_COORDINATE = 1e6  # pixels; coordinates are clipped to this, since an untra
 
 
 class ClusterSettings(NamedTuple):
-    """The values in a param_str, in their order there. `num_classes` and `max_boxes` are optional."""
+    """The values of a param_str, in the order in which they are written. `num_classes` and `max_boxes` are optional."""
 
     image_size_x: int
     image_size_y: int
@@ -225,10 +225,12 @@ def _list_boxes(coverage: np.ndarray, boxes: np.ndarray, s: ClusterSettings, fin
 
 
 def _decode_boxes(mask: np.ndarray, corners: np.ndarray, cell_size: np.ndarray) -> np.ndarray:
-    """Return the corners of the boxes at the cells in a mask, in pixels of the image, (n, 4).
+    """Return the corners of the boxes that the cells in a mask predict, in pixels of the image, (n, 4).
+
+    Boxes with coordinates that are not finite are dropped.
 
     Args:
-        mask: (H, W), True for the n cells. Boxes that are not finite are dropped.
+        mask: (H, W), True for the cells to decode.
         corners: (4, H, W), corners in pixels relative to their cell.
         cell_size: width and height of a cell in pixels.
     """

@@ -357,8 +357,8 @@ def _cubic_cells_and_weights(length: int, size: Any, offset: Any, num_positions:
         num_positions: the number of positions.
 
     Returns:
-        The indices and the weights of four cells for each position, (out, 4) each. Weights are 0 outside the scaled
-        axis.
+        The indices and the weights of four cells for each position, (num_positions, 4) each. Weights are 0 for
+        positions outside the scaled axis.
     """
     position = jnp.arange(num_positions) + offset
     is_inside = (position >= 0) & (position < size)
