@@ -49,19 +49,16 @@ class CorrelationGeometry:
         return jnp.pad(promote(x), ((0, 0), (0, 0), *((p, p) for p in self.pad)))
 
     def slice_region(self, padded_map: jax.Array, shift: Any) -> jax.Array:
-        """Return the region of a padded map that all windows cover together, displaced by `shift` (down, right)."""
+        """Return the part of a padded map that the windows cover if they are displaced by `shift` (down, right)."""
         return lax.dynamic_slice(padded_map, self._region_start(shift), (*padded_map.shape[:2], *self._region_size))
 
     def add_region(self, padded_map: jax.Array, shift: Any, region: jax.Array) -> jax.Array:
-        """Return a padded map with `region` added where `slice_region` reads the region."""
+        """Return a padded map after adding `region` to the part that `slice_region` returns for this shift."""
         begin = self._region_start(shift)
         return lax.dynamic_update_slice(padded_map, lax.dynamic_slice(padded_map, begin, region.shape) + region, begin)
 
     def average(self, values: jax.Array) -> jax.Array:
-        """Return the averages of products or differences (N, C, height, width) over channels and windows.
-
-        The averages have shape (N, *out_size).
-        """
+        """Average products or differences, (N, C, height, width), over channels and windows; return (N, *out_size)."""
         channel_sums = jnp.sum(values, axis=1)
         sums = lax.reduce_window(
             channel_sums,
@@ -76,7 +73,8 @@ class CorrelationGeometry:
     def average_diff(self, d_means: jax.Array) -> jax.Array:
         """Return the gradient with respect to the values that `average` takes, (N, 1, height, width).
 
-        All channels share it. `d_means`, (N, *out_size), is the gradient with respect to the result of `average`.
+        It is the same for all channels. `d_means`, (N, *out_size), is the gradient with respect to the result of
+        `average`.
         """
         margin, stride_gap = self.kernel - 1, self.stride - 1
         dilated = lax.pad(
@@ -183,7 +181,7 @@ def _read_geometry(ctx: Context, a: Any, b: Any) -> CorrelationGeometry:
         all(n > 0 for n in out_size),
         f"windows of {p.kernel_size} with shifts up to {max_shift} do not fit maps of {a.shape[2:]} with pad {p.pad}",
     )
-    extra_padding = (0, p.stride_2 if p.single_direction < 0 else 0)  # padding for the extra step to the left
+    extra_padding = (0, p.stride_2 if p.single_direction < 0 else 0)  # columns for the additional step to the left
     return CorrelationGeometry(
         kernel=p.kernel_size,
         stride=p.stride_1,

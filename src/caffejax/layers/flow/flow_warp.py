@@ -73,7 +73,7 @@ def _interpolate(corners: Arrays, x_fraction: jax.Array, y_fraction: jax.Array) 
 
 
 def _locate_corners(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays, Arrays]:
-    """Return the four pixels around each sample, the sample's position between them, and the mask of samples.
+    """Return the mask of samples inside the image, the four pixels around each sample, and its position between them.
 
     Returns:
         the mask, True for samples inside the image; the flat indices of the pixels: top left, top right, bottom left,

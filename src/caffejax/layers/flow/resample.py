@@ -23,7 +23,7 @@ Coefficients = Callable[[np.ndarray], np.ndarray]
 
 
 class ResizeMatrix(NamedTuple):
-    """The interpolation weights along one axis, (out_size, in_size), the result of `make_weights`."""
+    """The interpolation weights along one axis, (out_size, in_size), computed by `make_weights`."""
 
     out_size: int
     in_size: int
@@ -58,7 +58,7 @@ def corner_aligned_weights(out_size: int, in_size: int) -> np.ndarray:
 def averaging_weights(out_size: int, in_size: int) -> np.ndarray:
     """Return triangular weights (out_size, in_size) for averages around `out_size` positions with aligned corners.
 
-    A triangle ends at the neighbouring positions.
+    The weights of a position decrease to 0 at the neighbouring positions.
     """
     step = (in_size - 1) / (out_size - 1)
     return triangle((np.arange(out_size)[:, None] * step - np.arange(in_size)) / step)
@@ -75,7 +75,7 @@ def filter_weights(
         out_size: the number of positions.
         in_size: the number of cells.
         offset: the first position, in cells.
-        filter_: a function that maps distances to coefficients, and the width of the filter in cells.
+        filter_: a function that maps distances in cells to weights, and the width of the filter in cells.
         antialias: whether to stretch the filter by in_size / out_size.
     """
     coefficients, width = filter_
@@ -102,7 +102,7 @@ def round_half_away(x: np.ndarray) -> np.ndarray:
 
 
 def triangle(x: np.ndarray) -> np.ndarray:
-    """Return the coefficients of linear interpolation for cells at distances x."""
+    """Return the weights of linear interpolation for cells at distances x."""
     return np.maximum(1 - np.abs(x), 0)
 
 
@@ -187,7 +187,8 @@ def accum(ctx: Context, *bottoms: jax.Array) -> jax.Array:
 
     With have_reference, the last bottom determines the size and is not concatenated. Otherwise the size is the largest
     height and the largest width of the bottoms. It is top_height x top_width instead if both are larger. With
-    size_divisible_by, the next multiples of size_divisible_by take the place of top_height and top_width.
+    size_divisible_by, top_height and top_width are replaced by the largest height and the largest width, each rounded
+    up to a multiple of size_divisible_by.
     """
     inputs, size = _read_inputs_and_size(ctx, bottoms)
     matrices = [_make_aligned_matrices(x, size) for x in inputs]
