@@ -117,9 +117,9 @@ define_layer(
 def _read_rows_and_centers(
     ctx: Context, blobs: Arrays, x: jax.Array, bottoms: Arrays
 ) -> tuple[jax.Array, jax.Array, tuple[int, ...]]:
-    """Return x as rows, the rows to which distances are computed, and the shape of x before `axis`.
+    """Return x as (items, features), the centers as (centers, features), and the shape of x before `axis`.
 
-    Both arrays have `features` columns.
+    The centers, to which distances are computed, are the rows of the weight or of the second bottom.
     """
     axis = canonical_axis(ctx.param.axis, x.shape)
     rows = promote(x).reshape(math.prod(x.shape[:axis]), -1)

@@ -25,7 +25,7 @@ def make_pass_count_spec(start: int) -> ParamSpec:
 
 
 def increment_pass_count(count: jax.Array) -> jax.Array:
-    """Return the count of passes plus 1, without a gradient."""
+    """Return the number of passes plus 1. No gradient passes through it."""
     return jax.lax.stop_gradient(count) + 1
 
 
@@ -345,7 +345,7 @@ def _anneal_positive_weight(ctx: Context, blobs: Arrays) -> tuple[jax.Array, Arr
 
 
 def _read_factors(ctx: Context, weight: jax.Array, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return a mask that is True at the class of each item, and the factors of the scores, (items, classes) each."""
+    """Return a mask that is True at the class of each item, and the factor of each score, (items, classes) each."""
     p = ctx.param
     rows = x.reshape(x.shape[0], -1)
     is_label = one_hot_mask(label_indices(labels, rows.shape[1]), rows.shape)

@@ -83,7 +83,7 @@ def _add_to_mean(
         counts: (labels,).
         item: the encoding, (D,).
         label: the label of the item.
-        capacity: the number of encodings.
+        capacity: the number of encodings after which the mean is a running mean.
     """
     weight = 1 / jnp.minimum(counts[label] + 1, capacity)
     mean = weight * item + (1 - weight) * means[label]
@@ -93,7 +93,7 @@ def _add_to_mean(
 def _compute_distances(p: Any, stored_blobs: Arrays, item: jax.Array) -> jax.Array:
     """Return the squared distance of an encoding (D,) to each label, (labels,).
 
-    With `target: KNN`, it is the mean of the smallest distances to the label's stored encodings.
+    With `target: KNN`, it is the mean of the `k` smallest squared distances to the label's stored encodings.
     """
     centroids, _, counts, *cache = stored_blobs
     if not cache:
@@ -118,7 +118,7 @@ def _require_items(x: Any) -> None:
 
 
 def _label_count(param: Any) -> int:
-    """Return the number of labels in the tables of a layer with this DecodeParameter."""
+    """Return the number of labels for which a layer with this DecodeParameter stores encodings or centroids."""
     return int(param.pregen_label_count) if param.pregen_label_count > 0 else _DEFAULT_NUM_LABELS
 
 
@@ -303,7 +303,7 @@ define_layer(
 
 
 def data_sequence(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) -> tuple[Arrays, Arrays]:
-    """Form tuples of examples for comparison: the bottom, a stored example of its label, and `k` of other labels.
+    """Form tuples of examples: each example, a stored one with the same label, and `k` stored ones with other labels.
 
     Bottoms: examples (N, ...) and labels (N,). Tops: 2 + k tops like bottom 0 and, with `output_labels`, the labels of
     the tuples (N, 2 + k, 1, 1). Each batch is first stored. The store contains the last `cache_size` examples of each

@@ -36,7 +36,7 @@ def mask_first_largest(values: jax.Array) -> jax.Array:
 
 
 def has_no_negatives(ctx: Context, distance: jax.Array) -> jax.Array:
-    """Return the mask of the items for which the loss ignores all classes but their own, (N,).
+    """Return the mask (N,) of the items for which the loss ignores all classes except the item's class.
 
     With positive_first, these are the items whose distance to their own class exceeds positive_upper_bound. Without it,
     there are none.
@@ -236,9 +236,9 @@ def _read_contrastive_masks(ctx: Context, blobs: Arrays, distances: jax.Array, l
 
 
 def _mask_first_smallest(ctx: Context, x: jax.Array) -> jax.Array:
-    """Return a mask that is True only at the first smallest value in the batches of all devices.
+    """Return a mask of x, (items,), that is True only at the smallest value in the batches of all devices.
 
-    x, (items,), contains the values of this device's batch, and the mask has its shape.
+    x contains the values of this device's batch. If several values are equal, the first is the smallest.
     """
     device_index = cross_replica.axis_index(ctx)
     all_values = cross_replica.psum(
@@ -252,11 +252,11 @@ def _negative_margin(ctx: Context, blobs: Arrays) -> Any:
 
 
 def _compute_contrastive_terms(ctx: Context, blobs: Arrays, d: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return three functions of the distances d, (items, classes) each.
+    """Return the terms of the loss before weighting, for all distances d (items, classes).
 
     Returns:
-        the excess over positive_margin, at most positive_outlier_thresh; the gap to negative_margin, at least 0; and
-        the unweighted term of a class that is not the item's.
+        Three arrays (items, classes): the term if the class is the item's class, max(d - positive_margin, 0), at most
+        positive_outlier_thresh; max(negative_margin - d, 0); and the term if the class is another class.
     """
     p, margin = ctx.param, _negative_margin(ctx, blobs)
     positive_terms = jnp.clip(d - p.positive_margin, 0, p.positive_outlier_thresh)
