@@ -54,7 +54,7 @@ def expand_to_four_axes(x: Any) -> Any:
 
 
 def count_images(num_items: Any, num_anchors: int, name: str = "bottom 0") -> Any:
-    """Return the number of images in a batch that has an item for each image and anchor.
+    """Return the number of images in a batch that contains one item for each image and each anchor.
 
     Args:
         num_items: the number of items, which may be symbolic.
@@ -101,7 +101,7 @@ def require_score_and_delta_maps(score_shape: Any, delta_shape: Any) -> None:
 
 
 def require_joint_map(p: Any, shape: Any) -> None:
-    """Raise `LayerError` unless a shape is (N, cls_num + 4, H, W), with a score of each class and 4 deltas."""
+    """Raise `LayerError` unless a shape is (N, cls_num + 4, H, W): a score for each class, then 4 deltas."""
     require(p.coord_num == 4, f"coord_num must be 4 (x, y, width and height), not {p.coord_num}")
     require(p.cls_num > 1, f"cls_num, background included, must be 2 or more, not {p.cls_num}")
     _, channels, _, _ = as_nchw(shape, "bottom 0")
@@ -219,7 +219,9 @@ _MIN_SIDE = 2  # pixels; shorter sides of ground truth are set to this
 
 @dataclass(frozen=True)
 class AnchorGrid:
-    """The anchors of a map: boxes, centerd at each cell, that deltas refer to. The forks call their sizes fields.
+    """The anchors of a map: boxes centered at each cell, to which deltas are relative.
+
+    The forks call the sizes of anchors fields.
 
     Attributes:
         widths, heights: the sizes of the anchors in pixels. Item i of the batch axis has anchor i modulo the number of

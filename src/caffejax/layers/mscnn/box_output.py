@@ -32,7 +32,7 @@ from .anchors_and_deltas import (
     require_score_and_delta_maps,
 )
 
-_EMPTY_ROI = (0.0, 1.0, 1.0, 10.0, 10.0)  # the only ROI if no box is selected; the second top then has zeros
+_EMPTY_ROI = (0.0, 1.0, 1.0, 10.0, 10.0)  # the only ROI if no box is selected
 _PADDING_VALUE = -1.0
 
 
@@ -107,14 +107,15 @@ def make_proposals(
     n_tops: int,
     dtype: Any,
 ) -> tuple[jax.Array, ...]:
-    """Return the tops of the selected boxes: rows [image, x1, y1, x2, y2] and, if there are two, rows with the score.
+    """Select boxes; return one or two tops with rows [image, x1, y1, x2, y2] and [image, x1, y1, x2, y2, score].
 
     The tops have the shapes (R, 5, 1, 1) and (R, 6, 1, 1). Padding rows of -1 come last. If no box is selected, the
     first row of the first top is [0, 1, 1, 10, 10], and the first row of the second top is zero.
 
     Args:
         selection_settings: the settings.
-        boxes, scores, valid: the arguments of `SelectionSettings.best`, with a first axis for the images.
+        boxes, scores, valid: the arguments of `SelectionSettings.select_boxes`, with an additional first axis for the
+            images.
         n_tops: the number of tops, 1 or 2.
         dtype: the dtype of the tops.
     """
@@ -256,10 +257,10 @@ define_layer(
 def _read_group_candidates(
     ctx: Context, probabilities: jax.Array, deltas: jax.Array, group: Any
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the boxes of a pair of maps, their scores, and the mask of boxes that satisfy fg_thr and min_size.
+    """Decode the boxes of a pair of maps; return the boxes, their scores, and the mask of valid boxes.
 
-    The boxes (x1, y1, x2, y2), in pixels, have shape (images, n, 4). The scores and the mask have shape (images, n). n
-    is the number of anchors times the number of cells.
+    Boxes are valid if they satisfy fg_thr and min_size. The boxes (x1, y1, x2, y2), in pixels, have shape (images, n,
+    4). The scores and the mask have shape (images, n). n is the number of anchors times the number of cells.
     """
     p, grid = ctx.param, make_anchor_grid(group.field_w, group.field_h, group.stride)
     require_score_and_delta_maps(probabilities.shape, deltas.shape)
@@ -362,9 +363,9 @@ def _read_inputs(
 def _suppress_boxes(
     measure: Measure, threshold: float, boxes: jax.Array, scores: jax.Array, valid: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Suppress boxes of a class; return the mask of selected boxes (n,), the boxes (n, 4), and their scores (n,).
+    """Suppress boxes of a class; return the mask of remaining boxes (n,), the boxes (n, 4), and their scores (n,).
 
-    The results are sorted by falling score, with boxes that are not valid last.
+    All three are sorted by falling score. Boxes that are not valid come last.
     """
     order = jnp.argsort(jnp.where(valid, -scores, jnp.inf), stable=True)
     boxes, scores, valid = boxes[order], scores[order], valid[order]

@@ -143,15 +143,15 @@ def box_loss(
 
 
 def stack_losses(ctx: Context, class_value: jax.Array, box_value: jax.Array) -> jax.Array:
-    """Return the top (1, 1, 1, 2) for the loss of classes and the loss of boxes: their sum, then the loss of boxes.
+    """Return the top (1, 1, 1, 2): the sum of the losses of classes and boxes, then the loss of boxes.
 
-    Both values are means over the batches of all devices.
+    Both are averaged over the batches of all devices.
     """
     return cross_replica.pmean(ctx, jnp.stack([class_value + box_value, box_value])).reshape(1, 1, 1, 2)
 
 
 def compute_gradient_scale(ctx: Context, dy: jax.Array) -> jax.Array:
-    """Return the factor of this device's gradients: the first value of dy, divided by the number of devices."""
+    """Return the scale of this device's gradients: the first value of dy, divided by the number of devices."""
     return dy.reshape(2)[0] / cross_replica.axis_size(ctx)
 
 
@@ -273,7 +273,7 @@ def _select_background(ctx: Context, scores: jax.Array, labels: CellLabels) -> j
 
 
 def _sample_with_repetition(key: jax.Array, eligible: jax.Array, count: jax.Array, max_count: int) -> jax.Array:
-    """Sample `count` random entries of each row with repetition; return the mask of eligible entries in the sample.
+    """Sample `count` random entries of each row with replacement; return the mask of eligible entries in the sample.
 
     Args:
         key: a random key.
@@ -340,7 +340,7 @@ define_layer(
 def _compute_group_losses(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array) -> Losses:
     """Return the loss of classes and the loss of boxes, each with its gradient.
 
-    The gradients are with respect to the scores and with respect to the deltas, and have their shapes.
+    The first gradient is with respect to the scores, the second with respect to the deltas.
     """
     p, norm = ctx.param, read_normalization(ctx)
     grid = make_anchor_grid(p.field_w, p.field_h, p.stride)
@@ -367,7 +367,7 @@ def _compute_group_losses(ctx: Context, scores: jax.Array, deltas: jax.Array, tr
 
 
 def _sample_cells(ctx: Context, scores: jax.Array, labels: CellLabels, num_anchors: int) -> jax.Array:
-    """Return the mask of the cells in the sample of each image, (batch, height, width)."""
+    """Sample cells of each image; return the mask of sampled cells, (batch, height, width)."""
     p, shape = ctx.param, labels.classes.shape
     require(p.batch_size == -1 or p.batch_size > 0, f"batch_size must be above 0, or -1 for all, not {p.batch_size}")
     num_images = count_images(shape[0], num_anchors)

@@ -27,7 +27,7 @@ class GroundTruth:
     Attributes:
         rows: (M, 5), rows [image, x1, y1, x2, y2] in pixels.
         labels: (M,), the class of each box; 0 is background.
-        is_ignored: (M,), True if ROIs that match the box count neither as objects nor as background.
+        is_ignored: (M,), True for boxes whose matched ROIs are neither objects nor background.
     """
 
     rows: np.ndarray
@@ -37,7 +37,7 @@ class GroundTruth:
 
 @dataclass(frozen=True)
 class RoiSample:
-    """Sampled ROIs, of which the first are objects and the others background.
+    """Sampled ROIs: first objects, then background.
 
     Attributes:
         rows: (n, 5), rows [image, x1, y1, x2, y2] in pixels.
