@@ -32,7 +32,7 @@ BUILTIN_TYPES: dict[tuple[str, str], LayerType] = {
 
 
 def find_builtin_type(module: str, name: str) -> LayerType | None:
-    """Return the built-in type for the names of a module and a class, or None if the class is not built in."""
+    """Return the built-in type that replaces class `name` of `module`, or None if the class is not built in."""
     for (ending, class_name), layer_type in BUILTIN_TYPES.items():
         if name == class_name and f".{module}".endswith(f".{ending}"):
             return layer_type

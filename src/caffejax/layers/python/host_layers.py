@@ -71,7 +71,7 @@ def make_class_type(python_type: LayerType, definition: LayerDefinition, cls: ty
 
 
 class HostLayer:
-    """An instance of a user's class with its blobs, which are float32 for every precision of the net, as in Caffe.
+    """An instance of a user's class with its blobs. As in Caffe, they are float32 for every precision of the net.
 
     Attributes:
         instance: the instance of the class.
@@ -89,10 +89,10 @@ class HostLayer:
         ]
         self._is_set_up = False
         self._has_warned = False
-        self._last_arguments: tuple[Arrays, Arrays] | None = None  # of the last call of `forward`
+        self._last_arguments: tuple[Arrays, Arrays] | None = None  # arguments of the last call of `forward`
 
     def params(self, bottoms: Sequence[Shape]) -> list[ParamSpec]:
-        """Return the specs of the learnable blobs, with the values that `setup` set."""
+        """Return the specs of the learnable blobs, with the initial values that `setup` wrote."""
         self._set_up(bottoms)
         return [ParamSpec(blob.shape, value=blob.data.copy()) for blob in self._blobs]
 

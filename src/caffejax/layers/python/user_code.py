@@ -1,4 +1,4 @@
-"""Calls of user code: import of the modules of Python layers, and notes on exceptions."""
+"""Import of user modules for Python layers, and wrappers that add the name of the layer to exceptions."""
 
 from __future__ import annotations
 
@@ -90,9 +90,9 @@ R = TypeVar("R")
 
 
 def with_error_note(function: Callable[..., R], definition: LayerDefinition, function_name: str) -> Callable[..., R]:
-    """Wrap a function of user code, so that its exceptions get a note with the layer and `function_name`.
+    """Wrap a user's function, so that its exceptions get a note that names the layer and `function_name`.
 
-    While the function runs, it can import the same modules as in `user_import_path`.
+    The function runs inside `user_import_path`.
     """
     note = f"in layer '{definition.layer.name}' ({definition.layer.type}): {function_name}"
 
