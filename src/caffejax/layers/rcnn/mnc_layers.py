@@ -107,7 +107,7 @@ def _make_resize_matrices(ctx: Context, x: jax.Array, is_backward: bool) -> tupl
 
 
 def _make_resize_matrix(length: int, size: int, is_backward: bool) -> np.ndarray:
-    """Return the weight of each of n cells in each of `size` samples along an axis, (size, n).
+    """Return the weight of each of the `length` cells in each of `size` samples along an axis, (size, length).
 
     If `is_backward` is true, return the weights of the gradient, in which each cell has weights in only two samples.
     """

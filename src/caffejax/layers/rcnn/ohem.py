@@ -77,7 +77,7 @@ define_layer(
 def box_annotator_ohem(
     ctx: Context, rois: jax.Array, loss: jax.Array, labels: jax.Array, weights: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Select the `roi_per_img` ROIs of each image with the largest loss, and mask the labels and weights of the others.
+    """Select the `roi_per_img` ROIs of each image with the largest loss, and mask the labels and weights of other ROIs.
 
     Bottoms: ROIs (R, 5), and the loss, label and box weights of each ROI. The tops are the labels and the weights, in
     the shapes of these bottoms. ROIs that are not selected get the label `ignore_label` and the weight 0. No gradient
@@ -115,7 +115,7 @@ define_layer(
 def _difference_and_divisor(
     ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array
 ) -> tuple[jax.Array, jax.Array | float]:
-    """Return a - b, times the weights if there are any, in the shape of `a`, and the divisor of the loss."""
+    """Return a - b, in the shape of `a` and multiplied by the weights if there are any, and the divisor of the loss."""
     require(len(a.shape) >= 2, f"bottom 0 must have rows and channels, not shape {a.shape}")
     require_same_batch_size(a.shape, b.shape)
     for i, x in enumerate((b, *weights), 1):

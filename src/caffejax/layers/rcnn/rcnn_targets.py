@@ -147,7 +147,7 @@ def _label_anchors(
 def _sample_labels(labels: jax.Array, batch_size: int, fraction: float, key: jax.Array) -> jax.Array:
     """Return the labels of a random sample of at most `batch_size` anchors, and -1 for all other anchors, (anchors,).
 
-    At most fraction * batch of the sampled anchors are positive.
+    At most fraction * batch_size of the sampled anchors are positive.
     """
     random_values = jax.random.uniform(key, (2, *labels.shape))
     is_positive = _masked_sample(labels == 1, random_values[0], int(fraction * batch_size))

@@ -127,10 +127,10 @@ def _select_first_maximum(a: Cells, b: Cells) -> Cells:
 
 
 def _select_in_rectangles(cells: Cells, rectangles: Rectangles, select: Select) -> Cells:
-    """Return the best cell of each rectangle, (R, ph, pw, c), as `select` compares them.
+    """Return the best cell of each rectangle, such as its maximum and the position of the maximum, (R, ph, pw, c) each.
 
-    `cells` is a tuple of arrays (N, H, W, c), such as values and their positions; so is the result. `select(a, b)`
-    returns the better of two such tuples, cell by cell.
+    `cells` is a tuple of arrays (N, H, W, c), such as values and their positions. `select(a, b)` compares two such
+    tuples and returns the better cell at each position.
     """
     height, width = cells[0].shape[1:3]
     row_levels = _build_levels(cells, height, 1, select)
@@ -150,10 +150,10 @@ def _select_in_rectangles(cells: Cells, rectangles: Rectangles, select: Select) 
 
 
 def _build_levels(cells: Cells, length: int, axis: int, select: Select) -> list[Cells]:
-    """Return the best cells of all ranges of 1, 2, 4, ... cells along an axis, as a list with an entry for each length.
+    """Return a list with the best cells of all ranges of 1, 2, 4, ... cells along an axis, one entry for each length.
 
-    Cell i of an entry contains the best of the range that starts at cell i. Ranges that extend beyond the end wrap
-    around.
+    Cell i of an entry is the best cell of the range that starts at cell i. Ranges that extend beyond the end of the
+    axis wrap around.
     """
     levels = [cells]
     for k in range(length.bit_length() - 1):
@@ -164,7 +164,8 @@ def _build_levels(cells: Cells, length: int, axis: int, select: Select) -> list[
 def _covering_ranges(low: jax.Array, high: jax.Array, length: int) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     """Return two ranges of 2**level cells that together cover the cells from `low` to `high` - 1.
 
-    The results are the level and the first cell of each range.
+    Returns:
+        The level, and the first cell of each of the two ranges.
     """
     size = jnp.maximum(high - low, 1)
     level = sum(((size >> k) > 0).astype(jnp.int32) for k in range(1, length.bit_length()))

@@ -117,10 +117,9 @@ define_layer(
 def _read_align_weights(
     ctx: Context, data: jax.Array, rois: jax.Array
 ) -> tuple[jax.Array, AxisWeights, AxisWeights, jax.Array]:
-    """Return the map of each region, the weights of its rows and columns of samples, and an offset of its values.
+    """Return each region's image index, the weights of its samples along height and width, and an offset of its values.
 
-    The indices of the maps have shape (R,). The offset, (R, 1, 1, 1), is 0, or NaN if the region's image does not
-    exist.
+    The image indices have shape (R,). The offset, (R, 1, 1, 1), is 0, or NaN if the region's image does not exist.
     """
     require_maps_and_rois(data, rois)
     pooled_h, pooled_w = read_pooled_size(ctx.param)
@@ -235,7 +234,7 @@ def _make_warp_weights(positions: tuple[jax.Array, jax.Array], data: jax.Array) 
 
 
 def _limit_to_near_bins(axis_weights: AxisWeights, low: jax.Array, high: jax.Array) -> AxisWeights:
-    """Return the weights, with 0 where the fork does not consider the bin as near the cell.
+    """Return the weights, set to 0 where the fork does not count the bin as near the cell.
 
     The fork's backward pass determines the bins near a cell with regions that are one cell longer than in the forward
     pass. Bin k is near a cell c <= high if floor((c - low - 1) / s - 1) <= k < ceil((c - low + 1) / s), where s = (high
@@ -247,7 +246,7 @@ def _limit_to_near_bins(axis_weights: AxisWeights, low: jax.Array, high: jax.Arr
     """
     n = axis_weights.cells[0].shape[1]
     bin_index, size = jnp.arange(n), jnp.maximum(high - low + 1, 1)[:, None]
-    bin_size = size / jnp.where(size > 0, n, 1)  # rounded as in C, see `_positions`
+    bin_size = size / jnp.where(size > 0, n, 1)  # rounded as in C, see `_sample_positions`
 
     def limit_weight(cell: jax.Array, weight: jax.Array) -> jax.Array:
         offset = cell - low[:, None]
@@ -261,7 +260,7 @@ def _limit_to_near_bins(axis_weights: AxisWeights, low: jax.Array, high: jax.Arr
 
 
 def _drop_last_cell(axis_weights: AxisWeights) -> AxisWeights:
-    """Return the weights, with 0 for samples in the last cell of the axis, which have no second cell."""
+    """Return the weights, set to 0 for samples in the last cell of the axis, which have no second cell."""
     first_weight, second_weight = (
         jnp.where(axis_weights.cells[0] < axis_weights.cells[1], weight, 0) for weight in axis_weights.weights
     )
@@ -269,7 +268,7 @@ def _drop_last_cell(axis_weights: AxisWeights) -> AxisWeights:
 
 
 def _weight_derivatives(axis_weights: AxisWeights) -> AxisWeights:
-    """Return the cells with the derivatives of their weights with respect to the position as new weights.
+    """Return the derivatives of the weights with respect to the position, with the cells to which they belong.
 
     The derivatives are -1 and 1, or 0 for samples in the last cell or outside the map.
     """

@@ -85,14 +85,14 @@ def divide_into_bins(start: jax.Array, size: jax.Array, n: int, axis_length: int
 def replace_missing_images(image_index: jax.Array, map_shape: Shape) -> tuple[jax.Array, jax.Array]:
     """Replace the indices of images that do not exist, so that results of their regions are NaN.
 
-    Returns:
-        Two arrays (R,): the image to read for each region, which exists, and the offset to add to the region's values.
-        The offset is NaN if the region's image does not exist, otherwise 0. For a padding row, whose index is negative,
-        the image is 0 and the offset is 0.
-
     Args:
         image_index: (R,), the image index of each region.
         map_shape: the shape of the maps, (N, C, H, W).
+
+    Returns:
+        Two arrays (R,): the index of an existing image to read for each region, and the offset to add to the region's
+        values. The offset is NaN if the region's image does not exist, otherwise 0. For a padding row, whose index is
+        negative, both are 0.
     """
     exists = image_index < map_shape[0]
     return jnp.where(exists, jnp.maximum(image_index, 0), 0), jnp.where(exists, 0.0, jnp.nan)

@@ -138,7 +138,7 @@ def _quicksort(scores: jax.Array) -> jax.Array:
 
 
 def _has_mixed_part(state: _QuicksortState) -> jax.Array:
-    """Return whether any part of the array must still be partitioned, as a bool scalar: it has different scores."""
+    """Return whether any part still contains different scores and must be partitioned, as a bool scalar."""
     pivot = state.scores[state.start]
     return jnp.any((state.scores < pivot) | (state.scores > pivot))
 
@@ -148,7 +148,7 @@ def _partition(state: _QuicksortState) -> _QuicksortState:
     is_smaller, is_larger = state.scores < pivot, state.scores > pivot
     left_rank = jnp.cumsum(is_smaller) - is_smaller - _count_before(is_smaller, state.start)
     right_rank = _count_before(is_larger, state.end + 1) - jnp.cumsum(is_larger)
-    # swap the k-th smaller score from the left with the k-th larger one from the right if the smaller is further left
+    # if the k-th smaller score from the left is left of the k-th larger score from the right, swap both
     is_swapped = jnp.where(
         is_smaller,
         left_rank < _count_before(is_larger, state.end + 1) - jnp.cumsum(is_larger),
@@ -179,7 +179,7 @@ def _partition(state: _QuicksortState) -> _QuicksortState:
 
 
 def _count_before(mask: jax.Array, index: jax.Array) -> jax.Array:
-    """Return the number of True entries of `mask` before each index in `index`."""
+    """Return the number of True entries of `mask`, (N,), before each of the positions in `index`."""
     return jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(mask, dtype=jnp.int32)])[index]
 
 
