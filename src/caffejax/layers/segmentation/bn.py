@@ -110,7 +110,7 @@ def pspnet_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.
 def pspnet_count_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
     """Return how many of the next layers (`epilogues`) `pspnet_bn_fused` can compute together with this layer.
 
-    It is 1 in TRAIN if the next layer is a ReLU and the layer is not `frozen`, otherwise 0.
+    It is 1 in TRAIN if the next layer is a ReLU and this layer is not `frozen`, otherwise 0.
     """
     return int(_uses_batch_statistics(ctx) and epilogues[0].is_relu)
 
@@ -118,9 +118,9 @@ def pspnet_count_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) ->
 def pspnet_bn_fused(
     ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
 ) -> tuple[jax.Array, Arrays]:
-    """Compute the layer and the next layers, `epilogues`, as one operation.
+    """Compute this layer and the next layers, `epilogues`, as one operation.
 
-    `pspnet_count_fusible` returns how many layers this can be.
+    `pspnet_count_fusible` determines how many of the next layers are included.
     """
     slope, bias, mean, variance = map(flatten_blob, blobs)
     top, *statistics = normalize_batch(ctx, x, slope, bias, mean, ctx.param.eps, relu=bool(epilogues))
@@ -192,9 +192,9 @@ def segnet_bn_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: Any, dy:
 
 
 def segnet_bn_in_place(ctx: Context, blobs: Arrays, x: jax.Array) -> object:
-    """Compute scale * x + shift for each channel (bn_mode INFERENCE), where the top has the name of the bottom.
+    """Compute scale * x + shift for each channel in-place (bn_mode INFERENCE): the top has the name of the bottom.
 
-    As in the fork, which has overwritten the bottom, the gradient of the scale is computed from the top.
+    As in the fork, where the top overwrites the bottom, the gradient of the scale is computed from the top.
     """
     return segnet_bn(ctx, blobs, x)
 
@@ -225,9 +225,9 @@ def segnet_count_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) ->
 
 
 def segnet_bn_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]) -> object:
-    """Compute the layer and the next layers, `epilogues`, as one operation.
+    """Compute this layer and the next layers, `epilogues`, as one operation.
 
-    `segnet_count_fusible` returns how many layers this can be.
+    `segnet_count_fusible` determines how many of the next layers are included.
     """
     scale, shift = map(flatten_blob, blobs)
     top, *statistics = normalize_batch(ctx, x, scale, shift, jnp.zeros_like(shift), SEGNET_EPS, relu=bool(epilogues))

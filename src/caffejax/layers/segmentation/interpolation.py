@@ -116,8 +116,8 @@ def interp(ctx: Context, x: jax.Array) -> jax.Array:
 
     The size of the top is `height` x `width` if both are set, and neither or both of shrink_factor and a zoom factor
     are set. Otherwise a size n becomes (n - 1) / shrink_factor + 1 with a shrink_factor, then n + (n - 1) *
-    (zoom_factor - 1) with a zoom_factor, or n * full_zoom_factor with a full_zoom_factor. As in OpenVINO, the
-    zoom_factor of a net is read as a full_zoom_factor if the shapes of its blobs match only then. Negative pad_beg and
+    (zoom_factor - 1) with a zoom_factor, or n * full_zoom_factor with a full_zoom_factor. As in OpenVINO, a
+    zoom_factor is read as a full_zoom_factor if the shapes of the net's blobs fit only that. Negative pad_beg and
     pad_end first crop the bottom.
     """
     (begin, end), size = _interp_crop(ctx, x), _interp_size(ctx, x)
@@ -144,7 +144,7 @@ define_layer(
 
 
 def _interp_crop(ctx: Context, x: Any) -> tuple[int, Shape]:
-    """Return the index of the first row and column that remain after cropping, and the (row, column) after the last."""
+    """Return the first row and column (one index) that remain after cropping, and the (row, column) after the last."""
     p = ctx.param
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
     require(

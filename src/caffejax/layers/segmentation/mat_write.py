@@ -20,9 +20,9 @@ from ..types import Gradient, HostFunction, LayerDocs, LayerTraits, LayerType, P
 def make_mat_write(ctx: Context, definition: LayerDefinition) -> LayerType:
     """Write each bottom to a MATLAB file, as the variable `data` with shape (width, height, channels, num).
 
-    The file is `<prefix><name>_blob_<number>.mat`, where the number is that of the bottom, from 0. Each line of the
-    file `source` begins with the name for one pass, whose last `strip` characters are removed. If `source` is not set,
-    the name is `iter_<pass>`. Only the first of every `period` passes is written.
+    The file is `<prefix><name>_blob_<index>.mat`, where the index of the first bottom is 0. Each line of the file
+    `source` begins with the name for one pass; the last `strip` characters of the name are removed. If `source` is not
+    set, the name is `iter_<pass>`. Only the first of every `period` passes is written.
     """
     p = ctx.param
     require(p.period >= 1, f"period must be at least 1, not {p.period}")
@@ -46,7 +46,7 @@ define_layer(
 
 
 class _MatWriter:
-    """The writer of one layer's files, which counts the passes."""
+    """The writer of one layer's files. It counts the passes."""
 
     def __init__(self, p: Any, definition: LayerDefinition) -> None:
         self._p, self._definition = p, definition

@@ -91,10 +91,10 @@ def build_lattice(features: jax.Array) -> Lattice:
 def _find_simplices(features: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the vertices of the simplex that contains each point, and their barycentric weights.
 
-    The vertices, int32 (points, d + 1, d), are coordinates in the lattice without the last, which the others determine.
-    The weights have shape (points, d + 1). The point in the lattice's hyperplane is rounded to a vertex whose
-    coordinates are multiples of d + 1. The order of the rounding errors by size determines which simplex around this
-    vertex contains the point.
+    The vertices, int32 (points, d + 1, d), are coordinates in the lattice. The last coordinate is left out, because the
+    sum of all coordinates is 0. The weights have shape (points, d + 1). Each point, mapped to the lattice's hyperplane,
+    is rounded to a vertex whose coordinates are multiples of d + 1. The order of the rounding errors by size determines
+    which simplex around this vertex contains the point.
     """
     d = features.shape[1]
     deviation = float(np.float32(np.sqrt(2 / 3) * (d + 1)))
@@ -126,7 +126,7 @@ def _find_simplices(features: jax.Array) -> tuple[jax.Array, jax.Array]:
 def _searchsorted_pairs(first: jax.Array, second: jax.Array, *queries: jax.Array) -> jax.Array:
     """Return the index of the first pair that is not less than each queried pair, or of the last pair if all are less.
 
-    The pairs (first, second), which are sorted, and the pairs of queries are both given as two arrays (n,).
+    `first` and `second`, (n,), contain the sorted pairs, and the two arrays `queries` contain the queried pairs.
     """
 
     def halve(_: Any, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
