@@ -64,10 +64,13 @@ def lstm_backward(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array, y
 
 
 class SharedStateOperands(RecurrentOperands):
-    """Sequences whose gates are computed from the hidden state of the first sequence, as in caffe-lstm's CPU code."""
+    """Operands of an LSTM that computes the gates of all sequences from the hidden state of the first sequence.
+
+    This reproduces caffe-lstm's CPU code.
+    """
 
     def project_state(self, h: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
-        """Return the terms of the gates that depend on the hidden states `h`: for all sequences, those of the first."""
+        """Return the contribution of the first sequence's hidden state in `h` to the gates of all sequences."""
         return cont * self.multiply_by_weight(h[..., :1, :], weight)
 
     def state_diff(self, d: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:

@@ -50,9 +50,9 @@ class Alignment:
     symbols: jax.Array
 
     def forward(self) -> jax.Array:
-        """Return the log-probability of all paths that reach each state at each step, (T, N, S).
+        """Return the forward variables of CTC, (T, N, S): log-probabilities of reaching each state at each step.
 
-        The paths include the label of the step.
+        The probability of the state's own step is included.
         """
         first_log_prob = jnp.where(jnp.arange(self.can_skip.shape[1]) < 2, self.log_prob[0], _LOG_ZERO)
 
@@ -130,7 +130,7 @@ define_layer(
 
 
 def _align(ctx: Context, scores: jax.Array, labels: jax.Array) -> tuple[Alignment, int]:
-    """Return the alignments of all items, and the number of steps that are used (`time_step`)."""
+    """Return the alignments of all items, and the number of time steps to use (`time_step`)."""
     p = ctx.param
     require(len(scores.shape) == 3, f"needs scores with 3 axes (time steps, items, labels), not shape {scores.shape}")
     require(
