@@ -1,4 +1,4 @@
-"""Prediction maps of YOLO, anchors, and labelled boxes.
+"""The prediction maps, anchors and labelled boxes of YOLO.
 
 A map (N, anchors * (5 + classes), H, W) contains x, y, width, height, objectness and class scores for each anchor of a
 cell. Boxes are (x, y, width, height) as fractions of the image, where (x, y) is the center.

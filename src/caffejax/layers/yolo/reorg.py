@@ -103,7 +103,7 @@ def _make_box_mask(x: jax.Array, labels: jax.Array) -> jax.Array:
     grid_size = np.array([width, height])
     objects = read_ground_truth(x.shape, labels, grid_size)
     centers, half_sizes = objects.boxes[..., :2], objects.boxes[..., 2:] / 2
-    # the first cell and the cell after the last, truncated towards 0
+    # the first cell of each box and the cell after its last cell, truncated towards 0
     low = jnp.clip(((centers - half_sizes) * grid_size).astype(jnp.int32), 0, grid_size - 1)
     high = jnp.clip(((centers + half_sizes) * grid_size + 0.95).astype(jnp.int32), low + 1, grid_size)
     rows, columns = jnp.arange(height), jnp.arange(width)

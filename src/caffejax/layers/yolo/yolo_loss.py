@@ -33,7 +33,7 @@ from .prediction_map import (
 
 IouMeasure = Callable[
     [jax.Array, jax.Array], jax.Array
-]  # a function of boxes (..., 4) and their targets (..., 4), which broadcast
+]  # takes boxes (..., 4) and their targets (..., 4), which broadcast; returns (...)
 
 
 def iou(a: jax.Array, b: jax.Array) -> jax.Array:
@@ -55,7 +55,7 @@ def diou(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def ciou(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Return the IoU minus the relative squared distance of the centers and a weighted difference of aspects, (...)."""
+    """Return the IoU minus the relative squared distance of the centers and a weighted aspect-ratio term, (...)."""
     aspect_term = jnp.square(_aspect_difference(a, b)) * (4 / np.pi**2)
     weight = aspect_term / (1 - iou(a, b) + aspect_term + 1e-6)
     return iou(a, b) - _squared_distance(a, b) - weight * aspect_term
@@ -67,7 +67,7 @@ IOU_MEASURES: Mapping[str, IouMeasure] = {"MSE": iou, "IOU": iou, "GIOU": giou, 
 def iou_gradients(measure_name: str, pred: jax.Array, truth: jax.Array) -> jax.Array:
     """Return the fork's gradients of a measure with respect to predicted boxes (x, y, width, height), (..., 4).
 
-    They are not its derivatives. The gradients of the IoU with respect to width and height are doubled. The area of the
+    They differ from the derivatives. The gradients of the IoU with respect to width and height are doubled. The area of the
     intersection of disjoint boxes is a product of negative sides. The terms of the distance and of the aspect ratio
     have additional factors.
 
@@ -248,7 +248,8 @@ def _region_differences_of_image(p: Any, predictions: PredictionMap, objects: Gr
 def _coordinate_differences(s: jax.Array, predictions: PredictionMap, target_offsets: Any, log_sizes: Any) -> jax.Array:
     """Return predicted minus target coordinates, (cells, 4).
 
-    The differences of offsets are multiplied by the slope of the sigmoid. The others are differences of log(size).
+    The differences of x and y are multiplied by the slope of the sigmoid. For width and height, they are differences of
+    log(size).
 
     Args:
         s: (cells, 5 + classes), sigmoids of the predictions.
@@ -368,11 +369,12 @@ def _select_measure(p: Any) -> IouMeasure:
 def _yolov3_differences(
     ctx: Context, predictions: PredictionMap, objects: GroundTruth
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return predictions minus targets, the losses of boxes by the measure `iou_loss`, and the numbers of assignments.
+    """Compare predictions with their targets.
 
     Returns:
-        the differences, (N, cells, 5 + classes); the sum of the losses of boxes of each image, (N,); and the number of
-        assignments of each image, (N,).
+        the differences, predictions minus targets, (N, cells, 5 + classes), whose coordinates are as in
+        `_box_differences`; the sum of the `iou_loss` losses of each image's boxes, (N,); and the number of assignments
+        of boxes to anchors in each image, (N,).
     """
     p = ctx.param
     image_size = predictions.grid_size * p.anchors_scale
@@ -432,8 +434,9 @@ def _box_differences(
 ) -> tuple[jax.Array, jax.Array]:
     """Return the coordinate differences of boxes, (boxes, num, 4), and 1 minus their `iou_loss` measure, (boxes, num).
 
-    With MSE, the differences are predicted minus target coordinates, and the second result is 0. Otherwise, the
-    differences are minus the gradients of the measure, clipped to max_delta.
+    With MSE, the differences are predicted minus target coordinates, times coord_scale * (2 - area of the box), and the
+    second result is 0. Otherwise, the differences are minus the gradients of the measure, times iou_normalizer and
+    clipped to max_delta.
 
     Args:
         p: the settings.
@@ -476,7 +479,8 @@ def _class_differences(
     Args:
         p: the settings.
         s: (cells, classes), the class scores.
-        assigned_cells: (boxes, num), the cell of each box and anchor, or `cells` if they are not assigned.
+        assigned_cells: (boxes, num), the cell of each box and anchor, or the number of cells if the box is not assigned
+            to the anchor.
         classes: (boxes, num), the class of the box.
         is_first: (boxes, num), True for the first assignment to a cell.
         is_later: (boxes, num), True for other assignments.

@@ -124,7 +124,7 @@ def yolov3_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
     is followed by its deviation. Scores are multiplied by 1 minus the mean of the four deviations (by sigmoid).
     """
     p = ctx.param
-    keeps_all_classes = p.nms_threshold >= 1  # then a cell may have boxes of several classes
+    keeps_all_classes = p.nms_threshold >= 1  # boxes of several classes may then remain in one cell
     candidates = [
         _read_candidates(*map_and_factor, keeps_all_classes) for map_and_factor in _read_prediction_maps(ctx, bottoms)
     ]
@@ -152,7 +152,7 @@ define_layer(
 def _read_prediction_maps(
     ctx: Context, bottoms: tuple[jax.Array, ...]
 ) -> list[tuple[PredictionMap, jax.Array | float]]:
-    """Return each map with the factors of its scores, (N, cells, 1), or 1 without `gaussian_box`.
+    """Return each map, and the factors of its scores, (N, cells, 1), which are 1.0 without `gaussian_box`.
 
     Raises:
         LayerError: if a setting or the shape of a bottom is wrong.
@@ -208,7 +208,7 @@ def _split_deviations(x: jax.Array, p: Any, name: str) -> tuple[jax.Array, jax.A
 
 
 def _read_candidates(predictions: PredictionMap, factor: jax.Array | float, keeps_all_classes: bool) -> Candidates:
-    """Return the boxes (n, 4), scores (n,) and classes (n,) of a map that are candidates for detections.
+    """Return the candidates for detections in a map: their boxes (n, 4), scores (n,) and classes (n,).
 
     Args:
         predictions: the map.
@@ -232,8 +232,8 @@ class EvaluatedBoxes(NamedTuple):
     Attributes:
         classes: (N, boxes).
         boxes: (N, boxes, 4), (x, y, width, height) as fractions of the image, where (x, y) is the center.
-        scores: (N, boxes), the scores of predicted boxes. For labelled boxes, it is False if the box is difficult and
-            does not count, otherwise True.
+        scores: (N, boxes), the scores of predicted boxes. For labelled boxes, False if the box is difficult and does
+            not count, otherwise True.
         valid: (N, boxes), False for padding.
     """
 
