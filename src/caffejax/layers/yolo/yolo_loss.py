@@ -67,8 +67,8 @@ IOU_MEASURES: Mapping[str, IouMeasure] = {"MSE": iou, "IOU": iou, "GIOU": giou, 
 def iou_gradients(measure_name: str, pred: jax.Array, truth: jax.Array) -> jax.Array:
     """Return the fork's gradients of a measure with respect to predicted boxes (x, y, width, height), (..., 4).
 
-    They differ from the derivatives. The gradients of the IoU with respect to width and height are doubled. The area of the
-    intersection of disjoint boxes is a product of negative sides. The terms of the distance and of the aspect ratio
+    They differ from the derivatives. The gradients of the IoU with respect to width and height are doubled. The area of
+    the intersection of disjoint boxes is a product of negative sides. The terms of the distance and of the aspect ratio
     have additional factors.
 
     Args:
