@@ -24,7 +24,7 @@ _TRUTH_COLUMNS = [0, 5, 5, 1, 2, 3, 4, 6]
 def make_detection_evaluate(ctx: Context, definition: LayerDefinition) -> LayerType:
     """Count the ground-truth boxes of each class, and mark each detection as a true or false positive.
 
-    Bottoms: the top of DetectionOutput, (1, 1, N, 7), and ground truth (1, 1, M, 8), like that of MultiBoxLoss. The top
+    Bottoms: the top of DetectionOutput, (1, 1, N, 7), and ground truth (1, 1, M, 8), as for MultiBoxLoss. The top
     has shape (1, 1, rows, 5). Its first rows are (-1, label, count, -1, -1), one for each class except background. The
     other rows are (image, label, score, true positive, false positive), one for each detection.
 
@@ -47,10 +47,10 @@ def make_detection_evaluate(ctx: Context, definition: LayerDefinition) -> LayerT
 def make_cascade_evaluate(ctx: Context, definition: LayerDefinition) -> LayerType:
     """Count the ground-truth boxes of each class, and mark FrcnnOutput's detections as true or false positives.
 
-    The top, (1, 1, rows, 5), is that of SSD's DetectionEvaluate. Bottoms: detections (N, 7) with rows [image, x1, y1,
-    x2, y2, class, score]; ground truth (M, 7 or more) with rows [image, x1, y1, x2, y2, label, ignored, ...]; and the
-    sizes of the images, which are not used. Boxes are in pixels, and a side is x2 - x1 + 1. Ignored ground truth counts
-    as difficult.
+    The top, (1, 1, rows, 5), has the rows of SSD's DetectionEvaluate. Bottoms: detections (N, 7) with rows [image, x1,
+    y1, x2, y2, class, score]; ground truth (M, 7 or more) with rows [image, x1, y1, x2, y2, label, ignored, ...]; and
+    the sizes of the images, which are not used. Boxes are in pixels, and a side is x2 - x1 + 1. Ignored ground truth
+    counts as difficult.
     """
     evaluation = _Evaluation(ctx.param, definition, in_pixels=True)
 

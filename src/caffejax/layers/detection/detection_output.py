@@ -37,7 +37,7 @@ from .result_files import ResultFiles, writes_files
 def make_detection_output(ctx: Context, definition: LayerDefinition) -> LayerType:
     """Select detections by non-maximum suppression, as rows (image, label, score, x1, y1, x2, y2).
 
-    Bottoms: locations, confidences and priors, like those of MultiBoxLoss. A fourth bottom is ignored. The top has
+    Bottoms: locations, confidences and priors, as for MultiBoxLoss. A fourth bottom is ignored. The top has
     shape (1, 1, rows, 7). Rows are sorted by image and label, and by falling score. Compiled code returns a static
     number of rows. For each image this is keep_top_k if it is set, otherwise top_k (by default the number of priors)
     for each label. Detections come first, then padding rows of -1. If no image has a detection, the first rows are

@@ -144,9 +144,9 @@ def _match_images(rows: tuple[jax.Array, ...], image_indices: jax.Array, num_gro
     """Match each prior of each image and group to the ground truth with the best score, or to none.
 
     Args:
-        rows: five arrays with a row for each ground truth. The first two are its image index and its group, (count,).
-            The others have a column for each prior, (count, priors): the score of matching the prior, their overlap,
-            and whether the prior is ignored because it extends beyond the image.
+        rows: five arrays with one row for each ground truth: its image index, (count,); its group, (count,); its score
+            for each prior, (count, priors); its overlap with each prior, (count, priors); and whether each prior is
+            ignored because it extends beyond the image, (count, priors).
         image_indices: the image indices, (images,).
         num_groups: the number of groups; priors are matched separately for each group.
         min_score: the smallest score at which a prior is matched.
@@ -251,7 +251,7 @@ class Targets(NamedTuple):
         scale: (priors, 4) or 1, the factor by which the loss multiplies the differences.
         class_targets: (images, priors, classes), 1 for each prior's class or classes, 0 for other classes. With
             LOGISTIC, the value for other classes is the index of the background, as in the fork.
-        has_class_loss: (images, priors), True if the class loss of the prior counts.
+        has_class_loss: (images, priors), True for priors that contribute to the class loss.
         divisor: the divisor of the loss of locations and of the loss of classes.
     """
 

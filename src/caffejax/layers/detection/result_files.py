@@ -130,7 +130,7 @@ def writes_files(p: Any) -> bool:
 
 
 class ResultFiles:
-    """The result files of one layer, which are written again after each pass over the test images.
+    """The result files of one layer. They are rewritten after each pass over the test images.
 
     The label map and the image sizes are read when the first detections are added.
     """

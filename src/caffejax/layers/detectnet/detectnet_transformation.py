@@ -37,7 +37,7 @@ class Objects(NamedTuple):
 
 
 def read_objects(label: jax.Array) -> Objects:
-    """Return the objects in the label of one image, (1 + M, 16), whose row 0 begins with the number of objects."""
+    """Return the objects in the label of one image, (1 + M, 16). Row 0 begins with the number of objects."""
     row = jnp.arange(label.shape[0])
     return Objects(label[:, :2], label[:, 2:4], label[:, 5].astype(jnp.int32), (row >= 1) & (row <= label[0, 0]))
 
@@ -134,7 +134,7 @@ NUM_UNIFORMS = 12  # the number of uniform random values that the augmentation o
 
 
 class DetectNetAugmentation(NamedTuple):
-    """The augmentation of one image, whose steps are applied in this order: colors, flip, scale, rotation, crop.
+    """The augmentation of one image: changes of colors, flip, scale, rotation and crop, applied in this order.
 
     Attributes:
         hue: degrees that are added to the hue.

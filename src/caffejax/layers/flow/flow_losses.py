@@ -1,4 +1,4 @@
-"""L1Loss of NVIDIA Caffe, and L1Loss and LpqLoss of FlowNet 2, which ignore NaNs."""
+"""L1Loss of NVIDIA Caffe, and L1Loss and LpqLoss of FlowNet 2. The layers of FlowNet 2 ignore NaNs."""
 
 from __future__ import annotations
 

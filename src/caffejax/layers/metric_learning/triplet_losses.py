@@ -215,9 +215,9 @@ def _read_contrastive_masks(ctx: Context, blobs: Arrays, distances: jax.Array, l
     """Return the distances, and masks of the classes and items that contribute to the loss.
 
     Returns:
-        the distances; the mask of each item's class; the mask of items for which all other classes are ignored; the
-        mask of items' own classes that count; the mask of other classes that count. All have shape (items, classes),
-        except for the mask of items, (items,).
+        the distances; the mask of each item's class; the mask of items for which all other classes are ignored; and two
+        masks of the classes that contribute to the loss: first the item's class, then other classes. All have shape
+        (items, classes), except for the mask of items, (items,).
     """
     p = ctx.param
     d, is_label = read_class_distances(distances, labels)
@@ -323,8 +323,8 @@ def _read_triplet_masks(ctx: Context, distances: jax.Array, labels: jax.Array) -
 
     Returns:
         the distances; the mask of each item's class; the mask of items for which all other classes are ignored; the
-        mask of other classes that count; the mask of other classes within the margin. All have shape (items, classes),
-        except for the mask of items, (items,).
+        mask of other classes that contribute; the mask of other classes within the margin. All have shape (items,
+        classes), except for the mask of items, (items,).
     """
     d, is_label = read_class_distances(distances, labels)
     label_distance = jnp.sum(jnp.where(is_label, d, 0), axis=1)

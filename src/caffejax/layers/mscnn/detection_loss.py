@@ -73,7 +73,7 @@ class CellLabels:
     overlap: jax.Array
 
     def ignored_mask(self, ctx: Any, classes: jax.Array) -> jax.Array:
-        """Return the mask of cells whose class in `classes` is ignore_label of loss_param, (batch, height, width)."""
+        """Return the mask of cells where `classes` is the ignore_label of loss_param, (batch, height, width)."""
         p = ctx.layer.loss_param
         return classes == p.ignore_label if p.HasField("ignore_label") else jnp.zeros(classes.shape, bool)
 
@@ -106,13 +106,13 @@ def log_probabilities(scores: jax.Array) -> jax.Array:
 def class_loss(ctx: Context, scores: jax.Array, classes: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the weighted mean of -log(probability of the cell's class), and its gradient with respect to the scores.
 
-    The weighted sum is divided by the number of cells that count, not by the sum of the weights.
+    The weighted sum is divided by the number of cells with a weight, not by the sum of the weights.
 
     Args:
         ctx: the layer.
         scores: (batch, classes, height, width).
-        classes: (batch, height, width). The loss is NaN if the class of a cell that counts does not exist.
-        weights: (batch, height, width), NaN for cells that do not count.
+        classes: (batch, height, width). The loss is NaN if the class of a cell with a weight is out of range.
+        weights: (batch, height, width), NaN for cells without a weight, which do not contribute to the loss.
     """
     is_label = classes[:, None] == jnp.arange(scores.shape[1])[:, None, None]
     mask = ~jnp.isnan(weights)
@@ -128,12 +128,12 @@ def box_loss(
 ) -> tuple[jax.Array, jax.Array]:
     """Return the loss of deltas as a scalar, and its gradient with respect to the deltas.
 
-    The loss is the mean of half the squared differences or of smooth L1 over all deltas of cells that count.
+    The loss is the mean of half the squared differences or of smooth L1 over all deltas of the cells in `mask`.
 
     Args:
         ctx: the layer.
         deltas, targets: (batch, 4, height, width).
-        mask: (batch, height, width), True for cells that count.
+        mask: (batch, height, width), True for cells that contribute to the loss.
         is_smooth: whether to use smooth L1, which is linear where the absolute difference is more than 1.
     """
     difference = jnp.where(mask[:, None], deltas - targets, 0)

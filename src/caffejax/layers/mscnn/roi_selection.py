@@ -165,7 +165,7 @@ def _read_scale_bounds(ctx: Context) -> tuple[float, float, float]:
 
 
 def _select_in_range(ctx: Context, rows: Any, xp: Any) -> Any:
-    """Return the mask (N,) of ROIs whose scale is in the range, or of the nearest ROI if there are none.
+    """Return the mask (N,) of ROIs with a scale in the range or, if there are none, of the nearest ROI.
 
     Padding rows are never selected.
     """

@@ -73,7 +73,7 @@ def _builtin_or_raise(ctx: Context, definition: LayerDefinition, error: LayerErr
 
 
 def find_callable(module: Any, name: str) -> Any:
-    """Return the class or function of a module that has this name, which may contain dots.
+    """Return the class or function `name` of a module. The name may contain dots.
 
     Raises:
         LayerError: if the module lacks such a class or function. The message suggests the most similar name.

@@ -26,7 +26,7 @@ log = logging.getLogger("caffejax.net")
 
 
 def make_class_type(python_type: LayerType, definition: LayerDefinition, cls: type, full_name: str) -> LayerType:
-    """Return a type for one layer, whose functions call the methods of a new instance of the class `cls`.
+    """Return a layer type for one layer; its functions call the methods of a new instance of the class `cls`.
 
     A layer without bottoms and blobs becomes a data source, so that the rest of the net can be compiled.
 

@@ -70,7 +70,7 @@ def _remove_last(paths: list[str], path: str) -> None:
 
 
 def get_dotted(module: ModuleType, name: str) -> Any:
-    """Return the attribute of a module that has this name, which may contain dots, or None if it does not exist."""
+    """Return the attribute `name` of a module, or None if it does not exist. The name may contain dots."""
     value: Any = module
     for part in name.split("."):
         value = getattr(value, part, None)

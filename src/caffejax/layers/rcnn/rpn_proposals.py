@@ -187,7 +187,7 @@ class ProposalLimits(NamedTuple):
     """Limits of non-maximum suppression.
 
     Attributes:
-        pre_nms_topn: the number of best boxes that suppression considers; the others are dropped.
+        pre_nms_topn: the number of best boxes that suppression considers; other boxes are dropped.
         post_nms_topn: the maximum number of boxes that remain after suppression.
         nms_threshold: a box is suppressed if its overlap with a better box exceeds this. If None, no box is suppressed.
     """
@@ -198,7 +198,7 @@ class ProposalLimits(NamedTuple):
 
 
 class Proposals(NamedTuple):
-    """The proposals of an image, or of several images one after the other, best first within an image.
+    """The proposals of one or more images, image by image, best first.
 
     Attributes:
         boxes: (K, 4), x1, y1, x2, y2 in pixels.
