@@ -92,7 +92,8 @@ class Classification:
     def draw(self, image: np.ndarray, names: ClassNames, factor: int) -> None:
         """Write the classes on an image (H, W, 3), which was enlarged by `factor`."""
         for line_index, (label, value) in enumerate(self.label_scores):
-            _write_text(image, f"{value:.3g} {names.get(label) or label}", (4, 4 + line_index * _line_height(image)))
+            score = f"{value:.4f}" if self.score_name == "probability" else f"{value:.4g}"
+            _write_text(image, f"{names.get(label) or label}: {score}", (4, 4 + line_index * _line_height(image)))
 
 
 @dataclass(frozen=True)
