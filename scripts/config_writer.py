@@ -10,8 +10,8 @@ from pathlib import Path
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 XAVIER = 'weight_filler { type: "xavier" }'
 MSRA = 'weight_filler { type: "msra" }'
-RATES = "param { lr_mult: 1 } param { lr_mult: 2 decay_mult: 0 }"
-SCALE_RATES = "param { lr_mult: 1 decay_mult: 0 } param { lr_mult: 1 decay_mult: 0 }"
+PARAM_SPECS = "param { lr_mult: 1 } param { lr_mult: 2 decay_mult: 0 }"
+SCALE_PARAM_SPECS = "param { lr_mult: 1 decay_mult: 0 } param { lr_mult: 1 decay_mult: 0 }"
 
 
 def numbered_relu(x: str) -> str:
@@ -24,23 +24,24 @@ def name_with_part(part: str) -> Callable[[str], str]:
     return f"{{}}/{part}".format
 
 
-class Writer:
-    """A prototxt being written. Every method adds a layer named like its top and returns that.
+class PrototxtBuilder:
+    """Builds the prototxt of a net. Each method adds a layer that is named after its top, and returns the name.
 
-    Authors name the layers that follow a convolution by rules: `relu_name`, `bn_name` and `scale_name` make a name of
-    the convolution's. `norm_top` makes the blob that BatchNorm writes; the same name means in place.
+    `relu_name`, `bn_name` and `scale_name` are functions that derive the name of a layer from the name of the
+    convolution before it, as the authors of the net do. `norm_top` derives the top of BatchNorm; if it returns its
+    argument, BatchNorm works in place.
     """
 
-    def __init__(self, name: str, *data: int, labels: tuple[int, ...] = (), rates: str = "") -> None:
+    def __init__(self, name: str, *data_shape: int, label_shape: tuple[int, ...] = (), param_specs: str = "") -> None:
         self.filler = XAVIER
-        self.params = rates
-        self.scale_params = ""
+        self.param_specs = param_specs
+        self.scale_param_specs = ""
         self.relu_name, self.norm_top = numbered_relu, str
         self.bn_name, self.scale_name = name_with_part("bn"), name_with_part("scale")
         self.lines = [f'name: "{name}"']
-        if data:
-            self.input("data", *data)
-            self.input("label", *(labels or data[:1]), phase="TRAIN")
+        if data_shape:
+            self.input("data", *data_shape)
+            self.input("label", *(label_shape or data_shape[:1]), phase="TRAIN")
 
     def input(self, top: str, *shape: int, phase: str = "") -> str:
         return self.add("Input", top, [], f"input_param {{ shape {{ {format_dims(shape)} }} }}", phase=phase)
@@ -55,13 +56,13 @@ class Writer:
         return top
 
     def conv(self, top: str, x: str, outputs: int, kernel: int, settings: str = "", *, bias: bool = True) -> str:
-        params, fillers = self.params, self.filler
+        param_specs, fillers = self.param_specs, self.filler
         if not bias:
-            settings, params = f"{settings} bias_term: false", params[: params.find("}") + 1]
+            settings, param_specs = f"{settings} bias_term: false", param_specs[: param_specs.find("}") + 1]
             fillers = _drop_bias_filler(fillers)
         settings_text = f"num_output: {outputs} kernel_size: {kernel} {settings} {fillers}"
         return self.add(
-            "Convolution", top, [x], f"{params} convolution_param {{ {' '.join(settings_text.split())} }}".strip()
+            "Convolution", top, [x], f"{param_specs} convolution_param {{ {' '.join(settings_text.split())} }}".strip()
         )
 
     def relu(self, x: str) -> str:
@@ -74,7 +75,7 @@ class Writer:
         """Add BatchNorm and Scale, and ReLU unless told, named after the convolution x or after `name`."""
         top = self.norm_top(name or x)
         self.add("BatchNorm", top, [x], name=self.bn_name(name or x))
-        settings = f"{self.scale_params} scale_param {{ bias_term: true }}".strip()
+        settings = f"{self.scale_param_specs} scale_param {{ bias_term: true }}".strip()
         self.add("Scale", top, [top], settings, name=self.scale_name(name or x))
         return self.relu(top) if relu else top
 
@@ -90,7 +91,7 @@ class Writer:
 
     def ip(self, top: str, x: str, outputs: int) -> str:
         settings_text = f"inner_product_param {{ num_output: {outputs} {self.filler} }}"
-        return self.add("InnerProduct", top, [x], f"{self.params} {settings_text}".strip())
+        return self.add("InnerProduct", top, [x], f"{self.param_specs} {settings_text}".strip())
 
     def dropout(self, name: str, x: str, ratio: float = 0.5) -> str:
         return self.add("Dropout", x, [x], f"dropout_param {{ dropout_ratio: {ratio} }}", name=name)
@@ -117,7 +118,7 @@ def _drop_bias_filler(fillers: str) -> str:
     return fillers.split(" bias_filler")[0]
 
 
-def write(name: str, text: str, file: str = "train_val") -> None:
+def write_config(name: str, text: str, file: str = "train_val") -> None:
     """Write a net to its folder of configs/; scripts say that they did."""
     folder = CONFIGS / name
     folder.mkdir(exist_ok=True)

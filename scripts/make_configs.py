@@ -10,7 +10,16 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from config_writer import MSRA, RATES, SCALE_RATES, XAVIER, Writer, format_dims, name_with_part, write
+from config_writer import (
+    MSRA,
+    PARAM_SPECS,
+    SCALE_PARAM_SPECS,
+    XAVIER,
+    PrototxtBuilder,
+    format_dims,
+    name_with_part,
+    write_config,
+)
 
 GLOBAL = ("global_pooling: true", "AVE")
 LENET_RATES = "param { lr_mult: 1 } param { lr_mult: 2 }"
@@ -23,29 +32,29 @@ def gaussian(std: float, bias: float = 0) -> str:
 
 
 def lenet() -> str:
-    n = Writer("LeNet", 64, 1, 28, 28, rates=LENET_RATES)
+    n = PrototxtBuilder("LeNet", 64, 1, 28, 28, param_specs=LENET_RATES)
     x = n.pool("pool1", n.conv("conv1", "data", 20, 5), "kernel_size: 2 stride: 2")
     x = n.pool("pool2", n.conv("conv2", x, 50, 5), "kernel_size: 2 stride: 2")
     return n.add_loss_and_prob(n.ip("ip2", n.relu(n.ip("ip1", x, 500)), 10))
 
 
 def cifar10_full() -> str:
-    n = Writer("CIFAR10_full", 100, 3, 32, 32, rates=LENET_RATES)
+    n = PrototxtBuilder("CIFAR10_full", 100, 3, 32, 32, param_specs=LENET_RATES)
     norm = "local_size: 3 alpha: 5e-05 norm_region: WITHIN_CHANNEL"
     n.filler = gaussian(0.0001)
     x = n.relu(n.pool("pool1", n.conv("conv1", "data", 32, 5, "pad: 2")))
     n.filler = gaussian(0.01)
     x = n.conv_relu("conv2", n.lrn("norm1", x, norm), 32, 5, "pad: 2")
     x = n.lrn("norm2", n.pool("pool2", x, method="AVE"), norm)
-    n.params = ""
+    n.param_specs = ""
     x = n.pool("pool3", n.conv_relu("conv3", x, 64, 5, "pad: 2"), method="AVE")
-    n.params = "param { lr_mult: 1 decay_mult: 250 } param { lr_mult: 2 decay_mult: 0 }"
+    n.param_specs = "param { lr_mult: 1 decay_mult: 250 } param { lr_mult: 2 decay_mult: 0 }"
     return n.add_loss_and_prob(n.ip("ip1", x, 10))
 
 
 def alexnet(name: str = "AlexNet", bias: float = 0.1, *, pool_first: bool = False) -> str:
     """Write AlexNet, which normalizes before it pools, or CaffeNet."""
-    n = Writer(name, 32, 3, 227, 227, rates=RATES)
+    n = PrototxtBuilder(name, 32, 3, 227, 227, param_specs=PARAM_SPECS)
 
     def pool_and_norm(index: int, x: str) -> str:
         if pool_first:
@@ -64,7 +73,7 @@ def alexnet(name: str = "AlexNet", bias: float = 0.1, *, pool_first: bool = Fals
     return _add_three_fully_connected(n, x, gaussian(0.005, bias))
 
 
-def _add_three_fully_connected(n: Writer, x: str, filler: str) -> str:
+def _add_three_fully_connected(n: PrototxtBuilder, x: str, filler: str) -> str:
     n.filler = filler
     for index in (6, 7):
         x = n.dropout(f"drop{index}", n.relu(n.ip(f"fc{index}", x, 4096)))
@@ -73,7 +82,7 @@ def _add_three_fully_connected(n: Writer, x: str, filler: str) -> str:
 
 
 def vgg16() -> str:
-    n = Writer("VGG_ILSVRC_16_layers", 8, 3, 224, 224, rates=RATES)
+    n = PrototxtBuilder("VGG_ILSVRC_16_layers", 8, 3, 224, 224, param_specs=PARAM_SPECS)
     n.filler, x = gaussian(0.01), "data"
     for block, (width, repeats) in enumerate(((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)), 1):
         for i in range(1, repeats + 1):
@@ -83,7 +92,7 @@ def vgg16() -> str:
 
 
 def googlenet() -> str:
-    n = Writer("GoogleNet", 16, 3, 224, 224, rates=RATES)
+    n = PrototxtBuilder("GoogleNet", 16, 3, 224, 224, param_specs=PARAM_SPECS)
     n.relu_name = lambda x: re.sub("/(.+?)(_s2)?$", r"/relu_\1", x)
     n.filler = XAVIER + ' bias_filler { type: "constant" value: 0.2 }'
     x = n.pool("pool1/3x3_s2", n.conv_relu("conv1/7x7_s2", "data", 64, 7, "pad: 3 stride: 2"))
@@ -106,7 +115,7 @@ def googlenet() -> str:
 
 
 def _inception(
-    n: Writer,
+    n: PrototxtBuilder,
     name: str,
     x: str,
     num_1x1: int,
@@ -124,7 +133,7 @@ def _inception(
     return n.concat(f"{name}/output", a, b, c, d)
 
 
-def _auxiliary_loss(n: Writer, name: str, x: str) -> None:
+def _auxiliary_loss(n: PrototxtBuilder, name: str, x: str) -> None:
     """Add a side exit, which the authors' training net has in TEST as well; here inference does without."""
     start, filler = len(n.lines), n.filler
     x = n.conv_relu(f"{name}/conv", n.pool(f"{name}/ave_pool", x, "kernel_size: 5 stride: 3", "AVE"), 128, 1)
@@ -136,7 +145,7 @@ def _auxiliary_loss(n: Writer, name: str, x: str) -> None:
 
 
 def squeezenet() -> str:
-    n = Writer("SqueezeNet_v1.1", 16, 3, 227, 227)
+    n = PrototxtBuilder("SqueezeNet_v1.1", 16, 3, 227, 227)
     n.relu_name = lambda x: re.sub("([^/]+)$", r"relu_\1", x)
     x = n.pool("pool1", n.conv_relu("conv1", "data", 64, 3, "stride: 2"))
     for index, squeeze in zip(range(2, 10), (16, 16, 32, 32, 48, 48, 64, 64), strict=True):
@@ -153,7 +162,7 @@ def squeezenet() -> str:
 
 def resnet(blocks: tuple[int, ...], batch: int) -> str:
     """Write a ResNet. The blocks of a stage are a, b, c ..., or a, b1, b2 ... in the long stages of deep nets."""
-    n = Writer(f"ResNet-{3 * sum(blocks) + 2}", batch, 3, 224, 224)
+    n = PrototxtBuilder(f"ResNet-{3 * sum(blocks) + 2}", batch, 3, 224, 224)
     n.filler, n.relu_name = MSRA, "{}_relu".format
     n.bn_name, n.scale_name = (
         lambda x, prefix=prefix: f"{prefix}_{x}" if x == "conv1" else x.replace("res", prefix)
@@ -174,9 +183,9 @@ def resnet(blocks: tuple[int, ...], batch: int) -> str:
     return n.add_loss_and_prob(n.ip("fc1000", n.pool("pool5", x, *GLOBAL), 1000))
 
 
-def _mobilenet(name: str) -> Writer:
-    n = Writer(name, 8, 3, 224, 224, rates=RATES)
-    n.filler, n.scale_params = MSRA, SCALE_RATES
+def _mobilenet(name: str) -> PrototxtBuilder:
+    n = PrototxtBuilder(name, 8, 3, 224, 224, param_specs=PARAM_SPECS)
+    n.filler, n.scale_param_specs = MSRA, SCALE_PARAM_SPECS
     return n
 
 
@@ -214,7 +223,7 @@ def mobilenet_v2() -> str:
 
 def lstm() -> str:
     """Write a classifier of each step of sequences: (steps, streams, features)."""
-    n = Writer("LSTM", 20, 32, 256, labels=(20, 32))
+    n = PrototxtBuilder("LSTM", 20, 32, 256, label_shape=(20, 32))
     n.add("Input", "cont", [], f"input_param {{ shape {{ {format_dims((20, 32))} }} }}")
     x = n.add("LSTM", "lstm", ["data", "cont"], f"recurrent_param {{ num_output: 512 {XAVIER} }}")
     x = n.add("InnerProduct", "ip", [x], f"inner_product_param {{ num_output: 1000 axis: 2 {XAVIER} }}")
@@ -239,4 +248,4 @@ NETS = {
 
 if __name__ == "__main__":
     for name, text in NETS.items():
-        write(name, text())
+        write_config(name, text())

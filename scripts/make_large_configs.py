@@ -6,12 +6,12 @@ train (TRAIN has a loss) and to run. Run it from anywhere; it takes no flags.
 
 from __future__ import annotations
 
-from config_writer import MSRA, RATES, Writer, name_with_part, write
+from config_writer import MSRA, PARAM_SPECS, PrototxtBuilder, name_with_part, write_config
 
 POOL = "kernel_size: 2 stride: 2"
 
 
-def vgg_block(n: Writer, block: int, x: str, width: int, repeats: int, pad: int = 1) -> str:
+def vgg_block(n: PrototxtBuilder, block: int, x: str, width: int, repeats: int, pad: int = 1) -> str:
     for i in range(1, repeats + 1):
         x = n.conv_relu(f"conv{block}_{i}", x, width, 3, f"pad: {pad if i == 1 else 1}")
     return x
@@ -19,7 +19,7 @@ def vgg_block(n: Writer, block: int, x: str, width: int, repeats: int, pad: int 
 
 def openpose() -> str:
     """Two branches, of 38 part affinity fields and 19 heat maps, refined in six stages."""
-    n = Writer("OpenPose_COCO", rates=RATES)
+    n = PrototxtBuilder("OpenPose_COCO", param_specs=PARAM_SPECS)
     n.filler = 'weight_filler { type: "gaussian" std: 0.01 }'
     x = n.input("image", 1, 3, 368, 656)
     n.input("fields", 1, 38, 46, 82, phase="TRAIN")
@@ -42,29 +42,29 @@ def openpose() -> str:
             outputs.append(y)
         if stage < 6:
             x = n.concat(f"concat_stage{stage + 1}", *outputs, features)
-        n.params = "param { lr_mult: 4 decay_mult: 1 } param { lr_mult: 8 decay_mult: 0 }"
+        n.param_specs = "param { lr_mult: 4 decay_mult: 1 } param { lr_mult: 8 decay_mult: 0 }"
     n.add("Concat", "net_output", outputs[::-1], name="concat_stage7", phase="TEST")
     return n.text()
 
 
-def deconv(n: Writer, top: str, x: str, channels: int, kernel: int, stride: int) -> str:
+def deconv(n: PrototxtBuilder, top: str, x: str, channels: int, kernel: int, stride: int) -> str:
     """Add upsampling that is not learned. Its authors fill the weights by a script; they are zeros until some load."""
     inner = f"num_output: {channels} kernel_size: {kernel} stride: {stride} bias_term: false"
     return n.add("Deconvolution", top, [x], f"param {{ lr_mult: 0 }} convolution_param {{ {inner} }}")
 
 
-def crop(n: Writer, top: str, x: str, reference: str, offset: int) -> str:
+def crop(n: PrototxtBuilder, top: str, x: str, reference: str, offset: int) -> str:
     return n.add("Crop", top, [x, reference], f"crop_param {{ axis: 2 offset: {offset} }}")
 
 
-def pixelwise(n: Writer, x: str, ignored: int = 255) -> str:
+def pixelwise(n: PrototxtBuilder, x: str, ignored: int = 255) -> str:
     """End with a loss of each pixel."""
     n.add("SoftmaxWithLoss", "loss", [x, "label"], f"loss_param {{ ignore_label: {ignored} }}", phase="TRAIN")
     return n.text()
 
 
 def fcn8s() -> str:
-    n = Writer("FCN-8s", 1, 3, 500, 500, labels=(1, 1, 500, 500), rates=RATES)
+    n = PrototxtBuilder("FCN-8s", 1, 3, 500, 500, label_shape=(1, 1, 500, 500), param_specs=PARAM_SPECS)
     x, skips = "data", {}
     for block, (width, repeats) in enumerate(((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)), 1):
         x = n.pool(f"pool{block}", vgg_block(n, block, x, width, repeats, 100 if block == 1 else 1), POOL)
@@ -79,7 +79,7 @@ def fcn8s() -> str:
     return pixelwise(n, crop(n, "score", x, "data", 31))
 
 
-def bn_segnet(n: Writer, top: str, x: str, width: int) -> str:
+def bn_segnet(n: PrototxtBuilder, top: str, x: str, width: int) -> str:
     """Add Convolution, SegNet's BN and ReLU. For inference the authors replace BN's blobs by running statistics."""
     fillers = 'scale_filler { type: "constant" value: 1 } shift_filler { type: "constant" value: 0.001 }'
     rates = "param { lr_mult: 1 } param { lr_mult: 1 decay_mult: 0 }"
@@ -91,7 +91,7 @@ def bn_segnet(n: Writer, top: str, x: str, width: int) -> str:
 
 def segnet() -> str:
     """An encoder's places of maxima tell the decoder where to put numbers back."""
-    n = Writer("SegNet", 1, 3, 360, 480, labels=(1, 1, 360, 480), rates=RATES)
+    n = PrototxtBuilder("SegNet", 1, 3, 360, 480, label_shape=(1, 1, 360, 480), param_specs=PARAM_SPECS)
     n.filler = MSRA
     blocks = ((64, 2, 360), (128, 2, 180), (256, 3, 90), (512, 3, 45), (512, 3, 23))
     x = "data"
@@ -112,7 +112,9 @@ def segnet() -> str:
     return pixelwise(n, x, 11)
 
 
-def bn_pspnet(n: Writer, top: str, x: str, width: int, kernel: int, settings: str = "", *, relu: bool = True) -> str:
+def bn_pspnet(
+    n: PrototxtBuilder, top: str, x: str, width: int, kernel: int, settings: str = "", *, relu: bool = True
+) -> str:
     """Add Convolution and PSPNet's BN, and ReLU if asked."""
     fillers = 'slope_filler { type: "constant" value: 1 } bias_filler { type: "constant" value: 0 }'
     x = n.conv(top, x, width, kernel, settings, bias=False)
@@ -122,7 +124,7 @@ def bn_pspnet(n: Writer, top: str, x: str, width: int, kernel: int, settings: st
 
 def pspnet50() -> str:
     """PSPNet for the 150 classes of ADE20K."""
-    n = Writer("PSPNet-50", 1, 3, 473, 473, labels=(1, 1, 473, 473))
+    n = PrototxtBuilder("PSPNet-50", 1, 3, 473, 473, label_shape=(1, 1, 473, 473))
     n.filler, n.relu_name = MSRA, name_with_part("relu")
     x = bn_pspnet(n, "conv1_1_3x3_s2", "data", 64, 3, "pad: 1 stride: 2")
     x = bn_pspnet(n, "conv1_2_3x3", x, 64, 3, "pad: 1")
@@ -148,7 +150,7 @@ def pspnet50() -> str:
 
 def densenet121() -> str:
     """Each layer's input is normalized, not its output."""
-    n = Writer("DENSENET_121", 1, 3, 224, 224)
+    n = PrototxtBuilder("DENSENET_121", 1, 3, 224, 224)
     n.filler, n.norm_top = MSRA, name_with_part("bn")
     x = n.conv_norm("conv1", "data", 64, 7, "pad: 3 stride: 2")
     x, width = n.pool("pool1", x, "kernel_size: 3 stride: 2 pad: 1 ceil_mode: false"), 64
@@ -167,7 +169,7 @@ def densenet121() -> str:
 
 
 def se_resnet50() -> str:
-    n = Writer("SE-ResNet-50", 1, 3, 224, 224)
+    n = PrototxtBuilder("SE-ResNet-50", 1, 3, 224, 224)
     n.filler, n.scale_name = MSRA, name_with_part("bn/scale")
     n.relu_name = lambda x: "conv1/relu_7x7_s2" if x.startswith("conv1/") else f"{x}/relu"
     x = n.pool("pool1/3x3_s2", n.conv_norm("conv1/7x7_s2", "data", 64, 7, "pad: 3 stride: 2"))
@@ -197,4 +199,4 @@ NETS = {
 
 if __name__ == "__main__":
     for name, text in NETS.items():
-        write(name, text())
+        write_config(name, text())

@@ -18,7 +18,7 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -95,34 +95,34 @@ def train_digits(rate: float = 0.01) -> tuple[Path, Path]:
     return metrics, Path(f"lr_{rate}_iter_{param.max_iter}.caffemodel")
 
 
-def plot_digits() -> None:
+def draw_training_curves() -> None:
     """Draw training curves by `caffejax plot`."""
     logs = [train_digits(rate)[0] for rate in (0.01, 0.001)]
     run_command("plot", *logs, "--out=plot.png", "--smooth=9", "--log_loss")
     save_quantized(Path("plot.png"), "plot_digits")
 
 
-def filters_digits() -> None:
+def draw_filters() -> None:
     """Draw filters by `caffejax draw`."""
     run_command("draw", NET, f"--weights={train_digits()[1]}", "--filters", "--size=400", "--out=filters.png")
     save_quantized(Path("filters.png"), "filters_digits")
 
 
-def features_digits() -> None:
+def draw_features() -> None:
     """Draw feature maps by `caffejax draw`."""
     weights = f"--weights={train_digits()[1]}"
     run_command("draw", NET, weights, "--blob=conv1", "--example=2", "--size=400", "--out=features.png")
     save_quantized(Path("features.png"), "features_digits")
 
 
-def confusion() -> None:
+def draw_confusion_matrix() -> None:
     """Draw which digits the trained LeNet takes for which."""
     net = caffejax.Net(NET, "TEST")
     loader = Loader(net.graph)
     counts = np.zeros((10, 10), int)
     num_batches = -(-(loader.num_examples or 0) // net.graph.blobs["data"].shape[0])
-    blobs = extract_features(net, net.load(train_digits()[1]), ["ip2", "label"], loader)
-    for _, batch in zip(range(num_batches), blobs, strict=False):
+    batches = extract_features(net, net.load(train_digits()[1]), ["ip2", "label"], loader)
+    for _, batch in zip(range(num_batches), batches, strict=False):
         np.add.at(counts, (np.asarray(batch["label"], int), np.asarray(batch["ip2"]).argmax(1)), 1)
     loader.close()
     figure, (axes,) = new_figure(width=5, height=4.6)
@@ -145,13 +145,13 @@ def load_test_digits() -> tuple[np.ndarray, np.ndarray]:
     return batch["data"][first_indices], batch["label"][first_indices]
 
 
-def digit() -> None:
+def draw_digit() -> None:
     """Write a picture of a digit, which the first page classifies."""
     Image.fromarray(load_test_digits()[0][3, 0].repeat(4, 0).repeat(4, 1)).save("digit.png")
     save_quantized(Path("digit.png"), "digit", 256)
 
 
-def saliency() -> None:
+def draw_saliency() -> None:
     """Draw the gradient of the score of a digit by its pixels."""
     net = caffejax.Net(NET, "TEST")
     params, state = net.load(train_digits()[1])
@@ -164,18 +164,18 @@ def saliency() -> None:
 
     gradients = jax.jit(jax.grad(score))(images)
     figure, axes = new_figure(len(labels), rows=2, width=9, height=2.2)
-    for index, axis in enumerate(axes):
+    for index, ax in enumerate(axes):
         row, column = divmod(index, len(labels))
         if row:
-            axis.imshow(np.abs(gradients[column, 0]), cmap="magma")
+            ax.imshow(np.abs(gradients[column, 0]), cmap="magma")
         else:
-            axis.imshow(images[column, 0], cmap="gray")
-        axis.axis("off")
+            ax.imshow(images[column, 0], cmap="gray")
+        ax.axis("off")
     figure.suptitle("Digits, and how strongly each pixel moves the score of the right class", fontsize=10)
     save_figure(figure, "saliency_digits")
 
 
-def memory() -> None:
+def draw_memory() -> None:
     """Draw the memory of training ResNet-50: by layer, and with layers recomputed."""
     batch, limits = 32, (None, 3, 2, 1.5)
     reports = [
@@ -210,7 +210,7 @@ def memory() -> None:
     save_figure(figure, "memory_resnet50")
 
 
-def gradcheck() -> None:
+def draw_gradcheck() -> None:
     """Draw the errors that `caffejax gradcheck` finds in LeNet."""
     rows = json.loads(run_command("gradcheck", NET, "--json"))["rows"]
     names = [f"{row['layer']}: {row['argument'].partition(' (')[0]}" for row in rows]
@@ -234,20 +234,20 @@ def gradcheck() -> None:
     save_figure(figure, "gradcheck_digits")
 
 
-def compare() -> None:
+def draw_comparison() -> None:
     """Draw the error along depth by `caffejax compare`: ResNet-50's fast kernels against the reference."""
     run_command("dump", RESNET, "--phase=TRAIN", "--out=a.npz")
     run_command("compare", "a.npz", RESNET, "--kernels=reference", "--picture=error.png")
     save_quantized(Path("error.png"), "compare_resnet50")
 
 
-def shapes() -> None:
+def draw_detections() -> None:
     """Draw the boxes that the small SSD finds, trained by `caffejax demo`."""
     run_command("demo", "shapes", "demo")
     save_quantized(Path("demo/predicted/shapes_1.png"), "predict_shapes")
 
 
-def pixels() -> None:
+def draw_pixel_labels() -> None:
     """Draw labels of pixels by `caffejax predict`, of a small net of dilated convolutions that is trained on shapes."""
     layers, bottom = "", "data"
     for dilation in (1, 2, 4, 8, 16):
@@ -273,9 +273,9 @@ def pixels() -> None:
     files = [f"shown{index}.png" for index in range(len(example_images))]
     run_command("predict", "pixels.prototxt", *files, "--weights=pixels_iter_1500.caffemodel", *flags)
     figure, axes = new_figure(len(example_images), rows=2, width=8, height=4.1)
-    for axis, file in zip(axes, [*files, *(f"labelled/{file}" for file in files)], strict=True):
-        axis.imshow(cv2.imread(file)[..., ::-1], interpolation="nearest")
-        axis.axis("off")
+    for ax, file in zip(axes, [*files, *(f"labelled/{file}" for file in files)], strict=True):
+        ax.imshow(cv2.imread(file)[..., ::-1], interpolation="nearest")
+        ax.axis("off")
     save_figure(figure, "predict_pixels")
 
 
@@ -289,7 +289,7 @@ def _label_pixels(picture: tuple[np.ndarray, list[tuple[int, np.ndarray]]]) -> t
     return image, labels
 
 
-def face() -> None:
+def draw_face() -> None:
     """Draw what MTCNN finds in a photograph, with its authors' weights, as tests/end_to_end/test_mtcnn.py does."""
     sys.path.append(str(REPOSITORY / "tests" / "end_to_end"))
     import test_mtcnn as mtcnn
@@ -318,7 +318,7 @@ def face() -> None:
 
 
 @contextlib.contextmanager
-def open_page(path: Path, width: int, height: int) -> Iterator[Any]:
+def screenshot_page(path: Path, width: int, height: int) -> Iterator[Any]:
     """Open a file in Chromium."""
     from playwright.sync_api import sync_playwright
 
@@ -334,21 +334,21 @@ def open_page(path: Path, width: int, height: int) -> Iterator[Any]:
         browser.close()
 
 
-def view() -> None:
+def draw_view() -> None:
     """Draw the page of `caffejax view`."""
     os.chdir(REPOSITORY)  # the page shows the path
     file = Path(tempfile.gettempdir()) / "googlenet.html"
     write_page(GOOGLENET.relative_to(REPOSITORY), file)
     os.chdir(file.parent)
-    with open_page(file, 1400, 800) as page:
+    with screenshot_page(file, 1400, 800) as page:
         page.evaluate(OPENED_BLOCK, ["inception_4a/3x3", "inception_4a#0"])
     save_quantized(Path("page.png"), "view_googlenet")
 
 
-def graph() -> None:
+def draw_graph() -> None:
     """Draw LeNet by `caffejax draw`."""
     run_command("draw", CONFIGS / "lenet" / "train_val.prototxt", "--phase=TRAIN", "--out=lenet.svg")
-    with open_page(Path("lenet.svg"), 1900, 200) as page:
+    with screenshot_page(Path("lenet.svg"), 1900, 200) as page:
         box = page.evaluate(
             "(({width, height}) => ({width, height}))(document.documentElement.getBoundingClientRect())"
         )
@@ -356,7 +356,7 @@ def graph() -> None:
     save_quantized(Path("page.png"), "draw_lenet", 32)
 
 
-def report() -> None:
+def draw_check_report() -> None:
     """Draw the page of `caffejax check --html`, of a net that loads and one that does not."""
     folder = Path("models")
     folder.mkdir()
@@ -364,24 +364,34 @@ def report() -> None:
     (folder / "old_fork.prototxt").write_text(NET.read_text().replace('"ReLU"', '"RELU6X"'))
     with contextlib.suppress(SystemExit):  # it says that one does not load
         run_command("check", folder, "--html=report.html")
-    with open_page(Path("report.html"), 900, 662) as page:
+    with screenshot_page(Path("report.html"), 900, 662) as page:
         page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
     save_quantized(Path("page.png"), "check_report", 64)
 
 
-_TRAINING_PICTURES = (
-    plot_digits,
-    filters_digits,
-    features_digits,
-    digit,
-    confusion,
-    saliency,
-    shapes,
-    pixels,
-    same_as_caffe,
-)
-_OTHER_PICTURES = memory, gradcheck, compare, view, graph, report, lr_policies, pipeline, bfloat16, pooling
-PICTURE_FUNCTIONS = {draw.__name__: draw for draw in (*_TRAINING_PICTURES, *_OTHER_PICTURES, face)}
+# by name, the functions that write docs/pictures/*.png
+PICTURE_FUNCTIONS: dict[str, Callable[[], None]] = {
+    "plot_digits": draw_training_curves,
+    "filters_digits": draw_filters,
+    "features_digits": draw_features,
+    "digit": draw_digit,
+    "confusion": draw_confusion_matrix,
+    "saliency": draw_saliency,
+    "shapes": draw_detections,
+    "pixels": draw_pixel_labels,
+    "same_as_caffe": same_as_caffe,
+    "memory": draw_memory,
+    "gradcheck": draw_gradcheck,
+    "compare": draw_comparison,
+    "view": draw_view,
+    "graph": draw_graph,
+    "report": draw_check_report,
+    "lr_policies": lr_policies,
+    "pipeline": pipeline,
+    "bfloat16": bfloat16,
+    "pooling": pooling,
+    "face": draw_face,
+}
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from config_writer import MSRA, RATES, XAVIER, Writer, name_with_part, write
+from config_writer import MSRA, PARAM_SPECS, XAVIER, PrototxtBuilder, name_with_part, write_config
 
 from caffejax.cli.demo_pictures import OBJECT_NAMES, SIZE
 
@@ -49,7 +49,7 @@ class Source:
         return f"prior_box_param {{ {sizes}{ratios} flip: true clip: false{step} {VARIANCE} }}"
 
 
-class Detector(Writer):
+class Detector(PrototxtBuilder):
     """An SSD net being written."""
 
     def add_norm(self, x: str, top: str = "conv4_3_norm") -> str:
@@ -99,7 +99,7 @@ class Detector(Writer):
 
 def make_detector(name: str, batch: int, size: int, boxes: int) -> Detector:
     """Begin a net with Input layers."""
-    return Detector(name, batch, 3, size, size, labels=(1, 1, boxes, 8), rates=RATES)
+    return Detector(name, batch, 3, size, size, label_shape=(1, 1, boxes, 8), param_specs=PARAM_SPECS)
 
 
 def vgg_sources(finest: str, suffix: str = "") -> list[Source]:
@@ -143,7 +143,7 @@ def ssd300() -> str:
 def mobilenet_ssd() -> str:
     n = make_detector("MobileNet-SSD", 8, 300, 24)
     n.filler, n.relu_name = MSRA, name_with_part("relu")
-    n.scale_params = "param { lr_mult: 1 decay_mult: 0 } param { lr_mult: 2 decay_mult: 0 }"
+    n.scale_param_specs = "param { lr_mult: 1 decay_mult: 0 } param { lr_mult: 2 decay_mult: 0 }"
     x, width = n.conv_norm("conv0", "data", 32, 3, "pad: 1 stride: 2"), 32
     outputs = (64, 128, 128, 256, 256, *(512,) * 6, 1024, 1024)
     for layer_number, (out, stride) in enumerate(zip(outputs, (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1), strict=True), 1):
@@ -167,7 +167,7 @@ def mobilenet_ssd() -> str:
 def face_detector() -> str:
     """OpenCV's: SSD on a thin ResNet-10, whose blocks normalize their inputs; its data are normalized first."""
     n = make_detector("res10_300x300_ssd", 8, 300, 24)
-    n.filler, n.scale_params = MSRA, "param { lr_mult: 1 decay_mult: 1 } param { lr_mult: 2 decay_mult: 1 }"
+    n.filler, n.scale_param_specs = MSRA, "param { lr_mult: 1 decay_mult: 1 } param { lr_mult: 2 decay_mult: 1 }"
 
     def norm(x: str, bn: str, top: str, *, relu: bool = True) -> str:
         """Add BatchNorm and Scale, whose names differ in that word, and a ReLU."""
@@ -211,7 +211,7 @@ SHAPE_CLASSES = len(OBJECT_NAMES["shapes"]) + 1  # and the background
 
 
 def add_shapes_predictions(n: Detector) -> list[str]:
-    n.filler, n.params = MSRA, RATES
+    n.filler, n.param_specs = MSRA, PARAM_SPECS
     x, pool = "data", "kernel_size: 2 stride: 2"
     for block, width in enumerate((16, 32, 64), 1):
         x = n.pool(f"pool{block}", n.conv_relu(f"conv{block}", x, width, 3, "pad: 1"), pool)
@@ -285,12 +285,12 @@ random_seed: 1
 """
 
 if __name__ == "__main__":
-    write("ssd300", ssd300())
-    write("mobilenet_ssd", mobilenet_ssd())
-    write("face_detector", face_detector())
+    write_config("ssd300", ssd300())
+    write_config("mobilenet_ssd", mobilenet_ssd())
+    write_config("face_detector", face_detector())
     for file, text in (
         ("train_test", shapes_train_test()),
         ("deploy", shapes_deploy()),
         ("solver", SHAPES_SOLVER),
     ):
-        write("ssd_shapes", text, file)
+        write_config("ssd_shapes", text, file)
