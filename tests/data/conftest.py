@@ -45,7 +45,7 @@ def open_source() -> Iterator[Callable[..., TransformedSource]]:
     """Opens the first layer of a net (a path or a text) as a source, in a folder, by options of reading; closes it."""
     sources = []
 
-    def open_net(
+    def open_source(
         net: str | Path, phase: Any = "TEST", folder: Path | None = None, **data_options: Any
     ) -> TransformedSource:
         layer = read_net(net).layer[0]
@@ -58,7 +58,7 @@ def open_source() -> Iterator[Callable[..., TransformedSource]]:
         sources.append(source)
         return source
 
-    yield open_net
+    yield open_source
     for source in sources:
         source.close()
 

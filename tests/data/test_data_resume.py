@@ -27,12 +27,12 @@ def read_batches(source, n):
     return [[top.tolist() for top in next(source)] for _ in range(n)]
 
 
-def check_resume(open_net, num_skipped, num_read):
-    original_source = open_net()
+def check_resume(open_source, num_skipped, num_read):
+    original_source = open_source()
     read_batches(original_source, num_skipped)
     state = original_source.get_state()
     expected = read_batches(original_source, num_read)
-    resumed_source = open_net()
+    resumed_source = open_source()
     resumed_source.set_state(state)
     assert resumed_source.get_state() == state
     assert read_batches(resumed_source, num_read) == expected

@@ -16,8 +16,8 @@ LIBRARY_PATH = "dagre/dagre.min.js"
 LAYOUT_SCRIPT = "layout.js"
 _SCRIPTS = (
     LAYOUT_SCRIPT,
-    *("tree.js", "nesting.js", "words.js", "elements.js", "sizes.js", "drawing.js"),
-    *("camera.js", "panel.js", "search.js", "live.js", "controls.js", "view.js", "main.js"),
+    *("tree.js", "nesting.js", "format.js", "elements.js", "sizes.js", "drawing.js"),
+    *("camera.js", "panel.js", "search.js", "poll.js", "controls.js", "view.js", "main.js"),
 )
 
 

@@ -170,7 +170,7 @@ def _get_engine() -> Any:
         ) from error
     engine = MiniRacer()
     atexit.register(engine.close)  # later its threads cannot call Python, and close() would wait forever
-    engine.eval("\n".join([read_asset("engine.js"), read_library(), read_asset(LAYOUT_SCRIPT)]))
+    engine.eval("\n".join([read_asset("polyfills.js"), read_library(), read_asset(LAYOUT_SCRIPT)]))
     return engine
 
 
