@@ -73,7 +73,7 @@ def start_logging(write: Callable[[str], object] = _write_to_stderr, process: in
 
 @contextmanager
 def log_to_stderr(level: int = logging.INFO) -> Iterator[None]:
-    """Print caffejax's log in glog's form within a `with` block, without changing the logger afterwards.
+    """Print caffejax's log in glog's form within a `with` block; the logger is restored at its end.
 
     The block changes nothing if the logger already has a handler or a level. The handlers of the root logger receive
     the log too, except if one of them prints to stderr or stdout, such as the handler that absl adds when orbax is

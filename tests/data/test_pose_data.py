@@ -217,7 +217,7 @@ def test_damaged_records_are_named(tmp_path: Path, open_source: Any) -> None:
         [
             (make_record(invalid_joints, visibility), "joints or a center up to .* and the scale"),
             (make_record(joints, visibility, scale=0), "joints or a center up to .* and the scale"),
-            (crowd_datum, "200 other people take 809"),
+            (crowd_datum, "200 other people needs 809"),
             (small_datum, "too small to describe 17 joints"),
             (Datum(channels=5, height=9, width=80, data=bytes(5 * 9 * 80)), "has 5 channels of uint8"),
         ]

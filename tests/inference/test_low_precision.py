@@ -237,7 +237,7 @@ X = np.ones((2, 8, 9, 9), np.float32)
         ("int8", 3, "calibration"),
         ("int8", X, "a list of batches .* calibration is"),
         ("int8", {"x": X}, "a list of batches .* calibration is a value of type dict"),
-        ("bfloat16", X, "other precisions take none"),
+        ("bfloat16", X, "other precisions must have none"),
         ("int8", [], "calibration"),
         pytest.param("int8", [{"x": X}, {"y": X}], "batch 1 .* 'x'", marks=MARKS["int8"]),
         pytest.param("int8", [X], "batch 0", marks=MARKS["int8"]),

@@ -162,7 +162,7 @@ def test_a_run_continues_after_a_truncated_first_line(num_bytes: int, tmp_path: 
     [
         (".", r"\.: cannot be written: Is a directory; name a file, not a folder; .*--metrics=off"),
         ("there.txt/m.jsonl", r"there\.txt/m\.jsonl: cannot be written: .*folder"),
-        ("there.txt", r"there\.txt: exists and contains no metrics.*--metrics=FILE"),
+        ("there.txt", r"there\.txt: exists and is not a file of metrics.*--metrics=FILE"),
         ("/proc/none/m.jsonl", r"/proc/none/m\.jsonl: cannot be written"),
     ],
 )

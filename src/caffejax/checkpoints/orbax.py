@@ -395,7 +395,7 @@ class StepReader:
             self.all_succeed(False)
             raise
         if not self.all_succeed(True):
-            raise ValueError("another process cannot read its shards")
+            raise ValueError("another process could not read its shards; see the error of that process")
         sums = compute_checksums if "sums" in stored_record else compute_crc32_checksums
         if stored_record[_find_sums_key(stored_record)] != sums(arrays):
             raise ValueError("the checksum of an array is wrong")

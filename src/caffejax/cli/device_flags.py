@@ -109,7 +109,9 @@ def initialize_distributed_from_flags(options: argparse.Namespace) -> None:
                 f"--{process_flags[0]} cannot be combined with --coordinator=auto, which detects this value"
             )
     elif len(process_flags) < 2 or ":" not in options.coordinator:
-        raise CaffejaxError("each of several processes needs --coordinator=HOST:PORT, --processes=N and --process_id=I")
+        raise CaffejaxError(
+            "to run several processes, pass --coordinator=HOST:PORT, --processes=N and --process_id=I to each of them"
+        )
     elif options.process_id >= options.processes:
         raise CaffejaxError(
             f"--process_id={options.process_id} must be from 0 to {options.processes - 1} with "

@@ -33,7 +33,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print the information."""
+    """Print versions, devices, kernels, caches and extras, as a table or as JSON."""
     facts = collect_facts()
     if options.json:
         flags.print_json(facts)

@@ -412,12 +412,12 @@ class Pages:
             if depth == meta.depth:
                 num_leaves += 1
                 if num_leaves > meta.leaf_pages:
-                    raise DamagedError(f"it has more than the stated {meta.leaf_pages} leaf pages")
+                    raise DamagedError(f"it has more leaf pages than the {meta.leaf_pages} that it states")
                 yield page_number
                 continue
             num_branches += 1
             if num_branches > meta.branch_pages:
-                raise DamagedError(f"it has more than the stated {meta.branch_pages} branch pages")
+                raise DamagedError(f"it has more branch pages than the {meta.branch_pages} that it states")
             page = self._read_page(page_number, _BRANCH_PAGE)
             pending_pages += [
                 (child, depth + 1) for child in reversed([_parse_child(page, offset) for offset in _node_offsets(page)])

@@ -145,7 +145,7 @@ def find_hints(net: NetParameter) -> ReaderHints:
 
 
 def _sliced_channels(layer: LayerParameter) -> int:
-    """Return the number of channels that a Slice layer divides into equal parts, or 0 if it has other parts."""
+    """Return the number of channels that a Slice layer divides into equal parts, or 0 if its parts are not equal."""
     p = layer.slice_param
     size = p.slice_point[0] if p.slice_point else 0
     is_equal = list(p.slice_point) == [size * k for k in range(1, len(layer.top))]

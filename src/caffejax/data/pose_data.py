@@ -116,7 +116,7 @@ def read_pose(rows: np.ndarray, num_database_joints: int) -> Pose:
         )
     num_others = int(rows[2, 1])
     if rows.shape[0] < (min_rows := 9 + 4 * num_others if num_others else 8):
-        raise DataError(f"has {rows.shape[0]} rows, but {num_others} other people take {min_rows} rows")
+        raise DataError(f"has {rows.shape[0]} rows, but a record with {num_others} other people needs {min_rows} rows")
 
     def read_floats(row: int, count: int) -> np.ndarray:
         return np.frombuffer(rows[row, : 4 * count].tobytes(), "<f4")

@@ -182,7 +182,7 @@ def make_opencv_params(layer: LayerParameter) -> dict[str, Any]:
 
 
 def _add_settings(params: dict[str, Any], message: Any, field: Any) -> None:
-    """Add a field's values, or the settings of a message in this field, if it is set."""
+    """Add the value of a field to `params` if the field is set. For a message, add the fields that it sets."""
     if field.is_repeated:
         values = list(getattr(message, field.name))
     else:

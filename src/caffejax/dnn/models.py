@@ -67,7 +67,7 @@ class Model:
         return self
 
     def setInputScale(self, scale: Any) -> Model:
-        """Set the factor, a number or one number for each channel."""
+        """Set the factor by which pixel values are multiplied: one number, or one number for each channel."""
         factors = np.ravel(scale).astype(float)
         self._scale = tuple(factors) if len(factors) > 1 else (float(factors[0]),) * 4
         return self

@@ -64,9 +64,9 @@ class Layer:
             self._net.setParam(self._number, i, array)
 
     def outputNameToIndex(self, outputName: str) -> int:
-        """Return the number of the net's input with this name, or -1 if there is none, for layer 0 (the inputs).
+        """Return the index of the output with this name.
 
-        For all other layers, return 0.
+        The outputs of layer 0 are the net's inputs; a name that is none of them gives -1. For other layers, return 0.
         """
         if self._number:
             return 0

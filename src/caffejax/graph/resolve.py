@@ -161,7 +161,7 @@ def find_sources(layers: Sequence[LayerParameter]) -> tuple[Sources, list[Missin
 
     Returns:
         `{(layer, bottom): (layer, top)}`, as indices, and a list of `(layer, bottom, name)` for bottoms without such a
-        top, which has only the first such bottom of each name.
+        top. Each name is listed once, for the first bottom that reads it.
     """
     latest_tops: dict[str, _Top | None] = {}
     sources: Sources = {}

@@ -57,7 +57,7 @@ def _sample_in_pieces(draw: Callable[[Any, Shape], jax.Array], key: Any, n: int)
 
 
 def _threefry_bits(key: jax.Array, width: int, shape: Shape) -> jax.Array:
-    """Return the random bits that Threefry computes for a default key, from an offset on, as uint32 of this shape.
+    """Return random bits as JAX draws them for a key of the default type, after the first `offset` values, as uint32.
 
     The rounds are unrolled. Compared with JAX's loop over the rounds, this takes a third of the time to compile and a
     quarter of the time to run.

@@ -57,7 +57,7 @@ class ShardedSource(Source, Protocol):
         ...
 
     def take(self, batch_index: int) -> tuple[np.ndarray, ...] | None:
-        """Advance by one batch of all processes; return this batch if its index belongs to the shard, else None.
+        """Advance by one batch; return the batch if it belongs to the shard that this process reads, else None.
 
         `batch_index` is the index of the batch in this source, or its index among the batches of several sources. It
         increases by 1 with each call.

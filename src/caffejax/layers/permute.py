@@ -83,7 +83,7 @@ define_layer(
 
 
 def transposed_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
-    """Return the permutation of the axes by a Transpose layer, as `permuted_axes` does."""
+    """Return the order in which a Transpose layer takes the axes of its bottom, in the form of `permuted_axes`."""
     axes = tuple(canonical_axis(axis, shape, name="dim") for axis in ctx.param.dim)
     require(
         sorted(axes) == list(range(len(shape))),

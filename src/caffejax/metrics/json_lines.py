@@ -105,7 +105,9 @@ class JsonLines(Callback):
         is_event = parse_event(first_line.decode(errors="replace")) is not None
         if first_line and not is_event and not _is_truncated_start(first_line.strip()):
             self.close()
-            raise SolverError(Problem(f"exists and contains no metrics, so none are added; {_REMEDY}", str(self.path)))
+            raise SolverError(
+                Problem(f"exists and is not a file of metrics, so no metrics are appended; {_REMEDY}", str(self.path))
+            )
 
     def _write(self, solver: Solver, event: str, fields: Mapping[str, Any], iteration: int | None = None) -> None:
         if not is_first():

@@ -284,8 +284,9 @@ class Net:
         )
         if has_batches != (precision == "int8") or not (has_batches or calibration is None):
             raise CaffejaxError(
-                'precision="int8" needs calibration, a list of batches of typical inputs {blob: array}; other '
-                f"precisions take none; precision is {precision!r}, calibration is {describe_type(calibration)}"
+                'precision="int8" needs calibration, a list of batches of typical inputs {blob: array}, and other '
+                f"precisions must have none, but precision is {precision!r} and calibration is "
+                f"{describe_type(calibration)}"
             )
         net = (self if options == self.compute_config else self.with_compute_config(options)).for_inference(outputs)
         return Frozen(net.graph, variables, options, number_type, calibration)
@@ -549,7 +550,7 @@ class Net:
             )
 
     def _check_labels(self, blobs: Mapping[str, Any]) -> None:
-        """Check labels, except in traced code, where losses are NaN for a label that is not a class."""
+        """Raise an error if a label is not a class. Traced code is not checked: its losses are NaN."""
         if any(isinstance(value, jax.core.Tracer) for value in blobs.values()):
             return
         if self._label_ranges is None:

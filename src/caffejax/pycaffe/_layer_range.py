@@ -271,7 +271,7 @@ class LayerRange:
         return make_part(layer for layer in layers if not layer.type.is_input)
 
     def _input_values(self, inputs: PassInputs) -> Values:
-        """Return the input blobs by name. The bottom of an earlier Split also has the names of the Split's tops."""
+        """Return the input blobs by name, and blobs that an earlier Split copies also by the names of its tops."""
         aliases = {name: inputs.blobs[self._roots[name]] for name in self._part.reads if name in self._roots}
         return {**inputs.blobs, **aliases}
 

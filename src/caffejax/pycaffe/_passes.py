@@ -21,7 +21,7 @@ from ._synced_memory import Memory, next_version
 
 
 class FrozenForward:
-    """Forward passes that run an inference function, compiled for fixed weights, while the weights do not change.
+    """Forward passes by an inference function that is compiled for the current weights, until the weights change.
 
     The passes run the first layers of a net, or all layers.
 

@@ -100,7 +100,9 @@ def compose(base_map: CoordMap, next_map: CoordMap) -> CoordMap:
     """
     (axis1, scale1, shift1), (axis2, scale2, shift2) = base_map, next_map
     if None not in (axis1, axis2) and axis1 != axis2:
-        raise AxisMismatchException(f"one map begins after axis {axis1}, and the other begins after axis {axis2}")
+        raise AxisMismatchException(
+            f"maps of different axes cannot be combined: after axis {axis1} and after axis {axis2}"
+        )
     if len({n for n in map(np.size, (scale1, shift1, scale2, shift2)) if n > 1}) > 1:
         sizes = [max(np.size(scale), np.size(shift)) for scale, shift in ((scale1, shift1), (scale2, shift2))]
         raise AxisMismatchException(

@@ -168,7 +168,7 @@ class Top:
         self.n = n
 
     def to_proto(self) -> NetParameter:
-        """Return a net of this blob's layer and all layers that it depends on."""
+        """Return a NetParameter with the layer that computes this blob and all layers that it depends on."""
         return to_proto(self)
 
 
@@ -213,7 +213,7 @@ def _make_type_error(name: str, value: object, hint: str) -> TypeError:
 
 
 class _NetBuilder:
-    """A builder of a net from its layers. Layers and tops without a name are named by their type and a number."""
+    """Builds a net from layers, and names unnamed layers and tops by their type and a number, such as `ReLU1`."""
 
     def __init__(self, names: Mapping[Top | Function, str] | None = None) -> None:
         self.names = dict(names or {})
@@ -221,7 +221,7 @@ class _NetBuilder:
         self.layers: dict[Function, LayerParameter] = {}
 
     def add(self, last: Function) -> None:
-        """Add a layer, after adding the layers that it depends on."""
+        """Add the layer `last`, after all layers that it depends on."""
         stack = [last]  # a loop and not recursion, because nets can be deeper than Python's stack
         while stack:
             fn = stack[-1]

@@ -234,7 +234,7 @@ class Trainer:
         self._is_stopped = True
 
     def _take_request(self) -> Request | None:
-        """Return this process's request, or None if there is none, and clear it."""
+        """Return and clear the pending request of this process, such as a snapshot, or None if there is none."""
         request, self._request = self._request, None
         return request
 

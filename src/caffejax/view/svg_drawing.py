@@ -165,7 +165,7 @@ def _get_engine() -> Any:
         from py_mini_racer import MiniRacer
     except ImportError as error:
         raise CaffejaxError(
-            "drawing to .svg needs Graphviz's program 'dot', which was not found, or the package mini-racer: install "
+            "drawing to .svg needs Graphviz's program 'dot' or the package mini-racer, and neither was found: install "
             "graphviz with the system's package manager, or pip install mini-racer; .dot files need neither"
         ) from error
     engine = MiniRacer()

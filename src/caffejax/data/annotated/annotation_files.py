@@ -124,8 +124,8 @@ def _parse_coco_json(content: bytes, size: Size) -> tuple[list[_Object], Size]:
     except (KeyError, TypeError, AttributeError) as error:
         cause = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise DataError(
-            "must have the form {image: {height, width}, annotation: [{category_id, bbox: [x, y, w, h]}]}, but has "
-            f"another: {cause}"
+            "must have the form {image: {height, width}, annotation: [{category_id, bbox: [x, y, w, h]}]}: "
+            f"{cause}"
         ) from error
 
 

@@ -348,7 +348,7 @@ _NAME_PATTERNS = {"RGB": "image_%04d.jpg", "FLOW": "flow_%c_%04d.jpg"}
 
 
 class SegmentDataset(VideoDataset[int]):
-    """The videos of a list as images, with the channels of all frames in order.
+    """The videos in a list. Each is one image whose channels are the channels of its sampled frames, in order.
 
     A video is divided into `num_segments` segments of equal length. From each segment, `new_length` consecutive frames
     are read, at a random position in TRAIN and in the middle otherwise. Optical flow has two frames, x and y, of one

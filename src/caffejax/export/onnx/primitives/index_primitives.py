@@ -142,7 +142,7 @@ def dynamic_slice(eqn: Equation) -> OnnxValue:
 
 @register_converter("dynamic_update_slice")
 def dynamic_update_slice(eqn: Equation) -> OnnxValue:
-    """Convert the replacement of the slice at computed start indices by new values."""
+    """Convert `dynamic_update_slice`, which overwrites a slice whose start indices are computed at run time."""
     (x, new_slice, *starts), b = eqn.inputs, eqn.builder
     index_builder = IndexBuilder(eqn, x.shape)
     terms: dict[int, list[str]] = {}
