@@ -61,30 +61,30 @@ class CaseNet:
 
     @functools.cached_property
     def index_inputs(self) -> set[str]:
-        """The fed blobs that hold whole numbers, along which nothing can be differentiated."""
+        """The inputs that hold whole numbers, which are not differentiable."""
         layers = self.net.graph.layers
         copied = {top: layer.bottoms[0] for layer in layers if layer.type.name == "Split" for top in layer.tops}
         names = (layer.bottoms[i] for layer in layers for i in layer.index_bottoms)
         return {copied.get(name, name) for name in names}
 
     def unsupported_reason(self, transform: str) -> str | None:
-        """Why its types do not do what is asked, as their registrations say; None if they do."""
+        """Return why the layer types do not support a transform, as registered, or None if they do."""
         types = [layer.type for layer in self.net.graph.layers]
         return next((t.unsupported[transform] for t in types if transform in t.unsupported), None)
 
     @property
     def is_on_host(self) -> bool:
-        """Whether a part of the net runs on the host."""
+        """Whether some layer of the net runs on the host."""
         return self.net.has_host_layers
 
     @property
     def has_caffe_gradient(self) -> bool:
-        """Whether a gradient is Caffe's formula instead of the derivative, such as the zero gradient of padded tops."""
+        """Whether a gradient is Caffe's formula, not the derivative, such as the zero gradient of padded tops."""
         layer_types = [layer.type for layer in self.net.graph.layers]
         return any(layer_type.gradient.overrides_autodiff or layer_type.traits.pads_rows for layer_type in layer_types)
 
     def loss(self, params: Arrays, inputs: Arrays, state: Arrays = None) -> tuple[jax.Array, Arrays]:
-        """A smooth function of all tops, no two numbers alike in it; and the tops and the new state."""
+        """Return the sum of the sines of all tops, and (tops, new state)."""
         tops = self.net.outputs if self.case.is_net else self.net.graph.layer(self.net.graph.layers[-1].key).tops
         state_used = self.state if state is None else state
         blobs, new_state = self.net.apply(params, state_used, inputs, key=jax.random.key(SEED), blobs=tops)
@@ -93,15 +93,15 @@ class CaseNet:
 
     @property
     def value_and_grad(self) -> Any:
-        """`f(params, inputs)`: ((loss, (tops, state)), (param gradients, input gradients)). As a user has it."""
+        """The function of (params, inputs) that returns ((loss, (tops, state)), (param gradients, input gradients))."""
         return jax.value_and_grad(self.loss, (0, 1), has_aux=True)
 
     def value_and_grad_with_state(self, point: tuple[Arrays, Arrays], state: Arrays) -> Any:
-        """`value_and_grad` as a function of the state, too."""
+        """Return the results of `value_and_grad` for a given state."""
         return jax.value_and_grad(self.loss, (0, 1), has_aux=True)(*point, state)
 
     def compute_gradient(self, params: Arrays, inputs: Arrays) -> Arrays:
-        """By params and by inputs."""
+        """Return the gradients with respect to params and inputs."""
         return self.value_and_grad(params, inputs)[1]
 
     @functools.cached_property
@@ -111,7 +111,7 @@ class CaseNet:
 
     @functools.cached_property
     def float64_copy(self) -> "CaseNet":
-        """The same with float64 numbers; to be used with x64 enabled."""
+        """A copy with float64 arrays, to be used with x64 enabled."""
         float64_net = CaseNet(self.case, self.net.compute_config.kernels)
         float64_net.params, float64_net.state, float64_net.inputs = to_numpy(
             (self.params, self.state, self.inputs), np.float64
@@ -124,16 +124,16 @@ class CaseNet:
         return self.params, self.inputs
 
     def draw_direction(self, seed: int = 0) -> tuple[Arrays, Arrays]:
-        """Random numbers like the point, 0 for labels."""
+        """Draw random numbers with the structure of `point`; directions of labels are 0."""
         rng = np.random.default_rng(seed)
         params, inputs = jax.tree.map(lambda a: rng.normal(size=a.shape).astype(a.dtype), self.point)
         return params, {name: a * (name not in self.index_inputs) for name, a in inputs.items()}
 
 
 def compile_unoptimized(function: Callable[..., Any], *arrays: Any, **options: Any) -> Any:
-    """Return the compiled `jax.jit` of a function for such arrays, compiled without optimizations.
+    """Compile a function with `jax.jit` for such arrays, without optimizations.
 
-    Equal programs, such as those of many types with either kernels, are compiled once.
+    Equal programs, such as those of many types with fast and reference kernels, are compiled once.
     """
     lowered = jax.jit(function, **options).lower(*arrays)
     hlo_text = lowered.as_text()
@@ -153,13 +153,13 @@ _executables: dict[str, Any] = {}
 
 @functools.lru_cache(maxsize=4)
 def cached_case_net(case: Case, kernels: str) -> CaseNet:
-    """Return the net of a case, with the default arguments."""
+    """Return the net of a case, with default arguments."""
     return CaseNet(case, kernels)
 
 
 @functools.cache
 def is_kernel_independent(case: Case) -> bool:
-    """Return whether both kernels give the same program, including all derivatives."""
+    """Return whether fast and reference kernels give the same program, including all derivatives."""
     jaxpr_texts = []
     for kernels in ("fast", "reference"):
         case_net = cached_case_net(case, kernels)
@@ -172,10 +172,10 @@ def is_kernel_independent(case: Case) -> bool:
 def parametrize_cases(
     cases: list[Case], is_repeated: Callable[[Case], bool] = lambda case: False
 ) -> Callable[[Callable[..., None]], Any]:
-    """Decorator: a test of `case` and `kernels`, for both kernels where they make a difference.
+    """Parametrize a test by `case` and `kernels`, skipping reference kernels where they give the same program.
 
-    The plain kernels, nets after the first, and the many types of forks repeat the question at scale; other cases do
-    if `is_repeated` says so.
+    Reference kernels, all nets but the first, and forks' types are marked as long tests, as are the other cases for
+    which `is_repeated` returns True.
     """
     quick = {("InnerProduct", "fast"): (pytest.mark.quick,)}
 
@@ -200,7 +200,7 @@ def parametrize_cases(
 
 @contextmanager
 def expect_support(transform: str, case_net: CaseNet) -> Iterator[None]:
-    """Require that the block works, or, if the type's registration says that it does not, that it fails."""
+    """Require that the block succeeds, or that it raises if the type is registered as not supporting `transform`."""
     if case_net.unsupported_reason(transform) is None:
         yield
         return
@@ -213,12 +213,12 @@ def expect_support(transform: str, case_net: CaseNet) -> Iterator[None]:
 
 
 def to_numpy(tree: Arrays, dtype: Any = np.float32) -> Arrays:
-    """The same as NumPy arrays of that type."""
+    """Convert a pytree to NumPy arrays of a dtype."""
     return jax.tree.map(lambda a: np.asarray(a, dtype), tree)
 
 
 def assert_close(actual: Arrays, expected: Arrays, tolerance: float) -> None:
-    """Equal to that part of the largest number of each array."""
+    """Compare pytrees, with `tolerance` relative to the largest value of each array."""
     assert jax.tree.structure(actual) == jax.tree.structure(expected)
     for (path, a), b in zip(jax.tree.leaves_with_path(actual), jax.tree.leaves(expected), strict=True):
         a, b = np.asarray(a), np.asarray(b)
@@ -228,10 +228,10 @@ def assert_close(actual: Arrays, expected: Arrays, tolerance: float) -> None:
 
 
 def inner_product(a: Arrays, b: Arrays) -> Any:
-    """The inner product of two pytrees."""
+    """Return the inner product of two pytrees."""
     return sum(((x * y).sum() for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)), start=0.0)
 
 
 def move(point: Arrays, direction: Arrays, step: float) -> Arrays:
-    """The point, a step along the direction away."""
+    """Return the point plus `step` times the direction."""
     return jax.tree.map(lambda a, d: a + step * d, point, direction)

@@ -1,4 +1,4 @@
-"""The device on which the tests of this folder run."""
+"""Run the tests of this folder in a temporary working directory."""
 
 from pathlib import Path
 
@@ -7,5 +7,5 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where HDF5Output may write."""
+    """Change to a temporary directory, because HDF5Output layers write files."""
     monkeypatch.chdir(tmp_path)

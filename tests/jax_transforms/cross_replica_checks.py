@@ -46,7 +46,7 @@ def make_net(layers: str, rows: int, **options: Any) -> Net:
 
 
 def make_inputs() -> dict[str, Any]:
-    """Return the inputs of all devices; no label of the first device counts."""
+    """Return the joined inputs of all devices; all labels of the first device are ignored."""
     rng = np.random.default_rng(0)
     x = (
         rng.normal(size=(NUM_DEVICES * SHARD_SIZE, 3, 2, 2))
@@ -57,19 +57,19 @@ def make_inputs() -> dict[str, Any]:
 
 
 def init_variables(model: Net) -> Any:
-    """Params, none of them 0, and state."""
+    """Return nonzero params, and state."""
     params, state = model.init(jax.random.key(0))
     return jax.tree.map(lambda p: p + 0.5, params), state
 
 
 def map_over_devices(function: Any, out_specs: Any, **options: Any) -> Any:
-    """The function of (params, state, inputs) on all devices."""
+    """Return `function` of (params, state, inputs), mapped over all devices."""
     specs = (P(), P(), INPUT_SPECS)
     return jax.shard_map(function, mesh=make_mesh(NUM_DEVICES), in_specs=specs, out_specs=out_specs, **options)
 
 
 def make_step(model: Net) -> Any:
-    """Loss, outputs and new state; gradients by params and inputs."""
+    """Return a function that computes (loss, (outputs, new state)), and the gradients by params and inputs."""
 
     def loss(params: Any, inputs: Any, state: Any) -> Any:
         return model.loss(params, state, inputs, blobs=["loss", "square", "decay"])
@@ -93,7 +93,7 @@ def check_training_step(**options: Any) -> None:
 
 
 def check_forward_mode(backward: str) -> None:
-    """Derivatives forwards, too."""
+    """Check that forward-mode derivatives equal those of the joined batch."""
     joint_net, shard_net = (
         make_net(NORM_LAYERS + LOSS_LAYERS, NUM_DEVICES * SHARD_SIZE),
         make_net(NORM_LAYERS + LOSS_LAYERS, SHARD_SIZE, backward=backward, **SYNC_OPTIONS),
@@ -118,7 +118,7 @@ def check_forward_mode(backward: str) -> None:
 
 
 def check_unsynced_batch_norm(**options: Any) -> None:
-    """Without sync_bn, or without axis_name, BatchNorm is of each device's own batch."""
+    """Check that BatchNorm uses each device's own batch without sync_bn or without axis_name."""
     shard_net = make_net(NORM_LAYERS, SHARD_SIZE, **options)
     params, state = init_variables(shard_net)
     inputs = make_inputs()
@@ -139,7 +139,7 @@ def check_unsynced_batch_norm(**options: Any) -> None:
 
 
 def check_all_reduce_counts(forward: int, backward: int, **options: Any) -> None:
-    """How often devices meet in a BatchNorm, on its way and back."""
+    """Check the number of all-reduces of a BatchNorm in the forward pass and in the backward pass."""
     shard_net = make_net(NORM_LAYERS, SHARD_SIZE, **options)
     params, state = init_variables(shard_net)
 
@@ -158,7 +158,7 @@ def check_all_reduce_counts(forward: int, backward: int, **options: Any) -> None
 
 
 def check_sums_are_stacked(platform: str, shapes: list[str]) -> None:
-    """The arrays that a BatchNorm adds up over devices in a forward pass, in the program for a platform."""
+    """Check the shapes that a BatchNorm all-reduces in a forward pass lowered for a platform."""
     shard_net = make_net(NORM_LAYERS, SHARD_SIZE, **SYNC_OPTIONS)
     run = map_over_devices(lambda params, state, inputs: shard_net.apply(params, state, inputs)[0]["z"], P(AXIS_NAME))
     traced = jax.jit(run).trace(*init_variables(shard_net), make_inputs())
@@ -167,7 +167,7 @@ def check_sums_are_stacked(platform: str, shapes: list[str]) -> None:
 
 
 def check_separate_sums() -> None:
-    """On TPUs, where this test does not run, the sums over devices are the same."""
+    """Check that the separate sums that TPUs use equal the stacked sums, on this platform."""
     x = jnp.arange(2.0 * NUM_DEVICES * 3).reshape(NUM_DEVICES, 2, 3)
     for sum_over_devices in (_sum_stacked, _sum_separately):
         run = jax.shard_map(
@@ -189,7 +189,7 @@ def check_no_collectives_without_axis_name() -> None:
 
 
 def check_traces_are_not_shared() -> None:
-    """One net, on one device, on several, and on one again: what is traced in one is not used in the other."""
+    """Check that a net run on one device, on several, and on one again does not reuse traces of the other kind."""
     shard_net = make_net(NORM_LAYERS + LOSS_LAYERS, SHARD_SIZE, **SYNC_OPTIONS)
     single_device_net = make_net(NORM_LAYERS + LOSS_LAYERS, SHARD_SIZE)
     params, state = init_variables(shard_net)

@@ -15,7 +15,7 @@ FieldReads = set[tuple[str, str]]  # full names of messages, and their fields
 
 
 class RecordedMessage:
-    """A message, and the messages in it, whose fields are added to `reads` when they are read."""
+    """A message that adds each of its fields that is read to `reads`, also in the messages inside it."""
 
     def __init__(self, message: Message, reads: FieldReads) -> None:
         self._message, self._reads = message, reads
@@ -41,7 +41,7 @@ class RecordedMessage:
 
 @contextmanager
 def record_reads(recorded_type: LayerType, reads: FieldReads) -> Iterator[None]:
-    """Has the layers of a type record the fields that they read, in graphs that are built in the block."""
+    """Record the fields that layers of a type read, in graphs that are built within the context."""
     original_context, original_definition = build.Context, build.LayerDefinition
 
     def make_context(layer: Any, type: LayerType, *args: Any, **options: Any) -> Any:

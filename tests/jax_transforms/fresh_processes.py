@@ -1,4 +1,4 @@
-"""Separate processes, in which JAX starts again. Nothing here may import JAX."""
+"""Start processes in which JAX is initialised again. This module must not import JAX."""
 
 import multiprocessing
 import os
@@ -9,7 +9,7 @@ from compile_flags import make_cpu_devices_environment
 
 
 def spawn_jax_process(num_devices: int = 1) -> ProcessPoolExecutor:
-    """One process whose JAX simulates that many devices."""
+    """Return a pool of one process in which JAX simulates `num_devices` devices."""
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(1, mp_context=context, initializer=_set_device_count, initargs=(num_devices,))
 

@@ -52,7 +52,7 @@ class JointCase:
         self._offset_image_indices()
 
     def _ignore_first_labels(self) -> None:
-        """Have no label of the first device count, and of the second's the first not."""
+        """Set all labels of the first device, and the first label of the second, to the ignored label."""
         for layer in self.joint.net.graph.layers:
             label = read_ignored_label(layer.context)
             for name in self.joint.index_inputs & set(self.joint.inputs):
@@ -70,7 +70,7 @@ class JointCase:
             self.joint.inputs[name][..., 0] = np.where(image_indices < 0, image_indices, global_indices)
 
     def row_axis(self, name: str) -> int | None:
-        """Return the axis of the rows of a blob, or None for a blob without rows of the batch."""
+        """Return the batch axis of a blob, or None if it has none."""
         return find_row_axis(self.joint.net.graph.blobs[name].shape, self.shard_nets[0].graph.blobs[name].shape)
 
     @property
@@ -80,7 +80,7 @@ class JointCase:
         return tuple(net.outputs if self.case.is_net else net.graph.layer(net.graph.layers[-1].key).tops)
 
     def smooth_loss(self, net: Net, params: Any, inputs: Any, state: Any) -> Any:
-        """A smooth function of all tops, no two numbers alike in it; and the tops and the new state."""
+        """Return the sum of the arctangents of all tops, over all devices, and (tops, new state)."""
         blobs, new_state = net.apply(params, state, inputs, key=jax.random.key(SEED), blobs=self.tops)
         loss = jnp.zeros(())
         for name, top in blobs.items():
@@ -93,7 +93,7 @@ class JointCase:
         return loss, (blobs, new_state)
 
     def make_results(self, nets: Sequence[Net]) -> Any:
-        """`f(params, inputs, state)`: of each net tops, new state, gradients by params and by inputs."""
+        """Return a function of (params, inputs, state) that computes, for each net, gradients, tops and new state."""
 
         def run(*args: Any) -> Any:
             return [jax.grad(functools.partial(self.smooth_loss, net), (0, 1), has_aux=True)(*args) for net in nets]
@@ -102,7 +102,7 @@ class JointCase:
 
     @property
     def mapped_results(self) -> Any:
-        """The same of the nets with the rows spread."""
+        """The function of `make_results` for the shard nets, mapped over the devices."""
         input_specs = {name: make_spec(self.row_axis(name)) for name in self.inputs}
         states = (net.init(jax.random.key(0))[1] for net in (self.joint.net, self.shard_nets[0]))
         state_specs = jax.tree.map(
@@ -118,7 +118,7 @@ class JointCase:
         )
 
     def check(self) -> None:
-        """Devices together give what one does: tops, state, gradients."""
+        """Check that the devices together give the tops, state and gradients of one device."""
         joint, args = self.joint, (self.joint.params, self.inputs, self.joint.state)
         expected = compile_unoptimized(self.make_results(self.joint_nets), *args)(
             joint.params, joint.inputs, joint.state
@@ -128,28 +128,28 @@ class JointCase:
 
 
 def make_mesh(devices: int) -> Any:
-    """That many devices in a row."""
+    """Return a mesh of one axis with this many devices."""
     axis_types = (jax.sharding.AxisType.Auto,)
     return jax.make_mesh((devices,), (AXIS_NAME,), axis_types=axis_types, devices=jax.devices()[:devices])
 
 
 def read_ignored_label(ctx: Context) -> int | None:
-    """A label that does not count, by the layer's parameters or by its LossParameter."""
+    """Return the ignored label in the layer's parameters or in its LossParameter, or None."""
     set_fields = [field for message in (ctx.param, ctx.layer.loss_param) if message for field in message.ListFields()]
     labels = [value for field, value in set_fields if field.name == "ignore_label"]
     return int(np.ravel(labels[0])[0]) if labels else None
 
 
 def find_row_axis(joint_shape: tuple[int, ...], shard_shape: tuple[int, ...]) -> int | None:
-    """The axis along which one shape is longer."""
+    """Return the axis along which the joint shape is longer, or None."""
     return next((k for k, (a, b) in enumerate(zip(joint_shape, shard_shape, strict=True)) if a != b), None)
 
 
 def make_spec(axis: int | None) -> PartitionSpec:
-    """How an array is spread that has its rows along an axis."""
+    """Return the partition spec of an array with this batch axis."""
     return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, AXIS_NAME)
 
 
 def check(name: str, devices: int, backward_modes: Sequence[str]) -> None:
-    """Ask a case."""
+    """Check a case by its name."""
     JointCase(CASES_BY_NAME[name], devices, backward_modes).check()

@@ -4,13 +4,13 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from case import ROWS, Case, Shape, layer
+from case import BATCH, Case, Shape, layer_case
 from cases import EXTRA_FORK_CASES, LAYER_CASES
 
-MAP: Shape = (ROWS, 3, 2, 4)
-LABEL_MAP: Shape = (ROWS, 2, 4)
-MATRIX: Shape = (ROWS, 5)
-LABELS: Shape = (ROWS,)
+MAP: Shape = (BATCH, 3, 2, 4)
+LABEL_MAP: Shape = (BATCH, 2, 4)
+MATRIX: Shape = (BATCH, 5)
+LABELS: Shape = (BATCH,)
 
 LOSS_WEIGHTS = "loss_weight: 1 loss_weight: 0"
 
@@ -30,7 +30,7 @@ NORMALIZED_LOSSES: dict[str, tuple[tuple[Shape, ...], dict[str, Any]]] = {
 
 
 def _all_normalizations(loss: Case, fields: str = "") -> Case:
-    """The loss over the same bottoms with each way to normalise it: one net, whose program has what they share once."""
+    """Return one net with a loss layer for each normalization, all over the same bottoms."""
     layers = [
         re.sub('(name|top): "(layer|t0)"', rf'\1: "\2_{i}"', loss.layers).removesuffix("}")
         + f"loss_param {{ {normalization} {fields} }} }}"
@@ -42,9 +42,9 @@ def _all_normalizations(loss: Case, fields: str = "") -> Case:
 
 
 def _multibox() -> list[Case]:
-    """Their own ground truth for each device's images, and each way to normalise."""
+    """Return cases with separate ground truth for each device's images, and one with all normalizations."""
     boxes = [
-        replace(case, input_shapes={**case.input_shapes, "b3": (1, 1, ROWS, 8)})
+        replace(case, input_shapes={**case.input_shapes, "b3": (1, 1, BATCH, 8)})
         for case in LAYER_CASES + EXTRA_FORK_CASES
         if case.name.startswith("MultiBoxLoss")
     ]
@@ -53,26 +53,28 @@ def _multibox() -> list[Case]:
 
 EXTRA_CASES = [
     *(
-        _all_normalizations(layer(layer_type, "", *shapes, **options), ignore_field)
+        _all_normalizations(layer_case(layer_type, "", *shapes, **options), ignore_field)
         for layer_type, (shapes, options) in NORMALIZED_LOSSES.items()
         for ignore_field in ("", "ignore_label: 1")
     ),
     *_multibox(),
     *(
-        layer("Reduction", f"reduction_param {{ operation: {name} coeff: 0.3 }}", MATRIX, name=name)
+        layer_case("Reduction", f"reduction_param {{ operation: {name} coeff: 0.3 }}", MATRIX, name=name)
         for name in ("SUM", "ASUM", "SUMSQ", "MEAN")
     ),
-    layer("Accuracy", "accuracy_param { ignore_label: 1 }", MATRIX, LABELS, classes=5, tops=2, name="classes"),
-    layer("EltwiseAccuracy", "eltwise_accuracy_param { ignore_label: 1 }", MAP, LABEL_MAP, classes=3, name="ignore"),
-    layer(
+    layer_case("Accuracy", "accuracy_param { ignore_label: 1 }", MATRIX, LABELS, classes=5, tops=2, name="classes"),
+    layer_case(
+        "EltwiseAccuracy", "eltwise_accuracy_param { ignore_label: 1 }", MAP, LABEL_MAP, classes=3, name="ignore"
+    ),
+    layer_case(
         "SmoothL1Loss",
         "loss_weight: 2 smooth_l1_loss_param {} loss_param { normalization: PRE_FIXED pre_fixed_normalizer: 7 }",
         MATRIX,
         MATRIX,
         name="PRE_FIXED",
     ),
-    layer("GeneralTripletLoss", LOSS_WEIGHTS, MATRIX, LABELS, classes=5, tops=2, name="means"),
-    layer(
+    layer_case("GeneralTripletLoss", LOSS_WEIGHTS, MATRIX, LABELS, classes=5, tops=2, name="means"),
+    layer_case(
         "GeneralContrastiveLoss",
         f"{LOSS_WEIGHTS} general_contrastive_loss_param {{ negative_margin: 2 normalize_negative: 0.1 }}",
         MATRIX,

@@ -22,12 +22,12 @@ def make_mesh() -> Any:
 
 @functools.lru_cache(maxsize=2)
 def cached_case_net(name: str, kernels: str) -> CaseNet:
-    """Return the net of both checks, which follow each other, so that its program for one device compiles once."""
+    """Return the net of a case, cached because both checks use it one after the other."""
     return CaseNet(CASES_BY_NAME[name], kernels, rows=NUM_ROWS)
 
 
 def check_jit(name: str, kernels: str) -> None:
-    """`jax.jit` with the rows spread over the devices gives what one device gives, and each does its share only."""
+    """Check that `jax.jit` over a sharded batch gives the results of one device, and that no device holds all rows."""
     case_net = cached_case_net(name, kernels)
     expected = case_net.compiled_value_and_grad(*case_net.point)
     point = case_net.point, case_net.state
@@ -44,7 +44,7 @@ def check_jit(name: str, kernels: str) -> None:
 
 
 def check_shard_map(name: str, kernels: str) -> None:
-    """`jax.shard_map` is a loop over the shares: tops, and gradients of the mean of their losses."""
+    """Check that `jax.shard_map` equals a loop over the shards: tops, and gradients of the mean loss."""
     case_net = cached_case_net(name, kernels)
     if not case_net.inputs:
         return
@@ -66,12 +66,12 @@ def check_shard_map(name: str, kernels: str) -> None:
 
 
 def make_input_sharding(array: np.ndarray) -> NamedSharding:
-    """The axis of that length is the rows', and split."""
+    """Return the sharding of an array, split along the axis whose length is the batch size."""
     return NamedSharding(make_mesh(), PartitionSpec(*("rows" if n == NUM_ROWS else None for n in array.shape)))
 
 
 def map_over_devices(case_net: CaseNet, params: Any, inputs: Any) -> Any:
-    """Loss, tops and state of each share, gradients by params on all devices, by their copies, and by inputs."""
+    """Return the mean loss, the shards' tops, and the gradients by replicated params, device copies and inputs."""
 
     def mean_loss(params: Any, inputs: Any) -> Any:
         loss, tops = case_net.loss(params, inputs)
@@ -89,7 +89,7 @@ def map_over_devices(case_net: CaseNet, params: Any, inputs: Any) -> Any:
 
 
 def make_partition_specs(case_net: CaseNet) -> Any:
-    """For params and inputs: the rows are split, all else is everywhere."""
+    """Return the partition specs of params and inputs: batch axes are split, all else is replicated."""
 
     def make_spec(blob: str) -> PartitionSpec:
         axis = case_net.case.row_axis(blob)
@@ -99,7 +99,7 @@ def make_partition_specs(case_net: CaseNet) -> Any:
 
 
 def scale_inputs(case_net: CaseNet, factor: float) -> dict[str, np.ndarray]:
-    """The inputs, floats with rows times a factor."""
+    """Return the inputs, with those of float type that have a batch axis multiplied by a factor."""
     unscaled_inputs = {
         name for name in case_net.inputs if name in case_net.index_inputs or case_net.case.row_axis(name) is None
     }
@@ -107,7 +107,7 @@ def scale_inputs(case_net: CaseNet, factor: float) -> dict[str, np.ndarray]:
 
 
 def join_shards(case_net: CaseNet, blob: str, shards: list[Any], reduce: Any) -> Any:
-    """Return the shards of a blob as one array; arrays without rows are joined by `reduce`."""
+    """Return the shards of a blob as one array; arrays without a batch axis are joined by `reduce`."""
     axis = case_net.case.row_axis(blob)
     return reduce(shards, axis=0) if axis is None else np.concatenate(shards, axis)
 

@@ -19,7 +19,7 @@ PLATFORMS = ("cpu", "cuda", "tpu")
 
 
 def export_case_net(case_net: CaseNet, inputs: Any, *platforms: str) -> jax.export.Exported:
-    """Loss, tops, state and all gradients. JAX refuses what it cannot promise to run again."""
+    """Export a function that returns loss, tops, state and all gradients."""
 
     def function(params: Any, inputs: Any) -> Any:
         params_by_index = {layer: {int(i): blob for i, blob in blobs.items()} for layer, blobs in params.items()}
@@ -29,7 +29,7 @@ def export_case_net(case_net: CaseNet, inputs: Any, *platforms: str) -> jax.expo
 
 
 def with_string_keys(tree: Any) -> Any:
-    """Return a tree in which the keys of dictionaries are strings: `jax.export` serializes no others."""
+    """Convert dictionary keys to strings: `jax.export` serializes no others."""
     if isinstance(tree, dict):
         return {str(key): with_string_keys(value) for key, value in tree.items()}
     return tuple(map(with_string_keys, tree)) if isinstance(tree, tuple | list) else tree
@@ -67,7 +67,7 @@ def test_artifact_with_symbolic_batch_accepts_any_number_of_rows(
 @pytest.mark.long
 @pytest.mark.parametrize("case", LOWERED_NETS, ids=lambda case: case.name)
 def test_net_exports_with_symbolic_batch_for_all_platforms(case: Case) -> None:
-    """For all platforms and any number of rows, where running it would take too long."""
+    """The exported functions are not run, because that would take too long."""
     case_net = cached_case_net(case, "fast")
     assert export_case_net(case_net, make_symbolic_inputs(case_net), *PLATFORMS).platforms == PLATFORMS
 
@@ -75,13 +75,13 @@ def test_net_exports_with_symbolic_batch_for_all_platforms(case: Case) -> None:
 @pytest.mark.parametrize("platform", PLATFORMS)
 @parametrize_cases([case for case in LAYER_CASES if "Convolution" in case.name or "InnerProduct" in case.name])
 def test_artifact_for_one_platform_calls_no_foreign_functions(case: Case, kernels: str, platform: str) -> None:
-    """The libraries of the CPU, which another machine may not have."""
+    """Foreign functions are in libraries of this CPU, which another machine may not have."""
     case_net = cached_case_net(case, kernels)
     assert "custom_call" not in export_case_net(case_net, case_net.inputs, platform).mlir_module()
 
 
 def make_symbolic_inputs(case_net: CaseNet) -> dict[str, jax.ShapeDtypeStruct]:
-    """The inputs with any number of rows."""
+    """Return the shapes of the inputs with a symbolic batch size."""
     (rows,) = jax.export.symbolic_shape("rows")
 
     def make_shape(name: str) -> tuple[Any, ...]:

@@ -32,7 +32,7 @@ NUMBERS_BY_CPP_TYPE: dict[int, list[Any]] = {
 
 @functools.cache
 def _make_nets_by_type() -> dict[str, tuple[str | Path, Any]]:
-    """A net around each fork's type, by its name, and the net's phase."""
+    """Return, for each fork's type, a net that contains it and the net's phase."""
     result: dict[str, tuple[str | Path, Any]] = {}
     for module in iter_modules(fork_cases.__path__):
         for case in import_module(f"fork_cases.{module.name}").LAYER_CASES:
@@ -45,7 +45,7 @@ def _make_nets_by_type() -> dict[str, tuple[str | Path, Any]]:
 
 
 def _generate_mutants(original: Any) -> Iterator[Any]:
-    """Nets with one thing changed each: a number, a bottom, a top, or an input's shape."""
+    """Yield nets with one change each: of a number, a bottom, a top, or an input's shape."""
     layer_index = next(i for i, layer in enumerate(original.layer) if layer.name == "layer")
     layer = original.layer[layer_index]
 

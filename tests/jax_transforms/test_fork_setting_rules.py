@@ -1,7 +1,7 @@
-"""Is a setting an error, or without effect, where its meaning says so, does it name the values that are accepted, and
-does the layer read it?
+"""Settings of forks' types are validated and read as their descriptions say.
 
-Types that read data are left out: their settings are checked with their data.
+A setting is an error or has no effect where its description says so, messages name the accepted values, and layers
+read every other setting. Types that read data are left out: their settings are tested with their data.
 """
 
 import re
@@ -34,7 +34,7 @@ _FIRST_CASES = list(
 
 
 def set_different_value(message: Any, name: str) -> None:
-    """Sets a field to another value than its default and than the case's."""
+    """Set a field to a value other than its default and the case's value."""
     field = message.DESCRIPTOR.fields_by_name[name]
     old_value = getattr(message, name) if field.has_presence else None
     if field.message_type is not None:
@@ -49,7 +49,7 @@ def set_different_value(message: Any, name: str) -> None:
 
 
 def infer_shapes(net: NetParameter, phase: Any) -> dict[str, tuple[int, ...]]:
-    """Builds a net; returns the shapes of its blobs."""
+    """Build a net and return the shapes of its blobs."""
     return {name: tuple(blob.shape) for name, blob in build_graph(net, NetState(phase=phase)).blobs.items()}
 
 
@@ -118,7 +118,7 @@ _SOMETIMES_READ = {
 
 
 def list_unread_settings(layer_type: LayerType, reads: FieldReads) -> list[tuple[str, str]]:
-    """The settings of a type, each in its field of LayerParameter, that are not in `reads` and may have an effect."""
+    """Return the settings of a type, with their LayerParameter fields, that have an effect and are not in `reads`."""
     names = []
     for param in list_param_fields(layer_type):
         for setting in list_settings(layer_type, param):
@@ -135,12 +135,12 @@ def list_unread_settings(layer_type: LayerType, reads: FieldReads) -> list[tuple
 
 
 def build_case(case: Case) -> None:
-    """Builds the graph of a case."""
+    """Build the graph of a case."""
     infer_shapes(read_net(case.prototxt(2)), case.phase)
 
 
 def lower_case(case: Case) -> None:
-    """Lowers the value and gradient of a case, or computes them if it has layers on the host."""
+    """Lower the value and gradient of a case, or compute them if it has layers on the host."""
     for backward in ("autodiff", "rules"):
         case_net = CaseNet(case, backward=backward, rows=2)
         if case_net.is_on_host:
@@ -150,7 +150,7 @@ def lower_case(case: Case) -> None:
 
 
 def is_rejected(case: Case, param: str, setting: str) -> bool:
-    """Whether a case is an error after a setting was changed."""
+    """Return whether a case raises an error after a setting was changed."""
     net = read_net(case.prototxt(2))
     message, (*outer_fields, name) = getattr(net.layer[-1], param), setting.split(".")
     for field in outer_fields:
@@ -165,7 +165,7 @@ def is_rejected(case: Case, param: str, setting: str) -> bool:
 
 @pytest.mark.slow
 def test_no_setting_is_ignored_silently() -> None:
-    """Each setting is read, is refused, or has no effect by its meaning."""
+    """Each setting is read, is rejected, or is described as having no effect."""
     graph_build._infer_tops.cache_clear()  # what earlier tests traced reads no settings again
     jax.clear_caches()
     ignored_settings = []

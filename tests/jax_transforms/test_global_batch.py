@@ -19,7 +19,7 @@ def type_of_case(case: Case) -> LayerType:
 
 
 def list_test_params() -> list[Any]:
-    """Return each case with 4 devices, and cases with sums over rows also with 2 and 8, and by rules."""
+    """Return each case with 4 devices; extra cases also with 2 and 8, and cases that sum over rows also with rules."""
     params = []
     for case in CASES:
         layer_type = type_of_case(case)

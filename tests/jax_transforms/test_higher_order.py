@@ -23,7 +23,7 @@ STEP_SIZE = 1e-5
 
 @parametrize_cases(LAYER_CASES + COMPILED_NETS[:1])
 def test_jvp_is_the_product_with_the_gradient(case: Case, kernels: str) -> None:
-    """The derivative of the loss and all tops along a direction equals the gradient's."""
+    """The loss is unchanged, and its derivative along a direction is the product of gradient and direction."""
     case_net = cached_case_net(case, kernels)
     with expect_support("jvp", case_net):
         arrays = case_net.point, case_net.draw_direction()
@@ -39,7 +39,7 @@ def test_jvp_is_the_product_with_the_gradient(case: Case, kernels: str) -> None:
 
 @parametrize_cases(LAYER_CASES + COMPILED_NETS[:1])
 def test_second_derivatives_equal_central_differences(case: Case, kernels: str) -> None:
-    """`jax.jvp` of `jax.grad`, and `jax.grad` of the gradient's norm."""
+    """Tests `jax.jvp` of `jax.grad`, and `jax.grad` of the squared norm of the gradient."""
     case_net = cached_case_net(case, kernels)
     with expect_support("second_order", case_net):
         with jax.enable_x64(True):
@@ -56,7 +56,7 @@ def test_second_derivatives_equal_central_differences(case: Case, kernels: str) 
 
 
 def compute_second_derivatives(case_net: CaseNet, point: Any, direction: Any) -> tuple[Any, Any]:
-    """The Hessian times a direction, and half the squared gradient's slope along it."""
+    """Return the Hessian-vector product, and the derivative of half the squared gradient along the direction."""
 
     def compute_penalty(point: Any) -> Any:
         gradient = case_net.compute_gradient(*point)
@@ -67,7 +67,7 @@ def compute_second_derivatives(case_net: CaseNet, point: Any, direction: Any) ->
 
 
 def compute_central_differences(float64_net: CaseNet) -> tuple[Any, Any]:
-    """The same from gradients on either side."""
+    """Return the same quantities from central differences of gradients."""
     gradient_plus, gradient_minus = (
         to_numpy(
             float64_net.compiled_value_and_grad(*move(float64_net.point, float64_net.draw_direction(), s))[1],

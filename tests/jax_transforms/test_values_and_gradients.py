@@ -49,7 +49,7 @@ def test_jit_equals_eager(case: Case, kernels: str) -> None:
 
 @parametrize_cases(LAYER_CASES + EXTRA_FORK_CASES + COMPILED_NETS)
 def test_gradient_is_the_derivative(case: Case, kernels: str) -> None:
-    """The gradient of the loss in float64 by each argument, and float32's is near it. No net has force_backward."""
+    """Float64 gradients by each argument equal finite differences, and float32 gradients are close to them."""
     case_net = cached_case_net(case, kernels)
     step, tolerance = (1e-3, 1e-3) if case_net.is_on_host else (1e-6, 1e-4)  # a host layer's arrays are float32
     with jax.enable_x64(True):
@@ -72,7 +72,7 @@ def test_gradient_is_the_derivative(case: Case, kernels: str) -> None:
 
 
 def list_argument_masks(point: Any, are_joined: bool) -> list[tuple[str, Any]]:
-    """Return the name of each array, with a tree of 1 for it and 0 for all others; or one tree if `are_joined`."""
+    """Return (name, mask) for each array, a mask of 1 for it and 0 elsewhere; or one mask of ones if `are_joined`."""
     leaves, tree = jax.tree.flatten_with_path(point)
     if are_joined:
         return [("all", jax.tree.unflatten(tree, [1.0] * len(leaves)))]

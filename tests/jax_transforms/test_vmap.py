@@ -13,7 +13,7 @@ NUM_COPIES = 3
 
 @parametrize_cases(LAYER_CASES + COMPILED_NETS[:1])
 def test_vmap_equals_a_loop(case: Case, kernels: str) -> None:
-    """Loss, tops, state and gradients, mapped over inputs, and over params."""
+    """Loss, tops, state and gradients, mapped over inputs and over params."""
     case_net = cached_case_net(case, kernels)
     with expect_support("vmap", case_net):
         for axes, points in list_mapped_arguments(case_net):
@@ -28,7 +28,7 @@ def test_vmap_equals_a_loop(case: Case, kernels: str) -> None:
 
 
 def list_mapped_arguments(case_net: CaseNet) -> list[tuple[tuple[int | None, int | None], list[Any]]]:
-    """The axes to map, and the points that make up the batch."""
+    """Return the axes to map and the points to stack, for a batch of inputs and for a batch of params."""
     scales = [1 + 0.1 * i for i in range(NUM_COPIES)]
     inputs = [
         {n: a if n in case_net.index_inputs else a * np.float32(s) for n, a in case_net.inputs.items()} for s in scales

@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from case import ROWS, layer
+from case import BATCH, layer_case
 
 Random, Shape = np.random.Generator, tuple[int, ...]
 GROUND_TRUTH_PARAM = (
@@ -15,7 +15,7 @@ TRANSFORM_PARAM = "transform_param { mean_value: 100 }"
 
 
 def draw_labels(random: Random, shape: Shape) -> np.ndarray:
-    """[count, 16], then [x, y, width, height, angle, class]."""
+    """Draw labels: a row [count, 16], then rows [x, y, width, height, angle, class]."""
     rows = np.zeros(shape)
     rows[:, 0, 0, :2] = 2, 16
     rows[:, 0, 1:, :2] = random.uniform(0, 15, (*rows[:, 0, 1:].shape[:2], 2))
@@ -25,7 +25,7 @@ def draw_labels(random: Random, shape: Shape) -> np.ndarray:
 
 
 def draw_boxes(random: Random, shape: Shape) -> np.ndarray:
-    """Lists [x1, y1, x2, y2, confidence] that end with zeros."""
+    """Draw lists of boxes [x1, y1, x2, y2, confidence] that end with zeros."""
     corner = random.integers(0, 3, (*shape[:2], 2)) * 10
     rows = np.concatenate([corner, corner + 20, np.ones((*shape[:2], 1))], axis=2)
     rows[:, -1] = 0
@@ -39,9 +39,9 @@ def draw_scored_boxes(random: Random, shape: Shape) -> np.ndarray:
 
 
 def transformation_case(name: str, param: str, **options: Any) -> Any:
-    bottoms = (ROWS, 3, 24, 36), (ROWS, 1, 4, 16)
+    bottoms = (BATCH, 3, 24, 36), (BATCH, 1, 4, 16)
     samplers = {"b1": draw_labels}
-    return layer(
+    return layer_case(
         "DetectNetTransformation",
         f"{param} {TRANSFORM_PARAM}",
         *bottoms,
@@ -54,7 +54,7 @@ def transformation_case(name: str, param: str, **options: Any) -> Any:
 
 def python_case(module: str, name: str, param: str, *bottoms: Any, **options: Any) -> Any:
     python_param = f'python_param {{ module: "caffe.layers.detectnet.{module}" layer: "{name}" param_str: "{param}" }}'
-    return layer("Python", python_param, *bottoms, name=name, phase="TEST", **options)
+    return layer_case("Python", python_param, *bottoms, name=name, phase="TEST", **options)
 
 
 LAYER_CASES = [
@@ -62,11 +62,16 @@ LAYER_CASES = [
     transformation_case("train", GROUND_TRUTH_PARAM % "GRIDBOX_MAX" + AUGMENTATION_PARAM % "0", random=True),
     transformation_case("turned", GROUND_TRUTH_PARAM % "GRIDBOX_MAX" + AUGMENTATION_PARAM % "1", random=True),
     python_case(
-        "clustering", "ClusterDetections", "40, 24, 8, 0.3, 0, 0.2, -99, 2, 9", (ROWS, 2, 3, 5), (ROWS, 4, 3, 5), tops=2
+        "clustering",
+        "ClusterDetections",
+        "40, 24, 8, 0.3, 0, 0.2, -99, 2, 9",
+        (BATCH, 2, 3, 5),
+        (BATCH, 4, 3, 5),
+        tops=2,
     ),
-    python_case("clustering", "ClusterGroundtruth", "40, 24, 8, 1, 16", (ROWS, 1, 3, 5), (ROWS, 4, 3, 5)),
+    python_case("clustering", "ClusterGroundtruth", "40, 24, 8, 1, 16", (BATCH, 1, 3, 5), (BATCH, 4, 3, 5)),
     python_case(
-        "mean_ap", "ScoreDetections", "0.3", (ROWS, 3, 5), (ROWS, 4, 5), samplers={"b0": draw_boxes, "b1": draw_boxes}
+        "mean_ap", "ScoreDetections", "0.3", (BATCH, 3, 5), (BATCH, 4, 5), samplers={"b0": draw_boxes, "b1": draw_boxes}
     ),
-    python_case("mean_ap", "mAP", "", (ROWS, 7, 5), tops=3, samplers={"b0": draw_scored_boxes}),
+    python_case("mean_ap", "mAP", "", (BATCH, 7, 5), tops=3, samplers={"b0": draw_scored_boxes}),
 ]

@@ -1,46 +1,48 @@
 """Cases of BVLC's types with the settings, bottoms and tops that forks added."""
 
-from case import ROWS, Case, layer
+from case import BATCH, Case, layer_case
 
-IMAGE = (ROWS, 3, 5, 6)
-MATRIX = (ROWS, 5)
-LABELS = (ROWS,)
+IMAGE = (BATCH, 3, 5, 6)
+MATRIX = (BATCH, 5)
+LABELS = (BATCH,)
 NVIDIA = "batch_norm_param { scale_bias: true bias_filler { value: 0.5 } scale_filler { value: 2 } }"
 INTEL = "batch_norm_param { filler { value: 2 } bias_filler { value: 0.5 } }"
 DILATED = "convolution_param { num_output: 4 kernel_size: 2 hole: 2 }"
 WEIGHTED = "loss_param { weight_by_label_freqs: true class_weighting: 0.5 class_weighting: 2 class_weighting: 1 }"
 
 LAYER_CASES: list[Case] = [
-    layer("BatchNorm", NVIDIA, IMAGE, name="with_scale_and_bias_train"),
-    layer("BatchNorm", NVIDIA, IMAGE, name="with_scale_and_bias_test", phase="TEST"),
-    layer("BatchNorm", INTEL, IMAGE, name="with_scale_and_bias_intel"),
-    layer("Convolution", DILATED, IMAGE, name="hole"),
-    layer("Dropout", "dropout_param { scale_train: false }", IMAGE, name="unscaled", random=True),
-    layer("Dropout", "dropout_param { scale_train: false }", IMAGE, name="unscaled_test", phase="TEST"),
-    layer("Dropout", "dropout_param { sample_weights_test: true }", IMAGE, name="sampled", phase="TEST", random=True),
-    layer("InnerProduct", "inner_product_param { bias_term: false }", MATRIX, (4, 5), name="of_bottoms"),
-    layer(
+    layer_case("BatchNorm", NVIDIA, IMAGE, name="with_scale_and_bias_train"),
+    layer_case("BatchNorm", NVIDIA, IMAGE, name="with_scale_and_bias_test", phase="TEST"),
+    layer_case("BatchNorm", INTEL, IMAGE, name="with_scale_and_bias_intel"),
+    layer_case("Convolution", DILATED, IMAGE, name="hole"),
+    layer_case("Dropout", "dropout_param { scale_train: false }", IMAGE, name="unscaled", random=True),
+    layer_case("Dropout", "dropout_param { scale_train: false }", IMAGE, name="unscaled_test", phase="TEST"),
+    layer_case(
+        "Dropout", "dropout_param { sample_weights_test: true }", IMAGE, name="sampled", phase="TEST", random=True
+    ),
+    layer_case("InnerProduct", "inner_product_param { bias_term: false }", MATRIX, (4, 5), name="of_bottoms"),
+    layer_case(
         "InnerProduct",
         'inner_product_param { num_output: 4 normalize: true weight_filler { type: "gaussian_unitball" } }',
         MATRIX,
         name="of_unit_rows",
     ),
-    layer(
+    layer_case(
         "InnerProduct", "inner_product_param { num_output: 4 enable_noise: true }", MATRIX, name="noisy", random=True
     ),
-    layer("Scale", "scale_param { min_value: -100 max_value: 100 }", IMAGE, name="held"),
-    layer("SigmoidCrossEntropyLoss", "", MATRIX, MATRIX, MATRIX, name="weighted", distribution="positive"),
-    layer(
+    layer_case("Scale", "scale_param { min_value: -100 max_value: 100 }", IMAGE, name="held"),
+    layer_case("SigmoidCrossEntropyLoss", "", MATRIX, MATRIX, MATRIX, name="weighted", distribution="positive"),
+    layer_case(
         "SoftmaxWithLoss",
         "loss_weight: 1 loss_weight: 0 loss_weight: 0",
-        (ROWS, 3),
+        (BATCH, 3),
         LABELS,
         tops=3,
         classes=3,
         name="with_losses",
     ),
-    layer("SoftmaxWithLoss", WEIGHTED, (ROWS, 3), LABELS, classes=3, name="of_weighted_classes"),
-    layer(
-        "SoftmaxWithLoss", "loss_param { weight_by_label_freqs: true }", (ROWS, 3), LABELS, classes=3, name="by_count"
+    layer_case("SoftmaxWithLoss", WEIGHTED, (BATCH, 3), LABELS, classes=3, name="of_weighted_classes"),
+    layer_case(
+        "SoftmaxWithLoss", "loss_param { weight_by_label_freqs: true }", (BATCH, 3), LABELS, classes=3, name="by_count"
     ),
 ]

@@ -1,9 +1,9 @@
-"""Types of MS-CNN and Cascade R-CNN."""
+"""Cases of the layers of MS-CNN and Cascade R-CNN."""
 
 from typing import Any
 
 import numpy as np
-from case import ROWS, layer
+from case import BATCH, layer_case
 
 Random, Shape = np.random.Generator, tuple[int, ...]
 BBOX_REG_PARAM = "bbox_reg_param { bbox_mean: 0 bbox_mean: 0 bbox_mean: 0 bbox_mean: 0 " + (
@@ -31,13 +31,13 @@ def draw_rois_of_two_images(random: Random, shape: Shape) -> np.ndarray:
 
 
 def draw_matched_truth(random: Random, shape: Shape) -> np.ndarray:
-    """[label, box, overlap]."""
+    """Draw rows [label, box, overlap]."""
     label, overlap = random.integers(0, 3, (shape[0], 1)), random.uniform(0.5, 0.9, (shape[0], 1))
     return np.concatenate([label, draw_boxes(random, shape[0]), overlap], axis=1)
 
 
 def draw_truth(random: Random, shape: Shape) -> np.ndarray:
-    """[image, box, label, ignored, difficult]."""
+    """Draw rows [image, box, label, ignored, difficult]."""
     label_columns = np.zeros((shape[0], 3))
     label_columns[:, 0] = random.integers(1, 3, shape[0])
     return np.concatenate([draw_rois_of_two_images(random, shape), label_columns], axis=1)
@@ -65,8 +65,8 @@ def draw_image_size(random: Random, shape: Shape) -> np.ndarray:
 
 
 def group_loss_case(param: str, name: str, **options: Any) -> Any:
-    shapes = [(ROWS, c, 3, 4) for c in (2, 4, 6)]
-    return layer(
+    shapes = [(BATCH, c, 3, 4) for c in (2, 4, 6)]
+    return layer_case(
         "DetectionGroupLoss",
         f"detection_group_loss_param {{ {SINGLE_ANCHOR_SETTINGS} "
         f"lambda: 2 bg_threshold: 0.3 bg_multiple: 1 objectness: true {param} }} {BBOX_REG_PARAM % ''}",
@@ -78,11 +78,11 @@ def group_loss_case(param: str, name: str, **options: Any) -> Any:
 
 
 def detection_loss_case(mode: str, **options: Any) -> Any:
-    return layer(
+    return layer_case(
         "DetectionLoss",
         f'detection_loss_param {{ {MAP_SETTINGS} {LOSS_SETTINGS} sample_mode: "{mode}" }} {BBOX_REG_PARAM % ""}',
-        (ROWS, 7, 4, 5),
-        (ROWS, 6, 4, 5),
+        (BATCH, 7, 4, 5),
+        (BATCH, 6, 4, 5),
         name=mode,
         samplers={"b1": draw_label_maps},
         **options,
@@ -90,60 +90,60 @@ def detection_loss_case(mode: str, **options: Any) -> Any:
 
 
 LAYER_CASES = [
-    layer(
+    layer_case(
         "BboxAccuracy",
         BBOX_REG_PARAM % "",
-        (ROWS, 12),
-        (ROWS, 5),
-        (ROWS, 6),
+        (BATCH, 12),
+        (BATCH, 5),
+        (BATCH, 6),
         tops=2,
         samplers={"b0": draw_small_numbers, "b1": draw_rois, "b2": draw_matched_truth},
     ),
-    layer(
+    layer_case(
         "BoxGroupOutput",
         "box_group_output_param { fg_thr: 0.4 iou_thr: 0.6 box_group_param { field_w: 30 field_h: 60 stride: 16 } "
         f"field_whr: 8 field_xyr: 1 max_nms_num: 10 max_post_nms_num: 6 min_size: 3 }} {BBOX_REG_PARAM % ''}",
-        (ROWS, 2, 3, 4),
-        (ROWS, 4, 3, 4),
+        (BATCH, 2, 3, 4),
+        (BATCH, 4, 3, 4),
         tops=2,
         phase="TEST",
         samplers={"b0": draw_probabilities, "b1": draw_small_numbers},
     ),
-    layer(
+    layer_case(
         "BoxOutput",
         "box_output_param { fg_thr: -1 iou_thr: 0.6 field_w: 30 field_w: 60 field_h: 60 field_h: 120 "
         f"downsample_rate: 8 downsample_rate: 16 max_nms_num: 12 }} {BBOX_REG_PARAM % ''}",
-        (ROWS, 7, 4, 5),
-        (ROWS, 7, 2, 3),
+        (BATCH, 7, 4, 5),
+        (BATCH, 7, 2, 3),
         tops=2,
         phase="TEST",
     ),
-    layer(
-        "DecodeBBox", BBOX_REG_PARAM % "", (ROWS, 8), (ROWS, 5), name="test", phase="TEST", samplers={"b1": draw_rois}
+    layer_case(
+        "DecodeBBox", BBOX_REG_PARAM % "", (BATCH, 8), (BATCH, 5), name="test", phase="TEST", samplers={"b1": draw_rois}
     ),
-    layer(
+    layer_case(
         "DecodeBBox",
         BBOX_REG_PARAM % "",
-        (ROWS, 8),
-        (ROWS, 5),
-        (ROWS, 6),
+        (BATCH, 8),
+        (BATCH, 5),
+        (BATCH, 6),
         name="train",
         samplers={"b0": draw_small_numbers, "b1": draw_rois, "b2": draw_matched_truth},
     ),
-    layer(
+    layer_case(
         "DetectionAccuracy",
         f"detection_accuracy_param {{ {MAP_SETTINGS} top_k: 2 }} {BBOX_REG_PARAM % ''}",
-        (ROWS, 7, 4, 5),
-        (ROWS, 6, 4, 5),
+        (BATCH, 7, 4, 5),
+        (BATCH, 6, 4, 5),
         tops=2,
         samplers={"b1": draw_label_maps},
     ),
-    layer(
+    layer_case(
         "DetectionGroupAccuracy",
         f"detection_group_accuracy_param {{ {SINGLE_ANCHOR_SETTINGS} objectness: true }} {BBOX_REG_PARAM % ''}",
-        (ROWS, 2, 3, 4),
-        (ROWS, 4, 3, 4),
-        (ROWS, 6, 3, 4),
+        (BATCH, 2, 3, 4),
+        (BATCH, 4, 3, 4),
+        (BATCH, 6, 3, 4),
         tops=2,
         samplers={"b1": draw_small_numbers, "b2": draw_label_maps},
     ),
@@ -153,55 +153,57 @@ LAYER_CASES = [
     detection_loss_case("bootstrap"),
     detection_loss_case("all"),
     detection_loss_case("mixture", random=True),
-    layer(
+    layer_case(
         "FrcnnOutput",
         f"frcnn_output_param {{ conf_thr: 0.1 iou_thr: 0.4 max_det_num: 5 }} {BBOX_REG_PARAM % 'cls_aware: false'}",
-        (ROWS, 4),
-        (ROWS, 8),
-        (ROWS, 5),
+        (BATCH, 4),
+        (BATCH, 8),
+        (BATCH, 5),
         (1, 2),
         phase="TEST",
         name="agnostic",
         distribution="probabilities",
         samplers={"b1": draw_small_numbers, "b2": draw_rois, "b3": draw_image_size},
     ),
-    layer(
+    layer_case(
         "FrcnnOutput",
         f"frcnn_output_param {{ conf_thr: 0.1 iou_thr: 0.4 }} {BBOX_REG_PARAM % ''}",
-        (ROWS, 4),
-        (ROWS, 16),
-        (ROWS, 5),
+        (BATCH, 4),
+        (BATCH, 16),
+        (BATCH, 5),
         (1, 2),
         phase="TEST",
         name="aware",
         distribution="probabilities",
         samplers={"b1": draw_small_numbers, "b2": draw_rois, "b3": draw_image_size},
     ),
-    layer(
+    layer_case(
         "HardMining",
         "hard_mining_param { num_image: 2 num_roi_per_image: 1 }",
-        (ROWS, 1),
-        (ROWS, 5),
-        (ROWS, 2),
+        (BATCH, 1),
+        (BATCH, 5),
+        (BATCH, 2),
         tops=2,
         samplers={"b1": draw_rois_of_two_images},
     ),
-    layer(
+    layer_case(
         "ProposalTarget",
         "proposal_target_param { cls_num: 3 batch_size: 4 num_img_per_batch: 2 img_width: 90 img_height: 90 } "
         f"{BBOX_REG_PARAM % ''}",
-        (ROWS, 5),
+        (BATCH, 5),
         (2, 8),
         tops=7,
         samplers={"b0": draw_rois_of_two_images, "b1": draw_truth},
         random=True,
     ),
-    layer("ScaleRoute", "scale_route_param { high_scale: 40 }", (ROWS, 5), phase="TEST", samplers={"b0": draw_rois}),
-    layer(
+    layer_case(
+        "ScaleRoute", "scale_route_param { high_scale: 40 }", (BATCH, 5), phase="TEST", samplers={"b0": draw_rois}
+    ),
+    layer_case(
         "ScaleRoute",
         "scale_route_param { low_scale: 30 }",
-        (ROWS, 5),
-        (ROWS, 2),
+        (BATCH, 5),
+        (BATCH, 2),
         tops=2,
         name="two",
         samplers={"b0": draw_rois},

@@ -1,17 +1,17 @@
-"""Layers about regions of interest."""
+"""Cases of layers that work on regions of interest."""
 
 from typing import Any
 
 import numpy as np
-from case import ROWS, Shape, layer
+from case import BATCH, Shape, layer_case
 
 MAPS: Shape = (2, 3, 6, 7)
-ROIS: Shape = (ROWS, 5)
+ROIS: Shape = (BATCH, 5)
 POOL = "pooled_h: 3 pooled_w: 2 spatial_scale: 0.5"
 
 
 def draw_rois(random: np.random.Generator, shape: tuple[int, ...], num_images: int = 2) -> np.ndarray:
-    """Rows image, x1, y1, x2, y2 inside of maps half the size, corners as far from halves as can be."""
+    """Draw rows [image, x1, y1, x2, y2] within maps of half the size; scaled corners are not near halves."""
     corner = random.integers(0, 5, (shape[0], 2)) * 2.0
     end_corner = corner + random.integers(1, 3, (shape[0], 2)) * 2.0
     return np.concatenate([random.integers(0, num_images, (shape[0], 1)), corner + 0.1, end_corner + 0.2], axis=1)
@@ -22,13 +22,13 @@ def draw_rois_of_one_image(random: np.random.Generator, shape: tuple[int, ...]) 
 
 
 def draw_rois_within_image(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Regions whose bilinear samples are far from the centers of cells, where these have kinks."""
+    """Draw regions whose bilinear samples are far from the centers of cells, where interpolation has kinks."""
     result = draw_rois(random, shape)
     return result + np.asarray([0, 0.23, 0.31, 0.37, 0.29])
 
 
 def draw_truth(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Boxes x1, y1, x2, y2, class in a picture of 64 x 64."""
+    """Draw boxes [x1, y1, x2, y2, class] in an image of 64 x 64."""
     corner = random.uniform(0, 30, (shape[0], 2))
     end_corner = corner + random.uniform(15, 30, (shape[0], 2))
     return np.concatenate([corner, end_corner, random.integers(1, 3, (shape[0], 1))], axis=1)
@@ -40,26 +40,26 @@ def draw_image_info(random: np.random.Generator, shape: tuple[int, ...]) -> np.n
 
 def python_case(module: str, cls: str, text: str, *bottoms: Shape, **options: Any) -> Any:
     param = f"python_param {{ module: '{module}' layer: '{cls}' param_str: \"{text}\" }}"
-    return layer("Python", param, *bottoms, name=cls, **options)
+    return layer_case("Python", param, *bottoms, name=cls, **options)
 
 
 SCORES: Shape = (1, 18, 4, 4)
 DELTAS: Shape = (1, 36, 4, 4)
 
 LAYER_CASES = [
-    layer("ROIPooling", f"roi_pooling_param {{ {POOL} }}", MAPS, ROIS, samplers={"b1": draw_rois}),
-    layer("ROIAlign", f"roi_pooling_param {{ {POOL} }}", MAPS, ROIS, samplers={"b1": draw_rois_within_image}),
-    layer("ROIWarping", f"roi_warping_param {{ {POOL} }}", MAPS, ROIS, samplers={"b1": draw_rois}),
-    layer(
+    layer_case("ROIPooling", f"roi_pooling_param {{ {POOL} }}", MAPS, ROIS, samplers={"b1": draw_rois}),
+    layer_case("ROIAlign", f"roi_pooling_param {{ {POOL} }}", MAPS, ROIS, samplers={"b1": draw_rois_within_image}),
+    layer_case("ROIWarping", f"roi_warping_param {{ {POOL} }}", MAPS, ROIS, samplers={"b1": draw_rois}),
+    layer_case(
         "PSROIPooling",
         "psroi_pooling_param { output_dim: 2 group_size: 3 spatial_scale: 0.5 }",
         (2, 18, 6, 7),
         ROIS,
         samplers={"b1": draw_rois},
     ),
-    layer("MaskPooling", "", (ROWS, 3, 4, 5), (ROWS, 1, 4, 5)),
-    layer("MaskResize", "mask_resize_param { output_height: 3 output_width: 7 }", (ROWS, 2, 5, 6)),
-    layer(
+    layer_case("MaskPooling", "", (BATCH, 3, 4, 5), (BATCH, 1, 4, 5)),
+    layer_case("MaskResize", "mask_resize_param { output_height: 3 output_width: 7 }", (BATCH, 2, 5, 6)),
+    layer_case(
         "Proposal",
         "proposal_param { ratio: 0.5 ratio: 1 ratio: 2 scale: 1 scale: 2 scale: 3 post_nms_topn: 7 min_size: 4 }",
         SCORES,
@@ -98,39 +98,44 @@ LAYER_CASES = [
         random=True,
         samplers={"b0": draw_rois_of_one_image, "b1": draw_truth},
     ),
-    python_case("pylayer.mask_layer", "MaskLayer", "", (ROWS, 9), phase="TEST"),
+    python_case("pylayer.mask_layer", "MaskLayer", "", (BATCH, 9), phase="TEST"),
     python_case(
         "pylayer.stage_bridge_layer",
         "StageBridgeLayer",
         "",
         ROIS,
-        (ROWS, 12),
-        (ROWS, 3),
+        (BATCH, 12),
+        (BATCH, 3),
         (1, 3),
         phase="TEST",
         samplers={"b0": draw_rois_of_one_image, "b3": draw_image_info},
     ),
     python_case(
-        "spatial_dropout", "SpatialDropoutLayer", "{'phase': 'TRAIN', 'p': '0.4'}", (ROWS, 4, 3, 2), random=True
+        "spatial_dropout", "SpatialDropoutLayer", "{'phase': 'TRAIN', 'p': '0.4'}", (BATCH, 4, 3, 2), random=True
     ),
-    layer(
+    layer_case(
         "SoftmaxWithLossOHEM",
         "loss_weight: 1 loss_weight: 0 loss_weight: 0 loss_param { ignore_label: 1 }",
-        (ROWS, 5),
-        (ROWS,),
+        (BATCH, 5),
+        (BATCH,),
         tops=3,
         classes=5,
     ),
-    layer(
-        "SmoothL1LossOHEM", "loss_weight: 1 loss_weight: 0", (ROWS, 4, 2, 1), (ROWS, 4, 2, 1), (ROWS, 4, 2, 1), tops=2
+    layer_case(
+        "SmoothL1LossOHEM",
+        "loss_weight: 1 loss_weight: 0",
+        (BATCH, 4, 2, 1),
+        (BATCH, 4, 2, 1),
+        (BATCH, 4, 2, 1),
+        tops=2,
     ),
-    layer(
+    layer_case(
         "BoxAnnotatorOHEM",
         "box_annotator_ohem_param { roi_per_img: 2 }",
         ROIS,
-        (ROWS,),
-        (ROWS,),
-        (ROWS, 8),
+        (BATCH,),
+        (BATCH,),
+        (BATCH, 8),
         tops=2,
         samplers={"b0": draw_rois},
     ),

@@ -3,11 +3,11 @@
 from typing import Any
 
 import numpy as np
-from case import ROWS, layer
+from case import BATCH, layer_case
 
 
 def draw_label_sequences(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Labels 0 .. 2, and blanks: 3."""
+    """Draw labels 0 to 2, and 3 for blanks."""
     return random.integers(0, 4, shape).astype(np.float32)
 
 
@@ -15,26 +15,26 @@ GAUSSIAN_FILLER = 'weight_filler { type: "gaussian" std: 1 }'
 SAMPLERS: dict[str, Any] = {"b1": draw_label_sequences}
 
 LAYER_CASES = [
-    layer("Lstm", f"lstm_param {{ num_output: 3 batch_size: 2 {GAUSSIAN_FILLER} }}", (8, 4)),
-    layer("Lstm", f"lstm_param {{ num_output: 3 batch_size: 2 {GAUSSIAN_FILLER} }}", (8, 4), (4, 2), name="clip"),
-    layer("Lstm", f"lstm_param {{ num_output: 3 {GAUSSIAN_FILLER} }}", (4, 2, 4), name="ctpn"),
-    layer(
+    layer_case("Lstm", f"lstm_param {{ num_output: 3 batch_size: 2 {GAUSSIAN_FILLER} }}", (8, 4)),
+    layer_case("Lstm", f"lstm_param {{ num_output: 3 batch_size: 2 {GAUSSIAN_FILLER} }}", (8, 4), (4, 2), name="clip"),
+    layer_case("Lstm", f"lstm_param {{ num_output: 3 {GAUSSIAN_FILLER} }}", (4, 2, 4), name="ctpn"),
+    layer_case(
         "CtcLoss",
         "ctc_loss_param { alphabet_size: 4 time_step: 6 blank_label: 3 }",
-        (6, ROWS, 4),
-        (ROWS, 3),
+        (6, BATCH, 4),
+        (BATCH, 3),
         samplers=SAMPLERS,
         classes=4,
     ),
-    layer(
+    layer_case(
         "LabelsequenceAccuracy",
         "labelsequence_accuracy_param { blank_label: 3 }",
-        (ROWS, 5, 4),
-        (ROWS, 3),
+        (BATCH, 5, 4),
+        (BATCH, 3),
         samplers=SAMPLERS,
         classes=4,
     ),
-    layer("ContinuationIndicator", "continuation_indicator_param { time_step: 3 batch_size: 2 }"),
-    layer("Gather", "", (ROWS, 5), (ROWS,), tops=2),
-    layer("Debug", "", (ROWS, 5)),
+    layer_case("ContinuationIndicator", "continuation_indicator_param { time_step: 3 batch_size: 2 }"),
+    layer_case("Gather", "", (BATCH, 5), (BATCH,), tops=2),
+    layer_case("Debug", "", (BATCH, 5)),
 ]
