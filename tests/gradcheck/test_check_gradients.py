@@ -32,7 +32,7 @@ from golden_cases import ACCEPTED_CASES, format_case_id, get_layer_type_of_case,
 
 
 def group_recorded_cases() -> dict[str, list[dict[str, Any]]]:
-    """For each type with a rule its first and its last recorded case away from kinks."""
+    """Return the first and last recorded case, without kinks, of each type that has a rule."""
     result: dict[str, list[dict[str, Any]]] = {}
     for case in ACCEPTED_CASES:
         layer_type = get_layer_type_of_case(case)
@@ -51,7 +51,7 @@ CASES = {
 
 @functools.cache
 def compute_case_gradients(name: str) -> tuple[Case, LayerGradients]:
-    """The layer of a recorded case with the recorded arrays, and its gradients."""
+    """Return the layer of a recorded case with its recorded arrays, and its gradients."""
     path = CASES[name]["path"]
     recorded = dict(np.load(path.with_suffix(".npz")))
     net = Net(path.with_suffix(".prototxt"), CASES[name]["phase"])
@@ -72,7 +72,7 @@ def compute_case_gradients(name: str) -> tuple[Case, LayerGradients]:
 
 @pytest.mark.parametrize("name", make_case_params(CASES), scope="module")
 def test_all_gradients_agree(name: str) -> None:
-    """All three derivations, or two for a layer on the host, which has no autodiff."""
+    """All three gradients agree; a layer on the host has only two, because it has no autodiff."""
     case, result = compute_case_gradients(name)
     rows = compare_gradients("layer", case, result)
     layer_type = case.context.type
@@ -123,7 +123,7 @@ def test_a_wrong_rule_is_reported(name: str) -> None:
 
 
 def replace_rule(case: Case, rule: Callable[..., Any]) -> Case:
-    """The case with another rule."""
+    """Return the case with another rule."""
     layer_type = case.context.type
     gradient = dataclasses.replace(layer_type.gradient, backward=rule)
     return dataclasses.replace(
@@ -132,7 +132,7 @@ def replace_rule(case: Case, rule: Callable[..., Any]) -> Case:
 
 
 def make_constant_rule(case: Case, gradients: list[Any]) -> Callable[..., Any]:
-    """A rule that returns these gradients of the case's arguments."""
+    """Return a rule that always returns these gradients of the case's arguments."""
     result = {(a.kind, a.position): g for a, g in zip(case.arguments, gradients, strict=True)}
 
     def rule(ctx: Any, *arrays: Any, y: Any, dy: Any) -> Any:
@@ -150,7 +150,7 @@ RegisterCube = Callable[..., LayerType]
 
 @pytest.fixture
 def register_cube() -> Iterator[RegisterCube]:
-    """Register a custom type with a param, scale * x**3, with these parts of its gradient and its forward."""
+    """Yield a function that registers a custom type, scale * x**3, with a given rule and forward function."""
 
     with contextlib.ExitStack() as exit_stack:
 
@@ -190,7 +190,7 @@ def test_a_wrong_rule_of_a_custom_type_is_reported(register_cube: RegisterCube) 
 
 
 def test_wrong_autodiff_of_a_custom_type_is_reported(register_cube: RegisterCube) -> None:
-    """A custom derivative in forward that is not the derivative: the rule is right."""
+    """Forward has a custom derivative that is wrong; the rule is right."""
     register_cube(
         lambda ctx, blobs, x, *, y, dy: ((jnp.sum(dy * x**3)[None],), 3 * blobs[0] * x**2 * dy),
         forward=lambda ctx, blobs, x: blobs[0] * x**2 * jax.lax.stop_gradient(x),

@@ -1,4 +1,4 @@
-"""Gradient checks of nets, from Python and the command line, and their refusals."""
+"""Gradient checks of nets, from Python and the command line, and their error messages."""
 
 import dataclasses
 import json

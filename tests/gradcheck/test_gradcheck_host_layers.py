@@ -43,7 +43,7 @@ def test_the_table_says_that_there_is_no_autodiff() -> None:
 
 
 def test_a_host_layer_has_no_autodiff_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Autodiff of it would be its rule again: agreeing with itself."""
+    """Autodiff of a host layer calls its rule, so it would always agree with the rule."""
     vjp_calls: list[str] = []
     vjp_gradients = layer_gradients._vjp_gradients
     monkeypatch.setattr(

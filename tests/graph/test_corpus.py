@@ -41,7 +41,7 @@ def golden() -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def pyloss(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The module that the one net with a Python layer names."""
+    """Provide the module that the only net with a Python layer imports."""
 
     class EuclideanLossLayer(Layer):
         def reshape(self, bottom: list[Blob], top: list[Blob]) -> None:
@@ -56,7 +56,7 @@ def pyloss(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def describe(graph: Graph) -> dict[str, Any]:
-    """A graph without its inserted splits, in the words of the recording."""
+    """Describe a graph without its inserted splits in the format of the recording."""
     root_by_blob: dict[str, str] = {}
     layers = []
     for layer in graph.layers:

@@ -44,7 +44,7 @@ def load_net(name: str, run: dict[str, Any]) -> Net:
 
 
 def describe(graph: Graph) -> dict[str, Any]:
-    """A graph in the words of the recording."""
+    """Describe a graph in the format of the recording."""
     unique_slots = [p.slot for p in graph.unique_params]
     params = graph.params
     return {
@@ -89,7 +89,7 @@ def describe(graph: Graph) -> dict[str, Any]:
 
 
 def remove_flags(built: dict[str, Any]) -> dict[str, Any]:
-    """The recording less `has_lr_mult` and `has_decay_mult`, which only say how Caffe keeps a default."""
+    """Return the recording without `has_lr_mult` and `has_decay_mult`, which only reflect how Caffe stores defaults."""
     params = [{k: v for k, v in p.items() if k not in ("has_lr_mult", "has_decay_mult")} for p in built["net_params"]]
     return {**built, "net_params": params}
 

@@ -63,7 +63,7 @@ def test_changing_the_phase_twice_restores_the_graph() -> None:
 
 
 def test_with_phase_resolves_types_made_for_one_layer_again(tmp_path: Path) -> None:
-    """Each HDF5Output layer has a file that only this layer writes."""
+    """Each HDF5Output layer gets its own type, because it writes its own file."""
     text = f"""{INPUT}layer {{ name: "out" type: "HDF5Output" bottom: "x" bottom: "x"
         hdf5_output_param {{ file_name: "{tmp_path / "out.h5"}" }} }}"""
     train = make_graph(text, "TRAIN")
@@ -123,7 +123,7 @@ LAYERS = {
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_is_row_wise_agrees_with_the_computation(name: str) -> None:
-    """Another first row changes no other row of the top just where the layer says so."""
+    """Changing the first row of the input leaves the other rows of the top equal exactly if the layer is row-wise."""
     param, row_wise = LAYERS[name]
     net = Net(f'{INPUT}layer {{ name: "l" type: "{name.split()[0]}" bottom: "x" top: "y" {param} }}')
     assert net.graph.layers[-1].is_row_wise is row_wise
@@ -145,7 +145,7 @@ def test_a_graph_cannot_be_written_to() -> None:
 
 
 def test_shapes_of_equal_layers_are_inferred_once_for_all_graphs_and_sizes() -> None:
-    """Another size, or another type of the same name, is inferred again."""
+    """A new size, or another type of the same name, is inferred again."""
     traced_shapes = []
 
     def double(ctx: Any, x: Any) -> Any:

@@ -22,7 +22,7 @@ COPIES: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, lambda x: pickle
 
 @pytest.fixture
 def graph(tmp_path: Path) -> Graph:
-    """Return the graph of an LMDB, with a transform on the device, and an HDF5 file; both are deleted first."""
+    """Return a graph that reads an LMDB, transformed on the device, and an HDF5 file; the files have been deleted."""
     folder = tmp_path / "data"
     folder.mkdir()
     datum = caffe_pb2.Datum(channels=1, height=2, width=3, data=bytes(range(6)), label=1).SerializeToString()

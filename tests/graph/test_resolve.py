@@ -12,7 +12,7 @@ INPUTS = """layer { name: "in" type: "Input" top: "map" top: "data"
 
 
 def make_detector(boxes: int, classes: int, prior: str) -> str:
-    """A net with that many boxes at each cell, by its Convolutions."""
+    """Return the prototxt of a detector whose Convolutions predict `boxes` boxes for each cell."""
     layers = [INPUTS]
     for name, outputs in ("loc", 4 * boxes), ("conf", classes * boxes):
         layers.append(
@@ -30,7 +30,7 @@ def make_detector(boxes: int, classes: int, prior: str) -> str:
 
 
 def compute_priors(boxes: int, classes: int, prior: str) -> np.ndarray:
-    """The boxes in pixels, (cells, boxes of a cell, 4)."""
+    """Return the prior boxes in pixels, with shape (cells, boxes for each cell, 4)."""
     net = Net(make_detector(boxes, classes, prior), "TEST")
     params, state = net.init(jax.random.key(0))
     inputs = {name: np.zeros(net.graph.blobs[name].shape, np.float32) for name in net.input_names}
@@ -53,7 +53,7 @@ def test_the_number_of_boxes_of_a_cell(boxes: int, classes: int, prior: str, num
 
 
 def test_boxes_of_textboxes() -> None:
-    """Each once more around the lower border of its cell, which is 20 pixels high."""
+    """TextBoxes repeats each box half a cell lower; cells are 20 pixels high."""
     plain_boxes, denser_boxes = (
         compute_priors(n, 2, "min_size: 9 max_size: 16 aspect_ratio: 4 flip: false") for n in (3, 6)
     )
@@ -64,7 +64,7 @@ def test_boxes_of_textboxes() -> None:
 
 
 def test_boxes_of_faceboxes() -> None:
-    """16 squares of size 32, four of 64 and one of 128; the first cell's middle is (10, 10)."""
+    """Each cell has 16 squares of size 32, four of 64 and one of 128; the center of the first cell is (10, 10)."""
     (first_cell, *_) = compute_priors(21, 2, "min_size: 32 min_size: 64 min_size: 128")
     centers, sizes = (first_cell[:, :2] + first_cell[:, 2:]) / 2, first_cell[:, 2:] - first_cell[:, :2]
     np.testing.assert_allclose(sizes[:, 0], [31] * 16 + [63] * 4 + [127], rtol=1e-5)

@@ -36,7 +36,7 @@ def make_net_text(shape: tuple[int, ...], *layers: str) -> str:
 
 
 def draw_variables(net: Net, seed: int = 0) -> Variables:
-    """Return weights that all have an effect: biases and factors of both signs, statistics other than 0 and 1."""
+    """Draw variables that all affect the outputs: biases and factors of both signs, statistics other than 0 and 1."""
     random = np.random.default_rng(seed)
 
     def blob(param: Any) -> jax.Array:
@@ -51,14 +51,14 @@ def draw_variables(net: Net, seed: int = 0) -> Variables:
 
 
 def draw_inputs(net: Net, seed: int = 1, rows: int | None = None) -> dict[str, jax.Array]:
-    """Numbers of a normal distribution for each blob that a net is fed."""
+    """Draw normally distributed values for each input of a net."""
     random = np.random.default_rng(seed)
     shapes = {name: net.graph.blobs[name].shape for name in net.input_names}
     return {n: jnp.asarray(random.normal(size=(rows or s[0], *s[1:])), jnp.float32) for n, s in shapes.items()}
 
 
 def assert_close(actual: Mapping[str, Any], expected: Mapping[str, Any], rtol: float = RTOL) -> None:
-    """Compare up to rounding: to `rtol` of the largest number of each blob."""
+    """Compare blobs up to a rounding error of `rtol` times the largest value of each blob."""
     assert sorted(actual) == sorted(expected)
     for name in expected:
         a, b = np.asarray(actual[name]), np.asarray(expected[name])
@@ -68,7 +68,7 @@ def assert_close(actual: Mapping[str, Any], expected: Mapping[str, Any], rtol: f
 
 
 def assert_frozen_net_equals_net(model: Any, outputs: Iterable[str] | None = None) -> Frozen:
-    """Compare a frozen net with the plain lowering of the same net; return the frozen one."""
+    """Compare a frozen net with the plain lowering of the same net; return the frozen net."""
     plain, net = Net(model, "TEST", kernels="reference"), Net(model, "TEST")
     variables, inputs = draw_variables(plain), draw_inputs(plain)
     output_names = tuple(plain.outputs if outputs is None else outputs)
@@ -82,6 +82,6 @@ def assert_frozen_net_equals_net(model: Any, outputs: Iterable[str] | None = Non
 
 
 def find_compiled_types(frozen: Frozen) -> set[str]:
-    """The types of the layers that oneDNN runs."""
+    """Return the types of the layers that oneDNN runs."""
     compiled = frozen.compile()
     return {layer.type.name for lowered in compiled.programs.values() for layer in lowered.part.layers}

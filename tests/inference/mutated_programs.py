@@ -70,11 +70,11 @@ NUMBERS = [
 
 
 def parse(text: str) -> Program:
-    """Return the program of a text.
+    """Parse a program.
 
-    One statement on each line: a word, then fields, each a name and numbers. `argument dims ...` and `weight dims ...`
-    come first, then operations, then `result value i`. A statement that begins with + is computed on the result of the
-    operation before it.
+    Each line is a statement: a word, then fields, each a name and numbers. `argument dims ...` and `weight dims ...`
+    come first, then operations, then `result value i`. A statement that begins with + is applied to the result of the
+    preceding operation.
 
     Raises:
         ValueError: if the text is not a program.
@@ -113,7 +113,7 @@ def parse_number(text: str) -> Any:
 
 
 def mutate_numbers(program: Program, draw: random.Random) -> Program:
-    """A program with some of its numbers replaced, removed or repeated."""
+    """Return the program with some of its numbers replaced, removed or repeated."""
     code = program.code.tolist()
     for _ in range(draw.choice([1, 1, 2, 5])):
         index = draw.randrange(len(code))
@@ -128,7 +128,7 @@ def mutate_numbers(program: Program, draw: random.Random) -> Program:
 
 
 def mutate_text(text: str, draw: random.Random) -> str:
-    """A program with a word or a line more, less, elsewhere, or another one."""
+    """Return the text with words or lines added, removed, moved or replaced."""
     lines = [line.split() for line in text.split("\n")]
     for _ in range(draw.choice([1, 1, 1, 2, 3])):
         line = draw.choice(lines)
@@ -154,7 +154,7 @@ def mutate_text(text: str, draw: random.Random) -> str:
 
 
 def main(count: int) -> None:
-    """Build this many programs."""
+    """Build `count` mutated programs."""
     draw, num_valid, num_invalid = random.Random(0), 0, 0
     for program in PROGRAMS:
         onednn_program.Executable(parse(program))

@@ -34,7 +34,7 @@ LRN = (
 
 
 class NetBuilder:
-    """A net that is being drawn: its text so far, and the shapes of its blobs."""
+    """A net under construction: its prototxt so far, and the shapes of its blobs."""
 
     def __init__(self, draw: Any, shapes: list[Shape]) -> None:
         self.draw = draw
@@ -51,7 +51,7 @@ class NetBuilder:
         return self.draw(st.sampled_from(list(options)))
 
     def draw_blob(self, min_axes: int = 2) -> str:
-        """One of the blobs, often the last."""
+        """Draw the name of a blob with at least `min_axes` axes; the last one is more likely."""
         names = [name for name, shape in self.blobs.items() if len(shape) >= min_axes]
         return names[-1] if self.draw(st.booleans()) else self.draw_from(names)
 
@@ -218,7 +218,7 @@ PLANES = ((7, 7), (6, 9), (4, 4), (5, 3), (6,), (3, 4, 3))
 
 @st.composite
 def draw_nets(draw: Any, max_layers: int = 9) -> tuple[str, tuple[str, ...]]:
-    """Draw a net's text and the blobs that are wanted of it."""
+    """Draw the prototxt of a net, and the names of the blobs to compute."""
     n, plane = draw(st.sampled_from([1, 1, 2, 5])), draw(st.sampled_from(PLANES))
     count = draw(st.sampled_from([1, 1, 2]))
     builder = NetBuilder(draw, [(n, draw(st.sampled_from(CHANNELS)), *plane) for _ in range(count)])

@@ -71,7 +71,7 @@ def test_folded_layers_give_equal_outputs(layers: list[str], outputs: list[str] 
 
 @pytest.mark.slow
 def test_folded_nets_give_equal_outputs() -> None:
-    """The cases as branches of one net."""
+    """All cases are branches of one net, to compile only once."""
     branches, output_names = [], []
     for i, (layers, names, _) in enumerate(CASES):
         for layer in layers:
@@ -92,6 +92,6 @@ def test_folding_does_not_change_its_arguments() -> None:
 
 
 def test_nets_of_identity_layers_give_equal_outputs() -> None:
-    """A net of nothing but layers that do nothing still gives what is asked of it."""
+    """Nets in which every layer is an identity still return the requested blobs."""
     for outputs in (None, ["x"], ["d"]):
         assert_frozen_net_equals_net(make_net_text((2, 3, 4, 4), "d Dropout x", "p Split d"), outputs)

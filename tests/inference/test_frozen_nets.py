@@ -46,7 +46,7 @@ TWO_INPUTS = (
 
 @pytest.fixture(scope="module", params=["BNLL", "TanH"])
 def net_and_frozen(request: pytest.FixtureRequest) -> tuple[Net, Variables, Frozen]:
-    """A net with a layer of XLA's, and one that is a program as a whole, whose calls go straight to it."""
+    """Return a net with a layer that XLA runs, or one that is entirely a oneDNN program, and its frozen form."""
     net = Net(TEXT.replace("BNLL", request.param), "TEST")
     variables = draw_variables(net)
     return net, variables, net.freeze(variables)
@@ -54,12 +54,12 @@ def net_and_frozen(request: pytest.FixtureRequest) -> tuple[Net, Variables, Froz
 
 @functools.cache
 def compile_net(net: Net) -> Any:
-    """A net as a function that is compiled at once."""
+    """Return the net as a jitted function that compiles fast."""
     return jax.jit(lambda v, x: net.apply(*v, x)[0], compiler_options=FAST_COMPILATION)
 
 
 def apply_net(net: Net, variables: Variables, inputs: Any) -> Any:
-    """The net's outputs."""
+    """Return the net's outputs."""
     return compile_net(net)(variables, inputs)
 
 
@@ -314,7 +314,7 @@ def test_valid_values_pass_with_debug_nans() -> None:
 
 
 def test_overflow_gives_no_warning() -> None:
-    """NumPy would warn, which fails tests; XLA does not."""
+    """XLA overflows silently; NumPy would warn, and warnings fail tests."""
     net = Net(
         """layer { name: "in" type: "Input" top: "loc" top: "conf" top: "prior"
           input_param { shape { dim: 1 dim: 4 } shape { dim: 1 dim: 2 } shape { dim: 1 dim: 2 dim: 4 } } }

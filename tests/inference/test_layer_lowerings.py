@@ -145,7 +145,7 @@ OTHER_SHAPES = [(2, 3, 8, 6), (5, 20, 12, 6), (1, 33, 4, 9)]
 
 
 def make_branches(cases: Mapping[str, Sequence[str]], shape: tuple[int, ...]) -> tuple[str, tuple[str, ...]]:
-    """Return a net with one layer of each setting, each between a convolution and an activation, and its tops."""
+    """Return a net with one branch for each setting, a layer between a convolution and an activation, and its tops."""
     c, layers, tops = shape[1], [], []
     for i, (layer_type, setting_text) in enumerate((k, setting_text) for k in cases for setting_text in cases[k]):
         bottoms, _, setting = setting_text.rpartition("|")

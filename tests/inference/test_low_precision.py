@@ -147,7 +147,7 @@ def test_errors_of_int8_are_within_half_steps(layer: str, sign: int) -> None:
 
 @MARKS["int8"]
 def test_int8_is_exact_for_multiples_of_the_steps() -> None:
-    """Where all factors are multiples of their steps, int8 differs from float32 only by the rounding of float32."""
+    """If all factors are multiples of the quantization steps, int8 differs from float32 only by float32 rounding."""
     net = Net(
         make_net_text(
             (2, 8, 9, 9), "y Convolution x | num_output: 16 kernel_size: 3 pad: 1", "p Pooling y | kernel_size: 2"
@@ -219,7 +219,7 @@ def test_classes_of_digits_equal_float32() -> None:
 
 
 def read_images(folder: Path, phase: str) -> np.ndarray:
-    """Read the digits as the net's Data layer gives them."""
+    """Read the digits as the net's Data layer returns them."""
     database = Lmdb(folder / f"digits_{phase}_lmdb")
     data = [Datum.FromString(value) for _, value in database.read_range(0, len(database))]
     database.close()

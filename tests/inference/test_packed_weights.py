@@ -31,20 +31,20 @@ LAYERS = {
 
 
 def freeze(layers: list[str], shape: tuple[int, ...] = SHAPE) -> tuple[Net, Variables, Frozen]:
-    """Return a net, its variables, and the net frozen."""
+    """Return a net, its variables, and its frozen form."""
     net = Net(make_net_text(shape, *layers), "TEST")
     variables = draw_variables(net)
     return net, variables, net.freeze(variables)
 
 
 def view_bits(variables: Any) -> Any:
-    """Return copies of arrays as integers, so that NaNs and signs of zeros count."""
+    """Return copies of arrays as integers, to compare NaNs and signs of zeros as well."""
     return jax.tree.map(lambda array: np.array(array).view(np.int32), variables)
 
 
 @pytest.fixture
 def packing_kinds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """How each weight was packed, in order."""
+    """Return a list to which the layout kind of each packed weight is appended."""
     layouts: list[str] = []
     pack = Layout.pack
     monkeypatch.setattr(Layout, "pack", lambda self, weight: (layouts.append(self.kind), pack(self, weight))[1])
@@ -119,7 +119,7 @@ def test_nets_of_different_batch_sizes_share_packed_weights(packing_kinds: list[
 
 
 def test_layouts_are_freed_with_the_nets_that_use_them(packing_kinds: list[str]) -> None:
-    """Only the first layout stays while nothing runs with it: the weight is stored in it."""
+    """Only the first layout is kept without a net that uses it, because the weight is stored in it."""
     net, _, frozen = freeze(["y InnerProduct x | num_output: 32"], (1, 4096))
     frozen(draw_inputs(net))
     for _ in range(2):

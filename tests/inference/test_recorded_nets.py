@@ -56,7 +56,7 @@ LAYERS = {
 @pytest.mark.parametrize("name", [n if i % 8 == 0 else pytest.param(n, marks=pytest.mark.optimized)
                                   for i, n in enumerate(LAYERS)])  # fmt: skip
 def test_frozen_recorded_layers_equal_the_net(name: str) -> None:
-    """A net of one layer, as Caffe computed it."""
+    """Each net has one recorded layer."""
     path = LAYERS[name]["path"]
     values = dict(np.load(path.with_suffix(".npz")))
     net = Net(path.with_suffix(".prototxt"), "TEST")

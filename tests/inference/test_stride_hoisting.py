@@ -62,7 +62,7 @@ def make_convolution(
 
 
 def test_strides_are_hoisted_up_to_a_value_with_other_readers() -> None:
-    """Two convolutions and their sum take the stride; the value that is added is thinned."""
+    """Two convolutions and their sum take over the stride; the added value is subsampled."""
     operations = [
         make_convolution(0, 0, 1, 9),
         make_convolution(1, 0, 1, 9),

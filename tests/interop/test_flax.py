@@ -66,7 +66,7 @@ def test_losses_blobs_and_gradients_equal_the_nets(path: Path) -> None:
 
 @pytest.mark.parametrize("case", ["sgd_batchnorm_test", "sgd_shared_params", "adam_two_losses_weights_field"])
 def test_training_passes_equal_the_nets(case: str) -> None:
-    """Losses, gradients and running statistics over some passes, from Caffe's own weights."""
+    """Losses, gradients and running statistics of several passes are equal, starting from Caffe's own weights."""
     folder = GOLDEN / "solver" / case
     net = Net(folder / "net.prototxt", "TRAIN")
     params, state = variables = load_weights(folder / "init.caffemodel", net.graph, net.init(jax.random.key(0)))
