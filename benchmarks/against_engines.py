@@ -51,7 +51,7 @@ PEERS = tuple(name for name in ENGINES if not name.startswith(OWN_ENGINES) and n
 
 
 class Bench:
-    """What is the same for all rows, and what is to be said below them."""
+    """The options of a benchmark, and the notes to print below the table."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.threads, self.rounds, self.engines = options.threads, options.rounds, options.engines
@@ -61,7 +61,7 @@ class Bench:
         self.notes: list[str] = []
 
     def version(self, engine: str) -> str | None:
-        """Return an engine's version; None where it is not installed."""
+        """Return an engine's version, or None if it is not installed."""
         module, _ = ENGINES[engine]
         command = [self._python(engine), "-c", f"import {module}; print({module}.__version__)"]
         process = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -75,7 +75,7 @@ class Bench:
 
     @contextlib.contextmanager
     def competitors(self, net: str, batch: int) -> Iterator[tuple[dict[str, Competitor], float]]:
-        """Start all that run this net; give them, and the seconds of the frozen net's first result without a cache."""
+        """Start all competitors of a net; also return the seconds to the frozen net's first result without a cache."""
         with tempfile.TemporaryDirectory() as temporary_folder, contextlib.ExitStack() as exit_stack:
             folders = {exporter: Path(temporary_folder) / exporter for exporter in self.exporters}
             for exporter, folder in folders.items():
@@ -108,7 +108,7 @@ class Bench:
         self.notes.append(f"{subject} differs from float32 by {error:.2g} of the largest output")
 
     def _peer(self, engine: str, row: str, folders: Mapping[str, Path], expected: np.ndarray) -> Competitor | None:
-        """Start a peer on each model; return the fastest whose outputs are those expected."""
+        """Start a peer on each model; return the fastest one whose outputs equal `expected`."""
         ready: dict[str, Competitor] = {}
         for exporter, folder in folders.items():
             try:
@@ -140,7 +140,7 @@ class Bench:
         return ready[best]
 
     def compare(self, net: str, batch: int) -> dict[str, Any]:
-        """Measure; return what was measured, as JSON values."""
+        """Measure a net at a batch size; return the measurements as JSON values."""
         with self.competitors(net, batch) as (competitors, cold_seconds):
             times = time_in_turns(competitors, self.rounds)
             firsts = {name: competitor.first for name, competitor in competitors.items()}
@@ -158,7 +158,7 @@ class Bench:
         }
 
     def format_result(self, result: Mapping[str, Any]) -> dict[str, str]:
-        """Return a row of the table, by column."""
+        """Return a row of the table, keyed by column."""
         ms, first, peak, best = (result[name] for name in ("ms", "first", "peak", "best"))
         row = {"net (batch)": f"{result['net']} ({result['batch']})"}
         row |= {name: f"{ms[name]:.3g}" if name in ms else "-" for name in (*OWN_ENGINES, *self.engines)}

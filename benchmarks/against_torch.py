@@ -49,7 +49,7 @@ def make_command(name: str, task: str, mode: str, threads: int) -> list[str]:
 def start_competitors(
     name: str, task: str, options: argparse.Namespace
 ) -> Iterator[tuple[dict[str, Competitor], dict[str, float]]]:
-    """Start all competitors; give them, and the seconds of the first run of ours without a cache."""
+    """Start all competitors; return them, and the seconds of caffejax's first run without a cache."""
     competitors: dict[str, Competitor] = {}
     cold_seconds = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -69,12 +69,12 @@ def start_competitors(
 
 
 def has_dropout(name: str) -> bool:
-    """Return whether losses of the net are random: each library draws for itself."""
+    """Return whether the net has dropout: its losses are random then, because each library draws its own numbers."""
     return '"Dropout"' in (CONFIGS / name / "train_val.prototxt").read_text()
 
 
 def compare(name: str, task: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Measure a task; return what was measured, as JSON values."""
+    """Measure a task; return the measurements as JSON values."""
     with start_competitors(name, task, options) as (competitors, cold_seconds):
         for mode, competitor in competitors.items():
             expected = competitors[options.kernels[0]].result
@@ -98,7 +98,7 @@ def compare(name: str, task: str, options: argparse.Namespace) -> dict[str, Any]
 
 
 def format_result(result: Mapping[str, Any], options: argparse.Namespace) -> dict[str, str]:
-    """Return a row of the table, by column."""
+    """Return a row of the table, keyed by column."""
     ms, end_results, best = (result[name] for name in ("ms", "end", "best"))
     row = {"net": result["net"], "task": f"{result['task'].split()[0]} ({result['batch']})"}
     row |= {mode: f"{ms[mode]:.2f}" if mode in ms else "-" for mode in (*options.kernels, *options.torch)}

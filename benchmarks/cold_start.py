@@ -56,7 +56,7 @@ JOBS = ("first", "size", "memory", "train")
 
 @dataclass(frozen=True)
 class Entry:
-    """A competitor: what it is called in tables, and in `cold_process`; its interpreter, and whether it has a cache."""
+    """A competitor: its name in tables and in `cold_start_process`, its interpreter, and the state of its cache."""
 
     label: str
     name: str
@@ -66,7 +66,7 @@ class Entry:
 
 @dataclass
 class Table:
-    """A table of medians: nets by competitors."""
+    """A table of medians by net and competitor."""
 
     title: str
     shown_key: str  # what is shown of each competitor's medians
@@ -100,7 +100,7 @@ def format_with_imports(times: Mapping[str, float]) -> str:
 
 
 def make_tables(jobs: list[str]) -> list[Table]:
-    """Return the empty tables of what is measured of inference."""
+    """Return the empty tables for the measurements of inference."""
     tables = []
     if "first" in jobs:
         title = "First result, seconds from the process's start = imports + the rest"
@@ -119,7 +119,7 @@ def make_tables(jobs: list[str]) -> list[Table]:
 
 
 class Bench:
-    """What is the same for all nets, and what is to be said below the tables."""
+    """The options of a benchmark, and the notes to print below the tables."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -145,7 +145,7 @@ class Bench:
         self.trainers = [*trainers, torch] if "train" in self.jobs and self._is_installed(torch) else trainers
 
     def _is_installed(self, entry: Entry) -> bool:
-        """Return whether a competitor is installed; ours are."""
+        """Return whether a competitor is installed; those of caffejax always are."""
         statement = "import cv2; cv2.dnn.readNetFromCaffe" if entry.name == "opencv" else f"import {entry.name}"
         if entry.has_filled_cache is not None:
             return True
@@ -155,7 +155,7 @@ class Bench:
         return process.returncode == 0
 
     def run(self, entry: Entry, folder: Path, jobs: list[str], filled_cache: Path) -> dict[str, float] | None:
-        """Run a competitor once in a fresh process; return what it measured, None if it failed."""
+        """Run a competitor once in a fresh process; return its measurements, or None if it failed."""
         if entry.name in ONNX_ENGINES:  # the model is of one size
             jobs = [job for job in jobs if job != "size"]
         with tempfile.TemporaryDirectory() as empty_folder:
@@ -179,7 +179,7 @@ class Bench:
         jobs: list[str],
         find_difference: Callable[[Entry, Any], str | None],
     ) -> Medians:
-        """Run all once to fill caches and check what comes out, then in each round; return medians by competitor."""
+        """Run all once to fill caches and compare outputs, then once in each round; return medians by competitor."""
         cache_folder = folder / "cache"
         working_entries = []
         for entry in entries:
@@ -202,7 +202,7 @@ class Bench:
         }
 
     def measure_in_folder(self, measure: Callable[[NetFiles, Path], Medians], net_files: NetFiles) -> Medians:
-        """Measure in a folder of its own; a net with which that fails is named, and does not keep others from it."""
+        """Measure a net in its own folder; if that fails, note the net and continue with the others."""
         try:
             with tempfile.TemporaryDirectory() as folder:
                 medians = measure(net_files, Path(folder))
@@ -265,13 +265,13 @@ class Bench:
 
 
 def _sort_scores(detections: np.ndarray) -> np.ndarray:
-    """Return the best scores in order: that of rows may change by near ties. Empty rows are -1, or 0 in OpenCV."""
+    """Return the best scores in order; near ties may change the order of rows. Empty rows are -1, or 0 in OpenCV."""
     rows = detections.reshape(-1, 7)  # image, label, score, box
     return -np.sort(-rows[(rows[:, 0] >= 0) & (rows[:, 2] > 0), 2])[:100]
 
 
 def compute_difference(ours: np.ndarray, peer_outputs: np.ndarray, detections: bool) -> float:
-    """Return the largest difference over the largest value; of detections, that of the scores in order."""
+    """Return the largest difference relative to the largest value; of detections, the difference of sorted scores."""
     if detections:
         ours, peer_outputs = _sort_scores(ours), _sort_scores(peer_outputs)
         if not ours.size:
@@ -282,7 +282,7 @@ def compute_difference(ours: np.ndarray, peer_outputs: np.ndarray, detections: b
 
 
 def make_environment(folder: Path) -> None:
-    """Make a virtual environment that has OpenCV, PyTorch, and all that this interpreter has."""
+    """Create a virtual environment with OpenCV, PyTorch, and the packages of this interpreter."""
     import site
 
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)

@@ -49,7 +49,7 @@ SPREAD = 2.0  # standard deviation of what the last layers with weights give
 
 @dataclass
 class NetFiles:
-    """A net's prototxt, and the weights beside it, if any."""
+    """A net's prototxt, and the weights beside it if there are any."""
 
     name: str
     prototxt: Path
@@ -57,12 +57,12 @@ class NetFiles:
 
 
 def find_nets(names_or_paths: Iterable[str], scratch: Path) -> list[NetFiles]:
-    """Return the nets that were asked for.
+    """Return the requested nets.
 
     Args:
         names_or_paths: names of `PUBLISHED`, prototxts, and folders or zip files in which the names are looked up
             first.
-        scratch: where archives are unpacked.
+        scratch: the folder into which archives are unpacked.
     """
     names, folders, nets = [], list[Path](), list[NetFiles]()
     for name_or_path in names_or_paths:
@@ -104,7 +104,7 @@ def _find_weights(prototxt: Path) -> Path | None:
 
 
 def write_inference(net_files: NetFiles, folder: Path) -> None:
-    """Write what the competitors read: deploy.prototxt, weights.caffemodel, inputs of two sizes, about.json."""
+    """Write the files of the competitors: deploy.prototxt, weights.caffemodel, inputs of two sizes, about.json."""
     message = read_net(net_files.prototxt)
     for layer in message.layer:
         if layer.type == DETECTIONS:
@@ -171,7 +171,7 @@ def write_training(name: str, folder: Path) -> Net:
 
 
 def _choose_input_shapes(net: Net) -> tuple[Mapping[str, tuple[int, ...]], Mapping[str, tuple[int, ...]]]:
-    """Return the net's own input shapes, and others that it can take: a smaller image, or else another first axis."""
+    """Return the net's own input shapes, and other valid ones: with a smaller image, or else another first axis."""
     net_shapes = {name: net.graph.blobs[name].shape for name in net.input_names}
     for change_shape in (_shrink_image, _double_batch):
         changed_shapes = {name: change_shape(shape) for name, shape in net_shapes.items()}
@@ -185,7 +185,7 @@ def _choose_input_shapes(net: Net) -> tuple[Mapping[str, tuple[int, ...]], Mappi
 
 
 def _shrink_image(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Make images a quarter narrower, in steps of 16 pixels; they stay as high as they are."""
+    """Make images narrower by a quarter, in steps of 16 pixels, without changing their height."""
     return (*shape[:3], shape[3] * 3 // 4 // 16 * 16) if len(shape) == 4 else shape
 
 
@@ -194,7 +194,7 @@ def _double_batch(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _draw_inputs(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-    """Draw inputs: standard normal numbers, and for a matrix what marks sequences: they begin at the first step."""
+    """Draw standard normal inputs; a matrix holds continuation indicators, which are 0 at the first step only."""
     rng = np.random.default_rng(0)
     inputs = {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
     for name, shape in shapes.items():
@@ -205,7 +205,7 @@ def _draw_inputs(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]
 
 
 def _draw_variables(net: Net) -> Variables:
-    """Draw weights that keep the scale of what flows through; running statistics near those of normal numbers."""
+    """Draw weights that preserve the scale of activations, and running statistics close to those of normal numbers."""
     rng = np.random.default_rng(1)
 
     def draw_blob(layer_type: str, index: int, shape: tuple[int, ...]) -> jax.Array:
@@ -228,7 +228,7 @@ def _draw_variables(net: Net) -> Variables:
     variables, layers = net.init(jax.random.key(0)), {layer.key: layer for layer in net.graph.layers}
 
     def draw_tree(tree: Params) -> Params:
-        """Replace what is a param or statistic; what passes leave to each other stays."""
+        """Replace params and statistics; keep other state that passes hand on to each other."""
         return {
             key: {
                 i: a if i >= len(layers[key].params) else draw_blob(layers[key].type.name, i, a.shape)
@@ -241,7 +241,7 @@ def _draw_variables(net: Net) -> Variables:
 
 
 def _rescale_last_layers(net: Net, variables: Variables, inputs: Mapping[str, np.ndarray]) -> Variables:
-    """Scale the last layers that have weights, so that scores are neither all alike nor all 0 and 1."""
+    """Scale the last layers with weights, so that scores differ and are not all 0 or 1."""
     last_layers = {}
     inputs_of_weights = set[str]()  # blobs behind which there are weights
     for layer in reversed(net.graph.layers):

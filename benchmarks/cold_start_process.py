@@ -2,7 +2,7 @@
 
     python benchmarks/cold_start_process.py NAME FOLDER START JOBS SECONDS THREADS
 
-FOLDER is what `cold_nets` wrote, START the `time.monotonic()` at which the process was started, JOBS what is measured
+FOLDER is the folder written by `cold_start_nets`, START the `time.monotonic()` at which the process was started, JOBS what is measured
 beside the first result: `size`, `memory`, both, or `first` for nothing more. It prints one line of JSON and writes the
 outputs to FOLDER/NAME-first.npz and NAME-second.npz. A peer's interpreter needs NumPy and the peer, nothing of ours.
 """
@@ -166,7 +166,7 @@ def build_torch(threads: int) -> Callable[[Path], Step]:
 
 
 def write_torch(folder: Path) -> None:
-    """Write module.pt for `build_torch`: weights, and the net's source. Needs torch and caffejax."""
+    """Write module.pt for `build_torch`: weights, and the net's source. This needs torch and caffejax."""
     import torch as library
     from torch_net import TorchNet, trace_net
 
@@ -194,7 +194,7 @@ TRAINERS: dict[str, Callable[[int], Callable[[Path], Step]]] = {"solver": build_
 def measure_net(
     name: str, folder: Path, start_time: float, jobs: list[str], seconds: float, threads: int
 ) -> dict[str, Any]:
-    """Import, build and run a net; return seconds from the start, and of the calls that follow milliseconds."""
+    """Import, build and run a net; return seconds from the start, and the milliseconds of the following calls."""
     build_net = NETS[name](threads)
     import_end = time.monotonic()
     run, first = build_net(folder), _load_arrays(folder / "first.npz")
@@ -216,7 +216,7 @@ def measure_net(
 
 
 def measure_training(name: str, folder: Path, start_time: float, threads: int) -> dict[str, Any]:
-    """Import, build a solver and train two steps; return seconds from the start, and the second's milliseconds."""
+    """Import, build a solver and train two steps; return seconds from the start, and the milliseconds of the second."""
     build = TRAINERS[name](threads)
     import_end = time.monotonic()
     step = build(folder)
@@ -233,7 +233,7 @@ def _load_arrays(path: Path) -> Arrays:
 
 
 def _time_calls(call: Callable[[], object], seconds: float) -> list[float]:
-    """Return the milliseconds of calls 2 to 40, or of fewer, but at least 4, where they take longer than that."""
+    """Return the milliseconds of up to 39 calls, of which only the first 4 may begin after `seconds`."""
     times: list[float] = []
     end = time.perf_counter() + seconds
     while len(times) < CALLS - 1 and (len(times) < 4 or time.perf_counter() < end):
@@ -244,12 +244,12 @@ def _time_calls(call: Callable[[], object], seconds: float) -> list[float]:
 
 
 def _steady_time(times: list[float]) -> float:
-    """Return the median of the later half."""
+    """Return the median of the later half of the times."""
     return float(np.median(times[len(times) // 2 :]))
 
 
 def _resident_mib() -> float:
-    """Return the MiB that the process has in memory now."""
+    """Return the resident memory of this process in MiB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
 

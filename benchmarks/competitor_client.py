@@ -22,7 +22,7 @@ TURN_MILLISECONDS = 300  # about
 
 
 class Competitor:
-    """A process that runs when told to; see `competitor_server.serve`."""
+    """A process that runs a net on request; see `competitor_server.serve`."""
 
     def __init__(self, command: list[str], threads: int, cache: Path | None = None) -> None:
         environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
@@ -34,7 +34,7 @@ class Competitor:
         self.first, self.result = answer["first"], np.array(answer["result"])
 
     def run(self, num_runs: int) -> float:
-        """Return the median of some runs, in milliseconds."""
+        """Return the median of `num_runs` runs, in milliseconds."""
         return statistics.median(self._ask(f"run {num_runs}"))
 
     def end(self) -> dict[str, float]:
@@ -56,14 +56,14 @@ class Competitor:
 
 
 def start_with_filled_cache(command: list[str], threads: int, cache: Path) -> tuple[float, Competitor]:
-    """Start one of ours, and again with the compilation cache that it filled; return the first one's first seconds."""
+    """Start a caffejax competitor twice; return the first one's seconds, and the second, whose cache is filled."""
     first_competitor = Competitor(command, threads, cache)
     first_competitor.end()
     return first_competitor.first, Competitor(command, threads, cache)
 
 
 def time_in_turns(competitors: Mapping[str, Competitor], rounds: int) -> dict[str, list[float]]:
-    """Return the milliseconds of each in each round, in which all have their turn."""
+    """Return the milliseconds of each competitor in each round; all run once in a round, in turn."""
     num_runs = {name: _choose_runs(competitor.run(2)) for name, competitor in competitors.items()}
     times: dict[str, list[float]] = {name: [] for name in competitors}
     for _ in range(rounds):
@@ -73,17 +73,17 @@ def time_in_turns(competitors: Mapping[str, Competitor], rounds: int) -> dict[st
 
 
 def _choose_runs(milliseconds: float) -> int:
-    """Return the runs of a turn: many of small nets, one where that takes seconds."""
+    """Return the number of runs in a turn: many for fast nets, one if a run takes more than a second."""
     return 1 if milliseconds > 1000 else max(3, min(500, int(TURN_MILLISECONDS / milliseconds)))
 
 
 def median_ratio(slow: Iterable[float], fast: Iterable[float]) -> float:
-    """Return how many times as fast the second was, the median over rounds."""
+    """Return the median over rounds of the ratio of times, slow / fast."""
     return statistics.median(b / a for a, b in zip(fast, slow, strict=True))
 
 
 def describe_run(options: Any, versions: Mapping[str, str | None]) -> dict[str, Any]:
-    """Return what tells how far a run's figures can be trusted, as JSON values; call it before anything runs."""
+    """Return the conditions that affect the reliability of measurements, as JSON values; call it first."""
     cpu = Path("/proc/cpuinfo")
     names = [line.partition(":")[2].strip() for line in cpu.read_text().splitlines() if line.startswith("model name")]
     return {

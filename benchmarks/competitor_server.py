@@ -17,15 +17,15 @@ Run = Callable[[], Any]  # one pass; gives the loss or the output
 def serve(
     make_run: Callable[[], Run], *, select_output: Callable[[Any], Any] = np.ravel, start: Run | None = None
 ) -> None:
-    """Answer each line of the input with one line of JSON, until it is `end`.
+    """Answer each input line with a line of JSON, until the input is `end`.
 
-    The first line says how long making and running once took, and what came out; `run N` gives the milliseconds of N
-    runs, `end` the memory that all of it took.
+    The first line is the time of building and the first run, and the outputs. `run N` returns the milliseconds of N
+    runs, and `end` the memory used.
 
     Args:
-        make_run: gives what is timed.
-        select_output: what of the result is compared.
-        start: the same as what is timed, without waiting for the end.
+        make_run: returns the function to time.
+        select_output: selects the part of the result that is compared.
+        start: starts a run like the timed function, without waiting for its end.
     """
     Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here on
     memory_before, start_time = read_memory("VmRSS"), time.perf_counter()
@@ -45,13 +45,13 @@ def serve(
 
 
 def time_run(run: Run) -> float:
-    """Return the milliseconds that a run takes."""
+    """Return the duration of a run in milliseconds."""
     start = time.perf_counter()
     run()
     return (time.perf_counter() - start) * 1000
 
 
 def read_memory(field: str) -> int:
-    """Return a field of this process's status in bytes: VmRSS, resident now, or VmHWM, the most so far."""
+    """Return a field of this process's status in bytes: VmRSS (current resident memory) or VmHWM (its peak)."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))

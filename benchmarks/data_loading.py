@@ -32,7 +32,7 @@ MEAN = (104.0, 117.0, 123.0)
 
 
 def draw_photographs(count: int, size: int) -> Iterator[np.ndarray]:
-    """Yield images (H, W, 3) with the smoothness of photographs, so that JPEG has its usual work."""
+    """Yield images (H, W, 3) as smooth as photographs, so that JPEG decoding takes as long as usual."""
     rng = np.random.default_rng(0)
     for _ in range(count):
         coarse_image = rng.integers(0, 256, (size // 16, size // 16, 3), np.uint8)
@@ -49,7 +49,7 @@ def make_datum(image: np.ndarray, label: int, encoded: bool) -> bytes:
 
 
 class TorchSet(torch.utils.data.Dataset):
-    """The same LMDB as a map-style dataset."""
+    """The LMDB as a map-style dataset."""
 
     def __init__(self, path: Path, crop: int) -> None:
         self.path, self.crop, self.txn = str(path), crop, None
@@ -77,7 +77,7 @@ class TorchSet(torch.utils.data.Dataset):
 
 
 def measure_torch_rate(path: Path, crop: int, batch: int, workers: int, images: int) -> float:
-    """Return images per second, after the workers have started."""
+    """Return images per second after the workers have started."""
     loader = torch.utils.data.DataLoader(
         TorchSet(path, crop), batch, num_workers=workers, drop_last=True, persistent_workers=workers > 0
     )
@@ -86,7 +86,7 @@ def measure_torch_rate(path: Path, crop: int, batch: int, workers: int, images: 
 
 
 def measure_caffejax_rate(path: Path, crop: int, batch: int, images: int) -> float:
-    """Return images per second of the Data layer's source, as it goes to the device."""
+    """Return images per second of the Data layer's source, in the form that is sent to the device."""
     net = Net(
         f"""layer {{ name: "d" type: "Data" top: "data" top: "label"
             transform_param {{ crop_size: {crop} mirror: true {" ".join(f"mean_value: {m}" for m in MEAN)} }}
@@ -115,7 +115,7 @@ def measure_rate(make_iterator: Callable[[], Iterator[object]], batch: int, imag
 
 
 def measure_decode_rate(path: Path, images: int) -> float:
-    """Return images per second of nothing but decoding, on all cores."""
+    """Return images per second of decoding alone, on all cores."""
     with lmdb.open(str(path), readonly=True, lock=False) as environment, environment.begin() as txn:
         data = [np.frombuffer(caffe_pb2.Datum.FromString(v).data, np.uint8) for _, v in txn.cursor()]
     encoded_images = (data * (images // len(data) + 1))[:images]
@@ -127,7 +127,7 @@ def measure_decode_rate(path: Path, images: int) -> float:
 
 
 def compare(name: str, path: Path, crop: int, batch: int, images: int, rounds: int, encoded: bool) -> None:
-    """Alternate the two sides; print medians and ratios."""
+    """Alternate the two libraries; print medians and ratios."""
     rates: dict[str, list[float]] = {}
     for _ in range(rounds):
         rates.setdefault("caffejax", []).append(measure_caffejax_rate(path, crop, batch, images))

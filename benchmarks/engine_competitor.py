@@ -54,7 +54,7 @@ def build_onnx_runtime(folder: Path, data: np.ndarray, threads: int) -> Run:
 
 
 def build_onnx_runtime_int8(folder: Path, data: np.ndarray, threads: int) -> Run:
-    """Quantize weights by channel, blobs to uint8, calibrated on the same batch."""
+    """Quantize weights by channel and blobs to uint8, calibrated on the same batch."""
     import onnxruntime
     from onnxruntime import quantization
     from onnxruntime.quantization.shape_inference import quant_pre_process
@@ -89,7 +89,7 @@ def build_openvino(folder: Path, data: np.ndarray, threads: int) -> Run:
 
 
 def build_ncnn(folder: Path, data: np.ndarray, threads: int) -> Run:
-    """Take images one after the other: it knows no batches."""
+    """Run images one by one, because ncnn has no batches."""
     import ncnn as library
 
     net = library.Net()
@@ -110,7 +110,7 @@ def build_ncnn(folder: Path, data: np.ndarray, threads: int) -> Run:
 
 
 def build_opencv(folder: Path, data: np.ndarray, threads: int) -> Run:
-    """Read the Caffe model where the build does: up to version 4."""
+    """Read the Caffe model if this version of OpenCV does (up to version 4)."""
     import cv2  # type: ignore[import-not-found]
 
     cv2.setNumThreads(threads)

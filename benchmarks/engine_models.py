@@ -18,7 +18,7 @@ from caffejax.schema.caffe_pb2 import NetParameter
 
 
 def write_models(name: str, batch: int, folder: Path, exporter: str) -> None:
-    """Write deploy.prototxt, weights.caffemodel, data.npy, model.onnx, and ncnn's files if pnnx is there.
+    """Write deploy.prototxt, weights.caffemodel, data.npy, model.onnx, and ncnn's files if pnnx is installed.
 
     Raises:
         ImportError: if the exporter is not installed.
@@ -67,7 +67,7 @@ EXPORTERS = tuple(_ONNX)  # who writes the ONNX model
 
 
 def write_deploy(deploy: NetParameter, net: Net, path: Path) -> None:
-    """Write those layers of a definition that the net has, for the shapes that it is fed; the definition is changed."""
+    """Write the layers of a definition that the net has, for the net's input shapes; this changes the definition."""
     names = {layer.name for layer in net.graph.layers}
     layers = [layer for layer in deploy.layer if layer.name in names]
     del deploy.layer[:]
@@ -82,7 +82,7 @@ def write_deploy(deploy: NetParameter, net: Net, path: Path) -> None:
 
 
 def _write_ncnn(onnx_path: Path, ncnn_path: Path) -> None:
-    """Convert a model of one image by the package pnnx; without it, or where it fails, there are no files."""
+    """Convert a model of one image with pnnx; without pnnx, or if it fails, no files are written."""
     try:
         from pnnx import EXEC_PATH  # type: ignore[import-not-found]
     except ImportError:

@@ -170,8 +170,8 @@ class MobileNet(nn.Module):
             return nn.relu(norm(x))
 
         x, width = block(x, 32, 3, 2), 32
-        outputs = (64, 128, 128, 256, 256, *(512,) * 6, 1024, 1024)
-        for features, stride in zip(outputs, (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1), strict=True):
+        block_features = (64, 128, 128, 256, 256, *(512,) * 6, 1024, 1024)
+        for features, stride in zip(block_features, (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1), strict=True):
             x, width = block(block(x, width, 3, stride, width), features, 1), features
         x = nn.Conv(1000, (1, 1), dtype=self.dtype)(jnp.mean(x, (1, 2), keepdims=True))
         return x[:, 0, 0]
@@ -213,25 +213,25 @@ def compute_loss(tops: Any, labels: jax.Array) -> jax.Array:
 
 
 def make_training_step(net: Any) -> tuple[Callable[[jax.Array, jax.Array], Any], Callable[..., Any]]:
-    """Return `init(key, images)`, which makes the state, and `step(state, images, labels)`: state and loss."""
+    """Return `init(key, images)`, which makes the state, and `step(state, images, labels)`: new state and loss."""
     sgd = optax.chain(optax.add_decayed_weights(0.0005), optax.sgd(0.001, momentum=0.9))
 
     def init(key: jax.Array, images: jax.Array) -> Any:
         variables = net.init({"params": key, "dropout": key}, images)
-        statistics = variables.get("batch_stats", {})
-        return variables["params"], statistics, sgd.init(variables["params"]), jnp.int32(0), key
+        batch_stats = variables.get("batch_stats", {})
+        return variables["params"], batch_stats, sgd.init(variables["params"]), jnp.int32(0), key
 
     def step(state: Any, images: jax.Array, labels: jax.Array) -> Any:
-        params, statistics, history, iteration, key = state
-        dropout = jax.random.fold_in(key, iteration)
+        params, batch_stats, opt_state, step_index, key = state
+        dropout_key = jax.random.fold_in(key, step_index)
 
         def loss(params: Any) -> Any:
-            variables = {"params": params, "batch_stats": statistics}
-            tops, new_statistics = net.apply(variables, images, mutable=["batch_stats"], rngs={"dropout": dropout})
-            return compute_loss(tops, labels), new_statistics.get("batch_stats", {})
+            variables = {"params": params, "batch_stats": batch_stats}
+            tops, new_batch_stats = net.apply(variables, images, mutable=["batch_stats"], rngs={"dropout": dropout_key})
+            return compute_loss(tops, labels), new_batch_stats.get("batch_stats", {})
 
-        (value, new_statistics), grads = jax.value_and_grad(loss, has_aux=True)(params)
-        updates, history = sgd.update(grads, history, params)
-        return (optax.apply_updates(params, updates), new_statistics, history, iteration + 1, key), value
+        (value, new_batch_stats), grads = jax.value_and_grad(loss, has_aux=True)(params)
+        updates, opt_state = sgd.update(grads, opt_state, params)
+        return (optax.apply_updates(params, updates), new_batch_stats, opt_state, step_index + 1, key), value
 
     return init, step

@@ -55,7 +55,7 @@ Run = Callable[[], Any]  # some steps, all of them done when it returns
 
 @dataclass(frozen=True)
 class Trainer:
-    """One library's training of a net: a round of steps, and the device memory that a step needs."""
+    """A library's training of a net: a function that runs a round of steps, and the device memory of a step."""
 
     run: Run
     memory_bytes: Callable[[], int | None]
@@ -63,7 +63,7 @@ class Trainer:
 
 @dataclass(frozen=True)
 class Measurement:
-    """The time until the first round of steps is done, compilation included; the median of a round; the memory."""
+    """Seconds until the end of the first round, including compilation; the median of a round; the memory."""
 
     first_seconds: float
     seconds: float
@@ -148,7 +148,7 @@ def time_run(run: Run) -> float:
 
 
 def measure(make: Callable[[], Trainer], rounds: int, trace: Path | None = None) -> Measurement | None:
-    """Measure a library's steps, and write a profile of one round; None, and say why, where it does not run here."""
+    """Measure a library's steps, and write a profile of one round; if they fail here, print why and return None."""
     try:
         start = time.perf_counter()
         trainer = make()
@@ -169,7 +169,7 @@ def measure(make: Callable[[], Trainer], rounds: int, trace: Path | None = None)
 
 
 def peak_tflops(precision: str, override: float | None) -> float | None:
-    """Return the device's TFLOP/s; None where it is in no table and was not given."""
+    """Return the device's peak TFLOP/s, or None if it is not in the table and not given."""
     kind = jax.devices()[0].device_kind
     chip = next((CHIPS[chip] for name, chip in CHIP_NAMES.items() if name in kind and "PCIe" not in kind), None)
     return override or (chip and chip.peak(precision) * 1e-12)

@@ -32,7 +32,7 @@ NETS = (
 
 
 def draw_inputs_of_net(net: Any) -> dict[str, np.ndarray]:
-    """Draw numbers for all that the net is fed; labels are classes, or boxes."""
+    """Draw all inputs of the net; labels are classes, or boxes."""
     rng = np.random.default_rng(0)
     inputs = {}
     for name in net.input_names:
@@ -47,7 +47,7 @@ def draw_inputs_of_net(net: Any) -> dict[str, np.ndarray]:
 
 
 def measure(name: str) -> dict[str, Any]:
-    """Run a net forward and backward, in this process."""
+    """Measure a net's forward and backward pass in this process."""
     import jax
 
     from caffejax import Net, tune_process

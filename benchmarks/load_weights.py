@@ -29,7 +29,7 @@ LAYERS = 8
 
 
 def make_net_text(megabytes: int) -> str:
-    """Write a chain of square InnerProduct layers of about that size in all."""
+    """Return a chain of square InnerProduct layers of about this size in total."""
     width = int((megabytes * 1e6 / 4 / LAYERS) ** 0.5)
     text = f'layer {{ name: "data" type: "Input" top: "x" input_param {{ shape {{ dim: 1 dim: {width} }} }} }}\n'
     for i in range(LAYERS):
@@ -47,7 +47,7 @@ def time_call(function: Callable[[], Any]) -> float:
 
 
 def measure_peak_growth(function: Callable[[], Any]) -> int:
-    """Return how far the resident set rises above its start."""
+    """Return by how much the resident set grows at most while a function runs."""
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")  # the most so far starts anew
     memory_before = read_memory("VmRSS")

@@ -32,7 +32,7 @@ MODEL = Path(__file__).parents[1] / "configs" / "resnet152" / "train_val.prototx
 
 
 def train(net: Net, batch: int, steps: int) -> dict[str, Any]:
-    """Train some steps on random data; return bytes by XLA and by the system, seconds, the first loss."""
+    """Train some steps on random data; return bytes by XLA and by the system, seconds, and the first loss."""
     state, step = make_training_step(net, net.init(jax.random.key(0)))
     rng, shape = np.random.default_rng(0), net.graph.blobs["data"].shape[1:]
     data = rng.standard_normal((1, batch, *shape), np.float32)

@@ -43,19 +43,19 @@ FLOAT = 4  # bytes
 
 @dataclass(frozen=True)
 class Peak:
-    """What the machine does at most: operations and bytes per second."""
+    """The peak rates of the machine: operations and bytes per second."""
 
     operations: float
     bytes: float
 
     def limit(self, operations: float, moved_bytes: float) -> float:
-        """Return the milliseconds that a part needs at least."""
+        """Return the minimum time of a part in milliseconds."""
         return 1e3 * max(operations / self.operations, moved_bytes / self.bytes)
 
 
 @dataclass(frozen=True)
 class Row:
-    """A part of a net: milliseconds, operations and bytes of a pass, and the limit in milliseconds."""
+    """A part of a net: milliseconds, operations and bytes of a pass, and its minimum time in milliseconds."""
 
     net: str
     batch: int
@@ -67,7 +67,7 @@ class Row:
 
 
 def measure_peak(rounds: int) -> Peak:
-    """Time convolutions of several shapes and a copy of 256 MiB; return the best rates."""
+    """Time convolutions of several shapes and a copy of 256 MiB; return the highest rates."""
     rates = []
     for size, channels, kernel in (28, 256, 3), (14, 256, 3), (56, 64, 3), (14, 512, 1), (28, 512, 1):
         x, weight = jnp.ones((8, size, size, channels)), jnp.ones((channels, channels, kernel, kernel))
@@ -91,7 +91,7 @@ def time_best_run(run: Callable[[], Any], rounds: int) -> float:
 
 
 def list_passes(layer: Layer, net: Net) -> Iterator[tuple[str, float, float]]:
-    """Yield the direction, the operations and the bytes of a layer's forward and backward pass."""
+    """Yield direction, operations and bytes of a layer's forward and backward pass."""
     summary, blobs = summarize_layer(layer, net.graph), net.graph.blobs
     bottoms, tops = (FLOAT * sum(math.prod(blobs[n].shape) for n in names) for names in (layer.bottoms, layer.tops))
     params = FLOAT * sum(math.prod(shape) for shape in summary.param_shapes)

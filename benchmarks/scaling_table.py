@@ -58,7 +58,7 @@ Plan = dict[str, Any]
 
 
 def plan_net(name: str, target: str, limit: float, flags: str = "") -> Plan:
-    """Return what `caffejax plan` says of a net, or what keeps it from it as "error"."""
+    """Return the JSON output of `caffejax plan` for a net, or a reason for its failure as "error"."""
     file = CONFIGS / name / FILES.get(name, "train_val.prototxt")
     batch = [] if name in NETS_WITH_OWN_BATCH else ["--batch", str(EXAMPLES_PER_DEVICE.get(name, 32))]
     axis = ["--batch_axis", "1"] if name == "lstm" else []
@@ -103,7 +103,7 @@ def format_row(name: str, plans: dict[str, Plan]) -> str:
 
 
 def format_shares(plan: Plan) -> list[str]:
-    """Return the cells of a target: the own part in milliseconds, and its share at worst to at best."""
+    """Return the cells of a target: the time of a device's own work, and the worst and best efficiency of scaling."""
     if "error" in plan:
         return ["*"] + ["-"] * len(DEVICES)
     seconds = max(plan["seconds"]["arithmetic"], plan["seconds"]["memory"])

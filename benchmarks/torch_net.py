@@ -20,7 +20,7 @@ from caffejax.net import Variables
 class TorchNet(nn.Module):
     """Runs the layers of a graph with torch's functions, on the same blobs.
 
-    Forward takes data and labels and returns the sum of the losses in TRAIN, the first output in TEST.
+    In TRAIN, forward takes data and labels and returns the sum of the losses; in TEST it returns the first output.
     """
 
     def __init__(self, graph: Graph, variables: Variables) -> None:
@@ -134,20 +134,20 @@ class TorchNet(nn.Module):
 
 
 class _Tracer(torch.fx.Tracer):
-    """Writes out all but the layers of SSD."""
+    """Traces into all modules except SSD's layers."""
 
     def is_leaf_module(self, m: nn.Module, name: str) -> bool:
         return isinstance(m, SsdLayer) or super().is_leaf_module(m, name)
 
 
 def trace_net(net: TorchNet) -> torch.fx.GraphModule:
-    """Write the net out as a torch user would, without a loop over layers: torch.compile could not look through it."""
+    """Unroll the loop over layers, which torch.compile cannot trace, into code as a torch user would write it."""
     _fuse_norms(net)
     return torch.fx.GraphModule(net, _Tracer().trace(net))
 
 
 def _fuse_norms(net: TorchNet) -> None:
-    """Make BatchNorm followed by Scale one affine BatchNorm2d, as torch's users write it."""
+    """Replace BatchNorm followed by Scale by one affine BatchNorm2d, as torch's users write it."""
     scales = {layer.bottoms[0]: layer for layer in net.graph.layers if layer.type.name == "Scale"}
     for layer in net.graph.layers:
         if layer.type.name == "BatchNorm" and layer.tops == layer.bottoms and layer.tops[0] in scales:

@@ -20,14 +20,14 @@ def permute(layer: Layer, x: torch.Tensor) -> torch.Tensor:
 
 
 def normalize(layer: Layer, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """Scale a channel's numbers over the norm along channels."""
+    """Divide by the norm along channels and multiply by a scale for each channel."""
     return F.normalize(x, dim=1, eps=layer.context.param.eps) * scale.view(1, -1, 1, 1)
 
 
 def multibox_loss(
     layer: Layer, loc: torch.Tensor, conf: torch.Tensor, priors: torch.Tensor, truth: torch.Tensor
 ) -> torch.Tensor:
-    """Match priors to ground truth (1, 1, G, 8), mine negatives, add up smooth L1 and cross entropy."""
+    """Match priors to ground truth (1, 1, G, 8), mine negatives, and sum smooth L1 and cross-entropy losses."""
     from torchvision.ops import box_iou
 
     p = layer.context.param
@@ -63,14 +63,14 @@ def multibox_loss(
 
 
 def encode_boxes(box: torch.Tensor, prior: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
-    """Return boxes relative to priors: center and logarithm of the sides."""
+    """Return boxes encoded relative to priors: offsets of the centers, and logarithms of the sides."""
     size, prior_size = box[:, 2:] - box[:, :2], prior[:, 2:] - prior[:, :2]
     shift = (box[:, :2] + box[:, 2:] - prior[:, :2] - prior[:, 2:]) / 2 / prior_size
     return torch.cat([shift, torch.log(size.clamp(min=1e-8) / prior_size)], 1) / variance
 
 
 def detection_output(layer: Layer, loc: torch.Tensor, conf: torch.Tensor, priors: torch.Tensor) -> torch.Tensor:
-    """Decode, suppress class by class, keep the best of each image: rows of image, label, score, box."""
+    """Decode boxes, suppress by class, and keep the best of each image; return rows [image, label, score, box]."""
     from torchvision.ops import batched_nms
 
     p = layer.context.param
@@ -103,7 +103,7 @@ SSD_FUNCTIONS = {
 
 
 class SsdLayer(nn.Module):
-    """One of these layers."""
+    """A layer of SSD."""
 
     def __init__(self, layer: Layer) -> None:
         super().__init__()

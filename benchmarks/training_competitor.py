@@ -42,7 +42,7 @@ def choose_batch(name: str, task: str) -> int:
 
 
 def draw_variables(net: Net) -> Variables:
-    """Make blobs as the fillers would, but faster, with running statistics as if of standard normal data."""
+    """Draw blobs like the fillers, but faster, with running statistics of standard normal data."""
     import jax.numpy as jnp
 
     from caffejax.layers.fillers import fill, is_random
@@ -74,7 +74,7 @@ def draw_inputs(net: Net, batch: int) -> dict[str, np.ndarray]:
 
 
 def draw_boxes(rng: np.random.Generator, batch: int, per_image: int = 3) -> np.ndarray:
-    """Draw ground truth as SSD has it: (1, 1, boxes, 8), rows of image, label, instance, box, difficult."""
+    """Draw SSD's ground truth: (1, 1, boxes, 8), rows of [image, label, instance, box, difficult]."""
     min_corner = rng.uniform(0, 0.5, (batch, per_image, 2))
     max_corner = min_corner + rng.uniform(0.1, 0.5, min_corner.shape)
     image, box_index = np.meshgrid(np.arange(batch), np.arange(per_image), indexing="ij")
@@ -86,7 +86,7 @@ def draw_boxes(rng: np.random.Generator, batch: int, per_image: int = 3) -> np.n
 
 
 def select_comparable(net: Net, result: np.ndarray) -> np.ndarray:
-    """Return what must be the same: of detections the best scores, as their order may differ; else the numbers."""
+    """Return the values to compare: of detections the best scores, as their order may differ; otherwise the result."""
     if net.graph.phase == "TEST" and result.shape[-1] == 7:
         rows = result.reshape(-1, 7)
         return -np.sort(-rows[rows[:, 0] >= 0, 2])[:100]
@@ -94,7 +94,7 @@ def select_comparable(net: Net, result: np.ndarray) -> np.ndarray:
 
 
 def make_training_step(net: Net, variables: Variables) -> tuple[TrainState, Step]:
-    """Return what training starts from, and a step of SGD: a function to compile."""
+    """Return the initial train state, and the function of an SGD step, which is not yet compiled."""
     import jax
 
     from caffejax.schema.caffe_pb2 import SolverParameter
@@ -108,7 +108,7 @@ def make_training_step(net: Net, variables: Variables) -> tuple[TrainState, Step
 
 
 def build_caffejax_run(net: Net, task: str, batch: int) -> tuple[Run, Run]:
-    """Return what is timed, and the same without waiting for the end."""
+    """Return the function to time, and one that starts the same run without waiting for its end."""
     import jax
     import jax.numpy as jnp
 

@@ -9,7 +9,7 @@ import caffejax
 
 
 class EarlyStopping(caffejax.Callback):
-    """Asks to stop once `patience` tests in a row were no better than the best before them."""
+    """Requests a stop after `patience` consecutive tests without a new best result."""
 
     def __init__(self, output: str, patience: int) -> None:
         self.output, self.patience = output, patience

@@ -14,7 +14,7 @@ Record = Callable[[Mapping[str, float], int], object]  # values by name, and the
 
 
 class ExperimentLog(caffejax.Callback):
-    """Hands the loss, the learning rate, speed and test outputs to a function."""
+    """Passes the loss, the learning rate, speed and test outputs to a function."""
 
     def __init__(self, record: Record) -> None:
         self.record = record
@@ -32,7 +32,7 @@ class ExperimentLog(caffejax.Callback):
 
 
 def make_recorder(settings: Mapping[str, object]) -> Record:
-    """Begin a run with these settings, and return what records its values."""
+    """Begin a run with these settings, and return the function that records its values."""
     try:
         import wandb
 

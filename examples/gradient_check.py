@@ -17,7 +17,7 @@ def softsign_backward(ctx, x, *, y, dy):
 
 
 def wrong_backward(ctx, x, *, y, dy):
-    """A slip: the square is missing."""
+    """Return a wrong derivative: the square is missing."""
     return dy / (1 + jnp.abs(x))
 
 

@@ -10,7 +10,7 @@ import caffejax
 
 
 class RateFinder(caffejax.Callback):
-    """Notes rate and loss of every iteration, and asks to stop when the loss is four times the least so far."""
+    """Records rate and loss of every iteration, and requests a stop when the loss is four times the lowest so far."""
 
     def __init__(self) -> None:
         self.rates: list[float] = []

@@ -30,7 +30,7 @@ letter_indices = np.array([LETTERS.index(letter) for letter in TEXT])
 
 
 def draw_batches(epoch):
-    """Streams that each begin somewhere in the text; `cont` is 0 where one begins."""
+    """Yield consecutive parts of streams that begin at random positions of the text; `cont` is 0 at the beginning."""
     starts = np.random.default_rng(epoch).integers(len(TEXT), size=STREAMS)
     for i in range(4):
         positions = starts + np.arange(i * STEPS, (i + 1) * STEPS)[:, None]
@@ -56,7 +56,7 @@ params = solver.variables.params
 
 @jax.jit
 def predict_letters(letters):
-    """The most probable letter after each of these."""
+    """Return the most probable letter after each of these letters."""
     cont = jnp.ones((STEPS, 1)).at[0].set(0)
     blobs, _ = net.apply(params, state, {"letter": letters[:, None], "cont": cont, "next": cont}, blobs=["scores"])
     return blobs["scores"][:, 0].argmax(axis=-1)

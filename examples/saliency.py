@@ -15,7 +15,7 @@ images, labels = load_digits("test")
 
 
 def compute_score(image, label):
-    """The score of a class for one image (1, 28, 28)."""
+    """Return the score of a class for one image (1, 28, 28)."""
     blobs, _ = net.apply(params, state, {"data": image[None], "label": label[None]}, blobs=["ip2"])
     return blobs["ip2"][0, label]
 

@@ -8,7 +8,7 @@ import caffejax
 
 
 def make_branch(suffix: str) -> str:
-    """One of the copies: params of the same name are the same."""
+    """Return one of the two branches; params of the same name are shared."""
     return f"""
     layer {{ name: "conv{suffix}" type: "Convolution" bottom: "data{suffix}" top: "conv{suffix}"
              param {{ name: "conv_w" }} param {{ name: "conv_b" }}
@@ -37,7 +37,7 @@ images, labels = load_digits("train")
 
 
 def draw_pairs(epoch):
-    """Batches in which about half of the pairs show the same digit."""
+    """Yield batches in which about half of the pairs show the same digit."""
     rng = np.random.default_rng(epoch)
     for _ in range(20):
         left = rng.integers(len(images), size=64)
