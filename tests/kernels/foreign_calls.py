@@ -60,12 +60,12 @@ class Call:
 
 
 def draw_array(random: np.random.Generator, array: Array) -> np.ndarray:
-    """Whole numbers, so small that their products' sums are exact in any order."""
+    """Draw whole numbers so small that sums of their products are exact in any order."""
     return random.integers(-3, 4, array.shape).astype(array.dtype)
 
 
 def draw_valid_call(random: np.random.Generator, function: str) -> Call:
-    """One that must work."""
+    """Draw a call that must succeed."""
     draws = (
         (CONVOLUTIONS, _draw_convolution),
         (PRODUCTS, _draw_product),
@@ -138,7 +138,7 @@ def _draw_sum(random: np.random.Generator, function: str) -> tuple[dict[str, tup
 
 
 def alter(random: np.random.Generator, call: Call) -> Call:
-    """The call with something about it changed; it may be right by accident, see `is_valid`."""
+    """Return the call with one random change; it may still be valid, see `is_valid`."""
     part = random.choice(["array", "array", "array", "count", "attribute", "attribute", "attributes"])
     if part == "attribute":
         name = str(random.choice(list(call.attributes)))
@@ -277,7 +277,7 @@ def _find_product_shape(call: Call, shapes: dict[str, tuple[int, ...]]) -> tuple
 
 
 def _axis_step(call: Call, factor: str) -> int:
-    """-1 if a factor of a product is transposed, else 1."""
+    """Return -1 if a factor of a product is transposed, else 1."""
     if call.function == "matmul":
         return -1 if call.attributes[f"transpose_{factor}"] else 1
     return -1 if factor == "b" and not call.attributes["transpose"] else 1
@@ -313,7 +313,7 @@ def expected_results(call: Call, arrays: Sequence[np.ndarray]) -> list[np.ndarra
 
 
 def _convolve(call: Call, inputs: dict[str, np.ndarray], results: dict[str, np.ndarray]) -> None:
-    """Adds to the results, zeros, what each place in the kernel brings to them."""
+    """Add the contribution of each kernel position to the results, which begin as zeros."""
     values = results | inputs
     padding = [(0, 0), *zip(call.attributes["low"], call.attributes["high"], strict=True), (0, 0)]
     x, dx = np.pad(values["x"], padding), np.pad(np.zeros_like(values["x"]), padding)

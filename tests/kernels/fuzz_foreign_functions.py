@@ -50,10 +50,10 @@ class GuardedArray:
 
 
 def check_call(call: Call, random: np.random.Generator) -> bool:
-    """Makes a call; whether it was a right one.
+    """Make a call and check its results, or its error; return whether the call is valid.
 
     Raises:
-        AssertionError: if it did not do what it must.
+        AssertionError: if a valid call fails or has wrong results, an invalid call succeeds, or operands are changed.
     """
     arrays = [draw_array(random, operand) for operand in call.operands]
     guarded_arrays = [GuardedArray(array) for array in arrays if array.dtype == np.float32 and array.size]

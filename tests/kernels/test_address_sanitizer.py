@@ -25,7 +25,7 @@ NUM_CALLS = 600
 
 
 def find_runtime_library(name: str) -> Path | None:
-    """A library of the compiler's, if it has it."""
+    """Return the path of a library of the compiler, if it exists."""
     result = subprocess.run(["g++", f"-print-file-name={name}"], capture_output=True, text=True, check=True)
     path = Path(result.stdout.strip())
     return path.resolve() if path.is_absolute() else None
@@ -56,7 +56,7 @@ def ld_preload() -> str:
 
 @pytest.fixture(scope="module")
 def sanitized_build(ld_preload: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the package, compiled with AddressSanitizer."""
+    """Return a folder with the package, compiled with AddressSanitizer."""
     folder = tmp_path_factory.mktemp("sanitized")
     compiler_flags = "-fsanitize=address -fno-omit-frame-pointer -g -O1"
     # by the names that old and new setuptools know

@@ -83,7 +83,7 @@ def test_an_error_names_the_shapes_that_do_not_match(call: Call, message: str) -
 def test_weight_diff_is_correct_if_every_window_contains_padding(
     function: str, depth: int, stride: int, padding: int
 ) -> None:
-    """There oneDNN's first choice of code for the weight's gradient writes beyond its arrays."""
+    """For these shapes, oneDNN's default implementation of the weight gradient writes out of bounds."""
     out_depth = (depth + 2 * padding - 4) // stride + 1
     x, weight, y = (
         jax.ShapeDtypeStruct(shape, jnp.float32)

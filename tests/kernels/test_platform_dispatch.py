@@ -40,7 +40,7 @@ def make_function(operation: PlatformOp) -> Any:
 )
 @pytest.mark.parametrize("transform", [jax.jit, lambda f: f], ids=["jit", "eager"])
 def test_cpus_run_the_implementation_for_cpus(operation: PlatformOp, derivative: int, transform: Any) -> None:
-    """And its derivatives, where it can be transformed."""
+    """Derivatives and batches use it as well, if it can be transformed."""
     f = make_function(operation)
     np.testing.assert_array_equal(transform(f)(X), 10 * X**2)
     np.testing.assert_array_equal(transform(jax.grad(lambda x: f(x).sum()))(X), derivative * 2 * X)
@@ -76,7 +76,7 @@ def test_other_platforms_run_the_plain_implementation() -> None:
 
 @pytest.mark.parametrize(("platform", "number"), [("cuda", 20), ("rocm", 20), ("tpu", 30)])
 def test_gpus_and_tpus_run_their_implementations(platform: str, number: int) -> None:
-    """And the derivatives and batches of that, but not in exported code."""
+    """Derivatives and batches use them as well; exported code does not."""
     operation = PlatformOp(lambda x: (1 * x,), lambda x: (10 * x,), gpu=lambda x: (20 * x,), tpu=lambda x: (30 * x,))
 
     def factors(text: str) -> set[float]:
@@ -106,7 +106,7 @@ with jax.set_mesh(explicit):
 
 
 def test_partitioned_programs_run_the_plain_implementation() -> None:
-    """Under shard_map it is one device's."""
+    """Under shard_map, where each device runs its own program, the CPU implementation is used."""
     environment = os.environ | make_cpu_devices_environment(4)
     process = subprocess.run(
         [sys.executable, "-c", SHARDED_SCRIPT], capture_output=True, text=True, env=environment, check=True

@@ -15,7 +15,7 @@ from golden_cases import correct_arrays
 
 
 class Replay:
-    """A recorded case in a net of ours: the layer under test as a function of its blobs and bottoms."""
+    """A recorded case as a net: the layer under test as a function of its blobs and bottoms."""
 
     def __init__(
         self, case: dict[str, Any], backward: Any = "autodiff", kernels: Any = "fast", precision: Any = "float32"
@@ -41,18 +41,18 @@ class Replay:
         return [self.recorded[f"{prefix}/{i}"] for i in range(n)]
 
     def list_changed_blobs(self) -> list[tuple[int, np.ndarray]]:
-        """Return the number and the new value of each blob that the forward pass changed."""
+        """Return the index and the new value of each blob that the forward pass changed."""
         return sorted((int(k.split("/")[1]), v) for k, v in self.recorded.items() if k.startswith("param_after/"))
 
     def compute_tops(self, params: Any, inputs: Any) -> tuple[tuple[jax.Array, ...], Any]:
-        """The tops, and the new state."""
+        """Return the tops and the new state."""
         state = self.state
         for _ in range(int(self.recorded.get("forwards", 1))):
             values, state = self.net.apply(params, state, inputs, key=jax.random.key(1), blobs=self.layer.tops)
         return tuple(values[top] for top in self.layer.tops), state
 
     def compute_results(self, backward: bool, params: Any, inputs: Any) -> tuple[Any, ...]:
-        """Tops, new state, and diffs of params and inputs for the recorded top diffs."""
+        """Return tops, new state, and the diffs of params and inputs for the recorded top diffs."""
         if not backward:
             return *self.compute_tops(params, inputs), None, None
         tops, vjp, state = jax.vjp(self.compute_tops, params, inputs, has_aux=True)
@@ -63,7 +63,7 @@ class Replay:
         return tops, state, *vjp(tuple(diffs))
 
     def run(self, backward: bool) -> tuple[Any, ...]:
-        """The results, compiled."""
+        """Return the results, computed by a compiled function."""
         return tuple(self.net.jit(functools.partial(self.compute_results, backward))(self.params, self.inputs))
 
 
@@ -82,7 +82,7 @@ def has_overwritten_diff(replay: Replay, i: int) -> bool:
 def assert_as_recorded(
     case: dict[str, Any], backward_modes: Sequence[str] = ("autodiff",), kernels: Any = "fast"
 ) -> None:
-    """Run a recorded case, with gradients in each of these modes, and compare tops, state and diffs with Caffe's."""
+    """Run a recorded case in each backward mode, and compare tops, state and diffs with Caffe's."""
     replays = [Replay(case, backward_mode, kernels) for backward_mode in backward_modes]
     for backward_mode, replay, results in zip(
         backward_modes, replays, run_together(replays, case["has_backward"]), strict=True
@@ -91,7 +91,7 @@ def assert_as_recorded(
 
 
 def run_together(replays: Sequence[Replay], backward: bool) -> list[tuple[Any, ...]]:
-    """The results of replays of one case, computed by one program, which compiles faster than several."""
+    """Return the results of replays of one case, computed by one program, which compiles faster than several."""
     first = replays[0]
 
     def all_results(params: Any, inputs: Any) -> list[tuple[Any, ...]]:
@@ -137,7 +137,7 @@ def _assert_as_recorded(case: dict[str, Any], replay: Replay, results: tuple[Any
 
 
 def net_text(layer_type: str, fields: str, shapes: list[tuple[int, ...]], tops: int = 1) -> str:
-    """A net of Input layers b0, b1, ... and one layer named "layer" with tops t0, t1, ..."""
+    """Return a net of Input layers b0, b1, ... and one layer named "layer" with tops t0, t1, ..."""
     inputs = [
         f'layer {{ name: "b{i}" type: "Input" top: "b{i}" input_param {{ shape {{ '
         f"{' '.join(f'dim: {n}' for n in shape)} }} }} }}"
@@ -149,7 +149,7 @@ def net_text(layer_type: str, fields: str, shapes: list[tuple[int, ...]], tops: 
 
 
 def run_layer(layer_type: str, fields: str, *bottoms: Any, tops: int = 1, phase: Any = "TEST") -> list[np.ndarray]:
-    """The tops of one layer over these bottoms."""
+    """Return the tops of a single layer with these bottoms."""
     arrays = {f"b{i}": np.asarray(b, np.float32) for i, b in enumerate(bottoms)}
     net = Net(net_text(layer_type, fields, [a.shape for a in arrays.values()], tops=tops), phase)
     params, state = net.init(jax.random.key(0))

@@ -13,7 +13,7 @@ def suppress_sequentially(
     suppress_equal: bool = False,
     max_selected: int | None = None,
 ) -> list[int]:
-    """The numbers of the selected boxes; each box is compared with the boxes that were selected before it."""
+    """Return the indices of the selected boxes; each box is compared with the previously selected ones."""
     selected: list[int] = []
     limit = np.float32(threshold)
     for i in np.flatnonzero(valid):

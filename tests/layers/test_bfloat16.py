@@ -38,7 +38,7 @@ TOP_TOLERANCE, DIFF_TOLERANCE = 0.01, 0.05
 
 
 def list_backward_modes(case: dict[str, Any]) -> tuple[str, ...]:
-    """Return the values of `backward`: "rules", too, for the first case of a type without `overrides_autodiff`."""
+    """Return the `backward` modes to test: also "rules" for the first case of a type without `overrides_autodiff`."""
     rules = case["has_backward"] and not get_layer_type_of_case(case).gradient.overrides_autodiff
     return ("autodiff", "rules") if rules and case in FIRST_CASES.values() else ("autodiff",)
 
@@ -103,7 +103,7 @@ def assert_near_recorded(case: dict[str, Any], replay: Replay, results: tuple[An
 
 
 def test_dtype_policy_of_each_type() -> None:
-    """Losses and metrics, and types without a policy, are in float32."""
+    """Losses, metrics, and types without a policy are computed in float32."""
     types = layer_types()
     product_types = {name for name, layer_type in types.items() if layer_type.traits.dtype_policy == "products"}
     convolutions = {"Convolution", "ConvolutionDepthwise", "DepthwiseConvolution", "Convolution3D", "NdConvolution"}
@@ -115,7 +115,7 @@ def test_dtype_policy_of_each_type() -> None:
 
 
 def test_indices_of_maxima_are_exact() -> None:
-    """Beyond 256, bfloat16 does not have every whole number."""
+    """bfloat16 cannot represent every integer above 256."""
     text = net_text("Pooling", "pooling_param { kernel_size: 2 stride: 2 }", [(1, 1, 40, 40)], tops=2)
     x = jnp.arange(1600.0).reshape(1, 1, 40, 40) % 7
     nets = [Net(text, precision=p) for p in ("float32", "bfloat16")]

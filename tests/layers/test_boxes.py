@@ -24,7 +24,7 @@ CASES = {
 
 @cache
 def compile_suppression(case: str, with_loops: bool) -> Any:
-    """One program for all examples."""
+    """Compile one program for all examples."""
     program = jax.jit(jax.vmap(partial(non_max_suppression, **CASES[case])))
     with nullcontext() if with_loops else suppress_without_loops():
         return program.lower(

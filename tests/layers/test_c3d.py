@@ -1,4 +1,4 @@
-"""C3D's layers: both spellings are equal, pooling against a loop, and refusals."""
+"""C3D's layers: both spellings of types are equal, pooling equals a loop, and errors."""
 
 import itertools
 from typing import Any
@@ -17,7 +17,7 @@ VOLUME_SHAPE = (2, 2, 5, 7, 6)
 
 
 def run_with_gradient(layer_type: str, text: str, *bottoms: Any) -> tuple[Any, Any]:
-    """The top, and the gradient of the sum of its squares."""
+    """Return the top, and the gradient of the sum of its squares."""
     net = Net(net_text(layer_type, text, [np.shape(b) for b in bottoms]))
     params, state = net.init(jax.random.key(0))
 

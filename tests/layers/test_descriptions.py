@@ -14,7 +14,7 @@ TYPES = [v for t in layer_types().values() for v in (descriptions.list_variants(
 
 
 def find_problems(settings: list[descriptions.Setting]) -> list[str]:
-    """Returns the settings whose meaning is missing, repeats the name, or does not fit a line of a table."""
+    """Return the settings whose description is missing, repeats the name, or does not fit on a line of a table."""
     result = []
     for s in settings:
         words, name = re.findall(r"\w+", s.meaning.lower()), s.name.rpartition(".")[2]
@@ -40,7 +40,7 @@ def test_each_setting_of_a_shared_message_has_a_meaning(name: str) -> None:
 
 
 def test_each_field_comment_belongs_to_a_field() -> None:
-    """A comment above a line that is not a field, or a message that the parser misses, would be lost."""
+    """A comment above a line that the parser does not recognise as a field would be lost."""
     for message, fields in descriptions.read_field_comments().items():
         descriptor = caffe_pb2.DESCRIPTOR.pool.FindMessageTypeByName(message)
         assert {*fields} <= {*descriptor.fields_by_name}, message

@@ -1,4 +1,4 @@
-"""The SSD fork's layers: files, plain oracles of matching and mining, invariants of boxes, and refusals."""
+"""The SSD fork's layers: files, reference loops for matching and mining, invariants of boxes, and errors."""
 
 import json
 import shutil
@@ -25,7 +25,7 @@ TOLERANCE = {"atol": 1e-5, "rtol": 1e-4}
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a folder with the files of the recorded cases, and change to it."""
+    """Create a folder with the files of the recorded cases, and make it the working directory."""
     for type_name in ("DetectionOutput", "DetectionEvaluate"):
         for file in (FORK_CASES / type_name).glob("s*_*.*t"):
             shutil.copy(file, tmp_path)
@@ -91,7 +91,7 @@ RESIZE = "resize_param {{ resize_mode: {} height: 100 width: 100 {} }}"
 @pytest.mark.parametrize("mode", ["", "WARP", "FIT_SMALL_SIZE", "units", "FIT_LARGE_SIZE_AND_PAD"])
 @pytest.mark.parametrize("size", [(40, 80), (90, 30)])
 def test_evaluation_maps_boxes_to_the_original_images(tmp_path: Path, mode: str, size: tuple[int, int]) -> None:
-    """DetectionEvaluate in pixels of the images before they were resized, by SSD's rules."""
+    """DetectionEvaluate measures boxes in pixels of the images before resizing, by SSD's rules."""
     (tmp_path / "sizes.txt").write_text(f"image {size[0]} {size[1]}\n")
     resize = RESIZE.format(mode, "") if mode else ""
     if mode == "units":
@@ -102,7 +102,7 @@ def test_evaluation_maps_boxes_to_the_original_images(tmp_path: Path, mode: str,
     truth, result = boxes[:20], boxes[20:]
 
     def to_pixels(box: np.ndarray) -> tuple[np.ndarray, float]:
-        """The box, and its area."""
+        """Return the box in pixels, and its area."""
         sides, aspect = np.array([size[1], size[0]]), size[1] / size[0]
         if mode == "units":
             box = np.clip(box * [70, 30, 70, 30], 0, [*sides, *sides])
@@ -141,14 +141,14 @@ def test_evaluation_maps_boxes_to_the_original_images(tmp_path: Path, mode: str,
 
 
 def compute_overlap(a: np.ndarray, b: np.ndarray) -> float:
-    """Intersection over union of two boxes, in float32."""
+    """Return the intersection over union of two boxes, in float32."""
     width, height = (max(min(a[i + 2], b[i + 2]) - max(a[i], b[i]), np.float32(0)) for i in (0, 1))
     areas = [(x[2] - x[0]) * (x[3] - x[1]) for x in (a, b)]
     return float(width * height / (areas[0] + areas[1] - width * height))
 
 
 def match_by_loops(boxes: np.ndarray, priors: np.ndarray, threshold: float | None) -> tuple[list[int], list[float]]:
-    """The best pair of all again and again, then for each prior that is left the best."""
+    """Match the best pair repeatedly, then each remaining prior with its best box; return matches and overlaps."""
     overlap = np.asarray([[compute_overlap(p, b) for b in boxes] for p in priors]).reshape(len(priors), len(boxes))
     matches, unmatched = [-1] * len(priors), set(range(len(boxes)))
     while unmatched:
@@ -165,7 +165,7 @@ def match_by_loops(boxes: np.ndarray, priors: np.ndarray, threshold: float | Non
 
 
 def coarse_boxes(random: np.random.Generator, n: int) -> np.ndarray:
-    """Boxes on a grid, so that many overlaps are equal."""
+    """Draw boxes on a grid, so that many overlaps are equal."""
     low = random.integers(0, 6, (n, 2))
     return (np.concatenate([low, low + random.integers(1, 4, (n, 2))], axis=1) / 8).astype(np.float32)
 
@@ -218,7 +218,7 @@ jitted_select_hardest = jax.jit(select_hardest)
     ],
 )
 def test_mining_with_non_max_suppression_equals_loops(mining: str, nms: str, uses_priors: bool) -> None:
-    """nms_param, by loops: the loss, and the priors that get a gradient."""
+    """The loss, and the priors that get a gradient, equal those computed by loops with nms_param."""
     random = np.random.default_rng(0)
     priors, truth = coarse_boxes(random, 24), coarse_boxes(random, 3)
     loc, conf = random.normal(size=(24, 4)) * 0.5, random.normal(size=(24, 3))
@@ -272,7 +272,7 @@ def test_mining_with_non_max_suppression_equals_loops(mining: str, nms: str, use
 
 @pytest.mark.parametrize("background", [0, 2])
 def test_logistic_targets_are_filled_with_the_background_label(background: int) -> None:
-    """LOGISTIC: the fork fills the targets with background_label_id before it sets those of right classes to 1."""
+    """The fork fills the LOGISTIC targets with background_label_id before it sets those of the correct classes to 1."""
     random = np.random.default_rng(0)
     priors, truth = coarse_boxes(random, 8), coarse_boxes(random, 1)
     matches, _ = match_by_loops(truth, priors, 0.5)
@@ -310,7 +310,7 @@ def test_decoding_inverts_encoding(code: str, variances: Any) -> None:
 
 
 def detect_by_loops(scores: np.ndarray, priors: np.ndarray, threshold: float, keep: int) -> list[list[float]]:
-    """Rows of one batch whose offsets are 0, class 0 being background."""
+    """Return the detections of a batch with zero offsets, as rows [image, label, score, box]; class 0 is background."""
     rows = []
     for image, image_scores in enumerate(scores):
         result = []

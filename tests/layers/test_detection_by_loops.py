@@ -1,4 +1,4 @@
-"""Layers of detection against plain loops over boxes and cells, over drawn settings."""
+"""Detection layers with random settings, compared with plain loops over boxes and cells."""
 
 import math
 from fractions import Fraction
@@ -13,7 +13,7 @@ F = np.float32
 
 
 def format_field(name: str, value: Any) -> str:
-    """A setting as text; a list is a repeated field."""
+    """Return a setting as text; a list is a repeated field."""
     values = value if isinstance(value, list) else [value]
     return " ".join(f"{name}: {str(v).lower() if isinstance(v, bool) else v}" for v in values)
 
@@ -23,7 +23,7 @@ def format_param(param: str, settings: dict[str, Any]) -> str:
 
 
 def draw_settings(random: np.random.Generator, choices: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
-    """One value for each setting, drawn from its choices; None leaves it out."""
+    """Draw a value for each setting from its choices; None omits the setting."""
     settings = {name: values[random.integers(len(values))] for name, values in choices.items()}
     return {name: value for name, value in settings.items() if value is not None}
 
@@ -107,7 +107,7 @@ def decode(code: str, prior: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 def match_by_loops(p: Any, boxes: list[np.ndarray], truth: list[np.ndarray]) -> tuple[list[int], list[float]]:
-    """For each box the number of its object, -1 for none and -2 if it is left out; and its largest overlap."""
+    """Return for each box the index of its object, -1 for none or -2 if the box is ignored, and its largest overlap."""
     matches, max_overlaps, overlaps = [-1] * len(boxes), [0.0] * len(boxes), {}
     for i, box in enumerate(boxes):
         if p.ignore_cross_boundary_bbox and truth and (box.min() < 0 or box.max() > 1):
@@ -146,7 +146,7 @@ def location_loss(p: Any, difference: np.ndarray) -> float:
 
 
 def multibox_by_loops(p: Any, loc: np.ndarray, conf: np.ndarray, prior: np.ndarray, rows: np.ndarray) -> float:
-    """SSD's loss, with 0 as background."""
+    """Return SSD's loss, with class 0 as background."""
     (priors, variances), num_images, n = prior.reshape(2, -1, 4), len(conf), prior.size // 8
     scores, loc = conf.reshape(num_images, n, -1), loc.reshape(num_images, n, -1, 4)
     total, n_matches, n_counted = 0.0, 0, 0
@@ -274,7 +274,7 @@ def psroi_by_loops(x: np.ndarray, rois: np.ndarray, outputs: int, groups: int, s
 
 
 def sample(maps: np.ndarray, y: float, x: float) -> np.ndarray:
-    """The bilinear sample of maps (C, H, W); 0 more than half a cell outside."""
+    """Return the bilinear sample of maps (C, H, W) at (y, x); 0 if it is more than half a cell outside."""
     height, width = maps.shape[1:]
     if not (-0.5 <= y <= height - 0.5 and -0.5 <= x <= width - 0.5):
         return np.zeros(len(maps))
@@ -333,7 +333,7 @@ def test_roi_pooling_layers_equal_loops(seed: int) -> None:
 
 
 def proposals_by_loops(s: dict[str, Any], scores: np.ndarray, deltas: np.ndarray, info: np.ndarray) -> np.ndarray:
-    """Rows x1, y1, x2, y2, score of one image, the best first, without the boxes that are too small."""
+    """Return rows [x1, y1, x2, y2, score] of one image, best first, without boxes that are too small."""
     side, anchors = s["base_size"], []
     for ratio in s["ratio"]:
         w = math.floor(math.sqrt(side * side / ratio) + 0.5)

@@ -1,4 +1,4 @@
-"""DetectNet: its label grid against loops, its augmentation of images, and its lists of boxes and scores."""
+"""DetectNet: its label grid compared with loops, its image augmentation, and its lists of boxes and scores."""
 
 import functools
 from typing import Any
@@ -68,7 +68,7 @@ def make_image(random: np.random.Generator, size: Shape = (HEIGHT, WIDTH)) -> np
 
 
 def compute_label_grid(rows: Rows, *, crop: bool, uses_max: bool, scale: float, length: int, norm: bool) -> np.ndarray:
-    """The grid of labels, cell by cell and object by object."""
+    """Return the grid of labels, computed cell by cell and object by object."""
     result = np.zeros((10, HEIGHT // STRIDE, WIDTH // STRIDE))
     for x, y, w, h, label_class in rows:
         left, top, right, bottom = x, y, x + w, y + h
@@ -117,7 +117,7 @@ def test_test_phase_resizes_image_and_boxes() -> None:
 
 
 def make_augmented_net(param: str) -> Any:
-    """A net in TRAIN that does this to images and no more."""
+    """Return a TRAIN net with only the given augmentations."""
     probability_names = ("crop", "scale", "flip", "rotation", "hue_rotation", "desaturation")
     disabled_fields = " ".join(f"{name}_prob: 0" for name in probability_names if f" {name}_prob" not in f" {param}")
     return make_net(f"}} detectnet_augmentation_param {{ {disabled_fields} {param}", phase="TRAIN")
@@ -220,7 +220,7 @@ def run_python(net: Any, *bottoms: np.ndarray) -> list[np.ndarray]:
 
 
 def test_cluster_groundtruth_recovers_the_boxes_of_a_grid() -> None:
-    """The objects are those that the grid was made of."""
+    """The recovered objects are those from which the grid was made."""
     objects = [(3, 2, 20, 18, 1), (26, 10, 18, 16, 3), (30.25, 1.5, 14, 7, 1)]
     net = make_net("scale_cvg: 0.5 gridbox_type: GRIDBOX_MIN min_cvg_len: 20")
     labels = run(net, np.zeros((1, 3, HEIGHT, WIDTH), np.float32), make_label_bottom(objects))["g"]

@@ -49,7 +49,7 @@ def has_discontinuous_rows(replay: Replay) -> bool:
 
 
 def cast_inputs(replay: Replay, dtype: Any) -> dict[str, Any]:
-    """Return the bottoms in this dtype, except coordinates in bfloat16."""
+    """Return the bottoms in this dtype; coordinates stay float32 instead of bfloat16."""
     float32_names = COORDINATES if dtype == jnp.bfloat16 else set()
     return {
         name: jnp.asarray(np.asarray(a).astype(jnp.float32 if name in float32_names else dtype))
@@ -58,7 +58,7 @@ def cast_inputs(replay: Replay, dtype: Any) -> dict[str, Any]:
 
 
 def compute_expected_rows(replay: Replay, dtype: Any) -> dict[str, np.ndarray]:
-    """The rows that a type finds, by decisions and exponentials, in the bottoms rounded to that type."""
+    """Return the rows that a float32 net finds in bottoms rounded to `dtype`."""
     float32_names = COORDINATES if dtype == jnp.bfloat16 else set()
     rounded_inputs = {
         n: a if n in float32_names else a.astype(dtype).astype(np.float32) for n, a in replay.inputs.items()
@@ -95,7 +95,7 @@ def test_tops_in_float64_and_bfloat16_are_near_float32(name: str, dtype: Any) ->
     ),
 )
 def test_gradients_in_bfloat16_are_near_recorded_gradients(name: str) -> None:
-    """Gradients come in the bottom's type, near the recorded ones."""
+    """Gradients have the bottom's dtype and are close to the recorded ones."""
     replay = Replay(FIRST_CASES[name])
 
     def cast(tree: Any) -> Any:

@@ -15,7 +15,7 @@ from caffejax.schema.caffe_pb2 import BlobProto, BlobShape
 
 
 def test_single_kernel_h_or_kernel_w_is_ignored_with_kernel_size() -> None:
-    """As in Caffe's check: `kernel_size OR kernel_h and kernel_w`, where one alone is neither."""
+    """Caffe checks for `kernel_size` or both `kernel_h` and `kernel_w`; one of the two alone passes the check."""
     x = np.random.default_rng(0).normal(size=(1, 2, 7, 8))
     expected, _ = run_layer(net_text("Pooling", "pooling_param { kernel_size: 3 stride: 2 }", [x.shape]), x)
     for fields in ("kernel_h: 2", "kernel_w: 2"):
@@ -38,7 +38,7 @@ def test_accuracy_with_top_k_0_is_0() -> None:
 
 @pytest.mark.parametrize("kernels", ["fast", "reference"])
 def test_relu_of_negative_numbers_is_0_not_minus_0(kernels: Any) -> None:
-    """As all recorded cases have it: max(x, 0) + slope * min(x, 0)."""
+    """All recorded cases agree: the formula is max(x, 0) + slope * min(x, 0)."""
     net = Net(net_text("ReLU", "", [(3,)]), kernels=kernels)
     blobs, _ = net.apply(*net.init(jax.random.key(0)), {"b0": jnp.array([-1.0, 2.0, jnp.nan])})
     np.testing.assert_array_equal(blobs["t0"], [0, 2, np.nan])
@@ -51,7 +51,7 @@ parametrize_backward = pytest.mark.parametrize("backward", ["autodiff", "rules"]
 def run_layer(
     text: str, *bottoms: Any, backward: Any = "autodiff"
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """The tops, and the gradient of the sum of the first into every bottom."""
+    """Return the tops, and the gradient of the sum of the first top by every bottom."""
     net = Net("force_backward: true\n" + text, "TRAIN", backward=backward)
     params, state = net.init(jax.random.key(0))
 
@@ -152,7 +152,7 @@ def test_force_backward_with_labels() -> None:
     ],
 )
 def test_pooling_masks_get_no_gradient(upsampling: str) -> None:
-    """As SegNet and DeconvNet are trained: without propagate_down."""
+    """SegNet and DeconvNet are trained like this, without propagate_down."""
     net = Net(
         'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 2 dim: 4 dim: 4 } } }'
         'layer { name: "conv" type: "Convolution" bottom: "data" top: "conv" convolution_param { num_output: 2 '

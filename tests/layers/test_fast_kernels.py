@@ -26,7 +26,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 def assert_close(fast: Any, plain: Any) -> None:
-    """Compare up to rounding: to 1e-5 of the largest number of each array."""
+    """Compare arrays up to a rounding error of 1e-5 times the largest value of each."""
     assert jax.tree.structure(fast) == jax.tree.structure(plain)
     for a, b in zip(jax.tree.leaves(fast), jax.tree.leaves(plain), strict=True):
         a, b = np.asarray(a), np.asarray(b)
@@ -34,12 +34,12 @@ def assert_close(fast: Any, plain: Any) -> None:
 
 
 def assert_kernels_agree(model: Any, phase: Any = "TRAIN", rows: int | None = None) -> None:
-    """Compare a net's results in both implementations."""
+    """Compare a net's results with fast and with reference kernels."""
     assert_close(*(compute_results(model, phase, rows, kernels) for kernels in ("fast", "reference")))
 
 
 def compute_results(model: Any, phase: Any, rows: int | None, kernels: Any) -> Any:
-    """Outputs, new state, and gradients of all params and float inputs."""
+    """Return outputs, new state, and gradients of all params and float inputs."""
     net = Net(model, phase, kernels=kernels)
     params, state = net.init(jax.random.key(0))
     random = np.random.default_rng(1)
@@ -132,7 +132,7 @@ BLOCK_NET = """
 
 @functools.cache
 def compute_reference_results(phase: Any, rows: int) -> Any:
-    """The results of the plain lowering, which does not depend on the library."""
+    """Return the results of the plain lowering, which does not depend on the library."""
     return jax.tree.map(np.asarray, compute_results(BLOCK_NET, phase, rows, "reference"))
 
 
@@ -143,7 +143,7 @@ def compute_reference_results(phase: Any, rows: int) -> Any:
 def test_block_of_many_types_has_equal_results_with_both_kernels(
     rows: int, phase: Any, library: str, request: pytest.FixtureRequest
 ) -> None:
-    """The compiler may move and fuse everything between two operations."""
+    """The compiler may move and fuse operations between layers."""
     if library == "XLA":
         request.getfixturevalue("no_onednn")
     elif not onednn.is_available():
@@ -222,7 +222,7 @@ def test_each_gradient_can_be_computed_alone(
 
 
 def test_onednn_is_available_on_linux_x86_64() -> None:
-    """A test run without it would compare XLA with XLA."""
+    """Without oneDNN, the tests would compare XLA with itself."""
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         pytest.skip("caffejax has oneDNN on Linux on x86-64")
     assert onednn.unavailable_reason() is None
@@ -272,7 +272,7 @@ def test_a_function_that_raises_runs_once() -> None:
 
 
 def test_compiler_options_are_those_of_the_platform(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first committed argument decides, then the default device."""
+    """The first committed argument determines the platform, otherwise the default device."""
     monkeypatch.setattr(compilation, "has_only_cpus", lambda: False)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     asked: list[str] = []
@@ -317,7 +317,7 @@ def test_flags_of_xla_replace_compiler_options(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("target", sorted(compilation._OPTIONS))
 def test_xla_knows_the_compiler_options_of_each_platform(target: str) -> None:
-    """XLA reads the options of all platforms wherever it compiles."""
+    """XLA accepts the options of all platforms on any platform."""
     for option in compilation._OPTIONS[target]:
         assert compilation._is_accepted(option, "cpu")
     assert not compilation._is_accepted({"xla_no_such_option": 1}, "cpu")

@@ -1,4 +1,4 @@
-"""FlowNet 2's layers against loops, by invariants, and their refusals."""
+"""FlowNet 2's layers: comparison with loops, invariants, and errors."""
 
 import math
 from typing import Any

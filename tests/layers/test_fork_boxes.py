@@ -56,7 +56,7 @@ def compute_overlap(a: np.ndarray, b: np.ndarray) -> float:
 def evaluate_by_loops(
     predictions: list[Any], truth: list[Any], num_classes: int, nms: float, threshold: float, min_score: float
 ) -> np.ndarray:
-    """The row of an image: predictions (class, score, box), labels (class, box, difficult)."""
+    """Return the row of an image from predictions [class, score, box] and labels [class, box, difficult]."""
     predictions = sorted(predictions, key=lambda p: -p[1])
     selected: list[Any] = []
     for p in predictions:

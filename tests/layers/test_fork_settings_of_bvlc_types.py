@@ -1,4 +1,4 @@
-"""Settings of forks in BVLC's types, against plain NumPy."""
+"""Settings that forks added to BVLC's types, compared with plain NumPy."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +28,7 @@ def make_net(param: str, *shapes: tuple[int, ...], tops: int = 1, phase: Any = "
 
 
 def make_variables(net: Net, *blobs: np.ndarray) -> Any:
-    """The net's variables with these blobs of its layer, in Caffe's order."""
+    """Return the net's variables with these blobs of its layer, in Caffe's order."""
     initial = net.init(KEY)
     inputs = dict(enumerate(blobs))
 

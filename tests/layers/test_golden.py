@@ -37,7 +37,11 @@ FIRST_CASES = list(find_first_cases([case for case in ACCEPTED_CASES if "stochas
 
 
 def list_marks(case: dict[str, Any], backward_modes: tuple[str, ...], kernels: str) -> list[pytest.MarkDecorator]:
-    """The first case of each type is quick; reference kernels repeat all others, and forks have many, which is long."""
+    """Return the marks of a case.
+
+    The first case of each type is quick. Reference kernels, which repeat other cases, and most cases of forks are not
+    in the default set.
+    """
     is_first = case in FIRST_CASES
     if is_fork_case(case) and not (is_first and "autodiff" in backward_modes and kernels == "fast"):
         return [pytest.mark.optimized if kernels == "fast" else pytest.mark.long]
@@ -47,9 +51,9 @@ def list_marks(case: dict[str, Any], backward_modes: tuple[str, ...], kernels: s
 
 
 def list_programs(case: dict[str, Any]) -> list[tuple[tuple[str, ...], str]]:
-    """The values of `backward` that one program has, and the kernels, for each program.
+    """Return (`backward` modes, kernels) for each program that is compiled for a case.
 
-    A rule that is preferred to autodiff is used in either way. Few types of forks use the kernels.
+    Both modes are the same for a rule that overrides autodiff. Few types of forks use the kernels.
     """
     rules = case["has_backward"] and not get_layer_type_of_case(case).gradient.overrides_autodiff
     if not is_fork_case(case):
@@ -79,7 +83,7 @@ def test_recorded_case(case: dict[str, Any], backward_modes: tuple[str, ...], ke
 
 @pytest.mark.long
 def test_first_cases_compiled_with_all_optimizations() -> None:
-    """As users have them: here all else is compiled without."""
+    """Users compile with all optimizations; the other tests do not."""
     path = os.pathsep.join([str(TESTS_FOLDER), str(TESTS_FOLDER.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     process = subprocess.run(
         [sys.executable, "-c", "from test_golden import check_first_cases; check_first_cases()"],

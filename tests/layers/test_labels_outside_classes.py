@@ -1,4 +1,4 @@
-"""Losses of labels that are not classes are NaN, with any kind of gradient."""
+"""Losses are NaN if labels are not classes, with autodiff and with hand-written rules."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""SphereFace's and NormFace's layers: angles by their cosine, passes counted, weights that forward writes to."""
+"""SphereFace's and NormFace's layers: cosines of angles, pass counters, and weights that forward updates."""
 
 import re
 from pathlib import Path
@@ -149,7 +149,7 @@ def test_label_specific_rescale_multiplies_the_score_of_the_label() -> None:
     ],
 )
 def test_general_contrastive_loss_equals_loops(text: str) -> None:
-    """NormFace's loss as its loops compute it, the gradient in the diff of the distances."""
+    """NormFace's loss computed by loops; the gradient is in the diff of the distances."""
     settings = {k: float(v.replace("true", "1")) for k, v in re.findall(r"(\w+): (\S+)", text)}
     margin, weight, negative_weight = 0.2, settings.get("positive_weight", 1), settings.get("negative_weight", 1)
     limit, has_exp_weight = settings.get("positive_outlier_thresh", 4), "exp_negative_weight" in settings

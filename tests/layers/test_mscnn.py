@@ -1,4 +1,4 @@
-"""MS-CNN's and Cascade R-CNN's layers: NumPy oracles, invariants of samples, padding, errors."""
+"""The layers of MS-CNN and Cascade R-CNN: NumPy references, invariants of samples, padding, errors."""
 
 from typing import Any
 
@@ -358,7 +358,7 @@ def test_contradictory_settings_are_refused(layer_type: str, text: str, shapes: 
 
 
 def test_computed_labels_must_have_the_shape_of_the_cells() -> None:
-    """Labels that it is fed are given it."""
+    """Labels from Input layers are reshaped instead."""
     tops = {"scores": (2, 2, 3, 3), "deltas": (2, 4, 3, 3), "fed": (2, 5, 3, 3)}
     inputs = "\n".join(
         f'layer {{ name: "{top}" type: "Input" top: "{top}" input_param {{ shape {{ '
@@ -382,7 +382,7 @@ def test_ground_truth_of_missing_images_and_classes_is_refused() -> None:
 
 
 def test_gradients_of_a_cascade() -> None:
-    """Proposals, padded while compiled, sampled on the host, refined, and sampled again."""
+    """Proposals are padded while compiled, sampled on the host, refined, and sampled again."""
     text = f"""
     layer {{ name: "in" type: "Input" top: "data" top: "prob" top: "deltas" top: "gt" input_param {{
       shape {{ dim: 1 dim: 2 dim: 6 dim: 7 }} shape {{ dim: 2 dim: 2 dim: 6 dim: 7 }}

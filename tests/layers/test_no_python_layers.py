@@ -1,4 +1,4 @@
-"""`no_python_layers`: nets that would run code of modules are refused, and nothing of it is imported."""
+"""`no_python_layers`: nets that would run code of modules are rejected, and the modules are not imported."""
 
 import sys
 from pathlib import Path

@@ -71,7 +71,7 @@ def test_top_shapes_keep_the_errors_of_forward(
 
 
 def assert_host_equals_compiled(context: Any, *batches: tuple[np.ndarray, ...]) -> None:
-    """Compare a layer on NumPy arrays with the same one compiled, for each tuple of bottoms."""
+    """Compare a layer on NumPy arrays with the compiled layer, for each tuple of bottoms."""
     compiled = jax.jit(lambda bottoms: forward(context, (), bottoms)[0])
     for bottoms in batches:
         host_top = context.type.implementation.host_forward(context, *bottoms)

@@ -40,7 +40,7 @@ TYPES_BY_PLATFORM = {  # for each platform
 
 @pytest.fixture(scope="module", params=TYPES_BY_PLATFORM)
 def platform(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Run the implementations here that would run on that platform."""
+    """Run the implementations of this platform in a test."""
     original_select = platform_dispatch.select_implementation
 
     def select(*args: Any, single_device: bool) -> Any:
@@ -72,7 +72,7 @@ def test_recorded_case_in_every_implementation(platform: str, case: dict[str, An
 
 
 def test_implementations_of_the_platform_are_selected(platform: str) -> None:
-    """Else all other tests here prove nothing."""
+    """The other tests of this file rely on this."""
     numbers = {"plain": 1, "cpu": 2, "gpu": 3, "tpu": 4}
     operation = platform_dispatch.PlatformOp(**{name: lambda x, n=n: (x * n,) for name, n in numbers.items()})
     expected = {"plain": 1, "cuda": 3, "tpu": 4}[platform]
@@ -134,7 +134,7 @@ def test_first_maximum_gets_the_gradient_in_every_implementation(platform: str) 
 
 @pytest.mark.parametrize("relu", [False, True])
 def test_batch_with_large_means_is_normalized_in_every_implementation(platform: str, relu: bool) -> None:
-    """The purpose of the stored mean: sums of the unshifted numbers would lose four digits of the variance."""
+    """This is why the stored mean is subtracted: unshifted sums would lose four digits of the variance."""
     random = np.random.default_rng(0)
     x = (random.normal(size=(8, 3, 10, 10)) + np.reshape([100, -100, 0], (3, 1, 1))).astype(np.float32)
     exact = x.astype(np.float64)

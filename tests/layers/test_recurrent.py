@@ -1,4 +1,4 @@
-"""Recurrent layers: one traced step for any sequence length, breaks, and state carried between forward passes."""
+"""Recurrent layers: program size for any sequence length, sequence breaks, and state kept between forward passes."""
 
 from pathlib import Path
 from typing import Any

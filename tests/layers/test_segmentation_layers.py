@@ -23,7 +23,7 @@ RANDOM = np.random.default_rng(0)
 
 
 def run(layer_type: str, text: str, *bottoms: Any, phase: Any = "TEST", tops: int = 1, seed: int = 0) -> Any:
-    """The first top of a layer over these arrays."""
+    """Return the first top of a layer for these arrays."""
     net = Net(net_text(layer_type, text, [np.shape(b) for b in bottoms], tops=tops), phase)
     key = jax.random.key(seed)
     inputs = {f"b{i}": jnp.asarray(b) for i, b in enumerate(bottoms)}
@@ -38,7 +38,7 @@ def draw_normal(*shape: int) -> np.ndarray:
     ("window", "size"), [("kernel_size: 2 stride: 2", (11, 13)), ("kernel_size: 4 pad: 1", (6, 7))]
 )
 def test_default_output_size_of_unpooling(window: str, size: tuple[int, int]) -> None:
-    """A side is the larger of (n - 1) * stride + kernel - 2 * pad and n * stride - pad + 1."""
+    """Each side is the larger of (n - 1) * stride + kernel - 2 * pad and n * stride - pad + 1."""
     assert run("UnPooling", f"unpooling_param {{ {window} }}", draw_normal(2, 4, 5, 6)).shape == (2, 4, *size)
 
 
@@ -241,7 +241,7 @@ def test_convolution_depthwise_equals_single_channel_convolutions() -> None:
 
 @pytest.mark.parametrize("phase", ["TRAIN", "TEST"])
 def test_bn_equals_batch_norm_and_scale(phase: Any) -> None:
-    """PSPNet's, on the batch and on stored statistics."""
+    """PSPNet's BN, with batch statistics and with stored statistics."""
     x, (slope, bias, mean), variance = draw_normal(*IMAGE_SHAPE), draw_normal(3, 4), np.square(draw_normal(4))
     bn_net = Net(net_text("BN", "bn_param { }", [IMAGE_SHAPE]), phase)
     blobs = [b.reshape(1, 4, 1, 1) for b in (slope, bias, mean, variance)]
@@ -369,7 +369,7 @@ def test_invalid_settings_are_refused(layer_type: str, text: str, shapes: list[A
 
 
 def test_enum_types_of_old_nets() -> None:
-    """DeconvNet's and DeepLab's, as enums."""
+    """DeconvNet's and DeepLab's V1 nets name their types by enum values."""
     text = """
         input: "x" input_dim: 1 input_dim: 3 input_dim: 8 input_dim: 8
         input: "label" input_dim: 1 input_dim: 1 input_dim: 15 input_dim: 15

@@ -16,7 +16,7 @@ CTC_PARAM = "ctc_loss_param { alphabet_size: 3 time_step: 4 blank_label: 2 }"
 
 
 def collapse(alignment: tuple[int, ...], blank: int) -> list[int]:
-    """Labels of an alignment, without repetitions and blanks."""
+    """Return the labels of an alignment, without repetitions and blanks."""
     return [label for label, _ in itertools.groupby(alignment) if label != blank]
 
 

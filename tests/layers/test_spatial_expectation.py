@@ -1,4 +1,4 @@
-"""Spatial expectations in cbfinn's nets: a softmax over the plane, and fillers with the coordinates."""
+"""Spatial expectations in cbfinn's nets: a softmax over each map, and fillers with coordinates."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def compute_features(text: str) -> np.ndarray:
 
 
 def compute_expected_coordinates(y: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """The expected x and y of each map, by the definition: (items, channels, 2)."""
+    """Return the expected x and y of each map by the definition, with shape (items, channels, 2)."""
     weights = np.exp(SCORES / 0.5)
     weights /= weights.sum((2, 3), keepdims=True)
     return np.stack([(weights * x).sum((2, 3)), (weights * y[:, None]).sum((2, 3))], axis=2)

@@ -30,7 +30,7 @@ def start_net(folder: Path, model: str, phase: Any, **options: Any) -> tuple[Net
 
 
 def read_trained_params(recorded: Any, variables: Variables) -> dict[str, Any]:
-    """The params after training, as the fork has them."""
+    """Return the params after training, as recorded from the fork."""
     return {name: {i: recorded[f"final/{name}/{i}"] for i in blobs} for name, blobs in variables.params.items()}
 
 
@@ -77,7 +77,7 @@ def test_first_pass_equals_recording(folder: Path, backward: str) -> None:
 
 @pytest.mark.parametrize("folder", NET_FOLDERS, ids=lambda f: f.name)
 def test_training_equals_recording(folder: Path) -> None:
-    """Ten iterations; the number of boxes differs from batch to batch."""
+    """Trains for ten iterations; the number of boxes differs from batch to batch."""
     recorded = np.load(folder / "train.npz")
     param = read_solver(folder / "solver.prototxt")
     net, variables = start_net(folder, "train.prototxt", "TRAIN")

@@ -1,4 +1,4 @@
-"""Equal layers are traced once, without a visible difference."""
+"""Equal layers are traced once, with unchanged results."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ INPUT_LAYER = 'layer { name: "x" type: "Input" top: "x" input_param { shape { di
 
 
 def make_stack(num_layers: int, layer_type: str, fields: str = "") -> str:
-    """So many layers, each on the top of the one before."""
+    """Return a stack of layers, each on the top of the previous one."""
     tops = ["x", *(f"{layer_type}{i}" for i in range(num_layers))]
     text = 'layer { name: "%s" type: "%s" bottom: "%s" top: "%s" %s }'
     return INPUT_LAYER + " ".join(text % (top, layer_type, bottom, top, fields) for bottom, top in pairwise(tops))
 
 
 def count_traces(monkeypatch: pytest.MonkeyPatch, net: Net) -> int:
-    """How many layers are traced in a forward pass."""
+    """Return the number of layers that are traced in a forward pass."""
     count = 0
 
     def counting_call(*args: Any, call: Any = dispatch.call) -> Any:

@@ -105,7 +105,7 @@ def test_mish_of_extreme_numbers() -> None:
 
 
 def interpolate(line: np.ndarray, position: float) -> np.ndarray:
-    """The number at a place of the first axis."""
+    """Return the linear interpolation along the first axis at a position."""
     position = min(max(position, 0), len(line) - 1)
     low = min(int(position), len(line) - 2) if len(line) > 1 else 0
     return line[low] * (low + 1 - position) + (line[low + 1] * (position - low) if len(line) > 1 else 0)

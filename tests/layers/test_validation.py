@@ -44,7 +44,7 @@ class SingleLayer:
         self.bottoms = {name: self.built_shapes[name] for name in self.layer.bottoms}
 
     def tops(self, shapes: dict[str, Shape], dtypes: dict[str, Any]) -> list[Shape] | str:
-        """The tops' shapes, or the error's text."""
+        """Return the shapes of the tops, or the message of the error."""
         bottoms = {b: jax.ShapeDtypeStruct(s, dtypes.get(b, jnp.float32)) for b, s in shapes.items()}
         try:
             if self.layer.type.on_host:
@@ -62,7 +62,7 @@ class SingleLayer:
 
 
 def iterate_other_shapes(shape: Shape) -> Iterator[Shape]:
-    """One axis fewer and one more; each axis longer, and of size 1."""
+    """Yield shapes with one axis fewer or more, and with one axis longer or of size 1."""
     yield from (shape[:-1], (*shape, 2), (2, *shape))
     for i, n in enumerate(shape):
         yield from ((*shape[:i], size, *shape[i + 1 :]) for size in {n + 1, 1} - {n})
@@ -153,7 +153,7 @@ def test_float16_bottoms_are_refused() -> None:
 
 
 class RefusalError(Exception):
-    """A user's own."""
+    """An exception class of the user."""
 
 
 @pytest.mark.parametrize("error", [RefusalError, ValueError, LayerError])

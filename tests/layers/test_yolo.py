@@ -69,7 +69,7 @@ def compute_overlap(iou_type: str, a: np.ndarray, b: np.ndarray) -> float:
 
 
 def compute_slopes(iou_type: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The fork's slopes by x, y, width and height, edge by edge."""
+    """Return the fork's derivatives by x, y, width and height, computed edge by edge."""
     (low, high), (low_b, high_b) = compute_edges(a), compute_edges(b)
     intersection_sides, hull = (
         np.minimum(high, high_b) - np.maximum(low, low_b),
@@ -103,7 +103,7 @@ def compute_slopes(iou_type: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def assign_anchors(iou_type: str, box: np.ndarray, mask: list[int], iou_threshold: float) -> list[int]:
-    """The places in the mask of the anchors that a box is assigned to, some of them twice."""
+    """Return the positions in the mask of the anchors assigned to a box; some may occur twice."""
     overlaps = [
         compute_overlap(iou_type, np.array([0, 0, *a / (32 * np.array([4, 3]))]), np.array([0, 0, *box[2:]]))
         for a in ANCHORS
@@ -184,7 +184,7 @@ def test_yolov3_loss_of_boxes_in_one_cell_equals_loops(
 @pytest.mark.parametrize("bias_match", [0, 1])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_region_loss_equals_loops(rescore: int, bias_match: int, seed: int) -> None:
-    """YOLOv2's differences cell by cell, then label by label; weights and threshold are drawn."""
+    """YOLOv2's differences, computed cell by cell, then label by label, with random weights and threshold."""
     rng, num_images, side, num_classes = np.random.default_rng(seed), 2, 4, 3
     names = ("object_scale", "noobject_scale", "class_scale", "coord_scale", "thresh")
     object_scale, noobject_scale, class_scale, coord_scale, thresh = factors = [
@@ -231,7 +231,7 @@ def test_region_loss_equals_loops(rescore: int, bias_match: int, seed: int) -> N
 
 
 def test_last_box_of_a_cell_determines_the_region_loss_gradient(x: np.ndarray) -> None:
-    """The last one has it."""
+    """If two boxes are in one cell, the gradient is that of the last one alone."""
     _, both_gradient = compute_loss_and_gradient(
         "RegionLoss", REGION_LOSS_PARAM % "thresh: 1", x, LABELS[None, None, :2]
     )

@@ -25,13 +25,13 @@ SETTINGS = "max_iter: 6 display: 2 test_interval: 3 test_iter: 1 snapshot: 4"
 
 
 def make_small_solver(folder: Path, settings: str = SETTINGS, net: str = NET, **options: Any) -> Solver:
-    """A solver whose snapshots go to `folder`; logs of negative numbers make the output `worst` NaN."""
+    """Make a solver whose snapshots go to `folder`; logarithms of negative numbers make the output `worst` NaN."""
     text = f'net_param {{ name: "small" {net} }} base_lr: 0.1 lr_policy: "step" stepsize: 3 gamma: 0.5 random_seed: 1'
     return Solver(f'{text} snapshot_prefix: "{folder / "small"}" {settings}', **options)
 
 
 class EventRecorder(Callback):
-    """Remembers all it is told, with the iteration."""
+    """Records each callback with its iteration and argument."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, int, Any]] = []
@@ -56,7 +56,7 @@ class EventRecorder(Callback):
 
 
 def train(solver: Solver, *callbacks: Callback, resume: Path | None = None) -> None:
-    """Train to the end, with these callbacks."""
+    """Train to the end with these callbacks."""
     solver.callbacks += callbacks
     try:
         solver.solve(resume=resume)

@@ -19,7 +19,7 @@ from caffejax.metrics import JsonLines, json_lines
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The lines, each strictly JSON."""
+    """Return the lines of a file, each parsed as strict JSON."""
 
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is no JSON")

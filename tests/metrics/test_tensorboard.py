@@ -31,7 +31,7 @@ def mask_checksum(data: bytes) -> int:
 
 
 def read_events(file: Path) -> list[Any]:
-    """All events of a file of TFRecords."""
+    """Return all events of a TFRecord file."""
     from tensorboardX.proto.event_pb2 import Event
 
     data, result = file.read_bytes(), []
@@ -47,7 +47,7 @@ def read_events(file: Path) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def training_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], EventRecorder, Any]:
-    """The events of a run, what it told, and its solver."""
+    """Return the written events of a run, the recorded callbacks, and the solver."""
     folder = tmp_path_factory.mktemp("run")
     solver, events = make_small_solver(folder), EventRecorder()
     train(solver, events, TensorBoard(folder / "new" / "events"))

@@ -37,7 +37,7 @@ INPUTS = {"x": np.random.default_rng(0).normal(size=(4, 3, 6, 6)).astype(np.floa
 
 
 def compute(net: Net) -> Any:
-    """Blobs, state and gradients from variables of the net's own."""
+    """Return blobs, new state and gradients for newly initialised variables."""
     inputs = {name: INPUTS[name] for name in net.input_names}
     params, state = net.init(KEY)
     blobs, new_state = net.forward(params, state, inputs, key=KEY)

@@ -89,14 +89,14 @@ def _format_case(case: tuple[Any, ...]) -> str:
 
 
 def _summarize(arrays: Any) -> dict[str, Any]:
-    """Return a checksum of all bits, and some numbers of each array, which help to find a difference."""
+    """Return a checksum of all bits, and some numbers of each array to help find differences."""
     numbers = [np.asarray(a) for a in arrays]
     crc = functools.reduce(lambda crc, a: zlib.crc32(a.tobytes(), crc), numbers, 0)
     return {"crc": crc, "numbers": [[float(x) for x in a.ravel()[:: max(1, a.size // 3)][:3]] for a in numbers]}
 
 
 def _summarize_cases() -> dict[str, Any]:
-    """Summaries of each net's arrays, made as they are and, of one case of each filler, in one compiled program."""
+    """Return summaries of each net's initial arrays; for one case of each filler also those of a compiled `init`."""
     nets = {case: _make_net(*case[:4]) for case in _list_cases()}
     result = {
         case: {"init": _summarize(net.init(jax.random.key(case[4])).params["layer"].values())}
@@ -112,7 +112,7 @@ def _summarize_cases() -> dict[str, Any]:
 
 
 def test_initial_params_equal_the_recorded_ones() -> None:
-    """In a process that compiles as users do: how sums and products are rounded follows from that."""
+    """Runs in a process with the default compiler options, which determine how sums and products are rounded."""
     command = [sys.executable, __file__, "--print"]
     process = subprocess.run(command, capture_output=True, text=True, check=True, env=make_optimized_environment())
     result, recorded = json.loads(process.stdout), json.loads(RECORDED.read_text())
@@ -138,7 +138,7 @@ def test_abstract_init_has_the_same_shapes(filler: str) -> None:
 
 @pytest.mark.parametrize("filler", ["gaussian with mean", "xavier", "constant"])
 def test_sharded_params_equal_unsharded_params(filler: str) -> None:
-    """Under `shardings` each array is made by a compiled program; on one device it is not cut, and made at once."""
+    """With `shardings`, a compiled program makes each array; on a single device, arrays are not split."""
     net, key = _make_net(filler, "InnerProduct", 10, (1, 1, 77)), jax.random.key(7)
     mesh = Mesh(np.array(jax.devices()[:1]), ("d",))
     sharding = NamedSharding(mesh, PartitionSpec("d"))

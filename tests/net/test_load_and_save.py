@@ -64,7 +64,7 @@ def test_saved_weights_can_be_loaded(suffix: str) -> None:
 
 @pytest.mark.parametrize("name", ["s.orbax", "s.orbax/2", "s_iter_2.caffemodel"])
 def test_a_solvers_snapshots_are_weights(name: str) -> None:
-    """All values that a net needs, except recurrent state, which is not stored in blobs."""
+    """Snapshots contain all values that a net needs, except recurrent state, which is not stored in blobs."""
     solver = Solver(f'net_param {{ {LSTM} }} base_lr: 0.1 lr_policy: "fixed" snapshot_prefix: "s"')
     solver.step(2)
     solver.snapshot()

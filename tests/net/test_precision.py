@@ -92,7 +92,7 @@ def compute_gradient(name: str, precision: Any, **options: Any) -> tuple[Any, An
 @each_backward
 @each_net
 def test_bfloat16_is_close_to_float32(name: str, kernels: Any, backward: Any) -> None:
-    """And all that is kept or given out is in float32."""
+    """All stored values and outputs are float32."""
     float32_result, bfloat16_result = (
         compute_gradient(name, p, kernels=kernels, backward=backward) for p in ("float32", "bfloat16")
     )
@@ -115,7 +115,7 @@ def test_tf32_equals_float32_on_a_cpu(name: str) -> None:
 
 
 def iterate_equations(jaxpr: Any) -> Iterator[Any]:
-    """All of them, also those inside of others."""
+    """Yield all equations of a jaxpr, including those of nested jaxprs."""
     for equation in jaxpr.eqns:
         yield equation
         for inner in jax.tree.leaves(equation.params, is_leaf=lambda p: hasattr(p, "eqns") or hasattr(p, "jaxpr")):
@@ -124,7 +124,7 @@ def iterate_equations(jaxpr: Any) -> Iterator[Any]:
 
 
 def find_products(name: str, precision: Any, **options: Any) -> list[Any]:
-    """The products and convolutions of a gradient that a user takes, outside of `Net.jit`."""
+    """Return the products and convolutions of a gradient that a user takes outside of `Net.jit`."""
     net, variables, inputs = make_net(name, precision, **options)
     traced = jax.make_jaxpr(jax.grad(net.loss, has_aux=True))(*variables, inputs, jax.random.key(1))
     result = [e for e in iterate_equations(traced.jaxpr) if e.primitive.name in ("dot_general", "conv_general_dilated")]
@@ -139,7 +139,7 @@ def get_factor_dtypes(equation: Any) -> set[Any]:
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])
 @each_net
 def test_matrix_products_round_their_factors(name: str, backward: Any) -> None:
-    """In both passes, whatever is computed between them."""
+    """Tested in the forward and the backward pass."""
     options = {"kernels": "reference", "backward": backward}
     high, highest = jax.lax.Precision.HIGH, jax.lax.Precision.HIGHEST
     float32_products, tf32_products, bfloat16_products = (
@@ -155,7 +155,7 @@ def test_matrix_products_round_their_factors(name: str, backward: Any) -> None:
 @pytest.mark.usefixtures("no_onednn")
 @each_net
 def test_fast_kernels_without_onednn(name: str) -> None:
-    """As on a GPU: sums, some of them written as products with ones, are in float32 whatever the products are in."""
+    """As on GPUs, sums are in float32 for any precision, including those that are written as products with ones."""
     high, highest = ((p, p) for p in (jax.lax.Precision.HIGH, jax.lax.Precision.HIGHEST))
     float32_products, tf32_products, bfloat16_products = (
         find_products(name, p) for p in ("float32", "tf32", "bfloat16")
@@ -182,7 +182,7 @@ def test_fast_kernels_without_onednn(name: str) -> None:
 
 
 def test_labels_beyond_256_are_not_rounded() -> None:
-    """Through Split, Slice, Reshape, Concat and Silence; scores that bfloat16 has give float32's figures."""
+    """Labels stay exact through Split, Slice, Reshape, Concat and Silence; results for exact scores equal float32's."""
     text = """
       layer { name: "in" type: "Input" top: "all" input_param { shape { dim: 64 dim: 1002 } } }
       layer { name: "cut" type: "Slice" bottom: "all" top: "scores" top: "label" top: "rest"
@@ -301,7 +301,7 @@ def test_commands_accept_the_precision_flag(tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.usefixtures("no_onednn")
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
 def test_lowers_for_other_platforms(precision: Any) -> None:
-    """As far as that can be tried without one: the gradient becomes StableHLO for it, with the factors asked for."""
+    """Only lowering is tested: the StableHLO of the gradient has the requested precision."""
     net, variables, inputs = make_net("residual", precision)
     step = jax.jit(jax.value_and_grad(net.loss, has_aux=True))
     traced = step.trace(*variables, inputs, jax.random.key(1))

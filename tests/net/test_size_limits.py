@@ -50,7 +50,7 @@ def test_data_larger_than_memory_is_refused() -> None:
 
 
 def test_abstract_init_allocates_nothing() -> None:
-    """A net may be planned here for other machines."""
+    """This allows planning of nets that are too large for this machine."""
     result = make_net('type: "InnerProduct" inner_product_param { num_output: 2000000000 }')
     shapes = jax.eval_shape(result.init, jax.random.key(0))
     assert shapes.params["l"][0].shape == (2_000_000_000, 60)
@@ -95,7 +95,7 @@ def test_shapes_of_large_layers_are_inferred_without_arrays(shape: tuple[int, ..
 @pytest.mark.parametrize("size", [3, 7, 9, 4294967295])
 @pytest.mark.parametrize("region", ["ACROSS_CHANNELS", "WITHIN_CHANNEL"])
 def test_lrn_windows_beyond_the_edges_are_cheap(region: str, size: int, kernels: str) -> None:
-    """LRN counts them as zeros."""
+    """LRN treats positions beyond the edges as zeros."""
     lrn = f'type: "LRN" lrn_param {{ local_size: {size} alpha: 2 beta: 0.75 norm_region: {region} }}'
     result = make_net(lrn, kernels=kernels)
     x = np.random.default_rng(0).normal(size=(1, 3, 5, 4)).astype(np.float32)

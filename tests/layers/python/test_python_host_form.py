@@ -31,7 +31,7 @@ def test_consecutive_layers_with_any_shape() -> None:
 
 
 def test_import_caffe_works_only_in_user_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`import caffe` works in the module and in its methods, and nowhere else; neighbours can be imported too."""
+    """`import caffe` works in the module and in its methods, and nowhere else; modules beside it can be imported."""
     monkeypatch.delitem(sys.modules, "caffe", raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "neighbour_of_it.py").write_text("ten = 10\n")
@@ -110,7 +110,7 @@ def test_each_net_has_different_instances() -> None:
 
 
 def test_tops_are_copies() -> None:
-    """A layer that writes into the same memory again does not change what it gave before."""
+    """A layer that writes to its top again does not change the result of an earlier pass."""
     net = Net(input_layer((2, 2)) + python_layer("s", "SimpleLayer", "x0", "y"))
     first_blobs, _ = net.forward({}, {}, {"x0": np.ones((2, 2), np.float32)})
     first_copy = np.array(first_blobs["y"])
@@ -159,7 +159,7 @@ def test_each_shape_is_compiled_once(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_subclasses_of_layer_are_constructed_with_the_layer_parameter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As pycaffe does; some define __init__ and hand everything on."""
+    """This is pycaffe's behaviour; some classes define __init__ and pass all arguments on."""
 
     class Old(caffe.Layer):
         def __init__(self, p_object: Any, *args: Any) -> None:
@@ -176,7 +176,7 @@ def test_subclasses_of_layer_are_constructed_with_the_layer_parameter(monkeypatc
 
 
 def test_setup_sets_the_initial_values_of_blobs(tmp_path: Path) -> None:
-    """A weight file overrides `setup`, and the net's value is saved."""
+    """A weight file overrides the values of `setup`; the net's value is saved."""
     net = Net(python_layer("p", "ParameterLayer", tops="y"))
     initial_params, state = net.init(jax.random.key(0))
     np.testing.assert_array_equal(initial_params["p"][0], [5])
@@ -186,7 +186,7 @@ def test_setup_sets_the_initial_values_of_blobs(tmp_path: Path) -> None:
 
 
 def test_pycaffe_forward_writes_to_the_blobs_of_the_net(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """In Caffe they are one memory from setup on: what forward writes is there in the next pass, and is saved."""
+    """As in Caffe, layer and net share the memory of blobs: values written by forward persist and are saved."""
     net = caffe.Net("force_backward: true " + python_layer("c", "CountInBlob", tops="y"), caffe.TRAIN)
     np.testing.assert_array_equal(net.params["c"][0].data, [0, 0])
     for num_passes in (1, 2):
@@ -205,7 +205,7 @@ def test_pycaffe_forward_writes_to_the_blobs_of_the_net(tmp_path: Path, caplog: 
 
 
 def test_pycaffe_layer_and_net_share_blobs(tmp_path: Path) -> None:
-    """As Caffe's own test of a layer with a param has it: written, saved, loaded and shared."""
+    """Blobs are written, saved, loaded and shared as in Caffe's own test of a layer with a param."""
     text = "force_backward: true " + python_layer("p", "ParameterLayer", tops="y")
     net = caffe.Net(text, caffe.TRAIN)
     (blob,) = net.layers[0].blobs

@@ -70,7 +70,7 @@ def test_gradient_of_a_shared_blob_is_the_sum() -> None:
 
 
 def test_diff_written_by_backward_is_the_gradient() -> None:
-    """The parameter layer says 1 whatever its top's diff is."""
+    """The backward of the parameter layer writes 1 for any diff of its top."""
     _, loss, (grads, _) = compute_loss_and_grads(
         python_layer("p", "ParameterLayer", tops="y", fields="loss_weight: 3"), {}
     )
@@ -80,7 +80,7 @@ def test_diff_written_by_backward_is_the_gradient() -> None:
 
 @pytest.mark.parametrize("weight", [1, 0.25])
 def test_python_loss_equals_euclidean_loss(weight: float) -> None:
-    """As the built-in one, with diffs for both bottoms."""
+    """Both layers compute diffs for both bottoms."""
     builtin_loss = (
         f'layer {{ name: "l" type: "EuclideanLoss" bottom: "x0" bottom: "x1" top: "l" loss_weight: {weight} }}'
     )
@@ -149,7 +149,7 @@ def test_layer_that_does_not_affect_the_loss_needs_no_backward() -> None:
 
 
 def test_gradients_of_an_in_place_layer() -> None:
-    """Bottom and top are one blob: backward sees what forward left in it, and makes the top's diff the bottom's."""
+    """Bottom and top are one blob: backward reads forward's result from it, and overwrites the top's diff."""
     text = (
         input_layer((3, 4))
         + 'layer { name: "e" type: "Exp" bottom: "x0" top: "y" }'
@@ -164,7 +164,7 @@ def test_gradients_of_an_in_place_layer() -> None:
 
 
 def test_pycaffe_diff_of_an_in_place_layer() -> None:
-    """The same when the net is run there, and forward does not run again for the gradient."""
+    """In pycaffe the diffs are the same, and backward does not run forward again."""
     text = input_layer((3, 4)) + python_layer("s", "SquareInPlace", "x0", "x0") + LOSS_LAYER.replace('"y"', '"x0"')
     net = caffe.Net(text + "force_backward: true", caffe.TRAIN)
     x = np.abs(draw_inputs((3, 4))["x0"])
@@ -192,7 +192,7 @@ def test_backward_uses_the_arguments_of_its_forward() -> None:
 
 
 def test_blob_diffs_accumulate_in_pycaffe(tmp_path: Path) -> None:
-    """A layer's own blobs are the net's memory: each backward pass adds to it once, also where `backward` does so."""
+    """The layer's blobs share the net's memory: a pass adds to a diff once, even if `backward` accumulates."""
     text = 'force_backward: true layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }'
     (tmp_path / "net.prototxt").write_text(
         text + python_layer("linear", "Linear", "x", "y", param_str="{'num_output': 4}")

@@ -99,7 +99,7 @@ ACCURACY = python_layer("acc", "Score", "score label", "acc", "include { phase: 
 
 
 def format_image_layers(class_name: str) -> str:
-    """Data layers of the TRAIN and TEST net."""
+    """Return data layers of the TRAIN and TEST nets."""
     return "".join(
         python_layer(
             f"data{seed}", class_name, "", "image label", f"include {{ phase: {phase} }}", f"{{'seed': {seed}}}"
@@ -109,7 +109,7 @@ def format_image_layers(class_name: str) -> str:
 
 
 def test_loaded_weights_replace_the_blobs_of_the_instance(tmp_path: Path) -> None:
-    """In Caffe they are the net's own; here too they hold what was loaded, whatever was written to them before."""
+    """As in Caffe, the layer's blobs hold the loaded values, even if other values were written to them before."""
     layer = python_layer("lin", "Linear", "x0", "y", param_str="{'num_output': 2}")
     net = caffe.Net(input_layer((2, 3)) + layer, caffe.TEST)
     net.params["lin"][0].data[...] = 5
@@ -125,7 +125,7 @@ def test_loaded_weights_replace_the_blobs_of_the_instance(tmp_path: Path) -> Non
 
 
 def test_training_on_images_of_many_sizes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Segmentation: shapes change with every iteration, in the net that is trained and the one that is tested."""
+    """Segmentation: shapes change in every iteration, in the train net and in the test net."""
     test_settings = 'test_iter: 6 test_interval: 10 test_initialization: false type: "Adam" momentum2: 0.99'
     with caplog.at_level(logging.INFO, logger="caffejax"):
         s = make_solver(tmp_path, format_image_layers("Images") + CONVOLUTION + PIXEL_LOSS + ACCURACY, test_settings)
@@ -205,7 +205,7 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "cls" bottom: "labels" top:
 
 
 def test_training_with_varying_numbers_of_regions(tmp_path: Path) -> None:
-    """Detection: the same with a Python layer among those that see them as with a built-in one."""
+    """Detection: a Python layer that scales the regions gives the same params as a built-in layer."""
     scaling_layers = (
         'layer { name: "ten" type: "Power" bottom: "rois" top: "ten" power_param { scale: 10 } }',
         python_layer("ten", "SimpleLayer", "rois", "ten"),
@@ -222,7 +222,7 @@ def test_training_with_varying_numbers_of_regions(tmp_path: Path) -> None:
 
 
 def test_debug_info_and_debug_nans_read_no_additional_batches(tmp_path: Path, caplog: Any) -> None:
-    """Neither reads more data than training does."""
+    """Neither option reads more data than training does."""
     body = (
         format_image_layers("ResumableImages")
         + python_layer("ten", "SimpleLayer", "image", "image")

@@ -11,7 +11,7 @@ import caffejax.pycaffe as caffe
 
 
 class SimpleLayer(caffe.Layer):
-    """Ten times its bottom."""
+    """Multiplies its bottom by ten."""
 
     def setup(self, bottom, top):
         pass
@@ -47,7 +47,7 @@ class FailsLater(SimpleLayer):
 
 
 class ParameterLayer(caffe.Layer):
-    """A learnable number as a top."""
+    """Returns a learnable number as its top."""
 
     def setup(self, bottom, top):
         self.blobs.add_blob(1)
@@ -75,7 +75,7 @@ class PhaseLayer(caffe.Layer):
 
 
 class ParamStringLayer:
-    """The number in its param_str; a class with no base at all, and no setup."""
+    """Returns the number in its param_str; the class has no base class and no setup."""
 
     def reshape(self, bottom, top):
         top[0].reshape(*bottom[0].shape)
@@ -112,7 +112,7 @@ class Euclidean(caffe.Layer):
 
 
 class Linear(caffe.Layer):
-    """InnerProduct with bias; `num_output` and starting values in param_str. Diffs are accumulated, as Caffe's are."""
+    """InnerProduct with bias; `num_output` and initial values are in param_str. Diffs are accumulated as in Caffe."""
 
     def setup(self, bottom, top):
         settings = ast.literal_eval(self.param_str)
@@ -143,7 +143,7 @@ class WrongGradient(SimpleLayer):
 
 
 class SquareInPlace(caffe.Layer):
-    """x**2 over its bottom's own memory; only the sign-free half of x is left for backward."""
+    """Squares its bottom in place, so that backward can recover x only up to its sign."""
 
     def setup(self, bottom, top):
         assert bottom[0] is top[0]
@@ -156,9 +156,9 @@ class SquareInPlace(caffe.Layer):
 
 
 class Images(caffe.Layer):
-    """A data layer as segmentation nets have them: one image and its label map, of another size each time.
+    """A data layer as in segmentation nets: one image and its label map, of varying size.
 
-    Tops are shaped for the next image in `reshape`, before it is given.
+    Tops are shaped for the next image in `reshape`, before `forward` returns it.
     """
 
     sizes = ((4, 6), (8, 4), (6, 6))
@@ -195,7 +195,7 @@ class ResumableImages(Images):
 
 
 class Regions(caffe.Layer):
-    """A data layer as detection nets have them: named tops, shaped in setup, and reshaped in `forward`."""
+    """A data layer as in detection nets: named tops, shaped in `setup`, and reshaped in `forward`."""
 
     def setup(self, bottom, top):
         settings = ast.literal_eval(self.param_str)
@@ -207,7 +207,7 @@ class Regions(caffe.Layer):
         top[self._index["labels"]].reshape(1)
 
     def reshape(self, bottom, top):
-        """Reshaping happens in forward."""
+        """Do nothing: tops are reshaped in forward."""
 
     def forward(self, bottom, top):
         n = self._draw.integers(1, 6)
@@ -226,7 +226,7 @@ class Regions(caffe.Layer):
 
 
 class Score(caffe.Layer):
-    """The fraction of correct labels; it has no backward."""
+    """Computes the fraction of correct labels; it has no backward."""
 
     def reshape(self, bottom, top):
         top[0].reshape()
@@ -279,7 +279,7 @@ def raise_type_error(x):
 
 
 class LearnedScale:
-    """x times a learned factor for each channel; param_str is the initial factor."""
+    """Scales each channel by a learned factor; param_str is the initial factor."""
 
     def blobs(self, x):
         return [caffejax.ParamSpec((x.shape[1],), value=np.full(x.shape[1], float(self.param_str)))]

@@ -1,4 +1,4 @@
-"""Pictures of rectangles and discs, with their boxes."""
+"""Synthetic images of rectangles and discs, with their boxes."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ SIZE = 96
 
 
 def draw_image(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Draw a rectangle (class 1) and a disc (class 2) apart from each other, (1, 3, SIZE, SIZE); and their boxes."""
+    """Draw a rectangle (class 1) and a disc (class 2) that do not overlap; return the image and their boxes."""
     data = random.normal(scale=0.05, size=(3, SIZE, SIZE)).astype(np.float32)
     y, x = np.mgrid[:SIZE, :SIZE]
     boxes = []

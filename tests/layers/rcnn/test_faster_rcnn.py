@@ -1,4 +1,4 @@
-"""A small Faster R-CNN with built-in Python layers learns eight drawn pictures by heart."""
+"""A small Faster R-CNN with built-in Python layers learns to detect the objects in eight synthetic images."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ STDS = np.asarray([0.1, 0.1, 0.2, 0.2], np.float32)
 
 
 def decode_detections(tops: dict[str, Any]) -> list[tuple[int, float, np.ndarray]]:
-    """Return the detections (class, score, box), best first: scores above a half, without duplicates of a class."""
+    """Return the detections (class, score, box) with a score above 0.5, best first, without duplicates of a class."""
     result: list[tuple[int, float, np.ndarray]] = []
     boxes = np.asarray(tops["rois"])[:, 1:]
     deltas = np.asarray(tops["bbox_pred"]).reshape(len(boxes), 3, 4) * STDS

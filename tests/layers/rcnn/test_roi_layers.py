@@ -1,4 +1,4 @@
-"""Region layers: against plain loops, by invariants, and their messages about invalid inputs."""
+"""Region layers: comparison with plain loops, invariants, and errors about invalid inputs."""
 
 import functools
 from typing import Any
@@ -95,7 +95,7 @@ def test_padding_rois_are_finite_and_missing_images_give_nan() -> None:
 
 
 def test_samples_on_the_border_of_the_map_count_as_in_c() -> None:
-    """Where boxes end with the map, the last digit of each operation decides which samples count."""
+    """If boxes end at the border, float32 rounding decides which samples are inside; it must equal the C code's."""
     random = np.random.default_rng(0)
     size, scale = np.float32([41, 25]), np.float32(1 / 32)
     low = np.float32(random.uniform(0, size * 32, (4000, 2)))
@@ -278,7 +278,7 @@ def test_invalid_settings_and_bottoms_are_rejected(
 
 
 def test_computed_masks_must_have_the_shape_of_the_features() -> None:
-    """Input blobs are reshaped instead."""
+    """Masks from Input layers are reshaped instead."""
     shape = " ".join(f"dim: {n}" for n in MAPS)
     text = f"""layer {{ name: "in" type: "Input" top: "x" input_param {{ shape {{ {shape} }} }} }}
       layer {{ name: "made" type: "Power" bottom: "x" top: "mask" }}
@@ -380,7 +380,7 @@ def test_one_scale_in_im_info_is_used_for_both_sides() -> None:
 
 @pytest.mark.parametrize(("module", "rows"), [("rpn.proposal_layer", 3), ("SSH.layers.proposal_layer", 4)])
 def test_ratios_and_base_size_determine_the_anchors(module: str, rows: int) -> None:
-    """Without deltas the proposals of a 1 x 1 map are its anchors; SSH suppresses none in TEST."""
+    """With zero deltas, the proposals of a 1 x 1 map are its anchors; SSH suppresses none in TEST."""
     text = "{'feat_stride': 8, 'scales': [1], 'ratios': [1, 4, 0.25, 1]%s}"
     text = text % (", 'base_size': 8" if "SSH" in module else "")
     param = f"python_param {{ module: '{module}' layer: 'ProposalLayer' param_str: \"{text}\" }}"

@@ -12,7 +12,7 @@ compute_order = jax.jit(quicksort_order)
 
 
 def quicksort_like_c(scores: list[float]) -> list[int]:
-    """Sort the numbers of the scores, in place, by the first of each part."""
+    """Return the indices of the scores in descending order, by the fork's quicksort with the first element as pivot."""
     order = list(range(len(scores)))
 
     def sort_part(start: int, end: int) -> None:
