@@ -14,11 +14,11 @@ FOLDER = Path(__file__).parent
 
 
 class Cluster:
-    """One process for each command, with its output in a file. All are killed at the end.
+    """A process for each command, with its output in a file; all processes are killed at the end.
 
     Args:
         folder: the folder of the outputs.
-        commands: one for each process; `{address}` in them becomes host and port of process 0.
+        commands: one for each process; `{address}` in them is replaced by host and port of process 0.
         environments: additional environment variables of each process.
     """
 
@@ -51,7 +51,7 @@ class Cluster:
         return self._log_paths[process_index].read_text()
 
     def wait_for(self, process_index: int, text: str, seconds: float = 120) -> None:
-        """Wait until a process has said something."""
+        """Wait until the output of a process contains a text."""
         end = time.monotonic() + seconds
         while text not in self.read_output(process_index):
             assert time.monotonic() < end, f"no '{text}' in {self.read_output(process_index)}"
@@ -67,7 +67,7 @@ class Cluster:
             time.sleep(0.05)
 
     def wait(self, seconds: float = 120) -> list[int]:
-        """Wait for the end of all; return their codes."""
+        """Wait for all processes to end; return their exit codes."""
         end = time.monotonic() + seconds
         codes = []
         for process_index, process in enumerate(self.processes):
@@ -78,7 +78,7 @@ class Cluster:
         return codes
 
     def kill(self, process_index: int, signal: signal.Signals = signal.SIGKILL) -> None:
-        """Send a process a signal."""
+        """Send a signal to a process."""
         self.processes[process_index].send_signal(signal)
 
 
@@ -86,12 +86,12 @@ TRAIN = (sys.executable, "-m", "caffejax", "train")
 
 
 def make_train_commands(num_processes: int, *flags: str) -> list[list[str]]:
-    """The commands of `caffejax train` in several processes."""
+    """Return the commands of `caffejax train` in several processes."""
     command = [*TRAIN, "--coordinator={address}", f"--processes={num_processes}", *flags]
     return [[*command, f"--process_id={i}"] for i in range(num_processes)]
 
 
 def make_worker_commands(num_processes: int, num_devices: int, out: Path, jobs: Sequence[str]) -> list[list[str]]:
-    """The commands of `process_worker.py`."""
+    """Return the commands that run `process_worker.py` in several processes."""
     prefix = [sys.executable, str(FOLDER / "process_worker.py"), "{address}", str(num_processes)]
     return [[*prefix, str(i), str(num_devices), str(out), *jobs] for i in range(num_processes)]

@@ -13,7 +13,7 @@ NUM_ROWS = 1500  # not a multiple of most batches: rounds do not end with an ite
 
 
 def _make_block(name: str, bottom: str) -> str:
-    """Two convolutions with BatchNorm and Scale, and a sum."""
+    """Return two convolutions with BatchNorm and Scale, and their sum with the bottom."""
 
     def convolution(index: int, input_blob: str) -> str:
         key = f"{name}_{index}"
@@ -72,15 +72,15 @@ layer { name: "accuracy" type: "Accuracy" bottom: "score" bottom: "label" top: "
 
 
 def _config_layers(name: str) -> str:
-    """The layers of a config without its inputs."""
+    """Return the layers of a config without its inputs."""
     lines = (CONFIGS / name / "train_val.prototxt").read_text().splitlines()
     return "\n".join(line for line in lines if line.startswith("layer") and 'type: "Input"' not in line)
 
 
 class Case(NamedTuple):
-    """A net: its layers without the data, the shapes of a row of each data blob, settings, and options.
+    """A net: its layers without the data, the shape of a row of each data blob, solver settings, and options.
 
-    After `iterations` weights are still equal up to rounding, on any processor. A rounding that moves a maximum, or
+    After `iterations`, weights are still equal up to rounding on any processor. Rounding that moves a maximum, or
     changes the sign of a ReLU's input, changes them by about 3e-5: for LeNet this happened after 15 to 30 iterations on
     one processor.
     """
@@ -134,7 +134,7 @@ def write_data(folder: Path, name: str) -> None:
 
 
 def make_solver_text(folder: Path, name: str, batch: int, settings: str = "", prefix: str = "") -> str:
-    """The solver of a net, with the net in it; its snapshots begin with the net's name unless told otherwise."""
+    """Return a solver that contains its net; the default snapshot prefix is the net's name."""
     case = CASES[name]
     tops = " ".join(f'top: "{blob}"' for blob in case.row_shapes)
     data = f"""layer {{ name: "rows" type: "HDF5Data" {tops} hdf5_data_param {{
@@ -150,7 +150,7 @@ Trajectory = tuple[list[float], dict[str, list[np.ndarray]]]
 def train(
     text: str, devices: int | None, parallel: Mapping[str, Any], iterations: int = 50, resume: str = "", **options: Any
 ) -> Trajectory:
-    """Return the losses of this many iterations and the parameters after them; on all devices for None."""
+    """Train for `iterations`; return the losses and the final parameters. `devices=None` uses all devices."""
     import jax
 
     import caffejax
@@ -189,7 +189,7 @@ def read_full_state(
 
 
 def assert_equal(actual: Trajectory, expected: Trajectory, tolerance: float = 1e-5) -> None:
-    """Losses and parameters, relative to their size."""
+    """Compare losses and parameters with a tolerance relative to their size."""
     np.testing.assert_allclose(actual[0], expected[0], rtol=tolerance, atol=tolerance)
     assert actual[1].keys() == expected[1].keys()
     for key, blobs in actual[1].items():

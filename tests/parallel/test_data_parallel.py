@@ -20,7 +20,7 @@ def train_net(
     parallel: Any = (),
     **solver_options: Any,
 ) -> dict[str, list[np.ndarray]]:
-    """Return the parameters after this many steps on eight devices, without momentum."""
+    """Return the parameters after some steps on eight devices, without momentum."""
     text = make_solver_text(folder, NET, 4).replace("momentum: 0.9 weight_decay: 0.0005", "momentum: 0")
     options = {**dict(parallel), "reduce_dtype": reduce_dtype}
     return eight_devices.submit(train, text, 8, options, iterations=iterations, **solver_options).result()[1]

@@ -36,7 +36,7 @@ def test_weights_of_1x1_convolutions_have_a_custom_layout(monkeypatch: pytest.Mo
 
 
 def train_in_layouts(text: str, resume: str = "") -> tuple[Any, int]:
-    """Return the results of `train`, and how many steps kept the layouts of the 1x1 weight and its history."""
+    """Return the results of `train`, and the number of steps that kept the layouts of the 1x1 weight and history."""
     import jax
 
     import caffejax
@@ -69,7 +69,7 @@ def train_in_layouts(text: str, resume: str = "") -> tuple[Any, int]:
 
 @pytest.mark.slow
 def test_training_keeps_layouts_and_results(eight_devices: ProcessPoolExecutor, tmp_path: Path) -> None:
-    """From the start, from a state that is set, and from a checkpoint."""
+    """Training starts from the initial state, from a state that is set, and from a checkpoint."""
     write_data(tmp_path, "ignored")
     text = make_solver_text(tmp_path, "ignored", 4, "snapshot: 4")
     first_trajectory, n_kept_layouts = eight_devices.submit(train_in_layouts, text).result()

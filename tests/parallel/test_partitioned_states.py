@@ -15,7 +15,7 @@ LARGE_SIZE = 2**16  # numbers; smaller arrays lie whole on each device
 
 
 def train_sharded(text: str, snapshot: str, checkpoint_only: bool) -> list[float]:
-    """Train, test, save and restore, while nothing large may be whole; return the losses."""
+    """Train, test, save and restore, checking that no large array is complete on a device; return the losses."""
     import jax
 
     import caffejax
@@ -90,7 +90,7 @@ INVALID_STATES = {
 
 
 def set_invalid_state(text: str, devices: int, name: str) -> str:
-    """Return the message about setting such a state; the solver keeps its state."""
+    """Return the error of setting an invalid state, after which the solver keeps its own state."""
     import caffejax
 
     solver = caffejax.Solver(text, devices=devices)
@@ -116,7 +116,7 @@ def test_a_state_of_another_solver_is_refused(
 
 
 def train_user_sharded(text: str, is_explicit: bool | None) -> list[float] | str:
-    """Return the losses of a one-device solver whose state a user shards over four devices, or the message."""
+    """Return the losses of a one-device solver whose state the user shards over four devices, or the error."""
     import jax
     from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 

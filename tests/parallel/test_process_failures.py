@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 def write_solver(folder: Path, iterations: int, settings: str = "", net: str = "ignored") -> str:
-    """A solver's file that trains a small net with two processes' batches."""
+    """Write a solver that trains a small net with the batches of two processes."""
     write_data(folder, net)
     text = make_solver_text(folder, net, 2, settings, prefix="snap").replace("max_iter: 50", f"max_iter: {iterations}")
     path = folder / "solver.prototxt"
@@ -29,13 +29,13 @@ def write_solver(folder: Path, iterations: int, settings: str = "", net: str = "
 
 
 def read_weights(folder: Path, iteration: int) -> list[np.ndarray]:
-    """The weights of a snapshot."""
+    """Return the weights of a snapshot."""
     model = read_caffemodel(folder / f"snap_iter_{iteration}.caffemodel")
     return [np.asarray(blob) for blobs in model.values() for blob in blobs]
 
 
 def list_snapshots(folder: Path) -> list[int]:
-    """Return the iterations that have checkpoints."""
+    """Return the iterations of the checkpoints."""
     return sorted(int(path.name) for path in folder.glob("snap.orbax/*") if path.name.isdigit())
 
 
@@ -82,7 +82,7 @@ def test_sigterm_to_one_process_saves_in_all_and_they_resume_bit_for_bit(tmp_pat
 
 @pytest.mark.long
 def test_a_slow_reader_only_delays_training(tmp_path: Path) -> None:
-    """Slower than the time after which a process without a sign of life counts as lost."""
+    """Reading takes longer than the time without a heartbeat after which a process counts as lost."""
     (tmp_path / "slow.py").write_text(
         "import time, caffe, jax, numpy as np\n"
         "class Rows(caffe.Layer):\n"
@@ -108,7 +108,7 @@ def test_a_slow_reader_only_delays_training(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_random_kills_do_not_change_the_result(tmp_path: Path) -> None:
-    """Four processes, over which params are cut; each time all are started again from the last checkpoint."""
+    """Params are sharded over four processes; after each kill all processes restart from the last checkpoint."""
     net, flags = "lenet", ["--mesh=data=2,model=2", "--shard=params"]
     uninterrupted_folder, killed_folder = tmp_path / "uninterrupted", tmp_path / "killed"
     for folder in (uninterrupted_folder, killed_folder):

@@ -21,7 +21,7 @@ from parallel_nets import assert_equal, make_solver_text, train, write_data
 def test_resumes_bit_for_bit_from_a_checkpoint(
     eight_devices: ProcessPoolExecutor, tmp_path: Path, name: str, options: dict[str, Any]
 ) -> None:
-    """This includes each device's running statistics, and recurrent state."""
+    """The state includes each device's running statistics, and recurrent state."""
     write_data(tmp_path, name)
     text = make_solver_text(tmp_path, name, 4, "snapshot: 4")
     uninterrupted = eight_devices.submit(train, text, 4, options, iterations=9).result()
@@ -37,7 +37,7 @@ def test_resumes_bit_for_bit_from_a_checkpoint(
 def test_resumes_on_a_different_number_of_devices(
     eight_devices: ProcessPoolExecutor, tmp_path: Path, snapshot: str
 ) -> None:
-    """4 devices, then 2, 8 and 1: each continues with the next example."""
+    """Trains on 4 devices, then on 2, 8 and 1; each run continues with the next example."""
     write_data(tmp_path, "lenet")
     devices, resume, losses = (4, 2, 8, 1), "", []
     for i, n in enumerate(devices):
@@ -51,7 +51,7 @@ def test_resumes_on_a_different_number_of_devices(
 
 @pytest.mark.long
 def test_one_device_resumes_after_several_and_back(eight_devices: ProcessPoolExecutor, tmp_path: Path) -> None:
-    """Nets with statistics of each device: one device has the first's, as Caffe's root."""
+    """A single device continues with the running statistics of the first device, which is the root solver in Caffe."""
     name = "resnet"
     write_data(tmp_path, name)
     text = make_solver_text(tmp_path, name, 4, "snapshot: 2")
@@ -64,9 +64,9 @@ def test_one_device_resumes_after_several_and_back(eight_devices: ProcessPoolExe
 
 
 def train_and_move(text: str, options: dict[str, Any]) -> list[np.ndarray]:
-    """Return the parameters after two iterations of four devices, without and with a restore after the first.
+    """Train four devices for two iterations; return the parameters without and with a restore after the first.
 
-    In between, the state is restored on one device.
+    Before it is restored on four devices, the state is restored on one device.
     """
     import jax
 

@@ -22,7 +22,7 @@ State = Mapping[str, np.ndarray]
 
 
 def load_states(folder: Path, num_processes: int, num_devices: int, *jobs: Mapping[str, Any]) -> list[State]:
-    """Return the results of `parallel_nets.full_state` in processes with these numbers of devices."""
+    """Return the results of `parallel_nets.read_full_state` in processes with these numbers of devices."""
     job_texts = [json.dumps({"call": "read_full_state", "devices": None, **job}) for job in jobs]
     with Cluster(folder, make_worker_commands(num_processes, num_devices, folder / "results", job_texts)) as cluster:
         assert cluster.wait() == [0] * num_processes, cluster.read_output(0)
@@ -37,7 +37,7 @@ def assert_same(actual: State, expected: State) -> None:
 
 
 def test_a_checkpoint_of_four_processes_is_read_by_any_number(tmp_path: Path) -> None:
-    """Four processes, then two, two of two devices each on other meshes, and one of one device."""
+    """Four processes save; then two, two with two devices each on other meshes, and one with one device restore."""
     parallel = {"model": 2, "shard": "params"}
     write_data(tmp_path, "lenet")
     text = make_solver_text(tmp_path, "lenet", 4, "snapshot: 2")
@@ -80,7 +80,7 @@ sys.exit(main())
 
 
 def test_a_process_killed_while_all_save_leaves_the_previous_checkpoint(tmp_path: Path) -> None:
-    """The checkpoint before stays the last; the next run sweeps what is unfinished."""
+    """The previous checkpoint remains the last one; the next run removes unfinished files."""
     flags, killed_index = ["--mesh=data=1,model=2", "--shard=params"], 1
     solver = write_solver(tmp_path, 12, "snapshot: 4", "lenet")
     commands = [

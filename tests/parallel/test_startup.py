@@ -31,7 +31,7 @@ SLURM["SLURM_LOCALID"] = "{i}"
 
 
 def write_solver(folder: Path, net: str = "", settings: str = "") -> str:
-    """Write a solver's file, for the given net or the default one."""
+    """Write a solver for the given net or the default one."""
     write_data(folder, "ignored")
     text = make_solver_text(folder, "ignored", 2, settings).replace("max_iter: 50", "max_iter: 3")
     if net:
@@ -165,7 +165,7 @@ def run_command(words: list[str]) -> tuple[int, str]:
 
 @pytest.fixture(scope="module")
 def four_devices() -> Iterator[ProcessPoolExecutor]:
-    """A process whose JAX has four devices, and that commands may tune."""
+    """Yield a pool of one process whose JAX has four devices, in which commands may change JAX's settings."""
     with spawn_jax_process(4) as pool:
         yield pool
 

@@ -6,7 +6,7 @@ LENET = Path(__file__).parents[2] / "configs" / "lenet" / "train_val.prototxt"
 
 
 def make_conv_block(name: str, bottom: str, num_output: int, kernel: int, stride: int = 1, *, relu: bool = True) -> str:
-    """Convolution, BatchNorm, Scale and, if `relu`, a ReLU."""
+    """Return Convolution, BatchNorm, Scale and, if `relu`, a ReLU."""
     window = f"num_output: {num_output} kernel_size: {kernel} stride: {stride} pad: {kernel // 2} bias_term: false"
     layers = [
         f'layer {{ name: "{name}" type: "Convolution" bottom: "{bottom}" top: "{name}" convolution_param {{ {window} '
@@ -27,7 +27,7 @@ def make_layer(name: str, layer_type: str, top: str, *bottoms: str, fields: str 
 
 
 def make_resnet() -> str:
-    """A stem, two blocks of two convolutions each, a pooled product. No two convolutions are alike."""
+    """Return a stem, two blocks of two convolutions each, pooling and an InnerProduct. All convolutions differ."""
     text = make_layer("data", "Input", "data", fields="input_param { shape { dim: 8 dim: 3 dim: 32 dim: 32 } }")
     text += make_layer("label", "Input", "label", fields="input_param { shape { dim: 8 } }")
     text += make_conv_block("stem", "data", 16, 3)

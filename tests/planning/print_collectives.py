@@ -1,4 +1,4 @@
-"""A process with eight simulated devices: prints, as JSON, the collectives of training steps compiled for them.
+"""Print, as JSON, the collectives of training steps that are compiled for eight simulated devices.
 
 Each is [kind, bytes of the result, devices in a group], found in the compiled text by an independent pattern.
 """
@@ -31,7 +31,7 @@ BYTES = {"f32": 4, "s32": 4, "u32": 4, "pred": 1}
 
 
 def find_collectives(text: str) -> list[tuple[str, int, int]]:
-    """Return every collective of a compiled program."""
+    """Return all collectives of a compiled program."""
     result = []
     for shape, kind, attributes in re.findall(
         r" = (\(?[a-z]\w*\[.*?) (all-[a-z]+|reduce-scatter|collective-permute)\((.*)", text
@@ -54,7 +54,7 @@ def find_collectives(text: str) -> list[tuple[str, int, int]]:
 
 
 def count_reduced_numbers(text: str) -> dict[str, int]:
-    """Return how many numbers of each type a lowered program adds up over devices."""
+    """Return how many numbers of each dtype a lowered program all-reduces."""
     result: dict[str, int] = {}
     for shape, dtype in re.findall(r"stablehlo\.all_reduce.*?\}\) : \(tensor<((?:\d+x)*)(\w+)>", text, re.DOTALL):
         result[dtype] = result.get(dtype, 0) + math.prod(map(int, shape.split("x")[:-1]))
@@ -62,7 +62,7 @@ def count_reduced_numbers(text: str) -> dict[str, int]:
 
 
 def main() -> None:
-    """Compile each net in each way."""
+    """Compile each net in each parallel mode."""
     os.environ |= {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": _XLA_FLAGS}
     import jax
     from planned_nets import LENET, make_resnet

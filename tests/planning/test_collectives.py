@@ -21,7 +21,7 @@ Collectives = list[tuple[str, int, int]]
 
 @pytest.fixture(scope="module")
 def programs() -> dict[str, Any]:
-    """The collectives of each net in each way: as found by a pattern, and as `planning` counts them."""
+    """Return the collectives of each net in each parallel mode, as found by a pattern and as counted by `planning`."""
     script = Path(__file__).with_name("print_collectives.py")
     process = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stderr
@@ -30,7 +30,7 @@ def programs() -> dict[str, Any]:
 
 
 def count_param_bytes(name: str) -> int:
-    """Return the bytes of all params."""
+    """Return the size of all params in bytes."""
     params = jax.eval_shape(Net(NETS[name], "TRAIN").init, jax.eval_shape(jax.random.key, 0)).params
     return sum(4 * p.size for p in jax.tree.leaves(params))
 
@@ -61,7 +61,7 @@ def test_stop_votes_travel_with_the_gradients(programs: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", NETS)
 def test_sync_bn_sums_statistics_once_in_each_pass(programs: dict[str, Any], name: str) -> None:
-    """Mean and square forward, two sums backward, for each layer; and once what is stored, for all."""
+    """A layer sums mean and square in forward, two sums in backward; stored statistics are summed once for all."""
     result = get_collectives(programs, name, "sync_bn")
     assert {(kind, group) for kind, _, group in result} == {("all-reduce", 8)}
     stored_bytes = sum(4 * (2 * n + 1) for n in NORM_CHANNELS[name])
@@ -81,7 +81,7 @@ def test_weights_of_bfloat16_nets_are_summed_in_bfloat16(programs: dict[str, Any
 
 @pytest.mark.parametrize("mode", ["optimizer", "params"])
 def test_only_sharded_arrays_are_gathered(programs: dict[str, Any], mode: str) -> None:
-    """LeNet's first product is large enough to be cut: (500, 800)."""
+    """LeNet's first InnerProduct weight, (500, 800), is large enough to be sharded."""
     result = get_collectives(programs, "lenet", mode)
     sums = sum(size * (8 if kind == "reduce-scatter" else 1) for kind, size, _ in result if kind != "all-gather")
     assert sums == count_param_bytes("lenet") + LOSS
@@ -89,7 +89,7 @@ def test_only_sharded_arrays_are_gathered(programs: dict[str, Any], mode: str) -
 
 
 def test_rows_of_a_mesh_sum_only_their_shard_of_gradients(programs: dict[str, Any]) -> None:
-    """And no batch meets another: what is not of params is of a row's 8 examples."""
+    """Activations are exchanged only within a row of the mesh, for its 8 examples."""
     result = [tuple(c) for c in programs["lenet model"]["counted"]]
     row_sums = [size for kind, size, group_size in result if group_size == 4]
     assert sum(row_sums) < 0.6 * count_param_bytes("lenet")

@@ -1,4 +1,4 @@
-"""Targets: chips by name and from files, their numbers of devices, and refusals."""
+"""Planning targets: chips by name and from files, their numbers of devices, and errors."""
 
 from dataclasses import fields
 from pathlib import Path

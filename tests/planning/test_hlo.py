@@ -1,4 +1,4 @@
-"""Counts in a compiled program's text: against programs with known counts."""
+"""Counts of operations and bytes in the text of compiled programs, compared with known counts."""
 
 import os
 import subprocess
@@ -104,7 +104,7 @@ ENTRY %main (p: f32[10,1000], q: bf16[4,8]) -> f32[10,1000] {
 
 
 def test_slices_on_chip_memory_and_async_starts_are_counted() -> None:
-    """Slices move the bytes that they take, on-chip memory is free, and asynchronous operations count once."""
+    """Slices count the bytes that they read, on-chip memory is free, and asynchronous operations count once."""
     row, full_array = 4 * 1000, 4 * 10_000
     loop = 7 * ((2 * row + 4) + (2 * row + 4))
     conversion, gather, copy = 4 * 8 * 2, 2 * 4 * full_array, full_array

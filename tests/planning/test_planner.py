@@ -1,4 +1,4 @@
-"""Plans: their arithmetic, the search for the largest batch, and refusals."""
+"""Plans: their arithmetic, the search for the largest batch, and errors."""
 
 import importlib.util
 import subprocess
@@ -22,7 +22,7 @@ ONE_DEVICE = parse_target("tpu:v5e:1")
 
 @pytest.fixture
 def use_cpu_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This machine's compiler stands in for the target's."""
+    """Compile for this machine instead of the target."""
     monkeypatch.setattr(planner, "get_devices", lambda target: jax.devices()[:1])
 
 
@@ -68,7 +68,7 @@ def test_the_largest_batch_is_found(
     fixed: int,
     per_example: int,
 ) -> None:
-    """Found to 5 % from any start without trying many; estimated by memory that grows a little faster than it seems."""
+    """The batch is found to within 5 % from any start in few tries, although memory grows faster than linearly."""
     tried_batches = []
 
     def make_tried_plan(self: Any, batch: int) -> Plan:
@@ -167,7 +167,7 @@ def test_the_command_reports_what_cannot_be_planned(
 
 
 def test_the_command_refuses_a_mesh_of_the_wrong_size() -> None:
-    """Its settings have to be in force before JAX is used."""
+    """The command runs in its own process, because its settings must take effect before JAX is used."""
     command = [sys.executable, "-m", "caffejax", "plan", str(LENET), "--target", "tpu:v5e:2x2"]
     result = subprocess.run([*command, "--mesh", "data=4,model=2"], capture_output=True, text=True)
     assert result.returncode == 1

@@ -26,7 +26,7 @@ PRECISIONS = ("float32", "bfloat16")
 
 
 def lower_step(name: str, platform: str, precision: Any) -> tuple[str, int]:
-    """A training step's text, and the number of arrays that it uses up."""
+    """Return the lowered text of a training step, and the number of arrays that it donates."""
     net = Net(NETS[name], "TRAIN", precision=precision)
     optimizer, key = make_optimizer(SGD, net), jax.eval_shape(jax.random.key, 0)
     initial_state = jax.eval_shape(lambda key: init_train_state(net.init(key), optimizer, key), key)
@@ -54,7 +54,7 @@ def test_lowered_programs_are_light(name: str, platform: str, precision: str) ->
 
 @pytest.mark.parametrize("platform", ["tpu", "cuda"])
 def test_activations_move_in_bfloat16(platform: str) -> None:
-    """Between layers; what BatchNorm sums is float32 inside of a fusion."""
+    """Blobs between layers are bfloat16; the sums of BatchNorm are float32 within a fusion."""
     text, _ = lower_step("resnet", platform, "bfloat16")
     for line in re.findall(r".*stablehlo\.convolution.*", text):
         assert "f32" not in line.split("->")[-1], line

@@ -1,4 +1,4 @@
-"""The time of collectives, and the scaling of steps: against sums by hand."""
+"""The time of collectives, and the scaling of steps, compared with sums by hand."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Nets that several tests use."""
+"""Nets and fixtures that several tests use."""
 
 import logging
 from collections.abc import Callable
@@ -64,13 +64,13 @@ def make_dummy_data_net(write: Write) -> Any:
 
 
 def draw_normal(*shape: int, seed: int = 0) -> np.ndarray:
-    """Normally distributed numbers."""
+    """Draw normally distributed numbers."""
     return np.random.default_rng(seed).normal(3, 20, shape).astype(np.float32)
 
 
 @pytest.fixture(autouse=True)
 def _reset_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A fresh process state, a log without handlers, fixed random numbers, and a folder to write to."""
+    """Reset pycaffe's process state, the log's handlers and the random seed, and change to a temporary directory."""
     logger = logging.getLogger("caffejax")
     monkeypatch.setattr(logger, "handlers", [])
     monkeypatch.setattr(logger, "propagate", True)
@@ -82,7 +82,7 @@ def _reset_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Writes a text to a file of the test's own and gives its path."""
+    """Return a function that writes a text to a file of the test and returns its path."""
 
     def write(name: str, text: str) -> str:
         path = tmp_path / name

@@ -69,7 +69,7 @@ def test_in_place_layers_leave_the_last_value(net: Any) -> None:
 
 @pytest.mark.parametrize("layer_by_layer", [False, True])
 def test_in_place_layers_differentiate_at_the_overwritten_bottom(layer_by_layer: bool) -> None:
-    """Also when their params were written since: Caffe keeps a copy of the bottom, but not of the params."""
+    """This holds even if params were written since: Caffe keeps a copy of the bottom, but not of the params."""
     net = caffe.Net(
         """
         force_backward: true
@@ -209,7 +209,7 @@ steps = st.lists(
 @settings(max_examples=150)
 @given(steps)
 def test_host_and_device_have_the_last_value(actions: list[str]) -> None:
-    """Whatever the order of writes on either side, both sides see the last one; held views too."""
+    """For any order of writes on host and device, both sides and existing views read the last value."""
     blob = SyncedBlob((2, 3))
     value = np.zeros((2, 3), np.float32)
     held: np.ndarray | None = None

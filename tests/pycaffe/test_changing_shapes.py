@@ -62,7 +62,7 @@ def test_a_host_layer_may_change_the_number_of_rows() -> None:
 
 
 class VaryingRows(caffe.Layer):
-    """A source with a varying number of rows, and the batch's number in each row."""
+    """A source with a varying number of rows; each row also has the number of its batch."""
 
     def setup(self, bottom: Any, top: Any) -> None:
         self.number = 0

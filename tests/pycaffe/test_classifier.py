@@ -29,7 +29,7 @@ SETTINGS: dict[str, Any] = dict(mean=MEAN, raw_scale=255, channel_swap=(2, 1, 0)
 
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a net, its weights, and images."""
+    """Return a folder with a net, its weights, and images."""
     folder = tmp_path_factory.mktemp("job")
     n = NetSpec()
     n.data = L.Input(shape=dict(dim=[4, 3, 10, 10]))
@@ -46,7 +46,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def compute_probabilities(net: caffe.Net, batch: np.ndarray) -> np.ndarray:
-    """The net's, of images (N, 10, 10, 3) in 0..1, R, G, B, by plain NumPy."""
+    """Return the net's probabilities for RGB images (N, 10, 10, 3) in 0..1, computed with NumPy."""
     x = ((batch[..., ::-1] * 255 - MEAN) * 0.02).transpose(0, 3, 1, 2)
     x = x.reshape(-1, 3, 2, 5, 2, 5).mean(axis=(3, 5)).reshape(len(x), -1)
     weight, bias = (blob.data.astype(np.float64) for blob in net.params["ip"])
@@ -317,7 +317,7 @@ def test_the_default_mean_is_read_from_caffes_folder(
     command: str,
     mean_source: str,
 ) -> None:
-    """A file in Caffe's own folder. `detect` subtracts its mean color, as the script does."""
+    """The file is in Caffe's own folder. As in Caffe's script, `detect` subtracts its mean color."""
     monkeypatch.delenv("CAFFE_ROOT", raising=False)
     monkeypatch.chdir(tmp_path)
     mean = np.random.default_rng(0).uniform(90, 130, (3, 14, 14))

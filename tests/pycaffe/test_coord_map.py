@@ -74,7 +74,7 @@ CHAINS: dict[str, Callable[[Top], Top]] = {
 
 
 def compute_centers(top: Top, image: Top) -> list[np.ndarray]:
-    """Return the mean positions in the image, along both axes, of the pixels that the top depends on, by running."""
+    """Return the mean positions, along both axes, of the image pixels that the top depends on, by running the net."""
     n = NetSpec()
     n.image = image
     n.top = L.Power(top)
@@ -185,7 +185,7 @@ def test_crop_finds_the_offset() -> None:
 
 
 def test_the_reference_of_a_crop_has_no_coordinate_map() -> None:
-    """The way through the second bottom of a Crop, which has another scale, is not taken."""
+    """The path through the second bottom of a Crop, which has another scale, is not followed."""
     image = make_input()
     small = L.Pooling(image, kernel_size=2, stride=2)
     assert coord_map_from_to(L.Crop(L.Power(image), small, axis=2, offset=5), image) == (1, 1, 5)
@@ -236,7 +236,7 @@ def test_a_map_composed_with_its_inverse_is_the_identity() -> None:
 
 
 def find_fcn_offsets(*skips: int) -> list[int]:
-    """The offsets of all crops in a fully convolutional VGG-16 that takes up these pooling layers again."""
+    """Return the offsets of all crops in a fully convolutional VGG-16 with skips from these pooling layers."""
     image = make_input(1, 3, 500, 500)
     x, pools = image, {}
     for block, (convs, channels) in enumerate([(2, 64), (2, 128), (3, 256), (3, 512), (3, 512)], 1):

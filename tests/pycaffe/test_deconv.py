@@ -33,7 +33,7 @@ def make_net(slope: float = 0, ignore: bool = True) -> Any:
 
 
 def reference_deconv(net: Any, diff: np.ndarray) -> np.ndarray:
-    """From "fc" to "data": the transposed weights, and between them what is positive of a diff."""
+    """Return the deconvolution from "fc" to "data": transposed weights, and only positive diffs at the ReLU."""
     weight, fc = net.params["conv"][0].data[:, :, 0, 0], net.params["fc"][0].data
     at_relu = np.maximum((diff @ fc).reshape(2, 4, 2, 2), 0)
     return np.einsum("oi,nohw->nihw", weight, at_relu)

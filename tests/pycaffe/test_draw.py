@@ -1,4 +1,4 @@
-"""Drawing nets: labels, the DOT text, SVG, and Graphviz where it is."""
+"""Drawing nets: labels, the DOT text, SVG, and Graphviz if it is installed."""
 
 import asyncio
 import builtins
@@ -176,7 +176,7 @@ def test_dot_text_is_quoted() -> None:
 
 
 def parse_svg(svg: bytes) -> tuple[list[str], list[Any]]:
-    """The texts, and the boxes of the nodes."""
+    """Return the texts and the boxes of the nodes."""
     root = ElementTree.fromstring(svg)
     space = "{http://www.w3.org/2000/svg}"
     boxes = [
@@ -224,7 +224,7 @@ def test_names_are_escaped_in_svg() -> None:
 
 @pytest.mark.usefixtures("no_graphviz")
 def test_svg_in_a_notebook() -> None:
-    """There an event loop runs."""
+    """In a notebook an event loop is running."""
 
     async def cell() -> bytes:
         return draw.draw_net(read_net(NET), "LR", "svg")

@@ -20,7 +20,7 @@ XAVIER = {"type": "xavier"}
 
 
 def make_solver(write: Write, train: Any, test: Any = None, **settings: Any) -> caffe.Solver:
-    """A solver written as notebooks do: a SolverParameter, filled in and printed."""
+    """Write a solver as notebooks do: fill in a SolverParameter and print it."""
     s = caffe_pb2.SolverParameter()
     s.train_net = write("train.prototxt", str(train))
     if test is not None:
@@ -96,7 +96,7 @@ def write_mean(folder: Path) -> Path:
 
 
 class Pictures(caffe.Layer):
-    """Pictures with several labels at once, as a data layer of its user's own."""
+    """Images with several labels each, as in a user's data layer."""
 
     def setup(self, bottom: Any, top: Any) -> None:
         params = eval(self.param_str)
@@ -141,7 +141,7 @@ def test_multilabel_with_a_data_layer(write: Write) -> None:
 
 
 class Segments(caffe.Layer):
-    """One image after the other with a label for each pixel, all of different sizes: shaped in reshape."""
+    """Images of varying sizes with a label for each pixel, one at a time; tops are shaped in `reshape`."""
 
     def setup(self, bottom: Any, top: Any) -> None:
         self.idx = 0
@@ -198,7 +198,7 @@ def test_fully_convolutional_training(write: Write) -> None:
 
 
 class Regions(caffe.Layer):
-    """An image, and a number of regions with labels that depends on the blobs; shaped in forward."""
+    """An image, and labelled regions whose number depends on the data; tops are shaped in `forward`."""
 
     def setup(self, bottom: Any, top: Any) -> None:
         for blob, shape in zip(top, ((1, 3, 8, 8), (1, 5), (1,)), strict=True):
@@ -220,7 +220,7 @@ class Regions(caffe.Layer):
 
 
 class SelectRows(caffe.Layer):
-    """Every second region."""
+    """Selects every second region."""
 
     def setup(self, bottom: Any, top: Any) -> None:
         top[0].reshape(1, 5)

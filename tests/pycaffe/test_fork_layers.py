@@ -49,7 +49,7 @@ def test_recorded_params_and_diffs(name: str) -> None:
 
 
 def test_gradient_of_an_in_place_scale_uses_the_top(tmp_path: Path) -> None:
-    """bn_mode INFERENCE: the fork multiplies the top's diff by the overwritten bottom."""
+    """With bn_mode INFERENCE, the fork multiplies the top's diff by the overwritten bottom."""
     net = make_net(tmp_path, BN.format("INFERENCE"), (2, 3, 2, 2))
     random = np.random.default_rng(0)
     x, dy, scale, shift = (random.normal(size=shape) for shape in ((2, 3, 2, 2), (2, 3, 2, 2), (3,), (3,)))
@@ -67,7 +67,7 @@ def test_gradient_of_an_in_place_scale_uses_the_top(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("transpose", [False, True])
 def test_inner_product_normalizes_groups_of_its_weight(tmp_path: Path, transpose: bool) -> None:
-    """The fork takes K numbers at a time, also where the weight is (K, num_output)."""
+    """The fork normalizes K consecutive numbers at a time, even if the weight is (K, num_output)."""
     param = f"inner_product_param {{ num_output: 3 normalize: true transpose: {str(transpose).lower()} }}"
     net = make_net(tmp_path, f'layer {{ name: "layer" type: "InnerProduct" bottom: "x" top: "y" {param} }}', (2, 4))
     random = np.random.default_rng(0)
@@ -86,7 +86,7 @@ def test_inner_product_normalizes_groups_of_its_weight(tmp_path: Path, transpose
     ("window", "top"), [((2, 2, 2, 2), (5, 7)), ((3, 2, 2, 3), (7, 10)), ((2, 3, 1, 2), (4, 9)), ((2, 2, 3, 3), (4, 5))]
 )
 def test_unpooling_equals_loops(tmp_path: Path, method: str, window: tuple[int, ...], top: tuple[int, int]) -> None:
-    """Without a mask; with sizes that are not multiples of the stride, and windows that overlap or leave gaps."""
+    """Without a mask; sizes are not always multiples of the stride, and windows overlap or leave gaps."""
     h, w, stride_h, stride_w = window
     text = (
         f"kernel_h: {h} kernel_w: {w} stride_h: {stride_h} stride_w: {stride_w} unpool_h: {top[0]} unpool_w: {top[1]}"
@@ -114,7 +114,7 @@ def test_unpooling_equals_loops(tmp_path: Path, method: str, window: tuple[int, 
 
 
 def test_labels_of_annotated_data_have_a_row_for_each_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in the fork, though passes are compiled for a label with padding."""
+    """The label has the fork's shape, although passes are compiled for a padded label."""
     monkeypatch.chdir(FOLDER.parent / "fork_layers" / "data" / "photos_a")
     loss = 'layer { name: "sum" type: "Reduction" bottom: "label" top: "sum" reduction_param { axis: 2 } }'
     net = caffe.Net(Path("warp.prototxt").read_text() + loss, caffe.TEST)

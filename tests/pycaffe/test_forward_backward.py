@@ -75,7 +75,7 @@ def test_param_diffs_add_up() -> None:
 
 @pytest.mark.slow
 def test_values_and_diffs_equal_the_functional_net() -> None:
-    """Blobs, gradients and diffs in the middle, with one dropout mask for all that is asked of a pass."""
+    """Blobs, gradients and intermediate diffs of a pass use the same dropout mask."""
     net = make_input_net(caffe.TRAIN)
     out = net.forward()
     sum_ = net.blobs["sum"].data.copy()

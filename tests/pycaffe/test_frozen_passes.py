@@ -1,4 +1,4 @@
-"""A frozen net is compiled again when other blobs are read or weights are written, without a visible difference."""
+"""Passes of frozen nets stay correct when other blobs are read or weights are written."""
 
 from collections.abc import Callable
 from functools import cache
@@ -33,7 +33,7 @@ def make_reference_net(prototxt: str) -> caffejax.Net:
 
 
 def compute_reference_blobs(net: Any) -> dict[str, Any]:
-    """Return all blobs by the plain implementations of the layers, without pycaffe."""
+    """Return all blobs, computed by the plain implementations of the layers without pycaffe."""
     net_again = make_reference_net(net.prototxt)
     blobs = {name: [np.array(blob.data) for blob in blobs] for name, blobs in net.params.items()}
     params, state = (
@@ -47,7 +47,7 @@ def compute_reference_blobs(net: Any) -> dict[str, Any]:
 
 
 def run_until_frozen(net: Any) -> None:
-    """Run forward until the net is frozen, if it is to be."""
+    """Run forward up to ten times, until the net is frozen."""
     for _ in range(10):
         net.forward()
         if is_frozen(net):
@@ -55,7 +55,7 @@ def run_until_frozen(net: Any) -> None:
 
 
 def assert_equals_reference(net: Any) -> None:
-    """Run forward and compare, first the outputs, then what else there is."""
+    """Run forward and compare the outputs first, then all other blobs."""
     result = {name: array.copy() for name, array in net.forward().items()}
     blobs = {name: net.blobs[name].data.copy() for name in net.blobs}
     expected = compute_reference_blobs(net)

@@ -151,7 +151,7 @@ def test_loading_invalid_images_raises_an_error(tmp_path: Path) -> None:
 
 
 def resize_by_coordinates(image: np.ndarray, dims: tuple[int, int], order: int) -> np.ndarray:
-    """Resize by the definition: pixels are areas, and the image is surrounded by its smallest value."""
+    """Resize by the definition: pixels are areas, and outside the image is its smallest value."""
     rows, columns = ((np.arange(n) + 0.5) * old / n - 0.5 for n, old in zip(dims, image.shape, strict=False))
     grid = np.meshgrid(rows, columns, indexing="ij")
     channels = [

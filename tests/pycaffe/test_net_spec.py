@@ -1,4 +1,4 @@
-"""NetSpec: the text of its nets, that they build, and its refusals."""
+"""NetSpec: the prototxt of its nets, building them, and errors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -51,7 +51,7 @@ def make_anonymous_lenet() -> caffe_pb2.NetParameter:
 
 
 def number_blobs(net: caffe_pb2.NetParameter) -> list[Any]:
-    """A net's layers without the names of layers and blobs: blobs by number."""
+    """Return a net's layers without names, with blobs replaced by numbers."""
     numbers: dict[str, int] = {}
     return [
         (
@@ -127,7 +127,7 @@ def test_inputs_that_are_not_tops_raise_an_error(invalid_input: object) -> None:
 
 
 def test_a_tuple_instead_of_a_top_gets_a_hint(caplog: pytest.LogCaptureFixture) -> None:
-    """In the log: scripts compare the message, and pytest's `match` sees notes as well."""
+    """The hint is logged, because scripts compare the message, and pytest's `match` includes notes."""
     with pytest.raises(TypeError, match=r"^Silence input 0 is not a Top \(type is <class 'tuple'>\)$"):
         L.Silence(make_dummy_data(), ntop=0)
     assert "a layer with several tops returns a tuple; pass one of its items" in caplog.text
@@ -280,7 +280,7 @@ def test_a_net_may_have_a_thousand_layers() -> None:
 
 
 def test_settings_of_all_types_are_accepted_by_name() -> None:
-    """NetSpec accepts the settings of each registered type by their names alone."""
+    """NetSpec accepts the settings of each registered type by name, without the name of the parameter message."""
     for name, kind in layer_types().items():
         if kind.signature.param is None:
             continue

@@ -125,7 +125,7 @@ layer { name: "loss" type: "EuclideanLoss" bottom: "conv" bottom: "target" top: 
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["before_forward", "after_forward", "before_backward", "after_backward"])
 def test_callbacks_of_the_net_do_not_change_training(when: str, write: Write) -> None:
-    """Layers then run one by one: those in place must find what they read, though later ones wrote over it."""
+    """Layers then run one by one: in-place layers must read their original bottoms, which later layers overwrote."""
     path = write_solver(write, NORMALIZED_NET, "iter_size: 2", SETTINGS.replace("test_iter: 2 test_interval: 10", ""))
     params_of_runs = []
     for has_callback in (False, True):
@@ -169,7 +169,7 @@ def test_params_written_between_steps_are_used(write: Write) -> None:
 
 
 def test_blobs_have_the_values_of_the_last_iteration(write: Write) -> None:
-    """The values before the update, although they are computed later."""
+    """The blobs have the values before the update, although they are computed later."""
     solver = caffe.SGDSolver(write_solver(write, DETERMINISTIC_NET))
     w, b = (blob.data.copy() for blob in solver.net.params["ip"])
     solver.step(1)
@@ -245,7 +245,7 @@ def test_solvers_equal_recorded_iterations(case: str) -> None:
 
 @pytest.mark.slow
 def test_training_equals_caffejax_solver(write: Write) -> None:
-    """The same numbers from the same seed, dropout included."""
+    """Both solvers give the same numbers from the same seed, with dropout."""
     net = DUMMY_DATA_NET.replace('layer { name: "loss"', 'layer { name: "drop" type: "Dropout" bottom: "ip_blob" top: "ip_blob" } layer { name: "loss"')  # fmt: skip # noqa: E501
     path = write_solver(write, net, "random_seed: 3 iter_size: 2")
     pycaffe_solver, solver = caffe.get_solver(path), caffejax.Solver(path)

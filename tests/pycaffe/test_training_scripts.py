@@ -15,7 +15,7 @@ DIGITS = Path(__file__).parents[2] / "configs" / "digits"
 
 @pytest.mark.slow
 def test_learning_lenet(write: Write) -> None:
-    """The loop of Caffe's LeNet notebook, on digits: step by step, loss and accuracy read from the blobs."""
+    """The loop of Caffe's LeNet notebook on digits: train step by step, and read loss and accuracy from the blobs."""
     settings = (DIGITS / "lenet_solver.prototxt").read_text().replace("snapshot: 250", "snapshot: 0")
     settings = settings.replace('net: "', f'net: "{DIGITS}/')
     solver = caffe.SGDSolver(write("lenet_solver.prototxt", settings))
@@ -73,7 +73,7 @@ layer { name: "fc-conv" type: "Convolution" bottom: "conv" top: "fc-conv"
 
 
 def test_net_surgery(write: Write) -> None:
-    """A classifier made fully convolutional: it scores every window of a larger image at once."""
+    """Convert a classifier to a fully convolutional net, which scores all windows of a larger image at once."""
     net = caffe.Net(write("fc.prototxt", INNER_PRODUCT_NET), caffe.TEST)
     net.save("fc.caffemodel")
     net_full_conv = caffe.Net(write("full.prototxt", FULLY_CONVOLUTIONAL_NET), "fc.caffemodel", caffe.TEST)
@@ -134,7 +134,7 @@ def run_solvers(niter: int, solvers: list[tuple[str, caffe.Solver]], fill_inputs
 
 @pytest.mark.slow
 def test_fine_tuning(write: Write) -> None:
-    """Weights of a trained net for a new task; a frozen layer stays, and both solvers run side by side."""
+    """Fine-tune the weights of a trained net for a new task, with a frozen layer and two solvers side by side."""
     r = np.random.default_rng(0)
 
     def fill_inputs(net: caffe.Net) -> None:
@@ -221,7 +221,7 @@ layer { name: "loss" type: "ContrastiveLoss" bottom: "feat" bottom: "feat_p" bot
 
 
 def test_siamese(write: Write) -> None:
-    """Two towers with one set of weights, trained on pairs; one net feeds from arrays."""
+    """Train two branches with shared weights on pairs; one of the nets reads arrays."""
     r = np.random.default_rng(2)
     pairs = r.normal(size=(32, 2, 1, 4)).astype(np.float32)
     similar = r.integers(0, 2, 32).astype(np.float32)
@@ -252,7 +252,7 @@ def test_feature_extraction(write: Write) -> None:
 
 
 def test_gradient_ascent_on_the_input(write: Write) -> None:
-    """Gradient ascent on the input, as in deep dream: the diff set by hand, backward from a layer in the middle."""
+    """Gradient ascent on the input, as in deep dream: set a diff and run backward from an intermediate layer."""
     net = caffe.Net(write("fc.prototxt", "force_backward: true\n" + INNER_PRODUCT_NET), caffe.TEST)
     src, dst = net.blobs["data"], net.blobs["conv"]
     src.data[...] = np.random.default_rng(4).normal(size=src.shape)

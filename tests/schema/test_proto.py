@@ -26,7 +26,7 @@ def read_rows(name: str) -> list[dict[str, str]]:
 
 
 def find_descriptor(path: str):
-    """The message or enum of that dotted name."""
+    """Return the message or enum with this dotted name."""
     first, *inner_names = path.split(".")
     file = caffe_pb2.DESCRIPTOR
     result = file.message_types_by_name.get(first) or file.enum_types_by_name[first]
@@ -36,7 +36,7 @@ def find_descriptor(path: str):
 
 
 def describe_field(field: FieldDescriptor) -> dict[str, str]:
-    """A field in the words of the lists."""
+    """Describe a field in the format of the lists."""
     default = ""
     if field.has_default_value:
         default = field.default_value
@@ -111,7 +111,7 @@ theirs = message_factory.GetMessageClass(pool.FindMessageTypeByName("caffe.NetPa
 
 @pytest.mark.parametrize("order", ["theirs first", "ours first"])
 def test_a_users_own_caffe_pb2_does_not_collide(order):
-    """A user's schema has the same file and message names, with other numbers; only the names count."""
+    """A user's schema has the same file and message names, with other field numbers; fields are matched by name."""
     ours = "from caffejax.schema import caffe_pb2, read_net\n"
     script = FOREIGN + ours if order == "theirs first" else ours + FOREIGN
     script += "assert read_net(theirs(name='x')) == caffe_pb2.NetParameter(name='x')"

@@ -17,7 +17,7 @@ LAYER = caffe_pb2.LayerParameter
 
 
 def parse_with_google(text: str, message_class: type[Message]) -> Message | None:
-    """Return the message that Google's reader reads, or None if it refuses the text."""
+    """Return the message that Google's parser reads, or None if it rejects the text."""
     try:
         return text_format.Parse(text, message_class())
     except text_format.ParseError:

@@ -82,7 +82,7 @@ def test_padding_layers_are_merged_into_the_next_layer():
 
 
 def test_a_v1_layer_beside_v0_layers_keeps_only_its_blob_names():
-    """Caffe upgrades every entry of `layers` as V0 once one is (UpgradeV0LayerParameter): the rest of V1's is lost."""
+    """Caffe upgrades all `layers` as V0 if one is (UpgradeV0LayerParameter), so other fields of V1 layers are lost."""
     net = parse_text(
         """
         layers { bottom: "x" top: "y" layer { name: "y" type: "conv" num_output: 2 } }

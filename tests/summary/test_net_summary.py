@@ -1,4 +1,4 @@
-"""A net in numbers: receptive fields against gradients, families, the table, JSON, the command."""
+"""Net summaries: receptive fields compared with gradients, layer families, the table, JSON, and the command."""
 
 import json
 import re
@@ -23,7 +23,7 @@ POWER = 'type: "Power" power_param { scale: 2 }'
 
 
 def make_stack(*layers: str) -> Net:
-    """A net of layers one after the other, on a plane of 40 x 40."""
+    """Return a net of consecutive layers on an input of 40 x 40."""
     text = 'layer { name: "0" type: "Input" top: "0" input_param { shape { dim: 1 dim: 1 dim: 40 dim: 40 } } }'
     for i, layer in enumerate(layers):
         text += f'layer {{ name: "{i + 1}" bottom: "{i}" top: "{i + 1}" {layer} }}'
@@ -31,7 +31,7 @@ def make_stack(*layers: str) -> Net:
 
 
 def measure_receptive_field(net: Net, pixel: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first pixel and the size of the receptive field of the number at (place, place) of the last top."""
+    """Return the first pixel and the size of the receptive field of the last top at (pixel, pixel)."""
     (name,) = net.outputs
     variables = net.init(jax.random.key(0))
     gradient = jax.grad(lambda x: net.apply(*variables, {"0": x})[0][name][0, 0, pixel, pixel])(
@@ -54,7 +54,7 @@ def measure_receptive_field(net: Net, pixel: int) -> tuple[np.ndarray, np.ndarra
     ],
 )
 def test_a_receptive_field_is_what_the_gradient_reaches(layers: tuple[str, ...]) -> None:
-    """Deconvolutions depend on fewer pixels at some positions; the field is the union over positions."""
+    """At some positions, deconvolutions depend on fewer pixels; the receptive field is the union over positions."""
     net = make_stack(*layers)
     last = net.summary().layers[-1]
     center = min(last.top_shapes[0][2:]) // 2

@@ -1,4 +1,4 @@
-"""Training on AnnotatedData: batches of several sizes, passes gathered, and resuming to the bit."""
+"""Training on AnnotatedData: batches of several sizes, several passes in an update, and resuming bit for bit."""
 
 import jax
 import numpy as np

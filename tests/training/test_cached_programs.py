@@ -33,7 +33,7 @@ DATA = {"x": np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6), "label": np
 
 @pytest.fixture
 def program_folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder of programs, for the time of a test."""
+    """Use a temporary folder of stored programs in a test."""
     previous_folder, ProgramCacheConfig.folder = ProgramCacheConfig.folder, tmp_path / "programs"
     yield tmp_path / "programs"
     ProgramCacheConfig.folder = previous_folder
@@ -41,7 +41,7 @@ def program_folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def traces(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Grows by one with each trace of a net."""
+    """Return a list to which each trace of a net is appended."""
     parts: list[Any] = []
 
     def count_trace(inputs: Any, part: Any, select_inputs: Any = interpreter.select_inputs) -> Any:
@@ -53,7 +53,7 @@ def traces(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def train_params(text: str = NET, data: Any = DATA, options: Any = {}, **settings: Any) -> list[np.ndarray]:  # noqa: B006
-    """The params after two steps."""
+    """Return the params after two steps."""
     inputs: dict[str, Any] = {"base_lr": 0.1, "lr_policy": "fixed", "momentum": 0.9, "random_seed": 3, "max_iter": 9}
     param = SolverParameter(**(inputs | settings))
     solver = Solver(SolverParameter.FromString(param.SerializeToString() + _serialize_net(text)), data=data, **options)

@@ -31,7 +31,7 @@ layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "y" top: "loss" 
 
 
 def make_test_net(rows: Any, folder: Path, fields: str = "") -> str:
-    """A test net whose output is rows as DetectionEvaluate makes them, one batch after the other."""
+    """Return a test net that outputs rows in the format of DetectionEvaluate, one batch at a time."""
     with h5py.File(folder / "rows.h5", "w") as file:
         file["detection_eval"] = np.array(rows, np.float32)[:, None]
     (folder / "rows.txt").write_text(f"{folder}/rows.h5\n")
@@ -100,7 +100,7 @@ def test_invalid_outputs_and_settings_are_refused(tmp_path):
 
 
 def reference_average_precision(rows: list[list[float]], label: int) -> float:
-    """The area under precision over recall, a step for each hit."""
+    """Return the area under the precision-recall curve, with one step for each true positive."""
     positives = sum(int(row[2]) for row in rows if row[0] == -1 and row[1] == label)
     detections = [row for row in rows if row[0] >= 0 and row[1] == label and row[3] + row[4] > 0]
     hits, area = 0, 0.0
@@ -115,7 +115,7 @@ def reference_average_precision(rows: list[list[float]], label: int) -> float:
     st.lists(st.tuples(st.integers(0, 2), st.sampled_from("hmi")), max_size=20), st.integers(1, 5), st.integers(1, 4)
 )
 def test_precisions_do_not_depend_on_the_batches(outcomes, split, padding):
-    """However rows are divided and padded, each class gets the precision of all of its rows."""
+    """The precision of each class is that of all rows, however they are divided into batches and padded."""
     scores = np.random.default_rng(len(outcomes)).permutation(len(outcomes)).tolist()
     counts: list[list[float]] = [[-1, label, 20, -1, -1] for label in range(3)]
     rows = [[0, label, s, kind == "h", kind == "m"] for (label, kind), s in zip(outcomes, scores, strict=True)]

@@ -26,7 +26,7 @@ layer { name: "loss" type: "Reduction" bottom: "ip2" top: "loss" loss_weight: 1
 
 @pytest.mark.skipif(onednn.unavailable_reason() is not None, reason="only oneDNN's calls make both gradients at once")
 def test_a_donated_step_copies_no_weight() -> None:
-    """Whatever reads a weight has to come before what overwrites it, and XLA has to see that, or it copies."""
+    """XLA copies a weight unless it can prove that all reads of it come before the write."""
     net = Net(NET, "TRAIN")
     mults = net.map_params(lambda p: 1.0)
     optimizer = caffe_optimizer(SolverParameter(type="SGD", momentum=0.9, weight_decay=0.1), mults, mults)

@@ -113,7 +113,7 @@ def test_sigmoid_inv_falls_as_sigmoid_rises() -> None:
 
 
 def train_blob(text: str, steps: int = 3) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The weights (steps + 1, 4) and gradients of a blob with lr_mult 2 and decay_mult 0.5 under a solver's rule."""
+    """Return weights (steps + 1, 4) and gradients of a blob with lr_mult 2 and decay_mult 0.5, trained by a solver."""
     param = read_solver(BASE + f"{text}\n")
     solver_param.check_solver(param)
     schedule, rng = rate_schedule(param), np.random.default_rng(1)

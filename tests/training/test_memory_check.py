@@ -1,4 +1,4 @@
-"""The memory check before training: refusals, remedies that fit, and nets that are not refused."""
+"""The memory check before training: errors, suggested remedies that fit, and nets that are accepted."""
 
 import logging
 import re
@@ -101,6 +101,6 @@ def test_fitting_nets_and_unknown_memory_are_not_refused(monkeypatch: pytest.Mon
 
 
 def test_small_nets_are_not_traced_for_the_memory_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that it costs nothing: their numbers of params and activations say enough."""
+    """To save time, small nets are accepted by the number of their params and activations alone."""
     monkeypatch.setattr(build_trainer, "estimate_training_memory", lambda *args: pytest.fail("traced"))
     make_solver().close()

@@ -37,7 +37,7 @@ INFINITE_GRADIENT = (
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with 40 good examples."""
+    """Change to a temporary directory with 40 valid examples."""
     monkeypatch.chdir(tmp_path)
     write_examples(np.random.default_rng(0).normal(size=(40, 5)), np.arange(40) % 3)
     Path("list.txt").write_text("data.h5\n")
@@ -58,7 +58,7 @@ def make_solver_text(net: str = SOFTMAX, lr: float = 0.01, extra_settings: str =
 
 
 def get_failure_message(solver_text: str, **options: Any) -> str:
-    """The message with which training stops; nothing is saved by it, however often one asks."""
+    """Return the error that stops training; check that no snapshot is written, even on request."""
     solver = Solver(solver_text, **options)
     with pytest.raises(SolverError) as exc_info:
         solver.solve()
@@ -140,7 +140,7 @@ def test_debug_nans_does_not_change_results(folder: Path) -> None:
 
 @pytest.mark.parametrize("flag", ["--debug_nans", "--debug-nans", "-debug_nans"])
 def test_debug_nans_on_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str], flag: str) -> None:
-    """After a snapshot and a bad label, the message says how to continue, and doing so names the layer."""
+    """After a snapshot and a bad label, the message says how to continue; continuing that way names the layer."""
     labels = np.arange(40) % 3
     labels[33] = -1
     write_examples(np.ones((40, 5)), labels)

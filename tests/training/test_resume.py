@@ -1,4 +1,4 @@
-"""Snapshots: values restored bit for bit, and refusals."""
+"""Snapshots: values are restored bit for bit, and invalid snapshots are rejected."""
 
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ def read_state_leaves(s: Solver) -> list[np.ndarray]:
 )
 @pytest.mark.parametrize(("type", "settings"), [("SGD", ""), ("SGD", "iter_size: 3"), ("Adam", ""), ("AdaDelta", "")])
 def test_resumes_bit_for_bit_from_a_checkpoint(tmp_path: Path, type: str, settings: str, snapshot: str) -> None:
-    """From every kind of snapshot; weights, history, keys and iteration."""
+    """Each kind of snapshot restores weights, history, random keys and iteration."""
     if snapshot.endswith(".h5"):
         settings += " snapshot_format: HDF5"
     uninterrupted = make_solver(tmp_path, settings, type=type)
@@ -61,7 +61,7 @@ DIGITS = Path(__file__).parents[2] / "configs" / "digits"
 
 @pytest.mark.parametrize("snapshot", ["x.orbax", "x_iter_7.solverstate", "x_iter_7.solverstate.h5"])
 def test_the_digits_job_resumes_bit_for_bit(tmp_path: Path, snapshot: str) -> None:
-    """The place in the data, and in the test data, is part of every snapshot."""
+    """Each kind of snapshot stores the position in the training data and in the test data."""
 
     def make_solver() -> Solver:
         param = read_solver(DIGITS / "lenet_solver.prototxt")
@@ -200,7 +200,7 @@ def test_a_file_in_place_of_the_checkpoint_folder_is_reported(tmp_path: Path) ->
 
 
 def test_steps_of_an_earlier_run_are_moved(tmp_path: Path) -> None:
-    """New runs over the same prefix: their steps are the newest ones, and each number has one old step."""
+    """With the same prefix, the steps of the latest run are kept, and one old step for each iteration."""
     first_solver = make_solver(tmp_path, "snapshot: 4")
     first_solver.step(12)
     first_solver.close()

@@ -34,7 +34,7 @@ solver_mode: CPU random_seed: 4
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A job with 11 images (one of them bad), 13 records (one of them bad) and 7 + 5 rows."""
+    """Change to a folder with 11 images (one invalid), 13 records (one invalid) and 7 + 5 rows."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     for i in range(11):

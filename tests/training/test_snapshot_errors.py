@@ -38,14 +38,14 @@ def make_solver(folder: Path, *, max_iter: int = 8, **options: Any) -> Solver:
 
 
 def block_checkpoint_folder(folder: Path) -> Path:
-    """A file where the checkpoints' folder is to be."""
+    """Create a file at the path of the checkpoint folder."""
     path = folder / "runs" / "x.orbax"
     path.write_text("in the way")
     return path
 
 
 def block_parent_folder(folder: Path) -> Path:
-    """A file where the folder of all snapshots is to be."""
+    """Create a file at the path of the folder of all snapshots."""
     (folder / "runs").rmdir()
     (folder / "runs").write_text("in the way")
     return folder / "runs"
@@ -109,7 +109,7 @@ def test_a_failed_step_leaves_only_the_other_steps(tmp_path: Path, capfd: pytest
 
 
 def test_late_files_of_a_failed_step_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tensorstore's threads still write when it has said that it failed."""
+    """Threads of tensorstore continue to write after it has reported a failure."""
     late_folder = tmp_path / "2.orbax-checkpoint-tmp" / "arrays"
 
     class Clock:

@@ -44,7 +44,7 @@ def snapshot(solver: Solver) -> Path:
 
 
 def restore_with_record(solver: Solver, snapshot: Path, record: Any) -> None:
-    """Restore with this record, and raise the error of `Solver.restore`; `record` may be text that is not JSON."""
+    """Restore with this record, which may be text that is not JSON; raise the error of `Solver.restore`."""
     path = snapshot.with_name("changed.solverstate")
     text = record if isinstance(record, str) else json.dumps(record)
     write_solverstate(path, replace(read_solverstate(snapshot), record=text))

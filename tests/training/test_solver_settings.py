@@ -46,7 +46,7 @@ def test_refuses_the_settings_that_caffe_refuses(
 
 
 def test_nets_and_states_of_a_solver_equal_the_recorded() -> None:
-    """train_state and test_state choose the layers; the prefix falls back to the solver file's name."""
+    """train_state and test_state select the layers; the default snapshot prefix is the solver file's name."""
     folder = GOLDEN / "nets"
     recorded = json.loads((folder / "solver_states.json").read_text())
     solver = Solver(folder / recorded["solver"])

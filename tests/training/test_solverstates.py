@@ -28,7 +28,7 @@ def _use_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def read_hdf5_tree(path: Path) -> dict[str, Any]:
-    """Everything in an HDF5 file: values with types, and groups."""
+    """Return all contents of an HDF5 file: groups, and values with their types."""
     result: dict[str, Any] = {}
 
     def visit(name: str, item: Any) -> None:
@@ -42,7 +42,7 @@ def read_hdf5_tree(path: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_resumes_as_caffe_does(case: str) -> None:
-    """From either form of its state, also with the file beside it: the working directory is another."""
+    """Both formats are read. The weight file is beside the state, although the working directory is another."""
     with closing(Solver(GOLDEN / "solver" / case / "solver.prototxt")) as solver:
         for state in STATES:  # of the second nothing is compiled again
             solver.restore(GOLDEN / "solver" / case / state)
@@ -50,7 +50,7 @@ def test_resumes_as_caffe_does(case: str) -> None:
 
 
 def assert_follows_recording(solver: Solver, expected: dict[str, Any]) -> None:
-    """Train for ten iterations as recorded."""
+    """Train for ten iterations and compare with the recording."""
     assert solver.iteration == 10
     num_checked = 0
     for j in range(10):
@@ -68,7 +68,7 @@ def assert_follows_recording(solver: Solver, expected: dict[str, Any]) -> None:
 
 
 def test_a_restored_state_has_the_types_of_the_initial_state() -> None:
-    """Otherwise the step is compiled for the restored state, and again for the state after the first step."""
+    """Otherwise the step would be compiled once for the restored state and again for the next state."""
     with closing(Solver(GOLDEN / "solver" / SGD / "solver.prototxt")) as solver:
         types = describe_types((solver.train_state,))
         assert types
@@ -177,7 +177,7 @@ def test_missing_weights_are_named() -> None:
 
 
 def test_the_data_restarts_at_the_first_row() -> None:
-    """As in Caffe, also for a solver that has already read some."""
+    """This follows Caffe, even if the solver has already read data."""
     folder = copy_case(SGD)
     fresh, advanced = (Solver(folder / "solver.prototxt") for _ in range(2))
     advanced.step(3)

@@ -35,7 +35,7 @@ def make_solver(folder: Path, settings: str, net: str = DUMMY, **options: Any) -
 
 
 def train_to_end(solver: Solver, caplog: pytest.LogCaptureFixture) -> tuple[list[str], Any]:
-    """The log's lines without speeds, and everything trained."""
+    """Return the lines of the log without speeds, and (train state, position in the data, smoothed loss)."""
     caplog.clear()
     with caplog.at_level(logging.INFO, logger="caffejax"):
         solver.solve()

@@ -26,7 +26,7 @@ layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "y" top: "loss" 
 
 
 class RecordingUpdater:
-    """Makes updates that change the iteration only, and records the calls of `update`."""
+    """An updater that changes only the iteration, and records the calls of `update`."""
 
     wait_seconds = 0.0
     last_update: Params | None = None
@@ -65,7 +65,7 @@ class RecordingUpdater:
 
 
 class EventTrainer(Trainer):
-    """Calls a function with each event."""
+    """A trainer that calls a function with each event."""
 
     def __init__(
         self, parts: TrainerParts, updater: RecordingUpdater, check: FiniteCheck, on_event: Callable[..., object]
@@ -197,7 +197,7 @@ def test_the_smoothed_loss_is_the_mean_of_the_last_losses(tmp_path: Path) -> Non
 
 
 def test_a_requested_test_does_not_replace_a_due_test(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """As in Caffe: its solver tests whenever the iteration says so, whatever was tested before."""
+    """Caffe's solver tests whenever the iteration is due, even if it has just tested."""
     trainer, _ = make_trainer(tmp_path, "max_iter: 2 test_iter: 1 test_interval: 2")
     with caplog.at_level(logging.INFO, logger="caffejax"):
         trainer.test()

@@ -150,7 +150,7 @@ for name, data in (("arrays", rows), ("list", batches)):
 
 @pytest.mark.long
 def test_several_devices_take_batches_in_turn_or_split_each(folder: Path) -> None:
-    """As one device does with twice the iter_size, or with the same batches."""
+    """The results are those of one device with twice the iter_size, or with the same batches."""
     Path("solver.prototxt").write_text(SOLVER.replace("iter_size: 2", "iter_size: 1"))
     all_rows = {name: array[:8] for name, array in make_rows().items()}
     np.savez("rows.npz", **all_rows)

@@ -43,7 +43,7 @@ def test_a_lap_begins_at_the_previous_lap(clock: Clock) -> None:
 
 
 class ScriptedResult:
-    """A computed value of a device; whether it is ready when a read begins, and when it ends."""
+    """A device value whose readiness at each read is given."""
 
     def __init__(self, *is_ready_at_reads: bool) -> None:
         self.is_ready_at_reads = list(is_ready_at_reads)
@@ -73,7 +73,7 @@ def test_a_read_counts_only_while_the_device_is_idle(clock: Clock, results: list
 
 
 class DelayedResult:
-    """A value that is ready some seconds after its start."""
+    """A device value that is ready some seconds after its start."""
 
     def __init__(self, seconds: float) -> None:
         self.ready_time = time.perf_counter() + seconds

@@ -41,7 +41,7 @@ def assert_close(actual: Any, expected: Any, rtol: float, name: str) -> None:
 @pytest.mark.parametrize(("backward", "kernels"), [("autodiff", "fast"), ("rules", "fast"), ("autodiff", "reference")])
 @pytest.mark.parametrize("case", CASES)
 def test_training_follows_the_recorded_trajectory(case: str, backward: str, kernels: str) -> None:
-    """Both ways to compute gradients, and both implementations, reach Caffe's parameters; the first takes snapshots."""
+    """All backward modes and kernels reach Caffe's parameters; the first combination also takes snapshots."""
     expected = dict(np.load(GOLDEN / case / "expected.npz"))
     is_adaptive = not case.startswith(("sgd", "nesterov"))
     solver = make_solver(case, backward, kernels, snapshots=(backward, kernels) == ("autodiff", "fast"))
@@ -80,7 +80,7 @@ def test_the_log_equals_caffes(case: str, caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_scores_equal_the_recorded_scores(caplog: pytest.LogCaptureFixture) -> None:
-    """The scores before each tested iteration; the test data continue from one test to the next."""
+    """Scores are computed before each tested iteration; each test continues in the test data."""
     case = "sgd_average_loss"
     expected = dict(np.load(GOLDEN / case / "expected.npz"))
     solver = make_solver(case)

@@ -16,7 +16,7 @@ _BROWSER_FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")  #
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """While it is there an event loop runs in this thread, which other tests could not bear: not for the session."""
+    """Yield a browser. It is not kept for the session, because its event loop would disturb other tests."""
     playwright = pytest.importorskip("playwright.sync_api", reason="needs the package playwright, which is absent")
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
@@ -29,7 +29,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def tab(browser: Any) -> Iterator[Any]:
-    """A fresh tab; what goes wrong in it fails the test."""
+    """Yield a new tab; errors in it fail the test."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
     errors: list[str] = []
@@ -43,7 +43,7 @@ def tab(browser: Any) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def write_net_page(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path | str], Path]:
-    """Writes the page of a net, given its file or its text, once."""
+    """Return a function that writes the page of a net, given by file or text, once."""
 
     @functools.cache
     def write_once(net: Path | str) -> Path:
@@ -58,7 +58,7 @@ def write_net_page(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path |
 
 @pytest.fixture
 def open_net_page(tab: Any, write_net_page: Callable[[Path | str], Path]) -> Callable[[Path | str], Any]:
-    """Opens the page of a net in the tab."""
+    """Return a function that opens the page of a net in the tab."""
 
     def open_page(net: Path | str) -> Any:
         tab.goto(write_net_page(net).as_uri())

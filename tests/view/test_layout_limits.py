@@ -1,4 +1,4 @@
-"""Nets that the layout library cannot follow."""
+"""Nets beyond the limits of the layout library."""
 
 import subprocess
 import sys

@@ -49,7 +49,7 @@ def is_inside(a: Rect, b: Rect) -> bool:
 
 
 def find_edges(net: Path, phase: Any) -> set[tuple[str, str]]:
-    """From which layer to which a net's blobs lead, of those that do not work in place on them."""
+    """Return (producer, consumer) for the blobs between layers; in-place layers are left out."""
     message = read_net(net)
     state = make_net_state(message, phase)
     producers: dict[str, str] = {}
@@ -63,7 +63,7 @@ def find_edges(net: Path, phase: Any) -> set[tuple[str, str]]:
 
 
 def scroll_into_view(page: Any, item: str) -> Any:
-    """The element of a box or block, brought to the middle of the window."""
+    """Center a box or block in the window, and return its element."""
     page.evaluate("id => caffejaxView.camera.reveal(caffejaxView.places.get(id), true)", item)
     return page.locator(f'[data-item="{item}"]')
 

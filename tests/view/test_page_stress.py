@@ -1,4 +1,4 @@
-"""The page in a real browser: hostile names, a thousand layers, a file that is edited meanwhile."""
+"""The page in a real browser: hostile names, a thousand layers, a file that changes while it is shown."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Blocks that nets repeat, and boxes of layers that work in place."""
+"""Repeated blocks of nets, and boxes of in-place layers."""
 
 from collections import Counter
 from itertools import pairwise

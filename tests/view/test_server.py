@@ -1,4 +1,4 @@
-"""The server: its responses, its clients, and its messages about mistakes."""
+"""The server: its responses, its clients, and its error messages."""
 
 import json
 import threading
@@ -16,7 +16,7 @@ from caffejax.view import serve
 
 
 class NetServer:
-    """A net that is served by a thread."""
+    """A net that is served from a thread."""
 
     def __init__(self, file: Path) -> None:
         self.file = file

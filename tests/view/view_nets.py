@@ -58,7 +58,7 @@ def make_hostile_net() -> str:
 
 
 def make_inception(count: int) -> str:
-    """A chain of modules of four branches, each of 15 layers, with a residual connection round every third."""
+    """Return a chain of modules of four branches, each of 15 layers, with a residual connection around every third."""
     parts, bottom = [DATA, make_conv("stem", "data", "num_output: 16 kernel_size: 1")], "stem"
     for i in range(count):
         branches = []
@@ -80,9 +80,9 @@ def make_inception(count: int) -> str:
 
 
 def make_irregular_net(count: int) -> str:
-    """A net of that many layers, for TRAIN, in which nothing repeats.
+    """Return a TRAIN net with this many layers and no repeated block.
 
-    A third of them add a blob from up to eight layers before.
+    A third of the layers add a blob from up to eight layers before.
     """
     data = DATA.replace("input_param", "include { phase: TRAIN } input_param")
     parts, blobs, rng = [data, make_conv("l0", "data")], ["l0"], Random(0)
