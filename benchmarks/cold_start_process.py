@@ -2,9 +2,9 @@
 
     python benchmarks/cold_start_process.py NAME FOLDER START JOBS SECONDS THREADS
 
-FOLDER is the folder written by `cold_start_nets`, START the `time.monotonic()` at which the process was started, JOBS what is measured
-beside the first result: `size`, `memory`, both, or `first` for nothing more. It prints one line of JSON and writes the
-outputs to FOLDER/NAME-first.npz and NAME-second.npz. A peer's interpreter needs NumPy and the peer, nothing of ours.
+FOLDER was written by `cold_start_nets`, START is the `time.monotonic()` at which the process was started, and JOBS says
+what to measure beside the first result: `size`, `memory`, both, or `first` for nothing more. It prints one line of JSON
+and writes the outputs to FOLDER/NAME-first.npz and NAME-second.npz. A peer's interpreter needs only NumPy and the peer.
 """
 
 from __future__ import annotations

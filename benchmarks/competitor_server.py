@@ -27,7 +27,7 @@ def serve(
         select_output: selects the part of the result that is compared.
         start: starts a run like the timed function, without waiting for its end.
     """
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here on
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     memory_before, start_time = read_memory("VmRSS"), time.perf_counter()
     run = make_run()
     result = select_output(np.asarray(run(), np.float64))

@@ -49,7 +49,7 @@ def time_call(function: Callable[[], Any]) -> float:
 def measure_peak_growth(function: Callable[[], Any]) -> int:
     """Return by how much the resident set grows at most while a function runs."""
     gc.collect()
-    Path("/proc/self/clear_refs").write_text("5")  # the most so far starts anew
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     memory_before = read_memory("VmRSS")
     result = function()
     peak = read_memory("VmHWM")

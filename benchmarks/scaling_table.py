@@ -4,7 +4,7 @@
 
 Each net is compiled by `caffejax plan` for devices that need not be there, one after the other, in bfloat16;
 `pip install ".[plan-tpu,plan-cuda]"` first. What was found is added to the file of `--results`, a line for each, and
-not computed again: delete it to start anew. A compilation that takes longer than `--limit` seconds is given up.
+not computed again: delete it to start again. A compilation that takes longer than `--limit` seconds is given up.
 """
 
 from __future__ import annotations

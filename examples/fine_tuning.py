@@ -1,6 +1,6 @@
 """Fine-tune a .caffemodel: learn even from odd with the features of a net that has learned digits.
 
-Layers of the same name start from the file. A layer with another name starts anew, and learns faster.
+Layers of the same name are loaded from the file. A layer with another name is newly initialised, and learns faster.
 Run lenet_from_arrays.py first: it writes lenet.prototxt and lenet.caffemodel.
 """
 

@@ -45,7 +45,7 @@ def test_with_phase_changes_every_layer_and_keeps_the_layers() -> None:
     train = make_graph(PHASES, "TRAIN")
     test = train.with_phase("TEST")
     assert (train.phase, test.phase) == ("TRAIN", "TEST")
-    assert [layer.name for layer in test.layers] == ["in", "train_drop", "ip"]  # rules are not applied anew
+    assert [layer.name for layer in test.layers] == ["in", "train_drop", "ip"]  # include rules are not applied again
     for before, after in zip(train.layers, test.layers, strict=True):
         assert (before.context.phase, before.definition.phase) == ("TRAIN", "TRAIN")
         assert (after.context.phase, after.definition.phase) == ("TEST", "TEST")

@@ -30,7 +30,7 @@ Shape = tuple[int, ...]
 
 def test_every_type_with_bottoms_has_a_recorded_case() -> None:
     bvlc_types = {n for n, t in layer_types().items() if t.signature.bottoms != 0 and t.docs.origin == "BVLC"}
-    # some of forks' are not recorded; HDF5Output writes whatever rows it is given, Python runs what users give
+    # some types of forks are not recorded; HDF5Output accepts any rows; Python runs the user's code
     assert bvlc_types - {name.partition(" ")[0] for name in FIRST_CASES} == {"HDF5Output", "Python"}
 
 

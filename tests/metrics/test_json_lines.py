@@ -27,16 +27,12 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line, parse_constant=refuse) for line in path.read_text().splitlines()]
 
 
-def number(value: Any) -> float:
-    return float(value)  # "NaN" and "Infinity" too
-
-
 def test_each_event_is_a_line_with_its_numbers(tmp_path: Path) -> None:
-    events, recorder = EventRecorder(), JsonLines(tmp_path / "new" / "m.jsonl")
+    event_recorder, json_lines = EventRecorder(), JsonLines(tmp_path / "new" / "m.jsonl")
     solver = make_small_solver(tmp_path)
-    train(solver, events, recorder)
-    lines = read_lines(recorder.path)
-    expected = [event for event in events.events if event[0] != "step"]
+    train(solver, event_recorder, json_lines)
+    lines = read_lines(json_lines.path)
+    expected = [event for event in event_recorder.events if event[0] != "step"]
     assert [(line["event"], line["iteration"]) for line in lines] == [event[:2] for event in expected]
     assert {line["event"] for line in lines} == {"start", "train", "test", "snapshot", "end"}
     seconds = [line["seconds"] for line in lines]
@@ -65,11 +61,11 @@ def test_each_event_is_a_line_with_its_numbers(tmp_path: Path) -> None:
 
 
 def test_the_lines_have_the_values_of_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    recorder = JsonLines(tmp_path / "m.jsonl")
+    json_lines = JsonLines(tmp_path / "m.jsonl")
     with caplog.at_level(logging.INFO, logger="caffejax"):
-        train(make_small_solver(tmp_path), recorder)
+        train(make_small_solver(tmp_path), json_lines)
     (tmp_path / "run.log").write_text("\n".join(map(GlogFormatter().format, caplog.records)))
-    json_log, text_log = read_log(recorder.path), read_log(tmp_path / "run.log")
+    json_log, text_log = read_log(json_lines.path), read_log(tmp_path / "run.log")
     assert len(json_log.train) == 3
     assert len(json_log.test) == 3
     assert math.isnan(json_log.train[0]["worst"])  # JSON has no word for it
@@ -99,13 +95,13 @@ def test_without_display_there_are_tests_and_snapshots(tmp_path: Path, settings:
 
 
 def test_calls_of_step_are_recorded_too(tmp_path: Path) -> None:
-    solver, recorder = make_small_solver(tmp_path), JsonLines(tmp_path / "m.jsonl")
-    solver.callbacks.append(recorder)
+    solver, json_lines = make_small_solver(tmp_path), JsonLines(tmp_path / "m.jsonl")
+    solver.callbacks.append(json_lines)
     solver.step(1)
     solver.step(2)
     solver.close()
-    recorder.close()
-    lines = read_lines(recorder.path)
+    json_lines.close()
+    lines = read_lines(json_lines.path)
     assert [(line["event"], line["iteration"]) for line in lines] == [
         ("start", 0), ("test", 0), ("train", 0), ("train", 2)
     ]  # fmt: skip
@@ -148,13 +144,13 @@ def test_a_resumed_run_continues_after_a_truncated_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("num_bytes", [5, 40])
 def test_a_run_continues_after_a_truncated_first_line(num_bytes: int, tmp_path: Path) -> None:
-    recorder = JsonLines(tmp_path / "m.jsonl")
-    train(make_small_solver(tmp_path), recorder)
-    os.truncate(recorder.path, num_bytes)
+    json_lines = JsonLines(tmp_path / "m.jsonl")
+    train(make_small_solver(tmp_path), json_lines)
+    os.truncate(json_lines.path, num_bytes)
     for num_runs in (1, 2):
-        train(make_small_solver(tmp_path), JsonLines(recorder.path))
-        assert recorder.path.read_text().count('"versions"') == num_runs
-    assert [row["NumIters"] for row in read_log(recorder.path).loss] == [0, 2, 4, 6]
+        train(make_small_solver(tmp_path), JsonLines(json_lines.path))
+        assert json_lines.path.read_text().count('"versions"') == num_runs
+    assert [row["NumIters"] for row in read_log(json_lines.path).loss] == [0, 2, 4, 6]
 
 
 @pytest.mark.parametrize(
