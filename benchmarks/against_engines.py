@@ -1,4 +1,4 @@
-"""Inference of caffejax, frozen and not, and of the engines that people deploy with, on the same nets.
+"""Compare inference of caffejax, frozen and not, with common inference engines on the same nets.
 
     pip install onnx onnxruntime openvino ncnn pnnx opencv-python-headless torch
     python benchmarks/against_engines.py --threads 2

@@ -1,4 +1,4 @@
-"""caffejax and PyTorch on the same nets: inference at batch 1 and at the net's batch, and a training step.
+"""Compare caffejax and PyTorch on the same nets: inference at batch 1 and at the net's batch, and a training step.
 
     python benchmarks/against_torch.py [--nets lenet,resnet50] [--rounds 9] [--kernels fast,reference]
 

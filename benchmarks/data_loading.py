@@ -1,4 +1,4 @@
-"""Reading an LMDB for training: caffejax's Data layer against PyTorch's DataLoader, in the same run.
+"""Compare reading an LMDB for training: caffejax's Data layer and PyTorch's DataLoader, in the same run.
 
     python benchmarks/data_loading.py
 

@@ -1,4 +1,4 @@
-"""Training on an accelerator: caffejax, PyTorch and flax on the same nets, and LeNet from data that the device holds.
+"""Compare training on an accelerator: caffejax, PyTorch and flax on the same nets, and LeNet with data on the device.
 
     python benchmarks/gpu.py [--nets resnet50] [--batches 32,128,512] [--precision bfloat16,tf32] [--kernels fast]
 

@@ -1,4 +1,4 @@
-"""The memory and the time of a training step's forward and backward pass of large nets, at their published sizes.
+"""Measure memory and time of the forward and backward pass of large nets in training, at their published sizes.
 
     python benchmarks/large_nets.py [--nets segnet,fcn8s]
 

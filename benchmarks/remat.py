@@ -1,4 +1,4 @@
-"""Memory and time of training steps with and without recomputation.
+"""Measure memory and time of training steps with and without recomputation.
 
     python benchmarks/remat.py [--model FILE] [--memory_limit 4GiB] [--without 22,24] [--auto 44] [--steps 3]
 

@@ -1,4 +1,4 @@
-"""The time of each part of a net beside the least time that this machine would need for it.
+"""Compare the time of each part of a net with its minimum time at this machine's peak rates.
 
     python benchmarks/roofline.py --threads 2
     python benchmarks/roofline.py --nets resnet50 --rounds 3 --json roofline.json

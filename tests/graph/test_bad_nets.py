@@ -1,4 +1,4 @@
-"""Nets that Caffe refuses are refused when they are built, with the layer and the cause in the message."""
+"""Nets that Caffe rejects are rejected when they are built, with the layer and the cause in the message."""
 
 import json
 from pathlib import Path

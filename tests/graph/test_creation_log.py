@@ -1,4 +1,4 @@
-"""The lines that Caffe logs when it creates a net; the numbers are from Caffe's logs of its LeNet."""
+"""The lines that Caffe logs when it creates a net; the expected numbers are from Caffe's logs of LeNet."""
 
 from pathlib import Path
 

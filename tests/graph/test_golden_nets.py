@@ -1,4 +1,4 @@
-"""Net construction against what Caffe built, and the values of one forward and backward pass."""
+"""Built nets, and the values of one forward and backward pass, compared with Caffe's recordings."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Helpers of the tests of frozen nets: weights, inputs, and the comparison of a net with its frozen form."""
+"""Helpers for tests of frozen nets: draw weights and inputs, and compare a net with its frozen form."""
 
 from __future__ import annotations
 

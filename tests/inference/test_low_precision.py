@@ -1,4 +1,4 @@
-"""Frozen nets in bfloat16 and int8 against the same nets in float32."""
+"""Frozen nets in bfloat16 and int8 compared with the same nets in float32."""
 
 from __future__ import annotations
 

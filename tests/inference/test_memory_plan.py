@@ -1,4 +1,4 @@
-"""The memory plan of a program: values that share memory never change each other."""
+"""The memory plan of a program: no value is overwritten while it is still in use."""
 
 from __future__ import annotations
 

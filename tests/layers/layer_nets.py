@@ -1,4 +1,4 @@
-"""Helpers of the tests of layers: recorded cases as nets, and small nets around one layer."""
+"""Helpers for tests of layers: recorded cases as nets, and small nets around one layer."""
 
 import functools
 import math

@@ -1,4 +1,4 @@
-"""Every type in a bfloat16 net: near the recorded float32 results, with blobs and outputs in float32."""
+"""Every type in a bfloat16 net: close to the recorded float32 results, with inputs and outputs in float32."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Every type in float64 and in bfloat16: close to the float32 result, tops in the bottom's type."""
+"""Every type in float64 and bfloat16: close to the float32 result, with tops in the bottom's dtype."""
 
 from contextlib import nullcontext
 from typing import Any

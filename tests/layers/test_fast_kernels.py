@@ -1,4 +1,4 @@
-"""The fast implementations against the plain lowering: values, new state, and every gradient."""
+"""The fast kernels compared with the plain lowering: values, new state, and every gradient."""
 
 import functools
 import platform

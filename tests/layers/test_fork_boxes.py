@@ -1,4 +1,4 @@
-"""PriorBoxClustered, EvalDetection and AssistedExcitation, which have no recorded cases, against plain NumPy."""
+"""PriorBoxClustered, EvalDetection and AssistedExcitation, which have no recorded cases, compared with plain NumPy."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Forks' types that are given no rows, or too few axes."""
+"""Forks' types with empty batches, or with bottoms that have too few axes."""
 
 import jax
 import jax.numpy as jnp

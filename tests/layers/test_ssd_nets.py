@@ -1,4 +1,4 @@
-"""Small SSD nets against the SSD fork: outputs, gradients, training, and detections after training."""
+"""Small SSD nets compared with the SSD fork: outputs, gradients, training, and detections after training."""
 
 from pathlib import Path
 from typing import Any

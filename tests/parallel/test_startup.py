@@ -1,4 +1,4 @@
-"""Training on several devices and processes from the command line: starts, and refusals before the start."""
+"""Starting training on several devices and processes from the command line, and errors before the start."""
 
 import argparse
 import contextlib

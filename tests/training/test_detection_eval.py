@@ -1,4 +1,4 @@
-"""eval_type "detection": test rounds end in average precisions, logged as the SSD fork logs them."""
+"""Test rounds with eval_type "detection" compute average precisions, and log them like the SSD fork."""
 
 import logging
 from pathlib import Path

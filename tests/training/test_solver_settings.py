@@ -1,4 +1,4 @@
-"""Solver settings that Caffe refuses or accepts, and the nets a solver makes."""
+"""Solver settings that Caffe rejects or accepts, and the nets that a solver makes."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Nets of the layers in user_layers.py."""
+"""Nets that use the Python layers of user_layers.py."""
 
 from typing import Any
 

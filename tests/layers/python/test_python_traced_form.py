@@ -1,4 +1,4 @@
-"""Python layers that can be traced: part of the compiled net."""
+"""Traceable Python layers, which are compiled with the net."""
 
 from typing import Any
 
