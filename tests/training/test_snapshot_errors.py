@@ -7,6 +7,7 @@ import re
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from caffejax import Solver
-from caffejax.checkpoints.failed_saves import make_save_error, remove_failed_step
+from caffejax.checkpoints.failed_saves import make_save_error, remove_failed_step, suppress_orbax_errors
 from caffejax.checkpoints.orbax import CheckpointFolder
 from caffejax.errors import CaffejaxError, WeightsError
 
@@ -178,10 +179,32 @@ def test_the_error_has_the_reason_of_the_file_system(error: Exception, words: st
     )
 
 
+async def read_array() -> None:
+    """Stand for orbax's reader of an array."""
+
+
+@pytest.mark.parametrize("action", ["always", "error"])
+def test_reads_that_orbax_never_began_are_silent(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, action: Any
+) -> None:
+    monkeypatch.setattr(sys, "unraisablehook", lambda args: print("shown", args.exc_value, file=sys.stderr))
+    with warnings.catch_warnings():
+        warnings.simplefilter(action)
+        warnings.showwarning = lambda message, *_: print("shown", message, file=sys.stderr)
+        with suppress_orbax_errors():
+            read_array()
+            with suppress(RuntimeWarning):
+                warnings.warn("another warning", RuntimeWarning, stacklevel=1)
+        text = capfd.readouterr().err
+        assert text == ("shown another warning\n" if action == "always" else "")
+        read_array()
+    assert "read_array' was never awaited" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("on_snapshot_error", ["stop", "continue"])
 def test_hooks_for_uncaught_exceptions_are_restored(tmp_path: Path, on_snapshot_error: str) -> None:
     def get_hooks() -> list[Any]:
-        return [sys.excepthook, sys.unraisablehook, threading.excepthook]
+        return [sys.excepthook, sys.unraisablehook, threading.excepthook, warnings.showwarning]
 
     hooks_before = get_hooks()
     s = make_solver(tmp_path, on_snapshot_error=on_snapshot_error)

@@ -9,6 +9,7 @@ import shutil
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ _TEMPORARY_SUFFIX = ".orbax-checkpoint-tmp"  # part of orbax's names of temporar
 TRASH_FOLDER = f"removed{_TEMPORARY_SUFFIX}"
 _MAX_WAIT, _QUIET_TIME = 2, 0.3  # seconds
 _EXCEPTHOOK_ARGUMENTS = 3  # of `sys.excepthook`: type, value, traceback
+_UNAWAITED_COROUTINE = re.compile("coroutine '.*' was never awaited")  # Python's warning
 _OS_ERROR = re.compile(r"os_error_code='(\d+)'")  # in tensorstore's messages
 
 
@@ -82,9 +84,9 @@ def _find_os_error(error: BaseException | None) -> OSError | None:
 class _ErrorSilencer:
     """A switch that silences errors of orbax's threads between `acquire` and `release`.
 
-    It replaces Python's three hooks for uncaught exceptions and filters two loggers. Several threads may call `acquire`
-    at the same time. The last `release` restores the hooks, except for a hook that another library has replaced since
-    `acquire`.
+    It replaces Python's three hooks for uncaught exceptions and its hook for warnings, and filters two loggers. Several
+    threads may call `acquire` at the same time. The last `release` restores the hooks, except for a hook that another
+    library has replaced since `acquire`.
     """
 
     def __init__(self) -> None:
@@ -97,9 +99,9 @@ class _ErrorSilencer:
             self._num_holders += 1
             if self._num_holders > 1:
                 return
-            for module, name in ((threading, "excepthook"), (sys, "unraisablehook"), (sys, "excepthook")):
+            for module, name, wrap in _HOOKS:
                 previous_hook = getattr(module, name)
-                setattr(module, name, filter_hook := _wrap_hook(previous_hook))
+                setattr(module, name, filter_hook := wrap(previous_hook))
                 self._hooks.append((module, name, previous_hook, filter_hook))
             for logger in _get_loggers():
                 logger.addFilter(_is_relevant)
@@ -130,9 +132,6 @@ def _get_loggers() -> tuple[logging.Logger, logging.Logger]:
     return absl_logging.get_absl_logger(), logging.getLogger("asyncio")
 
 
-_silencer = _ErrorSilencer()
-
-
 def silence_orbax_permanently() -> None:
     """From the next read or write of a checkpoint on, hide errors of orbax's threads until the process ends."""
     _silencer.is_permanent = True
@@ -155,8 +154,17 @@ def _is_relevant(record: logging.LogRecord) -> bool:
 
 
 def _is_from_abandoned_io(error: BaseException | None) -> bool:
-    """Return whether an error's message shows that the error comes from a read or write that tensorstore abandoned."""
-    return "Event loop is closed" in str(error) or "tensorstore" in str(error).lower()
+    """Return whether an error's message shows that the error comes from a read or write that was abandoned."""
+    return (
+        "Event loop is closed" in str(error)
+        or "tensorstore" in str(error).lower()
+        # a coroutine that orbax had not started yet, where warnings are raised as exceptions
+        or (isinstance(error, RuntimeWarning) and _is_unawaited_coroutine(error))
+    )
+
+
+def _is_unawaited_coroutine(message: object) -> bool:
+    return _UNAWAITED_COROUTINE.match(str(message)) is not None
 
 
 def _wrap_hook(hook: Any) -> Callable[..., Any]:
@@ -169,3 +177,26 @@ def _wrap_hook(hook: Any) -> Callable[..., Any]:
             hook(*args)
 
     return filter_hook
+
+
+def _wrap_showwarning(showwarning: Any) -> Callable[..., None]:
+    """Return a replacement of `warnings.showwarning` that hides warnings of coroutines that were never awaited.
+
+    Orbax leaves such coroutines behind when another array of the checkpoint cannot be read.
+    """
+
+    def filter_warning(message: Warning | str, category: type[Warning], *args: Any, **kwargs: Any) -> None:
+        if not (issubclass(category, RuntimeWarning) and _is_unawaited_coroutine(message)):
+            showwarning(message, category, *args, **kwargs)
+
+    return filter_warning
+
+
+# hooks that are replaced: module, name, and the function that makes the replacement
+_HOOKS: tuple[tuple[Any, str, Callable[[Any], Callable[..., None]]], ...] = (
+    (threading, "excepthook", _wrap_hook),
+    (sys, "unraisablehook", _wrap_hook),
+    (sys, "excepthook", _wrap_hook),
+    (warnings, "showwarning", _wrap_showwarning),
+)
+_silencer = _ErrorSilencer()
