@@ -16,7 +16,8 @@ from .errors import CaffejaxError
 
 _FORK_MESSAGE = (
     "this process was forked after JAX had started, so it lacks the threads that compiled code needs: start processes "
-    "by spawn or forkserver (multiprocessing.get_context), or fork before JAX is first used"
+    "by spawn or forkserver (multiprocessing.get_context), or fork before JAX is first used. A spawned process whose "
+    "script uses cv2.dnn must call caffejax.dnn.install() again"
 )
 ClassT = TypeVar("ClassT", bound=type)
 

@@ -5,10 +5,11 @@ import json
 from dataclasses import fields
 from pathlib import Path
 
+import cv2
 import jax
 import pytest
 
-from caffejax.cli import flags, main
+from caffejax.cli import flags, info, main
 from caffejax.cli.parser import Parser
 from caffejax.config import LIMIT_FIELDS, ComputeConfig, DataConfig
 
@@ -182,3 +183,12 @@ def test_info_names_versions_and_devices(capsys: pytest.CaptureFixture[str]) -> 
     facts = json.loads(capsys.readouterr().out)
     assert facts["versions"]["jax"] == jax.__version__
     assert list(facts["devices"]) == [f"{d.platform}:{d.id}" for d in jax.devices()]
+
+
+def test_info_says_which_opencv_package_is_imported_if_there_are_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = {"opencv-python": "4.12.0.88", "opencv-python-headless": "5.0.0.93"}
+    monkeypatch.setattr(info, "_find_version", lambda name: versions.get(name, "not installed"))
+    description = info.collect_facts()["versions"]["OpenCV"]
+    assert "4.12.0.88 (opencv-python)" in description
+    assert "5.0.0.93 (opencv-python-headless)" in description
+    assert f"cv2 is {cv2.__version__}" in description

@@ -420,3 +420,7 @@ def test_layers_without_weights_are_refused_unless_they_may_be_random(capsys: py
     message = "layer 'ip' (InnerProduct): has no weights in net.npz, but each layer needs weights here"
     assert message in capsys.readouterr().err
     assert main([*command, "--random_weights"]) == 0
+    command.remove("--weights=net.npz")
+    assert main(command) == 1
+    assert "name the net's weights with --weights=FILE; --random_weights" in capsys.readouterr().err
+    assert main([*command, "--random_weights"]) == 0

@@ -57,6 +57,9 @@ def test_arguments_have_all_of_opencvs_names() -> None:
     net, shape = load_net("classes"), (1, 3, 12, 12)
     net.setInput(np.ones(shape))
     np.testing.assert_array_equal(net.forward(outBlobNames=["prob"])[0], net.forward(outputName="prob"))
+    buffer = np.empty((1, 5), np.float32)
+    np.testing.assert_array_equal(net.forward(buffer), [net.forward()])
+    np.testing.assert_array_equal(net.forward(buffer, "prob"), [net.forward("prob")])
     for method in (net.getFLOPS, net.getMemoryConsumption):
         assert method(netInputShapes=[shape]) == method(netInputShape=shape) == method(shape)
         for arguments in ({"netInputShape": shape}, {"netInputShapes": [shape]}):
@@ -154,6 +157,7 @@ def make_invalid_calls(tmp_path: Path) -> list[tuple[Any, str]]:
         (lambda: dnn.Net().forward(), "empty"),
         (lambda: net.forward(), "setInput before forward for these inputs: image"),
         (lambda: net.forward("hights"), "heights"),
+        (lambda: net.forward(3), "a sequence of names, not"),
         (lambda: net.forward("other"), "its layers are maps, heights"),
         (lambda: net.setInput(np.ones((1, 3, 8, 8)), "imgae"), "did you mean 'image'"),
         (lambda: net.setInput(np.ones((1, 3, 8, 8)), "x"), "its inputs are image"),

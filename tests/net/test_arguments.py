@@ -59,7 +59,8 @@ def test_errors_about_unexpected_shapes_name_the_needed_shapes(kernels: str) -> 
     command = [sys.executable, "-c", UNEXPECTED_SHAPES_SCRIPT, LENET, kernels]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr  # neither a crash nor another error
-    data = f"{LENET}: the input 'data' has shape {{}}, but the net was built for (64, 1, 28, 28)\n{LENET}: "
+    data = f"{LENET}: the input 'data' has shape {{}}, but the net was built for (64, 1, 28, 28)"
+    data += f"; pass an array of shape (N, 1, 28, 28)\n{LENET}: "
     ip1 = "layer 'ip1' (InnerProduct): blob 0 has shape (500, 800), but a bottom of shape "
     conv1 = "layer 'conv1' (Convolution): blob 0 has shape (20, 1, 5, 5), but a bottom of shape "
     expected_messages = [

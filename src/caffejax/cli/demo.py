@@ -36,12 +36,9 @@ class _Demo:
     net: str  # for predictions
     prefix: str  # of snapshots
     iterations: int
-    label_flags: tuple[str, ...] = ()  # of `predict`
 
 
-_DETECTION_DEMO = _Demo(
-    "ssd_shapes", "solver.prototxt", "deploy.prototxt", "snapshots/ssd_shapes", 800, ("--labels=labels.txt",)
-)
+_DETECTION_DEMO = _Demo("ssd_shapes", "solver.prototxt", "deploy.prototxt", "snapshots/ssd_shapes", 800)
 _DEMOS = {
     "digits": _Demo("digits", "lenet_solver.prototxt", "lenet_train_test.prototxt", "snapshots/lenet", 1000),
     "shapes": _DETECTION_DEMO,
@@ -102,7 +99,7 @@ def _write_folder(name: str, folder: Path) -> list[str]:
 def _list_commands(demo: _Demo, images: list[str]) -> Iterator[list[str]]:
     yield ["train", f"--solver={demo.solver}"]
     weights = f"--weights={demo.prefix}_iter_{demo.iterations}.caffemodel"
-    yield ["predict", demo.net, *images, weights, *demo.label_flags, "--out=predicted"]
+    yield ["predict", demo.net, *images, weights, "--labels=labels.txt", "--out=predicted"]
     if find_spec("matplotlib"):
         yield ["plot", f"{demo.prefix}.metrics.jsonl", "--out=curves.png"]
 
@@ -115,10 +112,9 @@ def _find_demo_folder(name: str) -> Path:
 
 
 def _write_images(name: str, folder: Path) -> list[str]:
-    """Write a few test pictures, and create the folder for predictions; return the paths relative to `folder`."""
+    """Write a few test pictures; return their paths relative to `folder`."""
     import cv2
 
-    (folder / "predicted").mkdir()
     paths = []
     for index, image in enumerate(_make_images(name, folder)):
         paths.append(f"{name}_{index}.png")

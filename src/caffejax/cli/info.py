@@ -14,7 +14,15 @@ from . import flags
 
 HELP = "versions, devices, kernels, caches, optional packages"
 EXAMPLE = "caffejax info --json"
-_PACKAGES = ("jax", "jaxlib", "numpy", "optax", "flax", "orbax-checkpoint", "protobuf", "opencv-python-headless")
+_PACKAGES = ("jax", "jaxlib", "numpy", "optax", "flax", "orbax-checkpoint", "protobuf")
+_NOT_INSTALLED = "not installed"
+# packages that write the same folder `cv2`
+_OPENCV_PACKAGES = (
+    "opencv-python-headless",
+    "opencv-python",
+    "opencv-contrib-python",
+    "opencv-contrib-python-headless",
+)
 _OPTIONAL_PACKAGES = (
     "onnx",
     "flatbuffers",
@@ -57,6 +65,7 @@ def collect_facts() -> dict[str, dict[str, Any]]:
             "caffejax": __version__,
             "Python": f"{platform.python_version()} at {sys.executable}",
             **{name: _find_version(name) for name in _PACKAGES},
+            "OpenCV": _describe_opencv(),
         },
         "optional packages": {name: _find_version(name) for name in _OPTIONAL_PACKAGES},
         "machine": {"system": platform.platform(), "processors": os.cpu_count()},
@@ -73,4 +82,15 @@ def _find_version(name: str) -> str:
     try:
         return version(name)
     except PackageNotFoundError:
-        return "not installed"
+        return _NOT_INSTALLED
+
+
+def _describe_opencv() -> str:
+    """Return the version of each OpenCV package. If there are several, say which is imported."""
+    versions = {name: _find_version(name) for name in _OPENCV_PACKAGES}
+    packages = [f"{number} ({name})" for name, number in versions.items() if number != _NOT_INSTALLED]
+    if len(packages) < 2:
+        return "".join(packages) or _NOT_INSTALLED
+    from ..data.import_cv2 import cv2
+
+    return f"{', '.join(packages)}: they overwrite each other; cv2 is {cv2.__version__}, of the one installed last"

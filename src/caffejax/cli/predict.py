@@ -33,8 +33,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     net_flags.add_net_argument(parser)
     parser.add_argument("images", help="the pictures", metavar="IMAGE", nargs="+")
-    flags.add(parser, "weights", "the net's weights: .caffemodel[.h5], .npz, ...", required=True, metavar="FILES")
-    flags.add_switch(parser, "random_weights", "initialise layers without weights by their fillers")
+    flags.add(parser, "weights", "the net's weights: .caffemodel[.h5], .npz, ...", metavar="FILES")
+    flags.add_switch(parser, "random_weights", "initialise the layers that the weights lack by their fillers")
     flags.add(
         parser,
         "labels",
@@ -92,6 +92,11 @@ def run(options: argparse.Namespace) -> None:
     )
     from ..schema import read_net
 
+    if not (options.weights or options.random_weights):
+        raise CaffejaxError(
+            "name the net's weights with --weights=FILE; --random_weights predicts with the fillers' weights; "
+            "`caffejax demo digits` trains a small net"
+        )
     check_exist([options.model, *flags.split_commas(options.weights), *([options.labels] if options.labels else [])])
     output_paths = _find_output_paths(options)
     net_param = read_net(options.model)

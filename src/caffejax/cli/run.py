@@ -18,7 +18,7 @@ from types import TracebackType
 from ..errors import CaffejaxError
 from ..process_settings import enable_compilation_cache
 
-HELP = "run a Python script that imports caffe"
+HELP = "run a Python script that uses caffe or cv2.dnn"
 EXAMPLE = "caffejax run classify.py --images cat.jpg"
 
 

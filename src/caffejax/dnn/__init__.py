@@ -15,10 +15,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .constants import CONSTANTS
 from .custom_layers import registerLayer, unregisterLayer
 from .models import ClassificationModel, DetectionModel, KeypointsModel, Model, SegmentationModel
-from .net import Layer, Net
+from .net import CONSTANTS, Layer, Net
 from .opencv_errors import add_opencv_error
 from .read_models import is_caffe, readNet, readNetFromCaffe
 

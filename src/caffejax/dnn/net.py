@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import CaffejaxError, Problem, did_you_mean, shorten_list
+from ..errors import CaffejaxError, Problem, describe_type, did_you_mean, shorten_list
 from ..glog import warn_once
 from ..human_readable import format_count
-from .constants import name_constant
 from .custom_layers import CustomObject
 from .nodes import Node, Shape, count_operations, find_top_shapes, list_nodes
 from .opencv_errors import methods_raise_opencv_errors
@@ -26,8 +25,16 @@ if TYPE_CHECKING:
 
 Array = np.ndarray
 
-_CPU, _CUDA, _CUDA_FP16 = 0, 6, 7  # targets
-_BACKENDS = (0, 3, 5)  # default, OpenCV and CUDA: the target alone selects the device
+# OpenCV 4's numbers of backends and targets, some of which OpenCV 5 no longer has
+DNN_BACKEND_DEFAULT, DNN_BACKEND_HALIDE, DNN_BACKEND_INFERENCE_ENGINE, DNN_BACKEND_OPENCV = range(4)
+DNN_BACKEND_VKCOM, DNN_BACKEND_CUDA, DNN_BACKEND_WEBNN, DNN_BACKEND_TIMVX, DNN_BACKEND_CANN = range(4, 9)
+DNN_TARGET_CPU, DNN_TARGET_OPENCL, DNN_TARGET_OPENCL_FP16, DNN_TARGET_MYRIAD, DNN_TARGET_VULKAN = range(5)
+DNN_TARGET_FPGA, DNN_TARGET_CUDA, DNN_TARGET_CUDA_FP16, DNN_TARGET_HDDL, DNN_TARGET_NPU = range(5, 10)
+DNN_TARGET_CPU_FP16 = 10
+CONSTANTS = {name: value for name, value in globals().items() if name.startswith("DNN_")}
+
+_CUDA_TARGETS = (DNN_TARGET_CUDA, DNN_TARGET_CUDA_FP16)
+_BACKENDS = (DNN_BACKEND_DEFAULT, DNN_BACKEND_OPENCV, DNN_BACKEND_CUDA)  # the target alone selects the device
 _MAX_COMPILED = 4  # number of output selections whose compiled nets are cached
 
 
@@ -83,7 +90,7 @@ class Net:
     """
 
     def __init__(self) -> None:
-        self._target = _CPU
+        self._target = DNN_TARGET_CPU
         self._nodes: list[Node] = []
         self._number_by_name: dict[str, int] = {}
         self._opencv_input_names: list[str] = []
@@ -259,14 +266,25 @@ class Net:
         """Run the layers that lead to an output.
 
         Args:
-            outputName: the name of a layer, or a sequence of names; default: the last layer.
+            outputName: the name of a layer, or a sequence of names; default: the last layer. An array, OpenCV's
+                `outputBlobs` by position, is ignored; the name may then follow as the second argument.
             outputBlobs: ignored.
             outBlobNames: OpenCV's other name of `outputName`, for a sequence.
 
         Returns:
-            The first top of the layer as a new float32 array, or a tuple of such arrays for a sequence of names.
+            The first top of the layer as a new float32 array. For a sequence of names, a tuple of such arrays. After an
+            array, a tuple of all tops of the layer.
+
+        Raises:
+            CaffejaxError: if no layer has a name, an input is missing, or the net cannot run on the inputs' shapes.
         """
         outputName = outputName if outBlobNames is None else outBlobNames
+        if isinstance(outputName, np.ndarray):
+            return self.forwardAndRetrieve([outputBlobs if isinstance(outputBlobs, str) else ""])[0]
+        if not isinstance(outputName, Sequence) or not all(isinstance(name, str) for name in outputName):
+            raise CaffejaxError(
+                f"forward takes the name of a layer, or a sequence of names, not {describe_type(outputName)}"
+            )
         names = [outputName] if isinstance(outputName, str) else outputName
         nodes = [self._find_output(name) for name in (names or [""])]
         blobs = self._run(tuple(dict.fromkeys(node.tops[0] for node in nodes)))
@@ -372,9 +390,9 @@ class Net:
 
         from ..kernels.compilation import has_only_cpus
 
-        if self._target in (_CUDA, _CUDA_FP16) and not has_only_cpus():
+        if self._target in _CUDA_TARGETS and not has_only_cpus():
             return jax.device_put(array, jax.devices()[0])
-        if self._target in (_CUDA, _CUDA_FP16):
+        if self._target in _CUDA_TARGETS:
             warn_once("caffejax.dnn: JAX finds no GPU, so the target CUDA is the CPU here")
         return array if has_only_cpus() else jax.device_put(array, jax.local_devices(backend="cpu")[0])
 
@@ -383,13 +401,13 @@ class Net:
     def setPreferableBackend(self, backendId: int) -> None:
         """Accept a backend. The target alone selects where a net runs."""
         if backendId not in _BACKENDS:
-            name = name_constant("DNN_BACKEND_", backendId)
+            name = _name_constant("DNN_BACKEND_", backendId)
             warn_once(f"caffejax.dnn: backend {name} is not available; XLA and oneDNN compute")
 
     def setPreferableTarget(self, targetId: int) -> None:
         """Select the device: DNN_TARGET_CUDA and DNN_TARGET_CUDA_FP16 are JAX's GPU, in float32; others are the CPU."""
-        if targetId not in (_CPU, _CUDA, _CUDA_FP16):
-            name = name_constant("DNN_TARGET_", targetId)
+        if targetId not in (DNN_TARGET_CPU, *_CUDA_TARGETS):
+            name = _name_constant("DNN_TARGET_", targetId)
             warn_once(f"caffejax.dnn: target {name} is not available; the net runs on the CPU")
         self._target = targetId
 
@@ -530,6 +548,12 @@ def _choose(name: str, *values: Any) -> Any:
 def _suggest(name: str, names: Iterable[str], kind: str) -> str:
     """Return the end of a message about an unknown name: the most similar name, or else a list of the names."""
     return did_you_mean(name, names) or f"; its {kind} are {', '.join(shorten_list([*names]))}"
+
+
+def _name_constant(prefix: str, number: int) -> str:
+    """Return the name of the constant with this number, or the number if no constant with the prefix has it."""
+    names = (name for name, value in CONSTANTS.items() if name.startswith(prefix) and value == number)
+    return next(names, str(number))
 
 
 def _quote(text: str) -> str:

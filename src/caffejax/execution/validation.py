@@ -262,11 +262,20 @@ def add_shape_hints(graph: Graph, inputs: Mapping[str, Any]) -> Iterator[None]:
         # user inputs only: batches of a source may differ from the blob until `SourceSpec.device_transform` is applied
         shapes = {name: (np.shape(inputs[name]), graph.blobs[name].shape) for name in graph.caller_inputs}
         hints = [
-            Problem(f"the input '{name}' has shape {shape}, but the net was built for {old_shape}{remedy}", graph.file)
+            Problem(
+                f"the input '{name}' has shape {shape}, but the net was built for {old_shape}"
+                + (shape_remedy(shape, old_shape) or f"; pass an array of shape {_any_batch(old_shape)}"),
+                graph.file,
+            )
             for name, (shape, old_shape) in shapes.items()
-            if (remedy := shape_remedy(shape, old_shape)) or shape[1:] != old_shape[1:]
+            if shape_remedy(shape, old_shape) or shape[1:] != old_shape[1:]
         ]
         raise type(error)([*hints, *error.problems]) from error.__cause__
+
+
+def _any_batch(shape: Shape) -> str:
+    """Format a shape whose first axis may have any length, such as "(N, 3, 224, 224)"."""
+    return f"({', '.join(['N', *map(str, shape[1:])])})"
 
 
 def _is_numeric(value: Any) -> bool:
