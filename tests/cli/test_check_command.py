@@ -89,7 +89,7 @@ def test_names_are_shortened_only_in_a_terminal(
 ) -> None:
     file = str(models_folder / ("a_long_name_" * 6 + ".pt"))
     main(["check", file])
-    assert f"\n{file}  FAILS " in capsys.readouterr().out
+    assert f"\n{file}\n{' ' * 52}FAILS " in capsys.readouterr().out
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     main(["check", file])
     assert f"\n…{file[-49:]}  FAILS" in capsys.readouterr().out
@@ -117,6 +117,16 @@ def test_names_are_shortened_only_in_a_terminal(
 def test_the_outcome_names_what_loads_and_what_fails(report: Report, outcome: str) -> None:
     assert format_outcome(report, 12) == outcome
     assert f"<span>{'loads' if report.loads else outcome}</span>" in render_html_report([report], "")
+
+
+def test_nets_in_old_forms_are_listed_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for i in range(5):
+        (tmp_path / f"{i}.prototxt").write_text('input: "x" input_shape { dim: 2 dim: 3 }')
+    assert main(["check", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "note:" not in out
+    files = ", ".join(str(tmp_path / f"{i}.prototxt") for i in range(3))
+    assert f"`caffejax upgrade OLD NEW` rewrites them: {files} and 2 more" in out
 
 
 def test_absent_weights_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

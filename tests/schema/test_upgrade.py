@@ -39,7 +39,8 @@ def test_warnings_and_errors_are_the_same_as_in_caffe(path):
             read_net(source)
     expected_warnings = [message for message in recorded["messages"] if not message.startswith("File already")]
     is_v1 = "layers" in source.read_text()  # Caffe says this only on the tool's log
-    assert len(warnings) == bool(expected_warnings or is_v1)
+    assert bool(warnings) == bool(expected_warnings or is_v1)
+    assert len(set(warnings)) == len(warnings)
     assert "\n" not in "".join(warnings)
 
 

@@ -26,7 +26,8 @@ HELP = "report which models load and why others do not"
 EXAMPLE = "caffejax check models/ my_net/deploy.prototxt --html=report.html"
 
 _LINE_WIDTH = 100
-_PATH_WIDTH, _STATES_WIDTH, _MAX_LISTED_WEIGHTS = 50, 12, 5
+_PATH_WIDTH, _STATES_WIDTH = 50, 12
+_MAX_LISTED_WEIGHTS, _MAX_LISTED_OLD_MODELS = 5, 3
 _ROW_FORMAT = "{:<50}  {:<24}  {:>8}  {:>10}"
 
 
@@ -113,10 +114,14 @@ def _print_report(report: Report, is_first: bool) -> None:
 
 def _format_report(report: Report) -> Iterator[str]:
     from ..checking.check_report import distinct_phases, distinct_weights, format_outcome
+    from ..schema.upgrade import is_about_old_form
 
     parameters, memory = report.largest_sizes()
     sizes = (format_number(parameters), format_bytes(memory) if memory else "-")
     file = _shorten_path(report.file) if sys.stdout.isatty() else report.file
+    if len(file) > _PATH_WIDTH:
+        yield file
+        file = ""
     yield _ROW_FORMAT.format(file, format_outcome(report, _STATES_WIDTH), *sizes).rstrip()
     states = " ".join(phase.state for phase in report.phases if phase.outcome == "loads")
     yield from _wrap((f"loads in {states}",) if len(states) > _STATES_WIDTH else (), "")
@@ -134,7 +139,7 @@ def _format_report(report: Report) -> Iterator[str]:
         unused_note = f"; {format_count(match.unused, 'layer')} of the file not in the net" if match.unused else ""
         sentence = f"{match.file}: blobs for {format_count(match.matched, 'layer')} fit{missing_note}{unused_note}"
         yield from _wrap([sentence, *map(str, match.mismatched)], f"{states}: ")
-    yield from _wrap(report.notes, "note: ")
+    yield from _wrap([note for note in report.notes if not is_about_old_form(note)], "note: ")
 
 
 def _wrap(sentences: Iterator[str] | tuple[str, ...] | list[str], prefix: str) -> Iterator[str]:
@@ -145,7 +150,13 @@ def _wrap(sentences: Iterator[str] | tuple[str, ...] | list[str], prefix: str) -
 
 
 def _print_summary(models: list[Report], skip_reasons: dict[str, str]) -> None:
+    from ..schema.upgrade import is_about_old_form
+
     print("\n" * bool(models) + f"{_format_loading_counts(models)}.")
+    old_models = [report.file for report in models if any(map(is_about_old_form, report.notes))]
+    if old_models:
+        files = format_list(old_models, _MAX_LISTED_OLD_MODELS)
+        print(f"Written in old forms, which load; `caffejax upgrade OLD NEW` rewrites them: {files}")
     if skip_reasons:
         print(f"Neither net nor solver: {format_count(len(skip_reasons), 'file')}")
         for line in _wrap([f"{file}: {reason}" for file, reason in skip_reasons.items()], ""):

@@ -191,5 +191,5 @@ def read_text(path: Path) -> str:
 
 
 def _warn(warnings: list[str], file: str) -> None:
-    if warnings:
-        warn_once(f"{file}: {'; '.join(warnings)}")  # the nets of a solver are read several times
+    for warning in warnings:
+        warn_once(f"{file}: {warning}")  # the nets of a solver are read several times

@@ -127,7 +127,7 @@ def upgrade_inputs(net: NetParameter) -> list[str]:
     for shape in shapes[: len(names)]:
         layer.input_param.shape.add(dim=shape)
     net.layer.extend(layers)
-    return ["input fields are old; write an Input layer, as `caffejax upgrade_net_proto_text` does"]
+    return ["input fields are old; write an Input layer, as `caffejax upgrade OLD NEW` does"]
 
 
 def upgrade_batch_norms(net: NetParameter) -> list[str]:
