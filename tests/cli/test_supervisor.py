@@ -69,7 +69,9 @@ def test_the_supervisor_reports_how_the_child_ends(child_code: str, exit_code: i
 
 def start_supervised(child_code: str) -> Program:
     """A watching process, when the one that it watches is ready, and sleeps."""
-    command = [sys.executable, "-c", SUPERVISE + child_code + "\nprint('ready', flush=True)\ntime.sleep(60)"]
+    # short waits: Python handles a signal that comes just before a wait only after it
+    code = f"{SUPERVISE}{child_code}\nprint('ready', flush=True)\nfor _ in range(600): time.sleep(0.1)"
+    command = [sys.executable, "-c", code]
     process = Program(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"

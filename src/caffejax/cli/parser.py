@@ -172,7 +172,8 @@ class Parser(argparse.ArgumentParser):
             elif name not in _GLOG_FLAGS:
                 visible_spellings = [spelling for spelling in self.spellings if spelling.startswith("--")]
                 visible_spellings += [f"--{word}" for word in self.positional_flags]
-                problems[name] = f"there is no flag {flag}{did_you_mean(flag, visible_spellings)}"
+                hint = did_you_mean(flag, visible_spellings) or f"; `{self.prog} --help` lists the flags"
+                problems[name] = f"there is no flag {flag}{hint}"
         messages = [
             text for name, text in problems.items() if optional_flags.isdisjoint((name, name.removeprefix("no")))
         ]
