@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from labelled_images import read_labels
 
-from caffejax.data.annotated.write_annotated_datum import StorageOptions, encode_annotated_datum
+from caffejax.data.annotated.annotated_datum import StorageOptions, encode_annotated_datum
 from caffejax.data.image_decoding import read_image
 from caffejax.data.image_list import read_list
 from caffejax.errors import DataError

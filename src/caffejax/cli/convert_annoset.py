@@ -140,7 +140,7 @@ def _read_list(options: argparse.Namespace) -> list[_AnnotatedImage]:
 
 def _read_records(options: argparse.Namespace, images: list[_AnnotatedImage]) -> Iterator[tuple[bytes, bytes]]:
     """Yield the key and the AnnotatedDatum of each image, in the order of `images`."""
-    from ..data.annotated.write_annotated_datum import StorageOptions, encode_annotated_datum
+    from ..data.annotated.annotated_datum import StorageOptions, encode_annotated_datum
     from ..data.write_imageset import guess_encoding
 
     size = {"height": options.resize_height, "width": options.resize_width}

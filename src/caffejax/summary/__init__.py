@@ -1,12 +1,12 @@
 """Summaries of nets: shapes, parameters, multiply-adds and receptive field of each layer. The net is not run."""
 
-from .multiply_adds import count_multiply_adds
 from .net_summary import (
     FAMILIES,
     Family,
     LayerSummary,
     Summary,
     count_layer_elements,
+    count_multiply_adds,
     get_family,
     summarize,
     summarize_layer,

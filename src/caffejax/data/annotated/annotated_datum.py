@@ -1,16 +1,27 @@
-"""Reading and writing of AnnotatedDatums."""
+"""Reading and writing of AnnotatedDatums: images with boxes, as the SSD fork's convert_annoset stores them."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from ...config import MAX_IMAGE_PIXELS
+from ...errors import DataError, locate_errors
 from ...schema import caffe_pb2
 from ...schema.caffe_pb2 import AnnotatedDatum
-from ..image_decoding import BadImageError
+from ..database import WRITERS
+from ..image_decoding import BadImageError, decode_file, read_file, resize
+from ..import_cv2 import cv2
+from ..write_imageset import make_datum
 from .annotated_image import BOX
+from .annotation_files import Size
+
+Shape = tuple[int, ...]
 
 _MAX_COORDINATE = 1e9  # as a fraction of the image's side; float32 cannot represent the areas of larger boxes
 
@@ -79,3 +90,99 @@ def serialize_annotated_datum(datum: caffe_pb2.Datum, objects: np.ndarray) -> by
         box = groups[label].annotation.add(instance_id=int(instance)).bbox
         box.xmin, box.ymin, box.xmax, box.ymax, box.difficult = xmin, ymin, xmax, ymax, bool(difficult)
     return message.SerializeToString()
+
+
+@dataclass(frozen=True)
+class StorageOptions:
+    """Options for the storage of images.
+
+    Attributes:
+        color: whether images have three channels instead of one.
+        height: the height to resize to; 0 for the original size.
+        width: the width to resize to; 0 for the original size.
+        min_dim: smaller images are enlarged until their shorter side has this length in pixels; 0 for no limit.
+        max_dim: larger images are then reduced until their longer side has this length in pixels; 0 for no limit.
+        encoding: the format in which images are compressed, such as jpg or png, or "" for no compression. The bytes of
+            a file with this suffix are copied if it is not resized and `color` is set.
+        max_pixels: the largest number of pixels, before and after resizing to `height` and `width`.
+    """
+
+    color: bool = True
+    height: int = 0
+    width: int = 0
+    min_dim: int = 0
+    max_dim: int = 0
+    encoding: str = ""
+    max_pixels: int = MAX_IMAGE_PIXELS
+
+
+def encode_annotated_datum(
+    path: str, label: int | Callable[[Size], np.ndarray], options: StorageOptions
+) -> tuple[bytes, Shape]:
+    """Serialize an image file as an AnnotatedDatum.
+
+    Args:
+        path: the image.
+        label: the image's class, or a function that takes the height and width of the image in the file and returns its
+            objects, (G, 7).
+        options: the options for storing the image.
+
+    Returns:
+        The AnnotatedDatum, and the shape of the stored image, (C, H, W).
+
+    Raises:
+        DataError: if the file cannot be read or is malformed. The message names the file.
+    """
+    content = read_file(path)
+    original = decode_file(path, content, options.color, options.max_pixels)
+    with locate_errors(file=str(path)):
+        image = _resize(original, options)
+    datum = make_datum(path, content if image is original and options.color else None, image, options.encoding)
+    datum.channels, datum.height, datum.width = image.shape
+    if callable(label):
+        datum.label = -1
+        return serialize_annotated_datum(datum, label(original.shape[1:])), image.shape
+    datum.label = label
+    return AnnotatedDatum(datum=datum).SerializeToString(), image.shape
+
+
+def write_annotated(
+    path: str | os.PathLike[str], items: Iterable[tuple[np.ndarray, np.ndarray]], backend: str = "lmdb"
+) -> None:
+    """Write images with boxes as a new database for AnnotatedData. The folder appears when it is complete.
+
+    Args:
+        path: the folder to create.
+        items: for each image its pixels, uint8 (H, W, 3) in the order B, G, R, and its objects, (G, 7): the class, the
+            number within the class, xmin, ymin, xmax and ymax as fractions of the image's width and height, and whether
+            the object is difficult.
+        backend: lmdb or leveldb.
+
+    Raises:
+        DataError: if the folder exists or cannot be written.
+    """
+    with WRITERS[backend](path) as put:
+        for n, (pixels, objects) in enumerate(items):
+            image = pixels.transpose(2, 0, 1)
+            datum = make_datum(f"image {n}", None, image, "png")
+            datum.channels, datum.height, datum.width = image.shape
+            put(b"%08d" % n, serialize_annotated_datum(datum, objects))
+
+
+def _resize(image: np.ndarray, options: StorageOptions) -> np.ndarray:
+    """Resize an image (C, H, W) to the sizes in `options`, or return `image` itself if its size does not change."""
+    if not (options.min_dim or options.max_dim):
+        return resize(image, options.height, options.width, options.max_pixels)
+    shorter_side, longer_side = sorted(image.shape[1:])
+    scale = np.float32(max(1.0, options.min_dim / shorter_side))
+    if options.max_dim and int(scale * longer_side) > options.max_dim:
+        scale = np.float32(options.max_dim / longer_side)
+    if scale == 1:
+        return image
+    try:
+        pixels = cv2.resize(image.transpose(1, 2, 0), (0, 0), fx=float(scale), fy=float(scale))
+    except (cv2.error, MemoryError) as error:
+        raise DataError(
+            f"cannot be resized by a factor of {scale:g}: the result would be too large or empty"
+        ) from error
+    return pixels.reshape(*pixels.shape[:2], len(image)).transpose(2, 0, 1)
