@@ -104,9 +104,7 @@ def test_a_wrong_rule_is_reported(name: str) -> None:
         with jax.enable_x64(True):
             changed_case = replace_rule(case, make_constant_rule(case, [mutate(g) for g in right_gradients.rule or ()]))
             net = net_gradients(changed_case) if layer_type.gradient.overrides_autodiff else None
-            wrong_gradients = LayerGradients(
-                right_gradients.differences, right_gradients.autodiff, rule_gradients(changed_case), net
-            )
+            wrong_gradients = dataclasses.replace(right_gradients, rule=rule_gradients(changed_case), net=net)
         for row in (
             r
             for r, b in zip(compare_gradients("layer", case, wrong_gradients), right_rows, strict=True)

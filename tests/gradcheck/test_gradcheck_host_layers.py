@@ -93,3 +93,77 @@ def test_a_host_layer_without_a_rule_must_not_have_a_gradient() -> None:
         (row,) = check_filter().rows
     assert row.verdict == "has no backward, but a gradient"
     assert (row.rule_autodiff, row.autodiff_differences) == (None, None)
+
+
+class Charbonnier:
+    """A loss that sums so many elements that rounding errors of float32 hide the change by one element."""
+
+    factor: Any = 1.0
+    scale = 1.0
+
+    def setup(self, bottom: Any, top: Any) -> None:
+        pass
+
+    def reshape(self, bottom: Any, top: Any) -> None:
+        top[0].reshape(1)
+
+    def forward(self, bottom: Any, top: Any) -> None:
+        self.difference = bottom[0].data - bottom[1].data
+        self.root = np.sqrt(self.difference**2 + 0.01)
+        top[0].data[...] = self.scale * self.root.sum()
+
+    def backward(self, top: Any, propagate_down: Any, bottom: Any) -> None:
+        gradient = self.factor * self.scale * top[0].diff[0] * self.difference / self.root
+        bottom[0].diff[...], bottom[1].diff[...] = gradient, -gradient
+
+
+@pytest.mark.parametrize("scale", [1.0, 1 / 32768], ids=["sum", "mean"])
+@pytest.mark.parametrize(
+    "factor",
+    [-1.0, 2.0, 0.5, 1.02, 0.0, np.where(np.arange(16) < 8, 1, 1.2).reshape(16, 1, 1, 1)],
+    ids=["sign", "double", "half", "two percent", "zero", "half of the images"],
+)
+def test_a_wrong_backward_of_a_large_sum_in_float32_is_reported(
+    monkeypatch: pytest.MonkeyPatch, factor: Any, scale: float
+) -> None:
+    monkeypatch.setattr(Charbonnier, "scale", scale)
+    shape = (16, 2, 32, 32)
+    assert check_gradients(Charbonnier, bottoms=[shape, shape], samples=4).ok
+    monkeypatch.setattr(Charbonnier, "factor", factor)
+    rows = check_gradients(Charbonnier, bottoms=[shape, shape], samples=4).rows
+    assert [row.verdict for row in rows] == ["backward is wrong"] * 2
+
+
+class Kinks(Charbonnier):
+    """A sum of ReLUs and of maxima of pairs."""
+
+    def forward(self, bottom: Any, top: Any) -> None:
+        top[0].data[...] = np.maximum(bottom[0].data, 0).sum() + bottom[0].data.max(axis=0).sum()
+
+    def backward(self, top: Any, propagate_down: Any, bottom: Any) -> None:
+        x = bottom[0].data
+        bottom[0].diff[...] = top[0].diff[0] * ((x > 0) + 1.0 * (x == x.max(axis=0)))
+
+
+@pytest.mark.parametrize("has_zeros", [False, True])
+def test_kinks_of_a_large_sum_in_float32_are_no_errors(has_zeros: bool) -> None:
+    for seed in range(5):
+        x = np.random.default_rng(seed).standard_normal((2, 64, 64))
+        report = check_gradients(Kinks, bottoms=[np.maximum(x, 0) if has_zeros else x], samples=4, seed=seed)
+        assert "wrong" not in str(report)
+
+
+class Noise(Charbonnier):
+    """A loss whose gradient is too small beside its value for any finite difference in float32."""
+
+    def forward(self, bottom: Any, top: Any) -> None:
+        top[0].data[...] = 1e6 + 1e-3 * bottom[0].data.sum()
+
+    def backward(self, top: Any, propagate_down: Any, bottom: Any) -> None:
+        bottom[0].diff[...] = -1e-3 * top[0].diff[0]
+
+
+def test_a_gradient_that_rounding_errors_hide_is_not_ok() -> None:
+    (row,) = check_gradients(Noise, bottoms=[(2, 3)]).rows
+    assert row.verdict.startswith("not resolved")
+    assert not row.ok

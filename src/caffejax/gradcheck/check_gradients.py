@@ -29,7 +29,14 @@ from ..layers.dispatch import Arrays
 from ..net import Net, Variables
 from ..schema.caffe_pb2 import LayerParameter
 from ..text_table import align_columns
-from .finite_differences import Differences, finite_difference_gradients
+from .finite_differences import (
+    FLOAT32,
+    Differences,
+    DirectionalDifference,
+    directional_differences,
+    finite_difference_gradients,
+    select_tolerances,
+)
 from .layer_gradients import (
     Argument,
     Case,
@@ -46,6 +53,9 @@ OK_DECLARED = "ok: not the derivative, as declared"
 NOT_CHECKED = (
     "not checked: all gradients are zero; give other weights (--weights) or inputs (--inputs), or set a filler"
 )
+
+
+NOT_RESOLVED = "not resolved: rounding errors of float32 hide the gradient; give smaller bottoms or a smaller batch"
 
 
 class WorstError(NamedTuple):
@@ -175,6 +185,7 @@ def _worst_to_json(worst: WorstError) -> dict[str, Any]:
 
 
 RULE_TOLERANCE = 1e-6  # of the rule against autodiff, which are both exact except for rounding
+MAX_UNCERTAINTY = 0.1  # of a finite difference that is to show an error, relative to the gradient
 MAX_SKIPPED_FRACTION = 0.9  # maximum fraction of skipped elements for a valid comparison
 
 
@@ -184,6 +195,7 @@ class LayerGradients:
 
     Attributes:
         differences: the gradients by finite differences.
+        directions: derivatives along directions for a layer that computes in float32, or None for other layers.
         autodiff: the gradients by autodiff of the forward pass, or None for a layer on the host.
         rule: the gradients by the hand-written rule. If there is no rule, they are zeros for a layer on the host, and
             None for other layers.
@@ -192,6 +204,7 @@ class LayerGradients:
     """
 
     differences: Sequence[Differences]
+    directions: Sequence[Sequence[DirectionalDifference]] | None
     autodiff: Sequence[np.ndarray] | None
     rule: Sequence[np.ndarray] | None
     net: Sequence[np.ndarray] | None
@@ -200,14 +213,17 @@ class LayerGradients:
 def compute_gradients(case: Case, samples: int | None, random: np.random.Generator) -> LayerGradients:
     """Compute the gradients of one layer by all available methods."""
     gradient = case.context.type.gradient
+    rule: Sequence[np.ndarray] | None = None
+    if gradient.backward:
+        rule = rule_gradients(case)
+    elif case.on_host:
+        rule = list(map(np.zeros_like, case.values))
+    is_float32 = rule is not None and select_tolerances(case) is FLOAT32
     return LayerGradients(
         differences=finite_difference_gradients(case, samples, random),
+        directions=directional_differences(case, rule, random) if rule is not None and is_float32 else None,
         autodiff=autodiff_gradients(case),
-        rule=rule_gradients(case)
-        if gradient.backward
-        else list(map(np.zeros_like, case.values))
-        if case.on_host
-        else None,
+        rule=rule,
         net=net_gradients(case) if gradient.backward and gradient.overrides_autodiff else None,
     )
 
@@ -223,6 +239,7 @@ def compare_gradients(layer: str, case: Case, gradients: LayerGradients) -> list
     missing_gradients = [None] * len(case.arguments)
     methods = (
         gradients.differences,
+        gradients.directions or [()] * len(case.arguments),
         gradients.autodiff or missing_gradients,
         gradients.rule or missing_gradients,
         gradients.net or missing_gradients,
@@ -255,6 +272,7 @@ def _compare_argument(
     layer_type: LayerType,
     argument: Argument,
     differences: Differences,
+    directions: Sequence[DirectionalDifference],
     autodiff: np.ndarray | None,
     rule: np.ndarray | None,
     net: np.ndarray | None,
@@ -269,7 +287,13 @@ def _compare_argument(
     )
     is_zero = not any(gradient.any() for gradient in gradients)
     if autodiff is None:
+        assert rule is not None
+        direction_error = _find_direction_error(directions, rule, differences.tolerance)
+        if direction_error > 0:
+            rule_matches, rule_differences = False, WorstError(direction_error, None)
         verdict = _host_verdict(rule_matches, layer_type.gradient.backward is not None)
+        if rule_matches and not is_zero and not _is_visible(rule, differences, directions):
+            verdict = NOT_RESOLVED
     elif rule is None or rule_autodiff is None:
         verdict = _verdict_without_rule(autodiff_matches, bool(layer_type.gradient.deviation))
     elif net is None:
@@ -296,6 +320,25 @@ def _compare_argument(
         zero=is_zero,
         verdict=verdict,
     )
+
+
+def _find_direction_error(directions: Sequence[DirectionalDifference], gradient: np.ndarray, tolerance: float) -> float:
+    """Return the largest relative error of a gradient along directions; errors within their uncertainty count as 0."""
+    errors = [0.0]
+    for direction in directions:
+        product = float(np.vdot(gradient, direction.direction))
+        error, magnitude = abs(product - direction.value), max(abs(product), abs(direction.value))
+        if error > tolerance * magnitude + 2 * direction.uncertainty:
+            errors.append(error / magnitude)
+    return max(errors)
+
+
+def _is_visible(gradient: np.ndarray, differences: Differences, directions: Sequence[DirectionalDifference]) -> bool:
+    """Return whether a wrong gradient would show: one finite difference or direction is known to 10 percent."""
+    largest = np.abs(gradient).max(initial=0.0)
+    if (differences.noise[differences.is_resolved] <= MAX_UNCERTAINTY * largest).any():
+        return True
+    return any(2 * d.uncertainty <= MAX_UNCERTAINTY * abs(np.vdot(gradient, d.direction)) for d in directions)
 
 
 def _host_verdict(rule_matches: bool, has_rule: bool) -> str:

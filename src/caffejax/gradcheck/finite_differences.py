@@ -4,10 +4,14 @@ Each element is changed by +h and -h for four steps h, each a quarter of the pre
 two neighbouring steps are extrapolated to an error of order h**4. The result is from the two extrapolations that agree
 best. Near a kink, no extrapolations agree. Exactly on a kink, the two one-sided slopes differ by the same amount at
 small and large steps. Elements near or on a kink are unresolved.
+
+In float32, the rounding errors of a top that sums many elements can hide the change by one element. So layers that
+compute in float32 are also checked along directions in which all elements of an argument change together.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +23,7 @@ from ..layers import HostFunction
 from ..layers.dispatch import Arrays
 from .layer_gradients import Case, compute_tops
 
+_MAX_DIRECTION = 3.0  # the largest element of a direction, in standard deviations
 MAX_SLOPE_DIFFERENCE = 1e-3  # a larger relative difference between two one-sided slopes indicates a kink
 
 
@@ -70,6 +75,21 @@ class Differences:
     tolerance: float
 
 
+@dataclass(frozen=True)
+class DirectionalDifference:
+    """The derivative along a direction in which all elements of an argument change, by finite differences.
+
+    Attributes:
+        direction: the direction, of the argument's shape.
+        value: the derivative of sum(tops * top diffs).
+        uncertainty: a bound on the error of `value` from rounding, kinks and the length of the steps.
+    """
+
+    direction: np.ndarray
+    value: float
+    uncertainty: float
+
+
 def finite_difference_gradients(case: Case, samples: int | None, random: np.random.Generator) -> list[Differences]:
     """Compute the gradients with respect to each argument by finite differences at random elements.
 
@@ -97,6 +117,69 @@ def finite_difference_gradients(case: Case, samples: int | None, random: np.rand
     ends = np.cumsum([len(flat_indices) for flat_indices in selected_indices])[:-1]
     parts = zip(selected_indices, *(np.split(r, ends) for r in result), strict=True)
     return [_resolve(tolerances, *part) for part in parts]
+
+
+def directional_differences(
+    case: Case, gradients: Sequence[np.ndarray], random: np.random.Generator
+) -> list[list[DirectionalDifference]]:
+    """Compute derivatives of a host layer along directions in which all elements of an argument change.
+
+    Args:
+        case: the layer and its arrays.
+        gradients: the gradients to check, one for each argument.
+        random: the generator of random directions.
+
+    Returns:
+        For each argument the derivatives along its gradient, if that is not zero, along ones, and along two random
+        directions of 1 and -1.
+    """
+    tolerances = select_tolerances(case)
+
+    def compute_tops_of(values: Sequence[np.ndarray]) -> list[np.ndarray]:
+        context = case.context.with_fold_in_args(case.context.fold_in_args)
+        tops = compute_tops(context, *case.replace([*map(jnp.asarray, values)], case.blobs, case.bottoms))
+        return [np.asarray(top, np.float64) for top in tops]
+
+    values = [np.asarray(v, np.float64) for v in case.values]
+    top_diffs = [np.asarray(diff, np.float64) for diff in case.top_diffs]
+    base_tops = compute_tops_of(values)
+    norm = float(np.sqrt(sum(np.sum((b * c) ** 2) for b, c in zip(base_tops, top_diffs, strict=True))))
+    results = []
+    for i, (value, gradient) in enumerate(zip(values, gradients, strict=True)):
+
+        def compute_change(move: np.ndarray, i: int = i) -> float:
+            tops = compute_tops_of([v + move if j == i else v for j, v in enumerate(values)])
+            return float(sum(np.sum(c * (m - b)) for c, m, b in zip(top_diffs, tops, base_tops, strict=True)))
+
+        directions = [np.ones(value.shape), *(random.choice([-1.0, 1.0], value.shape) for _ in range(2))]
+        if gradient.any() and np.isfinite(gradient).all():
+            scaled = gradient / np.sqrt(np.mean(np.square(gradient, dtype=np.float64)))
+            directions.append(np.clip(scaled, -_MAX_DIRECTION, _MAX_DIRECTION))
+        magnitude = max(float(np.sqrt(np.mean(value**2))), 0.01) if value.size else 0.0
+        results.append(
+            [
+                _measure_direction(magnitude * direction, compute_change, norm, tolerances)
+                for direction in directions
+                if value.size
+            ]
+        )
+    return results
+
+
+def _measure_direction(
+    direction: np.ndarray, compute_change: Callable[[np.ndarray], float], norm: float, tolerances: Tolerances
+) -> DirectionalDifference:
+    steps = tolerances.steps
+    up, down = (np.array([compute_change(sign * step * direction) for step in steps]) for sign in (1, -1))
+    with np.errstate(invalid="ignore"):
+        central, slope_difference = (up - down) / (2 * steps), (up + down) / steps
+        extrapolations = (16 * central[1:] - central[:-1]) / 15
+        kink_size = np.abs(4 * slope_difference[1:] - slope_difference[:-1]).max()
+    noise = 16 * tolerances.eps * (norm + (np.abs(up) + np.abs(down)).max()) / steps[1]
+    value, uncertainty = float(extrapolations[1]), float(np.ptp(extrapolations) + kink_size + noise)
+    if not np.isfinite([value, uncertainty]).all():
+        return DirectionalDifference(direction, 0.0, float("inf"))
+    return DirectionalDifference(direction, value, uncertainty)
 
 
 def _magnitudes(flat: np.ndarray, indices: np.ndarray) -> np.ndarray:
