@@ -49,7 +49,10 @@ _DESCRIPTIONS_BY_BEGINNING = [
         (rb"PK\x03\x04", "a zip archive, such as PyTorch weights or an .npz file"),
         (rb"\x89PNG|\xff\xd8\xff|GIF8", "a picture"),
         (HDF5_SIGNATURE, "an HDF5 file"),
-        (rb"\x08.{1,5}\x12[^\0]{1,300}\.caffemodel", "a .solverstate, which has no weights"),
+        (
+            rb"\x08.{1,5}\x12[^\0]{1,300}\.caffemodel",
+            "a .solverstate, which has no weights; to continue its training, name it with --snapshot",
+        ),
     )
 ]
 _CONTROL_CHARACTER = re.compile(rb"[\0-\x08\x0e-\x1f\x7f]")  # bytes that do not occur in text

@@ -130,7 +130,10 @@ def test_flax_source_is_written_into_a_new_folder_only(
         (["--weights=part.caffemodel"], ["layer 'two' (InnerProduct): the weight files have no blobs for this layer"]),
         (
             ["--weights=other.caffemodel"],
-            ["other.caffemodel: the blobs of 2 of the 2 layers", "'two', blob 0 is 5 x 5 in the file"],
+            [
+                "other.caffemodel: these seem to be the weights of another net: the shapes of 2 of the 2 layers",
+                "'two', blob 0 is 5 x 5 in the file",
+            ],
         ),
         (["--weights=none.caffemodel"], ["none.caffemodel"]),
         ([WEIGHTS_FLAG, "--outputs=one,tow,x"], ["no blob 'tow' in the net; did you mean 'two'?", "no blob 'x'"]),

@@ -192,3 +192,9 @@ def test_info_says_which_opencv_package_is_imported_if_there_are_several(monkeyp
     assert "4.12.0.88 (opencv-python)" in description
     assert "5.0.0.93 (opencv-python-headless)" in description
     assert f"cv2 is {cv2.__version__}" in description
+
+
+def test_a_command_without_arguments_names_those_that_it_was_given(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["info", "net.caffemodel"])
+    assert "caffejax info takes no arguments, only flags, but was given net.caffemodel" in capsys.readouterr().err

@@ -96,7 +96,7 @@ def test_the_weights_of_another_net_with_the_same_names_are_one_problem() -> Non
     }
     write_caffemodel("x.caffemodel", NetParameter(layer=[LayerParameter(name=name) for name in other]), other)
     with pytest.raises(
-        WeightsError, match=r"shapes, as in the weights of another net \('\w+', .* 3 x 2 .*made"
+        WeightsError, match=r"weights of another net: .* both have differ \('\w+', .* 3 x 2 .*made"
     ) as exc_info:
         net.load("x.caffemodel")
     assert len(exc_info.value.problems) == 1

@@ -72,6 +72,8 @@ def decode_caffemodel(data: memoryview, path: str | os.PathLike[str]) -> dict[st
     content_kind = describe_content(bytes(data[:1000]))
     if layers and content_kind is None:
         return layers
+    if content_kind == "a text":
+        content_kind += "; name the file with the weights, such as net.caffemodel"
     raise WeightsError(Problem(f"not a .caffemodel, but {content_kind}" if content_kind else reason, str(path)))
 
 

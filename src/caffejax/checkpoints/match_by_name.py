@@ -145,9 +145,9 @@ def mismatch_problems(report: LoadReport) -> tuple[Problem, ...]:
         f"'{name}', {p.message.partition(';')[0]}" for name, p in [*reversed(first_problems.items())][:3]
     )
     message = (
-        f"the blobs of {len(first_problems)} of the {len(report.loaded) + len(first_problems)} layers with the net's "
-        f"names have different shapes, as in the weights of another net ({examples}); use the file that was made for "
-        "this net"
+        f"these seem to be the weights of another net: the shapes of {len(first_problems)} of the "
+        f"{len(report.loaded) + len(first_problems)} layers that both have differ ({examples}); use the file that was "
+        "made for this net"
     )
     return (Problem(message, report.file),)
 

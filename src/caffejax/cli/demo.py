@@ -70,6 +70,7 @@ def run(options: argparse.Namespace) -> None:
     if options.copy_only:
         print("\n".join([f"cd {folder}", *(f"caffejax {' '.join(command)}" for command in commands)]))
         return
+    print(f"$ cd {folder}")
     for command in commands:
         print(f"$ caffejax {' '.join(command)}", flush=True)
         if subprocess.run([sys.executable, "-m", "caffejax", *command], cwd=folder, check=False).returncode:

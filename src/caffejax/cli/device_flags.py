@@ -344,5 +344,6 @@ def list_devices(platform: str) -> list[jax.Device]:
         return list(jax.local_devices(backend=platform))
     except RuntimeError as error:
         raise CaffejaxError(
-            f"JAX sees no {platform} device here; --device cpu runs on the CPU, and a GPU needs jax's CUDA packages"
+            f"JAX sees no {platform} device here; --device cpu runs on the CPU, and a GPU needs jax's CUDA packages: "
+            'pip install ".[cuda]" in a clone of caffejax, or pip install "jax[cuda12]"'
         ) from error

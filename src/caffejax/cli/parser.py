@@ -180,6 +180,8 @@ class Parser(argparse.ArgumentParser):
         if messages:
             self.error("; ".join(messages))
         positionals = first_positional + positionals
+        if positionals and not has_remainder and not any(not action.option_strings for action in self._actions):
+            self.error(f"{self.prog} takes no arguments, only flags, but was given {', '.join(positionals)}")
         return [*flags, *switches.values(), *["--"] * bool(positionals and not has_remainder), *positionals]
 
     def _find_action(self, flag: str) -> tuple[argparse.Action | None, bool]:

@@ -33,7 +33,8 @@ def run(options: argparse.Namespace, kind: str = "") -> None:
         message = _upgrade_weights(data, options.input)
         content, encoding = message.SerializeToString(), "binary"
     else:
-        message = (read_solver if kind == "solver" else read_net)(Path(options.input))
+        path = Path(options.input)
+        message = read_solver(path) if kind == "solver" else read_net(path, accepts_old_forms=True)
         content, encoding = format_text(message).encode(), "text"
     with replace_file(options.output) as file:
         file.write(content)

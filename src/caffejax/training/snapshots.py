@@ -466,7 +466,8 @@ def _split_step(path: Path) -> tuple[Path, int | None]:
     if os.path.isfile(path):
         raise WeightsError(
             Problem(
-                "is a file; training resumes from a .solverstate[.h5], a <prefix>.orbax folder or a step in it",
+                "is a file; training resumes from a .solverstate[.h5], a <prefix>.orbax folder or a step in it; "
+                "to start from the weights of a .caffemodel, name it with --weights",
                 file=str(path),
             )
         )
