@@ -216,3 +216,8 @@ def test_databases_may_be_missing(tmp_path: Path, capsys: pytest.CaptureFixture[
     result = json.loads(output.out)
     assert result["total"]["multiply_adds"] == 2 * 8 * 3 * 5 * 5 * 20 * 20
     assert [layer["bottoms"] for layer in result["layers"]] == [[], ["x"], ["c"], ["c"]]  # no names of Splits
+    assert main(["summary", str(net)]) == 0
+    assert "guess" not in capsys.readouterr().out
+    net.write_text(net.read_text().replace("crop_size: 24", ""))
+    assert main(["summary", str(net)]) == 0
+    assert "follow from a guessed image size" in capsys.readouterr().out.splitlines()[-1]

@@ -86,8 +86,10 @@ def build_net(options: argparse.Namespace) -> Net:
     return net
 
 
-def build_graph(options: argparse.Namespace) -> Graph:
+def build_graph(options: argparse.Namespace) -> tuple[Graph, bool]:
     """Build the graph of the net that the flags select. The sources of data layers need not exist.
+
+    Return the graph, and whether the size of its images is a guess.
 
     Shapes that are assumed for missing sources are logged as warnings.
 
@@ -113,7 +115,7 @@ def build_graph(options: argparse.Namespace) -> Graph:
     for sentence in candidate.assumptions:
         log.warning("%s", sentence)
     _require_layers(candidate.graph, options)
-    return candidate.graph
+    return candidate.graph, candidate.is_guess
 
 
 def _require_layers(graph: Graph, options: argparse.Namespace) -> None:

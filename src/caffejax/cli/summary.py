@@ -44,9 +44,11 @@ def run(options: argparse.Namespace) -> None:
     from ..graph.reshape import with_batch
     from ..summary import summarize
 
-    graph = net_flags.build_graph(options)
+    graph, is_guess = net_flags.build_graph(options)
     summary = summarize(graph if options.batch is None else with_batch(graph, options.batch))
     print(summary.to_json() if options.json else summary)
+    if is_guess and not options.json:
+        print("The shapes and counts follow from a guessed image size, because the source of the images is absent.")
 
 
 def _print_memory(options: argparse.Namespace) -> None:
