@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ..errors import CaffejaxError
+from ..glog import collect_warnings
 from ..human_readable import format_bytes, format_count, format_number
 from ..schema import read_valid_part
 from ..schema.caffe_pb2 import LayerParameter, NetParameter
@@ -145,7 +146,8 @@ def _render_drawing(report: Report) -> Iterator[str]:
     if report.kind != "net" or any(finding.cause == "crash" for finding in report.findings):
         return  # this file crashed a worker process
     try:
-        net, _ = read_valid_part(Path(report.file))
+        with collect_warnings():  # they are notes of the report
+            net, _ = read_valid_part(Path(report.file))
     except CaffejaxError:
         return
     positions = _lay_out_layers(net)
