@@ -170,21 +170,22 @@ def is_kernel_independent(case: Case) -> bool:
 
 
 def parametrize_cases(
-    cases: list[Case], is_repeated: Callable[[Case], bool] = lambda case: False
+    cases: list[Case], is_asked_elsewhere: Callable[[Case], bool] = lambda case: False
 ) -> Callable[[Callable[..., None]], Any]:
     """Parametrize a test by `case` and `kernels`, skipping reference kernels where they give the same program.
 
-    Reference kernels, all nets but the first, and forks' types are marked as long tests, as are the other cases for
-    which `is_repeated` returns True.
+    Reference kernels, all nets but the first, and forks' types are marked as long tests. Cases for which
+    `is_asked_elsewhere` returns True are left out, because another test asks the same question.
     """
     quick = {("InnerProduct", "fast"): (pytest.mark.quick,)}
 
     def list_marks(case: Case, kernels: str) -> Any:
-        is_long = kernels == "reference" or case in COMPILED_NETS[1:] or case in FORK_CASES or is_repeated(case)
+        is_long = kernels == "reference" or case in COMPILED_NETS[1:] or case in FORK_CASES
         return (pytest.mark.long,) if is_long else quick.get((case.name, kernels), ())
 
     # types of forks use the kernels of others, which are asked in either form
-    case_kernels = [(c, k) for c in cases for k in (("fast",) if c in FORK_CASES else ("fast", "reference"))]
+    asked_cases = [case for case in cases if not is_asked_elsewhere(case)]
+    case_kernels = [(c, k) for c in asked_cases for k in (("fast",) if c in FORK_CASES else ("fast", "reference"))]
     params = [pytest.param(c, k, id=f"{c.name}-{k}", marks=list_marks(c, k)) for c, k in case_kernels]
 
     def decorate(test: Callable[..., None]) -> Any:
