@@ -105,6 +105,34 @@ def test_objects_get_settings_and_blobs_like_opencvs(tmp_path: Path) -> None:
     np.testing.assert_array_equal(blobs, [np.ones(3)])
 
 
+@pytest.mark.usefixtures("_register_layers")
+@pytest.mark.parametrize(
+    ("text", "params"),  # OpenCV 4.11's
+    [
+        ("my_param { k: 3 }", {"k": "3"}),
+        ("my_param { k: 3, k: 0.5 }", {"k": "0.5"}),
+        ("own: 7", {"own": "7"}),
+        ("my_param { sub { z: 1 } k: 2 }", {"k": "2", "z": "1"}),
+        ("my_param { k: 1 } other_param < k: 2 >", {"k": "2"}),
+        ("crop_param { axis: 1 } my_param { axis: 5 } # { comment", {"axis": "5"}),
+    ],
+)
+def test_settings_that_only_the_class_knows_are_passed_as_text(text: str, params: Any, tmp_path: Path) -> None:
+    net = TEXT.replace("crop_param { offset: 1 offset: 2 }", "").replace(
+        "convolution_param { num_output: 3 kernel_size: 3 kernel_size: 4 bias_term: false engine: CAFFE\n"
+        '    weight_filler { type: "xavier" std: 0.5 } }',
+        f"{text}\n",
+    )
+    (tmp_path / "net.prototxt").write_text(net)
+    for source in (net.encode(), str(tmp_path / "net.prototxt")):
+        Shift.calls.clear()
+        run_net(dnn.readNetFromCaffe(source))
+        assert Shift.calls == [(params, ())]
+    for mistake in ('top: "abs" }', "top: "), ('"AbsVal"', '"AbsVal" own: 3'):
+        with pytest.raises(CaffejaxError, match=r"has no field|expected"):
+            dnn.readNetFromCaffe(net.replace(*mistake, 1).encode())
+
+
 def test_registrations_are_undone() -> None:
     dnn.registerLayer("Crop", Shift)
     dnn.registerLayer("Crop", CropLayer)

@@ -6,6 +6,7 @@ calls the user's object.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ..errors import CaffejaxError, LayerError, describe_type
+from ..errors import CaffejaxError, LayerError, Problem, describe_type
 from .opencv_errors import raises_opencv_errors
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray
 Shape = tuple[int, ...]
+OwnSettings = Mapping[str, Mapping[str, str]]  # by layer name: settings that Caffe's schema does not have, as text
 
 _METHODS = ("getMemoryShapes", "forward")
 
@@ -67,9 +69,11 @@ class CustomObject:
         type: the layer's type in the prototxt.
     """
 
-    def __init__(self, cls: Any, layer: LayerParameter, blobs: tuple[Array, ...]) -> None:
+    def __init__(
+        self, cls: Any, layer: LayerParameter, blobs: tuple[Array, ...], own_settings: Mapping[str, str]
+    ) -> None:
         self.type = layer.type
-        self._cls, self._params, self._blobs = cls, make_opencv_params(layer), blobs
+        self._cls, self._params, self._blobs = cls, {**make_opencv_params(layer), **own_settings}, blobs
         self._user_object: Any = None
         self._input_shapes: list[Shape] | None = None
         self._top_shapes: list[Shape] = []
@@ -132,12 +136,15 @@ class CustomLayer:
             blob.data[...] = array
 
 
-def replace_custom_layers(net: NetParameter, stored_blobs: Mapping[str, Sequence[Array | None]]) -> list[CustomObject]:
+def replace_custom_layers(
+    net: NetParameter, stored_blobs: Mapping[str, Sequence[Array | None]], own_settings: OwnSettings
+) -> list[CustomObject]:
     """Replace the layers of registered types by Python layers, in place.
 
     Args:
         net: the net.
         stored_blobs: the blobs of a .caffemodel by layer name, which the users' objects get.
+        own_settings: the settings that only the users' objects know.
 
     Returns:
         The users' objects. The layers work as long as the list exists.
@@ -146,7 +153,9 @@ def replace_custom_layers(net: NetParameter, stored_blobs: Mapping[str, Sequence
     for layer in net.layer:
         if layer.type in _registered_classes:
             blobs = tuple(np.array(blob) for blob in stored_blobs.get(layer.name, ()) if blob is not None)
-            custom_object = CustomObject(_registered_classes[layer.type][-1], layer, blobs)
+            custom_object = CustomObject(
+                _registered_classes[layer.type][-1], layer, blobs, own_settings.get(layer.name, {})
+            )
             objects.append(custom_object)
             _objects[id(custom_object)] = custom_object
             replacement = type(layer)(name=layer.name, type="Python", bottom=layer.bottom, top=layer.top)
@@ -156,6 +165,41 @@ def replace_custom_layers(net: NetParameter, stored_blobs: Mapping[str, Sequence
             replacement.python_param.param_str = json.dumps({"type": custom_object.type, "object": id(custom_object)})
             layer.CopyFrom(replacement)
     return objects
+
+
+def is_own_setting(problem: Problem) -> bool:
+    """Return whether a problem of a prototxt is an unknown field of a layer of a registered type."""
+    return problem.layer_type in _registered_classes and problem.message.startswith("LayerParameter has no field ")
+
+
+def read_own_settings(text: str) -> OwnSettings:
+    """Return the fields of layers that Caffe's schema does not have, and the fields inside them, from a valid prototxt.
+
+    OpenCV passes their values as text, by the innermost name; the last one with a name is used.
+    """
+    from ..schema.caffe_pb2 import LayerParameter
+    from ..schema.tokens import CLOSING, END, Tokens
+
+    known_names = LayerParameter.DESCRIPTOR.fields_by_name
+    result: dict[str, dict[str, str]] = {}
+    path: list[str] = []  # the names of the messages around the token
+    name, layer_name, settings = "", "", dict[str, str]()
+    for token, next_token in itertools.pairwise(Tokens(text)):
+        if token in CLOSING:
+            path.append(name)
+        elif token in CLOSING.values():
+            path.pop()
+            if not path:
+                result[layer_name], settings = settings, {}
+        elif next_token in (":", *CLOSING):
+            name = token
+        elif token not in (":", ",", ";", END):
+            value = token.strip("\"'")
+            if path == ["layer"] and name == "name":
+                layer_name = value
+            if path[:1] == ["layer"] and (path[1:2] or [name])[0] not in known_names:
+                settings[name] = value
+    return {layer: values for layer, values in result.items() if values}
 
 
 def is_custom(layer: LayerParameter) -> bool:

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import UNKNOWN_TYPE, CaffejaxError, GraphError, Problem, WeightsError, shorten_list
+from ..errors import UNKNOWN_TYPE, CaffejaxError, GraphError, Problem, SchemaError, WeightsError, shorten_list
 from ..human_readable import format_count
-from .custom_layers import is_custom, replace_custom_layers
+from .custom_layers import OwnSettings, is_custom, is_own_setting, read_own_settings, replace_custom_layers
 from .net import Net
 from .opencv_errors import raises_opencv_errors
 
 if TYPE_CHECKING:
     from ..graph import Graph, Slot
     from ..net import Variables
+    from ..schema.caffe_pb2 import NetParameter
 
 _PROTOTXT, _CAFFEMODEL = ".prototxt", ".caffemodel"
 
@@ -39,31 +40,23 @@ def readNetFromCaffe(
             `registerLayer`), or no layer takes weights from the model.
     """
     from ..net import Net as CaffeNet
-    from ..schema import read_net
 
     prototxt = prototxt if bufferProto is None else bufferProto
     model = caffeModel if bufferModel is None else bufferModel
     if is_buffer(prototxt):
         text = _to_bytes(prototxt).decode("utf-8-sig", "surrogateescape")
-        file, message = (
-            "bufferProto",
-            read_net(
-                f"{text}\n",
-                name="bufferProto",
-                accepts_old_forms=True,  # the line break marks a text
-            ),
-        )
+        file, message, own_settings = "bufferProto", *_read_prototxt(f"{text}\n")  # the line break marks a text
     else:
         file = os.fspath(prototxt)
         if any(mark in file for mark in "\n{") and not os.path.exists(file):
             raise CaffejaxError("the prototxt is a text, not the path of a file; give the text as bytes: text.encode()")
-        message = read_net(Path(file), accepts_old_forms=True)
+        message, own_settings = _read_prototxt(Path(file))
     for layer in message.layer:
         if layer.type == "PriorBox" and not layer.prior_box_param.HasField("clip"):
             layer.prior_box_param.clip = True  # OpenCV's default
     name = "bufferModel" if is_buffer(model) else os.fspath(model)
     stored_blobs = _read_blobs(model, name) if name else {}
-    custom_objects = replace_custom_layers(message, stored_blobs)
+    custom_objects = replace_custom_layers(message, stored_blobs, own_settings)
     try:
         net = CaffeNet(message, "TEST", file=file)
     except GraphError as error:
@@ -77,6 +70,24 @@ def readNetFromCaffe(
     result = Net()
     result._set_net(net, *_fill_with_zeros(net.graph, arrays), custom_objects)
     return result
+
+
+def _read_prototxt(source: str | Path) -> tuple[NetParameter, OwnSettings]:
+    """Read a net, and the settings of layers of registered types that Caffe's schema does not have.
+
+    Raises:
+        SchemaError: if the prototxt has other problems.
+    """
+    from ..schema import read_valid_part
+    from ..schema.load import read_text
+
+    net, problems = read_valid_part(source, name="bufferProto", accepts_old_forms=True)
+    other_problems = [problem for problem in problems if not is_own_setting(problem)]
+    if other_problems:
+        raise SchemaError(other_problems)
+    if not problems:
+        return net, {}
+    return net, read_own_settings(source if isinstance(source, str) else read_text(source))
 
 
 @raises_opencv_errors
