@@ -185,7 +185,7 @@ def compare(name: str, batch: int, precision: str, kernels: str, options: argpar
         trainer_makers["flax"] = lambda: build_flax(name, batch, options.steps, precision)
     folder = options.profile and options.profile / f"{name}-{batch}-{precision}-{kernels}"
     measurements: dict[str, Measurement | None] = {}
-    for library, make in trainer_makers.items():
+    for library, make in list(trainer_makers.items())[:: -1 if options.reverse else 1]:
         print(f"  {name}, batch {batch}, {precision}: {library}", file=sys.stderr, flush=True)
         measurements[library] = measure(make, options.rounds, folder and folder / library)
     peak = peak_tflops(precision, options.peak_tflops)
@@ -249,6 +249,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--kernels", type=split, default=["fast"], help="implementations of ours: fast,reference")
     parser.add_argument("--no-torch", dest="torch", action="store_false", help="leave PyTorch out")
     parser.add_argument("--no-flax", dest="flax", action="store_false", help="leave flax out")
+    reverse_help = "flax first and caffejax last: what comes later starts sooner, because XLA's choices are kept"
+    parser.add_argument("--reverse", action="store_true", help=reverse_help)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, help="steps of a round; 20, on a CPU 1")
     parser.add_argument("--iterations", type=int, help="of LeNet; 10000, on a CPU 100; 0 leaves it out")
