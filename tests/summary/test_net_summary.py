@@ -221,3 +221,24 @@ def test_databases_may_be_missing(tmp_path: Path, capsys: pytest.CaptureFixture[
     net.write_text(net.read_text().replace("crop_size: 24", ""))
     assert main(["summary", str(net)]) == 0
     assert "follow from a guessed image size" in capsys.readouterr().out.splitlines()[-1]
+
+
+@pytest.mark.parametrize("extension", [".caffemodel", ".npz", ".caffemodel.h5"])
+def test_the_blobs_of_a_weights_file_are_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], extension: str
+) -> None:
+    net = Net(
+        """layer { name: "d" type: "Input" top: "d" input_param { shape { dim: 2 dim: 1234 } } }
+        layer { name: "ip" type: "InnerProduct" bottom: "d" top: "ip" inner_product_param { num_output: 3 } }""",
+        "TEST",
+    )
+    path = str(tmp_path / f"net{extension}")
+    net.save(*net.init(jax.random.key(0)), path)
+    assert main(["summary", path]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[1:3] == [["ip", "0", "3x1234", "3,702"], ["ip", "1", "3", "3"]]
+    assert " ".join(lines[-1]) == "1 layer with 2 blobs, 3,705 numbers"
+    assert main(["summary", path, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0] == {"layer": "ip", "blob": 0, "shape": [3, 1234]}
+    assert main(["summary", str(tmp_path / f"absent{extension}")]) == 1
+    assert "no such file" in capsys.readouterr().err

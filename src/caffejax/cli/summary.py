@@ -1,5 +1,7 @@
 """Summarise a net: layers, shapes, parameters, multiply-adds, activation memory, receptive field and stride.
 
+NET may also be a file with weights, such as a .caffemodel: the table then lists the layers' blobs.
+
 Receptive field and stride are in pixels of the net's inputs along each spatial axis; "-" means that an output depends
 on all pixels, as it does after an InnerProduct, or that receptive field and stride are undefined. Multiply-adds and
 activations are for the full batch. With --memory, the table also shows the bytes of each layer, and the memory of
@@ -37,6 +39,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print the summary."""
     start_logging()
+    if _is_weights_file(options.model):
+        _print_weights(options)
+        return
     options.phase = options.phase or ("TRAIN" if options.memory else "TEST")
     if options.memory:
         _print_memory(options)
@@ -49,6 +54,32 @@ def run(options: argparse.Namespace) -> None:
     print(summary.to_json() if options.json else summary)
     if is_guess and not options.json:
         print("The shapes and counts follow from a guessed image size, because the source of the images is absent.")
+
+
+def _is_weights_file(path: str) -> bool:
+    from ..checkpoints.weight_formats import find_extension
+
+    return bool(find_extension(path, known_only=False))
+
+
+def _print_weights(options: argparse.Namespace) -> None:
+    """Print the blobs of a file with weights."""
+    from ..checkpoints.weight_formats import find_format
+    from ..human_readable import format_count, format_shape
+    from ..paths import check_exist
+    from ..text_table import align_columns
+
+    check_exist([options.model])
+    weights = find_format(options.model).read(options.model)
+    blobs = [(layer, i, blob) for layer, arrays in weights.items() for i, blob in enumerate(arrays) if blob is not None]
+    if options.json:
+        flags.print_json([{"layer": layer, "blob": i, "shape": list(blob.shape)} for layer, i, blob in blobs])
+        return
+    rows = [(layer, str(i), format_shape(blob.shape) or "scalar", f"{blob.size:,}") for layer, i, blob in blobs]
+    print("\n".join(align_columns([("layer", "blob", "shape", "numbers"), *rows], 3)))
+    count = format_count(len({layer for layer, _, _ in blobs}), "layer")
+    total = f"{sum(blob.size for _, _, blob in blobs):,}"
+    print(f"\n{count} with {format_count(len(blobs), 'blob')}, {total} numbers")
 
 
 def _print_memory(options: argparse.Namespace) -> None:
