@@ -302,3 +302,27 @@ def test_auto_resumes_from_the_newest_checkpoint_or_starts_at_0(
             file.write_bytes(file.read_bytes()[:10])
     with pytest.raises(WeightsError, match=r"step 5 is damaged.*; step 4 is the newest good one"):
         make_solver(tmp_path).solve("auto")
+
+
+def test_iteration_and_rate_follow_an_assigned_train_state(tmp_path: Path) -> None:
+    def make_step_solver() -> Solver:
+        net = NET.replace('type: "gaussian"', 'type: "constant" value: 0.5')  # the same data at each position
+        return Solver(
+            f'net_param {{ {net} }} base_lr: 0.1 lr_policy: "step" stepsize: 3 gamma: 0.1 momentum: 0.9 max_iter: 20 '
+            f'random_seed: 3 snapshot_prefix: "{tmp_path / "snap"}"'
+        )
+
+    first, second, changed = make_step_solver(), make_step_solver(), make_step_solver()
+    first.step(2)
+    second.train_state = jax.tree.map(jax.numpy.copy, first.train_state)
+    assert second.iteration == 2
+    # a callback comes between the update and the count of it
+    changed.callbacks.append(lambda s: setattr(s, "train_state", s.train_state.replace(params=s.train_state.params)))
+    changed.step(6)
+    for solver in (first, second):
+        solver.step(4)
+        assert (solver.iteration, solver.rate) == (6, pytest.approx(0.001))
+        for actual, expected in zip(read_state_leaves(solver), read_state_leaves(changed), strict=True):
+            np.testing.assert_array_equal(actual, expected)
+    second.snapshot()
+    assert (tmp_path / "snap.orbax" / "6").is_dir()

@@ -351,14 +351,17 @@ class Solver(Trainer):
     def train_state(self) -> TrainState:
         """The parameters, running statistics, optimizer state, iteration and key.
 
-        A program may set the property between iterations. With several devices, it contains the running statistics of
-        the first device, and setting it changes the statistics of all devices.
+        A program may set the property between iterations. Learning rate, tests and snapshots then follow the iteration
+        of the new state; the positions in the data stay, other than with `restore`. With several devices, the property
+        contains the running statistics of the first device, and setting it changes the statistics of all devices.
         """
         return self._updater.train_state
 
     @train_state.setter
     def train_state(self, new_state: TrainState) -> None:
+        previous_iteration = int(self._updater.sharded_state[0].iteration)
         self._updater.train_state = new_state
+        self.iteration += int(new_state.iteration) - previous_iteration  # in a callback, the two differ by one
 
     def _notify(self, event: Event, *details: Any) -> None:
         for callback in tuple(self.callbacks):  # a callback may remove itself from the list
