@@ -257,7 +257,13 @@ def _extrapolate(
     # the rounding errors of the tops and of the changed elements are proportional to this
     rounded_sum = norm + (np.abs(up) + np.abs(down))[rows, best + 2] / tolerances.steps[best + 2]
     noise = 16 * tolerances.eps * rounded_sum / steps[rows, best + 2]
-    return extrapolations[rows, best + 1], spread[rows, best], kink_size[rows, best], noise
+    # two steps beyond a small kink may agree by chance, but not with the finest step, unless its noise hides the kink
+    finest_noise = 16 * tolerances.eps * rounded_sum / steps[:, -1]
+    distance = np.nan_to_num(np.abs(extrapolations[:, -1] - extrapolations[rows, best + 1]), nan=np.inf)
+    is_hidden = distance <= finest_noise
+    disagreement = np.maximum(spread[rows, best], np.where(is_hidden, 0.0, distance))
+    noise = np.where(is_hidden, np.maximum(noise, 2 * distance), noise)
+    return extrapolations[rows, best + 1], disagreement, kink_size[rows, best], noise
 
 
 def _resolve(
