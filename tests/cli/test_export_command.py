@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import cv2
 import jax
 import jax.export
 import numpy as np
@@ -204,3 +205,21 @@ def test_factors_that_are_not_finite_are_refused(value: str, folder: Path, capsy
     with pytest.raises(SystemExit, match="2"):
         main(["export", "net.prototxt", "--to=x.onnx", "--preprocess=classify", f"--raw_scale={value}"])
     assert f"'{value}' is not a finite number" in capsys.readouterr().err
+
+
+def test_what_an_export_leaves_out_is_logged(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("digits.prototxt").write_text(
+        'layer { name: "d" type: "ImageData" top: "data" top: "label" transform_param { scale: 0.5 mean_value: 3 }'
+        ' image_data_param { source: "list.txt" batch_size: 1 } }\n'
+        'layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 2 } }\n'
+        'layer { name: "accuracy" type: "Accuracy" bottom: "ip" bottom: "label" top: "accuracy" }\n'
+        'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }'
+    )
+    cv2.imwrite("x.png", np.zeros((4, 5), np.uint8))
+    Path("list.txt").write_text("x.png 0\n")
+    run_export("digits.prototxt", "--random_weights")
+    text = capsys.readouterr().err
+    assert "Not exported: transform_param of layer 'd' (scale 0.5; mean 3): apply it to the inputs, or use" in text
+    assert "Not exported: the softmax of layer 'loss': 'ip' contains scores" in text
+    run_export("digits.prototxt", "--random_weights", "--preprocess=transform_param")
+    assert "transform_param" not in capsys.readouterr().err

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -91,7 +91,24 @@ def run(options: argparse.Namespace) -> None:
         _format_shapes(inputs),
         _format_shapes(outputs),
     )
+    for note in _describe_omissions(net, inference_net.outputs, options):
+        log.info("Not exported: %s", note)
     log.info("Wrote %s", options.out if export_format == "flax" else options.to)
+
+
+def _describe_omissions(net: Net, outputs: Sequence[str], options: argparse.Namespace) -> Iterator[str]:
+    """Yield a sentence for each step between pixels and probabilities that the exported function does not contain."""
+    for layer in net.graph.layers:
+        transform = layer.definition.layer.transform_param
+        settings = [f"scale {transform.scale:g}"] if transform.HasField("scale") else []
+        if transform.mean_value or transform.mean_file:
+            settings.append(f"mean {transform.mean_file or ', '.join(f'{mean:g}' for mean in transform.mean_value)}")
+        if settings and options.preprocess is None:
+            flag = "" if options.to == "flax" else f", or use --preprocess={_TRANSFORM_PARAM}"
+            yield f"transform_param of layer '{layer.name}' ({'; '.join(settings)}): apply it to the inputs{flag}"
+        scores = net.graph.split_roots.get(layer.bottoms[0], layer.bottoms[0]) if layer.bottoms else ""
+        if layer.type.name == "SoftmaxWithLoss" and scores in outputs:
+            yield f"the softmax of layer '{layer.name}': '{scores}' contains scores, not probabilities"
 
 
 def _select_format(options: argparse.Namespace) -> str:
