@@ -28,8 +28,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # shells have programs
 if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     # under nohup; what ignores a signal has its children ignore it too, and what handles it does not
     signal.signal(signal.SIGHUP, lambda *_: None)
-hypothesis.settings.register_profile("any", deadline=None)  # the first example compiles, and machines are busy
-hypothesis.settings.load_profile("any")
+hypothesis.settings.register_profile("random", deadline=None)  # the first example compiles, and machines are busy
+hypothesis.settings.register_profile("same", hypothesis.settings.get_profile("random"), derandomize=True)
+hypothesis.settings.load_profile("same")  # each run asks the same; --hypothesis-profile=random asks something new
 
 REPOSITORY = Path(__file__).parents[1]
 SHARED = REPOSITORY.parent / "shared"

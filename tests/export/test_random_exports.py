@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 
 from caffejax import Net
 from caffejax.export import make_inference_model
@@ -31,9 +31,29 @@ def test_many_random_nets_are_equal_in_all_forms(net_and_outputs: tuple[str, tup
 
 def _check(text: str, outputs: tuple[str, ...]) -> None:
     net = Net(text, "TEST")
+    assume(not _has_arbitrary_positions(net))
     result = assess_subject(make_inference_model(net, draw_variables(net), outputs))
     for form in FORMS:
         assert _is_refused(result[form]) or not _large_errors(result, form), form
+
+
+# their outputs have many maxima that are equal but for rounding, at 1 or at 0
+_SATURATING_TYPES = {"Sigmoid", "TanH", "Softmax"}
+
+
+def _has_arbitrary_positions(net: Net) -> bool:
+    """Return whether a Pooling layer outputs the positions of maxima that rounding may choose.
+
+    That is so behind layers that saturate, and where the numbers are such positions themselves.
+    """
+    blobs = set[str]()
+    for layer in net.graph.layers:
+        depends = layer.type.name in _SATURATING_TYPES or not blobs.isdisjoint(layer.bottoms)
+        outputs_positions = layer.type.name == "Pooling" and len(layer.tops) > 1
+        if depends and outputs_positions:
+            return True
+        blobs.update(layer.tops if depends else layer.tops[1:] if outputs_positions else ())
+    return False
 
 
 def _is_refused(report: Any) -> bool:
