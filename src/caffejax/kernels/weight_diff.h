@@ -25,12 +25,21 @@ struct WeightDiffShape {
   int64_t batch, height, width, inputs, out_height, out_width, outputs, kernel[2], stride[2], low[2];
 };
 
-class WeightDiff {
+class DirectWeightDiff {
  public:
   static constexpr int64_t kLanes = 16, kInputs = 6, kOutputs = 4 * kLanes, kPixels = 128;
   using Floats __attribute__((vector_size(kLanes * sizeof(float)), aligned(4))) = float;
 
-  explicit WeightDiff(const WeightDiffShape& shape) : s_(shape) {
+  // Returns whether this code is faster than oneDNN's, by measurement.
+  static bool IsWorth(const WeightDiffShape& s) {
+    if (!__builtin_cpu_supports("avx512f")) return false;
+    int64_t pixels = s.batch * s.out_height * s.out_width, cells = s.kernel[0] * s.kernel[1];
+    if (s.stride[0] != 1 && cells == 1) return false;
+    if (s.inputs < kLanes) return s.inputs * s.kernel[1] >= 9 && s.outputs > 32 && s.outputs <= 64;
+    return s.inputs * s.outputs * cells * 16 <= pixels * 64 && s.outputs >= 48;
+  }
+
+  explicit DirectWeightDiff(const WeightDiffShape& shape) : s_(shape) {
     merged_ = s_.inputs < kLanes;
     row_inputs_ = merged_ ? s_.kernel[1] * s_.inputs : s_.inputs;
     taps_ = merged_ ? s_.kernel[0] : s_.kernel[0] * s_.kernel[1];
@@ -147,14 +156,14 @@ class WeightDiff {
     }
   }
 
-  using Tile = void (WeightDiff::*)(const float*, int64_t, const float*, float*) const;
+  using Tile = void (DirectWeightDiff::*)(const float*, int64_t, const float*, float*) const;
 
   template <int... kCounts>
   static Tile Select(std::integer_sequence<int, kCounts...>, int64_t count, int64_t vectors) {
-    static constexpr Tile tiles[][4] = {{&WeightDiff::MultiplyTile<kCounts + 1, 1>,
-                                         &WeightDiff::MultiplyTile<kCounts + 1, 2>,
-                                         &WeightDiff::MultiplyTile<kCounts + 1, 3>,
-                                         &WeightDiff::MultiplyTile<kCounts + 1, 4>}...};
+    static constexpr Tile tiles[][4] = {{&DirectWeightDiff::MultiplyTile<kCounts + 1, 1>,
+                                         &DirectWeightDiff::MultiplyTile<kCounts + 1, 2>,
+                                         &DirectWeightDiff::MultiplyTile<kCounts + 1, 3>,
+                                         &DirectWeightDiff::MultiplyTile<kCounts + 1, 4>}...};
     return tiles[count - 1][vectors - 1];
   }
 
