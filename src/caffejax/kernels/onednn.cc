@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "convolution_training.h"
 #include "momentum_update.h"
 #include "onednn_errors.h"
 #include "onednn_pooling.h"

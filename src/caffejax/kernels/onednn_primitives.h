@@ -18,7 +18,6 @@
 
 #include "lru_cache.h"
 #include "onednn_shapes.h"
-#include "weight_diff.h"
 
 namespace caffejax {
 
@@ -213,32 +212,19 @@ inline void Run(const Prepared& p, const Array& weight, std::initializer_list<st
   Stream().wait();
 }
 
-inline std::optional<WeightDiffShape> OwnWeightDiff(const Convolution& c) {
+inline Key KeyOf(Kind kind, const Convolution& c, bool relu) {
   const Window& w = c.window;
-  Numbers x = c.x.dimensions(), weight = c.weight.dimensions(), y = c.y.dimensions();
-  bool dilated = std::any_of(w.dilation.begin(), w.dilation.end(), [](int64_t d) { return d != 1; });
-  if (x.size() != 4 || w.groups != 1 || dilated) return std::nullopt;
-  WeightDiffShape shape{x[0], x[1], x[2], x[3], y[1], y[2], y[3], {weight[2], weight[3]},
-                        {w.stride[0], w.stride[1]}, {w.low[0], w.low[1]}};
-  if (!DirectWeightDiff::IsWorth(shape)) return std::nullopt;
-  return shape;
-}
-
-// Computes one of the convolution's three arrays from the other two.
-inline void Run(Kind kind, const Convolution& c, bool relu = false) {
-  const Window& w = c.window;
-  if (kind == Kind::kWeightDiff) {
-    if (auto shape = OwnWeightDiff(c)) {
-      return DirectWeightDiff(*shape).Run(c.x.typed_data(), c.y.typed_data(), c.weight.typed_data(),
-                                    c.bias ? c.bias->typed_data() : nullptr);
-    }
-  }
   Key key{static_cast<int64_t>(kind), c.bias.has_value(), relu, w.groups};
   key.reserve(32);
   for (Numbers part : {c.x.dimensions(), c.weight.dimensions(), c.y.dimensions(), w.stride, w.dilation, w.low, w.high}) {
     key.insert(key.end(), part.begin(), part.end());
   }
-  auto prepared = PrimitiveCache().Get(key, [&] { return Prepare(kind, c, relu); });
+  return key;
+}
+
+// Computes one of the convolution's three arrays from the other two, by oneDNN.
+inline void RunByOneDnn(Kind kind, const Convolution& c, bool relu) {
+  auto prepared = PrimitiveCache().Get(KeyOf(kind, c, relu), [&] { return Prepare(kind, c, relu); });
   Run(*prepared, c.weight, {c.x, c.y, c.bias});
 }
 

@@ -46,12 +46,14 @@ class Winograd : public Executable {
   // Returns whether a model predicts that Winograd's algorithm is faster than the plain convolution. The model counts
   // the multiplications of both, and adds measured costs of transforming each number of a tile and of reading the
   // larger weights.
-  static bool IsWorth(const Shape& shape) {
+  // `transformation` is the cost of transforming the kernel of an input and an output in each run, or 0 if that is done
+  // once.
+  static bool IsWorth(const Shape& shape, double transformation = 0) {
     if (shape.inputs % kBlock || shape.outputs % kBlock) return false;
     double pairs = static_cast<double>(shape.inputs) * shape.outputs, pixels = shape.batch * shape.y.height * shape.y.width;
     double tiles = shape.batch * ((shape.y.height + 1) / 2) * ((shape.y.width + 1) / 2);
     double plain = 9 * pairs * pixels, products = 16 * pairs * tiles;
-    return plain > products + 320 * (shape.inputs + shape.outputs) * tiles + 170 * pairs;
+    return plain > products + 320 * (shape.inputs + shape.outputs) * tiles + (170 + transformation) * pairs;
   }
 
   explicit Winograd(const Shape& shape)
@@ -83,19 +85,24 @@ class Winograd : public Executable {
       }
       return static_cast<char*>(handle);
     };
-    Arrays arrays{reinterpret_cast<float*>(at(DNNL_ARG_SRC)), reinterpret_cast<float*>(at(DNNL_ARG_DST)),
-                  reinterpret_cast<float*>(at(DNNL_ARG_BIAS)), reinterpret_cast<float*>(at(DNNL_ARG_SRC_1))};
-    char *weight = at(DNNL_ARG_WEIGHTS), *scratchpad = at(DNNL_ARG_SCRATCHPAD);
+    auto floats = [&](int name) { return reinterpret_cast<float*>(at(name)); };
+    Run(floats(DNNL_ARG_SRC), floats(DNNL_ARG_WEIGHTS), floats(DNNL_ARG_BIAS), floats(DNNL_ARG_SRC_1),
+        floats(DNNL_ARG_DST), at(DNNL_ARG_SCRATCHPAD));
+  }
+
+  // `bias` and `added` may be null.
+  void Run(const float* x, float* weight, const float* bias, const float* added, float* y, char* scratchpad) const {
+    Arrays arrays{x, y, bias, added};
     RunInParallel(threads_, [&](int thread, int threads) {
       char* scratch = scratchpad + thread * thread_bytes_;
-      memory x(pd_.src_desc(), Engine(), scratch), w(pd_.weights_desc(), Engine(), weight),
-          y(pd_.dst_desc(), Engine(), scratch + products_),
+      memory tiles(pd_.src_desc(), Engine(), scratch), w(pd_.weights_desc(), Engine(), weight),
+          results(pd_.dst_desc(), Engine(), scratch + products_),
           primitive_scratch(pd_.scratchpad_desc(), Engine(), scratch + scratchpad_);
       for (int64_t from = thread * block_; from < Tiles(); from += threads * block_) {
         int64_t to = std::min(from + block_, Tiles());
         auto inputs = reinterpret_cast<float*>(scratch);
         for (int64_t tile = from; tile < to; ++tile) Enter(arrays, tile, inputs, tile - from);
-        multiply_.execute(Stream(), {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DST, y},
+        multiply_.execute(Stream(), {{DNNL_ARG_SRC, tiles}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DST, results},
                                      {DNNL_ARG_SCRATCHPAD, primitive_scratch}});
         auto products = reinterpret_cast<float*>(scratch + products_);
         for (int64_t tile = from; tile < to; ++tile) Leave(arrays, tile, products, tile - from);
