@@ -84,6 +84,45 @@ def draw_valid_call(random: np.random.Generator, function: str) -> Call:
     return Call(function, operands, results, attributes)
 
 
+# size, inputs, outputs, groups, kernel, stride, low and high padding of convolutions larger than those of random calls
+WIDE_CONVOLUTIONS = (
+    ((20, 51), 16, 48, 1, (3, 3), (1, 1), (1, 1), (1, 1)),
+    ((13, 60), 17, 50, 1, (2, 3), (1, 1), (0, 2), (1, 0)),
+    ((21, 60), 23, 49, 1, (3, 1), (2, 1), (2, 0), (0, 0)),
+    ((5, 300), 16, 70, 1, (1, 1), (1, 1), (0, 0), (0, 0)),
+    ((20, 24), 16, 48, 1, (1, 1), (1, 1), (0, 0), (0, 0)),
+    ((20, 100), 16, 48, 1, (1, 1), (3, 2), (0, 0), (0, 0)),
+    ((20, 64), 32, 128, 1, (3, 3), (1, 1), (1, 0), (0, 1)),
+    ((8, 7), 5, 130, 1, (1, 1), (2, 2), (0, 0), (0, 0)),
+    ((21, 23), 3, 64, 1, (7, 7), (2, 2), (3, 3), (3, 3)),
+    ((19, 9), 3, 33, 1, (3, 5), (2, 3), (0, 2), (0, 1)),
+    ((9, 200), 2, 40, 1, (5, 5), (1, 4), (4, 0), (4, 0)),
+    ((20, 21), 48, 48, 1, (3, 3), (1, 1), (1, 1), (1, 1)),
+    ((22, 25), 64, 80, 1, (3, 3), (1, 1), (0, 2), (2, 1)),
+    ((21, 20), 96, 128, 2, (3, 3), (1, 1), (2, 0), (2, 0)),
+)
+
+
+def make_wide_calls() -> list[Call]:
+    """Return valid calls of all functions of convolutions, whose sizes choose other implementations than oneDNN's."""
+    calls = []
+    for size, inputs, outputs, groups, *window in WIDE_CONVOLUTIONS:
+        kernel, stride, low, high = map(np.array, window)
+        shapes: dict[str, tuple[int, ...]] = {
+            "x": (2, *size, inputs),
+            "weight": (outputs, inputs // groups, *map(int, kernel)),
+            "y": (2, *map(int, (np.array(size) + low + high - kernel) // stride + 1), outputs),
+            "bias": (outputs,),
+        }
+        attributes = {"stride": stride, "dilation": np.array([1, 1]), "low": low, "high": high}
+        attributes |= {"groups": np.int64(groups)}
+        for function in CONVOLUTIONS:
+            relu = {"relu": outputs % 64 == 0} if function == "convolution" else {}
+            operands, results = (tuple(Array(shapes[role], jnp.float32) for role in roles) for roles in ROLES[function])
+            calls.append(Call(function, operands, results, attributes | relu))
+    return calls
+
+
 def _draw_convolution(random: np.random.Generator, function: str) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
     axes = random.choice([1, 2, 2, 2, 3])
     groups = int(random.choice([1, 1, 2, 3]))

@@ -12,7 +12,16 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
-from foreign_calls import FUNCTIONS, Call, alter, draw_array, draw_valid_call, expected_results, is_valid
+from foreign_calls import (
+    FUNCTIONS,
+    Call,
+    alter,
+    draw_array,
+    draw_valid_call,
+    expected_results,
+    is_valid,
+    make_wide_calls,
+)
 
 PREFIX = "sanitized_"
 PAGE, ALIGNMENT, NO_ACCESS = mmap.PAGESIZE, 64, 0
@@ -75,12 +84,15 @@ def check_call(call: Call, random: np.random.Generator) -> bool:
 
 
 def main(onednn: str, library: str, count: int) -> None:
-    """Register the functions and make this many calls, about half of them valid."""
+    """Register the functions, and make this many calls, about half of them valid, after the calls of wide planes."""
     ctypes.CDLL(onednn)  # its name is then known to the loader
     functions = ctypes.CDLL(library)
     for name in FUNCTIONS:
         jax.ffi.register_ffi_target(PREFIX + name, jax.ffi.pycapsule(getattr(functions, f"caffejax_{name}")), "cpu")
     random = np.random.default_rng(0)
+    for call in make_wide_calls():
+        print(call, file=sys.stderr)
+        check_call(call, random)
     num_valid = num_calls = 0
     while num_calls < count:
         call = draw_valid_call(random, FUNCTIONS[num_calls % len(FUNCTIONS)])

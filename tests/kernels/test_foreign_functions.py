@@ -4,7 +4,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from foreign_calls import FUNCTIONS, Call, alter, draw_array, draw_valid_call, expected_results, is_valid
+from foreign_calls import (
+    FUNCTIONS,
+    Call,
+    alter,
+    draw_array,
+    draw_valid_call,
+    expected_results,
+    is_valid,
+    make_wide_calls,
+)
 
 from caffejax.kernels import onednn
 
@@ -106,46 +115,9 @@ def test_weight_diff_is_correct_if_every_window_contains_padding(
         np.testing.assert_array_equal(actual, expected)
 
 
-@pytest.mark.parametrize(
-    ("size", "inputs", "outputs", "kernel", "stride", "low", "high"),
-    [
-        ((20, 51), 16, 48, (3, 3), (1, 1), (1, 1), (1, 1)),
-        ((13, 60), 17, 50, (2, 3), (1, 1), (0, 2), (1, 0)),
-        ((21, 60), 23, 49, (3, 1), (2, 1), (2, 0), (0, 0)),
-        ((5, 300), 16, 70, (1, 1), (1, 1), (0, 0), (0, 0)),
-        ((20, 24), 16, 48, (1, 1), (1, 1), (0, 0), (0, 0)),
-        ((20, 100), 16, 48, (1, 1), (3, 2), (0, 0), (0, 0)),
-        ((20, 64), 32, 128, (3, 3), (1, 1), (1, 0), (0, 1)),
-        ((8, 7), 5, 130, (1, 1), (2, 2), (0, 0), (0, 0)),
-        ((21, 23), 3, 64, (7, 7), (2, 2), (3, 3), (3, 3)),
-        ((19, 9), 3, 33, (3, 5), (2, 3), (0, 2), (0, 1)),
-        ((9, 200), 2, 40, (5, 5), (1, 4), (4, 0), (4, 0)),
-    ],
-)
-@pytest.mark.parametrize("function", ["weight_diff", "convolution_diffs"])
-def test_weight_diff_of_wide_planes_gives_the_expected_results(
-    function: str,
-    size: tuple[int, int],
-    inputs: int,
-    outputs: int,
-    kernel: tuple[int, int],
-    stride: tuple[int, int],
-    low: tuple[int, int],
-    high: tuple[int, int],
-) -> None:
-    """With these shapes weight_diff.h computes the diff instead of oneDNN."""
-    axes = zip(size, low, high, kernel, stride, strict=True)
-    out_size = [(n + before + after - k) // s + 1 for n, before, after, k, s in axes]
-    x, weight, y, bias = (
-        jax.ShapeDtypeStruct(shape, jnp.float32)
-        for shape in ((2, *size, inputs), (outputs, inputs, *kernel), (2, *out_size, outputs), (outputs,))
-    )
-    pairs = {"stride": stride, "dilation": (1, 1), "low": low, "high": high}
-    attributes = {name: np.array(pair, np.int64) for name, pair in pairs.items()} | {"groups": np.int64(1)}
-    operands, results = (x, y), (weight, bias)
-    if function == "convolution_diffs":
-        operands, results = (x, y, weight), (x, weight, bias)
-    call = Call(function, operands, results, attributes)
+@pytest.mark.parametrize("call", make_wide_calls(), ids=str)
+def test_convolutions_of_wide_planes_give_the_expected_results(call: Call) -> None:
+    """weight_diff.h and winograd_training.h compute these calls instead of oneDNN."""
     assert is_valid(call)
     arrays = [draw_array(np.random.default_rng(0), operand) for operand in call.operands]
     for actual, expected in zip(call.run(arrays), expected_results(call, arrays), strict=True):
