@@ -43,17 +43,15 @@ class Winograd : public Executable {
     float slope = 0;
   };
 
-  // Returns whether a model predicts that Winograd's algorithm is faster than the plain convolution. The model counts
-  // the multiplications of both, and adds measured costs of transforming each number of a tile and of reading the
-  // larger weights.
-  // `transformation` is the cost of transforming the kernel of an input and an output in each run, or 0 if that is done
-  // once.
-  static bool IsWorth(const Shape& shape, double transformation = 0) {
+  // Returns whether a model predicts that Winograd's algorithm is faster than the plain convolution. The model counts the
+  // multiplications of both, and adds measured costs: of transforming each number of a tile, and for each kernel of an
+  // input and an output, of reading the larger weights.
+  static bool IsWorth(const Shape& shape, double tile_cost = 320, double kernel_cost = 170) {
     if (shape.inputs % kBlock || shape.outputs % kBlock) return false;
     double pairs = static_cast<double>(shape.inputs) * shape.outputs, pixels = shape.batch * shape.y.height * shape.y.width;
     double tiles = shape.batch * ((shape.y.height + 1) / 2) * ((shape.y.width + 1) / 2);
     double plain = 9 * pairs * pixels, products = 16 * pairs * tiles;
-    return plain > products + 320 * (shape.inputs + shape.outputs) * tiles + (170 + transformation) * pairs;
+    return plain > products + tile_cost * (shape.inputs + shape.outputs) * tiles + kernel_cost * pairs;
   }
 
   explicit Winograd(const Shape& shape)
