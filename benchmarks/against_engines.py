@@ -3,10 +3,12 @@
     pip install onnx onnxruntime openvino ncnn pnnx opencv-python-headless torch
     python benchmarks/against_engines.py --threads 2
     python benchmarks/against_engines.py --nets squeezenet --batches 1 --engines onnxruntime,openvino --rounds 3
+    python benchmarks/against_engines.py --nets mobilenet_ssd,ssd300,fcn8s,lstm --published nets.zip
 
 Each competitor reads the same net from files in a process of its own; all have as many threads as cores, and run once
 per round, in turn, so other load on the machine falls on all alike. Peers are given an ONNX model (ncnn what pnnx makes
-of it, OpenCV up to version 4 the Caffe model): exported by torch and by caffejax, and the one that is faster counts. A
+of it, OpenCV up to version 4 the Caffe model): exported by torch and by caffejax, and the one that is faster counts.
+Published nets, whose prototxts `--published` finds, have their own batch size, and are exported by caffejax only. A
 peer whose outputs differ is left out, and named. Prints milliseconds (medians) and ratios (medians over rounds; more
 than 1: frozen is faster); of the frozen net and the best peer also the seconds from reading the files to the first
 result (of the frozen net without and with a compilation cache), and the MiB that this took beside imported libraries.
@@ -31,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cold_start_nets import find_nets, write_inference, write_onnx_model
 from competitor_client import (
     Competitor,
     describe_run,
@@ -45,7 +48,10 @@ from engine_competitor import ENGINES
 from engine_models import EXPORTERS, write_models
 from training_competitor import BATCHES
 
+from caffejax.errors import CaffejaxError
+
 NETS = ("lenet", "cifar10_full", "caffenet", "googlenet", "squeezenet", "resnet50", "mobilenet")
+PUBLISHED_NETS = ("mobilenet_ssd", "ssd300", "fcn8s", "lstm")
 OWN_ENGINES = ("frozen", "unfrozen")
 PEERS = tuple(name for name in ENGINES if not name.startswith(OWN_ENGINES) and not name.endswith("int8"))
 
@@ -57,7 +63,7 @@ class Bench:
         self.threads, self.rounds, self.engines = options.threads, options.rounds, options.engines
         self.precision = options.precision
         self.pythons = dict(pair.split("=", 1) for pair in options.python)
-        self.exporters = [e for e in EXPORTERS if e == "caffejax" or importlib.util.find_spec(e)]
+        self.published = options.published
         self.notes: list[str] = []
 
     def version(self, engine: str) -> str | None:
@@ -77,10 +83,7 @@ class Bench:
     def competitors(self, net: str, batch: int) -> Iterator[tuple[dict[str, Competitor], float]]:
         """Start all competitors of a net; also return the seconds to the frozen net's first result without a cache."""
         with tempfile.TemporaryDirectory() as temporary_folder, contextlib.ExitStack() as exit_stack:
-            folders = {exporter: Path(temporary_folder) / exporter for exporter in self.exporters}
-            for exporter, folder in folders.items():
-                folder.mkdir()
-                write_models(net, batch, folder, exporter)
+            folders = self._write_models(net, batch, Path(temporary_folder))
             caffejax_folder, cache = folders["caffejax"], Path(temporary_folder) / "cache"
             command = self.command(self._frozen, caffejax_folder)
             cold_seconds, frozen = start_with_filled_cache(command, self.threads, cache)
@@ -98,6 +101,25 @@ class Bench:
                     exit_stack.callback(competitor.process.kill)
                     ready[engine] = competitor
             yield ready, cold_seconds
+
+    def _write_models(self, net: str, batch: int, folder: Path) -> dict[str, Path]:
+        """Write the models of a net; return the folder of each exporter."""
+        is_published = net in PUBLISHED_NETS
+        exporters = [e for e in EXPORTERS if e == "caffejax" or (not is_published and importlib.util.find_spec(e))]
+        folders = {exporter: folder / exporter for exporter in exporters}
+        for exporter, exporter_folder in folders.items():
+            exporter_folder.mkdir()
+            if is_published:
+                (net_files,) = find_nets([net, *self.published], folder)
+                write_inference(net_files, exporter_folder)
+                (exporter_folder / "first.npz").rename(exporter_folder / "inputs.npz")
+                try:
+                    write_onnx_model(exporter_folder)
+                except CaffejaxError as error:
+                    self.notes.append(f"{net} is not exported: {error}")
+            else:
+                write_models(net, batch, exporter_folder, exporter)
+        return folders
 
     @property
     def _frozen(self) -> str:
@@ -175,7 +197,8 @@ class Bench:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     split = lambda text: [s for s in text.split(",") if s]  # noqa: E731
-    parser.add_argument("--nets", type=split, default=list(NETS))
+    parser.add_argument("--nets", type=split, default=list(NETS), help=",".join([*NETS, *PUBLISHED_NETS]))
+    parser.add_argument("--published", type=split, default=[], help="folders and zip files with published prototxts")
     parser.add_argument("--batches", type=split, default=["1", "large"], help="1, large (the net's own), or numbers")
     parser.add_argument("--engines", type=split, help="peers: " + ",".join(PEERS) + "; for int8 onnxruntime_int8")
     parser.add_argument("--precision", choices=("float32", "bfloat16", "int8"), default="float32", help="of the frozen")
@@ -197,7 +220,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     ratios: dict[str, list[float]] = {}
     for net in options.nets:
-        for batch in options.batches:
+        for batch in ["1"] if net in PUBLISHED_NETS else options.batches:
             rows.append(bench.compare(net, BATCHES[net] if batch == "large" else int(batch)))
             row, best = bench.format_result(rows[-1]), rows[-1]["best"]
             if len(rows) == 1:

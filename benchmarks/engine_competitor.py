@@ -2,21 +2,24 @@
 
     python benchmarks/engine_competitor.py ENGINE FOLDER THREADS
 
-`engine_models.write_models` writes FOLDER. The script answers as `competitor_server.serve` does. The interpreter of a
-peer needs only NumPy and the peer.
+`engine_models` writes FOLDER: the models, and the inputs by name in inputs.npz. The script answers as
+`competitor_server.serve` does. The interpreter of a peer needs only NumPy and the peer.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from competitor_server import Run, serve
+
+Inputs = Mapping[str, np.ndarray]
 
 
 def _load_net(folder: Path) -> Any:
@@ -26,34 +29,35 @@ def _load_net(folder: Path) -> Any:
     return net, net.load(folder / "weights.caffemodel")
 
 
-def build_frozen(folder: Path, data: np.ndarray, threads: int, precision: str = "float32") -> Run:
+def build_frozen(folder: Path, inputs: Inputs, threads: int, precision: str = "float32") -> Run:
     import jax
 
     net, variables = _load_net(folder)
-    calibration = [{"data": data}] if precision == "int8" else None
-    call, x = net.freeze(variables, precision=precision, calibration=calibration), jax.numpy.asarray(data)
-    return lambda: jax.block_until_ready(call({"data": x}))[net.outputs[0]]
+    calibration = [inputs] if precision == "int8" else None
+    call, arrays = net.freeze(variables, precision=precision, calibration=calibration), jax.device_put(dict(inputs))
+    return lambda: jax.block_until_ready(call(arrays))[net.outputs[0]]
 
 
-def build_unfrozen(folder: Path, data: np.ndarray, threads: int) -> Run:
+def build_unfrozen(folder: Path, inputs: Inputs, threads: int) -> Run:
     import jax
 
     net, (params, state) = _load_net(folder)
-    x = jax.numpy.asarray(data)
-    return lambda: jax.block_until_ready(net.forward(params, state, {"data": x})[0])[net.outputs[0]]
+    arrays = jax.device_put(dict(inputs))
+    return lambda: jax.block_until_ready(net.forward(params, state, arrays)[0])[net.outputs[0]]
 
 
-def build_onnx_runtime(folder: Path, data: np.ndarray, threads: int) -> Run:
+def build_onnx_runtime(folder: Path, inputs: Inputs, threads: int) -> Run:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(folder / "model.onnx", options, providers=["CPUExecutionProvider"])
-    (input_info,) = session.get_inputs()
-    return lambda: session.run(None, {input_info.name: data})[0]
+    names, output = [info.name for info in session.get_inputs()], session.get_outputs()[0].name
+    arrays = dict(zip(names, inputs.values(), strict=True)) if len(names) == 1 else dict(inputs)
+    return lambda: session.run([output], arrays)[0]
 
 
-def build_onnx_runtime_int8(folder: Path, data: np.ndarray, threads: int) -> Run:
+def build_onnx_runtime_int8(folder: Path, inputs: Inputs, threads: int) -> Run:
     """Quantize weights by channel and blobs to uint8, calibrated on the same batch."""
     import onnxruntime
     from onnxruntime import quantization
@@ -70,13 +74,14 @@ def build_onnx_runtime_int8(folder: Path, data: np.ndarray, threads: int) -> Run
     int8_path.parent.mkdir()
     quant_pre_process(str(folder / "model.onnx"), preprocessed_path, skip_symbolic_shape=True)
     session = onnxruntime.InferenceSession(preprocessed_path, providers=["CPUExecutionProvider"])
+    (data,) = inputs.values()
     batches = Batches([{session.get_inputs()[0].name: data}])
     types = {"activation_type": quantization.QuantType.QUInt8, "weight_type": quantization.QuantType.QInt8}
     quantization.quantize_static(preprocessed_path, str(int8_path), batches, per_channel=True, **types)
-    return build_onnx_runtime(int8_path.parent, data, threads)
+    return build_onnx_runtime(int8_path.parent, inputs, threads)
 
 
-def build_openvino(folder: Path, data: np.ndarray, threads: int) -> Run:
+def build_openvino(folder: Path, inputs: Inputs, threads: int) -> Run:
     from openvino import Core
 
     settings = {
@@ -85,13 +90,15 @@ def build_openvino(folder: Path, data: np.ndarray, threads: int) -> Run:
         "INFERENCE_PRECISION_HINT": "f32",
     }
     request = Core().compile_model(folder / "model.onnx", "CPU", settings).create_infer_request()
-    return lambda: request.infer({0: data}, share_inputs=True, share_outputs=True)[0]
+    arrays: Any = {0: next(iter(inputs.values()))} if len(inputs) == 1 else dict(inputs)
+    return lambda: request.infer(arrays, share_inputs=True, share_outputs=True)[0]
 
 
-def build_ncnn(folder: Path, data: np.ndarray, threads: int) -> Run:
+def build_ncnn(folder: Path, inputs: Inputs, threads: int) -> Run:
     """Run images one by one, because ncnn has no batches."""
     import ncnn as library
 
+    (data,) = inputs.values()
     net = library.Net()
     net.opt.num_threads = threads
     for name in dir(net.opt):
@@ -109,7 +116,7 @@ def build_ncnn(folder: Path, data: np.ndarray, threads: int) -> Run:
     return lambda: np.stack([run_image(x) for x in data])
 
 
-def build_opencv(folder: Path, data: np.ndarray, threads: int) -> Run:
+def build_opencv(folder: Path, inputs: Inputs, threads: int) -> Run:
     """Read the Caffe model if this version of OpenCV does (up to version 4)."""
     import cv2  # type: ignore[import-not-found]
 
@@ -119,14 +126,29 @@ def build_opencv(folder: Path, data: np.ndarray, threads: int) -> Run:
     else:
         net = cv2.dnn.readNetFromONNX(str(folder / "model.onnx"))
 
+    outputs = folder / "about.json"
+    layers = list(json.loads(outputs.read_text())["outputs"].values())[:1] if outputs.exists() else []
+
     def run() -> Any:
-        net.setInput(data)
-        return net.forward()
+        if len(inputs) == 1:
+            net.setInput(*inputs.values())
+        else:
+            for name, value in inputs.items():
+                net.setInput(value, name)
+        return net.forward(*layers)
 
     return run
 
 
-ENGINES: dict[str, tuple[str, Callable[[Path, np.ndarray, int], Run]]] = {  # the module, and what makes a run
+def select_comparable(result: np.ndarray) -> np.ndarray:
+    """Return the best scores of detections, as the order of rows may differ; of other outputs all values."""
+    if result.ndim != 4 or result.shape[-1] != 7:
+        return result.ravel()
+    rows = result.reshape(-1, 7)
+    return -np.sort(-rows[rows[:, 0] >= 0, 2])[:100]
+
+
+ENGINES: dict[str, tuple[str, Callable[[Path, Inputs, int], Run]]] = {  # the module, and what makes a run
     "frozen": ("caffejax", build_frozen),
     "frozen_bfloat16": ("caffejax", partial(build_frozen, precision="bfloat16")),
     "frozen_int8": ("caffejax", partial(build_frozen, precision="int8")),
@@ -146,8 +168,9 @@ def main() -> None:
     if module == "caffejax":
         importlib.import_module("caffejax.export")  # the rest of it, and JAX: like the others' libraries not counted
         library.tune_process()
-    data = np.load(folder / "data.npy")
-    serve(lambda: make(folder, data, threads))
+    with np.load(folder / "inputs.npz") as file:
+        inputs = dict(file)
+    serve(lambda: make(folder, inputs, threads), select_output=select_comparable)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from caffejax.schema.caffe_pb2 import NetParameter
 
 
 def write_models(name: str, batch: int, folder: Path, exporter: str) -> None:
-    """Write deploy.prototxt, weights.caffemodel, data.npy, model.onnx, and ncnn's files if pnnx is installed.
+    """Write deploy.prototxt, weights.caffemodel, inputs.npz, model.onnx, and ncnn's files if pnnx is installed.
 
     Raises:
         ImportError: if the exporter is not installed.
@@ -31,7 +31,7 @@ def write_models(name: str, batch: int, folder: Path, exporter: str) -> None:
     write_onnx(train_val_net, variables, data, folder / "model.onnx")
     write_deploy(read_net(model), net, folder / "deploy.prototxt")
     save_weights(folder / "weights.caffemodel", net.graph, variables)
-    np.save(folder / "data.npy", data)
+    np.savez(folder / "inputs.npz", data=data)
     single_image_path = folder / "single.onnx"
     write_onnx(train_val_net, variables, data[:1], single_image_path)
     _write_ncnn(single_image_path, folder / "model.ncnn")
