@@ -151,7 +151,7 @@ def test_block_of_many_types_has_equal_results_with_both_kernels(
     assert_close(compute_results(BLOCK_NET, phase, rows, "fast"), compute_reference_results(phase, rows))
 
 
-@pytest.mark.optimized
+@pytest.mark.long
 @given(
     axes=st.lists(
         st.tuples(*(st.integers(*ends) for ends in [(1, 9), (1, 4), (1, 3), (0, 2), (0, 2), (1, 2)])),

@@ -53,13 +53,17 @@ def list_marks(case: dict[str, Any], backward_modes: tuple[str, ...], kernels: s
 def list_programs(case: dict[str, Any]) -> list[tuple[tuple[str, ...], str]]:
     """Return (`backward` modes, kernels) for each program that is compiled for a case.
 
-    Both modes are the same for a rule that overrides autodiff. Few types of forks use the kernels.
+    Both modes are the same for a rule that overrides autodiff. Few types of forks use the kernels; the rules of their
+    first cases, which are in the default set, are not.
     """
     rules = case["has_backward"] and not get_layer_type_of_case(case).gradient.overrides_autodiff
-    if not is_fork_case(case):
-        return [(("autodiff", "rules") if rules else ("autodiff",), "fast"), (("autodiff",), "reference")]
-    reference = [(("autodiff",), "reference")] if case in FIRST_CASES else []
-    return [(("autodiff",), "fast"), *([(("rules",), "fast")] if rules else []), *reference]
+    modes = ("autodiff", "rules") if rules else ("autodiff",)
+    if is_fork_case(case) and case not in FIRST_CASES:
+        return [(modes, "fast")]
+    reference = (("autodiff",), "reference")
+    if is_fork_case(case):
+        return [*(((mode,), "fast") for mode in modes), reference]
+    return [(modes, "fast"), reference]
 
 
 @pytest.mark.parametrize(
