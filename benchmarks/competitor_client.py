@@ -11,6 +11,7 @@ import os
 import platform
 import statistics
 import subprocess
+import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,27 @@ TURN_MILLISECONDS = 300  # about
 class Competitor:
     """A process that runs a net on request; see `competitor_server.serve`."""
 
-    def __init__(self, command: list[str], threads: int, cache: Path | None = None) -> None:
+    def __init__(
+        self, command: list[str], threads: int, cache: Path | None = None, patience: float | None = None
+    ) -> None:
+        """Start the process, and wait for its first run at most `patience` seconds (default: for ever).
+
+        Raises:
+            RuntimeError: the process ended, or was not ready in time.
+        """
         environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
         if cache is not None:
             environment |= {"JAX_COMPILATION_CACHE_DIR": str(cache)}
         pipe, text = subprocess.PIPE, True
         self.process = subprocess.Popen(command, cwd=FOLDER, stdin=pipe, stdout=pipe, text=text, env=environment)
-        answer = self._answer()
+        timer = threading.Timer(patience, self.process.kill) if patience else None
+        if timer:
+            timer.start()
+        try:
+            answer = self._answer()
+        finally:
+            if timer:
+                timer.cancel()
         self.first, self.result = answer["first"], np.array(answer["result"])
 
     def run(self, num_runs: int) -> float:
@@ -62,9 +77,9 @@ def start_with_filled_cache(command: list[str], threads: int, cache: Path) -> tu
     return first_competitor.first, Competitor(command, threads, cache)
 
 
-def time_in_turns(competitors: Mapping[str, Competitor], rounds: int) -> dict[str, list[float]]:
+def time_in_turns(competitors: Mapping[str, Competitor], rounds: int, min_runs: int = 3) -> dict[str, list[float]]:
     """Return the milliseconds of each competitor in each round; all run once in a round, in turn."""
-    num_runs = {name: _choose_runs(competitor.run(2)) for name, competitor in competitors.items()}
+    num_runs = {name: _choose_runs(competitor.run(2), min_runs) for name, competitor in competitors.items()}
     times: dict[str, list[float]] = {name: [] for name in competitors}
     for _ in range(rounds):
         for name, competitor in competitors.items():
@@ -72,9 +87,9 @@ def time_in_turns(competitors: Mapping[str, Competitor], rounds: int) -> dict[st
     return times
 
 
-def _choose_runs(milliseconds: float) -> int:
+def _choose_runs(milliseconds: float, min_runs: int) -> int:
     """Return the number of runs in a turn: many for fast nets, one if a run takes more than a second."""
-    return 1 if milliseconds > 1000 else max(3, min(500, int(TURN_MILLISECONDS / milliseconds)))
+    return 1 if milliseconds > 1000 else max(min_runs, min(500, int(TURN_MILLISECONDS / milliseconds)))
 
 
 def median_ratio(slow: Iterable[float], fast: Iterable[float]) -> float:

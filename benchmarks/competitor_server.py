@@ -15,17 +15,22 @@ Run = Callable[[], Any]  # one pass; gives the loss or the output
 
 
 def serve(
-    make_run: Callable[[], Run], *, select_output: Callable[[Any], Any] = np.ravel, start: Run | None = None
+    make_run: Callable[[], Run],
+    *,
+    select_output: Callable[[Any], Any] = np.ravel,
+    start: Run | None = None,
+    read_peak_bytes: Callable[[], int | None] | None = None,
 ) -> None:
     """Answer each input line with a line of JSON, until the input is `end`.
 
     The first line is the time of building and the first run, and the outputs. `run N` returns the milliseconds of N
-    runs, and `end` the memory used.
+    runs, and `end` the MiB used and the milliseconds of `start`.
 
     Args:
         make_run: returns the function to time.
         select_output: selects the part of the result that is compared.
         start: starts a run like the timed function, without waiting for its end.
+        read_peak_bytes: returns the memory to report (default: this process's peak, less what it used at the start).
     """
     Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     memory_before, start_time = read_memory("VmRSS"), time.perf_counter()
@@ -40,7 +45,9 @@ def serve(
             host_ms = float("nan")
             if start is not None:  # until the call comes back; it waits only where the work before is not done yet
                 host_ms = float(np.median([(time_run(start), run())[0] for _ in range(5)]))
-            print(json.dumps({"peak": (read_memory("VmHWM") - memory_before) / 2**20, "host": host_ms}), flush=True)
+            peak_bytes = read_peak_bytes() if read_peak_bytes else read_memory("VmHWM") - memory_before
+            peak = float("nan") if peak_bytes is None else peak_bytes / 2**20
+            print(json.dumps({"peak": peak, "host": host_ms}), flush=True)
             return
 
 

@@ -6,31 +6,36 @@ Images per second of whole training steps (forward, backward, SGD with momentum)
 share of the device's peak (2 operations for each multiply-add of the forward pass, three times for a step), the seconds
 until the first round is done, compilation included, and the memory of a step. PyTorch runs channels_last, under
 autocast for bfloat16, through torch.compile; flax the nets of `flax_nets.py`, which has no tf32 of its own: it gets
-JAX's. Figures are medians over rounds of `--steps` steps.
+JAX's. Each library is a process of its own; all three run once per round, in turn, and figures are medians over rounds
+of `--steps` steps. With `--jobs N`, all nets of a precision and batch are compiled before they are measured, N at once:
+the whole table takes less time, and the seconds of the first round compare libraries no longer.
 Then LeNet's 10,000 iterations at batch 64, many steps to a call (`lax.scan`). It runs on a CPU too, to try it.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
-import gc
+import math
 import os
 import statistics
 import sys
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the peer needs memory too
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share the device
 
 import flax_nets
 import jax
 import jax.numpy as jnp
 import numpy as np
+from competitor_client import Competitor, median_ratio, time_in_turns
+from competitor_server import Run, serve
 from training_competitor import CONFIGS, draw_inputs, draw_variables, make_training_step
 
 from caffejax import tune_process
@@ -50,55 +55,60 @@ CHIP_NAMES = {
 }
 LENET_BATCH, LENET_ROWS = 64, 60_000
 LIBRARIES = ("caffejax", "PyTorch", "flax")
-Run = Callable[[], Any]  # some steps, all of them done when it returns
 
 
 @dataclass(frozen=True)
 class Trainer:
-    """A library's training of a net: a function that runs a round of steps, and the device memory of a step."""
+    """A library's training of a net: runs a round of steps and returns a loss, and measures the device memory."""
 
     run: Run
     memory_bytes: Callable[[], int | None]
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """Seconds until the end of the first round, including compilation; the median of a round; the memory."""
+class Case:
+    """A row of the table: a net, trained by each library."""
 
-    first_seconds: float
-    seconds: float
-    memory_bytes: int | None
-
-
-def train_net(name: str, precision: Any, kernels: Any) -> Net:
-    return Net(CONFIGS / name / "train_val.prototxt", "TRAIN", precision=precision, kernels=kernels)
+    net: str
+    batch: int
+    precision: str
+    kernels: str
 
 
-def build_caffejax(net: Net, batch: int, steps: int) -> Trainer:
+def train_net(case: Case) -> Net:
+    precision: Any = case.precision
+    kernels: Any = case.kernels
+    return Net(CONFIGS / case.net / "train_val.prototxt", "TRAIN", precision=precision, kernels=kernels)
+
+
+def build_caffejax(case: Case, steps: int) -> Trainer:
+    net = train_net(case)
     state, step = make_training_step(net, draw_variables(net))
-    arrays = draw_inputs(net, batch)
+    arrays = draw_inputs(net, case.batch)
     batches = {name: jax.device_put(arrays[name])[None] for name in net.input_names}
     compiled = net.jit(step, donate_argnums=0).lower(state, batches, 0.001).compile()
 
-    def run() -> None:
+    def run() -> Any:
         nonlocal state
         for _ in range(steps):
             state, step_result = compiled(state, batches, 0.001)
-        jax.block_until_ready((state.params, step_result.loss))
+        return jax.block_until_ready((step_result.loss, state.params))[0]
 
     return Trainer(run, lambda: get_compiled_stats(compiled).memory)
 
 
-def build_torch(net: Net, batch: int, steps: int, precision: str) -> Trainer:
+def build_torch(case: Case, steps: int) -> Trainer:
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
     import torch
     from torch_net import TorchNet, trace_net
 
+    net = train_net(case)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")
-    torch.backends.cudnn.allow_tf32 = precision != "float32"
+    torch.set_float32_matmul_precision("highest" if case.precision == "float32" else "high")
+    torch.backends.cudnn.allow_tf32 = case.precision != "float32"
     torch.backends.cudnn.benchmark = True
     module = trace_net(TorchNet(net.graph, draw_variables(net))).to(device, memory_format=torch.channels_last)
-    arrays = draw_inputs(net, batch)
+    arrays = draw_inputs(net, case.batch)
     inputs = {
         "data": torch.from_numpy(arrays["data"]).to(device, memory_format=torch.channels_last),
         "label": torch.from_numpy(arrays["label"]).long().to(device),
@@ -106,14 +116,14 @@ def build_torch(net: Net, batch: int, steps: int, precision: str) -> Trainer:
     compiled_module: Any = torch.compile(module, fullgraph=True)
     sgd = torch.optim.SGD(module.parameters(), lr=0.001, momentum=0.9, weight_decay=0.0005, fused=True)
 
-    def run() -> None:
+    def run() -> Any:
         for _ in range(steps):
             sgd.zero_grad()
-            with torch.autocast(device, torch.bfloat16, enabled=precision == "bfloat16"):
+            with torch.autocast(device, torch.bfloat16, enabled=case.precision == "bfloat16"):
                 loss = compiled_module(**inputs)
             loss.backward()
             sgd.step()
-        loss.item()  # waits for the device
+        return loss.item()  # waits for the device
 
     if device == "cpu":
         return Trainer(run, lambda: None)
@@ -121,51 +131,114 @@ def build_torch(net: Net, batch: int, steps: int, precision: str) -> Trainer:
     return Trainer(run, torch.cuda.max_memory_allocated)
 
 
-def build_flax(name: str, batch: int, steps: int, precision: str) -> Trainer:
-    module = flax_nets.NETS[name](jnp.bfloat16 if precision == "bfloat16" else jnp.float32)
+def build_flax(case: Case, steps: int) -> Trainer:
+    module = flax_nets.NETS[case.net](jnp.bfloat16 if case.precision == "bfloat16" else jnp.float32)
     init, step = flax_nets.make_training_step(module)
     random = np.random.default_rng(0)
-    images = jnp.asarray(random.normal(size=(batch, *module.size)), jnp.float32)
-    labels = jnp.arange(batch) % 10
+    images = jnp.asarray(random.normal(size=(case.batch, *module.size)), jnp.float32)
+    labels = jnp.arange(case.batch) % 10
     precisions = {"tf32": "tensorfloat32"}
-    with jax.default_matmul_precision(precisions.get(precision, "float32")):
+    with jax.default_matmul_precision(precisions.get(case.precision, "float32")):
         state = jax.jit(init)(jax.random.key(0), images)
         compiled = jax.jit(step, donate_argnums=0).lower(state, images, labels).compile()
 
-    def run() -> None:
+    def run() -> Any:
         nonlocal state
         for _ in range(steps):
             state, loss = compiled(state, images, labels)
-        jax.block_until_ready((state, loss))
+        return jax.block_until_ready((loss, state))[0]
 
     return Trainer(run, lambda: get_compiled_stats(compiled).memory)
 
 
-def time_run(run: Run) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
+def build_lenet_training(case: Case, iterations: int) -> Trainer:
+    """Return LeNet's training with the data on the device, all steps in one call."""
+    net = train_net(case)
+    batches = min(LENET_ROWS // LENET_BATCH, iterations)
+    random = np.random.default_rng(0)
+    shape = (batches, LENET_BATCH, *net.graph.blobs["data"].shape[1:])
+    data = {
+        "data": jnp.asarray(random.random(shape, np.float32)),
+        "label": jnp.asarray(random.integers(0, 10, shape[:2]), jnp.float32),
+    }
+    state, step = make_training_step(net, draw_variables(net))
+
+    def steps(state: TrainState, data: Any) -> tuple[TrainState, jax.Array]:
+        def body(state: TrainState, i: jax.Array) -> tuple[TrainState, jax.Array]:
+            batch = {name: data[name][i % batches][None] for name in net.input_names}
+            state, step_result = step(state, batch, 0.01)
+            return state, step_result.loss
+
+        return jax.lax.scan(body, state, jnp.arange(iterations))
+
+    compiled = net.jit(steps, donate_argnums=0).lower(state, data).compile()
+
+    def run() -> Any:
+        nonlocal state
+        state, losses = compiled(state, data)
+        return jax.block_until_ready((losses, state.params))[0][-1]
+
+    return Trainer(run, lambda: get_compiled_stats(compiled).memory)
 
 
-def measure(make: Callable[[], Trainer], rounds: int, trace: Path | None = None) -> Measurement | None:
-    """Measure a library's steps, and write a profile of one round; if they fail here, print why and return None."""
+BUILDERS: dict[str, Callable[[Case, int], Trainer]] = {
+    "caffejax": build_caffejax,
+    "PyTorch": build_torch,
+    "flax": build_flax,
+    "LeNet in one call": build_lenet_training,
+}
+
+
+def serve_trainer(library: str, case: Case, steps: int, profile: Path | None) -> None:
+    """Be a competitor: see `competitor_server.serve`."""
+    tune_process()
+    trainer: Trainer | None = None
+
+    def make_run() -> Run:
+        nonlocal trainer
+        trainer = BUILDERS[library](case, steps)
+        return trainer.run
+
+    serve(make_run, read_peak_bytes=lambda: trainer and trainer.memory_bytes())
+    if profile and trainer:
+        with jax.profiler.trace(
+            str(profile / "-".join([*map(str, astuple(case)), library])), create_perfetto_trace=True
+        ):
+            trainer.run()
+
+
+def start_trainer(library: str, case: Case, options: argparse.Namespace) -> Competitor | None:
+    """Start a library's process and wait for its first round; if it fails or is too slow, say so and return None."""
+    title = f"{case.net}, batch {case.batch}, {case.precision}: {library}"
+    steps = options.iterations if case.net == "lenet" and library not in LIBRARIES else options.steps
+    command = [sys.executable, __file__, "--serve", library, "--steps", str(steps)]
+    command += ["--nets", case.net, "--batches", str(case.batch)]
+    command += ["--precision", case.precision, "--kernels", case.kernels]
+    command += ["--profile", str(options.profile)] if options.profile else []
+    print(f"  compiling {title}", file=sys.stderr, flush=True)
     try:
-        start = time.perf_counter()
-        trainer = make()
-        trainer.run()
-        first_seconds = time.perf_counter() - start
-        seconds = statistics.median(time_run(trainer.run) for _ in range(rounds))
-        if trace:
-            with jax.profiler.trace(str(trace), create_perfetto_trace=True):
-                trainer.run()
-        return Measurement(first_seconds, seconds, trainer.memory_bytes())
-    except Exception as error:
-        print(f"  does not run here: {type(error).__name__}: {str(error).splitlines()[0][:100] if str(error) else ''}")
+        competitor = Competitor(command, max(1, (os.cpu_count() or 1) // options.jobs), patience=options.patience)
+        print(f"  {title}: {competitor.first:.1f} s", file=sys.stderr, flush=True)
+        return competitor
+    except RuntimeError:
+        print(f"  does not run here, or not soon enough: {title}", file=sys.stderr, flush=True)
         return None
+
+
+@contextlib.contextmanager
+def start_trainers(
+    pairs: Sequence[tuple[Case, str]], options: argparse.Namespace
+) -> Iterator[dict[tuple[Case, str], Competitor]]:
+    """Start a process for each case and library, `options.jobs` at once."""
+    with ThreadPoolExecutor(options.jobs) as pool:
+        trainers = list(pool.map(lambda pair: start_trainer(pair[1], pair[0], options), pairs))
+    started = {pair: trainer for pair, trainer in zip(pairs, trainers, strict=True) if trainer}
+    print(f"  measuring {len(started)} trainings", file=sys.stderr, flush=True)
+    try:
+        yield started
     finally:
-        gc.collect()
-        if torch := sys.modules.get("torch"):
-            torch.cuda.empty_cache()
+        for trainer in started.values():
+            trainer.process.kill()
 
 
 def peak_tflops(precision: str, override: float | None) -> float | None:
@@ -175,68 +248,25 @@ def peak_tflops(precision: str, override: float | None) -> float | None:
     return override or (chip and chip.peak(precision) * 1e-12)
 
 
-def compare(name: str, batch: int, precision: str, kernels: str, options: argparse.Namespace) -> str:
-    """Measure a net; return a row of the table."""
-    net = train_net(name, precision, kernels)
-    trainer_makers: dict[str, Callable[[], Trainer]] = {"caffejax": lambda: build_caffejax(net, batch, options.steps)}
-    if options.torch:
-        trainer_makers["PyTorch"] = lambda: build_torch(net, batch, options.steps, precision)
-    if options.flax:
-        trainer_makers["flax"] = lambda: build_flax(name, batch, options.steps, precision)
-    folder = options.profile and options.profile / f"{name}-{batch}-{precision}-{kernels}"
-    measurements: dict[str, Measurement | None] = {}
-    for library, make in list(trainer_makers.items())[:: -1 if options.reverse else 1]:
-        print(f"  {name}, batch {batch}, {precision}: {library}", file=sys.stderr, flush=True)
-        measurements[library] = measure(make, options.rounds, folder and folder / library)
-    peak = peak_tflops(precision, options.peak_tflops)
-    operations = 2 * 3 * (report_memory(net, 1).total["multiply_adds"] or 0) * 1e-12  # of one image
+def measure(case: Case, trainers: dict[str, Competitor], options: argparse.Namespace) -> str:
+    """Measure a case in the processes of its libraries; return a row of the table."""
+    times = time_in_turns(trainers, options.rounds, min_runs=1) if trainers else {}
+    peak = peak_tflops(case.precision, options.peak_tflops)
+    operations = 2 * 3 * (report_memory(train_net(case), 1).total["multiply_adds"] or 0) * 1e-12  # of one image
     cells = []
-    rates = dict.fromkeys(LIBRARIES, 0.0)
     for library in LIBRARIES:
-        if not (measurement := measurements.get(library)):
+        if library not in trainers:
             cells += ["-"] * 4
             continue
-        rates[library] = batch * options.steps / measurement.seconds
-        peak_fraction = f"{100 * rates[library] * operations / peak:.1f} %" if peak else "-"
-        memory = f"{measurement.memory_bytes / 2**30:.2f}" if measurement.memory_bytes else "-"
-        cells += [f"{rates[library]:.0f}", peak_fraction, f"{measurement.first_seconds:.1f}", memory]
-    own_rate, *peer_rates = rates.values()
-    ratios = [f"{own_rate / peer_rate:.2f}" if own_rate and peer_rate else "-" for peer_rate in peer_rates]
-    return " | ".join([name, str(batch), precision, kernels, *ratios, *cells])
-
-
-def time_lenet_training(precision: str, kernels: str, iterations: int, rounds: int) -> Measurement | None:
-    """Measure LeNet's training with the data on the device, all steps in one call."""
-    net = train_net("lenet", precision, kernels)
-    batches = min(LENET_ROWS // LENET_BATCH, iterations)
-    random = np.random.default_rng(0)
-    shape = (batches, LENET_BATCH, *net.graph.blobs["data"].shape[1:])
-    data = {
-        "data": jnp.asarray(random.random(shape, np.float32)),
-        "label": jnp.asarray(random.integers(0, 10, shape[:2]), jnp.float32),
-    }
-
-    def make() -> Trainer:
-        state, step = make_training_step(net, draw_variables(net))
-
-        def steps(state: TrainState, data: Any) -> tuple[TrainState, jax.Array]:
-            def body(state: TrainState, i: jax.Array) -> tuple[TrainState, jax.Array]:
-                batch = {name: data[name][i % batches][None] for name in net.input_names}
-                state, step_result = step(state, batch, 0.01)
-                return state, step_result.loss
-
-            return jax.lax.scan(body, state, jnp.arange(iterations))
-
-        compiled = net.jit(steps, donate_argnums=0).lower(state, data).compile()
-
-        def run() -> None:
-            nonlocal state
-            state, losses = compiled(state, data)
-            jax.block_until_ready((state.params, losses))
-
-        return Trainer(run, lambda: get_compiled_stats(compiled).memory)
-
-    return measure(make, rounds)
+        rate = case.batch * options.steps / statistics.median(times[library]) * 1000
+        peak_fraction = f"{100 * rate * operations / peak:.1f} %" if peak else "-"
+        memory_bytes = trainers[library].end()["peak"]
+        memory = "-" if math.isnan(memory_bytes) else f"{memory_bytes / 2**10:.2f}"
+        cells += [f"{rate:.0f}", peak_fraction, f"{trainers[library].first:.1f}", memory]
+    own_times = times.get("caffejax")
+    peers = [times.get(peer) for peer in LIBRARIES[1:]]
+    ratios = [f"{median_ratio(peer, own_times):.2f}" if own_times and peer else "-" for peer in peers]
+    return " | ".join([*map(str, astuple(case)), *ratios, *cells])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -249,42 +279,51 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--kernels", type=split, default=["fast"], help="implementations of ours: fast,reference")
     parser.add_argument("--no-torch", dest="torch", action="store_false", help="leave PyTorch out")
     parser.add_argument("--no-flax", dest="flax", action="store_false", help="leave flax out")
-    reverse_help = "flax first and caffejax last: what comes later starts sooner, because XLA's choices are kept"
-    parser.add_argument("--reverse", action="store_true", help=reverse_help)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=1, help="nets to compile at once; all of them lie on the device")
+    parser.add_argument("--patience", type=float, help="seconds after which a first round counts as failed")
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, help="steps of a round; 20, on a CPU 1")
     parser.add_argument("--iterations", type=int, help="of LeNet; 10000, on a CPU 100; 0 leaves it out")
     parser.add_argument("--peak-tflops", type=float, help="of the device in this precision, where it is in no table")
     parser.add_argument("--profile", type=Path, metavar="FOLDER", help="write a trace of a round of each library")
+    parser.add_argument("--serve", choices=BUILDERS, help=argparse.SUPPRESS)  # be the process of this library
     options = parser.parse_args(arguments)
-    tune_process()
+    choices = [(precision, kernels) for precision in options.precision for kernels in options.kernels]
+    if options.serve:
+        case = Case(options.nets[0], options.batches[0], *choices[0])
+        serve_trainer(options.serve, case, options.steps, options.profile)
+        return
     is_cpu = jax.default_backend() == "cpu"
     options.steps = options.steps or (1 if is_cpu else 20)
-    iterations = (100 if is_cpu else 10_000) if options.iterations is None else options.iterations
+    if options.iterations is None:
+        options.iterations = 100 if is_cpu else 10_000
     kind = jax.devices()[0].device_kind
     versions = [f"{name} {metadata.version(name)}" for name in ("jax", *(["torch"] if options.torch else []))]
     print(f"{datetime.date.today()}, {kind}, {', '.join(versions)}, {options.rounds} rounds\n")
     titles = [f"{library}: img/s | of peak | first round, s | GiB" for library in LIBRARIES]
     print(f"| net | batch | precision | kernels | to PyTorch | to flax | {' | '.join(titles)} |")
-    print("|" + "---|" * (6 + 4 * len(LIBRARIES)))
-    choices = [(precision, kernels) for precision in options.precision for kernels in options.kernels]
-    for name in options.nets:
+    print("|" + "---|" * (6 + 4 * len(LIBRARIES)), flush=True)
+    libraries = [name for name in LIBRARIES if getattr(options, name.removeprefix("Py").lower(), True)]
+    for precision, kernels in choices:
         for batch in options.batches:
-            for precision, kernels in choices:
-                print(f"| {compare(name, batch, precision, kernels, options)} |", flush=True)
-    if iterations:
-        print(
-            f"\n| LeNet, {iterations} iterations of {LENET_BATCH} | kernels | seconds | iterations/s | first run, s |"
-        )
-        print("|" + "---|" * 5)
-        for precision, kernels in choices:
-            lenet = time_lenet_training(precision, kernels, iterations, options.rounds)
-            cells = (
-                (f"{lenet.seconds:.3g}", f"{iterations / lenet.seconds:.0f}", f"{lenet.first_seconds:.1f}")
-                if lenet
-                else ("-",) * 3
-            )
-            print(f"| {precision} | {kernels} | " + " | ".join(cells) + " |", flush=True)
+            cases = [Case(name, batch, precision, kernels) for name in options.nets]
+            for together in [cases] if options.jobs > 1 else [[case] for case in cases]:
+                pairs = [(case, library) for case in together for library in libraries]
+                with start_trainers(pairs, options) as trainers:
+                    for case in together:
+                        own_trainers = {library: t for (c, library), t in trainers.items() if c == case}
+                        print(f"| {measure(case, own_trainers, options)} |", flush=True)
+    if options.iterations:
+        title = f"LeNet, {options.iterations} iterations of {LENET_BATCH}"
+        print(f"\n| {title} | kernels | seconds | iterations/s | first run, s |\n|{'---|' * 5}")
+        for choice in choices:
+            pair = Case("lenet", LENET_BATCH, *choice), "LeNet in one call"
+            with start_trainers([pair], options) as trainers:
+                cells = ["-"] * 3
+                if lenet := trainers.get(pair):
+                    seconds = statistics.median(lenet.run(1) for _ in range(options.rounds)) / 1000
+                    cells = [f"{seconds:.3g}", f"{options.iterations / seconds:.0f}", f"{lenet.first:.1f}"]
+            print("| " + " | ".join([*choice, *cells]) + " |", flush=True)
 
 
 if __name__ == "__main__":
