@@ -86,12 +86,13 @@ def build_caffejax(case: Case, steps: int) -> Trainer:
     state, step = make_training_step(net, draw_variables(net))
     arrays = draw_inputs(net, case.batch)
     batches = {name: jax.device_put(arrays[name])[None] for name in net.input_names}
-    compiled = net.jit(step, donate_argnums=0).lower(state, batches, 0.001).compile()
+    rate = jnp.float32(0.001)  # on the device, as in the peers; a Python number is copied to it in each step
+    compiled = net.jit(step, donate_argnums=0).lower(state, batches, rate).compile()
 
     def run() -> Any:
         nonlocal state
         for _ in range(steps):
-            state, step_result = compiled(state, batches, 0.001)
+            state, step_result = compiled(state, batches, rate)
         return jax.block_until_ready((step_result.loss, state.params))[0]
 
     return Trainer(run, lambda: get_compiled_stats(compiled).memory)
