@@ -262,8 +262,11 @@ class Weighted : public Values {
     Dims rows = X(i).layout.get_dims();
     auto bias = BiasOf(i);
     auto any = AnyOrder(program_.operations[i].Out(), s.ResultType());
-    bool is_plain = rows[0] <= kFewRows && X(i).layout == Plain(rows);
-    auto matrix = is_plain ? Plain(weight) : AnyOrder(weight, WeightType(X(i).layout));
+    auto matrix = AnyOrder(weight, WeightType(X(i).layout));
+    if (rows[0] <= kFewRows) {  // the rows' own order: oneDNN's kernel for it is compiled in no time
+      if (X(i).layout == Plain(rows)) matrix = Plain(weight);
+      if (IsSpatial(rows) && X(i).layout == ByPixels(rows)) matrix = ByPixels(weight);
+    }
     std::vector<Form> forms{{X(i).layout, any, std::nullopt},
                             {AnyOrder(rows, X(i).layout.get_data_type()), any, std::nullopt}};
     forms.push_back({forms[1].x, AnyOrder(any.get_dims()), std::nullopt, -1, false});

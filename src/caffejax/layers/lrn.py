@@ -66,11 +66,9 @@ def lrn(ctx: Context, x: jax.Array) -> jax.Array:
 
 
 def lrn_top_shapes(ctx: Context, x: jax.ShapeDtypeStruct) -> list[Shape] | None:
-    """Return the shape of the top, or None for WITHIN_CHANNEL, where forward may raise an error."""
-    if ctx.settings.within_channel:
-        return None
+    """Return the shape of the top, or None for WITHIN_CHANNEL in an empty plane, where forward may raise an error."""
     _check_axes(x)
-    return [x.shape]
+    return None if ctx.settings.within_channel and 0 in x.shape else [x.shape]
 
 
 def lrn_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
