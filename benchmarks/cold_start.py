@@ -261,7 +261,8 @@ class Bench:
                 return None
             return f"has another loss: {losses[-1]:g}, not {losses[0]:g}"
 
-        return self.measure_in_turns(f"{net_files.name} (training)", entries, folder, ["train"], find_difference)
+        name = CONFIG_OF.get(net_files.name, net_files.name)
+        return self.measure_in_turns(f"{name} (training)", entries, folder, ["train"], find_difference)
 
 
 def _sort_scores(detections: np.ndarray) -> np.ndarray:

@@ -44,10 +44,11 @@ TASKS = {"forward 1": "inference, batch 1", "forward": "inference, larger batch"
 STARTS = {"frozen, cold": "frozen", "pycaffe, cold": "pycaffe", "OpenCV": "OpenCV", "ONNX Runtime": "ONNX Runtime"}
 START_COLUMNS = {  # by what cold_start.py measures: the title, and the form of the numbers
     "first": ("first result, s", "{:.2f}"),
-    "resized": ("first call at a new input size, ms", "{:.0f}"),
+    "resized": ("first call at a new input size, ms", "{:.3g}"),
     "steady": ("steady call, ms", "{:.3g}"),
     "memory": ("memory, MiB", "{:.0f}"),
 }
+TRAINING_STARTS = {"caffejax, cold": "empty cache", "caffejax, cached": "filled cache", "PyTorch": "PyTorch"}
 Row = Mapping[str, Any]
 Series = dict[str, list[float | None]]  # a number for each net, None if it was not measured
 
@@ -154,10 +155,24 @@ def cold_start(result: Row) -> tuple[str, Figure]:
         + ".\n"
         for peer in peers
     ]
-    return (
-        f"In each cell: {' · '.join(engines)}.\n\n{format_table(titles, map(make_cells, nets))}\n{''.join(lines)}",
-        figure,
+    table = f"In each cell: {' · '.join(engines)}.\n\n{format_table(titles, map(make_cells, nets))}\n{''.join(lines)}"
+    return f"{table}\n{format_training_starts(result)}", figure
+
+
+def format_training_starts(result: Row) -> str:
+    """Return the table of the seconds from a process's start to the end of the first training step."""
+    rows = []
+    for net in result["nets"]:
+        name, separator, _ = net["net"].partition(" (training)")
+        if separator:
+            runs = [net["runs"][label] for label in TRAINING_STARTS]
+            seconds = [f"{statistics.median(run['first'] for run in competitor_runs):.2f}" for competitor_runs in runs]
+            rows.append([NETS.get(name, name), *seconds])
+    intro = (
+        "From the start of a fresh process to the end of the first training step, making the solver included, in "
+        "seconds. PyTorch\nruns eagerly.\n\n"
     )
+    return intro + format_table(["net", *TRAINING_STARTS.values()], rows) if rows else ""
 
 
 PARTS = {
