@@ -78,6 +78,16 @@ def test_other_batch_and_image_sizes_give_equal_outputs(net_and_frozen: tuple[Ne
             assert_close(frozen.with_batch(shape[0])(x), apply_net(net, variables, x))
 
 
+def test_a_dense_layer_gives_equal_rows_in_batches_of_any_size() -> None:
+    """The layout of its weights depends on the number of rows, and on the order of the channels before it."""
+    layers = ("c Convolution x | num_output: 50 kernel_size: 5", "p Pooling c | pool: MAX kernel_size: 2 stride: 2")
+    net = Net(make_net_text((5, 20, 12, 10), *layers, "y InnerProduct p | num_output: 70"))
+    variables, inputs = draw_variables(net), draw_inputs(net)
+    frozen, expected = net.freeze(variables), apply_net(net, variables, inputs)
+    for rows in range(1, 6):
+        assert_close(frozen({"x": inputs["x"][:rows]}), {"y": expected["y"][:rows]})
+
+
 def test_an_empty_batch_gives_empty_outputs() -> None:
     layers = (
         *LAYERS[:4],
