@@ -9,9 +9,9 @@ import datetime
 import json
 import os
 import platform
+import select
 import statistics
 import subprocess
-import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -38,14 +38,11 @@ class Competitor:
             environment |= {"JAX_COMPILATION_CACHE_DIR": str(cache)}
         pipe, text = subprocess.PIPE, True
         self.process = subprocess.Popen(command, cwd=FOLDER, stdin=pipe, stdout=pipe, text=text, env=environment)
-        timer = threading.Timer(patience, self.process.kill) if patience else None
-        if timer:
-            timer.start()
-        try:
-            answer = self._answer()
-        finally:
-            if timer:
-                timer.cancel()
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], patience)
+        if not ready:
+            self.process.kill()
+        answer = self._answer()
         self.first, self.result = answer["first"], np.array(answer["result"])
 
     def run(self, num_runs: int) -> float:

@@ -86,7 +86,7 @@ def build_caffejax(case: Case, steps: int) -> Trainer:
     state, step = make_training_step(net, draw_variables(net))
     arrays = draw_inputs(net, case.batch)
     batches = {name: jax.device_put(arrays[name])[None] for name in net.input_names}
-    rate = jnp.float32(0.001)  # on the device, as in the peers; a Python number is copied to it in each step
+    rate = jnp.float32(0.001)  # on the device; a Python number would be copied to it in each step
     compiled = net.jit(step, donate_argnums=0).lower(state, batches, rate).compile()
 
     def run() -> Any:
@@ -211,7 +211,7 @@ def serve_trainer(library: str, case: Case, steps: int, profile: Path | None) ->
 def start_trainer(library: str, case: Case, options: argparse.Namespace) -> Competitor | None:
     """Start a library's process and wait for its first round; if it fails or is too slow, say so and return None."""
     title = f"{case.net}, batch {case.batch}, {case.precision}: {library}"
-    steps = options.iterations if case.net == "lenet" and library not in LIBRARIES else options.steps
+    steps = options.steps if library in LIBRARIES else options.iterations
     command = [sys.executable, __file__, "--serve", library, "--steps", str(steps)]
     command += ["--nets", case.net, "--batches", str(case.batch)]
     command += ["--precision", case.precision, "--kernels", case.kernels]
@@ -304,7 +304,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     titles = [f"{library}: img/s | of peak | first round, s | GiB" for library in LIBRARIES]
     print(f"| net | batch | precision | kernels | to PyTorch | to flax | {' | '.join(titles)} |")
     print("|" + "---|" * (6 + 4 * len(LIBRARIES)), flush=True)
-    libraries = [name for name in LIBRARIES if getattr(options, name.removeprefix("Py").lower(), True)]
+    left_out = {"PyTorch": not options.torch, "flax": not options.flax}
+    libraries = [library for library in LIBRARIES if not left_out.get(library)]
     for precision, kernels in choices:
         for batch in options.batches:
             cases = [Case(name, batch, precision, kernels) for name in options.nets]

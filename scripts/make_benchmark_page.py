@@ -108,14 +108,7 @@ def against_engines(result: Row) -> tuple[str, Figure]:
 
 def cold_start(result: Row) -> tuple[str, Figure]:
     """Return the text and the chart of the first result in a fresh process, and of later calls."""
-    medians = {
-        net["net"]: {
-            STARTS[label]: {key: statistics.median(run[key] for run in runs) for key in runs[0]}
-            for label, runs in net["runs"].items()
-            if runs and label in STARTS
-        }
-        for net in result["nets"]
-    }
+    medians = {net["net"]: compute_medians(net["runs"], STARTS) for net in result["nets"]}
     nets = [net for net in NETS if net in medians]
     engines = [engine for engine in STARTS.values() if any(engine in medians[net] for net in nets)]
 
@@ -159,15 +152,26 @@ def cold_start(result: Row) -> tuple[str, Figure]:
     return f"{table}\n{format_training_starts(result)}", figure
 
 
+def compute_medians(
+    runs_by_label: Mapping[str, Sequence[Row]], titles: Mapping[str, str]
+) -> dict[str, dict[str, float]]:
+    """Return the medians over a competitor's runs, by title and measurement, for the labels that have a title."""
+    return {
+        titles[label]: {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+        for label, runs in runs_by_label.items()
+        if runs and label in titles
+    }
+
+
 def format_training_starts(result: Row) -> str:
     """Return the table of the seconds from a process's start to the end of the first training step."""
     rows = []
     for net in result["nets"]:
         name, separator, _ = net["net"].partition(" (training)")
         if separator:
-            runs = [net["runs"][label] for label in TRAINING_STARTS]
-            seconds = [f"{statistics.median(run['first'] for run in competitor_runs):.2f}" for competitor_runs in runs]
-            rows.append([NETS.get(name, name), *seconds])
+            medians = compute_medians(net["runs"], TRAINING_STARTS)
+            seconds = (medians.get(title, {}).get("first") for title in TRAINING_STARTS.values())
+            rows.append([NETS.get(name, name), *("-" if n is None else f"{n:.2f}" for n in seconds)])
     intro = (
         "From the start of a fresh process to the end of the first training step, making the solver included, in "
         "seconds. PyTorch\nruns eagerly.\n\n"
