@@ -263,7 +263,7 @@ class Weighted : public Values {
     auto bias = BiasOf(i);
     auto any = AnyOrder(program_.operations[i].Out(), s.ResultType());
     auto matrix = AnyOrder(weight, WeightType(X(i).layout));
-    if (rows[0] <= kFewRows) {  // the rows' own order: oneDNN's kernel for it is compiled in no time
+    if (rows[0] <= kFewRows) {  // the rows' order: for others oneDNN first compiles its matrix library, 20 ms
       if (X(i).layout == Plain(rows)) matrix = Plain(weight);
       if (IsSpatial(rows) && X(i).layout == ByPixels(rows)) matrix = ByPixels(weight);
     }

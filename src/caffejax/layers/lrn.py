@@ -66,7 +66,7 @@ def lrn(ctx: Context, x: jax.Array) -> jax.Array:
 
 
 def lrn_top_shapes(ctx: Context, x: jax.ShapeDtypeStruct) -> list[Shape] | None:
-    """Return the shape of the top, or None for WITHIN_CHANNEL in an empty plane, where forward may raise an error."""
+    """Return the shape of the top, or None for WITHIN_CHANNEL and an empty bottom, where forward may raise."""
     _check_axes(x)
     return None if ctx.settings.within_channel and 0 in x.shape else [x.shape]
 
