@@ -117,8 +117,9 @@ def test_weight_diff_is_correct_if_every_window_contains_padding(
 
 @pytest.mark.parametrize("call", make_wide_calls(), ids=str)
 def test_convolutions_of_wide_planes_give_the_expected_results(call: Call) -> None:
-    """weight_diff.h and winograd_training.h compute these calls instead of oneDNN."""
+    """weight_diff.h, winograd_training.h and winograd_weight_diff.h compute these calls instead of oneDNN."""
     assert is_valid(call)
     arrays = [draw_array(np.random.default_rng(0), operand) for operand in call.operands]
     for actual, expected in zip(call.run(arrays), expected_results(call, arrays), strict=True):
-        np.testing.assert_array_equal(actual, expected)
+        # not exact: the points of Winograd's larger tiles are no integers
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5 * np.abs(expected).max())

@@ -20,8 +20,10 @@ from .layer_lowerings import LOWERINGS, LoweringContext
 from .low_precision import LowPrecision
 from .program_builder import ProgramBuilder, Value
 
-# nets with a blob of this size for one image run image by image, so that blobs stay in the cache
-_IMAGE_BY_IMAGE_BYTES = 1 << 20
+# nets with a blob of this size for one image run a few images at a time: blobs stay in the cache, and several images
+# share each read of the weights
+_LARGE_BYTES = 1 << 20
+_IMAGES_AT_A_TIME = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,14 +53,14 @@ def partition(
 
     Args:
         graph: the graph without the layers that `remove_constants` removes.
-        full_graph: the graph with these layers, which is used to compute shapes for a batch of one image.
+        full_graph: the graph with these layers, which is used to compute shapes for a smaller batch.
         variables: the parameters and state of the layers.
         low_precision: the number type of the programs, or None for float32.
 
     Returns:
         The schedule of all parts, and the parts that are oneDNN programs, by the key of the part.
     """
-    schedule, single_image_graph = schedule_layers(graph), _single_image_graph(full_graph)
+    schedule, small_batch_graph = schedule_layers(graph), _small_batch_graph(full_graph)
     parts: list[Part] = []
     onednn_parts: dict[Any, OnednnPart] = {}
     reader_counts = _count_readers(graph)
@@ -66,7 +68,7 @@ def partition(
         if part.mode != "traced" or any(graph.blobs[name].dtype != np.float32 for name in part.writes):
             parts.append(part)
             continue
-        for new_part, builder in _split_for_onednn(part, graph, single_image_graph, variables, reader_counts):
+        for new_part, builder in _split_for_onednn(part, graph, small_batch_graph, variables, reader_counts):
             parts.append(new_part)
             if builder is not None and (onednn_part := builder.compile(low_precision)) is not None:
                 onednn_parts[new_part.key] = onednn_part
@@ -76,7 +78,7 @@ def partition(
 def _split_for_onednn(
     part: Part,
     graph: Graph,
-    single_image_graph: Graph | None,
+    small_batch_graph: Graph | None,
     variables: VariableTrees,
     reader_counts: Mapping[str, Counter[str]],
 ) -> list[tuple[Part, _OnednnPartBuilder | None]]:
@@ -88,7 +90,7 @@ def _split_for_onednn(
     Args:
         part: the part to split.
         graph: the graph without the layers that `remove_constants` removes.
-        single_image_graph: the graph for a batch of one image, or None.
+        small_batch_graph: the graph for a few images, or None.
         variables: the parameters and state of the layers.
         reader_counts: the result of `_count_readers`.
 
@@ -103,7 +105,7 @@ def _split_for_onednn(
             if not is_lowerable:
                 new_parts.append((make_part(layers), None))
                 continue
-            for new_layers, new_graph in _split_by_batching(graph, layers, single_image_graph):
+            for new_layers, new_graph in _split_by_batching(graph, layers, small_batch_graph):
                 builder = _OnednnPartBuilder(make_part(new_layers), new_graph, variables, reader_counts)
                 rejected_keys |= builder.rejected_keys
                 new_parts.append((builder.part, builder))
@@ -158,54 +160,53 @@ def _can_lower(graph: Graph, layer: Layer) -> bool:
     return all(b.shape and 0 not in b.shape and b.dtype == np.float32 for b in blobs)
 
 
-def _single_image_graph(graph: Graph) -> Graph | None:
-    """Return the graph for a batch of one image, or None if a layer does not support this batch size."""
-    if all(graph.blobs[name].shape[:1] == (1,) for name in graph.input_names):
+def _small_batch_graph(graph: Graph) -> Graph | None:
+    """Return the graph for the images that run at a time, or None if a layer does not support this batch size."""
+    batch_sizes = {size for name in graph.input_names for size in graph.blobs[name].shape[:1]}
+    batch_size = batch_sizes.pop() if len(batch_sizes) == 1 else 1
+    num_images = max(n for n in range(1, _IMAGES_AT_A_TIME + 1) if batch_size % n == 0)
+    if all(graph.blobs[name].shape[:1] == (num_images,) for name in graph.input_names):
         return graph
     try:
-        return with_batch(graph, 1)
+        return with_batch(graph, num_images)
     except CaffejaxError:
         return None
 
 
 def _split_by_batching(
-    graph: Graph, layers: Sequence[Layer], single_image_graph: Graph | None
+    graph: Graph, layers: Sequence[Layer], small_batch_graph: Graph | None
 ) -> Iterator[tuple[Sequence[Layer], Graph]]:
     """Split layers into one or two groups, each for one program, and yield `(layers, graph)` for each group.
 
-    The graph contains the shapes for which the program is built, either for the full batch or for one image. If images
-    are large, the layers before the first InnerProduct run image by image, so that blobs stay in the cache. The
-    InnerProduct and later layers run on the full batch, so that weights are read only once.
+    The graph contains the shapes for which the program is built, either for the full batch or for a few images. If
+    images are large, the layers before the first InnerProduct run on a few images at a time. The InnerProduct and later
+    layers run on the full batch, so that weights are read only once.
     """
     first_dense = next((i for i, layer in enumerate(layers) if layer.type.traits.weight_axes == 2), len(layers))
-    per_image_layers, batched_layers = layers[:first_dense], layers[first_dense:]
+    divided_layers, batched_layers = layers[:first_dense], layers[first_dense:]
     if (
-        single_image_graph is None
-        or not per_image_layers
-        or not _runs_image_by_image(graph, single_image_graph, per_image_layers)
+        small_batch_graph is None
+        or not divided_layers
+        or not _runs_in_small_batches(graph, small_batch_graph, divided_layers)
     ):
         yield layers, graph
         return
-    yield per_image_layers, single_image_graph
+    yield divided_layers, small_batch_graph
     if batched_layers:
         yield batched_layers, graph
 
 
-def _runs_image_by_image(graph: Graph, single_image_graph: Graph, layers: Sequence[Layer]) -> bool:
+def _runs_in_small_batches(graph: Graph, small_batch_graph: Graph, layers: Sequence[Layer]) -> bool:
     """Return whether layers compute each image independently, and a blob of one image has at least 1 MiB.
 
     A layer is assumed to compute each image independently if only axis 0 of its blobs depends on the batch size.
     """
     names = {name for layer in layers for name in (*layer.bottoms, *layer.tops)}
-    batch_sizes = {graph.blobs[name].shape[0] for name in names}
-    is_per_image = all(graph.blobs[name].shape[1:] == single_image_graph.blobs[name].shape[1:] for name in names)
-    is_large = max(4 * math.prod(single_image_graph.blobs[name].shape) for name in names) >= _IMAGE_BY_IMAGE_BYTES
-    return (
-        len(batch_sizes) == 1
-        and {single_image_graph.blobs[n].shape[0] for n in names} == {1}
-        and is_per_image
-        and is_large
-    )
+    shapes, small_shapes = ([g.blobs[name].shape for name in names] for g in (graph, small_batch_graph))
+    batch_sizes, small_batch_sizes = ({shape[0] for shape in s} for s in (shapes, small_shapes))
+    is_per_image = [shape[1:] for shape in shapes] == [shape[1:] for shape in small_shapes]
+    is_large = max(4 * math.prod(shape[1:]) for shape in shapes) >= _LARGE_BYTES
+    return len(batch_sizes) == len(small_batch_sizes) == 1 and is_per_image and is_large
 
 
 class _OnednnPartBuilder:

@@ -194,10 +194,11 @@ class Weighted : public Values {
     const Statement& s = Self(i);
     Dims weight = program_.Weight(s.Integer("weight")), out = program_.operations[i].Out(), one{1, 1};
     int64_t groups = s.Integer("groups"), added = -1;
-    if (!IsFloat(i) || weight.size() != 4 || weight[2] != 3 || weight[3] != 3 || out.size() != 4 || groups < 1) return false;
+    if (!IsFloat(i) || weight.size() != 4 || weight[2] != weight[3] || out.size() != 4 || groups < 1) return false;
     if (s.IntegerList("stride") != one || s.IntegerList("dilation") != one || weight[0] != out[1] || out[1] % groups) return false;
     Dims low = s.IntegerList("low", 2, 0), high = s.IntegerList("high", 2, 0);
-    Dims in{out[0], groups * weight[1], out[2] + 2 - low[0] - high[0], out[3] + 2 - low[1] - high[1]};
+    int64_t kernel = weight[2], grown = kernel - 1;
+    Dims in{out[0], groups * weight[1], out[2] + grown - low[0] - high[0], out[3] + grown - low[1] - high[1]};
     if (X(i).layout.get_dims() != in) return false;
     Winograd::Shape shape{out[0], groups, weight[1], out[1] / groups, {}, {}, low[0], low[1]};
     for (const Statement& after : program_.operations[i].after) {
@@ -217,12 +218,14 @@ class Weighted : public Values {
     auto x = Image::Of(from), y = Image::Of(to);
     if (!x || !y) return false;
     shape.x = *x, shape.y = *y;
-    if (!Winograd::IsWorth(shape)) return false;
+    auto tiling = Winograd::Fastest(shape, kernel, {});
+    if (!tiling) return false;
+    shape.tiling = *tiling;
     auto winograd = std::make_unique<Winograd>(shape);
     if (!winograd->IsTuned()) return false;
-    Dims by_groups{groups, shape.outputs, shape.inputs, 3, 3};
+    Dims by_groups{groups, shape.outputs, shape.inputs, kernel, kernel};
     Operands operands{{DNNL_ARG_SRC, steps_.WithLayout(X(i), from)},
-                      {DNNL_ARG_WEIGHTS, steps_.Weight(s.Integer("weight"), Plain(by_groups), winograd->Weight(), true)}};
+                      {DNNL_ARG_WEIGHTS, steps_.Weight(s.Integer("weight"), Plain(by_groups), winograd->Weight(), *tiling)}};
     AddBias(i, operands);
     Tensor result = TargetOf(form, to);
     if (added >= 0) operands.emplace_back(DNNL_ARG_SRC_1, steps_.WithLayout(values_[added], to));

@@ -1,5 +1,5 @@
-// Chooses how a convolution and its gradients are computed in training: by Winograd's algorithm (winograd_training.h), by
-// the weight gradient of weight_diff.h, or by oneDNN.
+// Chooses how a convolution and its gradients are computed in training: by Winograd's algorithm (winograd_training.h and
+// winograd_weight_diff.h), by the weight gradient of weight_diff.h, or by oneDNN.
 
 #ifndef CAFFEJAX_KERNELS_CONVOLUTION_TRAINING_H_
 #define CAFFEJAX_KERNELS_CONVOLUTION_TRAINING_H_
@@ -11,6 +11,7 @@
 #include "onednn_primitives.h"
 #include "weight_diff.h"
 #include "winograd_training.h"
+#include "winograd_weight_diff.h"
 
 namespace caffejax {
 
@@ -26,9 +27,26 @@ inline std::optional<WeightDiffShape> DirectShape(const Convolution& c) {
   return shape;
 }
 
+// Returns the weight gradient by Winograd's algorithm, or nothing if another algorithm computes it faster or has to.
+inline std::unique_ptr<WinogradWeightDiff> MakeWinogradWeightDiff(const Convolution& c) {
+  auto shape = WinogradShape(c);
+  if (!shape) return nullptr;
+  auto tiling = Winograd::Fastest(*shape, c.weight.dimensions()[2], {30, 80, 0});
+  if (!tiling) return nullptr;
+  shape->tiling = *tiling;
+  auto result = std::make_unique<WinogradWeightDiff>(*shape);
+  return result->IsTuned() ? std::move(result) : nullptr;
+}
+
 // Computes one of the convolution's three arrays from the other two.
 inline void Run(Kind kind, const Convolution& c, bool relu = false) {
   if (kind == Kind::kWeightDiff) {
+    static auto& cache = *new Cache<std::unique_ptr<WinogradWeightDiff>>(256);
+    auto winograd = cache.Get(KeyOf(kind, c, relu), [&] { return MakeWinogradWeightDiff(c); });
+    if (*winograd) {
+      return (*winograd)->Run(c.x.typed_data(), c.y.typed_data(), c.weight.typed_data(),
+                              c.bias ? c.bias->typed_data() : nullptr);
+    }
     if (auto shape = DirectShape(c)) {
       return DirectWeightDiff(*shape).Run(c.x.typed_data(), c.y.typed_data(), c.weight.typed_data(),
                                           c.bias ? c.bias->typed_data() : nullptr);

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "memory_layout.h"
 #include "arena.h"
 #include "threads.h"
+#include "winograd_tiles.h"
 
 namespace caffejax {
 
@@ -21,12 +23,12 @@ struct Packed {
   int64_t weight;
   memory::desc source, layout;
   int buffer;
-  bool transformed = false;  // whether it is transformed before it is packed, for Winograd's convolutions
+  std::optional<Tiling> tiling = std::nullopt;  // of Winograd's convolution, for which it is transformed
 
   // The index of the weight, its size in bytes, how it is packed, and its layout. Weights whose lines differ only in
   // the index are packed in the same way.
   std::string Describe() const {
-    bool equal = !transformed && layout.get_data_type() == source.get_data_type();
+    bool equal = !tiling && layout.get_data_type() == source.get_data_type();
     const char* how = !equal ? "transformed" : source == layout ? "plain" : "reordered";
     return std::to_string(weight) + " " + std::to_string(layout.get_size()) + " " + how + " " +
            caffejax::Describe(layout) + "\n";
@@ -120,12 +122,13 @@ class Steps {
     return copy;
   }
 
-  Tensor Weight(int64_t weight, const memory::desc& source, const memory::desc& layout, bool transformed = false) {
+  Tensor Weight(int64_t weight, const memory::desc& source, const memory::desc& layout,
+                std::optional<Tiling> tiling = std::nullopt) {
     for (const Packed& p : packed) {
       if (p.weight == weight && p.source == source && p.layout == layout) return {p.buffer, layout};
     }
     int buffer = Add(BufferKind::kWeights, static_cast<int64_t>(packed.size()));
-    packed.push_back({weight, source, layout, buffer, transformed});
+    packed.push_back({weight, source, layout, buffer, tiling});
     return {buffer, layout};
   }
 

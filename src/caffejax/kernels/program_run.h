@@ -89,15 +89,14 @@ inline constexpr int64_t kSmallWeight = 1 << 20;
 // Reorders a weight from Caffe's layout to a packed layout.
 inline void Pack(const Packed& p, const float* weight, char* packed) {
   ScopedSingleThread one(static_cast<int64_t>(p.layout.get_size()) <= kSmallWeight);
-  std::vector<float> transformed;
-  if (p.transformed) transformed = TransformedWeight(weight, p.source.get_dims());
-  auto source = p.transformed ? Plain(p.layout.get_dims()) : p.source;
-  Reorder(source, const_cast<float*>(p.transformed ? transformed.data() : weight), p.layout, packed);
+  auto to = reinterpret_cast<float*>(packed);
+  if (p.tiling) return TransformWeights(*p.tiling, weight, p.source.get_dims().at(0), false, p.layout, to);
+  Reorder(p.source, const_cast<float*>(weight), p.layout, packed);
 }
 
 // Reorders a packed weight back to Caffe's layout.
 inline void Unpack(const Packed& p, char* packed, float* weight) {
-  Require(!p.transformed, "a transformed weight cannot be unpacked");
+  Require(!p.tiling, "a transformed weight cannot be unpacked");
   ScopedSingleThread one(static_cast<int64_t>(p.layout.get_size()) <= kSmallWeight);
   Reorder(p.layout, packed, p.source, weight);
 }

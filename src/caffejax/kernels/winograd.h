@@ -1,9 +1,9 @@
-// 3x3 convolutions by Winograd's F(2x2, 3x3), which needs 16 instead of 36 multiplications for 2x2 results. At batch
-// size 1 it makes ResNet-50 1.16, GoogLeNet 1.24 and SqueezeNet 1.16 times as fast (docs/development/performance.md).
+// Convolutions of 3x3 and 5x5 by Winograd's algorithm. For a result, F(4x4, 3x3) needs 2.25 multiplications instead of 9,
+// F(2x2, 3x3) 4, and F(2x2, 5x5) 9 instead of 25. XXX
 // oneDNN has no Winograd convolutions for AVX-512.
 //
-// This code transforms tiles, by additions only (winograd_tiles.h). oneDNN computes the products: 16 matrices
-// (tiles, inputs) times (inputs, outputs) for each group. Each thread processes tiles in blocks that stay in its cache.
+// This code transforms tiles (winograd_tiles.h). oneDNN computes the products: one matrix (tiles, inputs) times one matrix
+// (inputs, outputs) for each place of a tile and group. Each thread processes tiles in blocks that stay in its cache.
 
 #ifndef CAFFEJAX_KERNELS_WINOGRAD_H_
 #define CAFFEJAX_KERNELS_WINOGRAD_H_
@@ -14,7 +14,7 @@
 
 #include "execution_plan.h"
 #include "threads.h"
-#include "winograd_tiles.h"
+#include "winograd_weights.h"
 
 namespace caffejax {
 
@@ -33,6 +33,29 @@ struct Image {
   }
 };
 
+inline constexpr int kMaxPlaces = 36;
+
+// The pixels of a square of an image, in the order of `IntoTile`: pointers to the first block of channels, and the
+// distances between blocks. Pixels beyond the image are zeros.
+struct Pixels {
+  Pixels(const float* image, const Image& shape, int64_t top, int64_t left, int size) {
+    static constexpr float kZeros[kBlock] = {};
+    for (int i = 0; i < size * size; ++i) {
+      int64_t r = top + i / size, c = left + i % size;
+      bool inside = 0 <= r && r < shape.height && 0 <= c && c < shape.width;
+      cells[i] = inside ? image + (r * shape.width + c) * shape.pixel : kZeros;
+      steps[i] = inside ? shape.block : 0;
+    }
+  }
+
+  void Skip(int64_t blocks) {
+    for (int i = 0; i < kMaxPlaces; ++i) cells[i] += steps[i] * blocks;
+  }
+
+  const float* cells[kMaxPlaces] = {};
+  int64_t steps[kMaxPlaces] = {};
+};
+
 class Winograd : public Executable {
  public:
   struct Shape {
@@ -41,24 +64,66 @@ class Winograd : public Executable {
     int64_t top, left;                       // padding
     bool relu = false;
     float slope = 0;
+    Tiling tiling = {3, 2};
+
+    int64_t Rows() const { return (y.height + tiling.results - 1) / tiling.results; }
+    int64_t Columns() const { return (y.width + tiling.results - 1) / tiling.results; }
+    int64_t Tiles() const { return batch * Rows() * Columns(); }
+
+    // The image of a tile, and its first row and column in the results.
+    struct Corner {
+      int64_t image, row, column;
+    };
+
+    Corner CornerOf(int64_t tile) const {
+      int64_t rows = Rows(), columns = Columns();
+      return {tile / (rows * columns), tile / columns % rows * tiling.results, tile % columns * tiling.results};
+    }
+
+    // Transforms a tile of the input and writes it to row `row` of the matrices (places, groups, rows, inputs).
+    void Enter(const float* x, int64_t tile, float* matrices, int64_t row, int64_t matrix_rows) const {
+      Corner corner = CornerOf(tile);
+      int side = tiling.Side();
+      Pixels pixels(x + corner.image * this->x.image, this->x, corner.row - top, corner.column - left, side);
+      for (int64_t group = 0; group < groups; ++group) {
+        float* to = matrices + (group * matrix_rows + row) * inputs;
+        IntoTile(side, pixels.cells, pixels.steps, inputs / kBlock, to, groups * matrix_rows * inputs);
+        pixels.Skip(inputs / kBlock);
+      }
+    }
   };
 
-  // Returns whether a model predicts that Winograd's algorithm is faster than the plain convolution. The model counts the
-  // multiplications of both, and adds measured costs: of transforming each number of a tile, and for each kernel of an
-  // input and an output, of reading the larger weights.
-  static bool IsWorth(const Shape& shape, double tile_cost = 320, double kernel_cost = 170) {
-    if (shape.inputs % kBlock || shape.outputs % kBlock) return false;
-    double pairs = static_cast<double>(shape.inputs) * shape.outputs, pixels = shape.batch * shape.y.height * shape.y.width;
-    double tiles = shape.batch * ((shape.y.height + 1) / 2) * ((shape.y.width + 1) / 2);
-    double plain = 9 * pairs * pixels, products = 16 * pairs * tiles;
-    return plain > products + tile_cost * (shape.inputs + shape.outputs) * tiles + kernel_cost * pairs;
+  // Costs of a number in multiplications, as measured: of transforming it in a tile, of reading it (and, if the weight is
+  // not packed in advance, of transforming it) in a transformed weight, and of reading it in a plain weight.
+  struct Costs {
+    double tile = 26, transformed_weight = 20, plain_weight = 15;
+  };
+  static constexpr double kCostOfCall = 1e6;
+
+  // Returns the tiling that is fastest for kernels of this size by a count of multiplications and the costs, or nothing
+  // if the plain convolution is.
+  static std::optional<Tiling> Fastest(Shape shape, int64_t kernel, const Costs& costs) {
+    if (shape.inputs % kBlock || shape.outputs % kBlock) return std::nullopt;
+    double channels = shape.groups * (shape.inputs + shape.outputs);
+    double pairs = static_cast<double>(shape.groups) * shape.inputs * shape.outputs;
+    double least = kernel * kernel * pairs * (shape.batch * shape.y.height * shape.y.width + costs.plain_weight);
+    std::optional<Tiling> fastest;
+    for (Tiling tiling : {Tiling{3, 2}, Tiling{3, 4}, Tiling{5, 2}}) {
+      shape.tiling = tiling;
+      double tiles = shape.Tiles();
+      double cost = kCostOfCall + tiling.Places() * (pairs * tiles + costs.tile * channels * tiles + costs.transformed_weight * pairs);
+      if (tiling.kernel != kernel || cost >= least) continue;
+      least = cost;
+      fastest = tiling;
+    }
+    return fastest;
   }
 
   explicit Winograd(const Shape& shape)
-      : s_(shape), rows_((shape.y.height + 1) / 2), columns_((shape.y.width + 1) / 2), threads_(MaxThreads()) {
+      : s_(shape), places_(shape.tiling.Places()), threads_(MaxThreads()) {
     block_ = Block();
     ScopedSingleThread alone;
-    Dims x{16 * s_.groups, block_, s_.inputs}, w{x[0], s_.inputs, s_.outputs}, y{x[0], block_, s_.outputs};
+    Dims x{places_ * s_.groups, block_, s_.inputs}, w{x[0], s_.inputs, s_.outputs}, y{x[0], block_, s_.outputs};
     pd_ = dnnl::matmul::primitive_desc(Engine(), Plain(x), AnyOrder(w), Plain(y), Attributes(false));
     multiply_ = dnnl::primitive(pd_.get());
     products_ = AlignUp(pd_.src_desc().get_size());
@@ -66,7 +131,7 @@ class Winograd : public Executable {
     thread_bytes_ = scratchpad_ + AlignUp(pd_.scratchpad_desc().get_size());
   }
 
-  bool IsTuned() const { return caffejax::IsTuned(pd_); }
+  bool IsTuned() const { return caffejax::IsTuned(pd_) && PanelOf(Weight()) > 0; }
 
   memory::desc Weight() const { return pd_.weights_desc(); }
 
@@ -96,10 +161,10 @@ class Winograd : public Executable {
       memory tiles(pd_.src_desc(), Engine(), scratch), w(pd_.weights_desc(), Engine(), weight),
           results(pd_.dst_desc(), Engine(), scratch + products_),
           primitive_scratch(pd_.scratchpad_desc(), Engine(), scratch + scratchpad_);
-      for (int64_t from = thread * block_; from < Tiles(); from += threads * block_) {
-        int64_t to = std::min(from + block_, Tiles());
+      for (int64_t from = thread * block_; from < s_.Tiles(); from += threads * block_) {
+        int64_t to = std::min(from + block_, s_.Tiles());
         auto inputs = reinterpret_cast<float*>(scratch);
-        for (int64_t tile = from; tile < to; ++tile) Enter(arrays, tile, inputs, tile - from);
+        for (int64_t tile = from; tile < to; ++tile) s_.Enter(x, tile, inputs, tile - from, block_);
         multiply_.execute(Stream(), {{DNNL_ARG_SRC, tiles}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DST, results},
                                      {DNNL_ARG_SCRATCHPAD, primitive_scratch}});
         auto products = reinterpret_cast<float*>(scratch + products_);
@@ -115,47 +180,26 @@ class Winograd : public Executable {
     const float *bias, *added;
   };
 
-  int64_t Tiles() const { return s_.batch * rows_ * columns_; }
-
   // The number of tiles in a block. A block has as many tiles as fit in the cache, or more, until they take more memory
   // than the weights, but there is at least one block for each thread.
   int64_t Block() const {
     constexpr int64_t kCache = (768 << 10) / sizeof(float);
     int64_t channels = s_.inputs + s_.outputs;
-    int64_t most = std::max(kCache / (16 * s_.groups * channels), s_.inputs * s_.outputs / channels);
-    int64_t count = (Tiles() + most - 1) / std::max<int64_t>(most, 1);
+    int64_t most = std::max(kCache / (places_ * s_.groups * channels), s_.inputs * s_.outputs / channels);
+    int64_t count = (s_.Tiles() + most - 1) / std::max<int64_t>(most, 1);
     count = (count + threads_ - 1) / threads_ * threads_;
-    return ((Tiles() + count - 1) / count) | 1;  // odd, so that the 16 matrices begin at different positions in the cache
+    return ((s_.Tiles() + count - 1) / count) | 1;  // odd, so that the matrices begin at different positions in the cache
   }
 
-  // Transforms a tile and writes it to row `row` of the 16 matrices.
-  void Enter(const Arrays& arrays, int64_t tile, float* matrices, int64_t row) const {
-    static constexpr float kZeros[kBlock] = {};
-    int64_t image = tile / (rows_ * columns_);
-    int64_t top = tile / columns_ % rows_ * 2 - s_.top, left = tile % columns_ * 2 - s_.left;
-    const float *cells[16], *x = arrays.x + image * s_.x.image;
-    int64_t steps[16];
-    for (int i = 0; i < 16; ++i) {
-      int64_t r = top + i / 4, c = left + i % 4;
-      bool inside = 0 <= r && r < s_.x.height && 0 <= c && c < s_.x.width;
-      cells[i] = inside ? x + (r * s_.x.width + c) * s_.x.pixel : kZeros;
-      steps[i] = inside ? s_.x.block : 0;
-    }
-    for (int64_t group = 0; group < s_.groups; ++group) {
-      float* to = matrices + (group * block_ + row) * s_.inputs;
-      IntoTile(cells, steps, s_.inputs / kBlock, to, s_.groups * block_ * s_.inputs);
-      for (int i = 0; i < 16; ++i) cells[i] += steps[i] * (s_.inputs / kBlock);
-    }
-  }
-
-  // Transforms row `row` of the 16 matrices to the results of a tile.
+  // Transforms row `row` of the matrices to the results of a tile.
   void Leave(const Arrays& arrays, int64_t tile, const float* matrices, int64_t row) const {
-    int64_t image = tile / (rows_ * columns_), top = tile / columns_ % rows_ * 2, left = tile % columns_ * 2;
-    float beyond[kBlock] = {}, *cells[4], *y = arrays.y + image * s_.y.image;
-    const float *added[4], *other = arrays.added + (arrays.added ? image * s_.y.image : 0);
-    int64_t steps[4];
-    for (int i = 0; i < 4; ++i) {
-      int64_t r = top + i / 2, c = left + i % 2, at = (r * s_.y.width + c) * s_.y.pixel;
+    Shape::Corner corner = s_.CornerOf(tile);
+    int results = s_.tiling.results;
+    float beyond[kBlock] = {}, *cells[kMaxPlaces], *y = arrays.y + corner.image * s_.y.image;
+    const float *added[kMaxPlaces], *other = arrays.added + (arrays.added ? corner.image * s_.y.image : 0);
+    int64_t steps[kMaxPlaces];
+    for (int i = 0; i < results * results; ++i) {
+      int64_t r = corner.row + i / results, c = corner.column + i % results, at = (r * s_.y.width + c) * s_.y.pixel;
       bool inside = r < s_.y.height && c < s_.y.width;
       cells[i] = inside ? y + at : beyond;
       added[i] = inside ? other + at : beyond;
@@ -165,14 +209,15 @@ class Winograd : public Executable {
     int64_t blocks = s_.outputs / kBlock;
     for (int64_t group = 0; group < s_.groups; ++group) {
       const float* from = matrices + (group * block_ + row) * s_.outputs;
-      FromTile(from, s_.groups * block_ * s_.outputs, blocks, finish, cells, steps);
+      FromTile(s_.tiling, from, s_.groups * block_ * s_.outputs, blocks, finish, cells, steps);
       if (finish.bias) finish.bias += s_.outputs;
-      for (int i = 0; i < 4; ++i) cells[i] += steps[i] * blocks, added[i] += steps[i] * blocks;
+      for (int i = 0; i < results * results; ++i) cells[i] += steps[i] * blocks, added[i] += steps[i] * blocks;
     }
   }
 
   Shape s_;
-  int64_t rows_, columns_, block_;
+  int places_;
+  int64_t block_;
   int threads_;
   dnnl::matmul::primitive_desc pd_;
   dnnl::primitive multiply_;
