@@ -1,4 +1,4 @@
-"""3x3 convolutions large enough for the Winograd transform, compared with the plain lowering."""
+"""Convolutions large enough for Winograd's algorithm, compared with the plain lowering."""
 
 from __future__ import annotations
 
@@ -12,8 +12,15 @@ from caffejax.net import Net
 
 pytestmark = pytest.mark.skipif(not onednn_program.is_available(), reason="needs oneDNN")
 
+SMALL, LARGE, KERNEL_5 = "winograd F(2x2, 3x3)", "winograd F(4x4, 3x3)", "winograd F(2x2, 5x5)"
 CASES = {  # by name: the input's shape, and what is computed on x
-    "odd": ((1, 64, 15, 13), ["y Convolution x | num_output: 64 kernel_size: 3 pad: 1"]),
+    "odd": ((1, 64, 15, 17), ["y Convolution x | num_output: 64 kernel_size: 3 pad: 1"]),
+    "wide channels": ((1, 128, 14, 14), ["y Convolution x | num_output: 128 kernel_size: 3 pad: 1"]),
+    "5x5": ((2, 32, 15, 17), ["y Convolution x | num_output: 64 kernel_size: 5 pad: 2"]),
+    "5x5 in groups": (
+        (2, 96, 17, 15),
+        ["y Convolution x | num_output: 64 kernel_size: 5 pad_h: 1 pad_w: 4 group: 2", "y ReLU y |"],
+    ),
     "batch": ((3, 64, 14, 14), ["y Convolution x | num_output: 48 kernel_size: 3 pad: 1 bias_term: false"]),
     "no padding": ((1, 64, 17, 16), ["y Convolution x | num_output: 64 kernel_size: 3"]),
     "more padding": ((1, 64, 13, 14), ["y Convolution x | num_output: 64 kernel_size: 3 pad_h: 2 pad_w: 0"]),
@@ -61,24 +68,27 @@ CASES = {  # by name: the input's shape, and what is computed on x
         ["y Convolution x | num_output: 64 kernel_size: 3 pad: 1", "z Sigmoid y |"],
     ),
 }
-CASES_WITHOUT_WINOGRAD = ("another function",)  # where oneDNN's own convolution computes what comes after in its pass
+OTHER_STEPS = {"another function": None, "wide channels": SMALL, "5x5": KERNEL_5, "5x5 in groups": KERNEL_5}
 
 
-def list_steps(net: Frozen) -> list[str]:
-    return [step for onednn_part in net.compile().programs.values() for step in onednn_part.executable.steps]
+def list_winograd_steps(net: Frozen) -> list[str]:
+    """Return the names of the steps that compute convolutions by Winograd's algorithm."""
+    steps = [step for onednn_part in net.compile().programs.values() for step in onednn_part.executable.steps]
+    return [step for step in steps if step.startswith("winograd")]
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_winograd_gives_equal_outputs(case: str) -> None:
     shape, layers = CASES[case]
     frozen_net = assert_frozen_net_equals_net(make_net_text(shape, *layers))
-    assert ("winograd" in list_steps(frozen_net)) != (case in CASES_WITHOUT_WINOGRAD)
+    step = OTHER_STEPS.get(case, LARGE)
+    assert set(list_winograd_steps(frozen_net)) == ({step} if step else set())
 
 
 def test_small_convolutions_are_not_transformed() -> None:
     for channels, size in ((64, 5), (3, 30), (16, 6)):
         text = make_net_text((1, channels, size, size), "y Convolution x | num_output: 64 kernel_size: 3 pad: 1")
-        assert "winograd" not in list_steps(assert_frozen_net_equals_net(text))
+        assert not list_winograd_steps(assert_frozen_net_equals_net(text))
 
 
 def test_nan_stays_within_its_image() -> None:
@@ -88,7 +98,7 @@ def test_nan_stays_within_its_image() -> None:
     frozen_net = net.freeze(draw_variables(net))
     x = draw_inputs(net)["x"]
     y = np.asarray(frozen_net({"x": x.at[0, 0, 5, 5].set(np.nan)})["y"])
-    assert "winograd" in list_steps(frozen_net)
+    assert list_winograd_steps(frozen_net)
     assert np.isnan(y[0, :, 4:7, 4:7]).all()
     assert np.isfinite(y[1]).all()
     np.testing.assert_array_equal(y[1], np.asarray(frozen_net({"x": x})["y"])[1])

@@ -231,7 +231,7 @@ class Weighted : public Values {
     if (added >= 0) operands.emplace_back(DNNL_ARG_SRC_1, steps_.WithLayout(values_[added], to));
     operands.emplace_back(DNNL_ARG_DST, result);
     auto scratchpad = winograd->Scratchpad();
-    steps_.Emit(std::move(winograd), operands, scratchpad, "winograd");
+    steps_.Emit(std::move(winograd), operands, scratchpad, "winograd " + tiling->Name());
     values_[ResultNumber(i)] = result;
     return true;
   }

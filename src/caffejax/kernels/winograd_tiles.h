@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <string>
 
 #include "memory_layout.h"
 #include "threads.h"
@@ -25,6 +26,11 @@ struct Tiling {
 
   int Side() const { return kernel + results - 1; }
   int Places() const { return Side() * Side(); }
+
+  std::string Name() const {
+    auto square = [](int n) { return std::to_string(n) + "x" + std::to_string(n); };
+    return "F(" + square(results) + ", " + square(kernel) + ")";
+  }
 };
 
 inline constexpr float kA = 0.70710678118654752440f;  // the points are 0, kA, -kA, 2 kA, -2 kA
