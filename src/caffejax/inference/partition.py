@@ -20,10 +20,11 @@ from .layer_lowerings import LOWERINGS, LoweringContext
 from .low_precision import LowPrecision
 from .program_builder import ProgramBuilder, Value
 
-# nets with a blob of this size for one image run a few images at a time: blobs stay in the cache, and several images
-# share each read of the weights
+# Nets with a blob of this size for one image run one image at a time, so that blobs stay in the cache. In larger
+# batches up to four images share each read of the weights, if their blobs also fit in the cache.
 _LARGE_BYTES = 1 << 20
-_IMAGES_AT_A_TIME = 4
+_LARGE_BATCH = 8
+_CACHE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,8 +164,11 @@ def _can_lower(graph: Graph, layer: Layer) -> bool:
 def _small_batch_graph(graph: Graph) -> Graph | None:
     """Return the graph for the images that run at a time, or None if a layer does not support this batch size."""
     batch_sizes = {size for name in graph.input_names for size in graph.blobs[name].shape[:1]}
-    batch_size = batch_sizes.pop() if len(batch_sizes) == 1 else 1
-    num_images = max(n for n in range(1, _IMAGES_AT_A_TIME + 1) if batch_size % n == 0)
+    num_images = 1
+    if len(batch_sizes) == 1 and min(batch_sizes) >= _LARGE_BATCH:
+        image_bytes = max(4 * math.prod(blob.shape[1:]) for blob in graph.blobs.values())
+        fitting = [n for n in (4, 3, 2) if min(batch_sizes) % n == 0 and n * image_bytes <= _CACHE_BYTES]
+        num_images = next(iter(fitting), 1)
     if all(graph.blobs[name].shape[:1] == (num_images,) for name in graph.input_names):
         return graph
     try:
@@ -179,8 +183,8 @@ def _split_by_batching(
     """Split layers into one or two groups, each for one program, and yield `(layers, graph)` for each group.
 
     The graph contains the shapes for which the program is built, either for the full batch or for a few images. If
-    images are large, the layers before the first InnerProduct run on a few images at a time. The InnerProduct and later
-    layers run on the full batch, so that weights are read only once.
+    images are large, the layers before the first InnerProduct run on one or a few images at a time. The InnerProduct
+    and later layers run on the full batch, so that weights are read only once.
     """
     first_dense = next((i for i, layer in enumerate(layers) if layer.type.traits.weight_axes == 2), len(layers))
     divided_layers, batched_layers = layers[:first_dense], layers[first_dense:]

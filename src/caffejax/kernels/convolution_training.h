@@ -5,6 +5,7 @@
 #define CAFFEJAX_KERNELS_CONVOLUTION_TRAINING_H_
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 
@@ -31,7 +32,7 @@ inline std::optional<WeightDiffShape> DirectShape(const Convolution& c) {
 inline std::unique_ptr<WinogradWeightDiff> MakeWinogradWeightDiff(const Convolution& c) {
   auto shape = WinogradShape(c);
   if (!shape) return nullptr;
-  auto tiling = Winograd::Fastest(*shape, c.weight.dimensions()[2], {30, 80, 0});
+  auto tiling = Winograd::Fastest(*shape, c.weight.dimensions()[2], {30, 80, 0, INFINITY});
   if (!tiling) return nullptr;
   shape->tiling = *tiling;
   auto result = std::make_unique<WinogradWeightDiff>(*shape);

@@ -1,6 +1,7 @@
 // Convolutions of 3x3 and 5x5 by Winograd's algorithm. For a result, F(4x4, 3x3) needs 2.25 multiplications instead of 9,
-// F(2x2, 3x3) 4, and F(2x2, 5x5) 9 instead of 25. XXX
-// oneDNN has no Winograd convolutions for AVX-512.
+// F(2x2, 3x3) 4, and F(2x2, 5x5) 9 instead of 25. oneDNN has no Winograd convolutions for AVX-512. Frozen nets with the
+// larger tiles in place of F(2x2, 3x3) alone: GoogLeNet 80 instead of 101 ms for 16 images, CaffeNet 69 instead of 85 for 32,
+// ResNet-50 99 instead of 112 for 8.
 //
 // This code transforms tiles (winograd_tiles.h). oneDNN computes the products: one matrix (tiles, inputs) times one matrix
 // (inputs, outputs) for each place of a tile and group. Each thread processes tiles in blocks that stay in its cache.
@@ -97,6 +98,7 @@ class Winograd : public Executable {
   // not packed in advance, of transforming it) in a transformed weight, and of reading it in a plain weight.
   struct Costs {
     double tile = 26, transformed_weight = 20, plain_weight = 15;
+    double largest_weight = 5e6;  // numbers of a transformed weight, which a frozen net stores
   };
   static constexpr double kCostOfCall = 1e6;
 
@@ -112,7 +114,7 @@ class Winograd : public Executable {
       shape.tiling = tiling;
       double tiles = shape.Tiles();
       double cost = kCostOfCall + tiling.Places() * (pairs * tiles + costs.tile * channels * tiles + costs.transformed_weight * pairs);
-      if (tiling.kernel != kernel || cost >= least) continue;
+      if (tiling.kernel != kernel || cost >= least || tiling.Places() * pairs > costs.largest_weight) continue;
       least = cost;
       fastest = tiling;
     }

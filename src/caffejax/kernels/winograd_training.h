@@ -1,9 +1,10 @@
-// Winograd's 3x3 convolutions in training, forward and for the gradient of the input. The weight differs in each step, so
-// each call transforms it. GoogLeNet's convolutions become 1.3 to 1.4 times as fast, CaffeNet's 1.1 to 1.25 times.
+// Winograd's convolutions in training, forward and for the gradient of the input. The weight differs in each step, so each
+// call transforms it. Beside oneDNN, 64 to 64 at 56x56 is 2.3 times as fast, 256 to 256 at 14x14 1.8 times.
 
 #ifndef CAFFEJAX_KERNELS_WINOGRAD_TRAINING_H_
 #define CAFFEJAX_KERNELS_WINOGRAD_TRAINING_H_
 
+#include <cmath>
 #include <optional>
 
 #include "winograd.h"
@@ -37,7 +38,7 @@ class WinogradTraining {
       std::swap(shape->x, shape->y);
       shape->top = kernel - 1 - shape->top, shape->left = kernel - 1 - shape->left;
     }
-    auto tiling = Winograd::Fastest(*shape, kernel, {28, 80, 0});
+    auto tiling = Winograd::Fastest(*shape, kernel, {28, 80, 0, INFINITY});
     if (!tiling) return nullptr;
     shape->tiling = *tiling;
     auto result = std::make_unique<WinogradTraining>(*shape, backward);

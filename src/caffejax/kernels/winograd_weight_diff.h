@@ -1,5 +1,6 @@
 // The weight gradient of 3x3 and 5x5 convolutions by Winograd's algorithm: the transpose of winograd.h with respect to the
-// weight. XXX
+// weight. Milliseconds beside the faster of oneDNN and weight_diff.h, batch 8: 64 to 64 at 56x56 1.6 and 3.9, 128 to 128 at
+// 28x28 1.3 and 3.5, 256 to 256 at 14x14 1.9 and 3.6; batch 16: 64 to 192 at 56x56 9.4 and 23.5.
 //
 // All threads transform a block of tiles of inputs and of diffs; oneDNN multiplies them, for each place of a tile one
 // matrix (inputs, tiles) times one matrix (tiles, outputs), and adds the products to those of earlier blocks.
