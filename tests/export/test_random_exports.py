@@ -23,7 +23,7 @@ def test_random_nets_are_equal_in_all_forms(net_and_outputs: tuple[str, tuple[st
 
 
 @pytest.mark.long
-@settings(SETTINGS, max_examples=150)
+@settings(SETTINGS, max_examples=80)
 @given(draw_nets(max_layers=12))
 def test_many_random_nets_are_equal_in_all_forms(net_and_outputs: tuple[str, tuple[str, ...]]) -> None:
     _check(*net_and_outputs)

@@ -118,7 +118,7 @@ def test_random_nets_give_equal_outputs(net_and_outputs: tuple[str, tuple[str, .
 
 
 @pytest.mark.long
-@settings(max_examples=46, **HYPOTHESIS_OPTIONS)
+@settings(max_examples=25, **HYPOTHESIS_OPTIONS)
 @given(draw_nets(max_layers=14))
 def test_larger_random_nets_give_equal_outputs(net_and_outputs: tuple[str, tuple[str, ...]]) -> None:
     assert_equal_with_and_without_small_batches(net_and_outputs)
