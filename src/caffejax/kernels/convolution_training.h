@@ -5,7 +5,6 @@
 #define CAFFEJAX_KERNELS_CONVOLUTION_TRAINING_H_
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <optional>
 
@@ -28,22 +27,11 @@ inline std::optional<WeightDiffShape> DirectShape(const Convolution& c) {
   return shape;
 }
 
-// Returns the weight gradient by Winograd's algorithm, or nothing if another algorithm computes it faster or has to.
-inline std::unique_ptr<WinogradWeightDiff> MakeWinogradWeightDiff(const Convolution& c) {
-  auto shape = WinogradShape(c);
-  if (!shape) return nullptr;
-  auto tiling = Winograd::Fastest(*shape, c.weight.dimensions()[2], {30, 80, 0, INFINITY});
-  if (!tiling) return nullptr;
-  shape->tiling = *tiling;
-  auto result = std::make_unique<WinogradWeightDiff>(*shape);
-  return result->IsTuned() ? std::move(result) : nullptr;
-}
-
 // Computes one of the convolution's three arrays from the other two.
 inline void Run(Kind kind, const Convolution& c, bool relu = false) {
   if (kind == Kind::kWeightDiff) {
     static auto& cache = *new Cache<std::unique_ptr<WinogradWeightDiff>>(256);
-    auto winograd = cache.Get(KeyOf(kind, c, relu), [&] { return MakeWinogradWeightDiff(c); });
+    auto winograd = cache.Get(KeyOf(kind, c, relu), [&] { return WinogradWeightDiff::Make(c); });
     if (*winograd) {
       return (*winograd)->Run(c.x.typed_data(), c.y.typed_data(), c.weight.typed_data(),
                               c.bias ? c.bias->typed_data() : nullptr);

@@ -4,7 +4,6 @@
 #ifndef CAFFEJAX_KERNELS_WINOGRAD_TRAINING_H_
 #define CAFFEJAX_KERNELS_WINOGRAD_TRAINING_H_
 
-#include <cmath>
 #include <optional>
 
 #include "winograd.h"
@@ -38,7 +37,7 @@ class WinogradTraining {
       std::swap(shape->x, shape->y);
       shape->top = kernel - 1 - shape->top, shape->left = kernel - 1 - shape->left;
     }
-    auto tiling = Winograd::Fastest(*shape, kernel, {28, 80, 0, INFINITY});
+    auto tiling = Winograd::Fastest(*shape, kernel, {28, 80, 0, 1e7});
     if (!tiling) return nullptr;
     shape->tiling = *tiling;
     auto result = std::make_unique<WinogradTraining>(*shape, backward);

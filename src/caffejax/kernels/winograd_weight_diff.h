@@ -10,8 +10,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <vector>
 
-#include "winograd.h"
+#include "winograd_training.h"
 
 namespace caffejax {
 
@@ -53,6 +55,17 @@ static void ToWeights(Tiling tiling, const float* from, int64_t inputs, int64_t 
 
 class WinogradWeightDiff {
  public:
+  // Returns the weight gradient for these shapes, or nothing if another algorithm computes it faster or has to compute it.
+  static std::unique_ptr<WinogradWeightDiff> Make(const Convolution& c) {
+    auto shape = WinogradShape(c);
+    if (!shape) return nullptr;
+    auto tiling = Winograd::Fastest(*shape, c.weight.dimensions()[2], {30, 80, 0, 1e7});
+    if (!tiling) return nullptr;
+    shape->tiling = *tiling;
+    auto result = std::make_unique<WinogradWeightDiff>(*shape);
+    return result->IsTuned() ? std::move(result) : nullptr;
+  }
+
   explicit WinogradWeightDiff(const Winograd::Shape& shape) : s_(shape), tiling_(shape.tiling) {
     block_ = Block();
     int64_t matrices = tiling_.Places() * s_.groups;
@@ -113,7 +126,7 @@ class WinogradWeightDiff {
  private:
   // The number of tiles in a block: all matrices of tiles have the size of the products, or fit in the cache.
   int64_t Block() const {
-    constexpr int64_t kCache = (1 << 20) / sizeof(float);
+    constexpr int64_t kCache = (3 << 20) / sizeof(float);
     int64_t channels = s_.inputs + s_.outputs;
     int64_t most = std::max<int64_t>({kCache / (tiling_.Places() * s_.groups * channels), s_.inputs * s_.outputs / channels, 16});
     int64_t count = (s_.Tiles() + most - 1) / most;
