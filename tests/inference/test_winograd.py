@@ -68,6 +68,7 @@ CASES = {  # by name: the input's shape, and what is computed on x
         ["y Convolution x | num_output: 64 kernel_size: 3 pad: 1", "z Sigmoid y |"],
     ),
 }
+# by case: the step instead of LARGE; none where oneDNN's own convolution computes what comes after in its pass
 OTHER_STEPS = {"another function": None, "wide channels": SMALL, "5x5": KERNEL_5, "5x5 in groups": KERNEL_5}
 
 

@@ -37,7 +37,7 @@ class WinogradTraining {
       std::swap(shape->x, shape->y);
       shape->top = kernel - 1 - shape->top, shape->left = kernel - 1 - shape->left;
     }
-    auto tiling = Winograd::Fastest(*shape, kernel, {28, 80, 0, 1e7});
+    auto tiling = Winograd::Fastest(*shape, kernel, kCosts);
     if (!tiling) return nullptr;
     shape->tiling = *tiling;
     auto result = std::make_unique<WinogradTraining>(*shape, backward);
@@ -55,6 +55,9 @@ class WinogradTraining {
   }
 
  private:
+  // as measured beside oneDNN's convolutions with the channels last; a weight is transformed in each call
+  static constexpr Winograd::Costs kCosts{28, 80, 0, 1e7};
+
   Winograd::Shape s_;
   bool backward_;
   Winograd winograd_;

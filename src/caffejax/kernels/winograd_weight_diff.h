@@ -59,7 +59,7 @@ class WinogradWeightDiff {
   static std::unique_ptr<WinogradWeightDiff> Make(const Convolution& c) {
     auto shape = WinogradShape(c);
     if (!shape) return nullptr;
-    auto tiling = Winograd::Fastest(*shape, c.weight.dimensions()[2], {30, 80, 0, 1e7});
+    auto tiling = Winograd::Fastest(*shape, c.weight.dimensions()[2], kCosts);
     if (!tiling) return nullptr;
     shape->tiling = *tiling;
     auto result = std::make_unique<WinogradWeightDiff>(*shape);
@@ -104,8 +104,9 @@ class WinogradWeightDiff {
           EnterRow(x, dy, from + row, row, floats(inputs), floats(diffs), &sums[thread * outputs]);
         }
       });
-      (from ? multiply_and_add_ : multiply_).execute(Stream(), {{DNNL_ARG_SRC, inputs}, {DNNL_ARG_WEIGHTS, diffs}, {DNNL_ARG_DST, products},
-                                   {DNNL_ARG_SCRATCHPAD, scratchpad}});
+      const dnnl::primitive& multiply = from ? multiply_and_add_ : multiply_;
+      multiply.execute(Stream(), {{DNNL_ARG_SRC, inputs}, {DNNL_ARG_WEIGHTS, diffs}, {DNNL_ARG_DST, products},
+                                  {DNNL_ARG_SCRATCHPAD, scratchpad}});
       Stream().wait();
     }
     int64_t blocks = s_.outputs / kBlock, all = s_.groups * blocks;
@@ -124,11 +125,15 @@ class WinogradWeightDiff {
   }
 
  private:
+  // as measured beside oneDNN's weight gradients and weight_diff.h
+  static constexpr Winograd::Costs kCosts{30, 80, 0, 1e7};
+
   // The number of tiles in a block: all matrices of tiles have the size of the products, or fit in the cache.
   int64_t Block() const {
     constexpr int64_t kCache = (3 << 20) / sizeof(float);
     int64_t channels = s_.inputs + s_.outputs;
-    int64_t most = std::max<int64_t>({kCache / (tiling_.Places() * s_.groups * channels), s_.inputs * s_.outputs / channels, 16});
+    int64_t in_cache = kCache / (tiling_.Places() * s_.groups * channels);
+    int64_t most = std::max<int64_t>({in_cache, s_.inputs * s_.outputs / channels, 16});
     int64_t count = (s_.Tiles() + most - 1) / most;
     return ((s_.Tiles() + count - 1) / count) | 1;
   }
@@ -148,10 +153,10 @@ class WinogradWeightDiff {
     Pixels pixels(dy + corner.image * s_.y.image, s_.y, corner.row, corner.column, tiling_.results);
     int64_t blocks = s_.outputs / kBlock;
     for (int64_t group = 0; group < s_.groups; ++group) {
+      if (group > 0) pixels.Skip(blocks);
       float* to = diffs + (group * block_ + row) * s_.outputs;
       IntoDiffTile(tiling_, pixels.cells, pixels.steps, blocks, to, s_.groups * block_ * s_.outputs,
                    sums + group * s_.outputs);
-      pixels.Skip(blocks);
     }
   }
 

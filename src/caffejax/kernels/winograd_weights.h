@@ -24,35 +24,33 @@ inline int64_t PanelOf(const memory::desc& layout) {
 
 // Transforms weights (outputs, inputs, kernel, kernel) of one group to matrices (rows, columns) for each place, which are
 // `step` floats apart and stored in panels of `panel` columns. The rows are the inputs, or if `backward` the outputs, whose
-// kernels are then turned by half a turn. Computes outputs from `start` to `end`, in units of 16.
+// kernels are then turned by half a turn. Computes 16 outputs, from `k` on.
 template <int kSide, int kKernel>
-CAFFEJAX_INLINE void TransformBlocks(const float* weight, int64_t outputs, int64_t inputs, bool backward, int64_t start,
-                                     int64_t end, float* to, int64_t step, int64_t panel) {
+CAFFEJAX_INLINE void TransformBlocks(const float* weight, int64_t outputs, int64_t inputs, bool backward, int64_t k,
+                                     float* to, int64_t step, int64_t panel) {
   constexpr int kCells = kKernel * kKernel;
   int64_t rows = backward ? outputs : inputs, row_step = backward ? inputs * kCells : kCells;
   int64_t lane_step = backward ? kCells : inputs * kCells;  // the lanes are columns
-  for (int64_t k = start * kBlock; k < end * kBlock; k += kBlock) {
-    for (int64_t c = 0; c < inputs; c += kBlock) {
-      for (int64_t row = 0; row < kBlock; ++row) {
-        const float* from = weight + (k * inputs + c) * kCells + row * row_step;
-        alignas(64) float cells[kCells][kBlock];
-        for (int64_t lane = 0; lane < kBlock; ++lane) {
-          for (int cell = 0; cell < kCells; ++cell) {
-            cells[backward ? kCells - 1 - cell : cell][lane] = from[lane * lane_step + cell];
-          }
+  for (int64_t c = 0; c < inputs; c += kBlock) {
+    for (int64_t row = 0; row < kBlock; ++row) {
+      const float* from = weight + (k * inputs + c) * kCells + row * row_step;
+      alignas(64) float cells[kCells][kBlock];
+      for (int64_t lane = 0; lane < kBlock; ++lane) {
+        for (int cell = 0; cell < kCells; ++cell) {
+          cells[backward ? kCells - 1 - cell : cell][lane] = from[lane * lane_step + cell];
         }
-        Lanes columns[kKernel][kSide], g[kKernel], results[kSide];
-        for (int j = 0; j < kKernel; ++j) {
-          for (int i = 0; i < kKernel; ++i) std::memcpy(&g[i], cells[i * kKernel + j], sizeof(Lanes));
-          TransformKernel<kSide, kKernel>(g, columns[j]);
-        }
-        int64_t r = (backward ? k : c) + row, column = backward ? c : k;
-        float* line = to + column / panel * panel * rows + r * panel + column % panel;
-        for (int i = 0; i < kSide; ++i) {
-          for (int j = 0; j < kKernel; ++j) g[j] = columns[j][i];
-          TransformKernel<kSide, kKernel>(g, results);
-          for (int j = 0; j < kSide; ++j) std::memcpy(line + (kSide * i + j) * step, &results[j], sizeof(Lanes));
-        }
+      }
+      Lanes columns[kKernel][kSide], g[kKernel], results[kSide];
+      for (int j = 0; j < kKernel; ++j) {
+        for (int i = 0; i < kKernel; ++i) std::memcpy(&g[i], cells[i * kKernel + j], sizeof(Lanes));
+        TransformKernel<kSide, kKernel>(g, columns[j]);
+      }
+      int64_t r = (backward ? k : c) + row, column = backward ? c : k;
+      float* line = to + column / panel * panel * rows + r * panel + column % panel;
+      for (int i = 0; i < kSide; ++i) {
+        for (int j = 0; j < kKernel; ++j) g[j] = columns[j][i];
+        TransformKernel<kSide, kKernel>(g, results);
+        for (int j = 0; j < kSide; ++j) std::memcpy(line + (kSide * i + j) * step, &results[j], sizeof(Lanes));
       }
     }
   }
@@ -60,13 +58,13 @@ CAFFEJAX_INLINE void TransformBlocks(const float* weight, int64_t outputs, int64
 
 CAFFEJAX_FOR_EACH_PROCESSOR
 static void TransformOutputs(Tiling tiling, const float* weight, int64_t outputs, int64_t inputs, bool backward,
-                             int64_t start, int64_t end, float* to, int64_t step, int64_t panel) {
+                             int64_t k, float* to, int64_t step, int64_t panel) {
   if (tiling.Side() == 4) {
-    TransformBlocks<4, 3>(weight, outputs, inputs, backward, start, end, to, step, panel);
+    TransformBlocks<4, 3>(weight, outputs, inputs, backward, k, to, step, panel);
   } else if (tiling.kernel == 3) {
-    TransformBlocks<6, 3>(weight, outputs, inputs, backward, start, end, to, step, panel);
+    TransformBlocks<6, 3>(weight, outputs, inputs, backward, k, to, step, panel);
   } else {
-    TransformBlocks<6, 5>(weight, outputs, inputs, backward, start, end, to, step, panel);
+    TransformBlocks<6, 5>(weight, outputs, inputs, backward, k, to, step, panel);
   }
 }
 
@@ -82,7 +80,7 @@ inline void TransformWeights(Tiling tiling, const float* weight, int64_t groups,
   RunInParallel(MaxThreads(), [&](int thread, int threads) {
     for (int64_t i = groups * blocks * thread / threads; i < groups * blocks * (thread + 1) / threads; ++i) {
       int64_t group = i / blocks, block = i % blocks;
-      TransformOutputs(tiling, weight + group * weight_size, outputs, inputs, backward, block, block + 1,
+      TransformOutputs(tiling, weight + group * weight_size, outputs, inputs, backward, block * kBlock,
                         to + group * matrix, groups * matrix, panel);
     }
   });
