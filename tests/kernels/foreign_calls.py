@@ -94,6 +94,9 @@ WIDE_CONVOLUTIONS = (
     ((20, 100), 16, 48, 1, (1, 1), (3, 2), (0, 0), (0, 0)),
     ((20, 64), 32, 128, 1, (3, 3), (1, 1), (1, 0), (0, 1)),
     ((8, 7), 5, 130, 1, (1, 1), (2, 2), (0, 0), (0, 0)),
+    ((8, 7), 23, 25, 1, (1, 1), (3, 2), (2, 1), (0, 3)),
+    ((7, 6), 402, 340, 1, (1, 1), (1, 1), (0, 0), (0, 0)),
+    ((7, 6), 340, 402, 1, (1, 1), (1, 1), (0, 0), (1, 0)),
     ((21, 23), 3, 64, 1, (7, 7), (2, 2), (3, 3), (3, 3)),
     ((19, 9), 3, 33, 1, (3, 5), (2, 3), (0, 2), (0, 1)),
     ((9, 200), 2, 40, 1, (5, 5), (1, 4), (4, 0), (4, 0)),
@@ -182,7 +185,8 @@ def _draw_sum(random: np.random.Generator, function: str) -> tuple[dict[str, tup
 
 def alter(random: np.random.Generator, call: Call) -> Call:
     """Return the call with one random change; it may still be valid, see `is_valid`."""
-    part = random.choice(["array", "array", "array", "count", "attribute", "attribute", "attributes"])
+    parts = ["array", "array", "array", "count"] + ["attribute", "attribute", "attributes"] * bool(call.attributes)
+    part = random.choice(parts)
     if part == "attribute":
         name = str(random.choice(list(call.attributes)))
         return replace(call, attributes=call.attributes | {name: _alter_attribute(random, call.attributes[name])})

@@ -1,6 +1,6 @@
 // The weight gradient of convolutions over planes, for processors with AVX-512, where it is faster than oneDNN's and
-// winograd_weight_diff.h cannot compute it: 4 times as fast for 3x3 with stride 2 and 3 inputs, 2 to 3 times for 1x1 from
-// 32 to 64 channels at 112x112.
+// winograd_weight_diff.h cannot compute it: 4 times as fast for 3x3 with stride 2 and 3 inputs. pointwise_weight_diff.h
+// computes most 1x1 convolutions.
 //
 // The windows of a block of some 128 pixels are copied to panels of 6 inputs, their diffs to panels of 64 outputs. The
 // 6x64 sums of two panels stay in registers while all pixels of the block are added.
@@ -30,23 +30,38 @@ struct WeightDiffShape {
   int64_t batch, height, width, inputs, out_height, out_width, outputs, kernel[2], stride[2], low[2];
 };
 
+// Zeroed, aligned floats.
+class ZeroedFloats {
+ public:
+  explicit ZeroedFloats(int64_t size) {
+    size_t bytes = (size * sizeof(float) + 63) / 64 * 64;
+    block_.reset(static_cast<float*>(std::aligned_alloc(64, bytes)));
+    if (!block_) throw std::bad_alloc();
+    std::memset(block_.get(), 0, bytes);
+  }
+  float* get() const { return block_.get(); }
+
+ private:
+  struct Free {
+    void operator()(float* block) const { std::free(block); }
+  };
+  std::unique_ptr<float, Free> block_;
+};
+
 class DirectWeightDiff {
  public:
   static constexpr int64_t kLanes = 16, kInputs = 6, kOutputs = 4 * kLanes, kPixels = 128;
   using Floats __attribute__((vector_size(kLanes * sizeof(float)), aligned(4))) = float;
 
-  // Returns whether this code is faster than oneDNN's by measurement: for few inputs, wide planes, and 1x1 kernels with
-  // more outputs than inputs. Padding wider than the kernel, whose copy could take much memory, is left to oneDNN.
+  // Returns whether this code is faster than oneDNN's by measurement: for few inputs and wide planes. Padding wider than the
+  // kernel, whose copy could take much memory, is left to oneDNN.
   static bool IsWorth(const WeightDiffShape& s) {
     if (!__builtin_cpu_supports("avx512f")) return false;
     for (int axis : {0, 1}) {
       int64_t size = axis == 0 ? s.height : s.width, out_size = axis == 0 ? s.out_height : s.out_width;
       if ((out_size - 1) * s.stride[axis] + s.kernel[axis] > size + 2 * s.kernel[axis]) return false;
     }
-    if (s.inputs < kLanes) return true;
-    if (s.outputs < 3 * kLanes) return false;
-    bool is_product = s.kernel[0] * s.kernel[1] == 1 && s.stride[0] == 1 && s.stride[1] == 1;
-    return s.out_width >= 48 || (is_product && s.outputs >= 2 * s.inputs && s.out_width >= 24);
+    return s.inputs < kLanes || (s.outputs >= 3 * kLanes && s.out_width >= 48);
   }
 
   explicit DirectWeightDiff(const WeightDiffShape& shape) : s_(shape) {
@@ -57,16 +72,11 @@ class DirectWeightDiff {
     out_blocks_ = (s_.outputs + kOutputs - 1) / kOutputs;
     block_rows_ = std::clamp<int64_t>(kPixels / s_.out_width, 1, s_.out_height);
     row_blocks_ = (s_.out_height + block_rows_ - 1) / block_rows_;
-    for (int axis : {0, 1}) {  // a kernel of one cell skips cells
-      bool skips = s_.kernel[axis] == 1;
-      packed_step_[axis] = skips ? s_.stride[axis] : 1;
-      window_step_[axis] = skips ? 1 : s_.stride[axis];
-    }
-    in_rows_ = (block_rows_ - 1) * window_step_[0] + s_.kernel[0];
-    in_width_ = (s_.out_width - 1) * window_step_[1] + s_.kernel[1];
+    in_rows_ = (block_rows_ - 1) * s_.stride[0] + s_.kernel[0];
+    in_width_ = (s_.out_width - 1) * s_.stride[1] + s_.kernel[1];
     cell_ = merged_ ? s_.inputs : kInputs;
-    pixel_step_ = window_step_[1] * cell_;
-    row_step_ = window_step_[0] * in_width_ * cell_;
+    pixel_step_ = s_.stride[1] * cell_;
+    row_step_ = s_.stride[0] * in_width_ * cell_;
   }
 
   // Computes d_weight (outputs, inputs, kernel height, kernel width), and d_bias (outputs,) unless it is null.
@@ -74,7 +84,7 @@ class DirectWeightDiff {
     int threads = MaxThreads();
     bool by_outputs = out_blocks_ >= threads && out_blocks_ % threads == 0 && Sums() > kLargeSums;
     int64_t parts = by_outputs ? 1 : threads;
-    Block sums(parts * Sums()), bias(parts * out_blocks_ * kOutputs);
+    ZeroedFloats sums(parts * Sums()), bias(parts * out_blocks_ * kOutputs);
     RunInParallel(threads, [&](int thread, int count) {
       Range outputs{0, out_blocks_}, blocks{0, s_.batch * row_blocks_};
       Range& divided = by_outputs ? outputs : blocks;
@@ -95,31 +105,13 @@ class DirectWeightDiff {
     int64_t start, end;
   };
 
-  // Zeroed, aligned floats.
-  class Block {
-   public:
-    explicit Block(int64_t size) {
-      size_t bytes = (size * sizeof(float) + 63) / 64 * 64;
-      block_.reset(static_cast<float*>(std::aligned_alloc(64, bytes)));
-      if (!block_) throw std::bad_alloc();
-      std::memset(block_.get(), 0, bytes);
-    }
-    float* get() const { return block_.get(); }
-
-   private:
-    struct Free {
-      void operator()(float* block) const { std::free(block); }
-    };
-    std::unique_ptr<float, Free> block_;
-  };
-
   int64_t Sums() const { return taps_ * in_blocks_ * kInputs * out_blocks_ * kOutputs; }
 
   // Adds the products of some blocks of rows, for some blocks of outputs.
   CAFFEJAX_AVX512 void Accumulate(const float* x, const float* dy, float* sums, float* bias, Range blocks,
                                   Range outputs) const {
     int64_t in_panel = in_rows_ * in_width_ * cell_, out_panel = block_rows_ * s_.out_width * kOutputs;
-    Block packed_x(merged_ ? in_panel : in_blocks_ * in_panel), packed_dy((outputs.end - outputs.start) * out_panel);
+    ZeroedFloats packed_x(merged_ ? in_panel : in_blocks_ * in_panel), packed_dy((outputs.end - outputs.start) * out_panel);
     for (int64_t block = blocks.start; block < blocks.end; ++block) {
       int64_t image = block / row_blocks_, first = block % row_blocks_ * block_rows_;
       int64_t rows = std::min(block_rows_, s_.out_height - first);
@@ -192,27 +184,26 @@ class DirectWeightDiff {
   // Copies the cells that the windows of some rows read, with zeros for the padding, to panels of kInputs inputs, or to
   // one panel of all inputs if a row of a window counts as inputs.
   CAFFEJAX_AVX512 void PackInputs(const float* x, int64_t first, int64_t rows, float* to, int64_t panel) const {
-    int64_t count = (rows - 1) * window_step_[0] + s_.kernel[0], width = in_width_ * cell_;
-    int64_t start = std::min(in_width_, (s_.low[1] + packed_step_[1] - 1) / packed_step_[1]);  // of the cells within x
-    int64_t end = std::clamp((s_.width - 1 + s_.low[1]) / packed_step_[1] + 1, start, in_width_);
+    int64_t count = (rows - 1) * s_.stride[0] + s_.kernel[0], width = in_width_ * cell_;
+    int64_t start = std::min(in_width_, s_.low[1]), end = std::clamp(s_.width + s_.low[1], start, in_width_);  // within x
     for (int64_t r = 0; r < count; ++r, to += width) {
-      int64_t row = first * s_.stride[0] - s_.low[0] + r * packed_step_[0];
+      int64_t row = first * s_.stride[0] - s_.low[0] + r;
       bool inside = 0 <= row && row < s_.height;
-      const float* line = x + (row * s_.width + start * packed_step_[1] - s_.low[1]) * s_.inputs;
+      const float* line = x + (row * s_.width + start - s_.low[1]) * s_.inputs;
       int64_t from = inside ? start : in_width_, past = inside ? end : in_width_;
-      if (merged_ && packed_step_[1] == 1) {
+      if (merged_) {
         std::memset(to, 0, from * cell_ * sizeof(float));
         if (inside) std::memcpy(to + from * cell_, line, (past - from) * cell_ * sizeof(float));
         std::memset(to + past * cell_, 0, (in_width_ - past) * cell_ * sizeof(float));
         continue;
       }
-      for (int64_t block = 0; block < (merged_ ? 1 : in_blocks_); ++block) {
+      for (int64_t block = 0; block < in_blocks_; ++block) {
         float* cells = to + block * panel;
         int64_t channels = std::min(cell_, s_.inputs - block * kInputs);
         std::memset(cells, 0, from * cell_ * sizeof(float));
         std::memset(cells + past * cell_, 0, (in_width_ - past) * cell_ * sizeof(float));
         const float* cell = line + block * kInputs;
-        for (int64_t c = from; c < past; ++c, cell += packed_step_[1] * s_.inputs) {
+        for (int64_t c = from; c < past; ++c, cell += s_.inputs) {
           if (channels == kInputs) std::memcpy(cells + c * cell_, cell, kInputs * sizeof(float));
           else std::copy(cell, cell + channels, cells + c * cell_);
         }
@@ -273,8 +264,7 @@ class DirectWeightDiff {
   WeightDiffShape s_;
   bool merged_;  // the cells of a row of a window count as inputs, because the inputs are few
   int64_t row_inputs_, taps_, in_blocks_, out_blocks_, block_rows_, in_rows_, in_width_, row_blocks_;
-  int64_t packed_step_[2], window_step_[2];  // cells of x between packed cells; packed cells between windows
-  int64_t cell_, pixel_step_, row_step_;     // floats of a packed cell, and between the windows of pixels and of rows
+  int64_t cell_, pixel_step_, row_step_;  // floats of a packed cell, and between the windows of pixels and of rows
 };
 
 }  // namespace caffejax
