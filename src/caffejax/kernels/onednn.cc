@@ -73,8 +73,7 @@ ffi::Error ConvolutionDiffs(Array x, Array dy, Array weight, Result dx, Result d
     CheckSame("x", x, *dx);
     CheckSame("weight", weight, *d_weight);
     Check(for_weight);
-    Run(Kind::kInputDiff, for_input);
-    Run(Kind::kWeightDiff, for_weight);
+    RunDiffs(for_input, for_weight);
   });
 }
 
