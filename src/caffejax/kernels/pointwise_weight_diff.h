@@ -87,7 +87,7 @@ class PointwiseWeightDiff {
         for (int64_t t = tiles.start; t < tiles.end; ++t) {
           Tile multiply = SelectTile(std::min(kOutputs, s_.outputs - t * kOutputs), width);
           (this->*multiply)(dy + first * s_.outputs + t * kOutputs, cells + v * kLanes, count, lanes, block > 0,
-                            sums + t * kOutputs * s_.inputs + v * kLanes);
+                            t == tiles.start, v == vectors.start, sums + t * kOutputs * s_.inputs + v * kLanes);
         }
       }
     }
@@ -117,7 +117,7 @@ class PointwiseWeightDiff {
   // the products. The last vector has `lanes` inputs.
   template <int kCount, int kWidth>
   CAFFEJAX_AVX512 void MultiplyTile(const float* dy, const float* x, int64_t count, int64_t lanes, bool add,
-                                    float* sums) const {
+                                    bool fetch_x, bool fetch_dy, float* sums) const {
     __m512 total[kCount][kWidth];
     __mmask16 masks[kWidth];
     std::fill_n(masks, kWidth, static_cast<__mmask16>(0xffff));
@@ -130,6 +130,8 @@ class PointwiseWeightDiff {
       }
     }
     for (int64_t pixel = 0; pixel < count; ++pixel, dy += s_.outputs, x += s_.inputs) {
+      for (int v = 0; fetch_x && v < kWidth; ++v) _mm_prefetch(x + count * s_.inputs + v * kLanes, _MM_HINT_T1);
+      if (fetch_dy) _mm_prefetch(dy + count * s_.outputs, _MM_HINT_T1);
       __m512 inputs[kWidth];
 #pragma GCC unroll 4
       for (int v = 0; v < kWidth; ++v) inputs[v] = _mm512_maskz_loadu_ps(masks[v], x + v * kLanes);
@@ -147,7 +149,7 @@ class PointwiseWeightDiff {
     }
   }
 
-  using Tile = void (PointwiseWeightDiff::*)(const float*, const float*, int64_t, int64_t, bool, float*) const;
+  using Tile = void (PointwiseWeightDiff::*)(const float*, const float*, int64_t, int64_t, bool, bool, bool, float*) const;
 
   template <int... kCounts>
   static Tile Select(std::integer_sequence<int, kCounts...>, int64_t count, int64_t width) {
