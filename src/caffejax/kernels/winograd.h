@@ -90,7 +90,8 @@ class Winograd : public Executable {
       for (int64_t group = 0; group < groups; ++group) {
         if (group > 0) pixels.Skip(inputs / kBlock);
         float* to = matrices + (group * matrix_rows + row) * inputs;
-        IntoTile(side, pixels.cells, pixels.steps, inputs / kBlock, to, groups * matrix_rows * inputs);
+        IntoTile(tiling, pixels.cells, pixels.steps, inputs / kBlock, tiling.results * this->x.width * this->x.pixel, to,
+                 groups * matrix_rows * inputs);
       }
     }
   };

@@ -112,16 +112,19 @@ CAFFEJAX_INLINE void TransformKernelDiffs(const Lanes (&t)[kSide], Lanes (&g)[kK
 }
 
 // Transforms a tile. The result in place p, counted by rows, is written to `to[p * stride]`. `cells` points to the pixels
-// of the tile. `steps` has, for each pixel, the distance in floats between blocks of its channels.
-template <int kSide>
-CAFFEJAX_INLINE void TransformTile(const float* const* cells, const int64_t* steps, int64_t blocks, float* to,
+// of the tile. `steps` has, for each pixel, the distance in floats between blocks of its channels. The pixels `below` floats
+// behind the last kResults rows and columns, which the tile below reads, are fetched into the cache.
+template <int kSide, int kResults>
+CAFFEJAX_INLINE void TransformTile(const float* const* cells, const int64_t* steps, int64_t blocks, int64_t below, float* to,
                                    int64_t stride) {
   for (int64_t block = 0; block < blocks; ++block, to += kBlock) {
     Lanes columns[kSide][kSide];  // by column
     for (int j = 0; j < kSide; ++j) {
       Lanes d[kSide];
       for (int i = 0; i < kSide; ++i) {
-        std::memcpy(&d[i], cells[i * kSide + j] + block * steps[i * kSide + j], sizeof(Lanes));
+        const float* cell = cells[i * kSide + j] + block * steps[i * kSide + j];
+        std::memcpy(&d[i], cell, sizeof(Lanes));
+        if (std::min(i, j) >= kSide - kResults) __builtin_prefetch(cell + below);
       }
       TransformInputs<kSide>(d, columns[j]);
     }
@@ -178,15 +181,17 @@ CAFFEJAX_INLINE void TransformToResults(const float* from, int64_t stride, int64
 
 // Transforms the diffs of a tile's results as `TransformTile` transforms inputs, and adds them to `sums` by channel.
 template <int kSide, int kResults>
-CAFFEJAX_INLINE void TransformDiffTile(const float* const* cells, const int64_t* steps, int64_t blocks, float* to,
-                                       int64_t stride, float* sums) {
+CAFFEJAX_INLINE void TransformDiffTile(const float* const* cells, const int64_t* steps, int64_t blocks, int64_t below,
+                                       float* to, int64_t stride, float* sums) {
   for (int64_t block = 0; block < blocks; ++block, to += kBlock, sums += kBlock) {
     Lanes columns[kResults][kSide], sum;
     std::memcpy(&sum, sums, sizeof(Lanes));
     for (int j = 0; j < kResults; ++j) {
       Lanes y[kResults];
       for (int i = 0; i < kResults; ++i) {
-        std::memcpy(&y[i], cells[i * kResults + j] + block * steps[i * kResults + j], sizeof(Lanes));
+        const float* cell = cells[i * kResults + j] + block * steps[i * kResults + j];
+        std::memcpy(&y[i], cell, sizeof(Lanes));
+        __builtin_prefetch(cell + below);
         sum += y[i];
       }
       TransformDiffs<kSide, kResults>(y, columns[j]);
@@ -202,10 +207,11 @@ CAFFEJAX_INLINE void TransformDiffTile(const float* const* cells, const int64_t*
 }
 
 CAFFEJAX_FOR_EACH_PROCESSOR
-static void IntoTile(int side, const float* const* cells, const int64_t* steps, int64_t blocks, float* to,
+static void IntoTile(Tiling tiling, const float* const* cells, const int64_t* steps, int64_t blocks, int64_t below, float* to,
                      int64_t stride) {
-  if (side == 4) TransformTile<4>(cells, steps, blocks, to, stride);
-  else TransformTile<6>(cells, steps, blocks, to, stride);
+  if (tiling.Side() == 4) TransformTile<4, 2>(cells, steps, blocks, below, to, stride);
+  else if (tiling.results == 4) TransformTile<6, 4>(cells, steps, blocks, below, to, stride);
+  else TransformTile<6, 2>(cells, steps, blocks, below, to, stride);
 }
 
 CAFFEJAX_FOR_EACH_PROCESSOR

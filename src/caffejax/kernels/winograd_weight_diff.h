@@ -18,11 +18,11 @@
 namespace caffejax {
 
 CAFFEJAX_FOR_EACH_PROCESSOR
-static void IntoDiffTile(Tiling tiling, const float* const* cells, const int64_t* steps, int64_t blocks, float* to,
-                         int64_t stride, float* sums) {
-  if (tiling.Side() == 4) TransformDiffTile<4, 2>(cells, steps, blocks, to, stride, sums);
-  else if (tiling.results == 4) TransformDiffTile<6, 4>(cells, steps, blocks, to, stride, sums);
-  else TransformDiffTile<6, 2>(cells, steps, blocks, to, stride, sums);
+static void IntoDiffTile(Tiling tiling, const float* const* cells, const int64_t* steps, int64_t blocks, int64_t below,
+                         float* to, int64_t stride, float* sums) {
+  if (tiling.Side() == 4) TransformDiffTile<4, 2>(cells, steps, blocks, below, to, stride, sums);
+  else if (tiling.results == 4) TransformDiffTile<6, 4>(cells, steps, blocks, below, to, stride, sums);
+  else TransformDiffTile<6, 2>(cells, steps, blocks, below, to, stride, sums);
 }
 
 // Transforms the products for 16 outputs, (places, inputs, outputs) with `step` floats from place to place, to the
@@ -155,8 +155,8 @@ class WinogradWeightDiff {
     for (int64_t group = 0; group < s_.groups; ++group) {
       if (group > 0) pixels.Skip(blocks);
       float* to = diffs + (group * block_ + row) * s_.outputs;
-      IntoDiffTile(tiling_, pixels.cells, pixels.steps, blocks, to, s_.groups * block_ * s_.outputs,
-                   sums + group * s_.outputs);
+      IntoDiffTile(tiling_, pixels.cells, pixels.steps, blocks, tiling_.results * s_.y.width * s_.y.pixel, to,
+                   s_.groups * block_ * s_.outputs, sums + group * s_.outputs);
     }
   }
 
