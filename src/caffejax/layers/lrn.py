@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from ..kernels.elementwise import apply_elementwise
+from ..kernels.custom_gradient import make_differentiable
+from ..kernels.elementwise import Arrays, apply_elementwise
 from ..kernels.normalization_op import negative_power, normalize_response
 from ..kernels.window import Window, half_width
 from .context import Context, Shape
@@ -56,13 +59,12 @@ def lrn(ctx: Context, x: jax.Array) -> jax.Array:
     by the number of cells of the window in the padded plane, like average pooling. Caffe's rule: lrn_layer.cpp.
     """
     p = ctx.settings
-    if ctx.fast and not p.within_channel:
-        _check_axes(x)
-        return normalize_response(x, p.local_size, p.k, p.alpha / p.local_size, p.beta)
-    scale = _compute_scale(ctx, x)
+    _check_axes(x)
+    if ctx.fast and p.within_channel:
+        return _normalize_in_plane(p, x)
     if ctx.fast:
-        return apply_elementwise(lambda x, scale: ((x * negative_power(scale, p.beta)).astype(x.dtype),), x, scale)[0]
-    return (x * scale**-p.beta).astype(x.dtype)
+        return normalize_response(x, p.local_size, p.k, p.alpha / p.local_size, p.beta)
+    return (x * _compute_scale(p, x) ** -p.beta).astype(x.dtype)
 
 
 def lrn_top_shapes(ctx: Context, x: jax.ShapeDtypeStruct) -> list[Shape] | None:
@@ -72,7 +74,7 @@ def lrn_top_shapes(ctx: Context, x: jax.ShapeDtypeStruct) -> list[Shape] | None:
 
 
 def lrn_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    p, scale = ctx.settings, _compute_scale(ctx, x)
+    p, scale = ctx.settings, _compute_scale(ctx.settings, x)
     ratio = dy * y / scale
     if p.within_channel:
         # the window sum is linear, and its transpose adds each ratio to the cells of the ratio's window
@@ -103,16 +105,44 @@ def _check_axes(x: jax.Array | jax.ShapeDtypeStruct) -> None:
     require(x.ndim == 4, f"needs a bottom with 4 axes (num, channels, height, width), not shape {x.shape}")
 
 
-def _compute_scale(ctx: Context, x: jax.Array) -> jax.Array:
-    _check_axes(x)
-    p = ctx.settings
-    if p.within_channel and ctx.fast:
-        (squares,) = apply_elementwise(lambda x: (jnp.square(promote(x)).astype(x.dtype),), x)
-        return apply_elementwise(lambda mean: (1 + p.alpha * promote(mean),), _average_window(p, squares, fast=True))[0]
+def _compute_scale(p: LrnSettings, x: jax.Array) -> jax.Array:
     squares = jnp.square(promote(x))
     if p.within_channel:
         return 1 + p.alpha * _average_window(p, squares)
     return p.k + p.alpha / p.local_size * _sum_channels(squares, p.local_size)
+
+
+def _normalize_in_plane(p: LrnSettings, x: jax.Array) -> jax.Array:
+    """Return the top of WITHIN_CHANNEL, with a gradient that needs few passes and stores only the bottom and the scale."""
+    average = partial(_average_window, p, fast=True)
+
+    def normalize(x: jax.Array, mean: jax.Array) -> Arrays:
+        scale = 1 + p.alpha * promote(mean)
+        return (x * negative_power(scale, p.beta)).astype(x.dtype), scale.astype(x.dtype)
+
+    def forward(x: jax.Array) -> tuple[jax.Array, Arrays]:
+        y, scale = apply_elementwise(normalize, x, average(*apply_elementwise(square, x)))
+        return y, (x, scale)
+
+    def square(x: jax.Array) -> Arrays:
+        return (jnp.square(promote(x)).astype(x.dtype),)
+
+    def compute_ratio(x: jax.Array, scale: jax.Array, dy: jax.Array) -> Arrays:
+        values, scale, diff = map(promote, (x, scale, dy))
+        return ((diff * values * negative_power(scale, p.beta) / scale).astype(x.dtype),)
+
+    def compute_diff(x: jax.Array, scale: jax.Array, dy: jax.Array, ratio_sums: jax.Array) -> Arrays:
+        values, scale, diff, ratio_sums = map(promote, (x, scale, dy, ratio_sums))
+        dx = diff * negative_power(scale, p.beta) - 2 * p.alpha * p.beta * values * ratio_sums
+        return (dx.astype(x.dtype),)
+
+    def backward(residuals: Arrays, dy: jax.Array, needed: Sequence[bool]) -> Arrays:
+        (ratio,) = apply_elementwise(compute_ratio, *residuals, dy)
+        _, transpose = jax.vjp(average, ratio)  # the average is linear
+        return apply_elementwise(compute_diff, *residuals, dy, *transpose(ratio))
+
+    y: jax.Array = make_differentiable(forward, backward)(x)
+    return y
 
 
 def _sum_channels(x: jax.Array, size: int) -> jax.Array:
