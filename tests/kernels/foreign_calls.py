@@ -13,7 +13,7 @@ import numpy as np
 CONVOLUTIONS = ("convolution", "input_diff", "weight_diff", "convolution_diffs")
 PRODUCTS = ("matmul", "matmul_diffs")
 POOLINGS = ("max_pool", "max_pool_diff")
-UPDATES, SUMS = ("momentum_update",), ("row_sums",)
+UPDATES, SUMS = ("momentum_update",), ("row_sums", "channel_moments", "normalization_sums")
 FUNCTIONS = CONVOLUTIONS + PRODUCTS + POOLINGS + UPDATES + SUMS
 # which arrays a function takes and which it gives; a bias may come last where there is one
 ROLES = {
@@ -27,7 +27,10 @@ ROLES = {
     "max_pool_diff": (("indices", "y"), ("x",)),
     "momentum_update": (("grad", "weight", "slot", "rate"), ("weight", "slot")),
     "row_sums": (("x",), ("sums",)),
+    "channel_moments": (("x",), ("mean", "variance")),
+    "normalization_sums": (("x", "y", "mean", "scale", "factor", "offset"), ("d_factor", "d_offset")),
 }
+MATRICES = ("x", "y")  # of the functions that sum rows; their other arrays are (channels,)
 DTYPES = {"indices": jnp.int8}  # of roles; others are float32
 WINDOW_ATTRIBUTES = ("stride", "dilation", "low", "high")
 MAX_NUMBER = 2**31 - 1
@@ -180,7 +183,14 @@ def _draw_update(random: np.random.Generator, function: str) -> tuple[dict[str, 
 
 def _draw_sum(random: np.random.Generator, function: str) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
     rows, channels = int(random.choice([1, 63, 130, 1000])), int(random.choice([1, 16, 70, 129]))
-    return {"x": (rows, channels), "sums": (channels,)}, {"factor": np.float32(random.choice([0.5, 1, 2]))}
+    matrices = dict.fromkeys(MATRICES, (rows, channels))
+    shapes = {role: matrices.get(role, (channels,)) for role in sum(ROLES[function], ())}
+    attributes: dict[str, Any] = {}
+    if function == "row_sums":
+        attributes["factor"] = np.float32(random.choice([0.5, 1, 2]))
+    if function == "normalization_sums":
+        attributes["relu"] = bool(random.integers(2))
+    return shapes, attributes
 
 
 def alter(random: np.random.Generator, call: Call) -> Call:
@@ -268,7 +278,8 @@ def is_valid(call: Call) -> bool:
     if call.function in POOLINGS:
         return _is_valid_pooling(call, shapes)
     if call.function in SUMS:
-        return len(shapes["x"]) == 2 and shapes["sums"] == shapes["x"][1:]
+        x = shapes["x"]
+        return len(x) == 2 and all(s == (x if role in MATRICES else x[1:]) for role, s in shapes.items())
     if call.function in UPDATES:
         return np.prod(shapes.pop("rate")) == 1 and len(set(shapes.values())) == 1
     result = (
@@ -336,7 +347,7 @@ def check_results(call: Call, arrays: Sequence[np.ndarray], results: Sequence[np
 
     Convolutions of 3x3 and 5x5 without stride and dilation, whose channels are multiples of 16, may be computed by
     Winograd's algorithm. Its points are not integers, so their results, except for the bias, may differ by 1e-5 of the
-    largest.
+    largest. Means and variances are quotients of sums, and may differ by 1e-5 of the largest number that is drawn.
     """
     shapes = {
         role: array.shape
@@ -352,6 +363,7 @@ def check_results(call: Call, arrays: Sequence[np.ndarray], results: Sequence[np
     for i, (actual, expected) in enumerate(zip(results, expected_results(call, arrays), strict=True)):
         role = ROLES[call.function][1][i]
         largest = np.abs(expected).max(initial=0) if is_winograd_possible and role != "bias" else 0
+        largest = 3 if call.function == "channel_moments" else largest
         np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5 * largest, err_msg=str(call))
 
 
@@ -361,8 +373,15 @@ def expected_results(call: Call, arrays: Sequence[np.ndarray]) -> list[np.ndarra
     inputs = dict(zip(roles, arrays, strict=False))
     if call.function in POOLINGS:
         return _pool(call, inputs)
-    if call.function in SUMS:
+    if call.function == "row_sums":
         return [inputs["x"].sum(0) * call.attributes["factor"]]
+    if call.function == "channel_moments":
+        return [inputs["x"].mean(0), inputs["x"].var(0)]
+    if call.function == "normalization_sums":
+        x_hat = (inputs["x"] - inputs["mean"]) * inputs["scale"]
+        positive = x_hat * inputs["factor"] + inputs["offset"] > 0
+        diffs = np.where(positive, inputs["y"], 0) if call.attributes["relu"] else inputs["y"]
+        return [(diffs * x_hat).sum(0), diffs.sum(0)]
     if call.function in UPDATES:
         lr_mult, decay, momentum = call.attributes.values()
         step = inputs["rate"] * lr_mult * (inputs["grad"] + decay * inputs["weight"]) + momentum * inputs["slot"]

@@ -18,6 +18,8 @@ import jax.numpy as jnp
 from . import onednn
 from .platform_dispatch import PlatformOp
 
+Arrays = tuple[jax.Array, ...]
+
 _MAX_PARTS = 8  # XLA does not fuse a sum of more than 8 parts
 _EXACT_PRECISION = jax.lax.Precision.HIGHEST  # these products compute sums, which must not be rounded to TF32
 
@@ -35,10 +37,6 @@ class Channels:
     def sums(self, x: jax.Array) -> jax.Array:
         """Return the sum of each channel, (channels,)."""
         return channel_sums(x) if self.is_last else jnp.sum(x, (0, *range(2, x.ndim)))
-
-    def means(self, x: jax.Array) -> jax.Array:
-        """Return the mean of each channel, (channels,)."""
-        return channel_means(x) if self.is_last else jnp.mean(x, (0, *range(2, x.ndim)))
 
     def broadcast(self, b: jax.Array, x: jax.Array) -> jax.Array:
         """Return `b`, (channels,), in a shape that broadcasts against `x` along the channel axis."""
@@ -61,6 +59,22 @@ def channel_sums(x: jax.Array) -> jax.Array:
 def channel_means(x: jax.Array) -> jax.Array:
     """Return the mean of each channel of (batch, *space, channels), as (channels,), in a form that is fast on CPUs."""
     return _weighted_sums(x, x.shape[-1] / (x.size or 1))
+
+
+def channel_moments(x: jax.Array) -> Arrays:
+    """Return the mean and the variance of each channel of (batch, *space, channels), as (channels,), in a form that is
+    fast on CPUs.
+    """
+    return PlatformOp(_compute_moments, _compute_moments_on_cpu, differentiable=False)(x.reshape(-1, x.shape[-1]))
+
+
+def _compute_moments(x: jax.Array) -> Arrays:
+    mean = channel_means(x)
+    return mean, channel_means(jnp.square(x - broadcast_channels(mean, x.shape)))
+
+
+def _compute_moments_on_cpu(x: jax.Array) -> Arrays:
+    return onednn.channel_moments(x) if onednn.supports(x) else _compute_moments(x)
 
 
 def cell_sums(x: jax.Array) -> jax.Array:

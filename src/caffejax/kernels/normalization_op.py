@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .channel_reductions import CHANNELS_FIRST, CHANNELS_LAST, Channels, promote
+from . import onednn
+from .channel_reductions import CHANNELS_FIRST, CHANNELS_LAST, Channels, channel_moments, channel_sums, promote
 from .custom_gradient import make_differentiable
 from .layout import materialise, to_channels_first, to_channels_last
 from .platform_dispatch import PlatformOp
@@ -113,15 +114,15 @@ def _normalize(
 ) -> Arrays:
     floats = promote(x)
     if c.is_last:
-        mean = c.means(floats)
-        variance = c.means(jnp.square(floats - c.broadcast(mean, x)))
+        mean, variance = channel_moments(floats)
     else:
         mean_estimate = mean_estimate.astype(floats.dtype)
         offsets = floats - c.broadcast(mean_estimate, x)
         count = num_devices * math.prod((x.shape[0], *x.shape[2:]))
         mean_offset, square_mean = (s / count for s in sum_over_devices(c.sums(offsets), c.sums(jnp.square(offsets))))
         mean, variance = mean_estimate + mean_offset, jnp.maximum(square_mean - jnp.square(mean_offset), 0)
-    y = _standardize(c, floats, mean, variance, eps) * c.broadcast(factor, x) + c.broadcast(bias, x)
+    x_hat = _standardize(c, floats, mean, jax.lax.rsqrt(variance + eps))
+    y = x_hat * c.broadcast(factor, x) + c.broadcast(bias, x)
     return (jnp.maximum(y, 0) if relu else y).astype(x.dtype), mean, variance
 
 
@@ -130,8 +131,8 @@ def _normalize_on_cpu(x: jax.Array, *channel_params: jax.Array, **options: Any) 
     return to_channels_first(y), mean, variance
 
 
-def _standardize(c: Channels, x: jax.Array, mean: jax.Array, variance: jax.Array, eps: float) -> jax.Array:
-    return (x - c.broadcast(mean, x)) * c.broadcast(jax.lax.rsqrt(variance + eps), x)
+def _standardize(c: Channels, x: jax.Array, mean: jax.Array, scale: jax.Array) -> jax.Array:
+    return (x - c.broadcast(mean, x)) * c.broadcast(scale, x)
 
 
 def _compute_normalization_diffs(
@@ -148,16 +149,57 @@ def _compute_normalization_diffs(
     sum_over_devices: Callable[..., Arrays] = _no_sum,
     num_devices: int = 1,
 ) -> Arrays:
-    x_hat = _standardize(c, promote(x), mean, variance, eps)
-    if relu:  # recomputing the mask is cheaper than reading the output
-        dy = jnp.where(x_hat * c.broadcast(factor, x) + c.broadcast(bias, x) > 0, dy, 0)
-    dy = promote(dy)
-    d_bias, d_factor = c.sums(dy), c.sums(dy * x_hat)
+    scale = jax.lax.rsqrt(variance + eps)
+    x_hat, relu_dy = _compute_masked_diffs(c, x, dy, mean, scale, factor, bias, relu=relu)
+    d_factor, d_bias = (
+        _sum_diffs(x, dy, mean, scale, factor, bias, relu=relu)
+        if c.is_last
+        else (c.sums(relu_dy * x_hat), c.sums(relu_dy))
+    )
     # `x_hat` has mean 0 and variance 1 (except for eps), so the diff loses its components along 1 and `x_hat`
     count = num_devices * (x.size // mean.size)
     mean_d_bias, mean_d_factor = (d / count for d in sum_over_devices(d_bias, d_factor))
-    dx = dy - c.broadcast(mean_d_bias, x) - x_hat * c.broadcast(mean_d_factor, x)
-    return (dx * c.broadcast(factor * jax.lax.rsqrt(variance + eps), x)).astype(x.dtype), d_factor, d_bias
+    dx = relu_dy - c.broadcast(mean_d_bias, x) - x_hat * c.broadcast(mean_d_factor, x)
+    return (dx * c.broadcast(factor * scale, x)).astype(x.dtype), d_factor, d_bias
+
+
+def _compute_masked_diffs(
+    c: Channels,
+    x: jax.Array,
+    dy: jax.Array,
+    mean: jax.Array,
+    scale: jax.Array,
+    factor: jax.Array,
+    bias: jax.Array,
+    *,
+    relu: bool,
+) -> Arrays:
+    """Return the standardized `x`, and `dy`, with 0 where a ReLU's result is not positive."""
+    x_hat = _standardize(c, promote(x), mean, scale)
+    if relu:  # recomputing the mask is cheaper than reading the output
+        dy = jnp.where(x_hat * c.broadcast(factor, x) + c.broadcast(bias, x) > 0, dy, 0)
+    return x_hat, promote(dy)
+
+
+def _sum_diffs(x: jax.Array, dy: jax.Array, *channel_params: jax.Array, relu: bool) -> Arrays:
+    """Return the diffs of `factor` and `bias`, (channels,), of arrays with the channels last."""
+    run = PlatformOp(
+        partial(_sum_masked_diffs, relu=relu), partial(_sum_masked_diffs_on_cpu, relu=relu), differentiable=False
+    )
+    return run(x.reshape(-1, x.shape[-1]), dy.reshape(-1, x.shape[-1]), *channel_params)
+
+
+def _sum_masked_diffs(x: jax.Array, dy: jax.Array, *channel_params: jax.Array, relu: bool) -> Arrays:
+    x_hat, dy = _compute_masked_diffs(CHANNELS_LAST, x, dy, *channel_params, relu=relu)
+    return channel_sums(dy * x_hat), channel_sums(dy)
+
+
+def _sum_masked_diffs_on_cpu(*arrays: jax.Array, relu: bool) -> Arrays:
+    return (
+        onednn.normalization_sums(*arrays, relu=relu)
+        if onednn.supports(*arrays)
+        else _sum_masked_diffs(*arrays, relu=relu)
+    )
 
 
 def _compute_normalization_diffs_on_cpu(x: jax.Array, *channel_params_and_dy: jax.Array, **options: Any) -> Arrays:

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "channel_statistics.h"
 #include "convolution_training.h"
 #include "momentum_update.h"
 #include "onednn_errors.h"
@@ -136,6 +137,23 @@ ffi::Error SumOfRows(Array x, Result sums, float factor) {
   });
 }
 
+ffi::Error ChannelMoments(Array x, Result mean, Result variance) {
+  return Guarded("channel_moments", [&] {
+    Moments m{x, *mean, *variance};
+    Check(m);
+    Run(m);
+  });
+}
+
+ffi::Error SumsForNormalization(Array x, Array dy, Array mean, Array scale, Array factor, Array bias, Result d_factor,
+                                Result d_bias, bool relu) {
+  return Guarded("normalization_sums", [&] {
+    NormalizationSums s{x, dy, mean, scale, factor, bias, *d_factor, *d_bias, relu};
+    Check(s);
+    Run(s);
+  });
+}
+
 template <typename Binding>
 auto WithPooling(Binding&& binding) {
   return std::move(binding)
@@ -197,6 +215,19 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_momentum_update, UpdateByMomentum,
                                   .Attr<float>("momentum"));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_row_sums, SumOfRows,
                               ffi::Ffi::Bind().Arg<Array>().Ret<Array>().Attr<float>("factor"));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_channel_moments, ChannelMoments,
+                              ffi::Ffi::Bind().Arg<Array>().Ret<Array>().Ret<Array>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_normalization_sums, SumsForNormalization,
+                              ffi::Ffi::Bind()
+                                  .Arg<Array>()
+                                  .Arg<Array>()
+                                  .Arg<Array>()
+                                  .Arg<Array>()
+                                  .Arg<Array>()
+                                  .Arg<Array>()
+                                  .Ret<Array>()
+                                  .Ret<Array>()
+                                  .Attr<bool>("relu"));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_matmul, Matmul,
                               ffi::Ffi::Bind()
                                   .Arg<Array>()

@@ -35,6 +35,8 @@ _FUNCTIONS = (
     "max_pool_diff",
     "momentum_update",
     "row_sums",
+    "channel_moments",
+    "normalization_sums",
 )
 
 
@@ -289,6 +291,36 @@ def sum_rows(x: jax.Array, factor: float = 1) -> jax.Array:
     """
     result = jax.ShapeDtypeStruct(x.shape[1:], np.float32)
     return _ffi_call("row_sums", [result], [x], factor=np.float32(factor))[0]
+
+
+def channel_moments(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the mean and the variance of each channel of (rows, channels), float32."""
+    result = jax.ShapeDtypeStruct(x.shape[1:], np.float32)
+    mean, variance = _ffi_call("channel_moments", [result, result], [x])
+    return mean, variance
+
+
+def normalization_sums(
+    x: jax.Array,
+    dy: jax.Array,
+    mean: jax.Array,
+    scale: jax.Array,
+    factor: jax.Array,
+    bias: jax.Array,
+    *,
+    relu: bool,
+) -> tuple[jax.Array, jax.Array]:
+    """Return the sums over the rows of `dy * x_hat` and of `dy`, where `x_hat = (x - mean) * scale`.
+
+    Args:
+        x, dy: (rows, channels), float32.
+        mean, scale, factor, bias: (channels,), float32.
+        relu: whether `dy` counts as 0 where `x_hat * factor + bias` is not positive.
+    """
+    result = jax.ShapeDtypeStruct(mean.shape, np.float32)
+    arrays = [x, dy, mean, scale, factor, bias]
+    products, sums = _ffi_call("normalization_sums", [result, result], arrays, relu=relu)
+    return products, sums
 
 
 def _check_shapes(inputs: int, weight_inputs: int, outputs: int, bias: jax.Array | None) -> None:

@@ -113,7 +113,7 @@ def _compute_scale(p: LrnSettings, x: jax.Array) -> jax.Array:
 
 
 def _normalize_in_plane(p: LrnSettings, x: jax.Array) -> jax.Array:
-    """Return the top of WITHIN_CHANNEL, with a gradient that needs few passes and stores only the bottom and the scale."""
+    """Return the top of WITHIN_CHANNEL, with a gradient for which only the bottom and the scale are stored."""
     average = partial(_average_window, p, fast=True)
 
     def normalize(x: jax.Array, mean: jax.Array) -> Arrays:
