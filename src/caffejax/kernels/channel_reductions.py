@@ -16,9 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from . import onednn
-from .platform_dispatch import PlatformOp
-
-Arrays = tuple[jax.Array, ...]
+from .platform_dispatch import Arrays, PlatformOp
 
 _MAX_PARTS = 8  # XLA does not fuse a sum of more than 8 parts
 _EXACT_PRECISION = jax.lax.Precision.HIGHEST  # these products compute sums, which must not be rounded to TF32

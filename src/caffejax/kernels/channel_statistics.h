@@ -11,8 +11,7 @@
 #include <cstring>
 #include <vector>
 
-#include "onednn_shapes.h"
-#include "threads.h"
+#include "row_sums.h"
 
 namespace caffejax {
 
@@ -129,14 +128,9 @@ void ForBlocksOfRows(int64_t rows, int64_t channels, int threads, Work work) {
   });
 }
 
-inline int ThreadsFor(const Array& x) {
-  constexpr size_t kFewCells = 1 << 15;  // adding these takes as long as waking a thread
-  return x.element_count() <= kFewCells ? 1 : MaxThreads();
-}
-
 inline void Run(const Moments& m) {
   int64_t rows = m.x.dimensions()[0], channels = m.x.dimensions()[1];
-  int threads = ThreadsFor(m.x);
+  int threads = ThreadsToSum(m.x);
   // of each thread: the number of rows, the means, the sums of squared differences, and both of the last block
   std::vector<float> counts(threads), sums(threads * 4 * channels);
   auto add = [&](float* mean, float* squares, float& count, const float* more_mean, const float* more_squares, float more) {
@@ -165,7 +159,7 @@ inline void Run(const Moments& m) {
 
 inline void Run(const NormalizationSums& s) {
   int64_t rows = s.x.dimensions()[0], channels = s.x.dimensions()[1];
-  int threads = ThreadsFor(s.x);
+  int threads = ThreadsToSum(s.x);
   std::vector<float> sums(threads * 2 * channels);
   ForBlocksOfRows(rows, channels, threads, [&](int thread, int64_t start, int64_t count) {
     float* products = &sums[thread * 2 * channels];

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "row_sums.h"
 #include "weight_diff.h"
 
 namespace caffejax {
@@ -39,10 +40,13 @@ class PointwiseWeightDiff {
     RunInParallel(unit_parts * pixel_parts, [&](int thread, int count) {
       for (int64_t part = thread; part < unit_parts * pixel_parts; part += count) {
         int64_t pixel = part / unit_parts, unit = part % unit_parts;
-        Range tiles{0, out_tiles_}, vectors{0, in_vectors_}, pixels = Part(pixels_, pixel, pixel_parts);
-        (by_outputs ? tiles : vectors) = Part(units, unit, unit_parts);
+        Range tiles{0, out_tiles_}, vectors{0, in_vectors_}, pixels = Range{0, pixels_}.Part(pixel, pixel_parts);
+        Range& divided = by_outputs ? tiles : vectors;
+        divided = divided.Part(unit, unit_parts);
         Accumulate(x, dy, pixel ? sums.get() + (pixel - 1) * size : d_weight, pixels, tiles, vectors);
-        if (d_bias && unit == 0) AddDiffs(dy, pixels, bias.get() + pixel * s_.outputs);
+        if (d_bias && unit == 0) {
+          SumRows(dy + pixels.start * s_.outputs, pixels.size(), s_.outputs, 0, s_.outputs, 1, bias.get() + pixel * s_.outputs);
+        }
       }
     });
     AddParts(sums.get(), pixel_parts - 1, size, d_weight);
@@ -53,13 +57,6 @@ class PointwiseWeightDiff {
 
  private:
   static constexpr int64_t kLanes = 16, kOutputs = 6, kVectors = 4, kPixels = 128, kSmallSums = 1 << 17;
-
-  struct Range {
-    int64_t start, end;
-    int64_t size() const { return end - start; }
-  };
-
-  static Range Part(int64_t size, int64_t part, int64_t parts) { return {size * part / parts, size * (part + 1) / parts}; }
 
   // Adds `count` arrays of this size to `sums`.
   static void AddParts(const float* parts, int64_t count, int64_t size, float* sums) {
@@ -77,8 +74,8 @@ class PointwiseWeightDiff {
     ZeroedFloats gathered(reads_all_cells_ ? 0 : kPixels * s_.inputs);
     int64_t blocks = (pixels.size() + kPixels - 1) / kPixels;
     for (int64_t block = 0; block < blocks; ++block) {
-      Range in_range = Part(pixels.size(), block, blocks);
-      int64_t first = pixels.start + in_range.start, count = in_range.size();
+      Range in_block = pixels.Part(block, blocks);
+      int64_t first = in_block.start, count = in_block.size();
       if (!reads_all_cells_) Gather(x, first, count, gathered.get());
       const float* cells = reads_all_cells_ ? x + first * s_.inputs : gathered.get();
       for (int64_t v = vectors.start; v < vectors.end; v += kVectors) {
@@ -104,12 +101,6 @@ class PointwiseWeightDiff {
       } else {
         std::memset(to, 0, s_.inputs * sizeof(float));
       }
-    }
-  }
-
-  CAFFEJAX_AVX512 void AddDiffs(const float* dy, Range pixels, float* sums) const {
-    for (int64_t p = pixels.start; p < pixels.end; ++p) {
-      for (int64_t k = 0; k < s_.outputs; ++k) sums[k] += dy[p * s_.outputs + k];
     }
   }
 

@@ -48,10 +48,15 @@ static void SumRows(const float* x, int64_t rows, int64_t channels, int64_t star
   }
 }
 
+// Returns the number of threads to sum an array.
+inline int ThreadsToSum(const Array& x) {
+  constexpr size_t kFewCells = 1 << 16;  // adding these takes as long as waking a thread
+  return x.element_count() <= kFewCells ? 1 : MaxThreads();
+}
+
 inline void Run(const RowSums& s) {
-  constexpr int64_t kFewCells = 1 << 16;  // adding these takes as long as waking a thread
   int64_t rows = s.x.dimensions()[0], channels = s.x.dimensions()[1];
-  InParallelRanges(rows * channels <= kFewCells ? 1 : MaxThreads(), channels, [&](int64_t start, int64_t end) {
+  InParallelRanges(ThreadsToSum(s.x), channels, [&](int64_t start, int64_t end) {
     SumRows(s.x.typed_data(), rows, channels, start, end, s.factor, s.sums.typed_data());
   });
 }

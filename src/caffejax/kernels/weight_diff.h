@@ -30,6 +30,15 @@ struct WeightDiffShape {
   int64_t batch, height, width, inputs, out_height, out_width, outputs, kernel[2], stride[2], low[2];
 };
 
+struct Range {
+  int64_t start, end;
+
+  int64_t size() const { return end - start; }
+
+  // Returns one of `parts` nearly equal parts.
+  Range Part(int64_t part, int64_t parts) const { return {start + size() * part / parts, start + size() * (part + 1) / parts}; }
+};
+
 // Zeroed, aligned floats.
 class ZeroedFloats {
  public:
@@ -88,7 +97,7 @@ class DirectWeightDiff {
     RunInParallel(threads, [&](int thread, int count) {
       Range outputs{0, out_blocks_}, blocks{0, s_.batch * row_blocks_};
       Range& divided = by_outputs ? outputs : blocks;
-      divided = {divided.end * thread / count, divided.end * (thread + 1) / count};
+      divided = divided.Part(thread, count);
       int64_t part = by_outputs ? 0 : thread;
       Accumulate(x, dy, sums.get() + part * Sums(), bias.get() + part * out_blocks_ * kOutputs, blocks, outputs);
     });
@@ -100,10 +109,6 @@ class DirectWeightDiff {
 
  private:
   static constexpr int64_t kLargeSums = 1 << 15;
-
-  struct Range {
-    int64_t start, end;
-  };
 
   int64_t Sums() const { return taps_ * in_blocks_ * kInputs * out_blocks_ * kOutputs; }
 
