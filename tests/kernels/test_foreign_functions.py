@@ -115,7 +115,7 @@ def test_weight_diff_is_correct_if_every_window_contains_padding(
 
 @pytest.mark.parametrize("call", make_wide_calls(), ids=str)
 def test_convolutions_of_wide_planes_give_the_expected_results(call: Call) -> None:
-    """weight_diff.h, winograd_training.h and winograd_weight_diff.h compute these calls instead of oneDNN."""
+    """convolution_training.h chooses other implementations than oneDNN's for these calls."""
     assert is_valid(call)
     arrays = [draw_array(np.random.default_rng(0), operand) for operand in call.operands]
     check_results(call, arrays, call.run(arrays))

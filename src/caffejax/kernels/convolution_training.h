@@ -1,5 +1,6 @@
 // Chooses how a convolution and its gradients are computed in training: by Winograd's algorithm (winograd_training.h and
-// winograd_weight_diff.h), by the gradients of depthwise_diffs.h, pointwise_weight_diff.h and weight_diff.h, or by oneDNN.
+// winograd_weight_diff.h), by pointwise_convolution.h and narrow_convolution.h, by the gradients of depthwise_diffs.h,
+// pointwise_weight_diff.h and weight_diff.h, or by oneDNN.
 
 #ifndef CAFFEJAX_KERNELS_CONVOLUTION_TRAINING_H_
 #define CAFFEJAX_KERNELS_CONVOLUTION_TRAINING_H_
@@ -9,7 +10,9 @@
 #include <optional>
 
 #include "depthwise_diffs.h"
+#include "narrow_convolution.h"
 #include "onednn_primitives.h"
+#include "pointwise_convolution.h"
 #include "pointwise_weight_diff.h"
 #include "weight_diff.h"
 #include "winograd_training.h"
@@ -18,12 +21,12 @@
 namespace caffejax {
 
 // Returns the sizes of a convolution over planes without dilation.
-inline std::optional<WeightDiffShape> ShapeOfPlanes(const Convolution& c) {
+inline std::optional<PlaneShape> ShapeOfPlanes(const Convolution& c) {
   const Window& w = c.window;
   Numbers x = c.x.dimensions(), weight = c.weight.dimensions(), y = c.y.dimensions();
   bool dilated = std::any_of(w.dilation.begin(), w.dilation.end(), [](int64_t d) { return d != 1; });
   if (x.size() != 4 || dilated) return std::nullopt;
-  return WeightDiffShape{x[0], x[1], x[2], x[3], y[1], y[2], y[3], {weight[2], weight[3]},
+  return PlaneShape{x[0], x[1], x[2], x[3], y[1], y[2], y[3], {weight[2], weight[3]},
                          {w.stride[0], w.stride[1]}, {w.low[0], w.low[1]}};
 }
 
@@ -57,14 +60,26 @@ inline void RunWeightDiff(const Convolution& c) {
 inline void Run(Kind kind, const Convolution& c, bool relu = false) {
   if (kind == Kind::kWeightDiff) return RunWeightDiff(c);
   bool backward = kind == Kind::kInputDiff;
+  const float *from = (backward ? c.y : c.x).typed_data(), *weight = c.weight.typed_data();
+  float* to = (backward ? c.x : c.y).typed_data();
   if (auto depthwise = backward ? DepthwiseDiffsOf(c) : std::nullopt) {
-    return depthwise->Run(nullptr, c.y.typed_data(), c.weight.typed_data(), c.x.typed_data(), nullptr, nullptr);
+    return depthwise->Run(nullptr, from, weight, to, nullptr, nullptr);
   }
   static auto& cache = *new Cache<std::unique_ptr<WinogradTraining>>(256);
   auto winograd = cache.Get(KeyOf(kind, c, relu), [&] { return WinogradTraining::Make(kind, c, relu); });
-  if (!*winograd) return RunByOneDnn(kind, c, relu);
-  (*winograd)->Run((backward ? c.y : c.x).typed_data(), c.weight.typed_data(), BiasOf(c),
-                   (backward ? c.x : c.y).typed_data());
+  if (*winograd) return (*winograd)->Run(from, weight, BiasOf(c), to);
+  if (auto shape = c.window.groups == 1 ? ShapeOfPlanes(c) : std::nullopt) {
+    if (PointwiseConvolution::IsWorth(*shape)) {
+      return PointwiseConvolution(*shape, backward).Run(from, weight, BiasOf(c), relu, to);
+    }
+    if (backward && NarrowConvolution::IsWorthForInputDiff(*shape)) {
+      return NarrowConvolution(*shape).RunInputDiff(from, weight, to);
+    }
+    if (!backward && NarrowConvolution::IsWorth(*shape)) {
+      return NarrowConvolution(*shape).Run(from, weight, BiasOf(c), relu, to);
+    }
+  }
+  RunByOneDnn(kind, c, relu);
 }
 
 // Computes both gradients of a convolution; `for_input` and `for_weight` differ in the array that is computed.

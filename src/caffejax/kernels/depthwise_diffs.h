@@ -9,7 +9,9 @@
 
 #include <algorithm>
 
-#include "weight_diff.h"
+#include <immintrin.h>
+
+#include "planes.h"
 
 namespace caffejax {
 
@@ -17,14 +19,14 @@ class DepthwiseDiffs {
  public:
   // Returns whether this code computes the gradients of a depthwise convolution of this shape, and is faster than oneDNN's by
   // measurement.
-  static bool IsWorth(const WeightDiffShape& s) {
+  static bool IsWorth(const PlaneShape& s) {
     auto is_short = [&](int axis) { return s.kernel[axis] == kKernel && s.low[axis] < kKernel; };
     bool is_same = s.inputs == s.outputs && s.stride[0] == s.stride[1] && s.stride[0] <= 2;
     return __builtin_cpu_supports("avx512f") && is_same && is_short(0) && is_short(1) && s.inputs >= kLanes &&
            s.batch * s.out_height * s.out_width > 0;
   }
 
-  explicit DepthwiseDiffs(const WeightDiffShape& shape) : s_(shape), channels_(shape.inputs), stride_(shape.stride[0]) {}
+  explicit DepthwiseDiffs(const PlaneShape& shape) : s_(shape), channels_(shape.inputs), stride_(shape.stride[0]) {}
 
   // Computes dx unless it is null, from dy and weight (channels, 1, 3, 3), and d_weight unless it is null, from x and dy,
   // and then d_bias (channels,) unless it is null.
@@ -192,7 +194,7 @@ class DepthwiseDiffs {
     }
   }
 
-  WeightDiffShape s_;
+  PlaneShape s_;
   int64_t channels_, stride_;
 };
 

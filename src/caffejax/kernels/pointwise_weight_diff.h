@@ -17,12 +17,12 @@ namespace caffejax {
 class PointwiseWeightDiff {
  public:
   // Returns whether this code is faster than oneDNN's by measurement.
-  static bool IsWorth(const WeightDiffShape& s) {
+  static bool IsWorth(const PlaneShape& s) {
     bool is_pointwise = s.kernel[0] == 1 && s.kernel[1] == 1 && s.batch * s.out_height * s.out_width > 0;
     return __builtin_cpu_supports("avx512f") && is_pointwise && s.inputs >= kLanes;
   }
 
-  explicit PointwiseWeightDiff(const WeightDiffShape& shape) : s_(shape) {
+  explicit PointwiseWeightDiff(const PlaneShape& shape) : s_(shape) {
     pixels_ = s_.batch * s_.out_height * s_.out_width;
     out_tiles_ = (s_.outputs + kOutputs - 1) / kOutputs;
     in_vectors_ = (s_.inputs + kLanes - 1) / kLanes;
@@ -156,7 +156,7 @@ class PointwiseWeightDiff {
     return Select(std::make_integer_sequence<int, kOutputs>(), count, width);
   }
 
-  WeightDiffShape s_;
+  PlaneShape s_;
   int64_t pixels_, out_tiles_, in_vectors_;
   bool reads_all_cells_;
 };

@@ -9,53 +9,13 @@
 #define CAFFEJAX_KERNELS_WEIGHT_DIFF_H_
 
 #include <algorithm>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
-#include <new>
 #include <utility>
 
 #include <immintrin.h>
 
-#include "threads.h"
-
-#define CAFFEJAX_AVX512 __attribute__((target("avx512f")))
+#include "planes.h"
 
 namespace caffejax {
-
-// The sizes of a convolution: `batch` images of height x width x inputs, and of out_height x out_width x outputs, all
-// with the channels last.
-struct WeightDiffShape {
-  int64_t batch, height, width, inputs, out_height, out_width, outputs, kernel[2], stride[2], low[2];
-};
-
-struct Range {
-  int64_t start, end;
-
-  int64_t size() const { return end - start; }
-
-  // Returns one of `parts` nearly equal parts.
-  Range Part(int64_t part, int64_t parts) const { return {start + size() * part / parts, start + size() * (part + 1) / parts}; }
-};
-
-// Zeroed, aligned floats.
-class ZeroedFloats {
- public:
-  explicit ZeroedFloats(int64_t size) {
-    size_t bytes = (size * sizeof(float) + 63) / 64 * 64;
-    block_.reset(static_cast<float*>(std::aligned_alloc(64, bytes)));
-    if (!block_) throw std::bad_alloc();
-    std::memset(block_.get(), 0, bytes);
-  }
-  float* get() const { return block_.get(); }
-
- private:
-  struct Free {
-    void operator()(float* block) const { std::free(block); }
-  };
-  std::unique_ptr<float, Free> block_;
-};
 
 class DirectWeightDiff {
  public:
@@ -64,16 +24,12 @@ class DirectWeightDiff {
 
   // Returns whether this code is faster than oneDNN's by measurement: for few inputs and wide planes. Padding wider than the
   // kernel, whose copy could take much memory, is left to oneDNN.
-  static bool IsWorth(const WeightDiffShape& s) {
-    if (!__builtin_cpu_supports("avx512f")) return false;
-    for (int axis : {0, 1}) {
-      int64_t size = axis == 0 ? s.height : s.width, out_size = axis == 0 ? s.out_height : s.out_width;
-      if ((out_size - 1) * s.stride[axis] + s.kernel[axis] > size + 2 * s.kernel[axis]) return false;
-    }
+  static bool IsWorth(const PlaneShape& s) {
+    if (!__builtin_cpu_supports("avx512f") || !s.HasNarrowPadding()) return false;
     return s.inputs < kLanes || (s.outputs >= 3 * kLanes && s.out_width >= 48);
   }
 
-  explicit DirectWeightDiff(const WeightDiffShape& shape) : s_(shape) {
+  explicit DirectWeightDiff(const PlaneShape& shape) : s_(shape) {
     merged_ = s_.inputs < kLanes;
     row_inputs_ = merged_ ? s_.kernel[1] * s_.inputs : s_.inputs;
     taps_ = merged_ ? s_.kernel[0] : s_.kernel[0] * s_.kernel[1];
@@ -266,7 +222,7 @@ class DirectWeightDiff {
     }
   }
 
-  WeightDiffShape s_;
+  PlaneShape s_;
   bool merged_;  // the cells of a row of a window count as inputs, because the inputs are few
   int64_t row_inputs_, taps_, in_blocks_, out_blocks_, block_rows_, in_rows_, in_width_, row_blocks_;
   int64_t cell_, pixel_step_, row_step_;  // floats of a packed cell, and between the windows of pixels and of rows
