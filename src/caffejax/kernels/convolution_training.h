@@ -27,7 +27,7 @@ inline std::optional<PlaneShape> ShapeOfPlanes(const Convolution& c) {
   bool dilated = std::any_of(w.dilation.begin(), w.dilation.end(), [](int64_t d) { return d != 1; });
   if (x.size() != 4 || dilated) return std::nullopt;
   return PlaneShape{x[0], x[1], x[2], x[3], y[1], y[2], y[3], {weight[2], weight[3]},
-                         {w.stride[0], w.stride[1]}, {w.low[0], w.low[1]}};
+                    {w.stride[0], w.stride[1]}, {w.low[0], w.low[1]}};
 }
 
 // Returns the gradients of a depthwise convolution, or nothing if the convolution is another or oneDNN is faster.

@@ -23,7 +23,7 @@ class DepthwiseDiffs {
     auto is_short = [&](int axis) { return s.kernel[axis] == kKernel && s.low[axis] < kKernel; };
     bool is_same = s.inputs == s.outputs && s.stride[0] == s.stride[1] && s.stride[0] <= 2;
     return __builtin_cpu_supports("avx512f") && is_same && is_short(0) && is_short(1) && s.inputs >= kLanes &&
-           s.batch * s.out_height * s.out_width > 0;
+           s.OutPixels() > 0;
   }
 
   explicit DepthwiseDiffs(const PlaneShape& shape) : s_(shape), channels_(shape.inputs), stride_(shape.stride[0]) {}

@@ -18,12 +18,11 @@ class PointwiseWeightDiff {
  public:
   // Returns whether this code is faster than oneDNN's by measurement.
   static bool IsWorth(const PlaneShape& s) {
-    bool is_pointwise = s.kernel[0] == 1 && s.kernel[1] == 1 && s.batch * s.out_height * s.out_width > 0;
-    return __builtin_cpu_supports("avx512f") && is_pointwise && s.inputs >= kLanes;
+    return __builtin_cpu_supports("avx512f") && s.IsPointwise() && s.OutPixels() > 0 && s.inputs >= kLanes;
   }
 
   explicit PointwiseWeightDiff(const PlaneShape& shape) : s_(shape) {
-    pixels_ = s_.batch * s_.out_height * s_.out_width;
+    pixels_ = s_.OutPixels();
     out_tiles_ = (s_.outputs + kOutputs - 1) / kOutputs;
     in_vectors_ = (s_.inputs + kLanes - 1) / kLanes;
     reads_all_cells_ = s_.height == s_.out_height && s_.width == s_.out_width && !s_.low[0] && !s_.low[1];

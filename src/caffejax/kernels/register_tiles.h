@@ -67,7 +67,8 @@ struct TileProduct {
     }
   }
 
-  // Computes a line of pixels. `fetch(tile)` returns the pixels that are fetched during a tile, or null.
+  // Computes a line of pixels. `fetch(tile, part)` returns the address of the pixels that are fetched during
+  // a tile, which computes this part of the line, or null.
   template <typename Fetch>
   void RunLine(int64_t pixels, const float* x, const WeightPanel& panel, float* y, Fetch fetch) const {
     int64_t tiles = (pixels + kTilePixels[panel.vectors - 1] - 1) / kTilePixels[panel.vectors - 1];
