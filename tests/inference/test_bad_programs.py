@@ -70,9 +70,10 @@ def test_arguments_and_weights_of_wrong_shapes_raise_errors() -> None:
     weights = [np.ones((16, 16, 3, 3), np.float32), np.ones(16, np.float32)]
     packed = executable.pack(weights)
     x, out_shape = np.ones((1, 16, 6, 6), np.float32), (1, 16, 6, 6)
-    np.testing.assert_array_equal(executable(packed, [x])[0], onednn_program.run(program, packed, [x])[0])
-    assert executable(packed, [np.concatenate([x, x])])[0].shape == (2, 16, 6, 6)
-    for arguments in ([x[:, :8]], [x[..., :5]], [x[0]], [x[:0]], [x, x], [], [x.astype(np.float64)]):
+    np.testing.assert_array_equal(executable(packed, (x,))[0], onednn_program.run(program, packed, [x])[0])
+    assert executable(packed, (np.concatenate([x, x]),))[0].shape == (2, 16, 6, 6)
+    in_other_order, doubles = np.asfortranarray(x), x.astype(np.float64)
+    for arguments in ((x[:, :8],), (x[..., :5],), (x[0],), (x[:0],), (x, x), (), (doubles,), (in_other_order,)):
         with pytest.raises(ValueError, match="argument"):
             executable(packed, arguments)
     for other_weights in (
@@ -80,7 +81,7 @@ def test_arguments_and_weights_of_wrong_shapes_raise_errors() -> None:
         PackedWeights(packed.arrays, packed.layouts_hash + 1),
     ):
         with pytest.raises(ValueError, match="packed"):
-            executable(other_weights, [x])
+            executable(other_weights, (x,))
         with pytest.raises(jax.errors.JaxRuntimeError, match="packed"):
             jax.block_until_ready(onednn_program.run(program, other_weights, [x]))
     assert onednn_program.run(program, packed, [x])[0].shape == out_shape

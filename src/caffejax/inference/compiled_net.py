@@ -72,6 +72,7 @@ class CompiledNet:
         low_precision: LowPrecision | None = None,
     ) -> None:
         self._variables, self._device = variables, device
+        self._input_names = frozenset(graph.input_names)
         self.graph, self._constants = remove_constants(graph, variables)
         self.layer_schedule: LayerSchedule
         self.programs: dict[Any, OnednnPart]
@@ -138,9 +139,9 @@ class CompiledNet:
 
     def _as_jax(self, array: Any, name: str = "") -> jax.Array:
         """Return a blob as a JAX array. A NumPy input is copied, because the caller may write to it later."""
-        if isinstance(array, jax.Array):
+        if not isinstance(array, np.ndarray) and isinstance(array, jax.Array):  # the first test is faster
             return array
-        if name in self.graph.input_names:
+        if name in self._input_names:
             array = np.array(array)
         return compilation.as_jax(array, self._device, committed=not compilation.has_only_cpus())
 
@@ -287,7 +288,7 @@ def _make_program_step(onednn_part: OnednnPart, packed_weights: PackedWeights) -
     run_program, reads, writes = onednn_part.executable, onednn_part.reads, onednn_part.writes
 
     def step(values: dict[str, Any], key: jax.Array | None) -> None:
-        tops = run_program(packed_weights, [np.asarray(values[name], np.float32) for name in reads])
+        tops = run_program(packed_weights, tuple([np.asarray(values[name], np.float32, "C") for name in reads]))
         values.update(zip(writes, tops, strict=True))
 
     return step

@@ -10,10 +10,26 @@
 #include <utility>
 #include <vector>
 
+#include "narrow_convolution.h"
 #include "plan_values.h"
 #include "winograd.h"
 
 namespace caffejax {
+
+// A convolution with few channels of a frozen net, with the channels last in memory.
+class FrozenNarrow : public Executable {
+ public:
+  FrozenNarrow(const PlaneShape& shape, bool relu) : convolution_(shape), relu_(relu) {}
+
+  void Run(const std::vector<dnnl_exec_arg_t>& operands) const override {
+    auto at = [&](int number) { return FloatsOf(operands, number); };
+    convolution_.Run(at(DNNL_ARG_SRC), at(DNNL_ARG_WEIGHTS), at(DNNL_ARG_BIAS), relu_, at(DNNL_ARG_DST));
+  }
+
+ private:
+  NarrowConvolution convolution_;
+  bool relu_;
+};
 
 class Weighted : public Values {
  protected:
@@ -180,13 +196,44 @@ class Weighted : public Values {
     Dims weight = ByGroups(caffe, s.Integer("groups")), gaps = Gaps(s, axes);
     auto bias = BiasOf(i);
     auto forms = Forms(i);
-    if (Transform(i, forms.front())) return;
+    if (ConvolveNarrow(i) || Transform(i, forms.front())) return;
     EmitBestForm(i, forms, Plain(weight), [&](const Form& form, const dnnl::primitive_attr& attributes) {
       return dnnl::convolution_forward::primitive_desc(
           Engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, form.x,
           AnyOrder(weight, WeightType(form.x)),
           bias, form.y, s.IntegerList("stride", axes, 1), gaps, s.IntegerList("low", axes, 0), s.IntegerList("high", axes, 0), attributes);
     });
+  }
+
+  // Adds a convolution with few channels by narrow_convolution.h. Returns false if this code does not suit the convolution.
+  bool ConvolveNarrow(size_t i) {
+    const Statement& s = Self(i);
+    const Dims &weight = program_.Weight(s.Integer("weight")), out = program_.operations[i].Out(), one{1, 1};
+    const Statements& after = program_.operations[i].after;
+    bool relu = after.size() == 1 && after[0].name == "relu" && after[0].Number("a") == 0;
+    bool is_plain = weight.size() == 4 && s.Integer("groups") == 1 && s.IntegerList("dilation") == one && IsFloat(i);
+    if (!is_plain || !(relu || after.empty()) || uses_channel_blocks_) return false;
+    Dims in = X(i).layout.get_dims(), stride = s.IntegerList("stride", 2, 1);
+    Dims low = s.IntegerList("low", 2, 0), high = s.IntegerList("high", 2, 0);
+    if (in.size() != 4 || out.size() != 4 || weight[1] != in[1] || weight[0] != out[1] || in[0] != out[0]) return false;
+    for (size_t axis : {0, 1}) {
+      int64_t starts = in[axis + 2] + low[axis] + high[axis] - weight[axis + 2];
+      if (starts < 0 || starts / stride[axis] + 1 != out[axis + 2]) return false;
+    }
+    PlaneShape shape{in[0], in[2], in[3], in[1], out[2], out[3], out[1], {weight[2], weight[3]}, {stride[0], stride[1]},
+                     {low[0], low[1]}};
+    if (!NarrowConvolution::IsWorth(shape)) return false;
+    auto narrow = std::make_unique<FrozenNarrow>(shape, relu);
+    auto transform = [shape](const float* from, float* to) { NarrowConvolution(shape).Pack(from, to); };
+    Operands operands{{DNNL_ARG_SRC, steps_.WithLayout(X(i), ByPixels(in))},
+                      {DNNL_ARG_WEIGHTS, steps_.Weight(s.Integer("weight"), Plain(weight),
+                                                       Plain({NarrowConvolution(shape).PackedFloats()}), transform)}};
+    AddBias(i, operands);
+    Tensor result = steps_.Allocate(ByPixels(out));
+    operands.emplace_back(DNNL_ARG_DST, result);
+    steps_.Emit(std::move(narrow), operands, memory::desc(), "narrow");
+    values_[ResultNumber(i)] = result;
+    return true;
   }
 
   // Adds a convolution by Winograd's algorithm. Returns false if the algorithm does not suit the convolution.
@@ -224,8 +271,11 @@ class Weighted : public Values {
     auto winograd = std::make_unique<Winograd>(shape);
     if (!winograd->IsTuned()) return false;
     Dims by_groups{groups, shape.outputs, shape.inputs, kernel, kernel};
+    auto transform = [tiling = *tiling, groups, layout = winograd->Weight()](const float* from, float* to) {
+      TransformWeights(tiling, from, groups, false, layout, to);
+    };
     Operands operands{{DNNL_ARG_SRC, steps_.WithLayout(X(i), from)},
-                      {DNNL_ARG_WEIGHTS, steps_.Weight(s.Integer("weight"), Plain(by_groups), winograd->Weight(), *tiling)}};
+                      {DNNL_ARG_WEIGHTS, steps_.Weight(s.Integer("weight"), Plain(by_groups), winograd->Weight(), transform)}};
     AddBias(i, operands);
     Tensor result = TargetOf(form, to);
     if (added >= 0) operands.emplace_back(DNNL_ARG_SRC_1, steps_.WithLayout(values_[added], to));

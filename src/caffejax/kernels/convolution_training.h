@@ -76,7 +76,10 @@ inline void Run(Kind kind, const Convolution& c, bool relu = false) {
       return NarrowConvolution(*shape).RunInputDiff(from, weight, to);
     }
     if (!backward && NarrowConvolution::IsWorth(*shape)) {
-      return NarrowConvolution(*shape).Run(from, weight, BiasOf(c), relu, to);
+      NarrowConvolution narrow(*shape);
+      ZeroedFloats packed(narrow.PackedFloats());
+      narrow.Pack(weight, packed.get());
+      return narrow.Run(from, packed.get(), BiasOf(c), relu, to);
     }
   }
   RunByOneDnn(kind, c, relu);

@@ -6,7 +6,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,21 +13,23 @@
 #include "memory_layout.h"
 #include "arena.h"
 #include "threads.h"
-#include "winograd_tiles.h"
 
 namespace caffejax {
+
+// Writes a weight in Caffe's order to a packed weight whose numbers differ. A layout has one transformation.
+using Transformation = std::function<void(const float* weight, float* packed)>;
 
 // A weight: its layout in Caffe's order, and its packed layout, for which it has a separate buffer.
 struct Packed {
   int64_t weight;
   memory::desc source, layout;
   int buffer;
-  std::optional<Tiling> tiling = std::nullopt;  // of Winograd's convolution, for which it is transformed
+  Transformation transform = nullptr;  // null if only the order differs
 
   // The index of the weight, its size in bytes, how it is packed, and its layout. Weights whose lines differ only in
   // the index are packed in the same way.
   std::string Describe() const {
-    bool equal = !tiling && layout.get_data_type() == source.get_data_type();
+    bool equal = !transform && layout.get_data_type() == source.get_data_type();
     const char* how = !equal ? "transformed" : source == layout ? "plain" : "reordered";
     return std::to_string(weight) + " " + std::to_string(layout.get_size()) + " " + how + " " +
            caffejax::Describe(layout) + "\n";
@@ -36,6 +37,15 @@ struct Packed {
 };
 
 using Operands = std::vector<std::pair<int, Tensor>>;  // by oneDNN's numbers
+
+// Returns the array of an operand, or null if there is none with this number.
+inline float* FloatsOf(const std::vector<dnnl_exec_arg_t>& operands, int number) {
+  void* handle = nullptr;
+  for (const auto& operand : operands) {
+    if (operand.arg == number) dnnl_memory_get_data_handle(operand.memory, &handle);
+  }
+  return static_cast<float*>(handle);
+}
 
 // The function of a step; several threads may run it at the same time.
 class Executable {
@@ -123,12 +133,12 @@ class Steps {
   }
 
   Tensor Weight(int64_t weight, const memory::desc& source, const memory::desc& layout,
-                std::optional<Tiling> tiling = std::nullopt) {
+                Transformation transform = nullptr) {
     for (const Packed& p : packed) {
       if (p.weight == weight && p.source == source && p.layout == layout) return {p.buffer, layout};
     }
     int buffer = Add(BufferKind::kWeights, static_cast<int64_t>(packed.size()));
-    packed.push_back({weight, source, layout, buffer, tiling});
+    packed.push_back({weight, source, layout, buffer, std::move(transform)});
     return {buffer, layout};
   }
 

@@ -2,6 +2,10 @@
 // arrays in memory. This needs no compilation, which takes `jax.jit` 20 ms for each new shape. Code that XLA has
 // compiled calls them as foreign functions.
 
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,8 +44,8 @@ ffi::ErrorOr<std::unique_ptr<State>> Make(Code program, int64_t mark, int64_t) {
   return ffi::ErrorOr<std::unique_ptr<State>>(std::move(state));
 }
 
-bool Is(const Array& array, const Dims& dims, int64_t times) {
-  Numbers shape = array.dimensions();
+// Returns whether a shape is `dims` with the first axis `times` as long.
+bool Is(Numbers shape, const Dims& dims, int64_t times) {
   if (shape.size() != dims.size()) return false;
   for (size_t axis = 0; axis < dims.size(); ++axis) {
     if (shape[axis] != (axis ? dims[axis] : dims[0] * times)) return false;
@@ -80,18 +84,69 @@ ffi::Error RunFrozen(State* state, ffi::RemainingArgs arguments, ffi::RemainingR
     }
     for (size_t i = 0; i < program.arguments.size(); ++i) {
       auto array = arguments.get<Array>(weights.size() + i);
-      Require(array.has_value() && Is(*array, program.arguments[i], times), "argument ", i, " is of another shape");
+      Require(array.has_value() && Is(array->dimensions(), program.arguments[i], times), "argument ", i, " is of another shape");
       from.push_back(static_cast<char*>(array->untyped_data()));
     }
     for (size_t i = 0; i < results.size(); ++i) {
       auto array = results.get<Array>(i);
-      Require(array.has_value() && Is(**array, program.Shape(program.results[i]), times), "result ", i,
+      Require(array.has_value() && Is((*array)->dimensions(), program.Shape(program.results[i]), times), "result ", i,
               " is of another shape");
       to.push_back(static_cast<char*>((*array)->untyped_data()));
     }
     RunTimes(frozen, from, to, packed, times);
   });
 }
+
+// The memory of NumPy arrays. Python's lock must be held when arrays are added and when the object ends.
+class NumpyArrays {
+ public:
+  NumpyArrays() = default;
+  ~NumpyArrays() {
+    for (Py_buffer& view : views_) PyBuffer_Release(&view);
+  }
+  NumpyArrays(const NumpyArrays&) = delete;
+  NumpyArrays& operator=(const NumpyArrays&) = delete;
+
+  // Adds a tuple of float32 arrays in C order, of these shapes with first axes `times` as long.
+  void Add(const char* role, PyObject* arrays, const std::vector<Dims>& shapes, int64_t times, bool writable) {
+    Require(times > 0 && PyTuple_Check(arrays) && PyTuple_Size(arrays) == static_cast<Py_ssize_t>(shapes.size()),
+            "the program takes ", shapes.size(), " ", role, "s");
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      Py_buffer view;
+      int flags = PyBUF_ND | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
+      bool is_in_order = !PyObject_GetBuffer(PyTuple_GetItem(arrays, i), &view, flags);
+      if (is_in_order) views_.push_back(view);
+      else PyErr_Clear();
+      if (is_in_order && !std::strcmp(view.format, "f") && Is({view.shape, size_t(view.ndim)}, shapes[i], times)) continue;
+      std::string expected;
+      for (size_t axis = 0; axis < shapes[i].size(); ++axis) {
+        expected += (axis ? " x " : "") + std::to_string(axis ? shapes[i][axis] : shapes[i][0] * times);
+      }
+      Require(false, role, " ", i, " must be float32 in C order, of shape ", expected);
+    }
+  }
+
+  std::vector<char*> Addresses() const {
+    std::vector<char*> addresses;
+    for (const Py_buffer& view : views_) addresses.push_back(static_cast<char*>(view.buf));
+    return addresses;
+  }
+
+ private:
+  std::vector<Py_buffer> views_;
+};
+
+// Lets other threads of Python run during the lifetime of the object.
+class Unlocked {
+ public:
+  Unlocked() : state_(PyEval_SaveThread()) {}
+  ~Unlocked() { PyEval_RestoreThread(state_); }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
 
 // Facts about a built program. The caller must copy the texts before it opens the next program.
 struct ProgramInfo {
@@ -161,13 +216,18 @@ extern "C" const char* caffejax_program_unpack(void* layout, char* packed, float
   return ErrorMessageOf("unpacking weights", [&] { Unpack(*static_cast<const Packed*>(layout), packed, weight); });
 }
 
-// Runs a program on arguments and results in memory, whose first axes are `times` as long as in the program.
-extern "C" const char* caffejax_program_call(void* program, char** arguments, char** results, char** packed,
+// Runs a program on tuples of arrays, whose first axes are `times` as long as in the program. The caller holds Python's lock.
+extern "C" const char* caffejax_program_call(void* program, PyObject* arguments, PyObject* results, char** packed,
                                             int64_t times) {
   return ErrorMessageOf("frozen net", [&] {
     Frozen& frozen = *static_cast<Frozen*>(program);
-    RunTimes(frozen, {arguments, arguments + frozen.program.arguments.size()},
-             {results, results + frozen.program.results.size()}, {packed, packed + frozen.steps.packed.size()}, times);
+    std::vector<Dims> shapes;
+    for (int64_t result : frozen.program.results) shapes.push_back(frozen.program.Shape(result));
+    NumpyArrays from, to;
+    from.Add("argument", arguments, frozen.program.arguments, times, false);
+    to.Add("result", results, shapes, times, true);
+    Unlocked unlocked;
+    RunTimes(frozen, from.Addresses(), to.Addresses(), {packed, packed + frozen.steps.packed.size()}, times);
   });
 }
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
+import math
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ from .packed_weights import Layout, PackedWeights, StoredWeight, address, aligne
 
 Shape = tuple[int, ...]
 FieldValue = int | float | tuple[int, ...] | list[int]
+
+_SMALL_RESULT = 4096  # numbers
 
 
 class _ProgramInfo(ctypes.Structure):
@@ -160,17 +163,13 @@ class Executable:
             raise ValueError(steps_or_error)
         # not at exit, because threads may still run it then
         weakref.finalize(self, library.caffejax_program_close, handle).atexit = False
-        self.program, self._library, self._handle = program, library, handle
+        self.program, self._handle, self._call = program, handle, library.caffejax_program_call
         self.layouts = tuple(
             Layout(library, handle, i, line) for i, line in enumerate(info.packing.decode().splitlines())
         )
         self.packed_bytes = sum(layout.nbytes for layout in self.layouts)
         self.steps, self.workspace_bytes = tuple(steps_or_error.split("\n")[:-1]), int(info.workspace)
         self.layouts_hash = int(info.layouts_hash)
-        self._pointer_types = (
-            ctypes.c_void_p * len(program.argument_shapes),
-            ctypes.c_void_p * len(program.result_shapes),
-        )
 
     def pack(self, weights: Sequence[Any]) -> PackedWeights:
         """Return the weights packed in the layouts of the primitives.
@@ -195,31 +194,36 @@ class Executable:
         packed_arrays = {layout: stored_weights[layout.weight].pack(layout) for layout in largest_first}
         return PackedWeights([packed_arrays[layout] for layout in self.layouts], self.layouts_hash)
 
-    def __call__(self, packed_weights: PackedWeights, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def __call__(self, packed_weights: PackedWeights, arguments: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
         """Run the program.
 
         Args:
             packed_weights: the packed weights, from `pack`.
-            arguments: float32 arrays of the shapes `program.argument_shapes`. If their first axes are n times as long,
-                the program runs n times.
+            arguments: float32 arrays in C order, of the shapes `program.argument_shapes`. If their first axes are n
+                times as long, the program runs n times.
 
         Returns:
             Float32 arrays of the shapes `program.result_shapes`, whose first axes are then also n times as long.
 
         Raises:
-            ValueError: if the arrays have other shapes or dtypes.
+            ValueError: if the arrays have other shapes, dtypes or orders.
         """
-        program = self.program
-        num_repeats = arguments[0].shape[0] // program.argument_shapes[0][0] if arguments and arguments[0].ndim else 0
-        arrays = _check_and_copy(arguments, program.argument_shapes, num_repeats, "argument")
         if packed_weights.layouts_hash != self.layouts_hash or len(packed_weights.arrays) != len(self.layouts):
             raise ValueError(f"the packed weights ({packed_weights.nbytes} bytes) belong to a different program")
-        results = [aligned_empty((num_repeats * shape[0], *shape[1:]), np.float32) for shape in program.result_shapes]
-        sources, targets = self._pointer_types[0](*map(address, arrays)), self._pointer_types[1](*map(address, results))
-        raise_if_error(
-            self._library.caffejax_program_call(self._handle, sources, targets, packed_weights.pointers, num_repeats)
-        )
+        shapes = self.program.argument_shapes
+        num_repeats = max(1, arguments[0].shape[0] // shapes[0][0]) if arguments and arguments[0].ndim else 1
+        results = tuple([_empty_result(shape, num_repeats) for shape in self.program.result_shapes])
+        raise_if_error(self._call(self._handle, arguments, results, packed_weights.pointers, num_repeats))
         return results
+
+
+def _empty_result(shape: Shape, num_repeats: int) -> np.ndarray:
+    """Return an uninitialized float32 array of a shape whose first axis is repeated."""
+    if num_repeats != 1:
+        shape = num_repeats * shape[0], *shape[1:]
+    if math.prod(shape) <= _SMALL_RESULT:  # JAX copies the array sooner than it could be aligned
+        return np.empty(shape, np.float32)
+    return aligned_empty(shape, np.float32)
 
 
 def non_max_suppression(boxes: np.ndarray, threshold: float, eta: float) -> np.ndarray:
@@ -238,25 +242,6 @@ def non_max_suppression(boxes: np.ndarray, threshold: float, eta: float) -> np.n
     boxes, selected_indices = np.ascontiguousarray(boxes, np.float32), np.empty(len(boxes), np.int64)
     count = library.caffejax_program_suppress(address(boxes), len(boxes), threshold, eta, address(selected_indices))
     return selected_indices[:count]
-
-
-def _check_and_copy(
-    arrays: Sequence[np.ndarray], shapes: Sequence[Shape], num_repeats: int, role: str
-) -> list[np.ndarray]:
-    """Return the arrays in C order; raise `ValueError` if they are not float32 of the program's shapes.
-
-    The first axis of each array must be `num_repeats` times as long as in `shapes`. `role` names the arrays in error
-    messages.
-    """
-    if len(arrays) != len(shapes) or num_repeats < 1:
-        raise ValueError(f"the program takes {len(shapes)} {role}s, not {len(arrays)}")
-    for i, (array, shape) in enumerate(zip(arrays, shapes, strict=True)):
-        expected = shape if num_repeats == 1 else (num_repeats * shape[0], *shape[1:])
-        if array.dtype != np.float32 or array.shape != expected:
-            raise ValueError(
-                f"{role} {i} must be float32 of shape {expected}, but is {array.dtype} of shape {array.shape}"
-            )
-    return [array if array.flags.c_contiguous else np.ascontiguousarray(array) for array in arrays]
 
 
 def run(program: Program, packed_weights: PackedWeights, arguments: Sequence[jax.Array]) -> list[jax.Array]:
@@ -291,6 +276,7 @@ def _library() -> ctypes.CDLL | None:
         return None
     try:
         library = ctypes.CDLL(spec.origin)
+        library.caffejax_program_call = ctypes.PyDLL(spec.origin).caffejax_program_call  # it reads Python's objects
         _declare_signatures(library)
         jax.local_devices(backend="cpu")  # XLA needs types before functions; JAX delays functions only
         type_functions = {
@@ -315,7 +301,7 @@ def _declare_signatures(library: ctypes.CDLL) -> None:
         ("drop_layout", None, pointer),
         ("pack", text, pointer, pointer, pointer),
         ("unpack", text, pointer, pointer, pointer),
-        ("call", text, pointer, pointer, pointer, pointer, integer),
+        ("call", text, pointer, ctypes.py_object, ctypes.py_object, pointer, integer),
         ("names", text),
         ("type_id", pointer),
         ("type_info", pointer),

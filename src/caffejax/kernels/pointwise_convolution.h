@@ -87,12 +87,11 @@ class PointwiseConvolution {
   void Compute(const float* x, const float* weight, const float* bias, bool relu, Range pixels, Range panels,
                float* y) const {
     Range vectors = panels_.VectorsOf(panels), outputs = panels_.OutputsOf(vectors);
-    ZeroedFloats packed(vectors.size() * kTileLanes * inputs_), biases(vectors.size() * kTileLanes);
+    ZeroedFloats packed(vectors.size() * kTileLanes * inputs_);
     for (int64_t p = panels.start; p < panels.end; ++p) {
       Range own = panels_.VectorsOf({p, p + 1});
       Pack(weight, own, packed.get() + (own.start - vectors.start) * kTileLanes * inputs_);
     }
-    if (bias) std::copy(bias + outputs.start, bias + outputs.end, biases.get());
     bool gathers = !has_all_cells_ && !backward_, scatters = !has_all_cells_ && backward_;
     ZeroedFloats cells(gathers ? block_ * inputs_ : 0), results(scatters ? block_ * panels_.outputs : 0);
     TileProduct product{inputs_, 1, 0, inputs_, panels_.outputs, false, relu};
@@ -102,10 +101,8 @@ class PointwiseConvolution {
       const float* from = gathers ? cells.get() : x + start * inputs_;
       float* to = scatters ? results.get() : y + start * panels_.outputs;
       for (int64_t p = panels.start; p < panels.end; ++p) {
-        Range own = panels_.VectorsOf({p, p + 1});
-        int64_t first = (own.start - vectors.start) * kTileLanes;
-        WeightPanel panel{packed.get() + first * inputs_, biases.get() + first, own.size(), panels_.LanesOf(own)};
-        product.RunLine(count, from, panel, to + own.start * kTileLanes, [&](int64_t tile, Range part) {
+        WeightPanel panel = panels_.Panel(p, packed.get(), panels.start, inputs_, bias);
+        product.RunLine(count, from, panel, to, [&](int64_t tile, Range part) {
           bool fetches = !gathers && tile % panels.size() == p - panels.start && part.end <= following;
           return fetches ? from + (block_ + part.start) * inputs_ : nullptr;
         });

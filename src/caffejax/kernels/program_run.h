@@ -89,14 +89,13 @@ inline constexpr int64_t kSmallWeight = 1 << 20;
 // Reorders a weight from Caffe's layout to a packed layout.
 inline void Pack(const Packed& p, const float* weight, char* packed) {
   ScopedSingleThread one(static_cast<int64_t>(p.layout.get_size()) <= kSmallWeight);
-  auto to = reinterpret_cast<float*>(packed);
-  if (p.tiling) return TransformWeights(*p.tiling, weight, p.source.get_dims().at(0), false, p.layout, to);
+  if (p.transform) return p.transform(weight, reinterpret_cast<float*>(packed));
   Reorder(p.source, const_cast<float*>(weight), p.layout, packed);
 }
 
 // Reorders a packed weight back to Caffe's layout.
 inline void Unpack(const Packed& p, char* packed, float* weight) {
-  Require(!p.tiling, "a transformed weight cannot be unpacked");
+  Require(!p.transform, "a transformed weight cannot be unpacked");
   ScopedSingleThread one(static_cast<int64_t>(p.layout.get_size()) <= kSmallWeight);
   Reorder(p.layout, packed, p.source, weight);
 }

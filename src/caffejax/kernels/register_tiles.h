@@ -16,10 +16,16 @@ namespace caffejax {
 inline constexpr int64_t kTileLanes = 16, kTileVectors = 4;
 inline constexpr int64_t kTilePixels[kTileVectors] = {8, 8, 8, 6};  // by the number of vectors
 
-// A panel of weights (inputs, vectors * kTileLanes), whose last vector has `lanes` outputs, and the outputs' biases.
+// A panel of weights (inputs, vectors * kTileLanes) for the outputs from `first` on, and their biases or null. The last
+// vector has `lanes` outputs.
 struct WeightPanel {
   const float *weight, *bias;
-  int64_t vectors, lanes;
+  int64_t first, vectors, lanes;
+
+  // Returns the lanes of a vector that have outputs.
+  __mmask16 Mask(int64_t vector) const {
+    return static_cast<__mmask16>(vector + 1 < vectors ? 0xffff : (1 << lanes) - 1);
+  }
 };
 
 // Reads inputs x and writes, or with `add` adds to, outputs y. The inputs of a pixel are `taps` parts of `length` floats.
@@ -35,7 +41,9 @@ struct TileProduct {
 #pragma GCC unroll 8
     for (int p = 0; p < kPixels; ++p) {
 #pragma GCC unroll 4
-      for (int v = 0; v < kWidth; ++v) total[p][v] = _mm512_loadu_ps(panel.bias + v * kTileLanes);
+      for (int v = 0; v < kWidth; ++v) {
+        total[p][v] = panel.bias ? _mm512_maskz_loadu_ps(panel.Mask(v), panel.bias + v * kTileLanes) : _mm512_setzero_ps();
+      }
     }
     const float* weight = panel.weight;
     for (int64_t tap = 0; tap < taps; ++tap, x += tap_step) {
@@ -59,7 +67,7 @@ struct TileProduct {
     for (int p = 0; p < kPixels; ++p) {
 #pragma GCC unroll 4
       for (int v = 0; v < kWidth; ++v) {
-        __mmask16 mask = static_cast<__mmask16>(v + 1 < kWidth ? 0xffff : (1 << panel.lanes) - 1);
+        __mmask16 mask = panel.Mask(v);
         float* to = y + p * y_step + v * kTileLanes;
         if (add) total[p][v] = _mm512_add_ps(total[p][v], _mm512_maskz_loadu_ps(mask, to));
         _mm512_mask_storeu_ps(to, mask, _mm512_max_ps(least, total[p][v]));  // in this order, it keeps NaN
@@ -67,7 +75,7 @@ struct TileProduct {
     }
   }
 
-  // Computes a line of pixels. `fetch(tile, part)` returns the address of the pixels that are fetched during
+  // Computes a line of pixels, whose first output is written to `y`. `fetch(tile, part)` returns the address of the pixels that are fetched during
   // a tile, which computes this part of the line, or null.
   template <typename Fetch>
   void RunLine(int64_t pixels, const float* x, const WeightPanel& panel, float* y, Fetch fetch) const {
@@ -75,7 +83,7 @@ struct TileProduct {
     for (int64_t tile = 0; tile < tiles; ++tile) {
       Range part = Range{0, pixels}.Part(tile, tiles);
       Tile run = Select(part.size(), panel.vectors);
-      (this->*run)(x + part.start * pixel_step, fetch(tile, part), panel, y + part.start * y_step);
+      (this->*run)(x + part.start * pixel_step, fetch(tile, part), panel, y + panel.first + part.start * y_step);
     }
   }
 
@@ -119,6 +127,13 @@ struct Panels {
 
   // Returns the number of outputs in the last of some vectors.
   int64_t LanesOf(Range vectors) const { return std::min(kTileLanes, outputs - (vectors.end - 1) * kTileLanes); }
+
+  // Returns a panel of weights of which `packed` has the panels from `first_packed` on. `bias` may be null.
+  WeightPanel Panel(int64_t panel, const float* packed, int64_t first_packed, int64_t inputs, const float* bias) const {
+    Range vectors = VectorsOf({panel, panel + 1});
+    int64_t first = vectors.start * kTileLanes, skipped = first - VectorsOf({first_packed, panel}).start * kTileLanes;
+    return {packed + skipped * inputs, bias ? bias + first : nullptr, first, vectors.size(), LanesOf(vectors)};
+  }
 };
 
 }  // namespace caffejax

@@ -146,16 +146,9 @@ class Winograd : public Executable {
   }
 
   void Run(const std::vector<dnnl_exec_arg_t>& operands) const override {
-    auto at = [&](int name) {
-      void* handle = nullptr;
-      for (const auto& operand : operands) {
-        if (operand.arg == name) dnnl_memory_get_data_handle(operand.memory, &handle);
-      }
-      return static_cast<char*>(handle);
-    };
-    auto floats = [&](int name) { return reinterpret_cast<float*>(at(name)); };
-    Run(floats(DNNL_ARG_SRC), floats(DNNL_ARG_WEIGHTS), floats(DNNL_ARG_BIAS), floats(DNNL_ARG_SRC_1),
-        floats(DNNL_ARG_DST), at(DNNL_ARG_SCRATCHPAD));
+    auto at = [&](int number) { return FloatsOf(operands, number); };
+    Run(at(DNNL_ARG_SRC), at(DNNL_ARG_WEIGHTS), at(DNNL_ARG_BIAS), at(DNNL_ARG_SRC_1), at(DNNL_ARG_DST),
+        reinterpret_cast<char*>(at(DNNL_ARG_SCRATCHPAD)));
   }
 
   // `bias` and `added` may be null.

@@ -1,4 +1,4 @@
-"""Convolutions large enough for Winograd's algorithm, compared with the plain lowering."""
+"""Convolutions that caffejax's own kernels compute in frozen nets, compared with the plain lowering."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from caffejax.net import Net
 
 pytestmark = pytest.mark.skipif(not onednn_program.is_available(), reason="needs oneDNN")
 
+NARROW = "narrow"
 SMALL, LARGE, KERNEL_5 = "winograd F(2x2, 3x3)", "winograd F(4x4, 3x3)", "winograd F(2x2, 5x5)"
 CASES = {  # by name: the input's shape, and what is computed on x
     "odd": ((1, 64, 15, 17), ["y Convolution x | num_output: 64 kernel_size: 3 pad: 1"]),
@@ -67,39 +68,75 @@ CASES = {  # by name: the input's shape, and what is computed on x
         (1, 64, 15, 15),
         ["y Convolution x | num_output: 64 kernel_size: 3 pad: 1", "z Sigmoid y |"],
     ),
+    "leaky and narrow": (
+        (1, 1, 28, 28),
+        ["y Convolution x | num_output: 20 kernel_size: 5", "y ReLU y | negative_slope: 0.1"],
+    ),
+}
+NARROW_CASES = {
+    "one input": ((1, 1, 28, 28), ["y Convolution x | num_output: 20 kernel_size: 5"]),
+    "one input, batch": ((3, 1, 15, 16), ["y Convolution x | num_output: 20 kernel_size: 5 pad: 2", "y ReLU y |"]),
+    "three inputs": ((2, 3, 17, 15), ["y Convolution x | num_output: 48 kernel_h: 5 kernel_w: 3 pad_h: 1 stride: 2"]),
+    "two outputs more": ((1, 20, 12, 12), ["y Convolution x | num_output: 50 kernel_size: 5"]),
+    "one output more": ((3, 16, 9, 7), ["y Convolution x | num_output: 17 kernel_size: 3 pad: 1", "y ReLU y |"]),
+    "four outputs more": (
+        (2, 24, 9, 14),
+        ["y Convolution x | num_output: 68 kernel_size: 3 stride: 2 bias_term: false"],
+    ),
+    "all of LeNet's": (
+        (2, 1, 28, 28),
+        [
+            "a Convolution x | num_output: 20 kernel_size: 5",
+            "b Pooling a | kernel_size: 2 stride: 2",
+            "c Convolution b | num_output: 50 kernel_size: 5",
+            "d Pooling c | kernel_size: 2 stride: 2",
+            "y InnerProduct d | num_output: 9",
+        ],
+    ),
 }
 # by case: the step instead of LARGE; none where oneDNN's own convolution computes what comes after in its pass
-OTHER_STEPS = {"another function": None, "wide channels": SMALL, "5x5": KERNEL_5, "5x5 in groups": KERNEL_5}
+OTHER_STEPS = {
+    "another function": None,
+    "leaky and narrow": None,
+    "wide channels": SMALL,
+    "5x5": KERNEL_5,
+    "5x5 in groups": KERNEL_5,
+    **dict.fromkeys(NARROW_CASES, NARROW),
+}
 
 
-def list_winograd_steps(net: Frozen) -> list[str]:
-    """Return the names of the steps that compute convolutions by Winograd's algorithm."""
+def list_own_steps(net: Frozen) -> list[str]:
+    """Return the names of the steps that compute convolutions by caffejax's own kernels."""
     steps = [step for onednn_part in net.compile().programs.values() for step in onednn_part.executable.steps]
-    return [step for step in steps if step.startswith("winograd")]
+    return [step for step in steps if step.startswith(("winograd", NARROW))]
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_winograd_gives_equal_outputs(case: str) -> None:
-    shape, layers = CASES[case]
+@pytest.mark.parametrize("case", [*CASES, *NARROW_CASES])
+def test_kernels_give_equal_outputs(case: str) -> None:
+    shape, layers = (CASES | NARROW_CASES)[case]
     frozen_net = assert_frozen_net_equals_net(make_net_text(shape, *layers))
     step = OTHER_STEPS.get(case, LARGE)
-    assert set(list_winograd_steps(frozen_net)) == ({step} if step else set())
+    assert set(list_own_steps(frozen_net)) == ({step} if step else set())
 
 
 def test_small_convolutions_are_not_transformed() -> None:
     for channels, size in ((64, 5), (3, 30), (16, 6)):
         text = make_net_text((1, channels, size, size), "y Convolution x | num_output: 64 kernel_size: 3 pad: 1")
-        assert not list_winograd_steps(assert_frozen_net_equals_net(text))
+        assert not list_own_steps(assert_frozen_net_equals_net(text))
 
 
-def test_nan_stays_within_its_image() -> None:
+@pytest.mark.parametrize(("channels", "outputs"), [(64, 64), (1, 20), (16, 18)])
+def test_nan_stays_within_its_image(channels: int, outputs: int) -> None:
     net = Net(
-        make_net_text((2, 64, 14, 14), "y Convolution x | num_output: 64 kernel_size: 3 pad: 1", "y ReLU y |"), "TEST"
+        make_net_text(
+            (2, channels, 14, 14), f"y Convolution x | num_output: {outputs} kernel_size: 3 pad: 1", "y ReLU y |"
+        ),
+        "TEST",
     )
     frozen_net = net.freeze(draw_variables(net))
     x = draw_inputs(net)["x"]
     y = np.asarray(frozen_net({"x": x.at[0, 0, 5, 5].set(np.nan)})["y"])
-    assert list_winograd_steps(frozen_net)
+    assert list_own_steps(frozen_net)
     assert np.isnan(y[0, :, 4:7, 4:7]).all()
     assert np.isfinite(y[1]).all()
     np.testing.assert_array_equal(y[1], np.asarray(frozen_net({"x": x})["y"])[1])
