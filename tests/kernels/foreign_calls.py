@@ -14,7 +14,8 @@ CONVOLUTIONS = ("convolution", "input_diff", "weight_diff", "convolution_diffs")
 PRODUCTS = ("matmul", "matmul_diffs")
 POOLINGS = ("max_pool", "max_pool_diff")
 UPDATES, SUMS = ("momentum_update",), ("row_sums", "channel_moments", "normalization_sums")
-FUNCTIONS = CONVOLUTIONS + PRODUCTS + POOLINGS + UPDATES + SUMS
+RESPONSES = ("normalize_response", "normalize_response_diff")
+FUNCTIONS = CONVOLUTIONS + PRODUCTS + POOLINGS + UPDATES + SUMS + RESPONSES
 # which arrays a function takes and which it gives; a bias may come last where there is one
 ROLES = {
     "convolution": (("x", "weight", "bias"), ("y",)),
@@ -29,6 +30,8 @@ ROLES = {
     "row_sums": (("x",), ("sums",)),
     "channel_moments": (("x",), ("mean", "variance")),
     "normalization_sums": (("x", "y", "mean", "scale", "factor", "offset"), ("d_factor", "d_offset")),
+    "normalize_response": (("x",), ("y",)),
+    "normalize_response_diff": (("x", "y"), ("x",)),
 }
 MATRICES = ("x", "y")  # of the functions that sum rows; their other arrays are (channels,)
 DTYPES = {"indices": jnp.int8}  # of roles; others are float32
@@ -75,6 +78,7 @@ def draw_valid_call(random: np.random.Generator, function: str) -> Call:
         (POOLINGS, _draw_pooling),
         (UPDATES, _draw_update),
         (SUMS, _draw_sum),
+        (RESPONSES, _draw_response),
     )
     draw = next(draw for functions, draw in draws if function in functions)
     shapes, attributes = draw(random, function)
@@ -194,6 +198,16 @@ def _draw_sum(random: np.random.Generator, function: str) -> tuple[dict[str, tup
     return shapes, attributes
 
 
+def _draw_response(random: np.random.Generator, function: str) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
+    shape = (*map(int, random.integers(1, 10, 3)), int(random.choice([1, 3, 16, 20, 150])))
+    attributes: dict[str, Any] = {
+        "size": np.int64(random.choice([1, 3, 5, 7, 31])),
+        "within_channel": bool(random.integers(2)),
+    }
+    attributes |= {"k": np.float32(random.choice([1, 2])), "alpha": np.float32(random.choice([0, 0.25, 1]))}
+    return {"x": shape, "y": shape}, attributes
+
+
 def alter(random: np.random.Generator, call: Call) -> Call:
     """Return the call with one random change; it may still be valid, see `is_valid`."""
     parts = ["array", "array", "array", "count"] + ["attribute", "attribute", "attributes"] * bool(call.attributes)
@@ -281,6 +295,12 @@ def is_valid(call: Call) -> bool:
     if call.function in SUMS:
         x = shapes["x"]
         return len(x) == 2 and all(s == (x if role in MATRICES else x[1:]) for role, s in shapes.items())
+    if call.function in RESPONSES:
+        return (
+            len(shapes["x"]) == 4
+            and len(set(shapes.values())) == 1
+            and bool(call.attributes["size"] % 2 == 1 <= call.attributes["size"])
+        )
     if call.function in UPDATES:
         return np.prod(shapes.pop("rate")) == 1 and len(set(shapes.values())) == 1
     result = (
@@ -348,7 +368,7 @@ def check_results(call: Call, arrays: Sequence[np.ndarray], results: Sequence[np
 
     Convolutions of 3x3 and 5x5 without stride and dilation, whose channels are multiples of 16, may be computed by
     Winograd's algorithm. Its points are not integers, so their results, except for the bias, may differ by 1e-5 of the
-    largest. Means and variances are quotients of sums, and may differ by 1e-5.
+    largest. Means and variances are quotients of sums, and may differ by 1e-5. So may LRN, which computes roots.
     """
     shapes = {
         role: array.shape
@@ -364,7 +384,7 @@ def check_results(call: Call, arrays: Sequence[np.ndarray], results: Sequence[np
     for i, (actual, expected) in enumerate(zip(results, expected_results(call, arrays), strict=True)):
         role = ROLES[call.function][1][i]
         largest = np.abs(expected).max(initial=0) if is_winograd_possible and role != "bias" else 0
-        largest = 1 if call.function == "channel_moments" else largest
+        largest = 1 if call.function in ("channel_moments", *RESPONSES) else largest
         np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5 * largest, err_msg=str(call))
 
 
@@ -383,6 +403,8 @@ def expected_results(call: Call, arrays: Sequence[np.ndarray]) -> list[np.ndarra
         positive = x_hat * inputs["factor"] + inputs["offset"] > 0
         diffs = np.where(positive, inputs["y"], 0) if call.attributes["relu"] else inputs["y"]
         return [(diffs * x_hat).sum(0), diffs.sum(0)]
+    if call.function in RESPONSES:
+        return [_normalize_response(call, inputs)]
     if call.function in UPDATES:
         lr_mult, decay, momentum = call.attributes.values()
         step = inputs["rate"] * lr_mult * (inputs["grad"] + decay * inputs["weight"]) + momentum * inputs["slot"]
@@ -448,6 +470,24 @@ def _pool(call: Call, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
     if "x" in inputs:
         return [maxima, indices]
     return [dx[(slice(None), *(slice(lo, lo + n) for lo, n in zip(low, shapes["x"][1:3], strict=True)))]]
+
+
+def _normalize_response(call: Call, inputs: dict[str, np.ndarray]) -> np.ndarray:
+    """Return the normalized array or, from the diff of the result, the diff of the array."""
+    x, a = inputs["x"].astype(np.float64), call.attributes
+    axes, size, alpha = ((1, 2) if a["within_channel"] else (3,)), int(a["size"]), float(a["alpha"])
+
+    def sum_windows(values: np.ndarray) -> np.ndarray:
+        for axis in axes:
+            padded = np.pad(values, [(size // 2, size // 2) if i == axis else (0, 0) for i in range(4)])
+            values = np.lib.stride_tricks.sliding_window_view(padded, size, axis).sum(-1)
+        return values
+
+    scale = float(a["k"]) + alpha * sum_windows(x**2)
+    if call.function == "normalize_response":
+        return np.asarray(x * scale**-0.75)
+    dy = inputs["y"]
+    return np.asarray(dy * scale**-0.75 - 1.5 * alpha * x * sum_windows(dy * x * scale**-1.75))
 
 
 def _group_slices(count: int, inputs: int, outputs: int) -> Iterator[tuple[slice, slice]]:

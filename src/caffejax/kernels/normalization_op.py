@@ -1,4 +1,4 @@
-"""Batch normalization by the statistics of the batch, and LRN across channels, both with a custom gradient."""
+"""Batch normalization by the statistics of the batch, and local response normalization, both with a custom gradient."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from .vma import vary, varying_axes
 from .window import half_width
 
 Arrays = tuple[jax.Array, ...]
-SumWindows = Callable[[jax.Array, int, int], jax.Array]
+
+_USUAL_BETA = 0.75  # of LRN
 
 
 @partial(jax.jit, static_argnames=("eps", "relu", "axis_name"))
@@ -209,23 +210,22 @@ def _compute_normalization_diffs_on_cpu(x: jax.Array, *channel_params_and_dy: ja
     return to_channels_first(dx), d_factor, d_bias
 
 
-@partial(jax.jit, static_argnames=("size", "k", "alpha", "beta"))
-def normalize_response(x: jax.Array, size: int, k: float, alpha: float, beta: float) -> jax.Array:
-    """Return x * (k + alpha * sum of squares over `size` neighbouring channels) ** -beta, of the dtype of `x`.
+@partial(jax.jit, static_argnames=("size", "k", "alpha", "beta", "within_channel"))
+def normalize_response(
+    x: jax.Array, size: int, k: float, alpha: float, beta: float, *, within_channel: bool = False
+) -> jax.Array:
+    """Return `x * scale ** -beta`, of the dtype of `x`, where `scale = k + alpha * (sum of the squares in a window)`.
 
-    The result is computed in at least float32. `x` is (batch, channels, *space).
+    A window covers `size` neighboring channels, or `size` x `size` cells of the plane if `within_channel` is true.
+    Cells beyond the ends count as 0. The result is computed in at least float32. `x` is (batch, channels, height,
+    width).
     """
-    options: Any = {"size": size, "alpha": alpha, "beta": beta}
-    run = PlatformOp(
-        partial(_compute_response, _sum_windows, 1, k=k, **options), partial(_compute_response_on_cpu, k=k, **options)
-    )
-    diffs = PlatformOp(
-        partial(_compute_response_diff, _sum_windows, 1, **options), partial(_compute_response_diff_on_cpu, **options)
-    )
+    options: Any = {"size": size, "k": k, "alpha": alpha, "beta": beta, "within_channel": within_channel}
+    run = PlatformOp(partial(_compute_response, **options), partial(_compute_response_on_cpu, **options))
+    diffs = PlatformOp(partial(_compute_response_diff, **options), partial(_compute_response_diff_on_cpu, **options))
 
     def forward(x: jax.Array) -> tuple[jax.Array, Arrays]:
-        y, scale = run(x)
-        return y, (x, scale)
+        return run(x)[0], (x,)
 
     def backward(residuals: Arrays, dy: jax.Array, needed: Sequence[bool]) -> Arrays:
         return diffs(*residuals, dy)
@@ -234,68 +234,46 @@ def normalize_response(x: jax.Array, size: int, k: float, alpha: float, beta: fl
     return y
 
 
-def _compute_response(
-    sum_windows: SumWindows, axis: int, x: jax.Array, *, size: int, k: float, alpha: float, beta: float
-) -> Arrays:
-    floats = promote(x)
-    scale = k + alpha * promote(sum_windows(jnp.square(floats).astype(x.dtype), size, axis))
-    return (floats * negative_power(scale, beta)).astype(x.dtype), scale.astype(x.dtype)
-
-
-def _compute_response_on_cpu(x: jax.Array, **options: Any) -> Arrays:
-    y, scale = _compute_response(_sum_slices, x.ndim - 1, to_channels_last(x), **options)
-    return to_channels_first(y), to_channels_first(scale)
+def _compute_response(x: jax.Array, *, size: int, k: float, alpha: float, beta: float, within_channel: bool) -> Arrays:
+    scale = k + alpha * _sum_windows(jnp.square(promote(x)), size, within_channel)
+    return ((promote(x) * negative_power(scale, beta)).astype(x.dtype),)
 
 
 def _compute_response_diff(
-    sum_windows: SumWindows,
-    axis: int,
-    x: jax.Array,
-    scale: jax.Array,
-    dy: jax.Array,
-    *,
-    size: int,
-    alpha: float,
-    beta: float,
+    x: jax.Array, dy: jax.Array, *, size: int, k: float, alpha: float, beta: float, within_channel: bool
 ) -> Arrays:
-    values, scale, diff = map(promote, (x, scale, dy))
+    values, diff = promote(x), promote(dy)
+    scale = k + alpha * _sum_windows(jnp.square(values), size, within_channel)
     factor = negative_power(scale, beta)
-    window_sums = promote(sum_windows((diff * values * factor / scale).astype(x.dtype), size, axis))
-    return ((diff * factor - (2 * alpha * beta) * values * window_sums).astype(x.dtype),)
+    ratio_sums = _sum_windows(diff * values * factor / scale, size, within_channel)
+    return ((diff * factor - (2 * alpha * beta) * values * ratio_sums).astype(x.dtype),)
 
 
-def _compute_response_diff_on_cpu(x: jax.Array, scale: jax.Array, dy: jax.Array, **options: Any) -> Arrays:
-    arrays = map(to_channels_last, (x, scale, dy))
-    (dx,) = _compute_response_diff(_sum_materialised, x.ndim - 1, *arrays, **options)
-    return (to_channels_first(dx),)
+def _compute_response_on_cpu(x: jax.Array, *, beta: float, **options: Any) -> Arrays:
+    if beta != _USUAL_BETA or not onednn.supports(x):
+        return _compute_response(x, beta=beta, **options)
+    return (to_channels_first(onednn.normalize_response(materialise(to_channels_last(x)), **options)),)
 
 
-def _sum_windows(x: jax.Array, size: int, axis: int) -> jax.Array:
-    """Return the sum over `size` neighbours centered at each element along an axis; beyond the ends `x` counts as 0."""
-    half, is_summed = half_width(size, x.shape[axis]), [k == axis for k in range(x.ndim)]
-    kernel, padding = (2 * half + 1 if a else 1 for a in is_summed), [(half, half) if a else (0, 0) for a in is_summed]
-    total: jax.Array = jax.lax.reduce_window(
-        x, np.zeros((), x.dtype), jax.lax.add, tuple(kernel), (1,) * x.ndim, padding
-    )
-    return total
+def _compute_response_diff_on_cpu(x: jax.Array, dy: jax.Array, *, beta: float, **options: Any) -> Arrays:
+    if beta != _USUAL_BETA or not onednn.supports(x, dy):
+        return _compute_response_diff(x, dy, beta=beta, **options)
+    arrays = (materialise(to_channels_last(a)) for a in (x, dy))
+    return (to_channels_first(onednn.normalize_response_diff(*arrays, **options)),)
 
 
-def _sum_slices(x: jax.Array, size: int, axis: int) -> jax.Array:
-    """Return the same sums as `_sum_windows`, computed from shifted slices, which is faster on CPUs."""
-    n = x.shape[axis]
-    half = half_width(size, n)
-    padded = jnp.pad(x, [(half, half) if k == axis else (0, 0) for k in range(x.ndim)])
-    slices = (jax.lax.slice_in_dim(padded, i, i + n, axis=axis) for i in range(2 * half + 1))
-    return sum(slices, start=jnp.zeros((), x.dtype))
-
-
-def _sum_materialised(x: jax.Array, size: int, axis: int) -> jax.Array:
-    return _sum_slices(materialise(x) if axis > 1 else x, size, axis)
+def _sum_windows(x: jax.Array, size: int, within_channel: bool) -> jax.Array:
+    """Return the sum of the window centered at each cell."""
+    halves = [
+        half_width(size, n) if (axis > 1 if within_channel else axis == 1) else 0 for axis, n in enumerate(x.shape)
+    ]
+    kernel, padding = tuple(2 * half + 1 for half in halves), [(half, half) for half in halves]
+    return jax.lax.reduce_window(x, np.zeros((), x.dtype), jax.lax.add, kernel, (1,) * x.ndim, padding)
 
 
 def negative_power(scale: jax.Array, beta: float) -> jax.Array:
     """Return scale ** -beta."""
-    if beta == 0.75:  # the usual value: two roots are cheaper than a power
+    if beta == _USUAL_BETA:  # two roots are cheaper than a power
         root = jax.lax.rsqrt(scale)
         return root * jnp.sqrt(root)
     return scale**-beta

@@ -14,6 +14,7 @@
 #include "onednn_pooling.h"
 #include "onednn_primitives.h"
 #include "onednn_shapes.h"
+#include "response_normalization.h"
 #include "row_sums.h"
 
 #include "xla/ffi/api/ffi.h"
@@ -154,6 +155,31 @@ ffi::Error SumsForNormalization(Array x, Array dy, Array mean, Array scale, Arra
   });
 }
 
+ffi::Error NormalizeResponse(Array x, Result y, int64_t size, float k, float alpha, bool within_channel) {
+  return Guarded("normalize_response", [&] {
+    ResponseNormalization n{x, *y, std::nullopt, size, k, alpha, within_channel};
+    Check(n);
+    Run(n);
+  });
+}
+
+ffi::Error NormalizeResponseDiff(Array x, Array dy, Result dx, int64_t size, float k, float alpha, bool within_channel) {
+  return Guarded("normalize_response_diff", [&] {
+    ResponseNormalization n{x, *dx, dy, size, k, alpha, within_channel};
+    Check(n);
+    Run(n);
+  });
+}
+
+template <typename Binding>
+auto WithResponse(Binding&& binding) {
+  return std::move(binding)
+      .template Attr<int64_t>("size")
+      .template Attr<float>("k")
+      .template Attr<float>("alpha")
+      .template Attr<bool>("within_channel");
+}
+
 template <typename Binding>
 auto WithPooling(Binding&& binding) {
   return std::move(binding)
@@ -228,6 +254,10 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_normalization_sums, SumsForNormalization,
                                   .Ret<Array>()
                                   .Ret<Array>()
                                   .Attr<bool>("relu"));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_normalize_response, NormalizeResponse,
+                              WithResponse(ffi::Ffi::Bind().Arg<Array>().Ret<Array>()));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_normalize_response_diff, NormalizeResponseDiff,
+                              WithResponse(ffi::Ffi::Bind().Arg<Array>().Arg<Array>().Ret<Array>()));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_matmul, Matmul,
                               ffi::Ffi::Bind()
                                   .Arg<Array>()

@@ -37,6 +37,8 @@ _FUNCTIONS = (
     "row_sums",
     "channel_moments",
     "normalization_sums",
+    "normalize_response",
+    "normalize_response_diff",
 )
 
 
@@ -321,6 +323,31 @@ def normalization_sums(
     arrays = [x, dy, mean, scale, factor, bias]
     products, sums = _ffi_call("normalization_sums", [result, result], arrays, relu=relu)
     return products, sums
+
+
+def normalize_response(x: jax.Array, *, size: int, k: float, alpha: float, within_channel: bool) -> jax.Array:
+    """Return `x * (k + alpha * sum of squares) ** -0.75`, of the shape of `x`.
+
+    Args:
+        x: (batch, height, width, channels), float32.
+        size: the odd number of neighboring channels, or of cells along a side of the window, that are summed.
+        k, alpha: the constants, rounded to float32.
+        within_channel: whether the squares of a window of the plane are summed, instead of neighboring channels.
+    """
+    settings = _response_attributes(size, k, alpha, within_channel)
+    return _ffi_call("normalize_response", [jax.ShapeDtypeStruct(x.shape, np.float32)], [x], **settings)[0]
+
+
+def normalize_response_diff(
+    x: jax.Array, dy: jax.Array, *, size: int, k: float, alpha: float, within_channel: bool
+) -> jax.Array:
+    """Return the diff of `x` of `normalize_response`, from the diff `dy` of its result."""
+    settings = _response_attributes(size, k, alpha, within_channel)
+    return _ffi_call("normalize_response_diff", [jax.ShapeDtypeStruct(x.shape, np.float32)], [x, dy], **settings)[0]
+
+
+def _response_attributes(size: int, k: float, alpha: float, within_channel: bool) -> dict[str, Any]:
+    return {"size": np.int64(size), "k": np.float32(k), "alpha": np.float32(alpha), "within_channel": within_channel}
 
 
 def _check_shapes(inputs: int, weight_inputs: int, outputs: int, bias: jax.Array | None) -> None:

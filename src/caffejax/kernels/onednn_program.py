@@ -276,7 +276,8 @@ def _library() -> ctypes.CDLL | None:
         return None
     try:
         library = ctypes.CDLL(spec.origin)
-        library.caffejax_program_call = ctypes.PyDLL(spec.origin).caffejax_program_call  # it reads Python's objects
+        # called with Python's lock, because it reads arrays
+        library.caffejax_program_call = ctypes.PyDLL(spec.origin).caffejax_program_call  # type: ignore[attr-defined]
         _declare_signatures(library)
         jax.local_devices(backend="cpu")  # XLA needs types before functions; JAX delays functions only
         type_functions = {

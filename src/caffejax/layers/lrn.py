@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from ..kernels.custom_gradient import make_differentiable
-from ..kernels.elementwise import Arrays, apply_elementwise
-from ..kernels.normalization_op import negative_power, normalize_response
+from ..kernels.normalization_op import normalize_response
 from ..kernels.window import Window, half_width
 from .context import Context, Shape
 from .dtype_policy import promote
@@ -61,7 +57,7 @@ def lrn(ctx: Context, x: jax.Array) -> jax.Array:
     p = ctx.settings
     _check_axes(x)
     if ctx.fast and p.within_channel:
-        return _normalize_in_plane(p, x)
+        return normalize_response(x, p.local_size, 1, p.alpha / p.local_size**2, p.beta, within_channel=True)
     if ctx.fast:
         return normalize_response(x, p.local_size, p.k, p.alpha / p.local_size, p.beta)
     return (x * _compute_scale(p, x) ** -p.beta).astype(x.dtype)
@@ -112,39 +108,6 @@ def _compute_scale(p: LrnSettings, x: jax.Array) -> jax.Array:
     return p.k + p.alpha / p.local_size * _sum_channels(squares, p.local_size)
 
 
-def _normalize_in_plane(p: LrnSettings, x: jax.Array) -> jax.Array:
-    """Return the top of WITHIN_CHANNEL, with a gradient for which only the bottom and the scale are stored."""
-    average = partial(_average_window, p, fast=True)
-
-    def normalize(x: jax.Array, mean: jax.Array) -> Arrays:
-        scale = 1 + p.alpha * promote(mean)
-        return (x * negative_power(scale, p.beta)).astype(x.dtype), scale.astype(x.dtype)
-
-    def forward(x: jax.Array) -> tuple[jax.Array, Arrays]:
-        y, scale = apply_elementwise(normalize, x, average(*apply_elementwise(square, x)))
-        return y, (x, scale)
-
-    def square(x: jax.Array) -> Arrays:
-        return (jnp.square(promote(x)).astype(x.dtype),)
-
-    def compute_ratio(x: jax.Array, scale: jax.Array, dy: jax.Array) -> Arrays:
-        values, scale, diff = map(promote, (x, scale, dy))
-        return ((diff * values * negative_power(scale, p.beta) / scale).astype(x.dtype),)
-
-    def compute_diff(x: jax.Array, scale: jax.Array, dy: jax.Array, ratio_sums: jax.Array) -> Arrays:
-        values, scale, diff, ratio_sums = map(promote, (x, scale, dy, ratio_sums))
-        dx = diff * negative_power(scale, p.beta) - 2 * p.alpha * p.beta * values * ratio_sums
-        return (dx.astype(x.dtype),)
-
-    def backward(residuals: Arrays, dy: jax.Array, needed: Sequence[bool]) -> Arrays:
-        (ratio,) = apply_elementwise(compute_ratio, *residuals, dy)
-        _, transpose = jax.vjp(average, ratio)  # the average is linear
-        return apply_elementwise(compute_diff, *residuals, dy, *transpose(ratio))
-
-    y: jax.Array = make_differentiable(forward, backward)(x)
-    return y
-
-
 def _sum_channels(x: jax.Array, size: int) -> jax.Array:
     """Sum over `size` neighboring channels (axis 1); channels beyond the edge are zero."""
     num_channels = x.shape[1]
@@ -153,9 +116,9 @@ def _sum_channels(x: jax.Array, size: int) -> jax.Array:
     return sum((padded[:, i : i + num_channels] for i in range(2 * half + 1)), start=jnp.zeros_like(x))
 
 
-def _average_window(p: LrnSettings, x: jax.Array, fast: bool = False) -> jax.Array:
+def _average_window(p: LrnSettings, x: jax.Array) -> jax.Array:
     window = _squares_window(p, x.shape[2:])
-    mean = average_windows(x, window, x.shape[2:], fast=fast)
+    mean = average_windows(x, window, x.shape[2:])
     cell_ratio = math.prod(window.kernel) / p.local_size**2  # the other cells are always beyond an edge
     return mean if cell_ratio == 1 else mean * cell_ratio
 
