@@ -20,13 +20,13 @@ class NarrowConvolution {
   }
   static bool IsWorthForInputDiff(const PlaneShape& s) {
     bool has_empty_lanes = s.inputs < 0.7 * Panels{s.inputs}.Vectors() * kTileLanes;
-    return CanCompute(s) && has_empty_lanes && s.batch >= MaxThreads() && NarrowConvolution(s).ImageFloats() <= kImageFloats;
+    return CanCompute(s) && has_empty_lanes && s.batch >= MaxThreads() && s.LinesOf(s.out_height) * s.LineFloats() <= kImageFloats;
   }
 
   explicit NarrowConvolution(const PlaneShape& shape)
       : s_(shape), row_inputs_(s_.kernel[1] * s_.inputs), rest_(RestOf(s_)), panels_{s_.outputs - rest_} {
-    line_ = ((s_.out_width - 1) * s_.stride[1] + s_.kernel[1]) * s_.inputs;
-    is_padded_ = s_.low[0] > 0 || s_.low[1] > 0 || Lines() > s_.height || line_ > s_.width * s_.inputs;
+    line_ = s_.LineFloats();
+    is_padded_ = s_.low[0] > 0 || s_.low[1] > 0 || s_.LinesOf(s_.out_height) > s_.height || line_ > s_.width * s_.inputs;
   }
 
   // Packs a weight in Caffe's order, for `Run`.
@@ -64,14 +64,14 @@ class NarrowConvolution {
     TileProduct product{s_.stride[1] * s_.inputs, s_.kernel[0], is_padded_ ? line_ : image_line, row_inputs_, s_.outputs,
                         false, relu};
     RunInParallel(threads, [&](int thread, int count) {
-      ZeroedFloats cells(is_padded_ ? ((most_rows - 1) * s_.stride[0] + s_.kernel[0]) * line_ : 0);
+      ZeroedFloats cells(is_padded_ ? s_.LinesOf(most_rows) * line_ : 0);
       Range own = Range{0, s_.batch * row_blocks}.Part(thread, count);
       for (int64_t block = own.start; block < own.end; ++block) {
         int64_t image = block / row_blocks;
         Range rows = Range{0, s_.out_height}.Part(block % row_blocks, row_blocks);
         const float* from = x + image * s_.height * image_line;
         float* to = y + (image * s_.out_height + rows.start) * s_.out_width * s_.outputs;
-        if (is_padded_) CopyLines(from, rows, cells.get());
+        if (is_padded_) s_.CopyLines(from, rows, cells.get());
         from = is_padded_ ? cells.get() : from + rows.start * s_.stride[0] * image_line;
         for (int64_t row = 0; row < rows.size(); ++row) {
           const float* line = from + row * s_.stride[0] * product.tap_step;
@@ -108,7 +108,7 @@ class NarrowConvolution {
     RunInParallel(threads, [&](int thread, int count) {
       Range own = Range{0, s_.batch}.Part(thread, count);
       for (int64_t image = own.start; image < own.end; ++image) {
-        ZeroedFloats sums(ImageFloats());
+        ZeroedFloats sums(s_.LinesOf(s_.out_height) * line_);
         for (int64_t tap = 0; tap < s_.kernel[0]; ++tap) {
           for (int64_t p = 0; p < panels.Count(); ++p) {
             WeightPanel panel = panels.Panel(p, packed.get() + tap * matrix, 0, s_.outputs, nullptr);
@@ -151,28 +151,6 @@ class NarrowConvolution {
   int64_t WeightAt(int64_t output, int64_t row, int64_t input) const {
     int64_t column = input / s_.inputs, channel = input % s_.inputs;
     return ((output * s_.inputs + channel) * s_.kernel[0] + row) * s_.kernel[1] + column;
-  }
-
-  // The lines of an image that windows read, padding included.
-  int64_t Lines() const { return (s_.out_height - 1) * s_.stride[0] + s_.kernel[0]; }
-  int64_t ImageFloats() const { return Lines() * line_; }
-
-  // Returns the floats of a line that are within the image.
-  Range Inside() const {
-    int64_t start = std::min(line_, s_.low[1] * s_.inputs);
-    return {start, std::clamp((s_.low[1] + s_.width) * s_.inputs, start, line_)};
-  }
-
-  // Copies the lines that the windows of some rows of pixels read, with zeros for the padding.
-  void CopyLines(const float* x, Range rows, float* to) const {
-    Range inside = Inside();
-    for (int64_t line = 0; line < (rows.size() - 1) * s_.stride[0] + s_.kernel[0]; ++line, to += line_) {
-      int64_t row = rows.start * s_.stride[0] - s_.low[0] + line;
-      std::fill(to, to + line_, 0.0f);
-      if (row < 0 || row >= s_.height) continue;
-      const float* from = x + (row * s_.width - s_.low[1]) * s_.inputs;
-      std::copy(from + inside.start, from + inside.end, to + inside.start);
-    }
   }
 
   // Computes the last outputs of a line of pixels, with inputs in the lanes.
@@ -218,11 +196,11 @@ class NarrowConvolution {
 
   // Copies the sums for the cells of an image. Cells that no window reads have zeros.
   void WriteImage(const float* sums, float* dx) const {
-    Range inside = Inside();
+    Range inside = s_.FloatsInside();
     for (int64_t row = 0; row < s_.height; ++row, dx += s_.width * s_.inputs) {
       int64_t line = row + s_.low[0];
       std::fill(dx, dx + s_.width * s_.inputs, 0.0f);
-      if (line >= Lines()) continue;
+      if (line >= s_.LinesOf(s_.out_height)) continue;
       const float* from = sums + line * line_;
       std::copy(from + inside.start, from + inside.end, dx + inside.start - s_.low[1] * s_.inputs);
     }

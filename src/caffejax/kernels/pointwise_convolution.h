@@ -97,7 +97,7 @@ class PointwiseConvolution {
     TileProduct product{inputs_, 1, 0, inputs_, panels_.outputs, false, relu};
     for (int64_t start = pixels.start; start < pixels.end; start += block_) {
       int64_t count = std::min(block_, pixels.end - start), following = std::min(block_, pixels.end - start - count);
-      if (gathers) Gather(x, start, count, cells.get());
+      if (gathers) s_.GatherCells(x, {start, start + count}, cells.get());
       const float* from = gathers ? cells.get() : x + start * inputs_;
       float* to = scatters ? results.get() : y + start * panels_.outputs;
       for (int64_t p = panels.start; p < panels.end; ++p) {
@@ -128,18 +128,6 @@ class PointwiseConvolution {
     }
   }
 
-  // Returns the cell that the window of a pixel covers.
-  int64_t CellOf(int64_t pixel) const {
-    int64_t row = pixel / s_.out_width % s_.out_height * s_.stride[0], column = pixel % s_.out_width * s_.stride[1];
-    return (pixel / (s_.out_width * s_.out_height) * s_.height + row) * s_.width + column;
-  }
-
-  void Gather(const float* x, int64_t first, int64_t count, float* to) const {
-    for (int64_t p = first; p < first + count; ++p, to += inputs_) {
-      std::memcpy(to, x + CellOf(p) * inputs_, inputs_ * sizeof(float));
-    }
-  }
-
   // Writes the results for some pixels to their cells, and zeros to the cells between them and the next pixels'.
   void Scatter(const float* results, int64_t first, int64_t count, Range outputs, float* y) const {
     size_t bytes = outputs.size() * sizeof(float);
@@ -147,7 +135,7 @@ class PointwiseConvolution {
       int64_t row = p / s_.out_width % s_.out_height, column = p % s_.out_width;
       int64_t rows = row + 1 < s_.out_height ? s_.stride[0] : s_.height - row * s_.stride[0];
       int64_t columns = column + 1 < s_.out_width ? s_.stride[1] : s_.width - column * s_.stride[1];
-      float* to = y + CellOf(p) * panels_.outputs + outputs.start;
+      float* to = y + s_.CellOf(p) * panels_.outputs + outputs.start;
       for (int64_t r = 0; r < rows; ++r) {
         for (int64_t c = 0; c < columns; ++c) {
           std::memset(to + (r * s_.width + c) * panels_.outputs, 0, bytes);

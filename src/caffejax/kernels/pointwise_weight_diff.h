@@ -75,7 +75,7 @@ class PointwiseWeightDiff {
     for (int64_t block = 0; block < blocks; ++block) {
       Range in_block = pixels.Part(block, blocks);
       int64_t first = in_block.start, count = in_block.size();
-      if (!reads_all_cells_) Gather(x, first, count, gathered.get());
+      if (!reads_all_cells_) s_.GatherCells(x, in_block, gathered.get());
       const float* cells = reads_all_cells_ ? x + first * s_.inputs : gathered.get();
       for (int64_t v = vectors.start; v < vectors.end; v += kVectors) {
         int64_t width = std::min(kVectors, vectors.end - v);
@@ -85,20 +85,6 @@ class PointwiseWeightDiff {
           (this->*multiply)(dy + first * s_.outputs + t * kOutputs, cells + v * kLanes, count, lanes, block > 0,
                             t == tiles.start, v == vectors.start, sums + t * kOutputs * s_.inputs + v * kLanes);
         }
-      }
-    }
-  }
-
-  // Copies the cells of x that some pixels of y read, with zeros for the padding.
-  void Gather(const float* x, int64_t first, int64_t count, float* to) const {
-    for (int64_t pixel = first; pixel < first + count; ++pixel, to += s_.inputs) {
-      int64_t row = pixel / s_.out_width % s_.out_height * s_.stride[0] - s_.low[0];
-      int64_t column = pixel % s_.out_width * s_.stride[1] - s_.low[1];
-      if (0 <= row && row < s_.height && 0 <= column && column < s_.width) {
-        int64_t cell = (pixel / (s_.out_width * s_.out_height) * s_.height + row) * s_.width + column;
-        std::memcpy(to, x + cell * s_.inputs, s_.inputs * sizeof(float));
-      } else {
-        std::memset(to, 0, s_.inputs * sizeof(float));
       }
     }
   }

@@ -37,7 +37,7 @@ class DirectWeightDiff {
     out_blocks_ = (s_.outputs + kOutputs - 1) / kOutputs;
     block_rows_ = std::clamp<int64_t>(kPixels / s_.out_width, 1, s_.out_height);
     row_blocks_ = (s_.out_height + block_rows_ - 1) / block_rows_;
-    in_rows_ = (block_rows_ - 1) * s_.stride[0] + s_.kernel[0];
+    in_rows_ = s_.LinesOf(block_rows_);
     in_width_ = (s_.out_width - 1) * s_.stride[1] + s_.kernel[1];
     cell_ = merged_ ? s_.inputs : kInputs;
     pixel_step_ = s_.stride[1] * cell_;
@@ -145,19 +145,14 @@ class DirectWeightDiff {
   // Copies the cells that the windows of some rows read, with zeros for the padding, to panels of kInputs inputs, or to
   // one panel of all inputs if a row of a window counts as inputs.
   CAFFEJAX_AVX512 void PackInputs(const float* x, int64_t first, int64_t rows, float* to, int64_t panel) const {
-    int64_t count = (rows - 1) * s_.stride[0] + s_.kernel[0], width = in_width_ * cell_;
+    if (merged_) return s_.CopyLines(x, {first, first + rows}, to);
+    int64_t count = s_.LinesOf(rows), width = in_width_ * cell_;
     int64_t start = std::min(in_width_, s_.low[1]), end = std::clamp(s_.width + s_.low[1], start, in_width_);  // within x
     for (int64_t r = 0; r < count; ++r, to += width) {
       int64_t row = first * s_.stride[0] - s_.low[0] + r;
       bool inside = 0 <= row && row < s_.height;
       const float* line = x + (row * s_.width + start - s_.low[1]) * s_.inputs;
       int64_t from = inside ? start : in_width_, past = inside ? end : in_width_;
-      if (merged_) {
-        std::memset(to, 0, from * cell_ * sizeof(float));
-        if (inside) std::memcpy(to + from * cell_, line, (past - from) * cell_ * sizeof(float));
-        std::memset(to + past * cell_, 0, (in_width_ - past) * cell_ * sizeof(float));
-        continue;
-      }
       for (int64_t block = 0; block < in_blocks_; ++block) {
         float* cells = to + block * panel;
         int64_t channels = std::min(cell_, s_.inputs - block * kInputs);
