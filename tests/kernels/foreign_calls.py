@@ -205,6 +205,7 @@ def _draw_response(random: np.random.Generator, function: str) -> tuple[dict[str
         "within_channel": bool(random.integers(2)),
     }
     attributes |= {"k": np.float32(random.choice([1, 2])), "alpha": np.float32(random.choice([0, 0.25, 1]))}
+    attributes["beta"] = np.float32(random.choice([0.75, 0.75, 0.5, 1]))
     return {"x": shape, "y": shape}, attributes
 
 
@@ -475,7 +476,8 @@ def _pool(call: Call, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
 def _normalize_response(call: Call, inputs: dict[str, np.ndarray]) -> np.ndarray:
     """Return the normalized array or, from the diff of the result, the diff of the array."""
     x, a = inputs["x"].astype(np.float64), call.attributes
-    axes, size, alpha = ((1, 2) if a["within_channel"] else (3,)), int(a["size"]), float(a["alpha"])
+    axes, size = ((1, 2) if a["within_channel"] else (3,)), int(a["size"])
+    k, alpha, beta = (float(a[name]) for name in ("k", "alpha", "beta"))
 
     def sum_windows(values: np.ndarray) -> np.ndarray:
         for axis in axes:
@@ -483,11 +485,11 @@ def _normalize_response(call: Call, inputs: dict[str, np.ndarray]) -> np.ndarray
             values = np.lib.stride_tricks.sliding_window_view(padded, size, axis).sum(-1)
         return values
 
-    scale = float(a["k"]) + alpha * sum_windows(x**2)
+    scale = k + alpha * sum_windows(x**2)
     if call.function == "normalize_response":
-        return np.asarray(x * scale**-0.75)
+        return np.asarray(x * scale**-beta)
     dy = inputs["y"]
-    return np.asarray(dy * scale**-0.75 - 1.5 * alpha * x * sum_windows(dy * x * scale**-1.75))
+    return np.asarray(dy * scale**-beta - 2 * alpha * beta * x * sum_windows(dy * x * scale ** (-beta - 1)))
 
 
 def _group_slices(count: int, inputs: int, outputs: int) -> Iterator[tuple[slice, slice]]:

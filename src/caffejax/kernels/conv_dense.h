@@ -5,6 +5,7 @@
 #ifndef CAFFEJAX_KERNELS_CONV_DENSE_H_
 #define CAFFEJAX_KERNELS_CONV_DENSE_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -12,23 +13,25 @@
 
 #include "narrow_convolution.h"
 #include "plan_values.h"
+#include "row_product.h"
 #include "winograd.h"
 
 namespace caffejax {
 
-// A convolution with few channels of a frozen net, with the channels last in memory.
-class FrozenNarrow : public Executable {
+// A kernel of this package in a frozen net. The bias may be null.
+class OwnKernel : public Executable {
  public:
-  FrozenNarrow(const PlaneShape& shape, bool relu) : convolution_(shape), relu_(relu) {}
+  using Function = std::function<void(const float* x, const float* weight, const float* bias, float* y)>;
+
+  explicit OwnKernel(Function function) : function_(std::move(function)) {}
 
   void Run(const std::vector<dnnl_exec_arg_t>& operands) const override {
     auto at = [&](int number) { return FloatsOf(operands, number); };
-    convolution_.Run(at(DNNL_ARG_SRC), at(DNNL_ARG_WEIGHTS), at(DNNL_ARG_BIAS), relu_, at(DNNL_ARG_DST));
+    function_(at(DNNL_ARG_SRC), at(DNNL_ARG_WEIGHTS), at(DNNL_ARG_BIAS), at(DNNL_ARG_DST));
   }
 
  private:
-  NarrowConvolution convolution_;
-  bool relu_;
+  Function function_;
 };
 
 class Weighted : public Values {
@@ -209,10 +212,8 @@ class Weighted : public Values {
   bool ConvolveNarrow(size_t i) {
     const Statement& s = Self(i);
     const Dims &weight = program_.Weight(s.Integer("weight")), out = program_.operations[i].Out(), one{1, 1};
-    const Statements& after = program_.operations[i].after;
-    bool relu = after.size() == 1 && after[0].name == "relu" && after[0].Number("a") == 0;
     bool is_plain = weight.size() == 4 && s.Integer("groups") == 1 && s.IntegerList("dilation") == one && IsFloat(i);
-    if (!is_plain || !(relu || after.empty()) || uses_channel_blocks_) return false;
+    if (!is_plain || !HasAtMostRelu(i) || uses_channel_blocks_) return false;
     Dims in = X(i).layout.get_dims(), stride = s.IntegerList("stride", 2, 1);
     Dims low = s.IntegerList("low", 2, 0), high = s.IntegerList("high", 2, 0);
     if (in.size() != 4 || out.size() != 4 || weight[1] != in[1] || weight[0] != out[1] || in[0] != out[0]) return false;
@@ -223,17 +224,29 @@ class Weighted : public Values {
     PlaneShape shape{in[0], in[2], in[3], in[1], out[2], out[3], out[1], {weight[2], weight[3]}, {stride[0], stride[1]},
                      {low[0], low[1]}};
     if (!NarrowConvolution::IsWorth(shape)) return false;
-    auto narrow = std::make_unique<FrozenNarrow>(shape, relu);
-    auto transform = [shape](const float* from, float* to) { NarrowConvolution(shape).Pack(from, to); };
-    Operands operands{{DNNL_ARG_SRC, steps_.WithLayout(X(i), ByPixels(in))},
-                      {DNNL_ARG_WEIGHTS, steps_.Weight(s.Integer("weight"), Plain(weight),
-                                                       Plain({NarrowConvolution(shape).PackedFloats()}), transform)}};
-    AddBias(i, operands);
-    Tensor result = steps_.Allocate(ByPixels(out));
-    operands.emplace_back(DNNL_ARG_DST, result);
-    steps_.Emit(std::move(narrow), operands, memory::desc(), "narrow");
-    values_[ResultNumber(i)] = result;
+    NarrowConvolution narrow(shape);
+    auto transform = [narrow](const float* from, float* to) { narrow.Pack(from, to); };
+    auto packed = steps_.Weight(s.Integer("weight"), Plain(weight), Plain({narrow.PackedFloats()}), transform);
+    bool relu = !program_.operations[i].after.empty();
+    auto run = [narrow, relu](auto* x, auto* weight, auto* bias, auto* y) { narrow.Run(x, weight, bias, relu, y); };
+    EmitOwnKernel(i, run, "narrow", steps_.WithLayout(X(i), ByPixels(in)), packed, ByPixels(out));
     return true;
+  }
+
+  // Returns whether an operation is followed by nothing or a ReLU.
+  bool HasAtMostRelu(size_t i) const {
+    const Statements& after = program_.operations[i].after;
+    return after.empty() || (after.size() == 1 && after[0].name == "relu" && after[0].Number("a") == 0);
+  }
+
+  void EmitOwnKernel(size_t i, OwnKernel::Function function, const char* name, const Tensor& x, const Tensor& weight,
+                     const memory::desc& layout) {
+    Operands operands{{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, weight}};
+    AddBias(i, operands);
+    Tensor result = steps_.Allocate(layout);
+    operands.emplace_back(DNNL_ARG_DST, result);
+    steps_.Emit(std::make_unique<OwnKernel>(std::move(function)), operands, memory::desc(), name);
+    values_[ResultNumber(i)] = result;
   }
 
   // Adds a convolution by Winograd's algorithm. Returns false if the algorithm does not suit the convolution.
@@ -319,6 +332,13 @@ class Weighted : public Values {
     if (rows[0] <= kFewRows) {  // the rows' order: for others oneDNN first compiles its matrix library, 20 ms
       if (X(i).layout == Plain(rows)) matrix = Plain(weight);
       if (IsSpatial(rows) && X(i).layout == ByPixels(rows)) matrix = ByPixels(weight);
+    }
+    bool is_row = program_.operations[i].Out() == Dims{1, caffe[0]} && matrix.get_format_kind() != memory::format_kind::any;
+    if (is_row && rows[0] == 1 && IsFloat(i) && HasAtMostRelu(i) && __builtin_cpu_supports("avx512f")) {
+      RowProduct product{Bytes(weight) / Bytes({caffe[0]}), caffe[0], !program_.operations[i].after.empty()};
+      auto run = [product](auto* x, auto* weight, auto* bias, auto* y) { product.Run(x, weight, bias, y); };
+      Tensor packed = steps_.Weight(s.Integer("weight"), Plain(weight), matrix);
+      return EmitOwnKernel(i, run, "row product", X(i), packed, Plain(program_.operations[i].Out()));
     }
     std::vector<Form> forms{{X(i).layout, any, std::nullopt},
                             {AnyOrder(rows, X(i).layout.get_data_type()), any, std::nullopt}};

@@ -21,8 +21,6 @@ from .window import half_width
 
 Arrays = tuple[jax.Array, ...]
 
-_USUAL_BETA = 0.75  # of LRN
-
 
 @partial(jax.jit, static_argnames=("eps", "relu", "axis_name"))
 def normalize_channels(
@@ -235,29 +233,33 @@ def normalize_response(
 
 
 def _compute_response(x: jax.Array, *, size: int, k: float, alpha: float, beta: float, within_channel: bool) -> Arrays:
-    scale = k + alpha * _sum_windows(jnp.square(promote(x)), size, within_channel)
-    return ((promote(x) * negative_power(scale, beta)).astype(x.dtype),)
+    scale = _compute_scale(x, size, k, alpha, within_channel)
+    return ((promote(x) * _negative_power(scale, beta)).astype(x.dtype),)
 
 
 def _compute_response_diff(
     x: jax.Array, dy: jax.Array, *, size: int, k: float, alpha: float, beta: float, within_channel: bool
 ) -> Arrays:
-    values, diff = promote(x), promote(dy)
-    scale = k + alpha * _sum_windows(jnp.square(values), size, within_channel)
-    factor = negative_power(scale, beta)
-    ratio_sums = _sum_windows(diff * values * factor / scale, size, within_channel)
+    values, diff, scale = promote(x), promote(dy), _compute_scale(x, size, k, alpha, within_channel)
+    factor = _negative_power(scale, beta)
+    ratio_sums = promote(_sum_windows((diff * values * factor / scale).astype(x.dtype), size, within_channel))
     return ((diff * factor - (2 * alpha * beta) * values * ratio_sums).astype(x.dtype),)
 
 
-def _compute_response_on_cpu(x: jax.Array, *, beta: float, **options: Any) -> Arrays:
-    if beta != _USUAL_BETA or not onednn.supports(x):
-        return _compute_response(x, beta=beta, **options)
+def _compute_scale(x: jax.Array, size: int, k: float, alpha: float, within_channel: bool) -> jax.Array:
+    squares = jnp.square(promote(x)).astype(x.dtype)  # arrays of 16 bits are summed as such
+    return k + alpha * promote(_sum_windows(squares, size, within_channel))
+
+
+def _compute_response_on_cpu(x: jax.Array, **options: Any) -> Arrays:
+    if not onednn.supports(x):
+        return _compute_response(x, **options)
     return (to_channels_first(onednn.normalize_response(materialise(to_channels_last(x)), **options)),)
 
 
-def _compute_response_diff_on_cpu(x: jax.Array, dy: jax.Array, *, beta: float, **options: Any) -> Arrays:
-    if beta != _USUAL_BETA or not onednn.supports(x, dy):
-        return _compute_response_diff(x, dy, beta=beta, **options)
+def _compute_response_diff_on_cpu(x: jax.Array, dy: jax.Array, **options: Any) -> Arrays:
+    if not onednn.supports(x, dy):
+        return _compute_response_diff(x, dy, **options)
     arrays = (materialise(to_channels_last(a)) for a in (x, dy))
     return (to_channels_first(onednn.normalize_response_diff(*arrays, **options)),)
 
@@ -271,9 +273,9 @@ def _sum_windows(x: jax.Array, size: int, within_channel: bool) -> jax.Array:
     return jax.lax.reduce_window(x, np.zeros((), x.dtype), jax.lax.add, kernel, (1,) * x.ndim, padding)
 
 
-def negative_power(scale: jax.Array, beta: float) -> jax.Array:
+def _negative_power(scale: jax.Array, beta: float) -> jax.Array:
     """Return scale ** -beta."""
-    if beta == _USUAL_BETA:  # two roots are cheaper than a power
+    if beta == 0.75:  # the usual value: two roots are cheaper than a power
         root = jax.lax.rsqrt(scale)
         return root * jnp.sqrt(root)
     return scale**-beta

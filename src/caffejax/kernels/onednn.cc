@@ -155,17 +155,17 @@ ffi::Error SumsForNormalization(Array x, Array dy, Array mean, Array scale, Arra
   });
 }
 
-ffi::Error NormalizeResponse(Array x, Result y, int64_t size, float k, float alpha, bool within_channel) {
+ffi::Error NormalizeResponse(Array x, Result y, int64_t size, float k, float alpha, float beta, bool within_channel) {
   return Guarded("normalize_response", [&] {
-    ResponseNormalization n{x, *y, std::nullopt, size, k, alpha, within_channel};
+    ResponseNormalization n{x, *y, std::nullopt, size, k, alpha, beta, within_channel};
     Check(n);
     Run(n);
   });
 }
 
-ffi::Error NormalizeResponseDiff(Array x, Array dy, Result dx, int64_t size, float k, float alpha, bool within_channel) {
+ffi::Error NormalizeResponseDiff(Array x, Array dy, Result dx, int64_t size, float k, float alpha, float beta, bool within_channel) {
   return Guarded("normalize_response_diff", [&] {
-    ResponseNormalization n{x, *dx, dy, size, k, alpha, within_channel};
+    ResponseNormalization n{x, *dx, dy, size, k, alpha, beta, within_channel};
     Check(n);
     Run(n);
   });
@@ -177,6 +177,7 @@ auto WithResponse(Binding&& binding) {
       .template Attr<int64_t>("size")
       .template Attr<float>("k")
       .template Attr<float>("alpha")
+      .template Attr<float>("beta")
       .template Attr<bool>("within_channel");
 }
 

@@ -325,29 +325,30 @@ def normalization_sums(
     return products, sums
 
 
-def normalize_response(x: jax.Array, *, size: int, k: float, alpha: float, within_channel: bool) -> jax.Array:
-    """Return `x * (k + alpha * sum of squares) ** -0.75`, of the shape of `x`.
+def normalize_response(x: jax.Array, **settings: Any) -> jax.Array:
+    """Return `x * (k + alpha * sum of squares) ** -beta`, of the shape of `x`.
 
     Args:
         x: (batch, height, width, channels), float32.
-        size: the odd number of neighboring channels, or of cells along a side of the window, that are summed.
-        k, alpha: the constants, rounded to float32.
-        within_channel: whether the squares of a window of the plane are summed, instead of neighboring channels.
+        settings: `size`, the odd number of neighboring channels, or of cells along a side of the window, that are
+            summed; the constants `k`, `alpha` and `beta`, rounded to float32; and `within_channel`, whether the squares
+            of a window of the plane are summed instead of neighboring channels.
     """
-    settings = _response_attributes(size, k, alpha, within_channel)
-    return _ffi_call("normalize_response", [jax.ShapeDtypeStruct(x.shape, np.float32)], [x], **settings)[0]
+    return _ffi_call("normalize_response", [_like(x)], [x], **_response_attributes(**settings))[0]
 
 
-def normalize_response_diff(
-    x: jax.Array, dy: jax.Array, *, size: int, k: float, alpha: float, within_channel: bool
-) -> jax.Array:
+def normalize_response_diff(x: jax.Array, dy: jax.Array, **settings: Any) -> jax.Array:
     """Return the diff of `x` of `normalize_response`, from the diff `dy` of its result."""
-    settings = _response_attributes(size, k, alpha, within_channel)
-    return _ffi_call("normalize_response_diff", [jax.ShapeDtypeStruct(x.shape, np.float32)], [x, dy], **settings)[0]
+    return _ffi_call("normalize_response_diff", [_like(x)], [x, dy], **_response_attributes(**settings))[0]
 
 
-def _response_attributes(size: int, k: float, alpha: float, within_channel: bool) -> dict[str, Any]:
-    return {"size": np.int64(size), "k": np.float32(k), "alpha": np.float32(alpha), "within_channel": within_channel}
+def _like(x: jax.Array) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(x.shape, np.float32)
+
+
+def _response_attributes(*, size: int, k: float, alpha: float, beta: float, within_channel: bool) -> dict[str, Any]:
+    constants = {"k": np.float32(k), "alpha": np.float32(alpha), "beta": np.float32(beta)}
+    return {"size": np.int64(size), "within_channel": within_channel, **constants}
 
 
 def _check_shapes(inputs: int, weight_inputs: int, outputs: int, bias: jax.Array | None) -> None:

@@ -1,4 +1,4 @@
-"""Convolutions that caffejax's own kernels compute in frozen nets, compared with the plain lowering."""
+"""Operations that caffejax's own kernels compute in frozen nets, compared with the plain lowering."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from caffejax.net import Net
 
 pytestmark = pytest.mark.skipif(not onednn_program.is_available(), reason="needs oneDNN")
 
-NARROW = "narrow"
+NARROW, ROW = "narrow", "row product"
 SMALL, LARGE, KERNEL_5 = "winograd F(2x2, 3x3)", "winograd F(4x4, 3x3)", "winograd F(2x2, 5x5)"
 CASES = {  # by name: the input's shape, and what is computed on x
     "odd": ((1, 64, 15, 17), ["y Convolution x | num_output: 64 kernel_size: 3 pad: 1"]),
@@ -84,7 +84,7 @@ NARROW_CASES = {
         ["y Convolution x | num_output: 68 kernel_size: 3 stride: 2 bias_term: false"],
     ),
     "all of LeNet's": (
-        (2, 1, 28, 28),
+        (5, 1, 28, 28),
         [
             "a Convolution x | num_output: 20 kernel_size: 5",
             "b Pooling a | kernel_size: 2 stride: 2",
@@ -94,6 +94,14 @@ NARROW_CASES = {
         ],
     ),
 }
+ROW_CASES = {
+    "one row": ((1, 37), ["y InnerProduct x | num_output: 9"]),
+    "one row of pixels": (
+        (1, 20, 3, 5),
+        ["a Pooling x | kernel_size: 2", "y InnerProduct a | num_output: 33", "y ReLU y |"],
+    ),
+    "one row without bias": ((1, 16, 4, 4), ["y InnerProduct x | num_output: 40 bias_term: false", "y ReLU y |"]),
+}
 # by case: the step instead of LARGE; none where oneDNN's own convolution computes what comes after in its pass
 OTHER_STEPS = {
     "another function": None,
@@ -102,18 +110,19 @@ OTHER_STEPS = {
     "5x5": KERNEL_5,
     "5x5 in groups": KERNEL_5,
     **dict.fromkeys(NARROW_CASES, NARROW),
+    **dict.fromkeys(ROW_CASES, ROW),
 }
 
 
 def list_own_steps(net: Frozen) -> list[str]:
     """Return the names of the steps that compute convolutions by caffejax's own kernels."""
     steps = [step for onednn_part in net.compile().programs.values() for step in onednn_part.executable.steps]
-    return [step for step in steps if step.startswith(("winograd", NARROW))]
+    return [step for step in steps if step.startswith(("winograd", NARROW, ROW))]
 
 
-@pytest.mark.parametrize("case", [*CASES, *NARROW_CASES])
+@pytest.mark.parametrize("case", [*CASES, *NARROW_CASES, *ROW_CASES])
 def test_kernels_give_equal_outputs(case: str) -> None:
-    shape, layers = (CASES | NARROW_CASES)[case]
+    shape, layers = (CASES | NARROW_CASES | ROW_CASES)[case]
     frozen_net = assert_frozen_net_equals_net(make_net_text(shape, *layers))
     step = OTHER_STEPS.get(case, LARGE)
     assert set(list_own_steps(frozen_net)) == ({step} if step else set())
