@@ -254,7 +254,8 @@ def _alter_attribute(random: np.random.Generator, value: Any) -> Any:
     edge_number = random.choice(np.array(EDGE_NUMBERS, np.int64))
     if np.ndim(value) == 0:
         # a float of another type; JAX takes it for an earlier call's number if both are equal, so it is none of those
-        return np.float64(edge_number) + 0.25 if isinstance(value, np.floating) else edge_number
+        is_float = np.issubdtype(np.asarray(value).dtype, np.floating)
+        return np.float64(edge_number) + 0.25 if is_float else edge_number
     i = int(random.integers(max(len(value), 1)))
     match random.choice(["number", "number", "number", "less", "more", "none"]):
         case "number":
@@ -481,8 +482,9 @@ def _normalize_response(call: Call, inputs: dict[str, np.ndarray]) -> np.ndarray
 
     def sum_windows(values: np.ndarray) -> np.ndarray:
         for axis in axes:
-            padded = np.pad(values, [(size // 2, size // 2) if i == axis else (0, 0) for i in range(4)])
-            values = np.lib.stride_tricks.sliding_window_view(padded, size, axis).sum(-1)
+            half = min(size // 2, values.shape[axis])
+            padded = np.pad(values, [(half, half) if i == axis else (0, 0) for i in range(4)])
+            values = np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1, axis).sum(-1)
         return values
 
     scale = k + alpha * sum_windows(x**2)

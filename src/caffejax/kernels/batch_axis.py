@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,17 @@ def merge_into_rows(x: jax.Array) -> jax.Array:
 def split_from_rows(x: jax.Array, size: int) -> jax.Array:
     """Reshape (size * rows, ...) to (size, rows, ...)."""
     return x.reshape(size, -1, *x.shape[1:])
+
+
+def map_rows(
+    make_operation: Callable[[], Callable[..., Sequence[jax.Array]]],
+    arrays: Sequence[jax.Array],
+    axes: Sequence[int | None],
+) -> tuple[jax.Array, ...]:
+    """Merge the mapped axis of each array into the rows, apply an operation, and split the axis off again."""
+    size = mapped_size(arrays, axes)
+    rows = (merge_into_rows(move_to_front(a, axis, size)) for a, axis in zip(arrays, axes, strict=True))
+    return tuple(split_from_rows(result, size) for result in make_operation()(*rows))
 
 
 def merge_into_channels(x: jax.Array) -> jax.Array:

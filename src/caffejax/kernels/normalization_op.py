@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import onednn
+from .batch_axis import map_rows
 from .channel_reductions import CHANNELS_FIRST, CHANNELS_LAST, Channels, channel_moments, channel_sums, promote
 from .custom_gradient import make_differentiable
 from .layout import materialise, to_channels_first, to_channels_last
@@ -219,17 +220,28 @@ def normalize_response(
     width).
     """
     options: Any = {"size": size, "k": k, "alpha": alpha, "beta": beta, "within_channel": within_channel}
-    run = PlatformOp(partial(_compute_response, **options), partial(_compute_response_on_cpu, **options))
-    diffs = PlatformOp(partial(_compute_response_diff, **options), partial(_compute_response_diff_on_cpu, **options))
+    run = partial(_response_operation, _compute_response, _compute_response_on_cpu, options)
+    diffs = partial(_response_operation, _compute_response_diff, _compute_response_diff_on_cpu, options)
 
     def forward(x: jax.Array) -> tuple[jax.Array, Arrays]:
-        return run(x)[0], (x,)
+        return run()(x)[0], (x,)
 
     def backward(residuals: Arrays, dy: jax.Array, needed: Sequence[bool]) -> Arrays:
-        return diffs(*residuals, dy)
+        return diffs()(*residuals, dy)
 
     y: jax.Array = make_differentiable(forward, backward)(x)
     return y
+
+
+def _response_operation(
+    plain: Callable[..., Arrays], cpu: Callable[..., Arrays], options: dict[str, Any]
+) -> PlatformOp:
+    return PlatformOp(
+        partial(plain, **options),
+        partial(cpu, **options),
+        differentiable=False,
+        batch_rule=partial(map_rows, partial(_response_operation, plain, cpu, options)),
+    )
 
 
 def _compute_response(x: jax.Array, *, size: int, k: float, alpha: float, beta: float, within_channel: bool) -> Arrays:

@@ -21,7 +21,7 @@ import numpy as np
 from jax import lax
 
 from . import onednn
-from .batch_axis import mapped_size, merge_into_rows, move_to_front, split_from_rows
+from .batch_axis import map_rows
 from .channel_reductions import cell_sums
 from .custom_gradient import make_differentiable
 from .host_constant import host_constant
@@ -207,7 +207,7 @@ def _pooling_operation(window: Window) -> PlatformOp:
         partial(_compute_maxima_and_indices_on_cpu, window=window),
         gpu=partial(_compute_maxima_and_indices_by_slices, window=window, set_layout=leave_layout),
         differentiable=False,
-        batch_rule=partial(_map_rows, _pooling_operation, window),
+        batch_rule=partial(map_rows, partial(_pooling_operation, window)),
     )
 
 
@@ -218,20 +218,8 @@ def _diff_operation(window: Window) -> PlatformOp:
         partial(_compute_maxima_diff_on_cpu, window=window),
         gpu=partial(_compute_maxima_diff_by_slices, window=window, set_layout=leave_layout),
         differentiable=False,
-        batch_rule=partial(_map_rows, _diff_operation, window),
+        batch_rule=partial(map_rows, partial(_diff_operation, window)),
     )
-
-
-def _map_rows(
-    make_operation: Callable[[Window], PlatformOp],
-    window: Window,
-    arrays: Sequence[jax.Array],
-    axes: Sequence[int | None],
-) -> Arrays:
-    """Merge the mapped axis of each array into the batch, apply an operation, and split the axis off again."""
-    size = mapped_size(arrays, axes)
-    rows = (merge_into_rows(move_to_front(a, axis, size)) for a, axis in zip(arrays, axes, strict=True))
-    return tuple(split_from_rows(result, size) for result in make_operation(window)(*rows))
 
 
 def _compute_maxima_and_indices_on_cpu(x: jax.Array, window: Window) -> Arrays:
