@@ -64,6 +64,8 @@ CASES = {  # by name: the input's shape, and what is computed on x
             "y Convolution j | num_output: 64 kernel_size: 3 pad: 1",
         ],
     ),
+    "large weight, few tiles": ((1, 384, 14, 14), ["y Convolution x | num_output: 384 kernel_size: 3 pad: 1"]),
+    "large weight, many tiles": ((1, 384, 64, 64), ["y Convolution x | num_output: 384 kernel_size: 3 pad: 1"]),
     "another function": (
         (1, 64, 15, 15),
         ["y Convolution x | num_output: 64 kernel_size: 3 pad: 1", "z Sigmoid y |"],
@@ -74,6 +76,7 @@ CASES = {  # by name: the input's shape, and what is computed on x
     ),
 }
 NARROW_CASES = {
+    "one row, then a sigmoid": ((1, 37), ["y InnerProduct x | num_output: 9", "z Sigmoid y |"]),
     "one input": ((1, 1, 28, 28), ["y Convolution x | num_output: 20 kernel_size: 5"]),
     "one input, batch": ((3, 1, 15, 16), ["y Convolution x | num_output: 20 kernel_size: 5 pad: 2", "y ReLU y |"]),
     "three inputs": ((2, 3, 17, 15), ["y Convolution x | num_output: 48 kernel_h: 5 kernel_w: 3 pad_h: 1 stride: 2"]),
@@ -95,6 +98,7 @@ NARROW_CASES = {
     ),
 }
 ROW_CASES = {
+    "one row, then a sigmoid": ((1, 37), ["y InnerProduct x | num_output: 9", "z Sigmoid y |"]),
     "one row": ((1, 37), ["y InnerProduct x | num_output: 9"]),
     "one row of pixels": (
         (1, 20, 3, 5),
@@ -102,11 +106,51 @@ ROW_CASES = {
     ),
     "one row without bias": ((1, 16, 4, 4), ["y InnerProduct x | num_output: 40 bias_term: false", "y ReLU y |"]),
 }
+FAST_CASES = {  # oneDNN would compute a part of each by its reference code, or by a matrix of all windows of a convolution
+    "one number for each channel in blocks": (
+        (1, 32, 9, 8),
+        ["a Pooling x | kernel_size: 2", "b BatchNorm a |", "c Scale b | bias_term: true", "y Sigmoid c |"],
+    ),
+    "the same for part of a block": (
+        (2, 20, 9, 8),
+        ["p Convolution x | num_output: 20 kernel_size: 3 group: 20", "a Pooling p | kernel_size: 2", "y Scale a |"]
+        + ["q Convolution x | num_output: 48 kernel_size: 1", "r Concat q q |", "z Scale r | bias_term: true"],
+    ),
+    "PReLU": ((1, 16, 9, 8), ["y Convolution x | num_output: 32 kernel_size: 3 pad: 1", "z PReLU y |"]),
+    "wide padding": ((1, 3, 9, 20), ["y Convolution x | num_output: 16 kernel_size: 3 pad: 5", "z ReLU y |"]),
+    "wide padding, more": (
+        (2, 4, 9, 20),
+        ["y Convolution x | num_output: 8 kernel_h: 2 kernel_w: 3 pad_h: 2 pad_w: 1 stride: 2 dilation: 1"],
+    ),
+    "wide padding of 3 axes": ((1, 2, 3, 4, 18), ["y Convolution x | num_output: 4 kernel_size: 2 pad: 3"]),
+    "joined with a deconvolution": (
+        (1, 32, 6, 8),
+        [
+            "a Convolution x | num_output: 16 kernel_size: 3 pad: 1",
+            "b Pooling a | kernel_size: 2 stride: 2",
+            "c Deconvolution b | num_output: 32 kernel_size: 2 stride: 2",
+            "r Crop a c |",
+            "j Concat r c |",
+            "y Convolution j | num_output: 16 kernel_size: 3 pad: 1",
+        ],
+    ),
+    "added to a deconvolution": (
+        (2, 16, 6, 8),
+        [
+            "a Convolution x | num_output: 32 kernel_size: 1",
+            "b Pooling a | kernel_size: 2 stride: 2",
+            "c Deconvolution b | num_output: 32 kernel_size: 2 stride: 2",
+            "y Eltwise a c | operation: SUM",
+        ],
+    ),
+    "many rows": ((5, 16, 3, 3), ["y InnerProduct x | num_output: 32", "z ReLU y |"]),
+}
 # by case: the step instead of LARGE; none where oneDNN's own convolution computes what comes after in its pass
 OTHER_STEPS = {
     "another function": None,
     "leaky and narrow": None,
     "wide channels": SMALL,
+    "large weight, few tiles": SMALL,
     "5x5": KERNEL_5,
     "5x5 in groups": KERNEL_5,
     **dict.fromkeys(NARROW_CASES, NARROW),
@@ -114,9 +158,14 @@ OTHER_STEPS = {
 }
 
 
+def list_steps(net: Frozen) -> list[str]:
+    """Return the names of the steps of a net's programs."""
+    return [step for onednn_part in net.compile().programs.values() for step in onednn_part.executable.steps]
+
+
 def list_own_steps(net: Frozen) -> list[str]:
     """Return the names of the steps that compute convolutions by caffejax's own kernels."""
-    steps = [step for onednn_part in net.compile().programs.values() for step in onednn_part.executable.steps]
+    steps = list_steps(net)
     return [step for step in steps if step.startswith(("winograd", NARROW, ROW))]
 
 
@@ -126,6 +175,15 @@ def test_kernels_give_equal_outputs(case: str) -> None:
     frozen_net = assert_frozen_net_equals_net(make_net_text(shape, *layers))
     step = OTHER_STEPS.get(case, LARGE)
     assert set(list_own_steps(frozen_net)) == ({step} if step else set())
+
+
+@pytest.mark.parametrize("case", FAST_CASES)
+def test_no_step_is_reference_code(case: str) -> None:
+    shape, layers = FAST_CASES[case]
+    frozen_net = assert_frozen_net_equals_net(make_net_text(shape, *layers))
+    steps = list_steps(frozen_net)
+    assert steps
+    assert not [step for step in steps if "ref" in step or "gemm:jit" in step]
 
 
 def test_small_convolutions_are_not_transformed() -> None:

@@ -119,8 +119,18 @@ def _add_convolution(name: str, ctx: LoweringContext, c: ConvolutionOp, window: 
     low, high = zip(*window.padding, strict=True)
     if c.axis != 1 or min(*low, *high) < 0 or len(ctx.bottoms) != 1:
         return None
+    x = ctx.x
+    if name == "convolution" and _has_wide_padding(window) and x.shape[1] <= ctx.top_shape[1]:
+        padded_size = (sum(axis) for axis in zip(low, x.shape[2:], high, strict=True))
+        x = ctx.builder.add("pad", [x], (*x.shape[:2], *padded_size), low=low, high=high)
+        low = high = (0,) * len(low)
     settings = {"stride": window.stride, "dilation": window.dilation, "low": low, "high": high}
-    return ctx.builder.add(name, [ctx.x], ctx.top_shape, **_add_blobs(ctx), **settings, groups=c.group)
+    return ctx.builder.add(name, [x], ctx.top_shape, **_add_blobs(ctx), **settings, groups=c.group)
+
+
+def _has_wide_padding(window: Window) -> bool:
+    """Return whether a window can be all padding, such as FCN-8s's padding of 100: oneDNN computes that slowly."""
+    return any(max(pads) >= extent for pads, extent in zip(window.padding, window.extent, strict=True))
 
 
 @register_lowering("InnerProduct")

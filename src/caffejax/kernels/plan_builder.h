@@ -3,6 +3,7 @@
 #ifndef CAFFEJAX_KERNELS_PLAN_BUILDER_H_
 #define CAFFEJAX_KERNELS_PLAN_BUILDER_H_
 
+#include <cstring>
 #include <map>
 #include <string>
 #include <utility>
@@ -31,7 +32,7 @@ class Build : public Weighted {
         {"convert", &Build::Convert},
         {"dense", &Build::Multiply},  {"deconvolution", &Build::Deconvolve},   {"lrn", &Build::NormalizeResponse},
         {"max", &Build::Pool},        {"mean", &Build::Pool},                  {"padded_mean", &Build::Pool},
-        {"permute", &Build::Permute}, {"reshape", &Build::Reshape},            {"shuffle", &Build::Shuffle},
+        {"pad", &Build::Pad},         {"permute", &Build::Permute}, {"reshape", &Build::Reshape},            {"shuffle", &Build::Shuffle},
         {"slice", &Build::Slice},     {"softmax", &Build::Softmax}};
     auto method = methods.find(Self(i).name);
     Require(method != methods.end(), "no operation ", Self(i).name);
@@ -184,6 +185,26 @@ class Build : public Weighted {
     Require(Bytes(out) == Bytes(x.layout.get_dims()), "reshape: another number of cells");
     steps_.buffers[x.buffer].shared = true;
     values_[ResultNumber(i)] = {x.buffer, Plain(out, type), x.offset};
+  }
+
+  // Adds cells of zeros before and after the cells of each spatial axis.
+  void Pad(size_t i) {
+    const Statement& s = Self(i);
+    Dims in = X(i).layout.get_dims(), out = program_.operations[i].Out(), from(in.size(), 0);
+    Require(IsSpatial(in) && X(i).layout.get_data_type() == Type::f32, "pad: not 1 to 3 spatial axes of float32");
+    Dims low = s.IntegerList("low", in.size() - 2, 0), high = s.IntegerList("high", in.size() - 2, 0), padded = in;
+    for (size_t axis = 0; axis < low.size(); ++axis) {
+      from[axis + 2] = low[axis];
+      padded[axis + 2] += low[axis] + high[axis];
+    }
+    Require(padded == out, "pad: another shape than the input's with its padding");
+    Tensor result = steps_.Allocate(Plain(out));
+    size_t bytes = result.layout.get_size();
+    auto clear = [bytes](auto*, auto*, auto*, auto* y) { std::memset(y, 0, bytes); };
+    steps_.Emit(std::make_unique<OwnKernel>(clear), {{DNNL_ARG_DST, result}}, memory::desc(), "zeros");
+    Tensor x = steps_.WithLayout(X(i), Plain(in));
+    steps_.Copy(x, {result.buffer, result.layout.submemory_desc(in, from), result.offset});
+    values_[ResultNumber(i)] = ApplyStatements(result, program_.operations[i].after, true);
   }
 
   // Permutes axes: axis `order[j]` becomes axis j. The values are moved in memory, because oneDNN computes wrong

@@ -124,13 +124,15 @@ class Values {
   int64_t In(size_t i, size_t which = 0) const { return Self(i).IntegerList("in").at(which); }
   const Tensor& X(size_t i) const { return values_[In(i)]; }
 
-  // Returns the operand of a statement for results of this layout.
-  Tensor Operand(const Statement& s, const memory::desc& like) {
+  // Returns the operand of a statement for results of this layout. For a post-op, a weight is in Caffe's order.
+  Tensor Operand(const Statement& s, const memory::desc& like, bool is_post_op = true) {
     size_t rank = like.get_dims().size();
     if (s.Has("weight")) {
       const Dims& weight = program_.Weight(s.Integer("weight"));
       Require(weight.size() == 1, s.name, ": the weight must have one axis");
-      return steps_.Weight(s.Integer("weight"), AlongChannels(weight[0], rank));
+      auto plain = AlongChannels(weight[0], rank);
+      bool in_blocks = !is_post_op && IsSpatial(plain.get_dims()) && like == ByBlocks(like.get_dims());
+      return steps_.Weight(s.Integer("weight"), plain, in_blocks ? ByBlocks(plain.get_dims()) : plain);
     }
     const Tensor& value = values_[s.Integer("value")];
     auto layout = LayoutOf(value.layout, like);
@@ -212,7 +214,7 @@ class Values {
         steps_.Emit(pd, {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, slopes}, {DNNL_ARG_DST, y}});
         ++i;
       } else {
-        Tensor operand = Operand(all[i], x.layout);
+        Tensor operand = Operand(all[i], x.layout, false);  // oneDNN's binary primitive needs both in blocks, or none
         auto next = std::find_if(all.begin() + i + 1, all.end(),
                                  [&](auto& s) { return s.name == "prelu" || (s.Has("weight") && IsPoint(x.layout)); });
         PostOps after = MakePostOps(Statements(all.begin() + i + 1, next), x.layout);

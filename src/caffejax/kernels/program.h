@@ -29,7 +29,7 @@ namespace caffejax {
 
 // Words of statements and names of fields, in the order of their numbers. Python reads both lists from here.
 inline constexpr const char* kWords[] = {
-    "apply", "concat", "convert", "convolution", "dense", "deconvolution", "lrn", "max", "mean", "padded_mean", "permute", "reshape",
+    "apply", "concat", "convert", "convolution", "dense", "deconvolution", "lrn", "max", "mean", "pad", "padded_mean", "permute", "reshape",
     "shuffle", "slice", "softmax",  // operations; the words below are applied to results
     "plus", "times", "maximum", "prelu", "abs", "clip", "elu", "exp", "hardsigmoid", "hardswish", "linear", "logistic",
     "relu", "softplus", "swish", "tanh", "square", "mish", "log", "power"};

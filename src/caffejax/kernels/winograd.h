@@ -101,6 +101,7 @@ class Winograd : public Executable {
   struct Costs {
     double tile = 26, transformed_weight = 20, plain_weight = 15;
     double largest_weight = 5e6;  // numbers of a transformed weight, which a frozen net stores
+    double many_tiles = 256;      // from so many tiles on, the transformed weight may be larger
   };
   static constexpr double kCostOfCall = 1e6;  // in multiplications: 4 us on two cores
 
@@ -117,7 +118,8 @@ class Winograd : public Executable {
       double tiles = shape.Tiles();
       double cost_of_place = pairs * tiles + costs.tile * channels * tiles + costs.transformed_weight * pairs;
       double cost = kCostOfCall + tiling.Places() * cost_of_place;
-      if (tiling.kernel != kernel || cost >= least || tiling.Places() * pairs > costs.largest_weight) continue;
+      bool is_large = tiling.Places() * pairs > costs.largest_weight && tiles < costs.many_tiles;
+      if (tiling.kernel != kernel || cost >= least || is_large) continue;
       least = cost;
       fastest = tiling;
     }
