@@ -144,6 +144,14 @@ FAST_CASES = {  # oneDNN would compute a part of each by its reference code, or 
         ],
     ),
     "many rows": ((5, 16, 3, 3), ["y InnerProduct x | num_output: 32", "z ReLU y |"]),
+    "many rows of pixels": (
+        (5, 16, 5, 5),
+        [
+            "a Convolution x | num_output: 32 kernel_size: 3",
+            "b Pooling a | kernel_size: 2",
+            "y InnerProduct b | num_output: 9",
+        ],
+    ),
 }
 # by case: the step instead of LARGE; none where oneDNN's own convolution computes what comes after in its pass
 OTHER_STEPS = {
