@@ -106,15 +106,21 @@ ROW_CASES = {
     ),
     "one row without bias": ((1, 16, 4, 4), ["y InnerProduct x | num_output: 40 bias_term: false", "y ReLU y |"]),
 }
-FAST_CASES = {  # oneDNN would compute a part of each by its reference code, or by a matrix of all windows of a convolution
+FAST_CASES = {  # of each, oneDNN would compute a part by its reference code, or by a matrix of all windows
     "one number for each channel in blocks": (
         (1, 32, 9, 8),
         ["a Pooling x | kernel_size: 2", "b BatchNorm a |", "c Scale b | bias_term: true", "y Sigmoid c |"],
     ),
     "the same for part of a block": (
         (2, 20, 9, 8),
-        ["p Convolution x | num_output: 20 kernel_size: 3 group: 20", "a Pooling p | kernel_size: 2", "y Scale a |"]
-        + ["q Convolution x | num_output: 48 kernel_size: 1", "r Concat q q |", "z Scale r | bias_term: true"],
+        [
+            "p Convolution x | num_output: 20 kernel_size: 3 group: 20",
+            "a Pooling p | kernel_size: 2",
+            "y Scale a |",
+            "q Convolution x | num_output: 48 kernel_size: 1",
+            "r Concat q q |",
+            "z Scale r | bias_term: true",
+        ],
     ),
     "PReLU": ((1, 16, 9, 8), ["y Convolution x | num_output: 32 kernel_size: 3 pad: 1", "z PReLU y |"]),
     "wide padding": ((1, 3, 9, 20), ["y Convolution x | num_output: 16 kernel_size: 3 pad: 5", "z ReLU y |"]),

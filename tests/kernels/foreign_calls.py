@@ -15,7 +15,8 @@ PRODUCTS = ("matmul", "matmul_diffs")
 POOLINGS = ("max_pool", "max_pool_diff")
 UPDATES, SUMS = ("momentum_update",), ("row_sums", "channel_moments", "normalization_sums")
 RESPONSES = ("normalize_response", "normalize_response_diff")
-FUNCTIONS = CONVOLUTIONS + PRODUCTS + POOLINGS + UPDATES + SUMS + RESPONSES
+RECTANGLES = ("rectangle_maxima", "rectangle_places")
+FUNCTIONS = CONVOLUTIONS + PRODUCTS + POOLINGS + UPDATES + SUMS + RESPONSES + RECTANGLES
 # which arrays a function takes and which it gives; a bias may come last where there is one
 ROLES = {
     "convolution": (("x", "weight", "bias"), ("y",)),
@@ -32,9 +33,11 @@ ROLES = {
     "normalization_sums": (("x", "y", "mean", "scale", "factor", "offset"), ("d_factor", "d_offset")),
     "normalize_response": (("x",), ("y",)),
     "normalize_response_diff": (("x", "y"), ("x",)),
+    "rectangle_maxima": (("x", "rectangles"), ("y",)),
+    "rectangle_places": (("x", "rectangles"), ("places",)),
 }
 MATRICES = ("x", "y")  # of the functions that sum rows; their other arrays are (channels,)
-DTYPES = {"indices": jnp.int8}  # of roles; others are float32
+DTYPES = {"indices": jnp.int8, "rectangles": jnp.int32, "places": jnp.int32}  # of roles; others are float32
 WINDOW_ATTRIBUTES = ("stride", "dilation", "low", "high")
 MAX_NUMBER = 2**31 - 1
 EDGE_NUMBERS = (-(2**63), -(2**31), -1, 0, 1, 2, 3, 5, 2**31, 2**32 + 1, 2**62, 2**63 - 1)
@@ -79,6 +82,7 @@ def draw_valid_call(random: np.random.Generator, function: str) -> Call:
         (UPDATES, _draw_update),
         (SUMS, _draw_sum),
         (RESPONSES, _draw_response),
+        (RECTANGLES, _draw_rectangles),
     )
     draw = next(draw for functions, draw in draws if function in functions)
     shapes, attributes = draw(random, function)
@@ -209,6 +213,11 @@ def _draw_response(random: np.random.Generator, function: str) -> tuple[dict[str
     return {"x": shape, "y": shape}, attributes
 
 
+def _draw_rectangles(random: np.random.Generator, function: str) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
+    *size, channels, count = map(int, random.integers(1, [4, 5, 5, 40, 30]))  # the numbers of rectangles are -3 to 3
+    return {"x": (*size, channels), "rectangles": (count, 5), "y": (count, channels), "places": (count, channels)}, {}
+
+
 def alter(random: np.random.Generator, call: Call) -> Call:
     """Return the call with one random change; it may still be valid, see `is_valid`."""
     parts = ["array", "array", "array", "count"] + ["attribute", "attribute", "attributes"] * bool(call.attributes)
@@ -303,6 +312,9 @@ def is_valid(call: Call) -> bool:
             and len(set(shapes.values())) == 1
             and bool(call.attributes["size"] % 2 == 1 <= call.attributes["size"])
         )
+    if call.function in RECTANGLES:
+        x, rectangles, result = shapes.values()
+        return len(x) == 4 and rectangles[1:] == (5,) and result == (rectangles[0], x[3])
     if call.function in UPDATES:
         return np.prod(shapes.pop("rate")) == 1 and len(set(shapes.values())) == 1
     result = (
@@ -390,6 +402,19 @@ def check_results(call: Call, arrays: Sequence[np.ndarray], results: Sequence[np
         np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5 * largest, err_msg=str(call))
 
 
+def _select_from_rectangles(call: Call, inputs: dict[str, np.ndarray]) -> np.ndarray:
+    x, result = inputs["x"], np.zeros(call.results[0].shape, call.results[0].dtype)
+    for i, (image, *ranges) in enumerate(inputs["rectangles"]):
+        row, end_row, column, end_column = np.maximum(ranges, 0)
+        cells = x[np.clip(image, 0, len(x) - 1), row:end_row, column:end_column]
+        if cells.size and call.function == "rectangle_maxima":
+            result[i] = cells.max((0, 1))
+        elif cells.size:
+            rows, columns = np.divmod(cells.reshape(-1, x.shape[3]).argmax(0), cells.shape[1])
+            result[i] = (row + rows) * x.shape[2] + column + columns
+    return result
+
+
 def expected_results(call: Call, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return the expected results of a valid call."""
     roles, result_roles = ROLES[call.function]
@@ -407,6 +432,8 @@ def expected_results(call: Call, arrays: Sequence[np.ndarray]) -> list[np.ndarra
         return [(diffs * x_hat).sum(0), diffs.sum(0)]
     if call.function in RESPONSES:
         return [_normalize_response(call, inputs)]
+    if call.function in RECTANGLES:
+        return [_select_from_rectangles(call, inputs)]
     if call.function in UPDATES:
         lr_mult, decay, momentum = call.attributes.values()
         step = inputs["rate"] * lr_mult * (inputs["grad"] + decay * inputs["weight"]) + momentum * inputs["slot"]

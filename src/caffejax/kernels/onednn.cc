@@ -14,6 +14,7 @@
 #include "onednn_pooling.h"
 #include "onednn_primitives.h"
 #include "onednn_shapes.h"
+#include "rectangle_maxima.h"
 #include "response_normalization.h"
 #include "row_sums.h"
 
@@ -171,6 +172,22 @@ ffi::Error NormalizeResponseDiff(Array x, Array dy, Result dx, int64_t size, flo
   });
 }
 
+ffi::Error MaximaOfRectangles(Array x, Integers32 rectangles, Result maxima) {
+  return Guarded("rectangle_maxima", [&] {
+    Rectangles r{x, rectangles};
+    Check(r, maxima->dimensions());
+    WriteMaxima(r, maxima->typed_data());
+  });
+}
+
+ffi::Error PlacesInRectangles(Array x, Integers32 rectangles, ffi::Result<Integers32> places) {
+  return Guarded("rectangle_places", [&] {
+    Rectangles r{x, rectangles};
+    Check(r, places->dimensions());
+    WritePlaces(r, places->typed_data());
+  });
+}
+
 template <typename Binding>
 auto WithResponse(Binding&& binding) {
   return std::move(binding)
@@ -255,6 +272,10 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_normalization_sums, SumsForNormalization,
                                   .Ret<Array>()
                                   .Ret<Array>()
                                   .Attr<bool>("relu"));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_rectangle_maxima, MaximaOfRectangles,
+                              ffi::Ffi::Bind().Arg<Array>().Arg<Integers32>().Ret<Array>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_rectangle_places, PlacesInRectangles,
+                              ffi::Ffi::Bind().Arg<Array>().Arg<Integers32>().Ret<Integers32>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_normalize_response, NormalizeResponse,
                               WithResponse(ffi::Ffi::Bind().Arg<Array>().Ret<Array>()));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_normalize_response_diff, NormalizeResponseDiff,

@@ -39,6 +39,8 @@ _FUNCTIONS = (
     "normalization_sums",
     "normalize_response",
     "normalize_response_diff",
+    "rectangle_maxima",
+    "rectangle_places",
 )
 
 
@@ -340,6 +342,27 @@ def normalize_response(x: jax.Array, **settings: Any) -> jax.Array:
 def normalize_response_diff(x: jax.Array, dy: jax.Array, **settings: Any) -> jax.Array:
     """Return the diff of `x` of `normalize_response`, from the diff `dy` of its result."""
     return _ffi_call("normalize_response_diff", [_like(x)], [x, dy], **_response_attributes(**settings))[0]
+
+
+def rectangle_maxima(x: jax.Array, rectangles: jax.Array) -> jax.Array:
+    """Return the maximum of each channel over each rectangle, (count, channels), 0 for an empty rectangle.
+
+    Args:
+        x: (batch, height, width, channels), float32.
+        rectangles: (count, 5), int32: the image, the first row, the row after the last, the first column, and the
+            column after the last. Parts of rectangles beyond the image do not count.
+    """
+    result = jax.ShapeDtypeStruct((rectangles.shape[0], x.shape[3]), np.float32)
+    return _ffi_call("rectangle_maxima", [result], [x, rectangles])[0]
+
+
+def rectangle_places(x: jax.Array, rectangles: jax.Array) -> jax.Array:
+    """Return the place of each maximum of `rectangle_maxima`, row * width + column, as int32 (count, channels).
+
+    If several cells have the maximum, the first is chosen. The place in an empty rectangle is 0.
+    """
+    result = jax.ShapeDtypeStruct((rectangles.shape[0], x.shape[3]), np.int32)
+    return _ffi_call("rectangle_places", [result], [x, rectangles])[0]
 
 
 def _like(x: jax.Array) -> jax.ShapeDtypeStruct:
