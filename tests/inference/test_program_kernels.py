@@ -26,6 +26,12 @@ CASES = {  # by name: the input's shape, and what is computed on x
     "no padding": ((1, 64, 17, 16), ["y Convolution x | num_output: 64 kernel_size: 3"]),
     "more padding": ((1, 64, 13, 14), ["y Convolution x | num_output: 64 kernel_size: 3 pad_h: 2 pad_w: 0"]),
     "groups": ((1, 128, 15, 16), ["y Convolution x | num_output: 192 kernel_size: 3 pad: 1 group: 2"]),
+    "dilation": ((2, 64, 25, 22), ["y Convolution x | num_output: 64 kernel_size: 3 pad: 2 dilation: 2"]),
+    "more dilation": (
+        (1, 64, 31, 28),
+        ["y Convolution x | num_output: 64 kernel_size: 3 pad_h: 1 pad_w: 3 dilation: 3", "y ReLU y |"],
+    ),
+    "5x5 with dilation": ((1, 32, 29, 31), ["y Convolution x | num_output: 64 kernel_size: 5 pad: 4 dilation: 2"]),
     "relu": ((1, 64, 14, 15), ["y Convolution x | num_output: 64 kernel_size: 3 pad: 1", "y ReLU y |"]),
     "leaky": (
         (1, 64, 14, 15),
@@ -167,6 +173,7 @@ OTHER_STEPS = {
     "large weight, few tiles": SMALL,
     "5x5": KERNEL_5,
     "5x5 in groups": KERNEL_5,
+    "5x5 with dilation": KERNEL_5,
     **dict.fromkeys(NARROW_CASES, NARROW),
     **dict.fromkeys(ROW_CASES, ROW),
 }

@@ -266,9 +266,11 @@ class Weighted : public Values {
     Dims weight = program_.Weight(s.Integer("weight")), out = program_.operations[i].Out(), one{1, 1};
     int64_t groups = s.Integer("groups"), added = -1;
     if (!IsFloat(i) || weight.size() != 4 || weight[2] != weight[3] || out.size() != 4 || groups < 1) return false;
-    if (s.IntegerList("stride") != one || s.IntegerList("dilation") != one || weight[0] != out[1] || out[1] % groups) return false;
+    if (s.IntegerList("stride") != one || weight[0] != out[1] || out[1] % groups) return false;
     Dims low = s.IntegerList("low", 2, 0), high = s.IntegerList("high", 2, 0);
-    int64_t kernel = weight[2], grown = kernel - 1;
+    Dims dilation = s.IntegerList("dilation", 2, 1);
+    if (dilation[0] != dilation[1] || dilation[0] > std::min(out[2], out[3])) return false;
+    int64_t kernel = weight[2], grown = (kernel - 1) * dilation[0];
     Dims in{out[0], groups * weight[1], out[2] + grown - low[0] - high[0], out[3] + grown - low[1] - high[1]};
     if (X(i).layout.get_dims() != in) return false;
     Winograd::Shape shape{out[0], groups, weight[1], out[1] / groups, {}, {}, low[0], low[1]};
@@ -288,7 +290,7 @@ class Weighted : public Values {
     auto to = !as_from ? form.y : from == ByBlocks(from.get_dims()) ? ByBlocks(out) : ByPixels(out);
     auto x = Image::Of(from), y = Image::Of(to);
     if (!x || !y) return false;
-    shape.x = *x, shape.y = *y;
+    shape.x = *x, shape.y = *y, shape.dilation = dilation[0];
     auto tiling = Winograd::Fastest(shape, kernel, {});
     if (!tiling) return false;
     shape.tiling = *tiling;
