@@ -120,20 +120,27 @@ WIDE_CONVOLUTIONS = (
     ((15, 14), 48, 64, 1, (5, 5), (1, 1), (2, 2), (2, 2)),
     ((17, 16), 96, 128, 2, (5, 5), (1, 1), (4, 1), (0, 3)),
 )
+DILATED_CONVOLUTIONS = (  # the same, and the dilation
+    ((20, 24), 48, 64, 1, (3, 3), (1, 1), (2, 2), (2, 2), (2, 2)),
+    ((31, 29), 64, 80, 1, (3, 3), (1, 1), (0, 6), (3, 1), (3, 3)),
+    ((21, 20), 96, 128, 2, (3, 3), (1, 1), (2, 4), (4, 0), (2, 2)),
+    ((24, 20), 64, 48, 1, (3, 3), (1, 1), (2, 1), (2, 1), (2, 1)),
+    ((28, 31), 48, 64, 1, (5, 5), (1, 1), (4, 8), (4, 0), (2, 2)),
+)
 
 
 def make_wide_calls() -> list[Call]:
     """Return valid calls of all functions of convolutions, whose sizes choose other implementations than oneDNN's."""
     calls = []
-    for size, inputs, outputs, groups, *window in WIDE_CONVOLUTIONS:
-        kernel, stride, low, high = map(np.array, window)
+    for size, inputs, outputs, groups, *window in (*WIDE_CONVOLUTIONS, *DILATED_CONVOLUTIONS):
+        kernel, stride, low, high, dilation = map(np.array, (*window, (1, 1))[:5])
         shapes: dict[str, tuple[int, ...]] = {
             "x": (2, *size, inputs),
             "weight": (outputs, inputs // groups, *map(int, kernel)),
-            "y": (2, *map(int, (np.array(size) + low + high - kernel) // stride + 1), outputs),
+            "y": (2, *map(int, (np.array(size) + low + high - dilation * (kernel - 1) - 1) // stride + 1), outputs),
             "bias": (outputs,),
         }
-        attributes = {"stride": stride, "dilation": np.array([1, 1]), "low": low, "high": high}
+        attributes = {"stride": stride, "dilation": dilation, "low": low, "high": high}
         attributes |= {"groups": np.int64(groups)}
         for function in CONVOLUTIONS:
             relu = {"relu": outputs % 2 == 0} if function == "convolution" else {}
@@ -380,7 +387,7 @@ def _axis_step(call: Call, factor: str) -> int:
 def check_results(call: Call, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
     """Compare the results of a valid call with the expected ones, exactly: they are sums of products of small integers.
 
-    Convolutions of 3x3 and 5x5 without stride and dilation, whose channels are multiples of 16, may be computed by
+    Convolutions of 3x3 and 5x5 without stride, whose channels are multiples of 16, may be computed by
     Winograd's algorithm. Its points are not integers, so their results, except for the bias, may differ by 1e-5 of the
     largest. Means and variances are quotients of sums, and may differ by 1e-5. So may LRN, which computes roots.
     """
@@ -392,7 +399,7 @@ def check_results(call: Call, arrays: Sequence[np.ndarray], results: Sequence[np
     is_winograd_possible = (
         call.function in CONVOLUTIONS
         and shapes["weight"][2:] in ((3, 3), (5, 5))
-        and all(np.all(call.attributes[name] == 1) for name in ("stride", "dilation"))
+        and np.all(call.attributes["stride"] == 1)
         and all(shapes[role][-1] % 16 == 0 for role in "xy")
     )
     for i, (actual, expected) in enumerate(zip(results, expected_results(call, arrays), strict=True)):

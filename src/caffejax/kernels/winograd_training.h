@@ -16,11 +16,15 @@ inline std::optional<Winograd::Shape> WinogradShape(const Convolution& c) {
   const Window& w = c.window;
   Numbers x = c.x.dimensions(), y = c.y.dimensions(), weight = c.weight.dimensions();
   if (x.size() != 4 || weight[2] != weight[3] || !__builtin_cpu_supports("avx512f")) return std::nullopt;
+  int64_t dilation = w.dilation[0], extent = dilation * (weight[2] - 1) + 1;
+  if (w.dilation[1] != dilation || dilation > std::min(y[1], y[2])) return std::nullopt;
   for (int axis : {0, 1}) {
-    if (w.stride[axis] != 1 || w.dilation[axis] != 1 || std::max(w.low[axis], w.high[axis]) >= weight[2]) return std::nullopt;
+    if (w.stride[axis] != 1 || std::max(w.low[axis], w.high[axis]) >= extent) return std::nullopt;
   }
   auto image = [](Numbers shape) { return Image{shape[1], shape[2], shape[1] * shape[2] * shape[3], kBlock, shape[3]}; };
-  return Winograd::Shape{x[0], w.groups, weight[1], weight[0] / w.groups, image(x), image(y), w.low[0], w.low[1]};
+  Winograd::Shape shape{x[0], w.groups, weight[1], weight[0] / w.groups, image(x), image(y), w.low[0], w.low[1]};
+  shape.dilation = dilation;
+  return shape;
 }
 
 class WinogradTraining {
@@ -35,7 +39,8 @@ class WinogradTraining {
     if (backward) {
       std::swap(shape->inputs, shape->outputs);
       std::swap(shape->x, shape->y);
-      shape->top = kernel - 1 - shape->top, shape->left = kernel - 1 - shape->left;
+      int64_t most = (kernel - 1) * shape->dilation;
+      shape->top = most - shape->top, shape->left = most - shape->left;
     }
     auto tiling = Winograd::Fastest(*shape, kernel, kCosts);
     if (!tiling) return nullptr;

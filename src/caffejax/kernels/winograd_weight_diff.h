@@ -150,7 +150,7 @@ class WinogradWeightDiff {
     }
     s_.Enter(x, tile, inputs, row, block_);
     auto corner = s_.CornerOf(tile);
-    Pixels pixels(dy + corner.image * s_.y.image, s_.y, corner.row, corner.column, tiling_.results);
+    Pixels pixels(dy + corner.image * s_.y.image, s_.y, corner.row, corner.column, tiling_.results, s_.dilation);
     int64_t blocks = s_.outputs / kBlock;
     for (int64_t group = 0; group < s_.groups; ++group) {
       if (group > 0) pixels.Skip(blocks);
