@@ -19,7 +19,7 @@ from jax import lax
 from . import onednn
 from .channel_reductions import promote
 from .custom_gradient import make_differentiable
-from .layout import materialise, to_channels_last
+from .layout import materialise, to_channels_first, to_channels_last
 from .platform_dispatch import PlatformOp
 from .vma import vary_as
 
@@ -110,16 +110,12 @@ def _run_on_cpu(
 ) -> Cells:
     if not onednn.supports(x):
         return plain(x, *ranges)
-    image_index, first_row, end_row, first_column, end_column = ranges
-    shape = (*first_row.shape, first_column.shape[1])
-    columns = (
-        image_index[:, None, None],
-        *(rows[:, :, None] for rows in (first_row, end_row)),
-        *(columns[:, None, :] for columns in (first_column, end_column)),
-    )
-    rectangles = jnp.stack([jnp.broadcast_to(c, shape) for c in columns], -1).astype(jnp.int32)
+    image_index, *rows_and_columns = ranges
+    rows, columns = rows_and_columns[:2], rows_and_columns[2:]
+    numbers = [image_index[:, None, None], *(r[:, :, None] for r in rows), *(c[:, None, :] for c in columns)]
+    rectangles = jnp.stack(jnp.broadcast_arrays(*numbers), -1).astype(jnp.int32)
     results = run(materialise(to_channels_last(x)), rectangles.reshape(-1, 5))
-    return (jnp.moveaxis(results.reshape(*shape, x.shape[1]), -1, 1),)
+    return (to_channels_first(results.reshape(*rectangles.shape[:3], x.shape[1])),)
 
 
 _maxima = PlatformOp(

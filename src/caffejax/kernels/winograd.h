@@ -11,6 +11,7 @@
 #define CAFFEJAX_KERNELS_WINOGRAD_H_
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -116,6 +117,7 @@ class Winograd : public Executable {
     double largest_weight = 5e6;  // numbers of a transformed weight, which a frozen net stores
     double many_tiles = 256;      // from so many tiles on, the transformed weight may be larger
   };
+  static constexpr double kNever = std::numeric_limits<double>::infinity();  // for `many_tiles`
   static constexpr double kCostOfCall = 1e6;  // in multiplications: 4 us on two cores
 
   // Returns the tiling that is fastest for kernels of this size by a count of multiplications and the costs, or nothing

@@ -126,7 +126,7 @@ class WinogradWeightDiff {
 
  private:
   // as measured beside oneDNN's weight gradients and weight_diff.h
-  static constexpr Winograd::Costs kCosts{30, 80, 0, 1e7, 1e18};
+  static constexpr Winograd::Costs kCosts{30, 80, 0, 1e7, Winograd::kNever};
 
   // The number of tiles in a block: all matrices of tiles have the size of the products, or fit in the cache.
   int64_t Block() const {
