@@ -15,7 +15,6 @@ from ..errors import Problem, WeightsError
 from ..graph import Graph, Layer, Param
 from ..graph.graph import Slot
 from ..kernels.compilation import as_jax, find_cpu
-from ..kernels.packed_weights import aligned_empty
 from ..parallel import put_global
 from ..paths import is_hdf5, read_bytes
 from ..schema.blob_proto import Array
@@ -161,14 +160,7 @@ def _convert_like(array: Array, current: jax.Array | None) -> jax.Array:
     dtype = np.dtype(np.float32) if current is None else current.dtype
     if isinstance(current, jax.Array) and len(current.sharding.device_set) > 1:
         return put_global(array.astype(dtype, copy=False), current.sharding)
-    cpu = find_cpu()
-    if current is None and cpu is not None:
-        # NumPy asks for huge pages, so its memory is written twice as fast as JAX's. Weights that are trained stay in
-        # JAX's memory, which a training step can overwrite.
-        private_copy = aligned_empty(array.shape, np.float32)
-        private_copy[...] = array
-        return as_jax(private_copy, cpu)
-    return as_jax(_copy_if_aligned(array.astype(dtype, copy=False)), cpu)  # jnp.asarray would compile a program
+    return as_jax(_copy_if_aligned(array.astype(dtype, copy=False)), find_cpu())  # jnp.asarray would compile a program
 
 
 def save_weights(

@@ -144,9 +144,25 @@ class PackedWeights:
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: type[np.generic]) -> np.ndarray:
-    """Return an uninitialized array aligned to 64 bytes, whose memory JAX on a CPU can share."""
-    memory = np.empty(math.prod(shape) * np.dtype(dtype).itemsize + _ALIGNMENT, np.uint8)
+    """Return an uninitialized array aligned to 64 bytes, whose memory JAX on a CPU can share.
+
+    Its memory is in small pages. NumPy requests huge pages for large arrays, but a virtual machine may take several
+    times as long to provide them: the first result of FCN-8s took 0.8 seconds more. Calls are 1 % faster with them.
+    """
+    advised = _advise_huge_pages(False)
+    try:
+        memory = np.empty(math.prod(shape) * np.dtype(dtype).itemsize + _ALIGNMENT, np.uint8)
+    finally:
+        _advise_huge_pages(advised)
     return np.ndarray(shape, dtype, memory, -address(memory) % _ALIGNMENT)
+
+
+try:  # the function behind NumPy's environment variable NUMPY_MADVISE_HUGEPAGE, which has no public name
+    from numpy._core.multiarray import _set_madvise_hugepage as _advise_huge_pages  # type: ignore[attr-defined]
+except ImportError:
+
+    def _advise_huge_pages(advised: bool) -> bool:
+        return advised
 
 
 def address(array: np.ndarray) -> int:
