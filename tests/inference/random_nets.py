@@ -80,16 +80,19 @@ class NetBuilder:
     def add_convolution(self) -> None:
         x = self.draw_blob(min_axes=3)
         n, c, *plane = self.blobs[x]
-        kernel, stride = self.draw_from([1, 3, 2]), self.draw_from([1, 1, 2])
-        pad = self.draw_from([kernel // 2, kernel // 2, 0, 1])
+        kernel, stride = self.draw_from([1, 3, 3, 5, 2]), self.draw_from([1, 1, 1, 2])
+        dilation = self.draw_from([1, 1, 1, 2, 3]) if kernel > 1 else 1
+        extent = dilation * (kernel - 1) + 1
+        pad = self.draw_from([extent // 2, extent // 2, 0, 1, extent + 1])
         out = self.draw_from(CHANNELS)
         group = self.draw_from([g for g in (1, c, 2) if c % g == 0])
         out = math.lcm(out, group) if group != c else c
-        sizes = [(size + 2 * pad - kernel) // stride + 1 for size in plane]
-        if min(sizes) < 1:
+        sizes = [(size + 2 * pad - extent) // stride + 1 for size in plane]
+        if min(sizes) < 1 or max(sizes) > 24:
             return
         bias = "" if self.draw(st.booleans()) else "bias_term: false"
         param = f"num_output: {out} kernel_size: {kernel} stride: {stride} pad: {pad} group: {group} {bias}"
+        param += f" dilation: {dilation}"
         self.add("Convolution", [x], (n, out, *sizes), f"convolution_param {{ {param} }}")
 
     def add_deconvolution(self) -> None:
@@ -219,7 +222,7 @@ PLANES = ((7, 7), (6, 9), (4, 4), (5, 3), (6,), (3, 4, 3))
 @st.composite
 def draw_nets(draw: Any, max_layers: int = 9) -> tuple[str, tuple[str, ...]]:
     """Draw the prototxt of a net, and the names of the blobs to compute."""
-    n, plane = draw(st.sampled_from([1, 1, 2, 5])), draw(st.sampled_from(PLANES))
+    n, plane = draw(st.sampled_from([1, 1, 2, 5, 9])), draw(st.sampled_from(PLANES))
     count = draw(st.sampled_from([1, 1, 2]))
     builder = NetBuilder(draw, [(n, draw(st.sampled_from(CHANNELS)), *plane) for _ in range(count)])
     for _ in range(draw(st.integers(2, max_layers))):

@@ -167,6 +167,23 @@ def test_int8_is_exact_for_multiples_of_the_steps() -> None:
     np.testing.assert_allclose(frozen(x)["p"], net.freeze(variables)(x)["p"], rtol=1e-5, atol=0.5)
 
 
+@MARKS["int8"]
+def test_a_float32_convolution_adds_int8_values_in_a_concatenation() -> None:
+    """Wide padding has no calibrated range, so the convolution after it computes in float32."""
+    layers = (
+        "z Convolution x | num_output: 64 kernel_size: 5",
+        "a Convolution x | num_output: 64 kernel_size: 3 pad: 1",
+        "b Convolution a | num_output: 64 kernel_size: 3 pad: 1",
+        "f Convolution z | num_output: 64 kernel_size: 3 pad: 3",
+        "s Eltwise f a",
+        "c Concat s b",
+    )
+    net = Net(make_net_text((1, 16, 16, 16), *layers), "TEST")
+    variables, x = draw_variables(net), draw_inputs(net)
+    expected, actual = net.freeze(variables)(x)["c"], freeze(net, variables, "int8", x)(x)["c"]
+    assert np.abs(actual - expected).max() < 0.05 * np.abs(expected).max()
+
+
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_copies_batches_and_transformations_give_equal_outputs(precision: str) -> None:
     net, variables, x = build_net("residual")

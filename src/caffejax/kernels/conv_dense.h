@@ -277,7 +277,8 @@ class Weighted : public Values {
     for (const Statement& after : program_.operations[i].after) {
       if (after.name == "relu" && !shape.relu) {
         shape.relu = true, shape.slope = after.Number("a");
-      } else if (added < 0 && !shape.relu && Added(i) >= 0 && after.name == "plus") {
+      } else if (added < 0 && !shape.relu && Added(i) >= 0 && after.name == "plus" &&
+                 !IsQuantized(values_[Added(i)].layout)) {
         added = Added(i);
       } else {
         return false;

@@ -49,19 +49,22 @@ class Values {
     last_use_[value] = static_cast<int>(operation);
   }
 
-  // The inputs of a concatenation along the channels may be computed directly in its result.
+  // The inputs of a concatenation along the channels may be computed directly in its result, if each begins at a full block
+  // of channels.
   void FindConcatSlots(size_t operation) {
     const Statement& s = program_.operations[operation].self;
     Dims out = program_.operations[operation].Out();
     if (s.name != "concat" || s.Integer("axis") != 1 || !IsSpatial(out) || s.ResultType() != Type::f32) return;
     uses_channel_blocks_ = true;
+    std::map<int64_t, std::pair<size_t, int64_t>> slots;
     int64_t channel = 0;
     for (int64_t value : s.IntegerList("in")) {
       int64_t channels = program_.Shape(value).at(1);
-      bool aligned = channel % kBlock == 0 && channels % kBlock == 0 && out[0] == 1;
-      if (aligned && value >= ResultNumber(0)) concat_slots_.emplace(value, std::pair{operation, channel});
+      if (channel % kBlock || out[0] != 1) return;
+      if (channels % kBlock == 0 && value >= ResultNumber(0)) slots.emplace(value, std::pair{operation, channel});
       channel += channels;
     }
+    concat_slots_.merge(slots);
   }
 
   // Returns whether an operation is a depthwise convolution of full blocks of channels.

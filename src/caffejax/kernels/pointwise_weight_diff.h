@@ -25,7 +25,7 @@ class PointwiseWeightDiff {
     pixels_ = s_.OutPixels();
     out_tiles_ = (s_.outputs + kOutputs - 1) / kOutputs;
     in_vectors_ = (s_.inputs + kLanes - 1) / kLanes;
-    reads_all_cells_ = s_.height == s_.out_height && s_.width == s_.out_width && !s_.low[0] && !s_.low[1];
+    reads_all_cells_ = s_.height == s_.out_height && s_.width == s_.out_width && s_.StartsAreInside();
   }
 
   // Computes d_weight (outputs, inputs), and d_bias (outputs,) unless it is null.
