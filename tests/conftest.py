@@ -54,7 +54,7 @@ def pytest_collection_finish() -> None:
     """Exclude objects that live for the whole session from garbage collection."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(200_000, 20, 20)  # tracing makes many objects, and few cycles
+    gc.set_threshold(20_000, 20, 20)  # tracing makes many objects, and few cycles
 
 
 @pytest.fixture(scope="session")
