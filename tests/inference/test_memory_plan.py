@@ -37,6 +37,7 @@ NETS = {
     "parts off the blocks": [conv("a", "x", 20), conv("b", "x", 33), "c Concat a b x", conv("d", "c")],
     "the last part off the blocks": [conv("a", "x", 32), conv("b", "x", 20), "c Concat a b", conv("d", "c")],
     "a middle part off the blocks": [conv("a", "x", 32), conv("b", "x", 20), "c Concat a b x", conv("d", "c")],
+    "a part and its slices": [conv("a", "x", 32), "b Slice a > c", "d Concat a c", "e Concat b a c", conv("f", "e")],
     "pooling in its place": ["p Pooling x | kernel_size: 3 stride: 1 pad: 1", conv("a", "p"), "c Concat p a p"],
     "a sum in the place of what it adds, which is wanted": [*AB, "e Eltwise b a", "a2 ReLU a"],
     "a chain of residuals": [*AB, "e Eltwise b a", "r ReLU e", conv("c", "r"), "f Eltwise c r", conv("d", "f"),
@@ -73,6 +74,13 @@ NETS = {
 def test_values_are_not_overwritten_before_their_last_reader(case: str, batch: int) -> None:
     frozen_net = assert_frozen_net_equals_net(make_net_text((batch, *SHAPE[1:]), *NETS[case]))
     assert find_compiled_types(frozen_net)
+
+
+def test_layers_beside_a_blob_of_more_axes_than_onednn_has_are_compiled() -> None:
+    shape = " ".join(f"dim: {n}" for n in (0, 2, 8, 2, 3, *[1] * 7, 2, 3))
+    layers = [AB[0], f"s Reshape a | shape {{ {shape} }}", "r ReLU s", conv("b", "a")]
+    frozen_net = assert_frozen_net_equals_net(make_net_text(SHAPE, *layers), ("b", "r"))
+    assert "Convolution" in find_compiled_types(frozen_net)
 
 
 @pytest.mark.parametrize("outputs", [("a",), ("a", "e"), ("b", "c", "e"), ("c",), ("d", "a", "f")])

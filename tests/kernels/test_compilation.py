@@ -41,3 +41,8 @@ def test_zeros_like_stay_on_the_device_of_the_array(committed: bool) -> None:
     zeros = compilation.zeros_like(array)
     assert not zeros.any()
     assert (zeros.committed, zeros.devices()) == (committed, array.devices())
+
+
+def test_arrays_of_the_other_byte_order_are_converted() -> None:
+    array = np.arange(3, dtype=np.dtype(np.float32).newbyteorder("S"))
+    np.testing.assert_array_equal(compilation.as_jax(array, jax.devices("cpu")[0]), [0, 1, 2])

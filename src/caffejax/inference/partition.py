@@ -25,6 +25,7 @@ from .program_builder import ProgramBuilder, Value
 _LARGE_BYTES = 1 << 20
 _LARGE_BATCH = 8
 _CACHE_BYTES = 16 << 20
+_MAX_AXES = 12  # of oneDNN's arrays
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,14 +152,14 @@ def _count_readers(graph: Graph) -> Mapping[str, Counter[str]]:
 
 
 def _can_lower(graph: Graph, layer: Layer) -> bool:
-    """Return whether a layer's type has a lowering, its blobs are float32 and not empty, and it has no loss.
+    """Return whether a layer has no loss, a type with a lowering, and blobs of float32 with 1 to 12 axes, none empty.
 
     The settings of the layer are not checked.
     """
     if layer.type.name not in LOWERINGS or any(layer.loss_weights):
         return False
     blobs = [graph.blobs[name] for name in (*layer.bottoms, *layer.tops)]
-    return all(b.shape and 0 not in b.shape and b.dtype == np.float32 for b in blobs)
+    return all(1 <= len(b.shape) <= _MAX_AXES and 0 not in b.shape and b.dtype == np.float32 for b in blobs)
 
 
 def _small_batch_graph(graph: Graph) -> Graph | None:

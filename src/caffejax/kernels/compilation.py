@@ -207,7 +207,7 @@ def as_jax(array: np.ndarray, device: jax.Device | None, *, committed: bool = Fa
     """
     if _batched_device_put is None or device is None:
         return jax.device_put(array, device if committed else None)
-    array = np.asarray(array, jax.dtypes.canonicalize_dtype(array.dtype))
+    array = np.asarray(array, jax.dtypes.canonicalize_dtype(array.dtype).newbyteorder("="))
     sharding, aval = _make_sharding(device), _make_aval(array.shape, array.dtype)
     result: jax.Array = _batched_device_put(aval, sharding, [array], [device], committed=committed)
     return result

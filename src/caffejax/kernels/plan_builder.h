@@ -157,7 +157,9 @@ class Build : public Weighted {
       Dims dims = part.layout.get_dims();
       Require(dims.size() == out.size() && from[axis] + dims[axis] <= out[axis], "concat: parts do not fit");
       auto slot = concat_slots_.find(value);
-      bool is_in_place = slot != concat_slots_.end() && part.buffer == joint.buffer && slot->second == std::pair{i, from[1]};
+      // a slice of another part is in the same buffer too, but not at its own place
+      bool is_in_place = slot != concat_slots_.end() && slot->second == std::pair{i, from[1]} &&
+                         part.buffer == joint.buffer && part.offset == ConcatSlot(value)->offset;
       if (!is_in_place) {
         steps_.Copy(part, {joint.buffer, joint.layout.submemory_desc(dims, from), joint.offset});
       }
