@@ -49,18 +49,19 @@ class Values {
     last_use_[value] = static_cast<int>(operation);
   }
 
-  // The inputs of a concatenation along the channels may be computed directly in its result, if each begins at a full block
-  // of channels.
+  // The inputs of a concatenation of one image along the channels may be computed directly in its result, if each begins at
+  // a full block of channels.
   void FindConcatSlots(size_t operation) {
     const Statement& s = program_.operations[operation].self;
     Dims out = program_.operations[operation].Out();
     if (s.name != "concat" || s.Integer("axis") != 1 || !IsSpatial(out) || s.ResultType() != Type::f32) return;
     uses_channel_blocks_ = true;
+    if (out[0] != 1) return;
     std::map<int64_t, std::pair<size_t, int64_t>> slots;
     int64_t channel = 0;
     for (int64_t value : s.IntegerList("in")) {
       int64_t channels = program_.Shape(value).at(1);
-      if (channel % kBlock || out[0] != 1) return;
+      if (channel % kBlock) return;
       if (channels % kBlock == 0 && value >= ResultNumber(0)) slots.emplace(value, std::pair{operation, channel});
       channel += channels;
     }
