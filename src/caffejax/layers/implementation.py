@@ -75,7 +75,8 @@ class HostFunction:
         ragged: whether the number of rows of the tops depends on the data.
         computes_in_float32: whether the function computes in float32, for bottoms of any dtype.
         instance: the user's object that computes the layer, or None.
-        position: the interface to save and restore the position of that object in its data, or None.
+        position: the interface to save and restore all that the layer counts from pass to pass, or None if it counts
+            nothing.
     """
 
     forward: Function

@@ -356,7 +356,7 @@ class LayerType:
 
     @property
     def position(self) -> Position | None:
-        """The interface to save and restore the position of `instance` in its data, or None if it cannot be saved."""
+        """The interface to save and restore what the layer counts from pass to pass, or None if it has none."""
         return self.implementation.position if isinstance(self.implementation, HostFunction | SourceInput) else None
 
     @property

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import prod
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -19,6 +17,7 @@ from ..debugging.average_precision import average_precision
 from ..errors import DataError, GraphError, Problem
 from ..graph import Graph
 from ..inference.frozen_pass_cache import freeze_passes, output_and_loss_names
+from ..layers.position_values import decode_array, encode_array
 from ..net import Net, Params, Variables
 from ..parallel import DATA, all_gather, check_shapes, join_batches, local_shard, put_global, replicated_sharding
 from .program_keys import net_cache_key
@@ -322,7 +321,7 @@ def encode_recurrent_state(graph: Graph, state: Params) -> dict[str, Any]:
     The value of an array has its shape and its float32 numbers in base64.
     """
     return {
-        layer.key: {_RECORD_KEY: [_encode_array(state[layer.key][p.slot.index]) for p in layer.recurrent_state]}
+        layer.key: {_RECORD_KEY: [encode_array(state[layer.key][p.slot.index]) for p in layer.recurrent_state]}
         for layer in graph.layers
         if layer.recurrent_state and layer.key in state
     }
@@ -343,7 +342,7 @@ def decode_recurrent_state(graph: Graph, record: Mapping[str, Any]) -> Params:
         if not (layer.recurrent_state and isinstance(stored, Mapping) and _RECORD_KEY in stored):
             continue
         try:
-            arrays = [_decode_array(value) for value in stored[_RECORD_KEY]]
+            arrays = [decode_array(value) for value in stored[_RECORD_KEY]]
         except (TypeError, ValueError, KeyError) as error:
             raise DataError(layer.make_problem(f"its recurrent state is damaged in the snapshot: {error}")) from error
         if [a.shape for a in arrays] == [param.spec.shape for param in layer.recurrent_state]:
@@ -358,18 +357,6 @@ def decode_recurrent_state(graph: Graph, record: Mapping[str, Any]) -> Params:
                 [param.spec.shape for param in layer.recurrent_state],
             )
     return state
-
-
-def _encode_array(array: Any) -> dict[str, Any]:
-    values = np.ascontiguousarray(array, "<f4")
-    return {"shape": list(values.shape), "float32": base64.b64encode(values.tobytes()).decode()}
-
-
-def _decode_array(stored: Any) -> np.ndarray:
-    data, shape = base64.b64decode(stored["float32"], validate=True), [int(n) for n in stored["shape"]]
-    if min(shape, default=0) < 0 or len(data) != 4 * prod(shape):
-        raise ValueError(f"shape {shape} does not match {len(data)} bytes of data")
-    return np.frombuffer(data, "<f4").reshape(shape).astype(np.float32)
 
 
 _ROW_SPEC, _REPLICATED_SPEC = PartitionSpec(DATA), PartitionSpec()
