@@ -1,6 +1,7 @@
 """Layers that count from pass to pass: after a resume they continue as if training had not been interrupted."""
 
 import ast
+import itertools
 import shutil
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,7 @@ def score_of(row: int) -> float:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     rows = np.arange(NUM_IMAGES * BATCH)
     columns = rows[:, None] % BATCH
-    scores = np.array([score_of(row) for row in rows])
+    scores = np.array([score_of(row) for row in rows.tolist()])
     boxes = [np.broadcast_to(box, (len(rows), 4)) for box in (DETECTION, TRUTH)]
     zeros, ones = np.zeros((len(rows), 1)), np.ones((len(rows), 1))
     with h5py.File(tmp_path / "data.h5", "w") as file:
@@ -153,22 +154,19 @@ def test_counters_of_a_test_net_are_restored(
 def test_positions_of_earlier_snapshots_and_damaged_ones(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     loader = Loader(Net("net.prototxt", phase="TEST").graph)
     state = loader.get_state()
-    assert set(state) == {"data", "prior", "evaluate", "output", "mat", "hdf5"} - {"prior"}
+    assert set(state) == {"data", "evaluate", "output", "mat", "hdf5"}
     loader.set_state({"data": state["data"]})  # of a version that did not store counters
     for name in ("evaluate", "output", "mat", "hdf5"):
         assert any(f"no position of layer '{name}'" in message for message in caplog.messages), name
+    counting = ("evaluate", "output", "mat", "hdf5")
     damaged: list[tuple[str, Any]] = [
-        *(
-            (name, damage)
-            for name in ("evaluate", "output", "mat", "hdf5")
-            for damage in (None, [], {}, {"images": -1})
-        ),
-        *(("output", {"images": 1, "detections": damage}) for damage in (3, {}, {"shape": [1], "float32": "AAAA"})),
+        *itertools.product(counting, (None, [], {}, {"images": -1})),
+        *(("output", {"images": 1, "detections": rows}) for rows in (3, {}, {"shape": [1], "float32": "AAAA"})),
         ("output", {"images": 1, "detections": {"shape": [0, 6], "float32": ""}}),
     ]
-    for name, damage in damaged:
+    for name, value in damaged:
         with pytest.raises(DataError, match=f"layer '{name}'"):
-            loader.set_state({**state, name: damage})
+            loader.set_state({**state, name: value})
     loader.close()
 
 
@@ -202,7 +200,7 @@ def test_rows_that_are_missing_from_a_file_are_an_error(folder: Path) -> None:
     net = Net("net.prototxt", phase="TEST")
     variables, loader = net.init(jax.random.key(0)), Loader(net.graph)
     loader.set_state({**loader.get_state(), "hdf5": {"rows": 7}})
-    with pytest.raises(DataError, match=r"out\.h5: .*is absent, but 7 rows"):
+    with pytest.raises(DataError, match=r"out\.h5: .*is absent, but had 7 rows"):
         net.apply(*variables, next(loader))
     loader.set_state({**loader.get_state(), "hdf5": {"rows": 0}})
     net.apply(*variables, next(loader))

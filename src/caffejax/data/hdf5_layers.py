@@ -308,7 +308,7 @@ class _OutputFile:
             if not self._num_rows:
                 _create(self._path, rows)
             elif self._is_restored and not self._path.exists():
-                message = f"is absent, but {self._num_rows} rows had been written to it at the snapshot; put it back, or remove the layer"
+                message = f"is absent, but had {self._num_rows} rows at the snapshot; put it back, or remove the layer"
                 raise DataError(Problem(message, str(self._path)))
             else:
                 _append(self._path, rows, self._num_rows, is_restored=self._is_restored)
@@ -329,7 +329,7 @@ def _append(path: Path, rows: dict[str, np.ndarray], num_written: int, *, is_res
         data_sets = {name: file[name] for name in rows}
         lengths = [len(data_set) for data_set in data_sets.values()]
         if is_restored and min(lengths) < num_written:
-            message = f"has {min(lengths)} rows, but had {num_written} at the snapshot; put the file back, or remove the layer"
+            message = f"has {min(lengths)} rows, but had {num_written} at the snapshot; put back the file of that time"
             raise DataError(Problem(message, str(path)))
         if not is_restored and any(length != num_written for length in lengths):
             message = (

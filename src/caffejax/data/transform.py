@@ -35,10 +35,13 @@ class Crops(NamedTuple):
     Attributes:
         origins: row and column of the upper left corners, uint64 (N, 2).
         flips: whether crops are mirrored, bool (N,).
+        mean_flips: whether the mean is mirrored together with the image before it is subtracted, bool (N,), or None if
+            it is wherever the crop is mirrored, as in Caffe. It concerns the mean of a file only.
     """
 
     origins: np.ndarray
     flips: np.ndarray
+    mean_flips: np.ndarray | None = None
 
 
 class Transform:
@@ -113,7 +116,7 @@ class Transform:
 
     def apply(self, images: Sequence[np.ndarray], crops: Crops) -> np.ndarray:
         """Transform a batch of images as `__call__` does, but with the given crops."""
-        origins, flips = crops
+        origins, flips, mean_flips = crops
         shape = (len(images), *self._crop.shape(images[0].shape))
         is_uint8 = self.batch_dtype(images) == np.uint8
         if isinstance(images, np.ndarray) and is_uint8:
@@ -122,7 +125,8 @@ class Transform:
         if is_uint8:
             return _crop_each(image_crops, np.empty(shape, np.uint8))
         with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN are kept, as in Caffe
-            batch = _crop_each(image_crops, np.empty(shape, np.float32), self._mean)
+            batch = np.empty(shape, np.float32)
+            _subtract_mean(image_crops, (flips if mean_flips is None else mean_flips).tolist(), self._mean, batch)
             if self._scale != 1:
                 batch *= self._scale
         return batch
@@ -144,25 +148,35 @@ def _crop_batch(images: np.ndarray, origins: np.ndarray, flips: np.ndarray, shap
     return batch
 
 
-def _crop_each(
-    crops: Iterable[tuple[np.ndarray, Sequence[int], bool]], batch: np.ndarray, mean: Mean | None = None
-) -> np.ndarray:
-    """Fill a batch (N, C, h, w) with crops of images (C, H, W), minus the mean.
+_ImageCrops = Iterable[tuple[np.ndarray, Sequence[int], bool]]  # (image, (row, column), flip) for each image
 
-    Args:
-        crops: (image, (row, column), flip) for each image.
-        batch: the array to fill.
-        mean: the mean, or None for zero.
-    """
+
+def _crop_each(crops: _ImageCrops, batch: np.ndarray) -> np.ndarray:
+    """Fill a batch (N, C, h, w) with crops of images (C, H, W), and return it."""
     height, width = batch.shape[2:]
     for (image, (row, column), flip), out in zip(crops, batch, strict=True):
-        window = np.s_[:, row : row + height, column : column + width]
-        # one pass over the pixels of each image
-        if mean is None:
-            _copy_window(image[window], flip, out)
-        else:
-            np.subtract(image[window], mean.broadcast_to(image.shape)[window], out=out[:, :, ::-1] if flip else out)
+        _copy_window(image[:, row : row + height, column : column + width], flip, out)
     return batch
+
+
+def _subtract_mean(crops: _ImageCrops, mean_flips: Sequence[bool], mean: Mean, batch: np.ndarray) -> None:
+    """Fill a batch (N, C, h, w) with crops of images (C, H, W) minus the mean, in one pass over the pixels.
+
+    Args:
+        crops: the crops.
+        mean_flips: for each image, whether the mean is mirrored.
+        mean: the mean.
+        batch: the array to fill.
+    """
+    height, width = batch.shape[2:]
+    for (image, (row, column), flip), mean_flip, out in zip(crops, mean_flips, batch, strict=True):
+        window = np.s_[:, row : row + height, column : column + width]
+        mean_window = mean.broadcast_to(image.shape)[window]
+        np.subtract(
+            image[window],
+            mean_window if flip == mean_flip else mean_window[:, :, ::-1],
+            out=out[:, :, ::-1] if flip else out,
+        )
 
 
 def _copy_window(window: np.ndarray, flip: bool, out: np.ndarray) -> None:

@@ -27,7 +27,7 @@ from ..transform import Transform, read_mean
 from .annotated_datum import Annotations, parse_annotated_datum, read_annotations
 from .annotated_image import CLASS, AnnotatedImage
 from .annotation_files import read_label_map
-from .ssd_augmentation import TRANSFORM_FIELDS, Augmentation, AugmentedImage
+from .ssd_augmentation import TRANSFORM_FIELDS, Augmentation, AugmentedImage, describe_ignored_limits
 
 log = logging.getLogger("caffejax.data")
 
@@ -150,6 +150,9 @@ class AnnotatedBatches(ImageBatches[Annotations]):
         images = [item.image.pixels.transpose(2, 0, 1) for item in augmented_images]
         self._check_equal_shapes(examples._replace(images=images))
         crops = self._transform.sample_crops(images, start)
+        # the fork mirrors compressed images after it has found the pixel of the mean for the place in the top
+        is_encoded = np.array([annotations.encoded for annotations in examples.labels])
+        crops = crops._replace(mean_flips=crops.flips & ~is_encoded)
         pixels = self._transform.apply(images, crops)
         if len(self.tops) == 1:
             return Batch((pixels,), examples.warnings)
@@ -191,6 +194,8 @@ class AnnotatedDataLayer(DataLayer):
         refuse_unsupported(param, "annotated_data_param", self.supported_fields)
         if param.anno_type != AnnotatedDatum.BBOX:
             raise DataError("annotated_data_param.anno_type must be BBOX; other types are not supported")
+        for message in describe_ignored_limits(param.batch_sampler):
+            log.warning("layer '%s': %s", self.layer_param.name, message)
         num_records = max(NUM_COUNTED_RECORDS, 1 + self.layer_param.data_param.batch_size)
         with closing(AnnotatedDataset(self.definition, self.rng, num_records)) as dataset:
             self._check_classes(dataset)
@@ -230,6 +235,8 @@ define_layer(
     docs=LayerDocs(
         origin="SSD",
         restrictions="Boxes are the only annotations. In training, the fork compresses images to JPEG after "
-        "distortion, expansion and sampling; here this is done in TEST only.",
+        "distortion, expansion and sampling; here this is done in TEST only. Images that are stored uncompressed are "
+        "changed like others; the fork does not resize them, leaves out their noise and distortion, and expands them "
+        "with pixels of 32.",
     ),
 )
