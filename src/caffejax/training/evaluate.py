@@ -57,7 +57,7 @@ class Evaluator:
             as a few passes.
 
     Raises:
-        GraphError: if `ap_version` is set and the outputs are not detections.
+        GraphError: if the outputs are not detections and `ap_version` is set, or are detections and it is None.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Evaluator:
         *,
         freeze: bool = False,
     ) -> None:
-        check_detection_outputs(net, ap_version)
+        check_eval_type(net, ap_version)
         self._ap_version = ap_version
         self.net = net
         self.loader = Loader(net.graph) if loader is None else loader
@@ -100,6 +100,7 @@ class Evaluator:
 
         Raises:
             DataError: if a batch cannot be read or, with several devices, if its shape differs from the net's.
+            GraphError: if an output has another shape in each batch, and is not detections.
             StoppedError: if `should_stop` returned True. The position in the data is then undefined.
         """
         results: list[Any] = []
@@ -161,10 +162,26 @@ class Evaluator:
         return merged_state
 
 
-def check_detection_outputs(net: Net, ap_version: str | None) -> None:
-    """Raise `GraphError` if `ap_version` is set and a net's outputs are not detections."""
-    if ap_version is not None and (problems := find_output_problems(net.graph, net.outputs)):
+def check_eval_type(net: Net, ap_version: str | None) -> None:
+    """Check that a net's outputs are detections if and only if `ap_version` is set.
+
+    Raises:
+        GraphError: if they are not. The message names each output.
+    """
+    find_problems = _find_marked_detections if ap_version is None else find_output_problems
+    if problems := find_problems(net.graph, net.outputs):
         raise GraphError(Problem(problem, file=net.graph.file) for problem in problems)
+
+
+def _find_marked_detections(graph: Graph, outputs: Sequence[str]) -> list[str]:
+    return [
+        f"output '{name}' of layer '{layer.name}' ({layer.type.name}) has a row for each detection, which has no mean: "
+        'for the mean average precision set eval_type: "detection" in the solver, or in `caffejax test` the flag '
+        "--eval_type=detection"
+        for layer in graph.layers
+        for name in layer.tops
+        if layer.type.traits.marks_detections and name in outputs
+    ]
 
 
 def average_scores(results: Sequence[Any], graph: Graph, ap_version: str | None) -> Scores:
@@ -383,9 +400,6 @@ class MeshEvaluator(Evaluator):
         mesh: the devices.
         loader: an iterator that yields the net's batches.
         ap_version: see `Evaluator`.
-
-    Raises:
-        GraphError: if `ap_version` is set and the outputs are not detections.
     """
 
     def __init__(self, net: Net, mesh: Mesh, loader: Loader, ap_version: str | None = None) -> None:

@@ -14,7 +14,7 @@ from ..context import Context, LayerDefinition, Shape
 from ..helpers import no_gradient
 from ..position_values import decode_count
 from ..registry import define_layer
-from ..types import Gradient, HostFunction, Indices, LayerDocs, LayerType, PerLayer, Signature, Variants
+from ..types import Gradient, HostFunction, Indices, LayerDocs, LayerTraits, LayerType, PerLayer, Signature, Variants
 from .result_files import ImageInfo, is_in_units, read_image_infos, read_resize_param, scale_to_pixels
 
 _CASCADE_COLUMNS = [0, 5, 6, 1, 2, 3, 4]  # the columns of FrcnnOutput's rows in the order of DetectionOutput
@@ -91,6 +91,7 @@ def _make_variant(origin: str, make: Any, bottoms: int) -> LayerType:
         Signature(name, bottoms=bottoms, param=param, in_place=False),
         PerLayer(make, on_host=True),
         Gradient(no_gradient, indices=Indices(tuple(range(bottoms)))),
+        LayerTraits(marks_detections=True),
         docs=LayerDocs(origin=origin),
     )
 
