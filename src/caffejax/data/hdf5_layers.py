@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import paths
 from ..atomic_write import replace_path
-from ..errors import DataError, Problem, did_you_mean, locate_errors, require
+from ..errors import DataError, Problem, did_you_mean, locate_errors, raise_if_any, require
 from ..human_readable import format_shape
 from ..layers.context import Context, LayerDefinition, Shape
 from ..layers.data_source import SourceSpec, TopSpecs
@@ -228,15 +228,20 @@ class Hdf5DataLayer(DataLayer):
 
     prefetch = 4
 
-    def probe(self) -> SourceSpec:
-        """Check the settings and the metadata of all files. All problems are reported at once."""
-        param = self.layer_param.hdf5_data_param
+    def check_settings(self) -> None:
+        """Check hdf5_data_param, and that there is no transform_param."""
+        param, problems = self.layer_param.hdf5_data_param, []
         if self.layer_param.HasField("transform_param"):
-            raise DataError("HDF5Data does not transform its data; remove transform_param")
+            problems.append("HDF5Data does not transform its data; remove transform_param")
         if not param.source:
-            raise DataError("hdf5_data_param has no source; name a text file that lists HDF5 files")
+            problems.append("hdf5_data_param has no source; name a text file that lists HDF5 files")
         if param.batch_size < 1:
-            raise DataError(f"hdf5_data_param.batch_size must be 1 or more, not {param.batch_size}")
+            problems.append(f"hdf5_data_param.batch_size must be 1 or more, not {param.batch_size}")
+        raise_if_any(DataError, problems)
+
+    def probe(self) -> SourceSpec:
+        """Check the metadata of all files. All problems are reported at once."""
+        param = self.layer_param.hdf5_data_param
         files = _read_file_list(self.definition.path(param.source))
         shapes = _row_shapes(files, list(self.layer_param.top), self.definition.data_config.max_hdf5_bytes)
         return SourceSpec(tuple(float32_top(param.batch_size, *shape) for shape in shapes))

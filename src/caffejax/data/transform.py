@@ -6,6 +6,7 @@ size of floats, and `Normalize` subtracts and scales in the compiled net.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from ..errors import DataError, Problem, WeightsError
+from ..errors import DataError, Problem, WeightsError, check_all
 from ..human_readable import format_shape
 from ..layers.context import LayerDefinition
 from ..schema.blob_proto import read_blob_proto
@@ -27,6 +28,39 @@ from .sampling import CounterRng
 _SUPPORTED_FIELDS = {"scale", "mirror", "crop_size", "mean_file", "mean_value", "force_color", "force_gray"} | {
     *("crop_h", "crop_w", "crop_height", "crop_width"),
 }
+
+
+def check_transform(definition: LayerDefinition, extra_fields: Iterable[str] = ()) -> None:
+    """Check the settings of a layer's transform_param, and its mean_file if the file exists.
+
+    Args:
+        definition: the layer's definition.
+        extra_fields: see `Transform`.
+
+    Raises:
+        DataError: if settings contradict each other or are not supported. The message lists all problems.
+    """
+    param = definition.layer.transform_param
+
+    def check_mean_file() -> None:
+        if param.mean_file and not param.mean_value and os.path.exists(definition.path(param.mean_file)):
+            read_mean(definition)
+
+    check_all(lambda: _check_transform_param(param, extra_fields), check_mean_file)
+
+
+def _check_transform_param(param: Any, extra_fields: Iterable[str]) -> None:
+    check_all(
+        lambda: refuse_unsupported(param, "transform_param", _SUPPORTED_FIELDS.union(extra_fields)),
+        lambda: _refuse_both(param, "force_color", "force_gray"),
+        lambda: parse_crop(param, is_random=False),
+        lambda: _refuse_both(param, "mean_file", "mean_value"),
+    )
+
+
+def _refuse_both(param: Any, a: str, b: str) -> None:
+    if getattr(param, a) and getattr(param, b):
+        raise DataError(f"transform_param has both {a} and {b}; keep one of them")
 
 
 class Crops(NamedTuple):
@@ -58,9 +92,7 @@ class Transform:
 
     def __init__(self, definition: LayerDefinition, rng: CounterRng, extra_fields: Iterable[str] = ()) -> None:
         param = definition.layer.transform_param
-        refuse_unsupported(param, "transform_param", _SUPPORTED_FIELDS.union(extra_fields))
-        if param.force_color and param.force_gray:
-            raise DataError("transform_param has both force_color and force_gray; keep one of them")
+        _check_transform_param(param, extra_fields)
         self._crop = parse_crop(param, is_random=definition.training)
         self._mean = read_mean(definition)
         self._scale = np.float32(param.scale)
@@ -304,8 +336,7 @@ def read_mean(definition: LayerDefinition) -> Mean:
     param = definition.layer.transform_param
     if not param.HasField("mean_file"):
         return Mean(np.array(list(param.mean_value) or [0], np.float32).reshape(-1, 1, 1))
-    if param.mean_value:
-        raise DataError("transform_param has both mean_file and mean_value; keep one of them")
+    _refuse_both(param, "mean_file", "mean_value")
     path = definition.path(param.mean_file)
     return Mean(_read_mean_file(path), str(path))
 

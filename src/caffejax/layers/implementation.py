@@ -96,12 +96,15 @@ class SourceInput:
         probe: `probe(definition)` takes a `LayerDefinition`, inspects the source cheaply and returns a `SourceSpec`. It
             is called once, when the graph is built.
         open: `open(definition, tops)` opens the source; `tops` are `SourceSpec.tops`.
+        check: `check(definition)` raises an error if settings are invalid. It opens no source, which may be missing;
+            `probe` calls it first. It is None if there are no such settings.
         instance: the user's object that reads, or None.
         position: the interface to save and restore the position of that object in its data, or None.
     """
 
     probe: Callable[..., SourceSpec]
     open: Function
+    check: Callable[..., None] | None = None
     instance: Any = None
     position: Position | None = None
 

@@ -304,6 +304,15 @@ def _has_limit(constraint: Any, name: str) -> bool:
     return bool(constraint.HasField(f"min_{name}") or constraint.HasField(f"max_{name}"))
 
 
+def augmentation_problems(param: Any, samplers: Sequence[Any]) -> Iterator[str]:
+    """Yield the problems of a TransformationParameter's settings of augmentation, and of batch samplers."""
+    yield from resize_problems(param.resize_param)
+    yield from sampler_problems(samplers)
+    yield from noise_problems(param.noise_param) if param.HasField("noise_param") else ()
+    yield from distortion_problems(param.distort_param) if param.HasField("distort_param") else ()
+    yield from expansion_problems(param) if param.HasField("expand_param") else ()
+
+
 # fields of transform_param that are handled here
 TRANSFORM_FIELDS = ("resize_param", "noise_param", "distort_param", "expand_param", "emit_constraint")
 
@@ -329,21 +338,12 @@ class Augmentation:
     this is done in TEST, so that scores equal the fork's, and not in training, where it would only cost time.
 
     Args:
-        definition: the layer's definition.
+        definition: the layer's definition, whose settings have no `augmentation_problems`.
         background: the mean of each channel.
-
-    Raises:
-        DataError: if settings are invalid. The message lists all problems.
     """
 
     def __init__(self, definition: LayerDefinition, background: np.ndarray) -> None:
         param, samplers = definition.layer.transform_param, definition.layer.annotated_data_param.batch_sampler
-        problems = [*resize_problems(param.resize_param), *sampler_problems(samplers)]
-        problems += noise_problems(param.noise_param) if param.HasField("noise_param") else ()
-        problems += distortion_problems(param.distort_param) if param.HasField("distort_param") else ()
-        problems += expansion_problems(param) if param.HasField("expand_param") else ()
-        if problems:
-            raise DataError(problems)
         self._param = param
         self._background = background
         self._select_objects = partial(
