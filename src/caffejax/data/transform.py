@@ -7,7 +7,7 @@ size of floats, and `Normalize` subtracts and scales in the compiled net.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,12 +30,15 @@ _SUPPORTED_FIELDS = {"scale", "mirror", "crop_size", "mean_file", "mean_value", 
 }
 
 
-def check_transform(definition: LayerDefinition, extra_fields: Iterable[str] = ()) -> None:
+def check_transform(
+    definition: LayerDefinition, extra_fields: Iterable[str] = (), supported_fields: Container[str] | None = None
+) -> None:
     """Check the settings of a layer's transform_param, and its mean_file if the file exists.
 
     Args:
         definition: the layer's definition.
         extra_fields: see `Transform`.
+        supported_fields: the supported fields of a layer that does not use `Transform`, or None.
 
     Raises:
         DataError: if settings contradict each other or are not supported. The message lists all problems.
@@ -46,12 +49,13 @@ def check_transform(definition: LayerDefinition, extra_fields: Iterable[str] = (
         if param.mean_file and not param.mean_value and os.path.exists(definition.path(param.mean_file)):
             read_mean(definition)
 
-    check_all(lambda: _check_transform_param(param, extra_fields), check_mean_file)
+    supported = _SUPPORTED_FIELDS.union(extra_fields) if supported_fields is None else supported_fields
+    check_all(lambda: _check_transform_param(param, supported), check_mean_file)
 
 
-def _check_transform_param(param: Any, extra_fields: Iterable[str]) -> None:
+def _check_transform_param(param: Any, supported_fields: Container[str]) -> None:
     check_all(
-        lambda: refuse_unsupported(param, "transform_param", _SUPPORTED_FIELDS.union(extra_fields)),
+        lambda: refuse_unsupported(param, "transform_param", supported_fields),
         lambda: _refuse_both(param, "force_color", "force_gray"),
         lambda: parse_crop(param, is_random=False),
         lambda: _refuse_both(param, "mean_file", "mean_value"),
@@ -92,7 +96,7 @@ class Transform:
 
     def __init__(self, definition: LayerDefinition, rng: CounterRng, extra_fields: Iterable[str] = ()) -> None:
         param = definition.layer.transform_param
-        _check_transform_param(param, extra_fields)
+        _check_transform_param(param, _SUPPORTED_FIELDS.union(extra_fields))
         self._crop = parse_crop(param, is_random=definition.training)
         self._mean = read_mean(definition)
         self._scale = np.float32(param.scale)

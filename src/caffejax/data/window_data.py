@@ -379,8 +379,7 @@ class WindowDataLayer(DataLayer):
         check_all(
             lambda: raise_if_any(DataError, self._list_problems()),
             lambda: refuse_unsupported(param, "window_data_param", _SUPPORTED_FIELDS),
-            lambda: check_transform(self.definition),
-            lambda: refuse_unsupported(transform_param, "transform_param", _SUPPORTED_TRANSFORM_FIELDS),
+            lambda: check_transform(self.definition, supported_fields=_SUPPORTED_TRANSFORM_FIELDS),
         )
         if transform_param.scale != 1:
             message = "layer '%s': transform_param.scale has no effect on WindowData, as in Caffe; "
