@@ -25,6 +25,8 @@ Shard = Literal["none", "optimizer", "params"]
 ReduceDtype = Literal["auto", "float32"]
 OnSnapshotError = Literal["stop", "continue"]
 FlagKind = Literal["bytes", "count", "positive", "paths"]
+EVAL_TYPES = ("classification", "detection")  # how the outputs of a test net are scored
+AP_VERSIONS = ("11point", "101point", "MaxIntegral", "Integral")  # of the average precision of detections
 MAX_IMAGE_PIXELS = 2**29 // 3  # half a GiB with three channels; Pillow, too, raises an error for larger images
 MAX_HDF5_BYTES = 2**31
 # fields of `DataConfig` that limit what untrusted files may do

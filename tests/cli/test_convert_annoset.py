@@ -189,3 +189,58 @@ def test_invalid_lists_and_flags_are_reported(folder, capsys):
         capsys, *DETECTION_FLAGS, name="missing.list"
     )
     assert "cannot be combined with" in run_with_error(capsys, *DETECTION_FLAGS, "--min_dim=3", "--resize_height=3")
+
+
+BROKEN = {
+    "exchanged.xml": (
+        "<annotation><size><width>20</width><height>40</height></size>"
+        "<object><name>cat</name><bndbox><xmin>10</xmin><ymin>5</ymin><xmax>36</xmax><ymax>15</ymax></bndbox></object>"
+        "<object><name>dog</name><bndbox><xmin>9</xmin><ymin>5</ymin><xmax>3</xmax><ymax>15</ymax></bndbox></object>"
+        "</annotation>",
+        ["40 x 20 (HxW), but it is 20 x 40: height and width are exchanged", "1 of 2 boxes beyond", "1 of 2 boxes inv"],
+    ),
+    "no_size.xml": (
+        "<annotation><object><name>cat</name>"
+        "<bndbox><xmin>-1</xmin><ymin>5</ymin><xmax>40</xmax><ymax>20</ymax></bndbox></object></annotation>",
+        ["1 of 1 boxes beyond the image: (-1, 5, 40, 20)"],
+    ),
+    "good.xml": (XML, []),
+    "other.json": (
+        json.dumps(
+            {"image": {"height": 21, "width": 40}, "annotation": [{"category_id": "cat", "bbox": [1, 2, 0, 3]}]}
+        ),
+        ["states that the image is 21 x 40 (HxW), but it is 20 x 40;", "1 of 1 boxes inverted or empty: (1, 2, 1, 5)"],
+    ),
+    "beyond.txt": ("1 10 5 20 15\n1 10 5 41 15\n1 1 5 20 21\n", ["2 of 3 boxes beyond the image: (10, 5, 41, 15)"]),
+}
+
+
+@pytest.mark.parametrize("label_type", ["xml", "json", "txt"])
+def test_broken_boxes_and_sizes_are_named_once_for_each_file_and_counted(folder, capsys, label_type):
+    names = [name for name in BROKEN if name.endswith(label_type)]
+    for name in names:
+        (folder / name).write_text(BROKEN[name][0])
+    (folder / "list").write_text("".join(f"im 0.png {name}\n" for name in names))
+    flags = () if label_type == "txt" else ("--label_map_file=names",)
+    assert run_convert_annoset("--anno_type=detection", f"--label_type={label_type}", *flags, name="list") == 0
+    warnings = [line.split("] ", 1)[1] for line in capsys.readouterr().err.splitlines() if line.startswith("W")]
+    for name in names:
+        lines = [line for line in warnings if name in line]
+        assert len(lines) == (1 if BROKEN[name][1] else 0), lines
+        for text in BROKEN[name][1]:
+            assert text in lines[0]
+    num_bad = sum(bool(BROKEN[name][1]) for name in names)
+    assert len(warnings) == num_bad + 1
+    assert f"Of {len(names)} annotation files, " in warnings[-1]
+    counts = {
+        "xml": ["1 with a size that contradicts the image", "2 with boxes beyond", "1 with inverted"],
+        "json": ["1 with a size", "1 with inverted or empty boxes"],
+        "txt": ["1 with boxes beyond the image"],
+    }
+    for text in counts[label_type]:
+        assert text in warnings[-1]
+
+
+def test_right_annotations_give_no_warning(folder, capsys):
+    assert run_convert_annoset(*DETECTION_FLAGS) == 0
+    assert "annotation files" not in capsys.readouterr().err

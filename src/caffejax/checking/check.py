@@ -23,12 +23,17 @@ from typing import Any
 from ..checkpoints.load_save import open_blobs
 from ..checkpoints.match_by_name import match_blobs, mismatch_problems, no_match_problem
 from ..config import DataConfig
-from ..data.placeholder_sources import MissingSourceError, build_assumed_graphs
+from ..data.placeholder_sources import (
+    MissingSourceError,
+    build_assumed_graphs,
+    find_missing_files,
+    has_missing_source,
+)
 from ..debugging.memory_report import count_elements
 from ..errors import CaffejaxError, Problem, SchemaError, WeightsError
 from ..glog import collect_warnings
 from ..graph import Graph
-from ..graph.resolve import NamedState, has_no_data, list_net_states
+from ..graph.resolve import NamedState, has_no_data, is_included, list_net_states
 from ..paths import find_file
 from ..schema import read_solver, read_valid_part
 from ..schema.caffe_pb2 import NetParameter, SolverParameter
@@ -139,7 +144,9 @@ def _check_phase(
         return PhaseReport(state.name, "no data")
     first_report: PhaseReport | None = None
     try:
-        for graph, _, assumed, is_guess in build_assumed_graphs(net, state.message, file, data_config, text_problems):
+        candidates = build_assumed_graphs(net, state.message, file, data_config, text_problems, check_settings=True)
+        for graph, _, assumed, is_guess in candidates:
+            assumed = (*assumed, *_describe_missing_files(net, state, file.parent))
             report = _make_phase_report(state.name, graph, assumed, [compare_weights(graph, path) for path in weights])
             first_report = first_report or (replace(report, parameters=None, memory=None) if is_guess else report)
             if not weights or not any(w.mismatched for w in report.weights):
@@ -150,6 +157,16 @@ def _check_phase(
         return PhaseReport(state.name, "fails", make_findings(p for p in error.problems if p not in text_problems))
     assert first_report is not None  # build_assumed_graphs yields a graph or raises
     return first_report
+
+
+def _describe_missing_files(net: NetParameter, state: NamedState, folder: Path) -> list[str]:
+    """Return a sentence for each missing file that a layer reads when it runs, such as a list of image sizes."""
+    return [
+        f"{field} '{path}' of layer '{layer.name}' ({layer.type}) does not exist"
+        for layer in net.layer
+        if is_included(layer, state.message) and not has_missing_source(layer, folder)
+        for field, path in find_missing_files(layer, folder).items()
+    ]
 
 
 def _make_phase_report(name: str, graph: Graph, assumed: tuple[str, ...], weights: Sequence[Any]) -> PhaseReport:

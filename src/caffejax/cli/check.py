@@ -198,18 +198,17 @@ def _format_loading_counts(models: list[Report]) -> str:
 def _format_counts_by_kind(selected: list[Report], models: list[Report], singular: str, plural: str) -> str:
     """Return a text with the counts by kind of model, such as "2 of 3 nets and 1 of 1 solver load".
 
+    Kinds of which none is selected are left out, unless nothing is selected.
+
     Args:
         selected: the reports to count.
         models: the reports on all models; if it is empty, the text is "0 nets load".
         singular, plural: the verb in singular and plural.
     """
     nouns = {"net": "net", "solver": "solver", "unreadable": "unreadable file", "other": "other file"}
-    models_by_kind = {kind: [report for report in models if report.kind == kind] for kind in nouns}
-    parts = [
-        f"{sum(report.kind == kind for report in selected)} of {format_count(len(reports), nouns[kind])}"
-        for kind, reports in models_by_kind.items()
-        if reports
-    ]
+    totals, counts = ({k: sum(r.kind == k for r in reports) for k in nouns} for reports in (models, selected))
+    kinds = [kind for kind in nouns if counts[kind]] or [kind for kind in nouns if totals[kind]]
+    parts = [f"{counts[kind]} of {format_count(totals[kind], nouns[kind])}" for kind in kinds]
     return (
         f"{' and '.join(parts) or '0 nets'} {singular if len(parts) == 1 in (len(selected), len(models)) else plural}"
     )

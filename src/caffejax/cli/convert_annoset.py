@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import functools
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -88,7 +89,13 @@ def run(options: argparse.Namespace) -> None:
 
     if (options.min_dim or options.max_dim) and (options.resize_height or options.resize_width):
         raise DataError("--min_dim and --max_dim cannot be combined with --resize_height and --resize_width")
-    images = _read_list(options)
+    problem_counts: Counter[str] = Counter()  # of files
+
+    def warn(path: str, problems: Mapping[str, str]) -> None:
+        log.warning("%s: %s", path, "; ".join(problems.values()))
+        problem_counts.update(problems.keys())
+
+    images = _read_list(options, warn)
     if options.shuffle:
         log.info("Shuffling data")
         images = [images[i] for i in np.random.default_rng(options.seed).permutation(len(images)).tolist()]
@@ -102,6 +109,11 @@ def run(options: argparse.Namespace) -> None:
                 log.info("Processed %d files.", count)
     if count % _LOG_EVERY:
         log.info("Processed %d files.", count)
+    if problem_counts:
+        text = ", ".join(f"{n} with {name}" for name, n in problem_counts.items())
+        log.warning(
+            "Of %d annotation files, %s. They are stored as they are: correct them, and convert again", count, text
+        )
 
 
 class _AnnotatedImage(NamedTuple):
@@ -110,7 +122,9 @@ class _AnnotatedImage(NamedTuple):
     label: Any  # the argument of `encode_annotated_datum`
 
 
-def _read_list(options: argparse.Namespace) -> list[_AnnotatedImage]:
+def _read_list(
+    options: argparse.Namespace, on_problems: Callable[[str, Mapping[str, str]], object]
+) -> list[_AnnotatedImage]:
     from pathlib import Path
 
     from ..data.annotated.annotation_files import read_annotation, read_label_map
@@ -130,10 +144,9 @@ def _read_list(options: argparse.Namespace) -> list[_AnnotatedImage]:
     annotation_paths = find_files(list_path, annotations, options.root, (), "annotation")
     if options.label_type == "txt":
         class_ids = None  # the annotation files contain numbers, not names
+    read = functools.partial(read_annotation, class_ids=class_ids, on_problems=on_problems)
     return [
-        _AnnotatedImage(
-            name, path, functools.partial(read_annotation, annotation, options.label_type, class_ids=class_ids)
-        )
+        _AnnotatedImage(name, path, functools.partial(read, annotation, options.label_type))
         for name, path, annotation in zip(names, paths, annotation_paths, strict=True)
     ]
 

@@ -257,7 +257,9 @@ def _read_pictures(options: argparse.Namespace, gray: bool) -> list[np.ndarray]:
         try:
             with locate_errors(file=path):
                 pictures.append(
-                    decode_pixels(read_bytes(path, DataError), GRAY if gray else COLOR, options.max_image_pixels)
+                    decode_pixels(
+                        read_bytes(path, DataError), GRAY if gray else COLOR, options.max_image_pixels, str(path)
+                    )
                 )
         except DataError as error:
             problems += error.problems

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from ..config import AP_VERSIONS, EVAL_TYPES
 from ..glog import log, start_logging
 from . import device_flags, flags, net_flags
 
@@ -20,6 +21,22 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "weights", "the .caffemodel[.h5] files, separated by commas", required=True, metavar="FILES")
     net_flags.add_strict_flag(parser)
     flags.add(parser, "iterations", "the number of batches to run", type=flags.parse_positive, default=50, metavar="N")
+    flags.add(
+        parser,
+        "eval_type",
+        "how outputs are scored: by their means, or, for nets that end in DetectionEvaluate, by the mean average "
+        "precision: caffejax test ssd.prototxt --weights=ssd.caffemodel --eval_type=detection --ap_version=11point",
+        choices=EVAL_TYPES,
+        default=EVAL_TYPES[0],
+    )
+    flags.add(
+        parser,
+        "ap_version",
+        "how the average precision is computed, as in solvers",
+        choices=AP_VERSIONS,
+        default="Integral",
+    )
+    flags.add_switch(parser, "show_per_class_result", "log the average precision of each class")
     flags.add_options(parser, "kernels", "precision", "workers", "skip_bad")
     flags.add_json_flag(parser, "print the mean scores as JSON; the log goes to stderr")
     device_flags.add_device_flags(parser)
@@ -33,14 +50,17 @@ def run(options: argparse.Namespace) -> None:
     from ..graph.caffe_log import log_creation
     from ..metrics import convert_outputs
     from ..training import Evaluator, Scores
-    from ..training.reporting import format_score_lines
+    from ..training.reporting import format_precision_lines, format_score_lines
 
     device = device_flags.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)
     net = net_flags.build_net(options)
-    evaluator = Evaluator(net, device, freeze=True)  # raises for a net without data
+    ap_version = options.ap_version if options.eval_type == "detection" else None
+    evaluator = Evaluator(net, device, ap_version=ap_version, freeze=True)  # raises for a net without data
 
     def log_batch(batch_index: int, scores: Scores) -> None:
+        if ap_version is not None:  # the precision is computed of the detections of all batches
+            return
         for line in format_score_lines(scores.outputs):
             log.info("Batch %d, %s", batch_index, line)
 
@@ -52,9 +72,11 @@ def run(options: argparse.Namespace) -> None:
     finally:
         evaluator.loader.close()
     log.info(f"Loss: {scores.loss:g}")
+    for line in format_precision_lines(scores.precisions) if options.show_per_class_result else ():
+        log.info(line)
     for line in format_score_lines(scores.outputs, net.graph.loss_weights):
         log.info(line)
     if options.json:
-        flags.print_json(
-            {"iterations": options.iterations, "loss": scores.loss, "outputs": convert_outputs(scores.outputs)}
-        )
+        precisions = {"precisions": scores.precisions} if scores.precisions else {}
+        outputs = convert_outputs(scores.outputs)
+        flags.print_json({"iterations": options.iterations, "loss": scores.loss, "outputs": outputs, **precisions})

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..errors import DataError, locate_errors
+from ..errors import DataError, check_all, locate_errors
 from ..host_memory import find_memory_problem
 from ..layers.context import LayerDefinition
 from ..layers.data_source import Source, SourceSpec, TopSpecs
@@ -25,8 +25,8 @@ _MAX_PREFETCH = 1024  # batches
 class DataLayer(ABC):
     """A layer whose tops are batches that it reads from a source.
 
-    A subclass defines `probe` and `open`, and its layer type is registered with its `implementation()`. The docstring
-    of the subclass is the layer's description in the documentation.
+    A subclass defines `check_settings`, `probe` and `open`, and its layer type is registered with its
+    `implementation()`. The docstring of the subclass is the layer's description in the documentation.
 
     Args:
         definition: the layer's definition. The constructor opens no files.
@@ -48,8 +48,19 @@ class DataLayer(ABC):
         return int(self.layer_param.data_param.prefetch)  # other layers than Data read it from data_param, too
 
     @abstractmethod
+    def check_settings(self) -> None:
+        """Check all settings that can be checked without the source, which may be missing.
+
+        Raises:
+            DataError: if settings are invalid or not supported. The message lists all problems.
+        """
+
+    @abstractmethod
     def probe(self) -> SourceSpec:
-        """Check the settings, read enough of the source to determine the shapes of the tops, and close all files."""
+        """Read enough of the source to determine the shapes of the tops, and close all files.
+
+        `check_settings` has been called before.
+        """
 
     @abstractmethod
     def open(self, tops: TopSpecs) -> Batches:
@@ -59,12 +70,15 @@ class DataLayer(ABC):
     def implementation(cls) -> SourceInput:
         """Return the class as the implementation of a `LayerType`. Errors of `probe` and `open` name the layer."""
 
-        def probe(definition: LayerDefinition) -> SourceSpec:
+        def check(definition: LayerDefinition) -> None:
             with locate_errors(layer=definition.layer.name, layer_type=definition.layer.type):
                 data_layer = cls(definition)
-                if not 1 <= data_layer.prefetch <= _MAX_PREFETCH:
-                    raise DataError(f"prefetch must be 1 to {_MAX_PREFETCH} batches, not {data_layer.prefetch}")
-                return data_layer.probe()
+                check_all(lambda: _check_prefetch(data_layer.prefetch), data_layer.check_settings)
+
+        def probe(definition: LayerDefinition) -> SourceSpec:
+            check(definition)
+            with locate_errors(layer=definition.layer.name, layer_type=definition.layer.type):
+                return cls(definition).probe()
 
         def open_source(definition: LayerDefinition, tops: TopSpecs) -> Source:
             with locate_errors(layer=definition.layer.name, layer_type=definition.layer.type):
@@ -75,7 +89,12 @@ class DataLayer(ABC):
                 )
 
         open_source.__doc__ = cls.__doc__
-        return SourceInput(probe, open_source)
+        return SourceInput(probe, open_source, check)
+
+
+def _check_prefetch(prefetch: int) -> None:
+    if not 1 <= prefetch <= _MAX_PREFETCH:
+        raise DataError(f"prefetch must be 1 to {_MAX_PREFETCH} batches, not {prefetch}")
 
 
 def _check_batch_fits(tops: TopSpecs) -> None:

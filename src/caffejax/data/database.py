@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
 import numpy as np
 
-from ..errors import DataError, Problem
+from ..errors import DataError, Problem, check_all, raise_if_any
 from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, TopSpecs
 from ..layers.registry import define_layer
@@ -25,6 +25,7 @@ from .leveldb import LevelDb, leveldb_writer
 from .lmdb import Lmdb, lmdb_writer
 from .prefetch import Batches, count_available_cores
 from .sampling import CounterRng, IndexSampler
+from .transform import check_transform
 
 Record = tuple[bytes, bytes]  # key, value
 Result = TypeVar("Result")
@@ -69,8 +70,6 @@ class RecordDataset(ImageDataset[Label]):
         param, transform_param = definition.layer.data_param, definition.layer.transform_param
         self.decode_mode = COLOR if transform_param.force_color else GRAY if transform_param.force_gray else UNCHANGED
         self.max_pixels = definition.data_config.max_image_pixels
-        if param.backend == caffe_pb2.DataParameter.IMAGEDB:
-            raise DataError(f"{param.source} is in MyCaffe's SQL database, which is not supported; write it to an LMDB")
         backend, path = caffe_pb2.DataParameter.DB.Name(param.backend).lower(), definition.path(param.source)
         if not os.path.lexists(path):
             net_note = f" of {definition.file}" if definition.file else ""
@@ -143,14 +142,24 @@ def check_data_param(definition: LayerDefinition) -> None:
     """Check the settings of a layer's data_param.
 
     Raises:
-        DataError: if the source or the batch size is missing, or a setting is not supported.
+        DataError: if the source or the batch size is missing, or a setting is not supported. The message lists all
+            problems.
     """
     param = definition.layer.data_param
-    if not param.source:
-        raise DataError("data_param has no source; name the database's folder")
-    if param.batch_size < 1:
-        raise DataError(f"data_param.batch_size must be 1 or more, not {param.batch_size}")
-    refuse_unsupported(param, "data_param", _SUPPORTED_FIELDS)
+
+    def list_problems() -> Iterator[str]:
+        if not param.source:
+            yield "data_param has no source; name the database's folder"
+        if param.batch_size < 1:
+            yield f"data_param.batch_size must be 1 or more, not {param.batch_size}"
+        if param.backend == caffe_pb2.DataParameter.IMAGEDB:
+            yield f"{param.source} is in MyCaffe's SQL database, which is not supported; write it to an LMDB"
+
+    check_all(
+        lambda: raise_if_any(DataError, list_problems()),
+        lambda: refuse_unsupported(param, "data_param", _SUPPORTED_FIELDS),
+        lambda: definition.path(param.source),
+    )
 
 
 class DatumDataset(RecordDataset[int]):
@@ -179,9 +188,12 @@ class DatumDataset(RecordDataset[int]):
 class DatabaseLayer(DataLayer):
     """Batches of Datums from an LMDB or LevelDB. `prefetch` batches are read ahead."""
 
+    def check_settings(self) -> None:
+        """Check data_param and transform_param."""
+        check_all(lambda: check_data_param(self.definition), lambda: check_transform(self.definition))
+
     def probe(self) -> SourceSpec:
-        """Check the settings and read the first record. Later keys of a LevelDB are not read."""
-        check_data_param(self.definition)
+        """Read the first record. Later keys of a LevelDB are not read."""
         batch_size = self.layer_param.data_param.batch_size
         dataset = DatumDataset(self.definition, self.rng, 1 + batch_size if self.definition.data_config.skip_bad else 1)
         return ImageBatches(self.definition, dataset, batch_size, self.rng).probe(len(self.layer_param.top))

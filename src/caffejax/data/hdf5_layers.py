@@ -15,11 +15,12 @@ import numpy as np
 
 from .. import paths
 from ..atomic_write import replace_path
-from ..errors import DataError, Problem, did_you_mean, locate_errors, require
+from ..errors import DataError, Problem, did_you_mean, locate_errors, raise_if_any, require
 from ..human_readable import format_shape
 from ..layers.context import Context, LayerDefinition, Shape
 from ..layers.data_source import SourceSpec, TopSpecs
 from ..layers.helpers import no_gradient
+from ..layers.position_values import decode_count
 from ..layers.registry import define_layer
 from ..layers.types import Gradient, HostFunction, LayerTraits, LayerType, PerLayer, Signature
 from ..untrusted_hdf5 import HDF5_ERRORS, RefusedError, SizeLimit, find_item, open_hdf5_file
@@ -227,15 +228,20 @@ class Hdf5DataLayer(DataLayer):
 
     prefetch = 4
 
-    def probe(self) -> SourceSpec:
-        """Check the settings and the metadata of all files. All problems are reported at once."""
-        param = self.layer_param.hdf5_data_param
+    def check_settings(self) -> None:
+        """Check hdf5_data_param, and that there is no transform_param."""
+        param, problems = self.layer_param.hdf5_data_param, []
         if self.layer_param.HasField("transform_param"):
-            raise DataError("HDF5Data does not transform its data; remove transform_param")
+            problems.append("HDF5Data does not transform its data; remove transform_param")
         if not param.source:
-            raise DataError("hdf5_data_param has no source; name a text file that lists HDF5 files")
+            problems.append("hdf5_data_param has no source; name a text file that lists HDF5 files")
         if param.batch_size < 1:
-            raise DataError(f"hdf5_data_param.batch_size must be 1 or more, not {param.batch_size}")
+            problems.append(f"hdf5_data_param.batch_size must be 1 or more, not {param.batch_size}")
+        raise_if_any(DataError, problems)
+
+    def probe(self) -> SourceSpec:
+        """Check the metadata of all files. All problems are reported at once."""
+        param = self.layer_param.hdf5_data_param
         files = _read_file_list(self.definition.path(param.source))
         shapes = _row_shapes(files, list(self.layer_param.top), self.definition.data_config.max_hdf5_bytes)
         return SourceSpec(tuple(float32_top(param.batch_size, *shape) for shape in shapes))
@@ -257,13 +263,13 @@ def make_hdf5_output(ctx: Context, definition: LayerDefinition) -> LayerType:
     """Write the layer's two bottoms to the data sets `data` and `label` of an HDF5 file.
 
     The first forward pass of a net replaces the file. Each further pass appends its rows; Caffe would stop with an
-    error. After each pass the file is complete and closed. Two nets cannot write to one file: if both phases have the
+    error. After each pass the file is complete and closed. A training that resumes from a snapshot continues the file
+    after the rows that it had at the snapshot. Two nets cannot write to one file: if both phases have the
     layer, `include` must restrict it to one phase.
     """
     require(ctx.param.file_name, "hdf5_output_param has no file_name; name the file to write")
-    return replace(
-        ctx.type, implementation=HostFunction(_OutputFile(ctx.param.file_name).write_rows, _output_top_shapes)
-    )
+    file = _OutputFile(ctx.param.file_name)
+    return replace(ctx.type, implementation=HostFunction(file.write_rows, _output_top_shapes, position=file))
 
 
 def _output_top_shapes(ctx: Context, data: Any, label: Any) -> list[Shape]:
@@ -288,19 +294,32 @@ class _OutputFile:
 
     def __init__(self, name: str) -> None:
         self._path_text = name
-        self._path_and_rows: tuple[Path, int] | None = None
+        self._path: Path | None = None  # absolute, from the first pass on
+        self._num_rows = 0
+        self._is_restored = False  # whether rows after `_num_rows` were written after the snapshot
+
+    def get_state(self) -> dict[str, int]:
+        """Return the number of rows in the file."""
+        return {"rows": self._num_rows}
+
+    def set_state(self, state: Any) -> None:
+        """Continue after a number of rows that `get_state` returned. Rows behind them are removed by the next pass."""
+        self._num_rows, self._is_restored = decode_count(state, "rows"), True
 
     def write_rows(self, ctx: Context, data: np.ndarray, label: np.ndarray) -> tuple[()]:
         rows = {name: np.asarray(array, np.float32) for name, array in zip(_OUTPUT_NAMES, (data, label), strict=True)}
-        path, num_written = self._path_and_rows or (Path(self._path_text).expanduser().absolute(), 0)
+        self._path = self._path or Path(self._path_text).expanduser().absolute()
         try:
-            if self._path_and_rows:
-                _append(path, rows, num_written)
+            if not self._num_rows:
+                _create(self._path, rows)
+            elif self._is_restored and not self._path.exists():
+                message = f"is absent, but had {self._num_rows} rows at the snapshot; put it back, or remove the layer"
+                raise DataError(Problem(message, str(self._path)))
             else:
-                _create(path, rows)
+                _append(self._path, rows, self._num_rows, is_restored=self._is_restored)
         except (OSError, KeyError) as error:
-            raise DataError(Problem(f"cannot be written: {error}", str(path))) from error
-        self._path_and_rows = path, num_written + len(data)
+            raise DataError(Problem(f"cannot be written: {error}", str(self._path))) from error
+        self._num_rows, self._is_restored = self._num_rows + len(data), False
         return ()
 
 
@@ -310,10 +329,14 @@ def _create(path: Path, rows: dict[str, np.ndarray]) -> None:
             file.create_dataset(name, data=array, maxshape=(None, *array.shape[1:]), chunks=True)
 
 
-def _append(path: Path, rows: dict[str, np.ndarray], num_written: int) -> None:
+def _append(path: Path, rows: dict[str, np.ndarray], num_written: int, *, is_restored: bool) -> None:
     with h5py.File(path, "r+") as file:
         data_sets = {name: file[name] for name in rows}
-        if any(len(data_set) != num_written for data_set in data_sets.values()):
+        lengths = [len(data_set) for data_set in data_sets.values()]
+        if is_restored and min(lengths) < num_written:
+            message = f"has {min(lengths)} rows, but had {num_written} at the snapshot; put back the file of that time"
+            raise DataError(Problem(message, str(path)))
+        if not is_restored and any(length != num_written for length in lengths):
             message = (
                 "is also written by another process or net; if two nets have the layer, restrict it to one with "
                 "include { phase: ... }"

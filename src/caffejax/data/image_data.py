@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..errors import DataError
+from ..errors import DataError, check_all, raise_if_any
 from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, TopSpecs
 from ..layers.registry import define_layer
@@ -20,6 +20,7 @@ from .image_list import find_files, get_search_folders, read_list
 from .import_cv2 import cv2
 from .prefetch import Batches
 from .sampling import CounterRng, IndexSampler
+from .transform import check_transform
 
 LIST_FIELDS = ("source", "batch_size", "rand_skip", "shuffle", "new_height", "new_width", "is_color", "root_folder")
 
@@ -28,15 +29,22 @@ def check_list_param(param: Any, name: str, supported: Container[str]) -> None:
     """Check the settings of a layer that reads the files of a list.
 
     Raises:
-        DataError: if they are invalid or not supported.
+        DataError: if they are invalid or not supported. The message lists all problems.
     """
-    if not param.source:
-        raise DataError(f"{name} has no source; name a text file that lists images and labels")
-    if param.batch_size < 1:
-        raise DataError(f"{name}.batch_size must be 1 or more, not {param.batch_size}")
-    if bool(param.new_height) != bool(param.new_width):
-        raise DataError(f"{name} has only one of new_height and new_width; set both or none")
-    refuse_unsupported(param, name, supported)
+
+    def list_problems() -> Iterator[str]:
+        if not param.source:
+            yield f"{name} has no source; name a text file that lists images and labels"
+        if "\0" in param.source:
+            yield f"{name}.source must not contain a NUL character: {param.source!r}"
+        if param.batch_size < 1:
+            yield f"{name}.batch_size must be 1 or more, not {param.batch_size}"
+        for sizes in (("new_height", "new_width"), ("min_height", "min_width")):
+            height, width = (bool(getattr(param, size, 0)) for size in sizes)
+            if height != width:
+                yield f"{name} has only one of {' and '.join(sizes)}; set both or none"
+
+    check_all(lambda: raise_if_any(DataError, list_problems()), lambda: refuse_unsupported(param, name, supported))
 
 
 class FileListDataset(ImageDataset[Label]):
@@ -133,12 +141,16 @@ class ImageDataLayer(DataLayer):
     With `shuffle`, each epoch has a new order, which the seed determines. It differs from Caffe's order.
     """
 
+    def check_settings(self) -> None:
+        """Check image_data_param and transform_param."""
+        param = self.layer_param.image_data_param
+        check_all(
+            lambda: check_list_param(param, "image_data_param", _SUPPORTED_FIELDS),
+            lambda: check_transform(self.definition),
+        )
+
     def probe(self) -> SourceSpec:
-        """Check the settings and the list, and read the first image. All missing images are reported at once."""
-        p = self.layer_param.image_data_param
-        check_list_param(p, "image_data_param", _SUPPORTED_FIELDS)
-        if bool(p.min_height) != bool(p.min_width):
-            raise DataError("image_data_param has only one of min_height and min_width; set both or none")
+        """Check the list, and read the first image. All missing images are reported at once."""
         return self._batches().probe(len(self.layer_param.top))
 
     def open(self, tops: TopSpecs) -> Batches:

@@ -7,9 +7,11 @@ before the image is decoded. Files in other formats are not passed to OpenCV.
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from struct import error as StructError
 from struct import unpack_from
@@ -23,6 +25,8 @@ from ..errors import DataError, locate_errors
 from ..paths import describe_content, read_bytes
 from ..schema import caffe_pb2
 from .import_cv2 import cv2
+
+log = logging.getLogger("caffejax.data")
 
 Size = tuple[int, int]
 
@@ -332,14 +336,31 @@ def decode_image(data: bytes, decode_mode: int = UNCHANGED, max_pixels: int = MA
     Raises:
         BadImageError: if it has more than `max_pixels`, OpenCV cannot decode it, or its pixels are not bytes.
     """
-    image = decode_pixels(data, decode_mode, max_pixels)
+    return _to_channels_first(decode_pixels(data, decode_mode, max_pixels))
+
+
+def _to_channels_first(image: np.ndarray) -> np.ndarray:
     if image.dtype != np.uint8:
         raise BadImageError(f"its image has {image.dtype} pixels, not bytes; force_color or force_gray converts it")
     return image[None] if image.ndim == 2 else image.transpose(2, 0, 1)
 
 
-def decode_pixels(data: bytes, decode_mode: int = UNCHANGED, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:
+# libjpeg reads these bytes again and again after the end of a file, but not after the end of bytes in memory. A segment
+# of a JPEG, which may be truncated, has at most 65,535 bytes.
+_END_OF_JPEG = b"\xff\xd9" * (1 << 15)
+
+
+def decode_pixels(
+    data: bytes, decode_mode: int = UNCHANGED, max_pixels: int = MAX_IMAGE_PIXELS, truncated_path: str | None = None
+) -> np.ndarray:
     """Decode a compressed image to (H, W) or (H, W, C) in OpenCV's dtype, which may differ from uint8.
+
+    Args:
+        data: the compressed image.
+        decode_mode: see `read_datum`.
+        max_pixels: the largest number of pixels.
+        truncated_path: the file that the data comes from, if a truncated JPEG is decoded with a warning, to the pixels
+            that `cv2.imread` returns. If it is None, a truncated JPEG is an error, as for `cv2.imdecode`.
 
     Raises:
         BadImageError: if it has more than `max_pixels`, which is checked before decoding, or cannot be decoded.
@@ -349,6 +370,10 @@ def decode_pixels(data: bytes, decode_mode: int = UNCHANGED, max_pixels: int = M
         check_pixel_count(*size, max_pixels)
     try:
         image = cv2.imdecode(np.frombuffer(data, np.uint8), decode_mode) if size else None
+        if image is None and size and truncated_path is not None and data.startswith(b"\xff\xd8"):
+            image = cv2.imdecode(np.frombuffer(data + _END_OF_JPEG, np.uint8), decode_mode)
+            if image is not None:
+                _warn_of_truncation(truncated_path)
     except cv2.error as error:
         raise BadImageError(f"its image cannot be decoded: {error.err}") from error
     if image is None:
@@ -356,6 +381,12 @@ def decode_pixels(data: bytes, decode_mode: int = UNCHANGED, max_pixels: int = M
         reason = f"it is {file_type}" if file_type else "it is damaged, or not a JPEG, PNG, ..."
         raise BadImageError(f"its image of {len(data)} bytes cannot be decoded: {reason}")
     return image
+
+
+@lru_cache(4096)
+def _warn_of_truncation(path: str) -> None:
+    """Warn once about a truncated file."""
+    log.warning("%s: the JPEG is truncated; OpenCV fills the missing part, as in Caffe", path)
 
 
 def check_pixel_count(height: int, width: int, max_pixels: int) -> None:
@@ -396,13 +427,13 @@ def read_file(path: str | Path) -> bytes:
 
 
 def decode_file(path: str | Path, data: bytes, color: bool = True, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:
-    """Decode the bytes of an image file; see `read_image`.
+    """Decode the bytes of an image file; see `read_image`. As for `cv2.imread`, a JPEG may be truncated.
 
     Raises:
         BadImageError: if they cannot be decoded or have more than `max_pixels`. The message names the file.
     """
     with locate_errors(file=str(path)):
-        return decode_image(data, COLOR if color else GRAY, max_pixels)
+        return _to_channels_first(decode_pixels(data, COLOR if color else GRAY, max_pixels, str(path)))
 
 
 def resize(

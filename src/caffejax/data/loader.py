@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import GraphError, Problem
+from ..errors import GraphError, Problem, locate_errors
 from ..graph import Graph
 from ..graph.index_ranges import IndexRange, check_labels, find_index_ranges
 from ..graph.reshape import reshape_graph
@@ -74,7 +74,7 @@ class Loader:
             key: source for key, source in self._sources.items() if isinstance(source, ShardedSource)
         }
         self._next_index = self._find_next_index()
-        self._positions: dict[str, Position] = {**self._sources, **_python_positions(graph)}
+        self._positions: dict[str, Position] = {**self._sources, **_layer_positions(graph)}
         if input_layers and user_data is not None:
             self._positions[input_layers[0].key] = user_data  # one position for all Input layers
         self._compiled_shapes: set[tuple[tuple[int, ...], ...]] = set()
@@ -169,14 +169,21 @@ class Loader:
             raise GraphError([*self._user_data.shape_problems(batch), *error.problems]) from error
 
     def get_state(self) -> dict[str, Any]:
-        """Return the position of every source, and of every Python layer that has a position, by the layers' keys."""
+        """Return the position of every source, and of every layer that counts passes, by the layers' keys."""
         return {key: position.get_state() for key, position in self._positions.items()}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Restore the positions of the layers that `state` names."""
+        """Restore the positions of the layers that `state` names, and warn of layers that it does not name.
+
+        Raises:
+            DataError: if a position is damaged.
+        """
         for key, position in self._positions.items():
             if key in state:
-                position.set_state(state[key])
+                with locate_errors(layer=key):
+                    position.set_state(state[key])
+            elif state:
+                log.warning("The snapshot has no position of layer '%s': it stays where it is", key)
         self._next_index = self._find_next_index()
 
     def close(self) -> None:
@@ -206,14 +213,14 @@ def _warn_of_wrong_labels(ranges: Mapping[str, list[IndexRange]]) -> None:
         )
 
 
-def _python_positions(graph: Graph) -> dict[str, Position]:
-    """Return the positions of Python layers. Warn about layers that read data and have no position to save."""
-    layers = [layer for layer in graph.layers if layer.type.instance is not None]
-    for layer in layers:
-        if isinstance(layer.type.implementation, SourceInput) and layer.type.position is None:
+def _layer_positions(graph: Graph) -> dict[str, Position]:
+    """Return the positions of layers, by key. Warn about Python layers that read data and have no position to save."""
+    for layer in graph.layers:
+        is_python_source = layer.type.instance is not None and isinstance(layer.type.implementation, SourceInput)
+        if is_python_source and layer.type.position is None:
             log.warning(
                 "Layer '%s' (%s) has no get_state and set_state: checkpoints do not store its position in the data",
                 layer.name,
                 layer.type.name,
             )
-    return {layer.key: layer.type.position for layer in layers if layer.type.position is not None}
+    return {layer.key: layer.type.position for layer in graph.layers if layer.type.position is not None}

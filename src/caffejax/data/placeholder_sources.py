@@ -13,13 +13,14 @@ from google.protobuf.message import Message
 from ..config import DataConfig
 from ..errors import CaffejaxError, GraphError, Problem
 from ..graph import Graph, build_graph
-from ..graph.resolve import is_included
-from ..layers import SourceInput, layer_type
+from ..graph.resolve import is_included, layer_problems
+from ..layers import LayerDefinition, SourceInput, layer_type
 from ..paths import find_file
-from ..schema.caffe_pb2 import DataParameter, LayerParameter, NetParameter, NetState
+from ..schema.caffe_pb2 import DataParameter, LayerParameter, NetParameter, NetState, Phase
 from .video.video_data import video_shape
 
-_PATH_FIELDS = ("source", "root_folder", "mean_file", "label_map_file", "name_size_file")
+_SOURCE_FIELDS = ("source", "mean_file")  # files and folders without which a data layer cannot be opened
+_PATH_FIELDS = (*_SOURCE_FIELDS, "label_map_file", "name_size_file")
 # pixels; the common heights and widths of images, in the order of trying
 _COMMON_SIZES = (*((side, side) for side in (224, 227, 256, 299, 32, 28, 512, 64)), (360, 480))
 _MNIST_SIZE = 28, 28
@@ -55,6 +56,8 @@ def build_assumed_graphs(
     file: Path,
     data_config: DataConfig = DataConfig(),
     text_problems: Sequence[Problem] = (),
+    *,
+    check_settings: bool = False,
 ) -> Iterator[AssumedGraph]:
     """Yield the graph of a net whose sources may be missing. Data layers with missing sources become placeholders.
 
@@ -66,6 +69,8 @@ def build_assumed_graphs(
         file: the net's file.
         data_config: the settings for reading existing data.
         text_problems: the problems of the net's prototxt.
+        check_settings: whether invalid settings of data layers with missing sources are errors, the same as if the
+            sources existed.
 
     Raises:
         MissingSourceError: if the settings of a layer whose source is missing do not determine its shapes.
@@ -74,22 +79,34 @@ def build_assumed_graphs(
     missing_layers = [
         layer for layer in net.layer if is_included(layer, state) and has_missing_source(layer, file.parent)
     ]
+    setting_problems: list[Problem] = []
+    if check_settings:
+        problems_by_layer = [_find_setting_problems(layer, state, file, data_config) for layer in missing_layers]
+        setting_problems = [problem for problems in problems_by_layer for problem in problems]
+        # build_graph reports the problems of layers that stay as they are
+        missing_layers = [x for x, problems in zip(missing_layers, problems_by_layer, strict=True) if not problems]
     hints = find_hints(net)
     sizes = guess_sizes(net, missing_layers)
     first_error: CaffejaxError | None = None
     any_size_fits = False
     for size in sizes:
         try:
-            placeholder_net = replace_layers(net, missing_layers, size, hints) if missing_layers else net
+            placeholder_net = replace_layers(net, missing_layers, size, hints, file.parent) if missing_layers else net
             graph = build_graph(
                 placeholder_net, state, file=str(file), data_config=data_config, text_problems=text_problems
             )
+        except MissingSourceError:
+            if setting_problems:
+                raise GraphError(setting_problems) from None
+            raise
         except CaffejaxError as failure:
             first_error = first_error or failure
         else:
             any_size_fits = True
             is_guess = len(sizes) > 1
-            sentences = tuple(describe_placeholder(layer, size, is_guess, hints) for layer in missing_layers)
+            sentences = tuple(
+                describe_placeholder(layer, size, is_guess, hints, file.parent) for layer in missing_layers
+            )
             yield AssumedGraph(graph, placeholder_net, sentences, is_guess)
     if first_error is not None and not any_size_fits:
         raise first_error
@@ -97,13 +114,47 @@ def build_assumed_graphs(
 
 def has_missing_source(layer: LayerParameter, folder: Path | None) -> bool:
     """Return whether a layer reads from a file or folder that does not exist."""
+    return not layer.bottom and _find_source_input(layer) is not None and bool(_find_missing_sources(layer, folder))
+
+
+def _find_source_input(layer: LayerParameter) -> SourceInput | None:
+    """Return the implementation of a layer that reads from a source, or None for other layers and unknown types."""
     try:
-        if layer.bottom or not isinstance(layer_type(layer.type).implementation, SourceInput):
-            return False
+        implementation = layer_type(layer.type).implementation
     except GraphError:
-        return False
-    paths = [(name, value) for message in _find_param_messages(layer) for name, value in _find_paths(message)]
-    return any(value and not os.path.exists(find_file(value, folder)) for name, value in paths if name != "root_folder")
+        return None
+    return implementation if isinstance(implementation, SourceInput) else None
+
+
+def find_missing_files(layer: LayerParameter, folder: Path | None) -> dict[str, str]:
+    """Return the files and folders that a layer names and that do not exist, by field, such as `data_param.source`.
+
+    Args:
+        layer: the layer.
+        folder: the folder of the net, or None.
+    """
+    paths = {name: path for message, value in _find_param_fields(layer) for name, path in _find_paths(message, value)}
+    return {name: path for name, path in paths.items() if path and not os.path.exists(find_file(path, folder))}
+
+
+def _find_missing_sources(layer: LayerParameter, folder: Path | None) -> dict[str, str]:
+    files = find_missing_files(layer, folder)
+    names = [(name, field) for name in _SOURCE_FIELDS for field in files if field.endswith(f".{name}")]
+    return {field: files[field] for _, field in names}
+
+
+def _find_setting_problems(
+    layer: LayerParameter, state: NetState, file: Path, data_config: DataConfig
+) -> Sequence[Problem]:
+    """Return the problems of a data layer's settings that can be found without its source."""
+    phase: Any = Phase.Name(layer.phase if layer.HasField("phase") else state.phase)
+    source_input = _find_source_input(layer)
+    try:
+        if source_input is not None and source_input.check is not None:
+            source_input.check(LayerDefinition(layer, phase, str(file), data_config))
+    except CaffejaxError as error:
+        return error.problems
+    return list(layer_problems(layer))
 
 
 def guess_sizes(net: NetParameter, layers: Sequence[LayerParameter]) -> Sequence[tuple[int, int]]:
@@ -152,13 +203,16 @@ def _sliced_channels(layer: LayerParameter) -> int:
     return size * len(layer.top) if is_equal and p.axis == 1 and p.slice_dim == 1 else 0
 
 
-def make_placeholder(layer: LayerParameter, size: tuple[int, int], hints: ReaderHints) -> LayerParameter:
+def make_placeholder(
+    layer: LayerParameter, size: tuple[int, int], hints: ReaderHints, folder: Path | None
+) -> LayerParameter:
     """Return an Input layer with the tops and shapes of a data layer.
 
     Args:
         layer: the data layer.
         size: height and width in pixels of images whose size is not in the settings.
         hints: what the layers that read the tops require; see `find_hints`.
+        folder: the folder of the net, or None.
 
     Raises:
         MissingSourceError: if the settings do not determine the shapes.
@@ -177,8 +231,8 @@ def make_placeholder(layer: LayerParameter, size: tuple[int, int], hints: Reader
     shapes = [[batch_size, *image_shape], *_label_shapes(layer, batch_size, height, width)]
     if layer.type == "HDF5Data" or len(shapes) < len(layer.top):
         raise MissingSourceError(
-            f"the source of layer '{layer.name}' ({layer.type}) is missing, and its settings do not determine the "
-            "shapes of its tops"
+            f"{_describe_missing_sources(layer, folder)}: the source of layer '{layer.name}' ({layer.type}) is "
+            "missing, and its settings do not determine the shapes of its tops"
         )
     placeholder = LayerParameter(
         name=layer.name, type="Input", top=layer.top, include=layer.include, exclude=layer.exclude
@@ -188,8 +242,18 @@ def make_placeholder(layer: LayerParameter, size: tuple[int, int], hints: Reader
     return placeholder
 
 
+def _describe_missing_sources(layer: LayerParameter, folder: Path | None) -> str:
+    """Return a text such as "data_param.source train_lmdb does not exist"."""
+    files = [f"{field} '{path}'" for field, path in _find_missing_sources(layer, folder).items()]
+    return f"{' and '.join(files)} {'does' if len(files) == 1 else 'do'} not exist"
+
+
 def replace_layers(
-    net: NetParameter, missing_layers: Sequence[LayerParameter], size: tuple[int, int], hints: ReaderHints
+    net: NetParameter,
+    missing_layers: Sequence[LayerParameter],
+    size: tuple[int, int],
+    hints: ReaderHints,
+    folder: Path | None,
 ) -> NetParameter:
     """Return the net with placeholders instead of the layers in `missing_layers`; see `make_placeholder`."""
     layer_ids = {id(layer) for layer in missing_layers}
@@ -197,35 +261,49 @@ def replace_layers(
     new_net.CopyFrom(net)
     del new_net.layer[:]
     new_net.layer.extend(
-        make_placeholder(layer, size, hints) if id(layer) in layer_ids else layer for layer in net.layer
+        make_placeholder(layer, size, hints, folder) if id(layer) in layer_ids else layer for layer in net.layer
     )
     return new_net
 
 
-def describe_placeholder(layer: LayerParameter, size: tuple[int, int], is_guess: bool, hints: ReaderHints) -> str:
-    """Return a sentence about the shapes that were assumed for a layer."""
-    shapes = ", ".join("x".join(map(str, s.dim)) for s in make_placeholder(layer, size, hints).input_param.shape)
+def describe_placeholder(
+    layer: LayerParameter, size: tuple[int, int], is_guess: bool, hints: ReaderHints, folder: Path | None
+) -> str:
+    """Return a sentence about the missing files of a layer and the shapes that were assumed for it."""
+    placeholder = make_placeholder(layer, size, hints, folder)
+    shapes = ", ".join("x".join(map(str, shape.dim)) for shape in placeholder.input_param.shape)
     guess_note = (
         " (a guess, because no setting states the size of the images)"
         if is_guess and _find_image_size(layer) is None
         else ""
     )
-    sentence = f"the source of layer '{layer.name}' ({layer.type}) is absent and was not opened"
+    is_source_missing = any(field.endswith(".source") for field in _find_missing_sources(layer, folder))
+    outcome = "is absent and was not opened" if is_source_missing else "was not opened"
+    sentence = (
+        f"{_describe_missing_sources(layer, folder)}: the source of layer '{layer.name}' ({layer.type}) {outcome}"
+    )
     return f"{sentence}; its tops are assumed to be {shapes}{guess_note}"
 
 
 def _find_param_messages(layer: LayerParameter) -> Iterator[Any]:
     """Yield the parameter messages of a layer, such as its data_param."""
-    for field, value in layer.ListFields():
+    return (message for _, message in _find_param_fields(layer))
+
+
+def _find_param_fields(message: Message) -> Iterator[tuple[str, Any]]:
+    """Yield the name and the value of each parameter message in a message, such as data_param of a layer."""
+    for field, value in message.ListFields():
         if isinstance(value, Message) and field.name.endswith("_param"):
-            yield value
+            yield field.name, value
 
 
-def _find_paths(message: Message) -> Iterator[tuple[str, str]]:
-    """Yield the name and the value of each field that names a file or folder."""
+def _find_paths(name: str, message: Message) -> Iterator[tuple[str, str]]:
+    """Yield the full name and the value of each field that names a file or folder, in a message called `name`."""
     for field, value in message.ListFields():
         if field.name in _PATH_FIELDS and isinstance(value, str):
-            yield field.name, os.fspath(value)
+            yield f"{name}.{field.name}", os.fspath(value)
+    for inner_name, inner_message in _find_param_fields(message):
+        yield from _find_paths(f"{name}.{inner_name}", inner_message)
 
 
 def _find_image_size(layer: LayerParameter) -> tuple[int, int] | None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import DataError
+from ..errors import DataError, check_all, raise_if_any
 from ..human_readable import format_shape
 from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, TopSpecs
@@ -373,11 +373,17 @@ class CPMDataLayer(DataLayer):
     The label has weights for all maps, then the maps: two for each limb, one for each joint, and the background.
     """
 
-    def probe(self) -> SourceSpec:
-        """Check the settings and read the first record."""
-        check_data_param(self.definition)
+    def check_settings(self) -> None:
+        """Check data_param and cpm_transform_param."""
         param = self.layer_param.cpm_transform_param
-        refuse_unsupported(param, "cpm_transform_param", _SUPPORTED_FIELDS)
+        check_all(
+            lambda: check_data_param(self.definition),
+            lambda: refuse_unsupported(param, "cpm_transform_param", _SUPPORTED_FIELDS),
+            lambda: raise_if_any(DataError, self._list_problems()),
+        )
+
+    def _list_problems(self) -> list[str]:
+        param = self.layer_param.cpm_transform_param
         skeleton = SKELETONS.get(param.num_parts)
         problems = []
         if skeleton is None:
@@ -395,8 +401,10 @@ class CPMDataLayer(DataLayer):
         if param.crop_size_x * param.crop_size_y > self.definition.data_config.max_image_pixels:
             size, limit = f"{param.crop_size_x} x {param.crop_size_y}", self.definition.data_config.max_image_pixels
             problems.append(f"crop_size_x and crop_size_y are {size}, more than {limit} pixels (--max_image_pixels)")
-        if problems:
-            raise DataError([f"cpm_transform_param.{problem}" for problem in problems])
+        return [f"cpm_transform_param.{problem}" for problem in problems]
+
+    def probe(self) -> SourceSpec:
+        """Read the first record."""
         return PoseBatches(self.definition, DatumDataset(self.definition, self.rng, 1)).probe(len(self.layer_param.top))
 
     def open(self, tops: TopSpecs) -> Batches:

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, is_integer
-
-_MAX_POSITION = 2**62  # examples; larger numbers are damage
+from ..errors import DataError
+from ..layers.position_values import decode_count
 
 
 def encode_position(num_examples: int) -> dict[str, int]:
@@ -24,10 +23,7 @@ def decode_position(state: Mapping[str, int]) -> int:
     Raises:
         DataError: if `state` is not a position.
     """
-    num_examples = state.get("examples") if isinstance(state, Mapping) else None
-    if not is_integer(num_examples) or not 0 <= num_examples < _MAX_POSITION:
-        raise DataError(f"{str(state)[:60]} is not the position of a data source")
-    return num_examples
+    return decode_count(state, "examples")
 
 
 class CounterRng:

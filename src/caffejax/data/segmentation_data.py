@@ -5,14 +5,15 @@ An image and its map are resized, padded, cropped and mirrored together.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ..errors import DataError
+from ..errors import DataError, check_all, raise_if_any
 from ..human_readable import format_shape
 from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, TopSpecs
@@ -27,7 +28,7 @@ from .image_list import find_files, get_search_folders, read_list, read_names, r
 from .import_cv2 import cv2
 from .prefetch import Batch, Batches
 from .sampling import CounterRng
-from .transform import Transform, crop_uint8, parse_crop, read_mean
+from .transform import Transform, check_transform, crop_uint8, parse_crop, read_mean
 
 
 class LabelMap(NamedTuple):
@@ -121,6 +122,35 @@ class LabelMapDataset(FileListDataset[LabelMap]):
         return image, LabelMap(labels if convert is None else convert(labels), (size[0], size[1]))
 
 
+_EXTRA_TRANSFORM_FIELDS = ("scale_factors",)
+
+
+def check_label_map_settings(definition: LayerDefinition, maps: LabelMapSource, ignore_label: int) -> None:
+    """Check the settings of `LabelMapBatches` that need no file.
+
+    Raises:
+        DataError: if they are invalid. The message lists all problems.
+    """
+    transform_param = definition.layer.transform_param
+
+    def list_problems() -> Iterator[str]:
+        has_crop = parse_crop(transform_param, is_random=False).height > 0
+        if has_crop and transform_param.mean_file:
+            yield (
+                "transform_param has a mean_file and a crop; set mean_value instead, because the images differ in size"
+            )
+        if not 0 <= ignore_label < 256:
+            yield f"ignore_label must be 0 to 255, the range of a pixel, not {ignore_label}"
+        if not all(0 < factor < math.inf for factor in transform_param.scale_factors):
+            factors = ", ".join(f"{factor:g}" for factor in transform_param.scale_factors)
+            yield f"transform_param.scale_factors must be positive and finite, but are {factors}"
+        if maps.divisor > 1 and (has_crop or transform_param.scale_factors):
+            yield "label_divide_factor cannot be combined with a crop or scale_factors; use new_height and new_width"
+
+    check_transform(definition, _EXTRA_TRANSFORM_FIELDS)
+    raise_if_any(DataError, list_problems())
+
+
 class LabelMapBatches(ImageBatches[LabelMap]):
     """Batches of images with label maps.
 
@@ -142,24 +172,11 @@ class LabelMapBatches(ImageBatches[LabelMap]):
         self, definition: LayerDefinition, param: Any, maps: LabelMapSource, ignore_label: int, tops: TopSpecs = ()
     ) -> None:
         rng = CounterRng(definition.data_config.seed, definition.layer.name)
-        transform = Transform(definition, rng, extra_fields=("scale_factors",))
+        transform = Transform(definition, rng, _EXTRA_TRANSFORM_FIELDS)
         self._crop = parse_crop(definition.layer.transform_param, is_random=definition.training)
         self._mean = read_mean(definition)
         self._ignore_label = ignore_label
         self._scale_factors = list(definition.layer.transform_param.scale_factors)
-        if self._crop.height and self._mean.file is not None:
-            raise DataError(
-                "transform_param has a mean_file and a crop; set mean_value instead, because the images differ in size"
-            )
-        if not 0 <= ignore_label < 256:
-            raise DataError(f"ignore_label must be 0 to 255, the range of a pixel, not {ignore_label}")
-        if any(factor <= 0 for factor in self._scale_factors):
-            factors = ", ".join(f"{factor:g}" for factor in self._scale_factors)
-            raise DataError(f"transform_param.scale_factors must be positive, but are {factors}")
-        if maps.divisor > 1 and (self._crop.height or self._scale_factors):
-            raise DataError(
-                "label_divide_factor cannot be combined with a crop or scale_factors; use new_height and new_width"
-            )
         self._maps = maps
         dataset = LabelMapDataset(definition, param, maps, rng)
         super().__init__(definition, dataset, param.batch_size, rng, tops, transform)
@@ -214,17 +231,38 @@ class LabelMapLayer(DataLayer):
     param_name = "image_data_param"
     supported_fields: tuple[str, ...] = LIST_FIELDS  # the supported fields of the message `param_name`
 
+    ignore_label = 0
+
+    def check_settings(self) -> None:
+        """Check the message `param_name` and transform_param."""
+        check_all(
+            lambda: check_list_param(self.param, self.param_name, self.supported_fields),
+            lambda: check_label_map_settings(self.make_definition(), self.make_maps(), self.ignore_label),
+        )
+
     def probe(self) -> SourceSpec:
-        """Check the settings and all files of the list, and read the first image."""
-        check_list_param(getattr(self.layer_param, self.param_name), self.param_name, self.supported_fields)
+        """Check all files of the list, and read the first image."""
         return self._batches().probe(len(self.layer_param.top))
 
     def open(self, tops: TopSpecs) -> Batches:
         """Open the list."""
         return self._batches(tops)
 
+    @property
+    def param(self) -> Any:
+        """The message `param_name`."""
+        return getattr(self.layer_param, self.param_name)
+
+    def make_definition(self) -> LayerDefinition:
+        """Return the layer's definition with a transform_param that has all settings of the transform."""
+        return self.definition
+
     @abstractmethod
-    def _batches(self, tops: TopSpecs = ()) -> LabelMapBatches: ...
+    def make_maps(self) -> LabelMapSource:
+        """Return how the label maps are obtained."""
+
+    def _batches(self, tops: TopSpecs = ()) -> LabelMapBatches:
+        return LabelMapBatches(self.make_definition(), self.param, self.make_maps(), self.ignore_label, tops)
 
 
 class ImageSegDataLayer(LabelMapLayer):
@@ -237,14 +275,18 @@ class ImageSegDataLayer(LabelMapLayer):
     fork_settings = ("label_type", "ignore_label")
     supported_fields = (*LIST_FIELDS, *fork_settings)
 
-    def _batches(self, tops: TopSpecs = ()) -> LabelMapBatches:
-        param = self.layer_param.image_data_param
+    @property
+    def ignore_label(self) -> int:  # type: ignore[override]
+        """The label of padding, which is not counted."""
+        return int(self.param.ignore_label)
+
+    def make_maps(self) -> LabelMapSource:
+        """Return how the label maps are obtained, by label_type."""
         sources_by_type = {
             ImageDataParameter.PIXEL: LabelMapSource("pixels"),
             ImageDataParameter.IMAGE: LabelMapSource("image"),
         }
-        maps = sources_by_type.get(param.label_type, LabelMapSource("none", fill_label=param.ignore_label))
-        return LabelMapBatches(self.definition, param, maps, param.ignore_label, tops)
+        return sources_by_type.get(self.param.label_type, LabelMapSource("none", fill_label=self.ignore_label))
 
 
 class ImageLabelmapDataLayer(LabelMapLayer):
@@ -253,9 +295,9 @@ class ImageLabelmapDataLayer(LabelMapLayer):
     The second top is 1 where the map has a gray level of 128 or more, and 0 elsewhere.
     """
 
-    def _batches(self, tops: TopSpecs = ()) -> LabelMapBatches:
-        maps = LabelMapSource("pixels", interpolation=cv2.INTER_LINEAR, convert=_binarize)
-        return LabelMapBatches(self.definition, self.layer_param.image_data_param, maps, 0, tops)
+    def make_maps(self) -> LabelMapSource:
+        """Return that there is a map file for each image, which is binarized."""
+        return LabelMapSource("pixels", interpolation=cv2.INTER_LINEAR, convert=_binarize)
 
 
 def _binarize(gray: np.ndarray) -> np.ndarray:
@@ -272,9 +314,11 @@ class DenseImageDataLayer(LabelMapLayer):
     param_name = "dense_image_data_param"
     # the fork ignores mean_file here
     supported_fields = (*LIST_FIELDS, "mean_file", "mirror", "crop_width", "crop_height", "label_divide_factor")
+    ignore_label = 255
 
-    def _batches(self, tops: TopSpecs = ()) -> LabelMapBatches:
-        param = self.layer_param.dense_image_data_param
+    def make_definition(self) -> LayerDefinition:
+        """Return the definition with dense_image_data_param's crop and mirroring in transform_param."""
+        param = self.param
         layer_param = type(self.layer_param)()
         layer_param.CopyFrom(self.layer_param)
         transform_param = layer_param.transform_param
@@ -283,15 +327,17 @@ class DenseImageDataLayer(LabelMapLayer):
             if transform_param.crop_size or transform_param.crop_h or transform_param.crop_w:
                 raise DataError("dense_image_data_param and transform_param both have a crop; keep one of them")
             transform_param.crop_h, transform_param.crop_w = param.crop_height, param.crop_width
-        divisor = param.label_divide_factor
+        return replace(self.definition, layer=layer_param)
+
+    def make_maps(self) -> LabelMapSource:
+        """Return that there is a map file for each image, whose size is divided by label_divide_factor."""
+        param, divisor = self.param, self.param.label_divide_factor
         if not 0 < divisor <= (min(param.new_height, param.new_width) or divisor):
             raise DataError(
                 f"dense_image_data_param.label_divide_factor is {divisor}, but must be at least 1 and at most the "
                 "smaller of new_height and new_width"
             )
-        return LabelMapBatches(
-            replace(self.definition, layer=layer_param), param, LabelMapSource("pixels", divisor=divisor), 255, tops
-        )
+        return LabelMapSource("pixels", divisor=divisor)
 
 
 define_layer(

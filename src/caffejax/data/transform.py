@@ -6,7 +6,8 @@ size of floats, and `Normalize` subtracts and scales in the compiled net.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from ..errors import DataError, Problem, WeightsError
+from ..errors import DataError, Problem, WeightsError, check_all
 from ..human_readable import format_shape
 from ..layers.context import LayerDefinition
 from ..schema.blob_proto import read_blob_proto
@@ -29,16 +30,56 @@ _SUPPORTED_FIELDS = {"scale", "mirror", "crop_size", "mean_file", "mean_value", 
 }
 
 
+def check_transform(
+    definition: LayerDefinition, extra_fields: Iterable[str] = (), supported_fields: Container[str] | None = None
+) -> None:
+    """Check the settings of a layer's transform_param, and its mean_file if the file exists.
+
+    Args:
+        definition: the layer's definition.
+        extra_fields: see `Transform`.
+        supported_fields: the supported fields of a layer that does not use `Transform`, or None.
+
+    Raises:
+        DataError: if settings contradict each other or are not supported. The message lists all problems.
+    """
+    param = definition.layer.transform_param
+
+    def check_mean_file() -> None:
+        if param.mean_file and not param.mean_value and os.path.exists(definition.path(param.mean_file)):
+            read_mean(definition)
+
+    supported = _SUPPORTED_FIELDS.union(extra_fields) if supported_fields is None else supported_fields
+    check_all(lambda: _check_transform_param(param, supported), check_mean_file)
+
+
+def _check_transform_param(param: Any, supported_fields: Container[str]) -> None:
+    check_all(
+        lambda: refuse_unsupported(param, "transform_param", supported_fields),
+        lambda: _refuse_both(param, "force_color", "force_gray"),
+        lambda: parse_crop(param, is_random=False),
+        lambda: _refuse_both(param, "mean_file", "mean_value"),
+    )
+
+
+def _refuse_both(param: Any, a: str, b: str) -> None:
+    if getattr(param, a) and getattr(param, b):
+        raise DataError(f"transform_param has both {a} and {b}; keep one of them")
+
+
 class Crops(NamedTuple):
     """The crops of a batch of images.
 
     Attributes:
         origins: row and column of the upper left corners, uint64 (N, 2).
         flips: whether crops are mirrored, bool (N,).
+        mean_flips: whether the mean is mirrored together with the image before it is subtracted, bool (N,), or None if
+            it is wherever the crop is mirrored, as in Caffe. It concerns the mean of a file only.
     """
 
     origins: np.ndarray
     flips: np.ndarray
+    mean_flips: np.ndarray | None = None
 
 
 class Transform:
@@ -55,9 +96,7 @@ class Transform:
 
     def __init__(self, definition: LayerDefinition, rng: CounterRng, extra_fields: Iterable[str] = ()) -> None:
         param = definition.layer.transform_param
-        refuse_unsupported(param, "transform_param", _SUPPORTED_FIELDS.union(extra_fields))
-        if param.force_color and param.force_gray:
-            raise DataError("transform_param has both force_color and force_gray; keep one of them")
+        _check_transform_param(param, _SUPPORTED_FIELDS.union(extra_fields))
         self._crop = parse_crop(param, is_random=definition.training)
         self._mean = read_mean(definition)
         self._scale = np.float32(param.scale)
@@ -113,7 +152,7 @@ class Transform:
 
     def apply(self, images: Sequence[np.ndarray], crops: Crops) -> np.ndarray:
         """Transform a batch of images as `__call__` does, but with the given crops."""
-        origins, flips = crops
+        origins, flips, mean_flips = crops
         shape = (len(images), *self._crop.shape(images[0].shape))
         is_uint8 = self.batch_dtype(images) == np.uint8
         if isinstance(images, np.ndarray) and is_uint8:
@@ -122,7 +161,8 @@ class Transform:
         if is_uint8:
             return _crop_each(image_crops, np.empty(shape, np.uint8))
         with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN are kept, as in Caffe
-            batch = _crop_each(image_crops, np.empty(shape, np.float32), self._mean)
+            batch = np.empty(shape, np.float32)
+            _subtract_mean(image_crops, (flips if mean_flips is None else mean_flips).tolist(), self._mean, batch)
             if self._scale != 1:
                 batch *= self._scale
         return batch
@@ -144,25 +184,35 @@ def _crop_batch(images: np.ndarray, origins: np.ndarray, flips: np.ndarray, shap
     return batch
 
 
-def _crop_each(
-    crops: Iterable[tuple[np.ndarray, Sequence[int], bool]], batch: np.ndarray, mean: Mean | None = None
-) -> np.ndarray:
-    """Fill a batch (N, C, h, w) with crops of images (C, H, W), minus the mean.
+_ImageCrops = Iterable[tuple[np.ndarray, Sequence[int], bool]]  # (image, (row, column), flip) for each image
 
-    Args:
-        crops: (image, (row, column), flip) for each image.
-        batch: the array to fill.
-        mean: the mean, or None for zero.
-    """
+
+def _crop_each(crops: _ImageCrops, batch: np.ndarray) -> np.ndarray:
+    """Fill a batch (N, C, h, w) with crops of images (C, H, W), and return it."""
     height, width = batch.shape[2:]
     for (image, (row, column), flip), out in zip(crops, batch, strict=True):
-        window = np.s_[:, row : row + height, column : column + width]
-        # one pass over the pixels of each image
-        if mean is None:
-            _copy_window(image[window], flip, out)
-        else:
-            np.subtract(image[window], mean.broadcast_to(image.shape)[window], out=out[:, :, ::-1] if flip else out)
+        _copy_window(image[:, row : row + height, column : column + width], flip, out)
     return batch
+
+
+def _subtract_mean(crops: _ImageCrops, mean_flips: Sequence[bool], mean: Mean, batch: np.ndarray) -> None:
+    """Fill a batch (N, C, h, w) with crops of images (C, H, W) minus the mean, in one pass over the pixels.
+
+    Args:
+        crops: the crops.
+        mean_flips: for each image, whether the mean is mirrored.
+        mean: the mean.
+        batch: the array to fill.
+    """
+    height, width = batch.shape[2:]
+    for (image, (row, column), flip), mean_flip, out in zip(crops, mean_flips, batch, strict=True):
+        window = np.s_[:, row : row + height, column : column + width]
+        mean_window = mean.broadcast_to(image.shape)[window]
+        np.subtract(
+            image[window],
+            mean_window if flip == mean_flip else mean_window[:, :, ::-1],
+            out=out[:, :, ::-1] if flip else out,
+        )
 
 
 def _copy_window(window: np.ndarray, flip: bool, out: np.ndarray) -> None:
@@ -290,8 +340,7 @@ def read_mean(definition: LayerDefinition) -> Mean:
     param = definition.layer.transform_param
     if not param.HasField("mean_file"):
         return Mean(np.array(list(param.mean_value) or [0], np.float32).reshape(-1, 1, 1))
-    if param.mean_value:
-        raise DataError("transform_param has both mean_file and mean_value; keep one of them")
+    _refuse_both(param, "mean_file", "mean_value")
     path = definition.path(param.mean_file)
     return Mean(_read_mean_file(path), str(path))
 

@@ -21,7 +21,7 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
-from ..errors import DataError, Problem, locate_errors
+from ..errors import DataError, Problem, check_all, locate_errors, raise_if_any
 from ..human_readable import format_shape
 from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, TopSpecs
@@ -33,7 +33,7 @@ from .image_list import ImageList, find_files, get_search_folders, truncate_prob
 from .import_cv2 import cv2
 from .prefetch import Batch, Batches, count_available_cores
 from .sampling import CounterRng
-from .transform import read_mean
+from .transform import check_transform, read_mean
 
 
 @dataclass(frozen=True)
@@ -373,12 +373,19 @@ class WindowDataLayer(DataLayer):
     window_data_param only.
     """
 
-    def probe(self) -> SourceSpec:
-        """Check the settings, the mean and the first image of the window file.
+    def check_settings(self) -> None:
+        """Check window_data_param and transform_param."""
+        param, transform_param = self.layer_param.window_data_param, self.layer_param.transform_param
+        check_all(
+            lambda: raise_if_any(DataError, self._list_problems()),
+            lambda: refuse_unsupported(param, "window_data_param", _SUPPORTED_FIELDS),
+            lambda: check_transform(self.definition, supported_fields=_SUPPORTED_TRANSFORM_FIELDS),
+        )
+        if transform_param.scale != 1:
+            message = "layer '%s': transform_param.scale has no effect on WindowData, as in Caffe; "
+            log.warning(message + "set window_data_param.scale instead", self.layer_param.name)
 
-        The settings determine the shapes of the tops. `open` reads and checks the complete file, which may have
-        millions of lines.
-        """
+    def _list_problems(self) -> list[str]:
         param, transform_param = self.layer_param.window_data_param, self.layer_param.transform_param
         problems = []
         if not param.source:
@@ -393,17 +400,18 @@ class WindowDataLayer(DataLayer):
             problems.append(f"window_data_param.crop_mode is '{param.crop_mode}'; it must be 'warp' or 'square'")
         if not 0 <= param.fg_fraction <= 1:
             problems.append(f"window_data_param.fg_fraction is {param.fg_fraction:g}; it must be between 0 and 1")
-        if problems:
-            raise DataError(problems)
-        refuse_unsupported(param, "window_data_param", _SUPPORTED_FIELDS)
-        refuse_unsupported(transform_param, "transform_param", _SUPPORTED_TRANSFORM_FIELDS)
-        if transform_param.scale != 1:
-            message = "layer '%s': transform_param.scale has no effect on WindowData, as in Caffe; "
-            log.warning(message + "set window_data_param.scale instead", self.layer_param.name)
+        return problems
+
+    def probe(self) -> SourceSpec:
+        """Check the mean and the first image of the window file.
+
+        The settings determine the shapes of the tops. `open` reads and checks the complete file, which may have
+        millions of lines.
+        """
         _read_windows(self.definition, max_images=1)
         _crop_mean(self.definition)
-        size = transform_param.crop_size
-        return SourceSpec((float32_top(param.batch_size, 3, size, size), float32_top(param.batch_size)))
+        batch_size, size = self.layer_param.window_data_param.batch_size, self.layer_param.transform_param.crop_size
+        return SourceSpec((float32_top(batch_size, 3, size, size), float32_top(batch_size)))
 
     def open(self, tops: TopSpecs) -> Batches:
         """Read the window file."""

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..config import AP_VERSIONS
 from ..errors import SolverError
 
-AP_VERSIONS = ("11point", "101point", "MaxIntegral", "Integral")
 _NUM_RECALLS = {"11point": 11, "101point": 101}
 
 

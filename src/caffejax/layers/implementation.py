@@ -75,7 +75,8 @@ class HostFunction:
         ragged: whether the number of rows of the tops depends on the data.
         computes_in_float32: whether the function computes in float32, for bottoms of any dtype.
         instance: the user's object that computes the layer, or None.
-        position: the interface to save and restore the position of that object in its data, or None.
+        position: the interface to save and restore all that the layer counts from pass to pass, or None if it counts
+            nothing.
     """
 
     forward: Function
@@ -95,12 +96,15 @@ class SourceInput:
         probe: `probe(definition)` takes a `LayerDefinition`, inspects the source cheaply and returns a `SourceSpec`. It
             is called once, when the graph is built.
         open: `open(definition, tops)` opens the source; `tops` are `SourceSpec.tops`.
+        check: `check(definition)` raises an error if settings are invalid. It opens no source, which may be missing;
+            `probe` calls it first. It is None if there are no such settings.
         instance: the user's object that reads, or None.
         position: the interface to save and restore the position of that object in its data, or None.
     """
 
     probe: Callable[..., SourceSpec]
     open: Function
+    check: Callable[..., None] | None = None
     instance: Any = None
     position: Position | None = None
 

@@ -247,6 +247,8 @@ class LayerTraits:
             so this number is needed to restore the shape.
         pads_rows: whether the tops have the maximum number of rows, along the axis before the last. Padding rows come
             last and begin with a negative number. Outside of compiled code they are stripped, see `layers.row_padding`.
+        marks_detections: whether the top has a row for each class and each detection, of which solvers compute the
+            average precision.
     """
 
     elementwise: bool = False
@@ -265,6 +267,7 @@ class LayerTraits:
     receptive_window: Function | None = None
     weight_axes: int = 1
     pads_rows: bool = False
+    marks_detections: bool = False
 
     def __post_init__(self) -> None:
         literals = {"data_movement": DataMovement, "dtype_policy": DtypePolicy, "spatial_map": SpatialMap}
@@ -356,7 +359,7 @@ class LayerType:
 
     @property
     def position(self) -> Position | None:
-        """The interface to save and restore the position of `instance` in its data, or None if it cannot be saved."""
+        """The interface to save and restore what the layer counts from pass to pass, or None if it has none."""
         return self.implementation.position if isinstance(self.implementation, HostFunction | SourceInput) else None
 
     @property

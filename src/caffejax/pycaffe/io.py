@@ -115,7 +115,8 @@ def load_image(filename: str | os.PathLike[str] | IO[bytes], color: bool = True)
         float32 in 0..1, (H, W, 3) with channels R, G, B, or (H, W, 1): the bytes divided by 255.
 
     Raises:
-        DataError: for a file that does not exist, is not an image, or has more pixels than `set_limits` allows.
+        DataError: for a file that does not exist, is not an image, is truncated (which scikit-image refuses, too), or
+            has more pixels than `set_limits` allows.
     """
     with locate_errors(file=str(getattr(filename, "name", filename) if hasattr(filename, "read") else filename)):
         content = read_bytes(filename, DataError) if isinstance(filename, str | os.PathLike) else filename.read()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import prod
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -19,6 +17,7 @@ from ..debugging.average_precision import average_precision
 from ..errors import DataError, GraphError, Problem
 from ..graph import Graph
 from ..inference.frozen_pass_cache import freeze_passes, output_and_loss_names
+from ..layers.position_values import decode_array, encode_array
 from ..net import Net, Params, Variables
 from ..parallel import DATA, all_gather, check_shapes, join_batches, local_shard, put_global, replicated_sharding
 from .program_keys import net_cache_key
@@ -58,7 +57,7 @@ class Evaluator:
             as a few passes.
 
     Raises:
-        GraphError: if `ap_version` is set and the outputs are not detections.
+        GraphError: if the outputs are not detections and `ap_version` is set, or are detections and it is None.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class Evaluator:
         *,
         freeze: bool = False,
     ) -> None:
-        check_detection_outputs(net, ap_version)
+        check_eval_type(net, ap_version)
         self._ap_version = ap_version
         self.net = net
         self.loader = Loader(net.graph) if loader is None else loader
@@ -101,6 +100,7 @@ class Evaluator:
 
         Raises:
             DataError: if a batch cannot be read or, with several devices, if its shape differs from the net's.
+            GraphError: if an output has another shape in each batch, and is not detections.
             StoppedError: if `should_stop` returned True. The position in the data is then undefined.
         """
         results: list[Any] = []
@@ -162,10 +162,26 @@ class Evaluator:
         return merged_state
 
 
-def check_detection_outputs(net: Net, ap_version: str | None) -> None:
-    """Raise `GraphError` if `ap_version` is set and a net's outputs are not detections."""
-    if ap_version is not None and (problems := find_output_problems(net.graph, net.outputs)):
+def check_eval_type(net: Net, ap_version: str | None) -> None:
+    """Check that a net's outputs are detections if and only if `ap_version` is set.
+
+    Raises:
+        GraphError: if they are not. The message names each output.
+    """
+    find_problems = _find_marked_detections if ap_version is None else find_output_problems
+    if problems := find_problems(net.graph, net.outputs):
         raise GraphError(Problem(problem, file=net.graph.file) for problem in problems)
+
+
+def _find_marked_detections(graph: Graph, outputs: Sequence[str]) -> list[str]:
+    return [
+        f"output '{name}' of layer '{layer.name}' ({layer.type.name}) has a row for each detection, which has no mean: "
+        'for the mean average precision set eval_type: "detection" in the solver, or in `caffejax test` the flag '
+        "--eval_type=detection"
+        for layer in graph.layers
+        for name in layer.tops
+        if layer.type.traits.marks_detections and name in outputs
+    ]
 
 
 def average_scores(results: Sequence[Any], graph: Graph, ap_version: str | None) -> Scores:
@@ -322,7 +338,7 @@ def encode_recurrent_state(graph: Graph, state: Params) -> dict[str, Any]:
     The value of an array has its shape and its float32 numbers in base64.
     """
     return {
-        layer.key: {_RECORD_KEY: [_encode_array(state[layer.key][p.slot.index]) for p in layer.recurrent_state]}
+        layer.key: {_RECORD_KEY: [encode_array(state[layer.key][p.slot.index]) for p in layer.recurrent_state]}
         for layer in graph.layers
         if layer.recurrent_state and layer.key in state
     }
@@ -343,7 +359,7 @@ def decode_recurrent_state(graph: Graph, record: Mapping[str, Any]) -> Params:
         if not (layer.recurrent_state and isinstance(stored, Mapping) and _RECORD_KEY in stored):
             continue
         try:
-            arrays = [_decode_array(value) for value in stored[_RECORD_KEY]]
+            arrays = [decode_array(value) for value in stored[_RECORD_KEY]]
         except (TypeError, ValueError, KeyError) as error:
             raise DataError(layer.make_problem(f"its recurrent state is damaged in the snapshot: {error}")) from error
         if [a.shape for a in arrays] == [param.spec.shape for param in layer.recurrent_state]:
@@ -358,18 +374,6 @@ def decode_recurrent_state(graph: Graph, record: Mapping[str, Any]) -> Params:
                 [param.spec.shape for param in layer.recurrent_state],
             )
     return state
-
-
-def _encode_array(array: Any) -> dict[str, Any]:
-    values = np.ascontiguousarray(array, "<f4")
-    return {"shape": list(values.shape), "float32": base64.b64encode(values.tobytes()).decode()}
-
-
-def _decode_array(stored: Any) -> np.ndarray:
-    data, shape = base64.b64decode(stored["float32"], validate=True), [int(n) for n in stored["shape"]]
-    if min(shape, default=0) < 0 or len(data) != 4 * prod(shape):
-        raise ValueError(f"shape {shape} does not match {len(data)} bytes of data")
-    return np.frombuffer(data, "<f4").reshape(shape).astype(np.float32)
 
 
 _ROW_SPEC, _REPLICATED_SPEC = PartitionSpec(DATA), PartitionSpec()
@@ -396,9 +400,6 @@ class MeshEvaluator(Evaluator):
         mesh: the devices.
         loader: an iterator that yields the net's batches.
         ap_version: see `Evaluator`.
-
-    Raises:
-        GraphError: if `ap_version` is set and the outputs are not detections.
     """
 
     def __init__(self, net: Net, mesh: Mesh, loader: Loader, ap_version: str | None = None) -> None:

@@ -51,8 +51,8 @@ class PeriodicEvaluation:
             score is from the first of these nets.
 
     Raises:
-        GraphError: if the shapes of a layer's blobs differ from the shapes in the train net, or if eval_type is
-            "detection" and the outputs of a net are not detections.
+        GraphError: if the shapes of a layer's blobs differ from the shapes in the train net, or if the outputs
+            of a net do not fit eval_type; see `evaluate.check_eval_type`.
         DataError: if a test net's data cannot be opened.
     """
 

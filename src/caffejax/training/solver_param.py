@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..debugging.average_precision import AP_VERSIONS
+from ..config import AP_VERSIONS, EVAL_TYPES
 from ..errors import Problem, SchemaError, SolverError, WeightsError, check_all, did_you_mean, locate_errors
 from ..graph import build_graph
 from ..human_readable import format_count
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..net import Net
 
 _ALLOWED_VALUES = {
-    "eval_type": ("classification", "detection"),
+    "eval_type": EVAL_TYPES,
     "ap_version": AP_VERSIONS,
     "momentum_policy": ("fixed", "poly", "opt"),
     "weight_decay_policy": ("fixed", "poly"),

@@ -11,7 +11,7 @@ from contextlib import closing
 import jax
 import numpy as np
 
-from ...errors import DataError
+from ...errors import DataError, check_all, raise_if_any
 from ...layers.context import LayerDefinition
 from ...layers.data_source import SourceSpec, TopSpecs
 from ...layers.registry import define_layer
@@ -23,11 +23,17 @@ from ..image_batches import Examples, ImageBatches
 from ..image_decoding import BadImageError, decode_datum
 from ..prefetch import Batch, Batches
 from ..sampling import CounterRng
-from ..transform import Transform, read_mean
+from ..transform import Transform, check_transform, read_mean
 from .annotated_datum import Annotations, parse_annotated_datum, read_annotations
 from .annotated_image import CLASS, AnnotatedImage
 from .annotation_files import read_label_map
-from .ssd_augmentation import TRANSFORM_FIELDS, Augmentation, AugmentedImage
+from .ssd_augmentation import (
+    TRANSFORM_FIELDS,
+    Augmentation,
+    AugmentedImage,
+    augmentation_problems,
+    describe_ignored_limits,
+)
 
 log = logging.getLogger("caffejax.data")
 
@@ -150,6 +156,9 @@ class AnnotatedBatches(ImageBatches[Annotations]):
         images = [item.image.pixels.transpose(2, 0, 1) for item in augmented_images]
         self._check_equal_shapes(examples._replace(images=images))
         crops = self._transform.sample_crops(images, start)
+        # the fork mirrors compressed images after it has found the pixel of the mean for the place in the top
+        is_encoded = np.array([annotations.encoded for annotations in examples.labels])
+        crops = crops._replace(mean_flips=crops.flips & ~is_encoded)
         pixels = self._transform.apply(images, crops)
         if len(self.tops) == 1:
             return Batch((pixels,), examples.warnings)
@@ -184,13 +193,24 @@ class AnnotatedDataLayer(DataLayer):
 
     supported_fields = ("batch_sampler", "label_map_file", "anno_type")
 
-    def probe(self) -> SourceSpec:
-        """Check the settings, and read the first records."""
-        param = self.layer_param.annotated_data_param
-        check_data_param(self.definition)
-        refuse_unsupported(param, "annotated_data_param", self.supported_fields)
+    def check_settings(self) -> None:
+        """Check data_param, annotated_data_param and transform_param."""
+        param, transform_param = self.layer_param.annotated_data_param, self.layer_param.transform_param
+        problems = list(augmentation_problems(transform_param, param.batch_sampler))
         if param.anno_type != AnnotatedDatum.BBOX:
-            raise DataError("annotated_data_param.anno_type must be BBOX; other types are not supported")
+            problems.append("annotated_data_param.anno_type must be BBOX; other types are not supported")
+        check_all(
+            lambda: check_data_param(self.definition),
+            lambda: refuse_unsupported(param, "annotated_data_param", self.supported_fields),
+            lambda: check_transform(self.definition, TRANSFORM_FIELDS),
+            lambda: raise_if_any(DataError, problems),
+        )
+
+    def probe(self) -> SourceSpec:
+        """Read the first records."""
+        param = self.layer_param.annotated_data_param
+        for message in describe_ignored_limits(param.batch_sampler):
+            log.warning("layer '%s': %s", self.layer_param.name, message)
         num_records = max(NUM_COUNTED_RECORDS, 1 + self.layer_param.data_param.batch_size)
         with closing(AnnotatedDataset(self.definition, self.rng, num_records)) as dataset:
             self._check_classes(dataset)
@@ -230,6 +250,8 @@ define_layer(
     docs=LayerDocs(
         origin="SSD",
         restrictions="Boxes are the only annotations. In training, the fork compresses images to JPEG after "
-        "distortion, expansion and sampling; here this is done in TEST only.",
+        "distortion, expansion and sampling; here this is done in TEST only. Images that are stored uncompressed are "
+        "changed like others; the fork does not resize them, leaves out their noise and distortion, and expands them "
+        "with pixels of 32.",
     ),
 )

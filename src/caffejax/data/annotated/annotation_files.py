@@ -32,14 +32,55 @@ class _Object(NamedTuple):
     difficult: bool
 
 
-def read_annotation(path: str, file_format: str, size: Size, class_ids: Mapping[str, int] | None = None) -> np.ndarray:
+BOX_PROBLEMS = ("a size that contradicts the image", "boxes beyond the image", "inverted or empty boxes")
+
+
+def find_box_problems(boxes: np.ndarray, stated_size: Size, size: Size) -> dict[str, str]:
+    """Return what is suspicious in an annotation, as `{one of BOX_PROBLEMS: description}`.
+
+    As in the fork, boxes are compared with the size that the file states, because they are stored relative to it.
+
+    Args:
+        boxes: (G, 4), xmin, ymin, xmax and ymax in pixels.
+        stated_size: the height and width in the file.
+        size: the height and width of the image.
+    """
+    problems = {}
+    if stated_size != size:
+        is_exchanged = stated_size == size[::-1]
+        problems[BOX_PROBLEMS[0]] = (
+            f"states that the image is {stated_size[0]:g} x {stated_size[1]:g} (HxW), but it is {size[0]:g} x "
+            f"{size[1]:g}{': height and width are exchanged' if is_exchanged else ''}"
+        )
+    limits = np.array([stated_size[1], stated_size[0]] * 2)
+    is_beyond = ((boxes < 0) | (boxes > limits)).any(axis=1)
+    is_inverted = (boxes[:, :2] >= boxes[:, 2:]).any(axis=1)
+    for name, mask, text in (
+        (BOX_PROBLEMS[1], is_beyond, "beyond the image"),
+        (BOX_PROBLEMS[2], is_inverted, "inverted or empty"),
+    ):
+        if mask.any():
+            box = ", ".join(f"{x:g}" for x in boxes[mask][0])
+            problems[name] = f"{mask.sum()} of {len(boxes)} boxes {text}: ({box})"
+    return problems
+
+
+def read_annotation(
+    path: str,
+    file_format: str,
+    size: Size,
+    class_ids: Mapping[str, int] | None = None,
+    on_problems: Callable[[str, Mapping[str, str]], object] | None = None,
+) -> np.ndarray:
     """Read the objects of an image, float32 (G, 7), in the form of `AnnotatedImage`.
 
     Args:
         path: the file.
         file_format: the format of the file, one of `FORMATS`.
-        size: the height and width of the image, used if the file does not state them.
+        size: the height and width of the image, for which the file may have others.
         class_ids: the numbers of the classes by name, or None if the names in the file are numbers.
+        on_problems: a function `on_problems(path, problems)` that is called with the result of `find_box_problems` if
+            there are any, or None.
 
     Raises:
         DataError: if the file cannot be read, does not have that format, or names an unknown class. The message names
@@ -50,6 +91,9 @@ def read_annotation(path: str, file_format: str, size: Size, class_ids: Mapping[
         objects, (height, width) = FORMATS[file_format](content, size)
         if not (height > 0 and width > 0):
             raise DataError(f"states that the image is {height:g} x {width:g} (HxW), but both must be positive")
+        boxes = np.array([box for _, box, _ in objects]).reshape(-1, 4)
+        if on_problems is not None and (problems := find_box_problems(boxes, (height, width), size)):
+            on_problems(path, problems)
         scale = np.array([width, height] * 2, np.float32)
         rows: list[tuple[float, ...]] = []
         instances: dict[int, int] = {}

@@ -48,7 +48,7 @@ def distort(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarr
         image = _scale_bytes(image, factor, 0)
     if (factor := sample_change("saturation")) is not None:
         image = _scale_hsv(image, 1, factor, 0)
-    if (shift := sample_change("hue")) is not None:
+    if shift := sample_change("hue"):  # without a shift, the conversion to HSV and back would change pixels
         image = _scale_hsv(image, 0, 1, shift)
     if not is_contrast_first and (factor := sample_change("contrast")) is not None:
         image = _scale_bytes(image, factor, 0)

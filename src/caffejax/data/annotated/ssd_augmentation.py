@@ -60,7 +60,7 @@ def resize_image(image: AnnotatedImage, param: Any, rng: np.random.Generator) ->
     h, w = pixels.shape[:2]
     if param.resize_mode == ResizeParameter.FIT_LARGE_SIZE_AND_PAD:
         # boxes are padded by the exact amount, without rounding
-        inner_size, exact_size = _fit_size(param, w, h, fit_width=w / h > param.width / param.height)
+        inner_size, exact_size = _fit_size(param, w, h, fit_width=_aspect(w, h) > _aspect(param.width, param.height))
         pixels = _pad(_scale_pixels(pixels, inner_size, mode), param)
         return AnnotatedImage(pixels, image.with_boxes(_pad_boxes(boxes, exact_size, param)).objects)
     is_fit_small = param.resize_mode == ResizeParameter.FIT_SMALL_SIZE
@@ -88,7 +88,7 @@ def scale_boxes(boxes: np.ndarray, param: Any, original_size: tuple[int, int], w
 
 def _fit_small_size(param: Any, w: int, h: int) -> tuple[tuple[int, int], tuple[float, float]]:
     """Return the smallest size that has the image's proportions and covers the size in `param`; see `_fit_size`."""
-    return _fit_size(param, w, h, fit_width=w / h < param.width / param.height)
+    return _fit_size(param, w, h, fit_width=_aspect(w, h) < _aspect(param.width, param.height))
 
 
 def _fit_size(param: Any, w: int, h: int, *, fit_width: bool) -> tuple[tuple[int, int], tuple[float, float]]:
@@ -102,6 +102,10 @@ def _fit_size(param: Any, w: int, h: int, *, fit_width: bool) -> tuple[tuple[int
     else:
         exact_size = aspect * np.float32(param.height), np.float32(param.height)
     return (max(1, int(exact_size[0])), max(1, int(exact_size[1]))), (float(exact_size[0]), float(exact_size[1]))
+
+
+def _aspect(width: int, height: int) -> float:
+    return float(np.float32(width) / np.float32(height))
 
 
 def _pad_boxes(boxes: np.ndarray, inner_size: tuple[float, float], param: Any) -> np.ndarray:
@@ -227,6 +231,17 @@ def sampler_problems(samplers: Sequence[Any]) -> list[str]:
     return problems
 
 
+def describe_ignored_limits(samplers: Sequence[Any]) -> Iterator[str]:
+    """Yield a message for each sampler whose sample_constraint has limits that have no effect; see `_satisfies`."""
+    for i, sampler in enumerate(samplers):
+        limited = [name for name in _CONSTRAINTS if _has_limit(sampler.sample_constraint, name)]
+        if len(limited) > 1:
+            yield (
+                f"annotated_data_param.batch_sampler {i}: as in SSD, only the limits of {limited[0]} count; those of "
+                f"{' and '.join(limited[1:])} have no effect"
+            )
+
+
 def crop_sample(
     samplers: Sequence[Any], keep_objects: ObjectFilter, image: AnnotatedImage, rng: np.random.Generator
 ) -> AnnotatedImage:
@@ -270,22 +285,32 @@ def _sample_windows(sampler: Any, n: int, rng: np.random.Generator) -> np.ndarra
 def _satisfies(constraint: Any, windows: np.ndarray, boxes: np.ndarray) -> np.ndarray:
     """Return the mask, bool (n,), of the windows that meet a SampleConstraint for at least one object.
 
-    One object must meet all conditions of the constraint. (In the fork, the first condition is enough.) If there are no
-    conditions, all windows meet the constraint.
+    As in the fork, the first kind of measure that has a minimum or a maximum decides, in the order of `_CONSTRAINTS`;
+    limits of further kinds have no effect. If there are no limits, all windows meet the constraint.
     """
-    is_satisfied = np.ones((len(windows), len(boxes)), bool)
-    has_conditions = False
     for name, measure in _CONSTRAINTS.items():
-        min_field, max_field = f"min_{name}", f"max_{name}"
-        if not (constraint.HasField(min_field) or constraint.HasField(max_field)):
-            continue
-        has_conditions = True
-        values = measure(boxes, windows[:, None])
-        if constraint.HasField(min_field):
-            is_satisfied &= values >= np.float32(getattr(constraint, min_field))
-        if constraint.HasField(max_field):
-            is_satisfied &= values <= np.float32(getattr(constraint, max_field))
-    return np.asarray(is_satisfied.any(axis=1) | (not has_conditions))
+        if _has_limit(constraint, name):
+            min_field, max_field = f"min_{name}", f"max_{name}"
+            values, is_satisfied = measure(boxes, windows[:, None]), np.ones((len(windows), len(boxes)), bool)
+            if constraint.HasField(min_field):
+                is_satisfied &= values >= np.float32(getattr(constraint, min_field))
+            if constraint.HasField(max_field):
+                is_satisfied &= values <= np.float32(getattr(constraint, max_field))
+            return np.asarray(is_satisfied.any(axis=1))
+    return np.ones(len(windows), bool)
+
+
+def _has_limit(constraint: Any, name: str) -> bool:
+    return bool(constraint.HasField(f"min_{name}") or constraint.HasField(f"max_{name}"))
+
+
+def augmentation_problems(param: Any, samplers: Sequence[Any]) -> Iterator[str]:
+    """Yield the problems of a TransformationParameter's settings of augmentation, and of batch samplers."""
+    yield from resize_problems(param.resize_param)
+    yield from sampler_problems(samplers)
+    yield from noise_problems(param.noise_param) if param.HasField("noise_param") else ()
+    yield from distortion_problems(param.distort_param) if param.HasField("distort_param") else ()
+    yield from expansion_problems(param) if param.HasField("expand_param") else ()
 
 
 # fields of transform_param that are handled here
@@ -313,21 +338,12 @@ class Augmentation:
     this is done in TEST, so that scores equal the fork's, and not in training, where it would only cost time.
 
     Args:
-        definition: the layer's definition.
+        definition: the layer's definition, whose settings have no `augmentation_problems`.
         background: the mean of each channel.
-
-    Raises:
-        DataError: if settings are invalid. The message lists all problems.
     """
 
     def __init__(self, definition: LayerDefinition, background: np.ndarray) -> None:
         param, samplers = definition.layer.transform_param, definition.layer.annotated_data_param.batch_sampler
-        problems = [*resize_problems(param.resize_param), *sampler_problems(samplers)]
-        problems += noise_problems(param.noise_param) if param.HasField("noise_param") else ()
-        problems += distortion_problems(param.distort_param) if param.HasField("distort_param") else ()
-        problems += expansion_problems(param) if param.HasField("expand_param") else ()
-        if problems:
-            raise DataError(problems)
         self._param = param
         self._background = background
         self._select_objects = partial(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import DataError, Problem, locate_errors
+from ...errors import DataError, Problem, check_all, locate_errors, raise_if_any
 from ...human_readable import format_shape
 from ...layers.context import LayerDefinition
 from ...layers.data_source import SourceSpec, TopSpecs
@@ -26,7 +26,7 @@ from ..image_list import find_files, get_search_folders, read_names, truncate_pr
 from ..import_cv2 import cv2
 from ..prefetch import Batch, Batches
 from ..sampling import CounterRng
-from ..transform import Normalize
+from ..transform import Normalize, check_transform
 
 _INTEGER = re.compile(r"[+-]?\d{1,9}")
 
@@ -233,8 +233,18 @@ class VideoDataLayer(DataLayer):
     frames of all segments, in order.
     """
 
+    def check_settings(self) -> None:
+        """Check the message of the layer's kind, and transform_param."""
+        _check_settings(self.layer_param)
+        kind, param = classify_layer(self.layer_param)
+        definition = _move_to_transform(self.definition, kind, param)
+        check_all(
+            lambda: check_transform(definition),
+            lambda: check_segments(self.definition) if kind == "segments" else None,
+        )
+
     def probe(self) -> SourceSpec:
-        """Check the settings and all videos of the list, and read the first video."""
+        """Check all videos of the list, and read the first video."""
         return self._batches().probe(len(self.layer_param.top))
 
     def open(self, tops: TopSpecs) -> Batches:
@@ -242,7 +252,7 @@ class VideoDataLayer(DataLayer):
         return self._batches(tops)
 
     def _batches(self, tops: TopSpecs = ()) -> ImageBatches[Any]:
-        kind, param = _parse_settings(self.layer_param)
+        kind, param = classify_layer(self.layer_param)
         if kind == "segments":
             segments = SegmentDataset(self.definition, self.rng)
             return ImageBatches(
@@ -292,18 +302,22 @@ def video_shape(layer: Any, height: int, width: int) -> tuple[int, ...]:
     return param.num_segments * param.new_length * n_channels, height, width
 
 
-def _parse_settings(layer: Any) -> tuple[str, Any]:
-    """Check the settings of a layer; return its kind and parameter message as `classify_layer` does."""
+def _check_settings(layer: Any) -> None:
+    """Check the settings of a layer except transform_param."""
     kind, param = classify_layer(layer)
     param_name = "image_data_param" if kind == "image_data_param" else "video_data_param"
     if any(layer.video_data_param.HasField(field) for field in _SSD_FIELDS):
         raise DataError("the SSD fork's VideoData, which reads a video or a camera, is not supported")
-    check_list_param(param, param_name, _SUPPORTED_FIELDS[kind])
     positive_fields = ("new_length", "num_segments" if kind == "segments" else "sampling_rate")
-    for field in (*positive_fields, "max_sampling_rate", "num_of_labels"):
-        if getattr(param, field, 1) < 1:
-            raise DataError(f"{param_name}.{field} must be 1 or more, not {getattr(param, field)}")
-    return kind, param
+    problems = [
+        f"{param_name}.{field} must be 1 or more, not {getattr(param, field)}"
+        for field in (*positive_fields, "max_sampling_rate", "num_of_labels")
+        if getattr(param, field, 1) < 1
+    ]
+    check_all(
+        lambda: check_list_param(param, param_name, _SUPPORTED_FIELDS[kind]),
+        lambda: raise_if_any(DataError, problems),
+    )
 
 
 def _move_to_transform(definition: LayerDefinition, kind: str, param: Any) -> LayerDefinition:
@@ -367,9 +381,7 @@ class SegmentDataset(VideoDataset[int]):
         self._rng, self._training = rng, definition.training
         self._max_pixels = definition.data_config.max_image_pixels
         self._crop = make_crop(definition)
-        self._is_flow = param.Modality.Name(param.modality) == "FLOW"
-        self._pattern = param.name_pattern or _NAME_PATTERNS[param.Modality.Name(param.modality)]
-        self._frame_name(0, "x")
+        self._is_flow, self._pattern = _read_name_pattern(param)
         file = definition.path(param.source)
         videos = read_videos(file, has_numbers=True)
         paths = find_files(
@@ -388,9 +400,9 @@ class SegmentDataset(VideoDataset[int]):
             for offset in self._sample_offsets(self._lengths[i], rng)
             for frame_number in range(offset + 1, offset + param.new_length + 1)
             for name in (
-                [self._frame_name(frame_number, axis) for axis in "xy"]
+                [_format_name(self._pattern, (axis, frame_number)) for axis in "xy"]
                 if self._is_flow
-                else [self._frame_name(frame_number)]
+                else [_format_name(self._pattern, (frame_number,))]
             )
         ]
         if len({frame.shape for frame in frames}) > 1:
@@ -410,14 +422,29 @@ class SegmentDataset(VideoDataset[int]):
             for k in range(num_segments)
         ]
 
-    def _frame_name(self, frame_number: int, axis: str = "") -> str:
-        try:
-            return self._pattern % ((axis, frame_number) if self._is_flow else frame_number)
-        except (TypeError, ValueError) as error:
-            required_fields = "%c for the flow's axis and %d" if self._is_flow else "%d"
-            raise DataError(
-                f"name_pattern '{self._pattern}' must have {required_fields} for the frame's number"
-            ) from error
+
+def _read_name_pattern(param: Any) -> tuple[bool, str]:
+    """Return whether the frames are optical flow, and the pattern of their names."""
+    modality = param.Modality.Name(param.modality)
+    return modality == "FLOW", param.name_pattern or _NAME_PATTERNS[modality]
+
+
+def _format_name(pattern: str, values: tuple[Any, ...]) -> str:
+    try:
+        return pattern % values
+    except (TypeError, ValueError) as error:
+        required_fields = "%c for the flow's axis and %d" if len(values) > 1 else "%d"
+        raise DataError(f"name_pattern '{pattern}' must have {required_fields} for the frame's number") from error
+
+
+def check_segments(definition: LayerDefinition) -> None:
+    """Check the pattern of the names of frames, and the settings of crops.
+
+    Raises:
+        DataError: if they are invalid. The message lists all problems.
+    """
+    is_flow, pattern = _read_name_pattern(definition.layer.video_data_param)
+    check_all(lambda: _format_name(pattern, ("x", 0) if is_flow else (0,)), lambda: make_crop(definition))
 
 
 _RATIOS = (1.0, 0.875, 0.75, 0.66)

@@ -12,8 +12,9 @@ from ...errors import require
 from ..boxes import areas, overlaps
 from ..context import Context, LayerDefinition, Shape
 from ..helpers import no_gradient
+from ..position_values import decode_count
 from ..registry import define_layer
-from ..types import Gradient, HostFunction, Indices, LayerDocs, LayerType, PerLayer, Signature, Variants
+from ..types import Gradient, HostFunction, Indices, LayerDocs, LayerTraits, LayerType, PerLayer, Signature, Variants
 from .result_files import ImageInfo, is_in_units, read_image_infos, read_resize_param, scale_to_pixels
 
 _CASCADE_COLUMNS = [0, 5, 6, 1, 2, 3, 4]  # the columns of FrcnnOutput's rows in the order of DetectionOutput
@@ -33,13 +34,15 @@ def make_detection_evaluate(ctx: Context, definition: LayerDefinition) -> LayerT
     detection that matches a difficult box is neither a true nor a false positive, unless evaluate_difficult_gt is true.
     With name_size_file, boxes are compared in pixels of the images as they were before resize_param.
     """
+    evaluation = _Evaluation(ctx.param, definition)
     return replace(
         ctx.type,
         implementation=HostFunction(
-            _Evaluation(ctx.param, definition).make_rows,
+            evaluation.make_rows,
             detection_evaluate_top_shapes,
             ragged=True,
             computes_in_float32=True,
+            position=evaluation,
         ),
     )
 
@@ -88,6 +91,7 @@ def _make_variant(origin: str, make: Any, bottoms: int) -> LayerType:
         Signature(name, bottoms=bottoms, param=param, in_place=False),
         PerLayer(make, on_host=True),
         Gradient(no_gradient, indices=Indices(tuple(range(bottoms)))),
+        LayerTraits(marks_detections=True),
         docs=LayerDocs(origin=origin),
     )
 
@@ -145,7 +149,15 @@ class _Evaluation:
         self._definition, self._file = definition, "" if in_pixels else p.name_size_file
         self._in_pixels = in_pixels
         self._image_infos: list[ImageInfo] = []
-        self._next_index = 0
+        self._num_images = 0  # that had detections
+
+    def get_state(self) -> dict[str, int]:
+        """Return the number of images that have taken a size."""
+        return {"images": self._num_images}
+
+    def set_state(self, state: Any) -> None:
+        """Continue with the next size after a number of images that `get_state` returned."""
+        self._num_images = decode_count(state, "images")
 
     def make_rows(self, ctx: Context, detections: np.ndarray, truth: np.ndarray) -> np.ndarray:
         p = ctx.param
@@ -177,8 +189,8 @@ class _Evaluation:
             return None
         if not self._image_infos:
             self._image_infos = read_image_infos(self._definition.path(self._file))
-        image = self._image_infos[self._next_index]
-        self._next_index = (self._next_index + 1) % len(self._image_infos)
+        image = self._image_infos[self._num_images % len(self._image_infos)]
+        self._num_images += 1
         return image
 
     def _match_detections(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +15,9 @@ from ...errors import DataError, Problem, require
 from ...schema.caffe_pb2 import LabelMap
 from ...schema.text import parse_text
 from ..context import LayerDefinition
+from ..position_values import decode_array, decode_count, encode_array
+
+log = logging.getLogger("caffejax.layers")
 
 
 class ImageInfo(NamedTuple):
@@ -124,6 +129,10 @@ class Detection(NamedTuple):
     box: tuple[float, float, float, float]
 
 
+_NUM_COLUMNS = 7
+_MAX_STORED = 60_000  # detections in a snapshot, 2 MB
+
+
 def writes_files(p: Any) -> bool:
     """Return whether the layer writes files: output_directory, label_map_file and name_size_file are all set."""
     return bool(p.output_directory and p.label_map_file and p.name_size_file)
@@ -132,7 +141,9 @@ def writes_files(p: Any) -> bool:
 class ResultFiles:
     """The result files of one layer. They are rewritten after each pass over the test images.
 
-    The label map and the image sizes are read when the first detections are added.
+    The label map and the image sizes are read when the first detections are added. The position is the number of
+    images that have been added since the files were last written, and their detections. If these are more than
+    `_MAX_STORED`, the position leaves them out, and the files are not written after the pass that it belongs to.
     """
 
     def __init__(self, p: Any, definition: LayerDefinition) -> None:
@@ -144,26 +155,71 @@ class ResultFiles:
         self._resize = read_resize_param(p.save_output_param)
         self._image_infos: list[ImageInfo] = []
         self._label_names: dict[int, str] = {}
-        self._detections: list[Detection] = []
+        self._rows: list[np.ndarray] = []  # (detections, 7) of each image: the image's index, label, score and box
         self._next_index = 0
+        self._is_complete = True  # whether there are the detections of all images before the next one
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the number of images since the files were last written, and their detections."""
+        state: dict[str, Any] = {"images": self._next_index}
+        if self._is_complete and sum(map(len, self._rows)) <= _MAX_STORED:
+            state["detections"] = encode_array(_join(self._rows))
+        return state
+
+    def set_state(self, state: Any) -> None:
+        """Continue after the images of a state that `get_state` returned.
+
+        Raises:
+            DataError: if the state is damaged.
+        """
+        next_index = decode_count(state, "images")
+        is_complete, rows = "detections" in state, np.zeros((0, _NUM_COLUMNS), np.float32)
+        if is_complete:
+            try:
+                rows = decode_array(state["detections"])
+                if rows.shape[1:] != (_NUM_COLUMNS,):
+                    raise ValueError(f"the rows have shape {rows.shape}")
+            except (TypeError, ValueError, KeyError) as error:
+                raise DataError(f"its detections are damaged in the snapshot: {error}") from error
+        self._next_index, self._is_complete, self._rows = next_index, is_complete, [rows]
 
     def add(self, rows: np.ndarray, num_images: int) -> None:
         """Add the detections of the next `num_images` images; `rows`, (rows, 7), is a top of DetectionOutput."""
         if not self._image_infos:
             self._read()
+        if self._next_index >= len(self._image_infos):
+            raise DataError(
+                f"{self._next_index} images were added before the snapshot, but "
+                f"{self._param.save_output_param.name_size_file} has {len(self._image_infos)} now; set it as it was"
+            )
         for image_index in range(num_images):
             image = self._image_infos[self._next_index]
             image_rows = rows[(rows[:, 0] == image_index) & (rows[:, 1] >= 0)]
-            for (_, label, score, *_), box in zip(
-                image_rows, scale_to_pixels(image_rows[:, 3:7], image, self._resize), strict=True
-            ):
-                low, sides = box[:2], box[2:] - box[:2]
-                rounded_box = (np.round(np.concatenate([low, sides]) * np.float32(100)) / 100.0).tolist()
-                self._detections.append(Detection(image.name, int(label), float(score), tuple(rounded_box)))
+            boxes = scale_to_pixels(image_rows[:, 3:7], image, self._resize)
+            sized_boxes = np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], axis=1)
+            rounded_boxes = np.round(sized_boxes * np.float32(100)) / np.float32(100)
+            indices = np.full((len(boxes), 1), self._next_index, np.float32)
+            self._rows.append(np.concatenate([indices, image_rows[:, 1:3], rounded_boxes], axis=1, dtype=np.float32))
             self._next_index += 1
             if self._next_index == len(self._image_infos):
-                self._write_files()
-                self._next_index, self._detections = 0, []
+                self._end_pass()
+
+    def _end_pass(self) -> None:
+        """Write the files, if all detections of the pass are there, and start the next pass over the test images."""
+        if self._is_complete:
+            self._write_files([self._make_detection(row) for row in _join(self._rows).tolist()])
+        else:
+            log.warning(
+                "The result files in %s are not written after this pass over the test images: the snapshot has no "
+                "detections of the images before it, because they were more than %d; the next pass writes the files",
+                self._param.save_output_param.output_directory,
+                _MAX_STORED,
+            )
+        self._next_index, self._is_complete, self._rows = 0, True, []
+
+    def _make_detection(self, row: list[float]) -> Detection:
+        index, label, score, *box = row
+        return Detection(self._image_infos[int(index)].name, int(label), score, (box[0], box[1], box[2], box[3]))
 
     def _read(self) -> None:
         p = self._param.save_output_param
@@ -186,10 +242,10 @@ class ResultFiles:
     def _labels(self) -> list[int]:
         return [label for label in range(self._param.num_classes) if label != self._param.background_label_id]
 
-    def _write_files(self) -> None:
+    def _write_files(self, detections: Sequence[Detection]) -> None:
         p = self._param.save_output_param
         folder = Path(p.output_directory).expanduser()
-        for name, text in self._format_texts(p.output_format).items():
+        for name, text in self._format_texts(detections, p.output_format).items():
             path = folder / f"{p.output_name_prefix}{name}"
             try:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -198,19 +254,17 @@ class ResultFiles:
             except OSError as error:
                 raise DataError(Problem(f"cannot be written: {error}", str(path))) from error
 
-    def _format_texts(self, output_format: str) -> dict[str, str]:
+    def _format_texts(self, detections: Sequence[Detection], output_format: str) -> dict[str, str]:
         """Return the text of each file, keyed by the part of the file name that follows output_name_prefix."""
         if output_format == "VOC":
             return {
                 f"{self._label_names[label]}.txt": "".join(
-                    f"{d.image} {d.score:g} {_format_corners(d)}\n" for d in self._detections if d.label == label
+                    f"{d.image} {d.score:g} {_format_corners(d)}\n" for d in detections if d.label == label
                 )
                 for label in self._labels
             }
         if output_format == "ILSVRC":
-            return {
-                ".txt": "".join(f"{d.image} {d.label} {d.score:g} {_format_corners(d)}\n" for d in self._detections)
-            }
+            return {".txt": "".join(f"{d.image} {d.label} {d.score:g} {_format_corners(d)}\n" for d in detections)}
         records = [
             {
                 "image_id": _parse_digits(d.image),
@@ -218,9 +272,13 @@ class ResultFiles:
                 "bbox": list(d.box),
                 "score": d.score,
             }
-            for d in self._detections
+            for d in detections
         ]
         return {".json": json.dumps(records, indent=4) + "\n"}
+
+
+def _join(rows: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.zeros((0, _NUM_COLUMNS), np.float32), *rows])
 
 
 def _format_corners(detection: Detection) -> str:

@@ -13,6 +13,7 @@ from ...atomic_write import replace_path
 from ...errors import DataError, Problem, require
 from ..context import Context, LayerDefinition, Shape
 from ..helpers import as_nchw, no_gradient
+from ..position_values import decode_count
 from ..registry import define_layer
 from ..types import Gradient, HostFunction, LayerDocs, LayerTraits, LayerType, PerLayer, Signature
 
@@ -27,7 +28,8 @@ def make_mat_write(ctx: Context, definition: LayerDefinition) -> LayerType:
     p = ctx.param
     require(p.period >= 1, f"period must be at least 1, not {p.period}")
     require(p.strip >= 0, f"strip must not be negative: {p.strip}")
-    return replace(ctx.type, implementation=HostFunction(_MatWriter(p, definition).write, mat_write_top_shapes))
+    writer = _MatWriter(p, definition)
+    return replace(ctx.type, implementation=HostFunction(writer.write, mat_write_top_shapes, position=writer))
 
 
 def mat_write_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
@@ -51,6 +53,14 @@ class _MatWriter:
     def __init__(self, p: Any, definition: LayerDefinition) -> None:
         self._p, self._definition = p, definition
         self._num_passes = 0
+
+    def get_state(self) -> dict[str, int]:
+        """Return the number of passes."""
+        return {"passes": self._num_passes}
+
+    def set_state(self, state: Any) -> None:
+        """Continue after a number of passes that `get_state` returned."""
+        self._num_passes = decode_count(state, "passes")
 
     @cached_property
     def _names(self) -> list[str]:
