@@ -74,7 +74,10 @@ def _param_from_definition(layer: Layer, param: Param) -> Array:
             f"the field 'blobs' of its definition has {format_count(len(blobs), 'array')}, but the layer needs "
             f"{len(layer.params)}"
         )
-    array = decode_blob(memoryview(blobs[param.slot.index].SerializeToString()))
+    try:
+        array = decode_blob(memoryview(blobs[param.slot.index].SerializeToString()))
+    except ValueError as error:
+        raise LayerError(f"blob {param.slot.index} in the field 'blobs' of its definition: {error}") from error
     if math.prod(array.shape) != math.prod(param.spec.shape):
         raise LayerError(
             f"blob {param.slot.index} in the field 'blobs' of its definition has shape {array.shape}, but the layer "

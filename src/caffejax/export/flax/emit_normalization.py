@@ -23,7 +23,8 @@ def batch_norm(e: EmitContext) -> Value:
         not 0 < stats_batch_size < n,
         f"computes statistics from {stats_batch_size} of {n} images (stats_batch_size), which is not supported",
     )
-    mean, variance = (np.asarray(array) for array in running_statistics(tuple(map(jnp.asarray, e.arrays[:3]))))
+    arrays = tuple(map(jnp.asarray, e.arrays[:3]))
+    mean, variance = map(np.asarray, running_statistics(e.layer.context, arrays))
     weights = {"mean": mean, "var": variance}
     has_scale = len(e.arrays) > 3
     if has_scale:
