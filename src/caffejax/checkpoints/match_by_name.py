@@ -242,13 +242,13 @@ def no_match_problem(graph: Graph, stored_blobs: StoredBlobs, file: str | os.Pat
     message = (
         "has no blobs for any layer of the net, and layers match by name: the net's are "
         f"{_join_names(net_layers)}, the file's {_join_names(file_layers)}"
-        f"{_describe_nearest(graph.layers, stored_blobs)}; "
+        f"{describe_nearest(graph.layers, stored_blobs)}; "
         "use the file that was made for this net, or rename the net's layers as in the file"
     )
     return Problem(message, os.fspath(file))
 
 
-def _describe_nearest(layers: Sequence[Layer], stored_blobs: StoredBlobs, max_pairs: int = 3) -> str:
+def describe_nearest(layers: Sequence[Layer], stored_blobs: StoredBlobs, max_pairs: int = 3) -> str:
     """Return "; nearest ..." with up to `max_pairs` pairs of similar names, one of `layers` and one in the file.
 
     Layers of the file whose blobs have the shapes that the net's layer needs are preferred. The result is "" if no
@@ -323,7 +323,7 @@ def report_missing(
         total = len(missing_names) + len(layers_with_weights)
         log.warning(
             "%s: only %d of the net's %d layers with weights are in the file; layers match by name%s",
-            *(names, len(layers_with_weights), total, _describe_nearest(layers_without_weights, unused_blobs)),
+            *(names, len(layers_with_weights), total, describe_nearest(layers_without_weights, unused_blobs)),
         )
 
 

@@ -136,6 +136,7 @@ def scale(e: EmitContext) -> Value:
     x = e.to_channels_last(e.bottoms[0])
     has_bounds = e.param.HasField("min_value") or e.param.HasField("max_value")
     require(not has_bounds, "limits its factor (min_value, max_value), which is not supported")
+    require(not e.param.match_by_count, "matches its factor by count, which is not supported")
     if len(e.bottoms) == 2:
         y = e.add_step("{0} * {1}", x, _emit_broadcast(e, e.bottoms[1], x))
         return _emit_bias(e, y) if e.arrays else y
