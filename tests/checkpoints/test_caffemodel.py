@@ -181,7 +181,7 @@ def test_mean_files_are_read(name):
         (caffe_pb2.SolverState(iter=10, learned_net="10.caffemodel").SerializeToString(), "a .solverstate"),
         (b'name: "LeNet"\nlayer {', "a text"),
         (encode_field(100, 2, encode_field(1, 2, b"x") + encode_field(7, 2, b"")), "layer 'x', .* 1 value, but has 0"),
-        (encode_field(100, 2, encode_field(7, 2, encode_field(5, 2, b"12345"))), "layer '', blob 0: buffer size"),
+        (encode_field(100, 2, encode_field(7, 2, encode_field(5, 2, b"12345"))), "layer '', blob 0: its data is cut"),
     ],
 )  # fmt: skip
 def test_invalid_files_are_refused(tmp_path, content, message):

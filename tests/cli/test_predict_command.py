@@ -15,6 +15,7 @@ from caffejax.cli import main
 from caffejax.net import Variables
 from caffejax.prediction.preprocessing import PUBLISHED_PREPROCESSING, find_preprocessing
 from caffejax.prediction.results import make_palette, read_names
+from caffejax.schema import read_net
 from caffejax.schema.caffe_pb2 import LayerParameter, NetParameter
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -47,6 +48,17 @@ layer { name: "prior" type: "PriorBox" bottom: "loc" bottom: "data" top: "prior"
 layer { name: "found" type: "DetectionOutput" bottom: "flat_loc" bottom: "flat" bottom: "prior" top: "found"
   detection_output_param { num_classes: 3 code_type: CENTER_SIZE nms_param { nms_threshold: 0.5 } } }
 """
+
+
+def make_published_layers(name: str) -> str:
+    """Return layers that identify a published net, whose blobs no output needs; they must come first in the net."""
+    entry = PUBLISHED_PREPROCESSING[name]
+    return "".join(
+        f"""layer {{ name: "{layer}" type: "InnerProduct" bottom: "data" top: "{layer}"
+          inner_product_param {{ num_output: {num_output} }} }} layer {{ name: "s" type: "Silence" bottom: "{layer}" }}
+        """
+        for layer, num_output in ((entry.first_layer, 1), (entry.layer, entry.num_output))
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -121,12 +133,15 @@ def test_classes_and_the_source_of_the_preprocessing(
     rgb: bool,
     source: str,
 ) -> None:
-    variables = write_net(f'name: "{name}" {CLASSIFIER}')
+    data, layers = CLASSIFIER.split('\nlayer { name: "ip"')
+    published_layers = make_published_layers(name) if name in PUBLISHED_PREPROCESSING else ""
+    text = f'name: "{name}" {data}\n{published_layers}layer {{ name: "ip"{layers}'
+    variables = write_net(text)
     (picture,) = write_pictures(1)
     np.save("mean.npy", np.broadcast_to(np.reshape([1, 5, 9], (3, 1, 1)), (3, 8, 8)))  # of another size: averaged
     if transform_param:
         Path("train_val.prototxt").write_text(
-            CLASSIFIER.replace("}\nlayer", f"transform_param {{ {transform_param} }} }}\nlayer", 1)
+            text.replace("}\nlayer", f"transform_param {{ {transform_param} }} }}\nlayer", 1)
         )
     ((prediction,), preprocessing) = run_predict(capsys, "0.png", *flags.split())
     expected = compute_probabilities(picture[:, :, ::-1] if rgb else picture, variables, mean, scale)
@@ -388,21 +403,65 @@ def test_the_page_of_configs_has_the_preprocessing_of_predict() -> None:
     assert len({net for _, net, *_ in rows}) == len(rows)
 
 
+def make_net(name: str, layers: str) -> NetParameter:
+    """Make a net of layers `name` or `name:num_output`, by turns inner products and convolutions."""
+    net = NetParameter(name=name, layer=[LayerParameter(name="data", top=["data"])])
+    for i, text in enumerate(layers.split()):
+        layer_name, _, num_output = text.partition(":")
+        layer = net.layer.add(name=layer_name, bottom=["data"])
+        (layer.convolution_param if i % 2 else layer.inner_product_param).num_output = int(num_output or 5)
+    return net
+
+
 @pytest.mark.parametrize(
-    ("name", "layer", "published"),
+    ("name", "layers", "published"),
     [
         ("VGG_coco_SSD_512x512_deploy", "conv4_3_norm_mbox_loc", "VGG_VOC0712_SSD_300x300"),
         ("", "layer_64_1_conv1_h conv4_3_norm_mbox_loc", "res10_300x300_ssd"),
         ("", "fire2/squeeze1x1", "SqueezeNet_v1.1"),
-        ("CaffeNet_fine_tuned", "", "CaffeNet"),
-        ("CaffeNet-Places365", "", None),
+        ("CaffeNet_fine_tuned", "conv1 fc8:1000", "CaffeNet"),
+        ("ResNet-50", "conv1 fc1000:1000", "ResNet-50"),
+        ("MobileNet-SSD", "conv0 conv17_2_mbox_loc:24", "MobileNet-SSD"),
+        ("", "conv1 fc8:1000", None),
+        ("", "conv17_2_mbox_loc:24", None),
+        ("CaffeNet-Places365", "conv1 fc8:365", None),
         ("", "conv1", None),
+        # nets that have the name of the net that they were made from: age, gender, detection, BatchNorm of the pixels
+        ("CaffeNet", "conv1 fc8:8", None),
+        ("CaffeNet", "conv1 fc8:2", None),
+        ("CaffeNet", "conv1 fc8_pascal:21", None),
+        ("CaffeNet", "data/bn conv1 fc8:1000", None),
+        ("CaffeNet", "conv1_1 fc8:1000", None),
+        ("ResNet-50", "conv1 my-classifier:3", None),
+        ("VGG_ILSVRC_16_layers", "conv1_1 fc7:4096 cls_score:21", None),
     ],
 )
-def test_published_nets_are_recognized(folder: Path, name: str, layer: str, published: str | None) -> None:
-    net = NetParameter(name=name, layer=[LayerParameter(name=n) for n in layer.split()])
+def test_published_nets_are_recognized_by_their_layers(
+    folder: Path, caplog: pytest.LogCaptureFixture, name: str, layers: str, published: str | None
+) -> None:
+    net = make_net(name, layers)
     preprocessing = find_preprocessing(net, folder / "deploy.prototxt", (3, 4, 4))
-    assert preprocessing.source == (f"the published {published}" if published else "Caffe's defaults")
+    if published:
+        assert preprocessing.source == f"the published {published}"
+        return
+    assert preprocessing.source.startswith("Caffe's defaults")
+    assert not preprocessing.mean.any()
+    assert preprocessing.scale == 1
+    has_published_name = name in PUBLISHED_PREPROCESSING
+    assert ("mean is unknown: give --mean" in caplog.text) == has_published_name
+    assert (f"not those of the published {name}" in preprocessing.source) == has_published_name
+
+
+def test_no_entry_identifies_nets_by_their_name_alone(folder: Path) -> None:
+    for name, entry in PUBLISHED_PREPROCESSING.items():
+        channels = len(entry.mean)
+        file = folder / "deploy.prototxt"
+        layers = f"{entry.first_layer or 'x'} {entry.layer}:{entry.num_output or 7}"
+        assert find_preprocessing(make_net(name, layers), file, (channels, 4, 4)).source == f"the published {name}"
+        others = ["conv1 prob", *([f"{entry.first_layer} {entry.layer}:7"] if entry.num_output else [])]
+        for other_layers in others:
+            source = find_preprocessing(make_net(name, other_layers), file, (channels, 4, 4)).source
+            assert source.startswith("Caffe's defaults"), name
 
 
 def test_class_names_are_read_line_by_line(folder: Path) -> None:
@@ -424,3 +483,115 @@ def test_layers_without_weights_are_refused_unless_they_may_be_random(capsys: py
     assert main(command) == 1
     assert "name the net's weights with --weights=FILE; --random_weights" in capsys.readouterr().err
     assert main([*command, "--random_weights"]) == 0
+
+
+def test_a_train_net_with_other_classes_in_the_folder_has_another_mean(folder: Path) -> None:
+    transform = "transform_param { mean_value: 9 }"
+    layers = """layer { name: "data" type: "Data" top: "data" %s }
+      layer { name: "conv1" type: "Convolution" bottom: "data" top: "c"
+        convolution_param { num_output: 4 } }
+      layer { name: "fc8" type: "InnerProduct" bottom: "c" top: "d" inner_product_param { num_output: %d } }"""
+    (folder / "a_train_val.prototxt").write_text(layers % (transform, 8))
+    (folder / "b_train_val.prototxt").write_text(layers % (transform.replace("9", "7"), 2))
+    for num_classes, mean in ((8, 9), (2, 7), (3, 0)):
+        net = read_net(layers % ("", num_classes))
+        preprocessing = find_preprocessing(net, folder / "deploy.prototxt", (3, 4, 4))
+        assert preprocessing.mean.ravel().tolist() in ([mean], [mean] * 3)
+
+
+# By name: the layers after a Convolution "map" with a window of 5 x 5, and the results at 5 x 5 and at 9 x 9 pixels
+OUTPUTS = {
+    "scores": ("", "score", "share"),
+    "probabilities": ('layer { name: "p" type: "Softmax" bottom: "map" top: "p" }', "probability", "share"),
+    "labels": (
+        'layer { name: "a" type: "ArgMax" bottom: "map" top: "a" argmax_param { axis: 1 } }',
+        "share",
+        "share",
+    ),
+    "classes": (
+        'layer { name: "m" type: "Pooling" bottom: "map" top: "m" pooling_param { pool: AVE global_pooling: true } }',
+        "score",
+        "score",
+    ),
+    "boxes": (DETECTOR[DETECTOR.index('layer { name: "loc"') :].replace('"data" top', '"map" top'), "box", "box"),
+}
+
+
+@pytest.mark.parametrize("kind", OUTPUTS)
+def test_results_have_the_kind_of_the_arrays_that_come_out(capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    """The size in the prototxt changes neither `--json` nor `--out`, if `--size` names another."""
+    layers, *keys = OUTPUTS[kind]
+    conv = CONV.replace("num_output: 3 kernel_size: 1", 'num_output: 4 kernel_size: 5 weight_filler { type: "xavier" }')
+    text = f"""layer {{ name: "data" type: "Input" top: "data"
+      input_param {{ shape {{ dim: 1 dim: 3 dim: %d dim: %d }} }} }}
+      {conv.replace('"conv"', '"map"')} {layers}"""
+    write_net(text % (9, 9))
+    write_pictures(2, 40, 60)
+    Path("names.txt").write_text("a\nb\nc\nd\n")
+    flags = ["0.png", "1.png", "--labels=names.txt", "--threshold=0", "--scale=0.01", "--out=drawn"]
+    for size, key in zip((5, 9), keys, strict=True):
+        Path("net.prototxt").write_text(text % (size, size))
+        expected, _ = run_predict(capsys, *flags)
+        drawn = [Path(f"drawn/{i}.png").read_bytes() for i in range(2)]
+        for image in expected:
+            (rows,) = image["results"].values()
+            assert len(rows) > 0
+            assert all(key in row for row in rows)
+            assert all(row["label"] in range(4) for row in rows)
+        Path("net.prototxt").write_text(text % (14 - size, 14 - size))
+        assert run_predict(capsys, *flags, f"--size={size},{size}")[0] == expected
+        assert [Path(f"drawn/{i}.png").read_bytes() for i in range(2)] == drawn
+
+
+CONV_1X1 = CONV.replace("num_output: 3", "num_output: 4")
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "layers", "message"),
+    [
+        (1, 1, CONV_1X1, "the input 'data' has 1 x 1 pixels, a placeholder: give its size with --size=H,W"),
+        (1, 40, CONV_1X1, "the input 'data' has 1 x 40 pixels, a placeholder"),
+        (40, 1, CONV_1X1, "the input 'data' has 40 x 1 pixels, a placeholder"),
+        (
+            16,
+            16,
+            CONV_1X1.replace("kernel_size: 1", "kernel_size: 8 stride: 8"),
+            "'conv' has only 2 x 2: give the size",
+        ),
+    ],
+)
+def test_a_placeholder_for_the_size_of_the_input_is_refused(
+    capsys: pytest.CaptureFixture[str], height: int, width: int, layers: str, message: str
+) -> None:
+    shape = f"dim: {height} dim: {width}"
+    write_net(
+        f"""layer {{ name: "data" type: "Input" top: "data"
+          input_param {{ shape {{ dim: 1 dim: 3 {shape} }} }} }}{layers}"""
+    )
+    write_pictures(1, 20, 30)
+    command = ["predict", "net.prototxt", "0.png", "--weights=net.npz"]
+    assert main(command) == 1
+    assert message in capsys.readouterr().err
+    assert main([*command, "--size=24,32"]) == 0
+    assert "share" in capsys.readouterr().out
+
+
+def test_rows_that_do_not_belong_to_pictures_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    reshape = 'layer { name: "r" type: "Reshape" bottom: "prob" top: "r" reshape_param { shape { dim: %s dim: %s } } }'
+    write_pictures(2)
+    for dims, pictures, code in ((("-1", "1"), 1, 1), (("7", "-1"), 1, 1), (("1", "-1"), 1, 0), (("1", "-1"), 2, 1)):
+        write_net(CLASSIFIER + reshape % dims)
+        assert main(["predict", "net.prototxt", *["0.png", "1.png"][:pictures], "--weights=net.npz"]) == code
+        out, err = capsys.readouterr()
+        assert bool(out) == (code == 0)
+        assert code == 0 or "do not belong to pictures" in err or "no output has" in err
+
+
+def test_numbers_of_argmax_are_not_scores(capsys: pytest.CaptureFixture[str]) -> None:
+    write_pictures(1)
+    for settings in ("axis: 1 top_k: 2", "axis: 1 out_max_val: true", "top_k: 3", "out_max_val: true"):
+        write_net(
+            f'{SEGMENTER} layer {{ name: "a" type: "ArgMax" bottom: "conv" top: "a" argmax_param {{ {settings} }} }}'
+        )
+        assert main(["predict", "net.prototxt", "0.png", "--weights=net.npz"]) == 1
+        assert "no output has class scores" in capsys.readouterr().err

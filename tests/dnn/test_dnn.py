@@ -64,7 +64,7 @@ def test_arguments_have_all_of_opencvs_names() -> None:
         assert method(netInputShapes=[shape]) == method(netInputShape=shape) == method(shape)
         for arguments in ({"netInputShape": shape}, {"netInputShapes": [shape]}):
             assert method(layerId=1, **arguments) == method(1, **arguments) == method(1, shape)
-        with pytest.raises(TypeError, match="missing argument: netInputShapes"):
+        with pytest.raises(CaffejaxError, match="missing argument: netInputShapes"):
             method(layerId=1)
     assert len(net.getLayersShapes(netInputShape=shape)[0]) == len(net.getLayerNames()) + 1
     assert net.getLayer(layerName="prob").type == net.getLayer(layerId=net.getLayerId("prob")).type == "Softmax"

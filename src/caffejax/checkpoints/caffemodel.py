@@ -15,7 +15,7 @@ from ..atomic_write import replace_file
 from ..errors import Problem, WeightsError
 from ..paths import describe_content, is_hdf5, read_bytes
 from ..schema import wire
-from ..schema.blob_proto import Array, Legacy4D, decode_blob, encode_blob, read_blob_proto
+from ..schema.blob_proto import Array, BlobError, Legacy4D, decode_blob, encode_blob, read_blob_proto
 from ..schema.caffe_pb2 import NetParameter
 from .match_by_name import reshape_to_net
 
@@ -62,6 +62,8 @@ def decode_caffemodel(data: memoryview, path: str | os.PathLike[str]) -> dict[st
     """
     try:
         layers = _decode_layers(data)
+    except BlobError as error:  # the file is a .caffemodel
+        raise WeightsError(Problem(str(error), str(path))) from error
     except ValueError as error:
         layers = {}
         reason = f"not a .caffemodel, or damaged or cut short: {error}"
@@ -145,7 +147,7 @@ def _decode_layer(data: memoryview, fields: tuple[int, int] = _CURRENT_FIELDS) -
             try:
                 blobs.append(decode_blob(value))
             except ValueError as error:
-                raise ValueError(f"layer '{name}', blob {len(blobs)}: {error}") from error
+                raise type(error)(f"layer '{name}', blob {len(blobs)}: {error}") from error
     return name, tuple(blobs)
 
 

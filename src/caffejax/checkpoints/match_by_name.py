@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..errors import Problem, WeightsError, did_you_mean, shorten_list
+from ..glog import warn_once
 from ..graph import Graph, Layer, Param
 from ..graph.graph import Slot
 from ..human_readable import format_count, format_list
@@ -106,9 +107,14 @@ def match_blobs(
     matches: dict[Slot, Array] = {}
     loaded_layers: set[str] = set()
     mismatched: list[Problem] = []
+    layers_by_warning: dict[str, list[str]] = {}
     included_layers = {name: layer for name, layer in layers_by_name.items() if name not in exclude}
     for name, layer in ((name, included_layers[name]) for name in stored_blobs if name in included_layers):
         blobs = stored_blobs[name][: len(layer.params)] if layer.recurrent_state else stored_blobs[name]
+        if convert := layer.type.traits.convert_stored:
+            blobs, warning = convert(layer.context, blobs)
+            if warning:
+                layers_by_warning.setdefault(warning, []).append(name)
         optional_indices = [i for i, p in enumerate(layer.params) if not (stores_copies or p.is_owner)]
         try:
             arrays = reshape_to_net(name, blobs, [p.spec.shape for p in layer.params], optional_indices)
@@ -121,15 +127,17 @@ def match_blobs(
             if array is not None:
                 shape = graph.layer(param.owner.layer).params[param.owner.index].spec.shape
                 matches[param.owner] = array.reshape(shape)
+    for warning, names in layers_by_warning.items():
+        warn_once(f"{os.fspath(file)}: {_format_layers(names)}: {warning}")
     unused = tuple(name for name in stored_blobs if name not in included_layers and stored_blobs[name])
-    names = list(dict.fromkeys(layer.name for layer in graph.layers))  # in the net's order
-    names_without_blobs = (name for name in names if name in exclude or not stored_blobs.get(name))
+    net_names = list(dict.fromkeys(layer.name for layer in graph.layers))  # in the net's order
+    names_without_blobs = (name for name in net_names if name in exclude or not stored_blobs.get(name))
     missing = tuple(
         n
         for n in names_without_blobs
         if n in layers_by_name and any(param.is_owner for param in layers_by_name[n].params)
     )
-    loaded_names = tuple(name for name in names if name in loaded_layers)
+    loaded_names = tuple(name for name in net_names if name in loaded_layers)
     return matches, LoadReport(os.fspath(file), loaded_names, unused, missing, tuple(exclude), tuple(mismatched))
 
 
@@ -234,13 +242,13 @@ def no_match_problem(graph: Graph, stored_blobs: StoredBlobs, file: str | os.Pat
     message = (
         "has no blobs for any layer of the net, and layers match by name: the net's are "
         f"{_join_names(net_layers)}, the file's {_join_names(file_layers)}"
-        f"{_describe_nearest(graph.layers, stored_blobs)}; "
+        f"{describe_nearest(graph.layers, stored_blobs)}; "
         "use the file that was made for this net, or rename the net's layers as in the file"
     )
     return Problem(message, os.fspath(file))
 
 
-def _describe_nearest(layers: Sequence[Layer], stored_blobs: StoredBlobs, max_pairs: int = 3) -> str:
+def describe_nearest(layers: Sequence[Layer], stored_blobs: StoredBlobs, max_pairs: int = 3) -> str:
     """Return "; nearest ..." with up to `max_pairs` pairs of similar names, one of `layers` and one in the file.
 
     Layers of the file whose blobs have the shapes that the net's layer needs are preferred. The result is "" if no
@@ -315,7 +323,7 @@ def report_missing(
         total = len(missing_names) + len(layers_with_weights)
         log.warning(
             "%s: only %d of the net's %d layers with weights are in the file; layers match by name%s",
-            *(names, len(layers_with_weights), total, _describe_nearest(layers_without_weights, unused_blobs)),
+            *(names, len(layers_with_weights), total, describe_nearest(layers_without_weights, unused_blobs)),
         )
 
 

@@ -16,7 +16,7 @@ from ..atomic_write import replace_file
 from ..errors import Problem, WeightsError
 from ..paths import is_hdf5, read_bytes
 from ..schema import wire
-from ..schema.blob_proto import Array, decode_blob, encode_blob
+from ..schema.blob_proto import Array, BlobError, decode_blob, encode_blob
 from ..untrusted_hdf5 import SizeLimit, find_item
 from .caffe_hdf5 import open_hdf5, read_arrays, replace_hdf5, write_arrays, write_string
 
@@ -56,6 +56,8 @@ def read_solverstate(path: str | os.PathLike[str]) -> SolverState:
     data = read_bytes(path, WeightsError)
     try:
         return _decode(memoryview(data))
+    except BlobError as error:  # the file is a .solverstate
+        raise WeightsError(Problem(str(error), str(path))) from error
     except ValueError as error:
         raise WeightsError(Problem(f"not a .solverstate, or damaged or cut short: {error}", str(path))) from error
 
@@ -91,7 +93,7 @@ def _decode(data: memoryview) -> SolverState:
             try:
                 history.append(decode_blob(value))
             except ValueError as error:
-                raise ValueError(f"history blob {len(history)}: {error}") from error
+                raise type(error)(f"history blob {len(history)}: {error}") from error
     if not is_solver_state:
         raise ValueError("it has no iteration")
     return SolverState(

@@ -79,6 +79,7 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     import jax
 
+    from ..graph.reshape import reshape_graph
     from ..paths import check_exist, find_file
     from ..prediction.preprocessing import find_preprocessing
     from ..prediction.results import (
@@ -86,6 +87,7 @@ def run(options: argparse.Namespace) -> None:
         draw_results,
         find_main_outputs,
         find_names_problem,
+        find_tiny_map,
         format_result,
         make_results,
         read_names,
@@ -106,7 +108,10 @@ def run(options: argparse.Namespace) -> None:
     with device_flags.default_device_scope(options):
         full_net = _build_net(net_param, options)
         net = full_net.for_inference(flags.split_commas(options.output) or None)
-        if not options.output and (main_outputs := find_main_outputs(full_net.graph, net.outputs)) != net.outputs:
+        blob, shape = _find_image_input(net, options)
+        # The shapes in the prototxt decide nothing: fully convolutional nets run at other sizes, too.
+        graph = reshape_graph(net.graph, {blob: (net.graph.blobs[blob].shape[0], *shape)})
+        if not options.output and (main_outputs := find_main_outputs(full_net.graph, graph)) != net.outputs:
             auxiliary_outputs = ", ".join(name for name in net.outputs if name not in main_outputs)
             log.info(
                 "Output: %s; auxiliary outputs, with smaller loss weights: %s (see --output)",
@@ -114,10 +119,17 @@ def run(options: argparse.Namespace) -> None:
                 auxiliary_outputs,
             )
             net = full_net.for_inference(main_outputs)
-        check_outputs(net.graph)
-        if labels and (problem := find_names_problem(net.graph, class_names)):
+            graph = reshape_graph(net.graph, {blob: graph.blobs[blob].shape})
+        check_outputs(graph)
+        if not options.size and (output := find_tiny_map(graph)) and max(shape[1:]) > 2:
+            height, width = graph.blobs[output].shape[2:]
+            message = (
+                f"with the prototxt's input of {shape[1]} x {shape[2]} pixels, the output '{output}' has only "
+                f"{height} x {width}: give the size of the input with --size=H,W"
+            )
+            raise GraphError(Problem(message, options.model))
+        if labels and (problem := find_names_problem(graph, class_names)):
             log.warning("%s: %s", labels, problem)
-        blob, shape = _find_image_input(net, options)
         preprocessing = find_preprocessing(
             net_param,
             Path(options.model),
@@ -239,6 +251,9 @@ def _find_image_input(net: Net, options: argparse.Namespace) -> tuple[str, tuple
     size = options.size or (height, width)
     if len(size) != 2 or min(size) < 1:
         raise CaffejaxError("--size must be a height and a width, separated by a comma, such as 300,300")
+    if not options.size and 1 in size:
+        message = f"the input '{name}' has {height} x {width} pixels, a placeholder: give its size with --size=H,W"
+        raise GraphError(Problem(message, options.model))
     return name, (channels, *size)
 
 

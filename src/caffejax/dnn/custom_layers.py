@@ -52,6 +52,7 @@ def registerLayer(type: str, cls: Any) -> None:  # OpenCV's name of the argument
     _registered_classes.setdefault(type, []).append(cls)
 
 
+@raises_opencv_errors
 def unregisterLayer(type: str) -> None:
     """Undo the last `registerLayer` of a type. Types that are not registered are ignored, as in OpenCV."""
     if type in _registered_classes:
@@ -168,37 +169,45 @@ def replace_custom_layers(
 
 
 def is_own_setting(problem: Problem) -> bool:
-    """Return whether a problem of a prototxt is an unknown field of a layer of a registered type."""
-    return problem.layer_type in _registered_classes and problem.message.startswith("LayerParameter has no field ")
+    """Return whether an unknown field of a prototxt is a field of a layer of a registered type."""
+    return problem.layer_type in _registered_classes and problem.message.startswith("LayerParameter ")
 
 
 def read_own_settings(text: str) -> OwnSettings:
     """Return the fields of layers that Caffe's schema does not have, and the fields inside them, from a valid prototxt.
 
-    OpenCV passes their values as text, by the innermost name; the last one with a name is used.
+    OpenCV passes their values as text, by the innermost name, without a minus; the last one with a name is used, and
+    the first of a list in brackets.
     """
     from ..schema.caffe_pb2 import LayerParameter
     from ..schema.tokens import CLOSING, END, Tokens
 
     known_names = LayerParameter.DESCRIPTOR.fields_by_name
     result: dict[str, dict[str, str]] = {}
-    path: list[str] = []  # the names of the messages around the token
+    path: list[str] = []  # the names of the messages and lists around the token
+    brackets: list[str] = []  # their opening brackets
     name, layer_name, settings = "", "", dict[str, str]()
     for token, next_token in itertools.pairwise(Tokens(text)):
         if token in CLOSING:
             path.append(name)
+            brackets.append(token)
         elif token in CLOSING.values():
             path.pop()
+            brackets.pop()
             if not path:
                 result[layer_name], settings = settings, {}
+        elif token in (":", ",", ";", "-", END):
+            continue
         elif next_token in (":", *CLOSING):
             name = token
-        elif token not in (":", ",", ";", END):
+        elif brackets[-1:] != [""]:
             value = token.strip("\"'")
             if path == ["layer"] and name == "name":
                 layer_name = value
             if path[:1] == ["layer"] and (path[1:2] or [name])[0] not in known_names:
                 settings[name] = value
+            if brackets[-1:] == ["["]:
+                brackets[-1] = ""  # the other values of the list are skipped
     return {layer: values for layer, values in result.items() if values}
 
 

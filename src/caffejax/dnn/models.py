@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import CaffejaxError, describe_type
-from .net import Net, as_array
+from .net import Net, as_array, to_names, to_numbers
 from .opencv_errors import methods_raise_opencv_errors
 from .read_models import readNet
 
@@ -29,7 +29,7 @@ class Model:
         if net is None:
             raise CaffejaxError(f"{type(self).__name__} takes a net, or the paths of a .caffemodel and a prototxt")
         self._net = net if isinstance(net, Net) else readNet(net, config)
-        self._outputs = list(self._net.getUnconnectedOutLayersNames())
+        self._outputs: list[str] | None = None
         self._size = self._net._get_input_size()
         self._mean: tuple[float, ...] = ()
         self._scale: tuple[float, ...] = (1.0,) * 4
@@ -63,12 +63,12 @@ class Model:
 
     def setInputMean(self, mean: Any) -> Model:
         """Set the numbers that are subtracted from the channels."""
-        self._mean = tuple(float(number) for number in np.ravel(mean))
+        self._mean = tuple(to_numbers("mean", () if mean is None else mean).ravel().tolist())
         return self
 
     def setInputScale(self, scale: Any) -> Model:
         """Set the factor by which pixel values are multiplied: one number, or one number for each channel."""
-        factors = np.ravel(scale).astype(float)
+        factors = np.ravel(scale).astype(float) if to_numbers("scale", scale).size else np.ones(1)
         self._scale = tuple(factors) if len(factors) > 1 else (float(factors[0]),) * 4
         return self
 
@@ -84,7 +84,7 @@ class Model:
 
     def setOutputNames(self, outNames: Any) -> Model:
         """Select the layers whose tops `predict` returns. The default is all layers whose tops no other layer reads."""
-        self._outputs = list(outNames)
+        self._outputs = to_names("setOutputNames", outNames)
         return self
 
     def setPreferableBackend(self, backendId: int) -> Model:
@@ -113,16 +113,25 @@ class Model:
         frame = _check_image(frame)
         if min(self._size) < 1:
             raise CaffejaxError("the net has no input size; call setInputSize((width, height))")
-        settings = cv2.dnn.Image2BlobParams()
-        settings.scalefactor, settings.size, settings.mean = self._scale, self._size, self._mean
-        settings.swapRB = self._swap_rb
-        if self._crop:
-            settings.paddingmode = cv2.dnn.DNN_PMODE_CROP_CENTER
-        self._net.setInput(cv2.dnn.blobFromImageWithParams(frame, settings))
+        try:
+            settings = cv2.dnn.Image2BlobParams()
+            settings.scalefactor, settings.size, settings.mean = self._scale, self._size, self._mean
+            settings.swapRB = self._swap_rb
+            if self._crop:
+                settings.paddingmode = cv2.dnn.DNN_PMODE_CROP_CENTER
+            blob = cv2.dnn.blobFromImageWithParams(frame, settings)
+        except cv2.error as error:
+            reason = str(error).strip().replace("\n", " ")
+            raise CaffejaxError(
+                f"an image of shape {frame.shape} and type {frame.dtype} cannot be an input, with size {self._size}, "
+                f"mean {self._mean} and scale {self._scale}: {reason}"
+            ) from error
+        self._net.setInput(blob)
         if self._has_im_info():
             width, height = self._size
             self._net.setInput(np.array([[height, width, 1.6]]), "im_info")
-        result: tuple[Array, ...] = self._net.forward(self._outputs)
+        outputs = self._net.getUnconnectedOutLayersNames() if self._outputs is None else self._outputs
+        result: tuple[Array, ...] = self._net.forward(outputs)
         return result
 
     def _has_im_info(self) -> bool:
@@ -131,7 +140,7 @@ class Model:
     def _predict_single(self, frame: Array) -> Array:
         outputs = self.predict(frame)
         if len(outputs) != 1:
-            names = ", ".join(self._outputs)
+            names = ", ".join(self._outputs or self._net.getUnconnectedOutLayersNames())
             raise CaffejaxError(f"{type(self).__name__} takes a net with one output, not {names}; call setOutputNames")
         return outputs[0]
 

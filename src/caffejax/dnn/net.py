@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from math import prod
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +16,7 @@ import numpy as np
 from ..errors import CaffejaxError, Problem, describe_type, did_you_mean, shorten_list
 from ..glog import warn_once
 from ..human_readable import format_count
-from .custom_layers import CustomObject
+from .model_source import ModelSource
 from .nodes import Node, Shape, count_operations, find_top_shapes, list_nodes
 from .opencv_errors import methods_raise_opencv_errors
 
@@ -35,6 +38,7 @@ CONSTANTS = {name: value for name, value in globals().items() if name.startswith
 
 _CUDA_TARGETS = (DNN_TARGET_CUDA, DNN_TARGET_CUDA_FP16)
 _BACKENDS = (DNN_BACKEND_DEFAULT, DNN_BACKEND_OPENCV, DNN_BACKEND_CUDA)  # the target alone selects the device
+_EMPTY = "the net is empty; readNetFromCaffe reads a net"
 _MAX_COMPILED = 4  # number of output selections whose compiled nets are cached
 
 
@@ -102,35 +106,80 @@ class Net:
         self._variables: Variables
         self._input_names: tuple[str, ...] = ()
         self._reshaped_graph: Graph
-        self._custom_objects: list[CustomObject] = []
+        self._source: ModelSource | None = None
 
-    def _set_net(
-        self, net: CaffeNet, variables: Variables, missing_slots: set[Slot], custom_objects: list[CustomObject]
-    ) -> None:
-        """Set the net, in phase TEST, and its parameters and state. Blobs in `missing_slots` have no weights yet."""
-        self._custom_objects = custom_objects
+    def _set_source(self, source: ModelSource) -> None:
+        """Set the files that define the net. The net is built once the shapes of its inputs are known or guessed."""
+        self._source = source
+        self._input_names = source.input_names
+        self._opencv_input_names = list(self._input_names)
+        if (built_net := source.build_first()) is not None:
+            self._set_net(*built_net)
+
+    def _set_net(self, net: CaffeNet, variables: Variables, missing_slots: set[Slot]) -> None:
+        """Set the net, in phase TEST, and its parameters and state. Blobs in `missing_slots` have no weights yet.
+
+        Blobs that have the same shape in the net before keep their values, which `setParam` may have set.
+        """
+        if self._net is not None:
+            for slot in (param.slot for param in net.graph.variables):
+                for tree, old_tree in zip(variables, self._variables, strict=True):
+                    old_array = old_tree.get(slot.layer, {}).get(slot.index)
+                    if old_array is not None and old_array.shape == tree[slot.layer][slot.index].shape:
+                        tree[slot.layer][slot.index] = old_array
+                        missing_slots -= {slot} - self._missing_slots
+        if self._input_names != net.graph.input_names:
+            self._input_names = net.graph.input_names
+            self._opencv_input_names = list(self._input_names)
         self._net = net.for_inference(net.graph.blobs)
         self._reshaped_graph = self._net.graph
         self._variables, self._missing_slots = variables, missing_slots
-        self._input_names = net.graph.input_names
-        self._opencv_input_names = list(self._input_names)
+        self._frozen_by_tops.clear()
         self._nodes = list(list_nodes(net.graph, self._net.graph))
         self._number_by_name = {node.name: i for i, node in reversed([*enumerate(self._nodes, 1)])}
         for i, node in enumerate(self._nodes, 1):
             self._number_by_name.setdefault(node.layer.name, i)
 
+    def _fit_shapes(self, shapes: Mapping[str, Shape]) -> None:
+        """Reshape the net for inputs of these shapes, by name.
+
+        Where the prototxt does not state the shapes, the net is built again if it was built for guessed ones that it
+        cannot be reshaped from.
+        """
+        if self._source is None or not self._source.unknown_inputs:
+            self._reshape(shapes)
+            return
+        if self._net is not None:
+            old_shapes = {name: self._net.graph.blobs[name].shape for name in self._input_names}
+            if all(len(old_shapes[name]) == len(shape) for name, shape in shapes.items()):
+                with suppress(CaffejaxError):
+                    self._reshape(shapes)
+                    return
+        elif unknown_names := [name for name in self._source.unknown_inputs if name not in shapes]:
+            names = ", ".join(self._opencv_input_names[self._input_names.index(name)] for name in unknown_names)
+            raise CaffejaxError(f"the prototxt does not state the shapes of these inputs: {names}; call setInput first")
+        self._set_net(*self._source.build({**(old_shapes if self._net is not None else {}), **shapes}))
+        self._reshape(shapes)
+
+    def _require_nodes(self) -> list[Node]:
+        """Return the layers, in the order of their numbers from 1."""
+        if self._net is None and self._source is not None:
+            self._fit_shapes({name: array.shape for name, array in self._input_arrays.items()})
+        return self._nodes
+
     # -- layers
 
     def empty(self) -> bool:
         """Return whether the net has no layers."""
-        return not self._nodes
+        return self._source is None or not (self._source.has_layers if self._net is None else self._nodes)
 
     def getLayerNames(self) -> tuple[str, ...]:
         """Return the names of all layers, without the inputs."""
-        return tuple(node.name for node in self._nodes)
+        return tuple(node.name for node in self._require_nodes())
 
     def getLayerId(self, layer: str) -> int:
         """Return a layer's number, or -1 if no layer has this name."""
+        self._require_nodes()
         return 0 if layer == "_input" else self._number_by_name.get(layer, -1)
 
     def getLayer(self, layerId: int | str | None = None, *, layerName: str | None = None) -> Layer:
@@ -140,15 +189,15 @@ class Net:
 
     def getLayerTypes(self) -> tuple[str, ...]:
         """Return the types of all layers, each once, in alphabetical order."""
-        return tuple(sorted({"__NetInputLayer__", *(node.type for node in self._nodes)}))
+        return tuple(sorted({"__NetInputLayer__", *(node.type for node in self._require_nodes())}))
 
     def getLayersCount(self, layerType: str) -> int:
         """Return the number of layers of a type."""
-        return sum(node.type == layerType for node in self._nodes)
+        return sum(node.type == layerType for node in self._require_nodes())
 
     def getUnconnectedOutLayers(self) -> Array:
         """Return the numbers of the layers whose tops no layer reads, int32."""
-        blobs_read = {bottom for node in self._nodes for bottom in node.layer.bottoms}
+        blobs_read = {bottom for node in self._require_nodes() for bottom in node.layer.bottoms}
         # the last node of a layer that OpenCV splits into two
         last_nodes = {id(node.layer): node for node in self._nodes}
         end_nodes = (node for node in last_nodes.values() if blobs_read.isdisjoint(node.layer.tops))
@@ -159,8 +208,8 @@ class Net:
         return tuple(self._nodes[i - 1].name for i in self.getUnconnectedOutLayers())
 
     def _find_number(self, layer: int | str) -> int:
-        number = self.getLayerId(layer) if isinstance(layer, str) else int(layer)
-        if not 0 <= number <= len(self._nodes):
+        number = self.getLayerId(layer) if isinstance(layer, str) else _to_integer("a layer's number", layer)
+        if not 0 <= number <= len(self._require_nodes()):
             hint = (
                 _suggest(layer, sorted(self._number_by_name, key=lambda name: self._number_by_name[name]), "layers")
                 if isinstance(layer, str)
@@ -175,7 +224,7 @@ class Net:
         return self._nodes[number - 1].params if number else ()
 
     def _find_param(self, layer: int | str, index: int) -> tuple[int, Param]:
-        number = self._find_number(layer)
+        number, index = self._find_number(layer), _to_integer("the number of a blob", index)
         params = self._get_params(number)
         if not 0 <= index < len(params):
             raise CaffejaxError(f"layer {layer!r} has {len(params)} blobs, so there is no blob {index}")
@@ -193,19 +242,18 @@ class Net:
         self, layer: int | str | None = None, numParam: int = 0, blob: Any = None, *, layerName: str | None = None
     ) -> None:
         """Set a layer's blob for the next `forward`, from an array with the blob's number of elements."""
-        import jax
-
         layer = _choose("layer or layerName", layer, layerName)
         _, param = self._find_param(layer, numParam)
-        new_array, old_array = as_array(_choose("blob", blob)).astype(np.float32), param.array(*self._variables)
+        new_array = to_numbers(f"blob {numParam} of layer {layer!r}", _choose("blob", blob))
+        old_array = param.array(*self._variables)
         if new_array.size != old_array.size:
             raise CaffejaxError(
                 f"blob {numParam} of layer {layer!r} has shape {old_array.shape}, but the new array has shape "
                 f"{new_array.shape}"
             )
         tree = self._variables[not param.spec.learnable]
-        blobs = {**tree[param.owner.layer]}
-        blobs[param.owner.index] = jax.device_put(new_array.reshape(blobs[param.owner.index].shape))
+        blobs: dict[int, Any] = {**tree[param.owner.layer]}
+        blobs[param.owner.index] = new_array.reshape(blobs[param.owner.index].shape)
         new_tree = {**tree, param.owner.layer: blobs}
         field = "params" if param.spec.learnable else "state"
         self._variables = self._variables._replace(**{field: new_tree})
@@ -216,32 +264,31 @@ class Net:
 
     def setInputsNames(self, inputBlobNames: Sequence[str]) -> None:
         """Rename the inputs."""
-        if len(inputBlobNames) != len(self._opencv_input_names):
+        names = to_names("setInputsNames", inputBlobNames)
+        if len(names) != len(self._opencv_input_names):
             raise CaffejaxError(
-                f"the net has {len(self._opencv_input_names)} inputs, but {len(inputBlobNames)} names were given"
+                f"the net has {len(self._opencv_input_names)} inputs, but {len(names)} names were given"
             )
-        self._opencv_input_names = list(inputBlobNames)
+        self._opencv_input_names = names
 
     def setInputShape(self, inputName: str, shape: Sequence[int]) -> None:
         """Reshape the net for a new shape of an input. `setInput` accepts arrays of new shapes without this call."""
-        self._reshape({self._find_input(inputName): tuple(map(int, shape))})
+        self._fit_shapes({self._find_input(inputName): _to_shape(shape)})
 
-    def setInput(self, blob: Any, name: str = "", scalefactor: float = 1.0, mean: Any = ()) -> None:
+    def setInput(self, blob: Any, name: str | None = "", scalefactor: float | None = 1.0, mean: Any = ()) -> None:
         """Copy an input's values: `(blob - mean) * scalefactor`.
 
         Args:
             blob: an array of any dtype and of any shape that the net supports.
             name: the name of the input; default: the first input.
-            scalefactor: the factor.
-            mean: a number, or up to four numbers, one for each channel.
+            scalefactor: the factor; None: 1.
+            mean: a number, or up to four numbers, one for each channel; None: 0.
         """
-        input_name = self._find_input(name)
-        array = as_array(blob)
-        if array.dtype.kind not in "fiub":
-            raise CaffejaxError(f"input '{input_name}': expected an array of numbers, not {type(blob).__name__}")
-        array = array.astype(np.float32, copy=False)
+        input_name = self._find_input(name or "")
+        array = to_numbers(f"input '{input_name}'", blob)
+        scalefactor = float(to_numbers("scalefactor", 1 if scalefactor is None else scalefactor, shape=()))
         means = np.zeros(4)
-        numbers = np.ravel(mean).astype(np.float64)
+        numbers = np.ravel(to_numbers("mean", () if mean is None else mean)).astype(np.float64)
         if len(numbers) > 4 or (numbers.any() and array.ndim > 1 and array.shape[1] > 4):
             raise CaffejaxError(
                 f"input '{input_name}': mean must have at most 4 numbers, for at most 4 channels, but has "
@@ -258,7 +305,7 @@ class Net:
 
     def forward(
         self,
-        outputName: str | Sequence[str] = "",
+        outputName: str | Sequence[str] | None = "",
         outputBlobs: Any = None,
         *,
         outBlobNames: Sequence[str] | None = None,
@@ -266,34 +313,35 @@ class Net:
         """Run the layers that lead to an output.
 
         Args:
-            outputName: the name of a layer, or a sequence of names; default: the last layer. An array, OpenCV's
-                `outputBlobs` by position, is ignored; the name may then follow as the second argument.
+            outputName: the name of a layer, or a sequence of names; default, and for None: the last layer. An array,
+                OpenCV's `outputBlobs` by position, is ignored; the name may then follow as the second argument.
             outputBlobs: ignored.
             outBlobNames: OpenCV's other name of `outputName`, for a sequence.
 
         Returns:
             The first top of the layer as a new float32 array. For a sequence of names, a tuple of such arrays. After an
-            array, a tuple of all tops of the layer.
+            array, and for an empty sequence, a tuple of all tops of the layer.
 
         Raises:
             CaffejaxError: if no layer has a name, an input is missing, or the net cannot run on the inputs' shapes.
         """
         outputName = outputName if outBlobNames is None else outBlobNames
+        outputName = "" if outputName is None else outputName
         if isinstance(outputName, np.ndarray):
             return self.forwardAndRetrieve([outputBlobs if isinstance(outputBlobs, str) else ""])[0]
-        if not isinstance(outputName, Sequence) or not all(isinstance(name, str) for name in outputName):
-            raise CaffejaxError(
-                f"forward takes the name of a layer, or a sequence of names, not {describe_type(outputName)}"
-            )
-        names = [outputName] if isinstance(outputName, str) else outputName
-        nodes = [self._find_output(name) for name in (names or [""])]
+        names = [outputName] if isinstance(outputName, str) else to_names("forward", outputName)
+        if not names:
+            return self.forwardAndRetrieve([""])[0]
+        nodes = [self._find_output(name) for name in names]
         blobs = self._run(tuple(dict.fromkeys(node.tops[0] for node in nodes)))
         arrays = tuple(blobs[node.tops[0]].copy() for node in nodes)
         return arrays[0] if isinstance(outputName, str) else arrays
 
     def forwardAndRetrieve(self, outBlobNames: Sequence[str]) -> tuple[tuple[Array, ...], ...]:
         """Return all tops of each of the named layers."""
-        nodes = [self._find_output(name) for name in outBlobNames]
+        nodes = [self._find_output(name) for name in to_names("forwardAndRetrieve", outBlobNames)]
+        if not nodes:
+            return ()
         blobs = self._run(tuple(dict.fromkeys(top for node in nodes for top in node.tops)))
         return tuple(tuple(blobs[top].copy() for top in node.tops) for node in nodes)
 
@@ -308,19 +356,31 @@ class Net:
         raise CaffejaxError("quantize is not supported: nets compute in float32")
 
     def _find_output(self, name: str) -> Node:
-        self._require_net()
-        number = self._find_number(name) if name else len(self._nodes)
-        if not number or not self._nodes[number - 1].tops:
-            raise CaffejaxError(f"layer '{name or self._nodes[-1].name}' has no output")
-        return self._nodes[number - 1]
+        nodes = self._require_nodes()
+        if self._source is None:
+            raise CaffejaxError(_EMPTY)
+        if not nodes:
+            raise CaffejaxError("the net has only inputs, and no layer to run")
+        number = self._find_number(name) if name else len(nodes)
+        if not number or not nodes[number - 1].tops:
+            raise CaffejaxError(f"layer '{name or nodes[-1].name}' has no output")
+        return nodes[number - 1]
 
     def _require_net(self) -> CaffeNet:
+        self._require_nodes()
         if self._net is None:
-            raise CaffejaxError("the net is empty; readNetFromCaffe reads a net")
+            raise CaffejaxError(_EMPTY)
         return self._net
 
     def _find_input(self, name: str) -> str:
-        self._require_net()
+        if self._source is None:
+            raise CaffejaxError(_EMPTY)
+        if not self._input_names:
+            producers = [f"'{layer.name}' ({layer.type.name})" for layer in self._require_net().graph.layers][:1]
+            raise CaffejaxError(
+                f"the net has no inputs to set: it begins with layer {''.join(producers)}; replace that by a layer of "
+                'type "Input"'
+            )
         if name and name not in self._opencv_input_names:
             raise CaffejaxError(f"no input '{name}' in the net{_suggest(name, self._opencv_input_names, 'inputs')}")
         return self._input_names[self._opencv_input_names.index(name) if name else 0]
@@ -329,6 +389,8 @@ class Net:
         """Return the blobs `tops` for the current inputs, in OpenCV's shapes."""
         import jax
 
+        if self._source is not None and self._source.unknown_inputs and self._input_arrays:
+            self._fit_shapes({name: array.shape for name, array in self._input_arrays.items()})
         frozen = self._compile(tops)
         if missing := [
             self._opencv_input_names[self._input_names.index(n)]
@@ -377,7 +439,8 @@ class Net:
             if layers:
                 names = ", ".join(shorten_list([f"'{layer.name}'" for layer in layers]))
                 message = f"{format_count(len(layers), 'layer')} without weights: {names}"
-                raise CaffejaxError(Problem(f"{message}; read the net with its .caffemodel", net.graph.file))
+                assert self._source is not None
+                raise CaffejaxError(Problem(f"{message}; {self._source.describe_remedy(layers)}", net.graph.file))
             frozen = net.freeze(self._variables, tops)
         self._frozen_by_tops[tops] = frozen
         while len(self._frozen_by_tops) > _MAX_COMPILED:
@@ -422,15 +485,18 @@ class Net:
 
     # -- shapes and costs
 
-    def _reshape(self, shapes: dict[str, Shape]) -> None:
+    def _reshape(self, shapes: Mapping[str, Shape]) -> None:
         from ..graph.reshape import reshape_graph
 
+        self._require_net()
         current = {name: self._reshaped_graph.blobs[name].shape for name in self._input_names}
         self._reshaped_graph = reshape_graph(self._reshaped_graph, {**current, **shapes})
 
     def _get_input_size(self) -> tuple[int, int]:
-        """Return width and height of the first input, or (0, 0) if it is not an image."""
-        shape: Shape = self._reshaped_graph.blobs[self._input_names[0]].shape if self._input_names else ()
+        """Return width and height of the first input, or (0, 0) if it is no image or of unknown size."""
+        if not self._input_names or (self._source is not None and self._input_names[0] in self._source.unknown_inputs):
+            return (0, 0)
+        shape: Shape = self._reshaped_graph.blobs[self._input_names[0]].shape
         return (shape[3], shape[2]) if len(shape) == 4 else (0, 0)
 
     def _infer_shapes(self, netInputShapes: Any) -> tuple[list[tuple[Shape, ...]], list[tuple[Shape, ...]]]:
@@ -438,12 +504,13 @@ class Net:
 
         The first item of both lists is for layer 0, and contains the shapes of the inputs.
         """
-        self._require_net()
-        is_list = bool(len(netInputShapes)) and np.ndim(netInputShapes[0]) > 0
-        shapes = [tuple(map(int, shape)) for shape in (netInputShapes if is_list else [netInputShapes])]
+        if self._source is None:
+            raise CaffejaxError(_EMPTY)
+        is_list = len(netInputShapes) != 0 and np.ndim(netInputShapes[0]) > 0
+        shapes = [_to_shape(shape) for shape in (netInputShapes if is_list else [netInputShapes])]
         if len(shapes) != len(self._input_names):
             raise CaffejaxError(f"the net has {len(self._input_names)} inputs, but {len(shapes)} shapes were given")
-        self._reshape(dict(zip(self._input_names, shapes, strict=True)))
+        self._fit_shapes(dict(zip(self._input_names, shapes, strict=True)))
         graph = self._reshaped_graph
         bottoms = [tuple(graph.blobs[name].shape for name in node.layer.bottoms) for node in self._nodes]
         return [tuple(shapes), *bottoms], [tuple(shapes), *(find_top_shapes(graph, node) for node in self._nodes)]
@@ -455,7 +522,7 @@ class Net:
 
         Id 0 stands for the net's inputs, as in OpenCV.
         """
-        arrays = (
+        arrays: Any = (
             [tuple(np.array(shape, np.int32) for shape in shapes) for shapes in layers]
             for layers in self._infer_shapes(_choose("netInputShapes", netInputShapes, netInputShape))
         )
@@ -537,12 +604,59 @@ def as_array(value: Any) -> Array:
     return np.array(value.get() if type(value).__name__ == "UMat" else value)
 
 
+def to_numbers(name: str, value: Any, shape: Shape | None = None) -> Array:
+    """Return a copy of an argument as a float32 array, which must have the given shape if there is one.
+
+    Raises:
+        CaffejaxError: if the argument does not consist of real numbers, or has a different shape.
+    """
+    try:
+        array = as_array(value)
+    except ValueError:  # lists of different lengths
+        array = np.array(None)
+    if array.dtype.kind not in "fiub" or (shape is not None and array.shape != shape):
+        kind = "one number" if shape == () else "an array of numbers"
+        raise CaffejaxError(f"{name}: expected {kind}, not {describe_type(value)}")
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32, copy=False)
+
+
+def _to_integer(name: str, value: Any) -> int:
+    if not isinstance(value, Integral):
+        raise CaffejaxError(f"{name} must be an integer, not {describe_type(value)}")
+    return int(value)
+
+
+def _to_shape(value: Any) -> Shape:
+    try:
+        shape = tuple(operator.index(size) for size in value)
+    except TypeError:
+        shape = (-1,)
+    if any(size < 0 for size in shape):
+        raise CaffejaxError(
+            f"a shape must consist of integers that are not negative, such as 1, 3, 224, 224, not {value!r}"
+        )
+    return shape
+
+
+def to_names(method: str, value: Any) -> list[str]:
+    """Return an argument as a list of names.
+
+    Raises:
+        CaffejaxError: if it is not a sequence of strings.
+    """
+    is_sequence = isinstance(value, Sequence) and not isinstance(value, str)
+    if not is_sequence or not all(isinstance(name, str) for name in value):
+        raise CaffejaxError(f"{method} takes the name of a layer, or a sequence of names, not {describe_type(value)}")
+    return list(value)
+
+
 def _choose(name: str, *values: Any) -> Any:
     """Return the argument that was passed. OpenCV has several names for one argument, by its type."""
     for value in values:
         if value is not None:
             return value
-    raise TypeError(f"missing argument: {name}")
+    raise CaffejaxError(f"missing argument: {name}")
 
 
 def _suggest(name: str, names: Iterable[str], kind: str) -> str:

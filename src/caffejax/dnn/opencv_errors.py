@@ -1,4 +1,4 @@
-"""Errors that are also `cv2.error`, which scripts for OpenCV catch. They are raised after `install`."""
+"""Errors of this package: `CaffejaxError`, also for arguments of wrong types, and after `install` also `cv2.error`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from ..errors import CaffejaxError
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
 
+_ARGUMENT_ERRORS = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
+
 _opencv_errors: list[type[Exception]] = []  # cv2.error after `install`
 _combined_classes: dict[type[CaffejaxError], type[CaffejaxError]] = {}  # {class: the same, which is also cv2.error}
 
@@ -21,12 +23,20 @@ def add_opencv_error(error: type[Exception]) -> None:
 
 
 def raises_opencv_errors(function: F) -> F:
-    """Wrap a function so that its errors are also OpenCV's after `install`."""
+    """Wrap a function so that its errors are `CaffejaxError`, and after `install` also OpenCV's.
+
+    Python's errors about arguments, such as a string instead of an array, are converted; OpenCV raises its own error
+    for them, too.
+    """
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            except _ARGUMENT_ERRORS as error:
+                name = function.__qualname__.removesuffix(".__init__")
+                raise CaffejaxError(f"{name}: {error or type(error).__name__}") from error
         except CaffejaxError as error:
             if not _opencv_errors or isinstance(error, _opencv_errors[0]):
                 raise

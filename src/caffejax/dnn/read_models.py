@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import UNKNOWN_TYPE, CaffejaxError, GraphError, Problem, SchemaError, WeightsError, shorten_list
-from ..human_readable import format_count
-from .custom_layers import OwnSettings, is_custom, is_own_setting, read_own_settings, replace_custom_layers
+from ..errors import CaffejaxError, SchemaError, describe_type
+from ..glog import warn_once
+from .custom_layers import OwnSettings, is_own_setting, read_own_settings, replace_custom_layers
+from .model_source import ModelSource
 from .net import Net
 from .opencv_errors import raises_opencv_errors
 
 if TYPE_CHECKING:
-    from ..graph import Graph, Slot
-    from ..net import Variables
     from ..schema.caffe_pb2 import NetParameter
 
 _PROTOTXT, _CAFFEMODEL = ".prototxt", ".caffemodel"
@@ -39,14 +38,14 @@ def readNetFromCaffe(
         CaffejaxError: if a file cannot be read, the net cannot be built (an unknown type must be registered first, by
             `registerLayer`), or no layer takes weights from the model.
     """
-    from ..net import Net as CaffeNet
-
     prototxt = prototxt if bufferProto is None else bufferProto
     model = caffeModel if bufferModel is None else bufferModel
     if is_buffer(prototxt):
         text = _to_bytes(prototxt).decode("utf-8-sig", "surrogateescape")
         file, message, own_settings = "bufferProto", *_read_prototxt(f"{text}\n")  # the line break marks a text
     else:
+        if not isinstance(prototxt, str | os.PathLike):
+            raise CaffejaxError(f"the prototxt must be a path, or its content as bytes, not {describe_type(prototxt)}")
         file = os.fspath(prototxt)
         if any(mark in file for mark in "\n{") and not os.path.exists(file):
             raise CaffejaxError("the prototxt is a text, not the path of a file; give the text as bytes: text.encode()")
@@ -54,21 +53,15 @@ def readNetFromCaffe(
     for layer in message.layer:
         if layer.type == "PriorBox" and not layer.prior_box_param.HasField("clip"):
             layer.prior_box_param.clip = True  # OpenCV's default
+        if layer.type == "Scale" and len(layer.bottom) == 2:
+            layer.scale_param.match_by_count = True
+    if not (is_buffer(model) or isinstance(model, str | os.PathLike)):
+        raise CaffejaxError(f"the .caffemodel must be a path, or its content as bytes, not {describe_type(model)}")
     name = "bufferModel" if is_buffer(model) else os.fspath(model)
     stored_blobs = _read_blobs(model, name) if name else {}
     custom_objects = replace_custom_layers(message, stored_blobs, own_settings)
-    try:
-        net = CaffeNet(message, "TEST", file=file)
-    except GraphError as error:
-        if not any(problem.message.startswith(UNKNOWN_TYPE) for problem in error.problems):
-            raise
-        advice = (
-            "cv2.dnn_registerLayer, after caffejax.dnn.install(), or caffejax.dnn.registerLayer adds a type in Python"
-        )
-        raise GraphError([*error.problems, advice]) from None
-    arrays = _match_blobs(net.graph, stored_blobs, name) if name else {}
     result = Net()
-    result._set_net(net, *_fill_with_zeros(net.graph, arrays), custom_objects)
+    result._set_source(ModelSource(message, file, stored_blobs, name, custom_objects))
     return result
 
 
@@ -80,14 +73,35 @@ def _read_prototxt(source: str | Path) -> tuple[NetParameter, OwnSettings]:
     """
     from ..schema import read_valid_part
     from ..schema.load import read_text
+    from ..schema.text import is_unknown_field
 
-    net, problems = read_valid_part(source, name="bufferProto", accepts_old_forms=True)
-    other_problems = [problem for problem in problems if not is_own_setting(problem)]
-    if other_problems:
+    net, problems = read_valid_part(source, name="bufferProto", accepts_old_forms=True, prepare=_add_unknown_shapes)
+    if other_problems := [problem for problem in problems if not is_unknown_field(problem)]:
         raise SchemaError(other_problems)
-    if not problems:
+    own_settings = [problem for problem in problems if is_own_setting(problem)]
+    if ignored_fields := [str(problem) for problem in problems if problem not in own_settings]:
+        warn_once("\n".join(["fields that Caffe does not have are ignored, as in OpenCV:", *ignored_fields]))
+    if not own_settings:
         return net, {}
     return net, read_own_settings(source if isinstance(source, str) else read_text(source))
+
+
+def _add_unknown_shapes(net: NetParameter) -> None:
+    """Add an empty shape for each input of the old form that has none, so that an Input layer replaces it."""
+    from ..schema.upgrade import find_needed_inputs
+
+    if not net.input_shape and len(net.input_dim) < 4:
+        if find_needed_inputs(net):
+            del net.input_dim[:]
+            for _ in net.input:
+                net.input_shape.add()
+        return
+    if not net.input_shape:
+        for i in range(0, len(net.input_dim) - 3, 4):
+            net.input_shape.add(dim=net.input_dim[i : i + 4])
+        del net.input_dim[:]
+    for _ in range(len(net.input) - len(net.input_shape)):
+        net.input_shape.add()
 
 
 @raises_opencv_errors
@@ -139,7 +153,9 @@ def is_buffer(value: Any) -> bool:
 
 
 def _to_bytes(buffer: Any) -> bytes:
-    return np.asarray(buffer, np.uint8).tobytes() if isinstance(buffer, np.ndarray) else bytes(buffer)
+    if isinstance(buffer, np.ndarray) and (buffer.dtype.kind not in "iu" or buffer.itemsize != 1):
+        raise CaffejaxError(f"a buffer must be bytes, a bytearray or an array of uint8, not of {buffer.dtype}")
+    return bytes(buffer.tobytes() if isinstance(buffer, np.ndarray) else buffer)
 
 
 def _read_blobs(model: Any, name: str) -> Mapping[str, Sequence[np.ndarray | None]]:
@@ -151,50 +167,3 @@ def _read_blobs(model: Any, name: str) -> Mapping[str, Sequence[np.ndarray | Non
     from ..checkpoints.caffemodel import decode_caffemodel, read_caffemodel
 
     return decode_caffemodel(memoryview(_to_bytes(model)), name) if is_buffer(model) else read_caffemodel(model)
-
-
-def _match_blobs(
-    graph: Graph, stored_blobs: Mapping[str, Sequence[np.ndarray | None]], name: str
-) -> Mapping[Slot, np.ndarray]:
-    """Return the arrays of a .caffemodel for a net, by slot.
-
-    Raises:
-        WeightsError: if the blobs do not fit the net, or the model has no blobs for any layer.
-    """
-    from ..checkpoints.match_by_name import match_blobs
-    from ..paths import is_hdf5
-
-    custom_names = {layer.name for layer in graph.layers if is_custom(layer.definition.layer)}
-    stored_blobs = {layer: blobs for layer, blobs in stored_blobs.items() if layer not in custom_names}
-    copies = name == "bufferModel" or not is_hdf5(name)
-    arrays, report = match_blobs(graph, stored_blobs, name, stores_copies=copies)
-    remedy = "use the .caffemodel that was made for this prototxt"
-    if report.mismatched:
-        layers = {problem.layer: problem for problem in reversed(report.mismatched)}
-        examples = "; ".join(
-            f"'{layer}', {p.message.partition(';')[0]}" for layer, p in [*reversed(layers.items())][:3]
-        )
-        count = format_count(len(layers), "layer")
-        raise WeightsError(Problem(f"the weights of {count} do not fit the net ({examples}); {remedy}", name))
-    if not arrays and graph.variables:
-        names = ", ".join(shorten_list([layer for layer, blobs in stored_blobs.items() if blobs])) or "no layer"
-        raise WeightsError(Problem(f"contains no weights for layers of this net, only for {names}; {remedy}", name))
-    return arrays
-
-
-def _fill_with_zeros(graph: Graph, arrays: Mapping[Slot, np.ndarray]) -> tuple[Variables, set[Slot]]:
-    """Return a net's parameters and state, and the slots of the blobs that `arrays` does not contain.
-
-    Parameters and state have the values in `arrays`; blobs that are not in `arrays` are zero.
-    """
-    import jax
-
-    from ..checkpoints.match_by_name import find_missing_layers
-    from ..net.init import make_initial_variables
-
-    missing_slots = {
-        p.owner for layer in find_missing_layers(graph, arrays.keys()) for p in layer.params
-    } - arrays.keys()
-    zeros = {p.slot: np.zeros(p.spec.shape, np.float32) for p in graph.variables if p.slot in missing_slots}
-    values = {slot: jax.device_put(array) for slot, array in {**zeros, **arrays}.items()}
-    return make_initial_variables(graph, None, np.float32, {}, values), missing_slots

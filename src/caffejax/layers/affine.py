@@ -5,6 +5,7 @@ Caffe's rules: bias_layer.cpp and scale_layer.cpp.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -77,10 +78,11 @@ def scale(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
 
     The factor is bottom 1 or, with one bottom, a learnable blob that spans `num_axes` axes, as in Bias. With
     `bias_term` a learnable bias of the same shape is added; in a layer with two bottoms, this bias is the only blob.
-    `min_value` and `max_value` (forks) clamp the factor. The top has the shape of x.
+    `min_value` and `max_value` (forks) clamp the factor. The top has the shape of x. With `match_by_count` (OpenCV) the
+    factor spans the axes of x from `axis` on that have its number of elements, such as (N, C, 1, 1) with axis 0.
     """
     x, factor, *biases = *bottoms, *blobs
-    factor = _clamp_factor(ctx, factor)
+    factor = _clamp_factor(ctx, factor.reshape(_factor_shape(ctx.param, x, factor)))
     return _apply_steps(ctx, x, [(operator.mul, factor), *((operator.add, b) for b in biases)])
 
 
@@ -91,7 +93,7 @@ def scale_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.A
 
 def scale_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
     p = ctx.param
-    shape = bottoms[1].shape if len(bottoms) == 2 else _spanned_shape(p, bottoms[0].shape)
+    shape = _factor_shape(p, *bottoms) if len(bottoms) == 2 else _spanned_shape(p, bottoms[0].shape)
     filler = p.filler if p.HasField("filler") else FillerParameter(type="constant", value=1)
     factor = [ParamSpec(shape, filler)] if len(bottoms) == 1 else []
     return [*factor, ParamSpec(shape, p.bias_filler)] if p.bias_term else factor
@@ -99,22 +101,31 @@ def scale_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
 
 def scale_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
     axis = ctx.param.axis
-    x, factor, *biases = *bottoms, *blobs
-    factor = _clamp_factor(ctx, factor)
+    x, whole_factor, *biases = *bottoms, *blobs
+    factor = _clamp_factor(ctx, whole_factor.reshape(_factor_shape(ctx.param, x, whole_factor)))
     dx = dy * _broadcast_blob(factor, x, axis)
-    d_factor = _sum_to_blob(promote(dy) * x, factor, x, axis)
+    d_factor = _sum_to_blob(promote(dy) * x, factor, x, axis).reshape(whole_factor.shape)
     d_biases = tuple(_sum_to_blob(dy, b, x, axis) for b in biases)
     return ((d_factor, *d_biases), dx) if len(bottoms) == 1 else (d_biases, dx, d_factor)
 
 
 define_layer(
-    Signature("Scale", bottoms=(1, 2), param="scale_param", fork_settings=("min_value", "max_value")),
+    Signature("Scale", bottoms=(1, 2), param="scale_param", fork_settings=("min_value", "max_value", "match_by_count")),
     Traced(scale, params=scale_params, top_shapes=affine_top_shapes),
     Gradient(scale_backward),
     LayerTraits(
         dtype_policy="bottoms", spatial_map="same", channel_affine=ChannelAffine(_spans_channels, scale_factor_and_bias)
     ),
 )
+
+
+def _factor_shape(p: Any, x: Any, factor: Any) -> Shape:
+    """Return the shape that the factor needs in order to be broadcast."""
+    if not p.match_by_count:
+        return tuple(factor.shape)
+    start = canonical_axis(p.axis, x.shape)
+    ends = range(start + 1, len(x.shape) + 1)
+    return next((x.shape[start:end] for end in ends if math.prod(x.shape[start:end]) == factor.size), factor.shape)
 
 
 def _clamp_factor(ctx: Context, factor: Any) -> Any:
@@ -146,9 +157,13 @@ def _spanned_shape(p: Any, shape: Shape) -> Shape:
 def _find_first_axis(blob: Any, x: Any, axis: int) -> int:
     """Return the index of the axis of `x` to which axis 0 of `blob` corresponds, or 0 if `blob` has no axes."""
     start = canonical_axis(axis, x.shape) if blob.shape else 0
+    shape, spanned_shape = tuple(blob.shape), tuple(x.shape[start : start + len(blob.shape)])
+    num_axes = len(shape) - next((i for i, n in enumerate(reversed(shape)) if n != 1), len(shape))
+    is_flat = shape[:num_axes] == spanned_shape[:num_axes]
+    advice = f"; Flatten the second bottom to {shape[:num_axes]}" if is_flat and num_axes else ""
     require(
-        tuple(x.shape[start : start + len(blob.shape)]) == tuple(blob.shape),
-        f"dimension mismatch: shape {blob.shape} does not match the bottom's shape {x.shape} from axis {start} on",
+        spanned_shape == shape,
+        f"dimension mismatch: shape {shape} does not match the bottom's shape {x.shape} from axis {start} on{advice}",
     )
     return start
 

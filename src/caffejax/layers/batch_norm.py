@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..errors import require
 from ..kernels.normalization_op import normalize_channels
@@ -80,7 +81,7 @@ def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Ar
     blobs in order. Caffe's rule: batch_norm_layer.cpp.
     """
     if ctx.settings.uses_running_stats:
-        mean, variance = running_statistics(blobs)
+        mean, variance = running_statistics(ctx, blobs)
         return ((promote(x) - broadcast_channels(mean, x)) / _broadcast_deviation(ctx, variance, x)).astype(
             x.dtype
         ), blobs
@@ -111,7 +112,7 @@ def batch_norm_backward(
 ) -> tuple[tuple[None, None, None], jax.Array]:
     no_diffs = (None, None, None)
     if ctx.settings.uses_running_stats:
-        return no_diffs, promote(dy) / _broadcast_deviation(ctx, running_statistics(blobs)[1], x)
+        return no_diffs, promote(dy) / _broadcast_deviation(ctx, running_statistics(ctx, blobs)[1], x)
     # y has mean 0 and variance 1 (apart from eps), so the gradient has no component along 1 or along y
     parts = split_batch(ctx, x)
     _, variance = batch_statistics(ctx, parts)
@@ -124,7 +125,7 @@ def is_batch_norm_affine(ctx: Context, shapes: Sequence[Shape], axis: int, chann
 
 
 def batch_norm_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    mean, variance = running_statistics(blobs)
+    mean, variance = running_statistics(ctx, blobs)
     factor = rsqrt(variance + ctx.settings.eps)
     return factor, -mean * factor
 
@@ -146,13 +147,43 @@ def batch_norm_fused(
     """
     relu = bool(epilogues) and epilogues[-1].is_relu
     scales = epilogues[:-1] if relu else epilogues
-    mean_estimate = running_statistics(blobs)[0]
+    mean_estimate = running_statistics(ctx, blobs)[0]
     ones, zeros = jnp.ones_like(mean_estimate), jnp.zeros_like(mean_estimate)
     affine = map(promote, scales[0].factor_and_bias()) if scales else (ones, zeros)
     parts = split_batch(ctx, x)
     factor, bias, repeated_estimate = (repeat_channels(c, x, parts) for c in (*affine, mean_estimate))
     top, mean, variance = normalize_batch(ctx, parts, factor, bias, repeated_estimate, ctx.settings.eps, relu=relu)
     return join_batch(top, x), update_sums(ctx, blobs, mean, variance, parts)
+
+
+def convert_stored_batch_norm(ctx: Context, blobs: Sequence[Any]) -> tuple[Sequence[Any], str | None]:
+    """Return the blobs that a file stores, in the order and the shapes of the layer's, and a warning or None.
+
+    DIGITS' older NVIDIA Caffe (0.15) stored scale, bias, mean, variance and a reserved number, whose size of 1 tells
+    this order from NVIDIA's present one. Blobs may have the shape 1 x channels x 1 x 1, as NVIDIA Caffe accepts.
+    """
+    vectors = [b if b is None or b.ndim < 2 or max(b.shape) != b.size else np.asarray(b).reshape(-1) for b in blobs]
+    if len(vectors) == 5 and _is_digits_order(vectors):
+        scale, bias, mean, variance, reserved = vectors
+        vectors = [mean, variance, reserved, scale, bias]
+    has_lost_statistics = (
+        ctx.settings.stores_sums
+        and len(vectors) >= 3
+        and all(b is not None and b.size for b in vectors[:3])
+        and not vectors[2].any()
+        and (vectors[0].any() or vectors[1].any())
+    )
+    return vectors, _LOST_STATISTICS if has_lost_statistics else None
+
+
+_LOST_STATISTICS = (
+    "the sum of weights (blob 2) is 0, so the mean and the variance that the file stores count as 0, as in Caffe. "
+    "NVIDIA Caffe before 0.16.5 wrote such files, in which both are averages: then set blob 2 to 1 and save the weights"
+)
+
+
+def _is_digits_order(blobs: Sequence[Any]) -> bool:
+    return all(b is not None for b in blobs) and blobs[4].size == 1 < blobs[0].size
 
 
 BVLC_BATCH_NORM = LayerType(  # registered below, with its variant
@@ -173,14 +204,20 @@ BVLC_BATCH_NORM = LayerType(  # registered below, with its variant
         dtype_policy="bottoms",
         spatial_map="same",
         channel_affine=ChannelAffine(is_batch_norm_affine, batch_norm_factor_and_bias),
+        convert_stored=convert_stored_batch_norm,
     ),
     settings=read_batch_norm,
 )
 
 
-def running_statistics(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    """Return mean and variance, (channels,) each, from the sums in `blobs`. Both are 0 before the first update."""
-    means, variances, weight = (stop_gradient(promote(b)) for b in blobs)
+def running_statistics(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+    """Return mean and variance, (channels,) each, from the first three blobs. Both are 0 before the first update.
+
+    Sums are divided by the sum of weights, blob 2. Of the moving averages of NVIDIA Caffe, blob 2 is no factor.
+    """
+    means, variances, weight = (stop_gradient(promote(b)) for b in blobs[:3])
+    if not ctx.settings.stores_sums:
+        return means, variances
     xp = array_namespace(weight)
     inverse = xp.where(weight == 0, 0, 1 / xp.where(weight == 0, 1, weight))
     return means * inverse, variances * inverse
@@ -294,8 +331,8 @@ def scaled_batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Ar
     """Apply BatchNorm, then multiply by a factor and add a bias for each channel, blobs 3 and 4, (C,) each.
 
     In NVIDIA Caffe, blobs 0 and 1 are moving averages, which TEST always uses, and the variance is not multiplied by
-    m/(m-1). Blob 2 is 1 after the first update, and eps is at least 1e-5. In Intel Caffe, the blobs are sums, as in
-    BVLC Caffe, and with `bias_term: false` there is no blob 4.
+    m/(m-1). Blob 2 is 1 after the first update, and no factor; eps is at least 1e-5. In Intel Caffe, blobs are sums,
+    as in BVLC Caffe, and with `bias_term: false` there is no blob 4.
     """
     if not ctx.settings.uses_running_stats:
         return scaled_batch_norm_fused(ctx, blobs, x, ())
@@ -321,7 +358,7 @@ def scaled_batch_norm_backward(
     parts, d_normalized = (
         a if uses_running_stats else split_batch(ctx, a) for a in (x, d_top * broadcast_channels(promote(blobs[3]), x))
     )
-    mean, variance = running_statistics(blobs[:3]) if uses_running_stats else batch_statistics(ctx, parts)
+    mean, variance = running_statistics(ctx, blobs) if uses_running_stats else batch_statistics(ctx, parts)
     deviation = broadcast_channels(jnp.sqrt(variance + ctx.settings.eps), parts)
     normalized = (promote(parts) - broadcast_channels(mean, parts)) / deviation
     if not uses_running_stats:
@@ -331,7 +368,7 @@ def scaled_batch_norm_backward(
 
 
 def scaled_batch_norm_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    mean, variance = running_statistics(blobs[:3])
+    mean, variance = running_statistics(ctx, blobs)
     factor = promote(blobs[3]) * rsqrt(variance + ctx.settings.eps)
     return factor, (promote(blobs[4]) if len(blobs) > 4 else 0) - mean * factor
 
@@ -349,7 +386,7 @@ def scaled_batch_norm_fused(
     `count_fusible_scaled_batch_norm` returned the number of epilogues.
     """
     parts = split_batch(ctx, x)
-    mean_estimate = running_statistics(blobs[:3])[0]
+    mean_estimate = running_statistics(ctx, blobs)[0]
     affine = (*map(promote, blobs[3:]), jnp.zeros_like(mean_estimate))[:2]
     factor, bias, repeated_estimate = (repeat_channels(c, x, parts) for c in (*affine, mean_estimate))
     top, mean, variance = normalize_batch(
@@ -401,6 +438,7 @@ SCALED_BATCH_NORM = LayerType(
         dtype_policy="bottoms",
         spatial_map="same",
         channel_affine=ChannelAffine(is_batch_norm_affine, scaled_batch_norm_factor_and_bias),
+        convert_stored=convert_stored_batch_norm,
     ),
     docs=LayerDocs(origin="NVIDIA Caffe, Intel Caffe"),
     settings=read_scaled_batch_norm,

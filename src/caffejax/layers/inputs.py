@@ -19,11 +19,20 @@ def input_shapes(ctx: Context) -> list[Shape]:
     shapes = [tuple(int(d) for d in shape.dim) for shape in ctx.param.shape]
     require(
         len(shapes) in (1, ctx.n_tops),
-        f"input_param needs one shape, or one for each of the {ctx.n_tops} tops, but has {len(shapes)}",
+        f"input_param needs one shape, or one for each of the {ctx.n_tops} tops, but has {len(shapes)}; {_ANY_SIZE}",
     )
     for shape in shapes:
-        require(all(n >= 0 for n in shape), f"dimensions in input_param must not be negative, but a shape is {shape}")
+        require(
+            all(n >= 0 for n in shape),
+            f"dimensions in input_param must not be negative, but a shape is {shape}; {_ANY_SIZE}",
+        )
     return shapes * ctx.n_tops if len(shapes) == 1 else shapes
+
+
+_ANY_SIZE = (
+    "write shape { dim: ... } with a size that the net supports, such as 1, 3, 224, 224; "
+    "arrays of other sizes may be passed when it runs"
+)
 
 
 define_layer(Signature("Input", bottoms=0, tops=(1, None), param="input_param"), CallerInput(input_shapes))

@@ -27,7 +27,7 @@ are arrays, else tuples of arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, get_args
@@ -245,6 +245,9 @@ class LayerTraits:
             Default: the same pixel if pixels keep their position or the layer only moves data, otherwise unknown.
         weight_axes: the number of axes of the first blob. Legacy weight files pad the shapes of all blobs to four axes,
             so this number is needed to restore the shape.
+        convert_stored: a function for types whose blobs files of older versions and forks store in another order or
+            shape, or None for other types. `convert_stored(ctx, blobs)` takes the blobs of a file, of which some may be
+            None, and returns them in the order and the shapes that the layer has, and a warning or None.
         pads_rows: whether the tops have the maximum number of rows, along the axis before the last. Padding rows come
             last and begin with a negative number. Outside of compiled code they are stripped, see `layers.row_padding`.
         marks_detections: whether the top has a row for each class and each detection, of which solvers compute the
@@ -266,6 +269,7 @@ class LayerTraits:
     window: Function | None = None
     receptive_window: Function | None = None
     weight_axes: int = 1
+    convert_stored: Callable[..., tuple[Sequence[Any], str | None]] | None = None
     pads_rows: bool = False
     marks_detections: bool = False
 

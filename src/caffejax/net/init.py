@@ -74,13 +74,42 @@ def _param_from_definition(layer: Layer, param: Param) -> Array:
             f"the field 'blobs' of its definition has {format_count(len(blobs), 'array')}, but the layer needs "
             f"{len(layer.params)}"
         )
-    array = decode_blob(memoryview(blobs[param.slot.index].SerializeToString()))
+    try:
+        array = decode_blob(memoryview(blobs[param.slot.index].SerializeToString()))
+    except ValueError as error:
+        raise LayerError(f"blob {param.slot.index} in the field 'blobs' of its definition: {error}") from error
     if math.prod(array.shape) != math.prod(param.spec.shape):
         raise LayerError(
             f"blob {param.slot.index} in the field 'blobs' of its definition has shape {array.shape}, but the layer "
             f"needs {param.spec.shape}"
         )
     return array.reshape(param.spec.shape)
+
+
+def make_host_variables(graph: Graph, arrays: Mapping[Slot, Array]) -> Variables:
+    """Return params and state as NumPy arrays, without starting JAX.
+
+    A blob that is not in `arrays` has the value in the layer's definition, or is zero.
+
+    Args:
+        graph: the net's graph.
+        arrays: float32 arrays by slot.
+
+    Raises:
+        LayerError: if the blobs in a layer's definition do not fit the layer.
+    """
+
+    def get_array(param: Param) -> Any:
+        if param.slot in arrays:
+            return arrays[param.slot]
+        layer = graph.layer(param.slot.layer)
+        if layer.definition.layer.blobs:
+            with layer.locate_errors():
+                return _param_from_definition(layer, param)
+        value = np.zeros(param.spec.shape) if param.spec.value is None else param.spec.value
+        return np.asarray(value, np.float32)
+
+    return Variables(*graph.map_variables(get_array))
 
 
 def make_initial_variables(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from ..errors import CaffejaxError, DataError, Problem
-from ..glog import collect_warnings
+from ..glog import collect_warnings, log
 from ..paths import find_file
 from ..schema import read_net
 from ..schema.blob_proto import read_blob_proto
@@ -25,42 +25,73 @@ class PublishedPreprocessing(NamedTuple):
         mean: the mean that is subtracted from each channel, in the net's channel order.
         scale: the factor that is applied after the subtraction.
         channels: the net's channel order, "BGR" or "RGB", or "gray".
-        layer: the name of a layer that identifies the net in files without its name; "" if all published files have its
-            name.
+        layer: the name of a layer that the net must have. The name of a net alone identifies nothing: nets with other
+            layers or classes, and another mean, keep the name of the net that they were made from.
+        num_output: the number of outputs of that layer, or None if any.
+        first_layer: the name of the first layer that has a bottom, or None if any. Nets that begin with a BatchNorm of
+            the pixels take them without a mean.
+        needs_name: whether the net must have the published name, too, because other nets have such a layer.
     """
 
     mean: tuple[float, ...]
     scale: float = 1.0
     channels: str = "BGR"
     layer: str = ""
+    num_output: int | None = None
+    first_layer: str | None = None
+    needs_name: bool = True
+
+    def has_layers_of(self, net: NetParameter) -> bool:
+        """Return whether a net has the layers."""
+        first_layer = next((layer.name for layer in net.layer if layer.bottom), None)
+        return self.first_layer in (None, first_layer) and any(
+            layer.name == self.layer and self.num_output in (None, _get_num_output(layer)) for layer in net.layer
+        )
 
 
-_IMAGENET, _VGG, _RESNET_MEAN = (
-    PublishedPreprocessing((104, 117, 123)),
-    PublishedPreprocessing((103.939, 116.779, 123.68)),
-    (103.06, 115.9, 123.15),
-)
-_SHICAI = PublishedPreprocessing((103.94, 116.78, 123.68), 0.017)
+def _get_num_output(layer: LayerParameter) -> int:
+    return max(layer.convolution_param.num_output, layer.inner_product_param.num_output)
 
-_SE_NETS = ("SE-BN-Inception", "SE-ResNet-50", "SE-ResNet-101", "SE-ResNet-152", "SENet")
+
+_IMAGENET = PublishedPreprocessing((104, 117, 123), num_output=1000)
+_SE_NET = _IMAGENET._replace(layer="classifier", first_layer="conv1/7x7_s2")
+_VGG_MEAN = (103.939, 116.779, 123.68)
+_VGG = PublishedPreprocessing(_VGG_MEAN, layer="fc8", num_output=1000, first_layer="conv1_1")
+_RESNET = PublishedPreprocessing((103.06, 115.9, 123.15), layer="fc1000", num_output=1000, first_layer="conv1")
+_SHICAI = PublishedPreprocessing((103.94, 116.78, 123.68), 0.017, num_output=1000, first_layer="conv1")
+_MOBILENET_SSD = PublishedPreprocessing((127.5, 127.5, 127.5), 0.007843)
+
+_SE_NETS = ("SE-BN-Inception", "SE-ResNet-50", "SE-ResNet-101", "SE-ResNet-152")
 _SE_RESNEXTS = tuple(f"SE-ResNeXt-{layers} (32 x 4d)" for layers in (50, 101))
 
-# By net name; configs/README.md lists the authors of most nets. The first entry whose name or layer matches is used.
+
+def _identify_by_layer(mean: tuple[float, ...], scale: float = 1, *, layer: str) -> PublishedPreprocessing:
+    """Return an entry for a net that a layer's name identifies, also in files with no or another name of the net."""
+    return PublishedPreprocessing(mean, scale, layer=layer, needs_name=False)
+
+
+# By net name; configs/README.md lists the authors of most nets. The first entry that identifies a net is used.
 PUBLISHED_PREPROCESSING: Mapping[str, PublishedPreprocessing] = {
-    "LeNet": PublishedPreprocessing((0,), 1 / 256, "gray"),
-    "CIFAR10_full": PublishedPreprocessing((125.3, 123, 113.9), 1, "RGB"),
-    **dict.fromkeys(("AlexNet", "CaffeNet", "GoogleNet", *_SE_NETS, *_SE_RESNEXTS), _IMAGENET),
+    "LeNet": PublishedPreprocessing((0,), 1 / 256, "gray", "ip2", 10, "conv1"),
+    "CIFAR10_full": PublishedPreprocessing((125.3, 123, 113.9), 1, "RGB", "ip1", 10, "conv1"),
+    **dict.fromkeys(("AlexNet", "CaffeNet"), _IMAGENET._replace(layer="fc8", first_layer="conv1")),
+    "GoogleNet": _IMAGENET._replace(layer="loss3/classifier", first_layer="conv1/7x7_s2"),
+    **dict.fromkeys((*_SE_NETS, *_SE_RESNEXTS), _SE_NET),
+    "SENet": _SE_NET._replace(first_layer="conv1_1/3x3_s2"),
     **dict.fromkeys(("VGG_ILSVRC_16_layers", "VGG_ILSVRC_19_layers"), _VGG),
-    "SqueezeNet_v1.1": _IMAGENET._replace(layer="fire2/squeeze1x1"),
-    **dict.fromkeys(("ResNet-50", "ResNet-101", "ResNet-152"), PublishedPreprocessing(_RESNET_MEAN)),
-    **dict.fromkeys(("MOBILENET", "MOBILENET_V2", *(f"DENSENET_{n}" for n in (121, 161, 169, 201))), _SHICAI),
-    "OpenPose_COCO": PublishedPreprocessing((128, 128, 128), 1 / 256, layer="Mconv7_stage6_L2"),
-    "FCN-8s": PublishedPreprocessing((104.007, 116.669, 122.679), layer="score_pool3c"),
-    "SegNet": PublishedPreprocessing((0, 0, 0), layer="conv1_1_D"),
-    "PSPNet-50": _VGG._replace(layer="conv5_3_pool1_conv"),
-    **dict.fromkeys(("MobileNet-SSD", "MobileNetv2-SSDLite"), PublishedPreprocessing((127.5, 127.5, 127.5), 0.007843)),
-    "res10_300x300_ssd": PublishedPreprocessing((104, 177, 123), layer="layer_64_1_conv1_h"),
-    "VGG_VOC0712_SSD_300x300": _IMAGENET._replace(layer="conv4_3_norm_mbox_loc"),  # also with other sizes and datasets
+    "SqueezeNet_v1.1": _identify_by_layer(_IMAGENET.mean, layer="fire2/squeeze1x1"),
+    **dict.fromkeys(("ResNet-50", "ResNet-101", "ResNet-152"), _RESNET),
+    **dict.fromkeys(("MOBILENET", "MOBILENET_V2"), _SHICAI._replace(layer="fc7")),
+    **dict.fromkeys((f"DENSENET_{n}" for n in (121, 161, 169, 201)), _SHICAI._replace(layer="fc6")),
+    "OpenPose_COCO": _identify_by_layer((128, 128, 128), 1 / 256, layer="Mconv7_stage6_L2"),
+    "FCN-8s": _identify_by_layer((104.007, 116.669, 122.679), layer="score_pool3c"),
+    "SegNet": _identify_by_layer((0, 0, 0), layer="conv1_1_D"),
+    "PSPNet-50": _identify_by_layer(_VGG_MEAN, layer="conv5_3_pool1_conv"),
+    "MobileNet-SSD": _MOBILENET_SSD._replace(layer="conv17_2_mbox_loc"),
+    "MobileNetv2-SSDLite": _MOBILENET_SSD._replace(layer="layer_19_2_5_mbox_loc"),
+    "res10_300x300_ssd": _identify_by_layer((104, 177, 123), layer="layer_64_1_conv1_h"),
+    # also with other sizes and datasets
+    "VGG_VOC0712_SSD_300x300": _identify_by_layer(_IMAGENET.mean, layer="conv4_3_norm_mbox_loc"),
 }
 
 
@@ -134,10 +165,19 @@ def find_preprocessing(
         mean_array = settings.mean if mean is not None else _read_transform_mean(param, source, shape)
         settings = Preprocessing(mean_array, param.scale, default_channels, f"transform_param of {source}")
     elif published_entry is not None:
-        name, (values, factor, channel_order, _) = published_entry
-        if len(values) == shape[0]:
-            array = np.array(values, np.float32).reshape(-1, 1, 1)
-            settings = Preprocessing(array, factor, channel_order, f"the published {name}")
+        name, entry = published_entry
+        if len(entry.mean) == shape[0]:
+            array = np.array(entry.mean, np.float32).reshape(-1, 1, 1)
+            settings = Preprocessing(array, entry.scale, entry.channels, f"the published {name}")
+    elif names := [name for name in PUBLISHED_PREPROCESSING if _has_name(net, name)]:
+        reason = f"because the layers are not those of the published {names[0]}"
+        settings = replace(settings, source=f"{settings.source}, {reason}")
+        if mean is None:
+            log.warning(
+                "%s: the net has the name %s, but not the published net's layers, so its mean is unknown: give --mean",
+                file,
+                net.name,
+            )
     flags = [f"--{k}" for k, v in (("mean", mean), ("scale", scale), ("channels", channels)) if v is not None]
     if not flags:
         return settings
@@ -151,25 +191,31 @@ def find_preprocessing(
 
 
 def _find_published_preprocessing(net: NetParameter) -> tuple[str, PublishedPreprocessing] | None:
-    layers = {layer.name for layer in net.layer}
-    for name, entry in PUBLISHED_PREPROCESSING.items():
-        if net.name == name or net.name.startswith(f"{name}_") or (entry.layer and entry.layer in layers):
+    for name, entry in sorted(PUBLISHED_PREPROCESSING.items(), key=lambda item: item[0] != net.name):
+        if (_has_name(net, name) or not entry.needs_name) and entry.has_layers_of(net):
             return name, entry
     return None
+
+
+def _has_name(net: NetParameter, name: str) -> bool:
+    return net.name == name or net.name.startswith(f"{name}_")
 
 
 def _find_transforms(net: NetParameter, file: Path) -> Iterator[tuple[TransformationParameter, Path]]:
     """Yield the transform_params of the net, then those of train nets in its folder, each with its file.
 
+    A train net has more than half of the net's layers by name, and no such layer has a different number of outputs.
+
     In each net, layers that belong only to phase TRAIN come last.
     """
-    names = {layer.name for layer in net.layer}
+    num_outputs = {layer.name: _get_num_output(layer) for layer in net.layer}
     yield from ((layer.transform_param, file) for layer in _list_transform_layers(net))
     for train_file in sorted(file.parent.glob("*train*.prototxt")):
         train_net = NetParameter()
         with collect_warnings(), suppress(CaffejaxError):  # the file is a solver, or an invalid net
             train_net = train_net if train_file == file else read_net(train_file)
-        if 2 * len(names & {layer.name for layer in train_net.layer}) > len(names):
+        matches = [num_outputs[x.name] == _get_num_output(x) for x in train_net.layer if x.name in num_outputs]
+        if 2 * len(matches) > len(num_outputs) and all(matches):  # not the train net of a net with other classes
             yield from ((layer.transform_param, train_file) for layer in _list_transform_layers(train_net))
 
 

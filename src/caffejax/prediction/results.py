@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import DataError, GraphError, Problem
 from ..graph import Graph
+from ..human_readable import format_count
 from ..layers.row_padding import strip_padding
 from ..paths import describe_content, read_bytes
 from ..schema.caffe_pb2 import LabelMap
@@ -39,23 +40,32 @@ def read_names(file: str) -> ClassNames:
 
 
 def find_names_problem(graph: Graph, names: ClassNames) -> str | None:
-    """Return a message if an output has a different number of classes than there are names, otherwise None."""
+    """Return a message if an output has a different number of classes than there are names, otherwise None.
+
+    The graph must have the shapes with which it will run, see `reshape_graph`; this applies to `check_outputs`, too.
+    """
     for output in graph.outputs:
-        if _detect_kind(graph, output) in ("classes", "pixels") and names:
-            num_classes = graph.blobs[output].shape[1]
+        shape = graph.blobs[output].shape
+        if _detect_kind(graph, output, shape) in ("classes", "pixels") and names:
+            num_classes = shape[1]
             if len(names) != num_classes:
                 return f"has names for {len(names)} classes, but the output '{output}' has {num_classes}"
     return None
 
 
-def find_main_outputs(graph: Graph, outputs: Sequence[str]) -> tuple[str, ...]:
+def find_main_outputs(full_graph: Graph, graph: Graph) -> tuple[str, ...]:
     """Return the names of the outputs that do not belong to auxiliary classifiers.
 
     An output is auxiliary if a different output has the same shape and a larger loss weight.
+
+    Args:
+        full_graph: the net with its losses.
+        graph: the net without them, with the shapes with which it will run.
     """
+    outputs = graph.outputs
     loss_weights = dict.fromkeys(outputs, 0.0)
-    sources = {top: layer.bottoms[0] for layer in graph.layers if layer.is_inserted_split for top in layer.tops}
-    for layer in graph.layers:
+    sources = {top: layer.bottoms[0] for layer in full_graph.layers if layer.is_inserted_split for top in layer.tops}
+    for layer in full_graph.layers:
         for bottom in layer.bottoms[:1]:
             name = sources.get(bottom, bottom)
             loss_weights[name] = max(loss_weights.get(name, 0.0), *layer.loss_weights, 0.0)
@@ -170,22 +180,41 @@ def check_outputs(graph: Graph) -> None:
     Raises:
         GraphError: if no output can be interpreted; the message names the outputs and their shapes.
     """
-    if not any(_detect_kind(graph, name) for name in graph.outputs):
-        shapes = ", ".join(f"'{name}' {graph.blobs[name].shape}" for name in graph.outputs)
+    shapes = {name: graph.blobs[name].shape for name in graph.outputs}
+    if not any(_detect_kind(graph, name, shape) for name, shape in shapes.items()):
+        outputs = ", ".join(f"'{name}' {shape}" for name, shape in shapes.items())
         supported = "class scores (N, C), pixel scores (N, C, H, W) or SSD's boxes (1, 1, rows, 7)"
-        message = f"no output has {supported}; the outputs are {shapes}; name a different blob with --output"
+        message = f"no output has {supported}; the outputs are {outputs}; name a different blob with --output"
         raise GraphError(Problem(message, graph.file))
 
 
-def _detect_kind(graph: Graph, name: str) -> str:
-    """Return the kind of an output: "boxes", "pixels" (scores), "labels" (of pixels), "classes", or "" if unknown."""
-    shape = graph.blobs[name].shape
+def find_tiny_map(graph: Graph) -> str | None:
+    """Return the name of the first output with scores or labels of 2, 3 or 4 pixels, or None if there is none."""
+    for name in graph.outputs:
+        shape = graph.blobs[name].shape
+        if _detect_kind(graph, name, shape) in ("pixels", "labels") and max(shape[2:]) == 2:
+            return name
+    return None
+
+
+def _detect_kind(graph: Graph, name: str, shape: tuple[int, ...]) -> str:
+    """Return the kind of an output: "boxes", "pixels" (scores), "labels" (of pixels), "classes", or "" if unknown.
+
+    Args:
+        graph: the net's graph.
+        name: the output.
+        shape: its shape in the pass to interpret, which may differ from the shape in the prototxt.
+    """
     producer = next(layer for layer in reversed(graph.layers) if name in layer.tops)
     if len(shape) == 4 and shape[3] == 7 and producer.type.traits.pads_rows:
         return "boxes"
-    if len(shape) == 4 and math.prod(shape[2:]) > 1:
-        return "labels" if shape[1] == 1 and producer.type.name == "ArgMax" else "pixels" if shape[1] > 1 else ""
-    return "classes" if len(shape) > 1 and shape[1] > 1 and math.prod(shape[2:]) == 1 else ""
+    if producer.type.name == "ArgMax":  # its numbers are no scores
+        settings = producer.definition.layer.argmax_param
+        has_labels = len(shape) == 4 and shape[1] == 1 and settings.HasField("axis") and not settings.out_max_val
+        return "labels" if has_labels and settings.axis in (1, -3) else ""
+    if len(shape) < 2 or shape[1] < 2:
+        return ""
+    return "classes" if math.prod(shape[2:]) == 1 else "pixels" if len(shape) == 4 else ""
 
 
 def make_results(
@@ -206,13 +235,20 @@ def make_results(
         threshold: the minimum score of a box.
 
     Raises:
-        GraphError: if an output contains NaN.
+        GraphError: if an output contains NaN, or its rows are not those of the images.
     """
     results: list[list[Result]] = [[] for _ in sizes]
     for name in graph.outputs:
-        kind, array = _detect_kind(graph, name), np.asarray(outputs[name])
+        array = np.asarray(outputs[name])
+        kind = _detect_kind(graph, name, array.shape)
         if np.isnan(array).any():
             message = f"the output '{name}' contains NaN: check the weights, and --mean and --scale"
+            raise GraphError(Problem(message, graph.file))
+        if kind not in ("", "boxes") and len(array) != len(sizes):
+            message = (
+                f"the output '{name}' has shape {array.shape} for {format_count(len(sizes), 'picture')}, so its rows "
+                "do not belong to pictures; name a different blob with --output, or try --batch=1 for several pictures"
+            )
             raise GraphError(Problem(message, graph.file))
         for i, (height, width) in enumerate(sizes):
             if kind == "boxes":

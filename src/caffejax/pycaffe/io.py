@@ -19,6 +19,7 @@ from ..data.import_cv2 import cv2
 from ..errors import DataError, locate_errors
 from ..paths import read_bytes
 from ..schema import caffe_pb2, parse_binary
+from ..schema.blob_proto import decode_raw_data
 from . import _global_state
 
 __all__ = [
@@ -45,7 +46,11 @@ def blobproto_to_array(blob: Any, return_diff: bool = False) -> np.ndarray:
     Raises:
         ValueError: if the shape does not fit the number of values.
     """
-    values = (blob.diff or blob.double_diff) if return_diff else (blob.data or blob.double_data)
+    name = "diff" if return_diff else "data"
+    values = getattr(blob, name) or getattr(blob, f"double_{name}")
+    if not values and f"raw_{name}" in blob.DESCRIPTOR.fields_by_name and blob.HasField(f"raw_{name}"):
+        raw_type = getattr(blob, f"raw_{name}_type") if blob.HasField(f"raw_{name}_type") else None
+        values = decode_raw_data(getattr(blob, f"raw_{name}"), raw_type)
     if any(blob.HasField(name) for name in ("num", "channels", "height", "width")):
         return np.array(values, np.float64).reshape(blob.num, blob.channels, blob.height, blob.width)
     return np.array(values, np.float64).reshape(tuple(blob.shape.dim))

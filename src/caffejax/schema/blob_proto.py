@@ -13,14 +13,15 @@ from ..errors import CaffejaxError, Problem, WeightsError
 from ..human_readable import format_count
 from ..paths import read_bytes
 from . import wire
-from .caffe_pb2 import BlobShape
+from .caffe_pb2 import BOOL, DOUBLE, FLOAT, FLOAT16, INT, UINT, BlobShape, Type
 
 Array = NDArray[np.float32]
 
 _MAX_AXES = 32  # as in Caffe
 
-# the field numbers of BlobProto, where 1 to 4 are the legacy shape
-_DATA, _DIFF, _SHAPE, _DOUBLE_DATA = 5, 6, 7, 8
+# the field numbers of BlobProto, where 1 to 4 are the legacy shape, and 10 to 13 are NVIDIA Caffe's
+_DATA, _DIFF, _SHAPE, _DOUBLE_DATA, _RAW_DATA_TYPE, _RAW_DATA = 5, 6, 7, 8, 10, 12
+_RAW_DTYPES: dict[int, str] = {DOUBLE: "<f8", FLOAT: "<f4", FLOAT16: "<f2", INT: "<i4", UINT: "<u4", BOOL: "?"}
 _WIRE_TYPES = {_DATA: (wire.DELIMITED, wire.FIXED32), _DOUBLE_DATA: (wire.DELIMITED, wire.FIXED64)}
 
 
@@ -32,15 +33,25 @@ class Legacy4D(np.ndarray[tuple[int, ...], np.dtype[np.float32]]):
     """
 
 
+class BlobError(ValueError):
+    """Error about a blob that is complete as a message, but whose values cannot be read or do not fit its shape."""
+
+
 def decode_blob(data: memoryview) -> Array:
     """Decode a serialized BlobProto to a read-only float32 array, which is a view of `data` if possible.
 
+    The values are those of `double_data` if there are any, otherwise of `data`, otherwise of `raw_data`, as in NVIDIA
+    Caffe. That fork and OpenCV's `shrinkCaffeModel` write `raw_data`, of the type that `raw_data_type` names.
+
     Raises:
-        ValueError: if the bytes are not a BlobProto, or the shape does not match the data.
+        ValueError: if the bytes are not a BlobProto.
+        BlobError: if the shape does not match the data, or the type of the data is missing or unknown.
     """
     legacy_dims: dict[int, int] = {}
     dims: list[int] = []
     chunks: dict[int, list[memoryview]] = {_DATA: [], _DOUBLE_DATA: []}
+    raw_type: int | None = None
+    raw_data: memoryview | None = None
     for number, wire_type, value in wire.read_fields(data):
         if number <= 4 and isinstance(value, int):
             legacy_dims[number] = value
@@ -48,8 +59,26 @@ def decode_blob(data: memoryview) -> Array:
             dims += _read_dims(value)
         elif number in chunks and wire_type in _WIRE_TYPES[number] and isinstance(value, memoryview):
             chunks[number].append(value)
+        elif number == _RAW_DATA_TYPE and isinstance(value, int):
+            raw_type = value
+        elif number == _RAW_DATA and isinstance(value, memoryview):
+            raw_data = value
     shape = tuple(legacy_dims.get(i, 0) for i in range(1, 5)) if legacy_dims else tuple(dims)
-    return _make_array(chunks, shape, bool(legacy_dims))
+    number, dtype, field = (_DOUBLE_DATA, "<f8", "double_data") if chunks[_DOUBLE_DATA] else (_DATA, "<f4", "data")
+    content = chunks[number][0] if len(chunks[number]) == 1 else b"".join(chunks[number])
+    if raw_data is not None and len(content) == 0:
+        values = decode_raw_data(raw_data, raw_type)
+    else:
+        values = _read_values(content, dtype, field)
+    if len(shape) > _MAX_AXES:
+        raise BlobError(f"a blob has {len(shape)} axes, but at most {_MAX_AXES} are allowed")
+    if math.prod(shape) != values.size:
+        expected_count = format_count(math.prod(shape), "value")
+        raise BlobError(f"a blob of shape {format_shape(shape)} must have {expected_count}, but has {values.size}")
+    with np.errstate(over="ignore", invalid="ignore"):  # out-of-range values become infinity, as in Caffe
+        array = values.astype(np.float32, copy=False).reshape(shape)
+    array.flags.writeable = False
+    return array.view(Legacy4D) if legacy_dims else array
 
 
 def encode_blob(blob: ArrayLike, diff: ArrayLike | None = None) -> list[bytes | memoryview]:
@@ -87,6 +116,8 @@ def read_blob_proto(path: str | os.PathLike[str], error: type[CaffejaxError] = W
         if not data:
             raise ValueError("the file is empty")
         return decode_blob(memoryview(data))
+    except BlobError as cause:
+        raise error(Problem(str(cause), str(path))) from cause
     except ValueError as cause:
         raise error(Problem(f"is not a .binaryproto file, or is damaged or truncated: {cause}", str(path))) from cause
 
@@ -103,19 +134,27 @@ def _read_dims(shape: memoryview) -> list[int]:
     return dims
 
 
-def _make_array(chunks: dict[int, list[memoryview]], shape: tuple[int, ...], legacy: bool) -> Array:
-    number, dtype = (_DOUBLE_DATA, "<f8") if chunks[_DOUBLE_DATA] else (_DATA, "<f4")
-    content = chunks[number][0] if len(chunks[number]) == 1 else b"".join(chunks[number])
-    values = np.frombuffer(content, dtype)
-    if len(shape) > _MAX_AXES:
-        raise ValueError(f"a blob has {len(shape)} axes, but at most {_MAX_AXES} are allowed")
-    if math.prod(shape) != values.size:
-        expected_count = format_count(math.prod(shape), "value")
-        raise ValueError(f"a blob of shape {format_shape(shape)} must have {expected_count}, but has {values.size}")
-    with np.errstate(over="ignore", invalid="ignore"):  # out-of-range values become infinity, as in Caffe
-        array = values.astype(np.float32, copy=False).reshape(shape)
-    array.flags.writeable = False
-    return array.view(Legacy4D) if legacy else array
+def decode_raw_data(data: bytes | memoryview, raw_type: int | None) -> NDArray[np.generic]:
+    """Return the values of the field `raw_data` or `raw_diff`, (n,), in the dtype in which they are stored.
+
+    Args:
+        data: the field's bytes.
+        raw_type: the field `raw_data_type` or `raw_diff_type`, or None if it is not set.
+
+    Raises:
+        BlobError: if the type is missing or unknown, or the last value is cut short.
+    """
+    if raw_type not in _RAW_DTYPES:
+        problem = "is missing" if raw_type is None else f"is {raw_type}, which is unknown"
+        types = ", ".join(f"{name} ({number})" for name, number in Type.items())
+        raise BlobError(f"the raw_data_type of its raw_data {problem}; the types are {types}")
+    return _read_values(data, _RAW_DTYPES[raw_type], f"raw_data of type {Type.Name(raw_type)}")
+
+
+def _read_values(data: bytes | memoryview, dtype: str, field: str) -> NDArray[np.generic]:
+    if len(data) % (size := np.dtype(dtype).itemsize):
+        raise BlobError(f"its {field} is cut short: it has {len(data)} bytes, and each value {size}")
+    return np.frombuffer(data, dtype)
 
 
 def format_shape(shape: Sequence[int]) -> str:

@@ -2622,7 +2622,7 @@ class ReshapeParameter(_message.Message):
     def __init__(self, shape: _Optional[_Union[BlobShape, _Mapping]] = ..., axis: _Optional[int] = ..., num_axes: _Optional[int] = ..., pixelshuffler: _Optional[int] = ...) -> None: ...
 
 class ScaleParameter(_message.Message):
-    __slots__ = ("axis", "num_axes", "filler", "bias_term", "bias_filler", "dis_mode", "gen_mode", "max_value", "min_value")
+    __slots__ = ("axis", "num_axes", "filler", "bias_term", "bias_filler", "dis_mode", "gen_mode", "max_value", "min_value", "match_by_count")
     AXIS_FIELD_NUMBER: _ClassVar[int]
     NUM_AXES_FIELD_NUMBER: _ClassVar[int]
     FILLER_FIELD_NUMBER: _ClassVar[int]
@@ -2632,6 +2632,7 @@ class ScaleParameter(_message.Message):
     GEN_MODE_FIELD_NUMBER: _ClassVar[int]
     MAX_VALUE_FIELD_NUMBER: _ClassVar[int]
     MIN_VALUE_FIELD_NUMBER: _ClassVar[int]
+    MATCH_BY_COUNT_FIELD_NUMBER: _ClassVar[int]
     axis: int
     num_axes: int
     filler: FillerParameter
@@ -2641,7 +2642,8 @@ class ScaleParameter(_message.Message):
     gen_mode: bool
     max_value: float
     min_value: float
-    def __init__(self, axis: _Optional[int] = ..., num_axes: _Optional[int] = ..., filler: _Optional[_Union[FillerParameter, _Mapping]] = ..., bias_term: _Optional[bool] = ..., bias_filler: _Optional[_Union[FillerParameter, _Mapping]] = ..., dis_mode: _Optional[bool] = ..., gen_mode: _Optional[bool] = ..., max_value: _Optional[float] = ..., min_value: _Optional[float] = ...) -> None: ...
+    match_by_count: bool
+    def __init__(self, axis: _Optional[int] = ..., num_axes: _Optional[int] = ..., filler: _Optional[_Union[FillerParameter, _Mapping]] = ..., bias_term: _Optional[bool] = ..., bias_filler: _Optional[_Union[FillerParameter, _Mapping]] = ..., dis_mode: _Optional[bool] = ..., gen_mode: _Optional[bool] = ..., max_value: _Optional[float] = ..., min_value: _Optional[float] = ..., match_by_count: _Optional[bool] = ...) -> None: ...
 
 class SigmoidParameter(_message.Message):
     __slots__ = ("engine", "input_scale", "output_scale", "input_zero_point", "output_zero_point", "saturate")

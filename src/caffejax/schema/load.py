@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -54,16 +55,23 @@ def read_net(
 
 
 def read_valid_part(
-    source: str | os.PathLike[str] | Message, *, name: str = "<text>", accepts_old_forms: bool = False
+    source: str | os.PathLike[str] | Message,
+    *,
+    name: str = "<text>",
+    accepts_old_forms: bool = False,
+    prepare: Callable[[NetParameter], None] | None = None,
 ) -> tuple[NetParameter, tuple[Problem, ...]]:
     """Read the valid part of a net, and return it with all problems of its text.
 
-    A net that cannot be upgraded is returned in its old form. See `read_net` for the arguments.
+    A net that cannot be upgraded is returned in its old form. `prepare` changes the net before it is upgraded. See
+    `read_net` for the other arguments.
 
     Raises:
         SchemaError: if a file cannot be read, is binary, or is a solver.
     """
     net, problems, file = _read(source, NetParameter, name)
+    if prepare is not None:
+        prepare(net)
     try:
         with locate_errors(file=file):
             warnings = upgrade_net(net)

@@ -154,6 +154,11 @@ def add_layer_to_problem(problem: Problem, layer: Any) -> Problem:
     return replace(problem, layer=layer.name, layer_type=layer_type) if layer.name else problem
 
 
+def is_unknown_field(problem: Problem) -> bool:
+    """Return whether a problem of a text is a field that its message does not have."""
+    return re.match(r"\w+ has no field '", problem.message) is not None
+
+
 M = TypeVar("M", bound=Message)
 
 log = logging.getLogger("caffejax")

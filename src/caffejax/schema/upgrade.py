@@ -118,6 +118,12 @@ def upgrade_inputs(net: NetParameter) -> list[str]:
             f"{format_count(len(shapes), 'input shape')}; "
             "each input needs one input_shape or four input_dim"
         )
+    if not shapes and (needed_names := find_needed_inputs(net)):
+        raise SchemaError(
+            f"input '{name}' has no shape; give it one of a size that the net supports, such as "
+            "input_shape { dim: 1 dim: 3 dim: 224 dim: 224 }: arrays of other sizes may be passed when it runs"
+            for name in needed_names
+        )
     del net.input[:], net.input_shape[:], net.input_dim[:]
     if not shapes:
         return [f"input '{name}' has no shape and is dropped; write an Input layer" for name in names]
@@ -128,6 +134,18 @@ def upgrade_inputs(net: NetParameter) -> list[str]:
         layer.input_param.shape.add(dim=shape)
     net.layer.extend(layers)
     return ["input fields are old; write an Input layer, as `caffejax upgrade OLD NEW` does"]
+
+
+def find_needed_inputs(net: NetParameter) -> list[str]:
+    """Return the names in the net's `input` fields that a layer reads before any layer produces them."""
+    produced: set[str] = set()
+    needed = dict.fromkeys(net.input, False)
+    for bottoms, tops in ((layer.bottom, layer.top) for layers in (net.layers, net.layer) for layer in layers):
+        for bottom in bottoms:
+            if bottom in needed and bottom not in produced:
+                needed[bottom] = True
+        produced.update(tops)
+    return [name for name, is_needed in needed.items() if is_needed]
 
 
 def upgrade_batch_norms(net: NetParameter) -> list[str]:

@@ -23,7 +23,8 @@ def batch_norm(e: EmitContext) -> Value:
         not 0 < stats_batch_size < n,
         f"computes statistics from {stats_batch_size} of {n} images (stats_batch_size), which is not supported",
     )
-    mean, variance = (np.asarray(array) for array in running_statistics(tuple(map(jnp.asarray, e.arrays[:3]))))
+    arrays = tuple(map(jnp.asarray, e.arrays[:3]))
+    mean, variance = map(np.asarray, running_statistics(e.layer.context, arrays))
     weights = {"mean": mean, "var": variance}
     has_scale = len(e.arrays) > 3
     if has_scale:
@@ -135,6 +136,7 @@ def scale(e: EmitContext) -> Value:
     x = e.to_channels_last(e.bottoms[0])
     has_bounds = e.param.HasField("min_value") or e.param.HasField("max_value")
     require(not has_bounds, "limits its factor (min_value, max_value), which is not supported")
+    require(not e.param.match_by_count, "matches its factor by count, which is not supported")
     if len(e.bottoms) == 2:
         y = e.add_step("{0} * {1}", x, _emit_broadcast(e, e.bottoms[1], x))
         return _emit_bias(e, y) if e.arrays else y

@@ -266,7 +266,7 @@ def uses_stored_statistics(ctx: ConversionContext) -> bool:
 
 def add_batch_normalization(ctx: ConversionContext, factor: np.ndarray, bias: np.ndarray) -> OnnxValue:
     """Add a BatchNormalization node with the stored statistics, a factor and a bias (channels,); return the top."""
-    mean, variance = map(np.asarray, running_statistics(tuple(map(jnp.asarray, ctx.blobs))))
+    mean, variance = map(np.asarray, running_statistics(ctx.context, tuple(map(jnp.asarray, ctx.blobs))))
     named_arrays = (("scale", factor), ("bias", bias), ("mean", mean), ("variance", variance))
     inputs = [ctx.add_array(array, name) for name, array in named_arrays]
     return ctx.emit("BatchNormalization", *inputs, epsilon=float(ctx.param.eps))

@@ -1,0 +1,53 @@
+"""Processes that are forked after a net was read, as scripts for OpenCV do, run it; see `caffejax.fork_guard`."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "golden" / "opencv_dnn"
+SCRIPT = f"""
+import os, sys
+import numpy as np
+import caffejax.dnn as dnn
+def read(name):
+    return dnn.readNetFromCaffe("{FOLDER}/%s.prototxt" % name, "{FOLDER}/%s.caffemodel" % name)
+
+text = b'''input: "data" layer {{ name: "s" type: "Softmax" bottom: "data" top: "s" }}'''
+nets = [read("maps"), read("boxes"), dnn.readNetFromCaffe(text)]
+model = dnn.DetectionModel(nets[1])
+nets[0].setParam("maps", 1, nets[0].getParam("maps", 1))
+nets[0].getLayersShapes((1, 3, 8, 12))
+nets[0].setInput(np.ones((1, 3, 8, 12)))
+from jax._src import xla_bridge
+assert not xla_bridge.backends_are_initialized()
+
+def run_in_child():
+    child = os.fork()
+    if not child:
+        try:
+            print(nets[0].forward().shape, flush=True)
+            nets[2].setInput(np.ones((1, 4)))
+            print(nets[2].forward().ravel().tolist(), flush=True)
+        except dnn.net.CaffejaxError as error:
+            print(str(error)[:60], flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+
+run_in_child()
+print(nets[0].forward().shape, flush=True)  # the parent runs it, too
+run_in_child()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_process_forked_after_reading_runs_the_nets() -> None:
+    result = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120)
+    assert result.stdout.splitlines() == [
+        "(1, 5, 6, 10)",
+        "[0.25, 0.25, 0.25, 0.25]",
+        "(1, 5, 6, 10)",
+        "this process was forked after JAX had started, so it lacks t",
+    ], result.stderr
