@@ -5,8 +5,9 @@ two neighbouring steps are extrapolated to an error of order h**4. The result is
 best. Near a kink, no extrapolations agree. Exactly on a kink, the two one-sided slopes differ by the same amount at
 small and large steps. Elements near or on a kink are unresolved.
 
-In float32, the rounding errors of a top that sums many elements can hide the change by one element. So layers that
-compute in float32 are also checked along directions in which all elements of an argument change together.
+A few elements say nothing about the others, and in float32 the rounding errors of a top that sums many elements can
+hide the change by one element. So layers without a second gradient to compare with are also checked along directions
+in which all elements of an argument change together.
 """
 
 from __future__ import annotations
@@ -38,16 +39,20 @@ class Tolerances:
         tolerance: the allowed relative error between a derivative and a finite difference. It is at least ten times the
             error for smooth functions.
         eps: the machine epsilon of the dtype.
+        direction_steps: the step sizes along directions, which are short where the dtype allows it, because more kinks
+            are within a longer step.
     """
 
     steps: np.ndarray
     agreement: float
     tolerance: float
     eps: float
+    direction_steps: np.ndarray
 
 
-FLOAT64 = Tolerances(0.01 / 4.0 ** np.arange(4), 1e-7, 1e-6, float(np.finfo(np.float64).eps))
-FLOAT32 = Tolerances(0.16 / 4.0 ** np.arange(4), 1e-4, 1e-3, float(np.finfo(np.float32).eps))
+_DIVISORS = 4.0 ** np.arange(4)
+FLOAT64 = Tolerances(0.01 / _DIVISORS, 1e-7, 1e-6, float(np.finfo(np.float64).eps), 1e-5 / _DIVISORS)
+FLOAT32 = Tolerances(0.16 / _DIVISORS, 1e-4, 1e-3, float(np.finfo(np.float32).eps), 0.16 / _DIVISORS)
 
 
 def select_tolerances(case: Case) -> Tolerances:
@@ -97,14 +102,14 @@ def finite_difference_gradients(case: Case, samples: int | None, random: np.rand
         case: the layer and its arrays.
         samples: the number of elements of each argument, or None for 64. The number is reduced to as few as 4 if one
             evaluation of the layer handles more than 100,000 numbers. Smaller arguments are checked at all elements.
-        random: the generator that selects the elements.
+        random: the generator that selects the elements; the largest and the smallest one are among them.
     """
     values = [np.asarray(v, np.float64) for v in case.values]
     tolerances = select_tolerances(case)
     starts = np.cumsum([0, *(v.size for v in values)])
     cost = int(starts[-1]) + sum(d.size for d in case.top_diffs)
     samples = samples or int(np.clip(64 * 100_000 // max(cost, 1), 4, 64))
-    selected_indices = [np.sort(random.permutation(v.size)[:samples]) for v in values]
+    selected_indices = [_select_elements(v, samples, random) for v in values]
     magnitudes = [
         _magnitudes(v.ravel(), flat_indices) for v, flat_indices in zip(values, selected_indices, strict=True)
     ]
@@ -119,10 +124,19 @@ def finite_difference_gradients(case: Case, samples: int | None, random: np.rand
     return [_resolve(tolerances, *part) for part in parts]
 
 
+def _select_elements(value: np.ndarray, samples: int, random: np.random.Generator) -> np.ndarray:
+    """Return the sorted flat indices of elements, the largest and the smallest one among them."""
+    permutation = random.permutation(value.size)
+    if 4 <= samples < value.size:
+        extremes = [int(value.argmax()), int(value.argmin())]
+        permutation = np.array([*extremes, *(i for i in permutation[: samples + 2] if i not in extremes)])
+    return np.sort(permutation[:samples])
+
+
 def directional_differences(
     case: Case, gradients: Sequence[np.ndarray], random: np.random.Generator
 ) -> list[list[DirectionalDifference]]:
-    """Compute derivatives of a host layer along directions in which all elements of an argument change.
+    """Compute derivatives of a layer along directions in which all elements of an argument change.
 
     Args:
         case: the layer and its arrays.
@@ -136,9 +150,7 @@ def directional_differences(
     tolerances = select_tolerances(case)
 
     def compute_tops_of(values: Sequence[np.ndarray]) -> list[np.ndarray]:
-        context = case.context.with_fold_in_args(case.context.fold_in_args)
-        tops = compute_tops(context, *case.replace([*map(jnp.asarray, values)], case.blobs, case.bottoms))
-        return [np.asarray(top, np.float64) for top in tops]
+        return [np.asarray(top, np.float64) for top in case.move(values).tops]
 
     values = [np.asarray(v, np.float64) for v in case.values]
     top_diffs = [np.asarray(diff, np.float64) for diff in case.top_diffs]
@@ -169,7 +181,7 @@ def directional_differences(
 def _measure_direction(
     direction: np.ndarray, compute_change: Callable[[np.ndarray], float], norm: float, tolerances: Tolerances
 ) -> DirectionalDifference:
-    steps = tolerances.steps
+    steps = tolerances.direction_steps
     up, down = (np.array([compute_change(sign * step * direction) for step in steps]) for sign in (1, -1))
     with np.errstate(invalid="ignore"):
         central, slope_difference = (up - down) / (2 * steps), (up + down) / steps
@@ -223,7 +235,7 @@ def _compute_changes(case: Case, indices: np.ndarray, moves: np.ndarray) -> tupl
         # a loop, because convolutions are slow under vmap
         return jax.lax.map(compute_change, (element_index, delta)), norm
 
-    compute = evaluate if case.on_host else jax.jit(evaluate)
+    compute = case.compile("differences", evaluate)
     changes, norm = compute(
         case.context.fold_in_args, case.blobs, case.bottoms, case.top_diffs, element_index, moves.ravel()
     )
