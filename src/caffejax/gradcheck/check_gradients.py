@@ -248,8 +248,11 @@ def compute_gradients(case: Case, samples: int | None, random: np.random.Generat
         rule = list(map(np.zeros_like, case.values))
     autodiff = autodiff_gradients(case)
     checked = rule if rule is not None and select_tolerances(case) is FLOAT32 else autodiff if rule is None else None
+    suspects = None
+    if rule is not None and autodiff is not None:  # the element at which they differ most shows which one is wrong
+        suspects = [_find_worst_index(a, b) for a, b in zip(rule, autodiff, strict=True)]
     return LayerGradients(
-        differences=finite_difference_gradients(case, samples, random),
+        differences=finite_difference_gradients(case, samples, random, suspects),
         directions=None if checked is None else directional_differences(case, checked, random),
         autodiff=autodiff,
         rule=rule,
@@ -562,6 +565,13 @@ def _find_worst_difference(differences: Differences, gradient: np.ndarray) -> Wo
     if worst.indices is None:
         return worst
     return WorstError(worst.error, _unravel(indices[worst.indices[0]], gradient.shape))
+
+
+def _find_worst_index(a: np.ndarray, b: np.ndarray) -> tuple[int, ...]:
+    """Return the flat index of the largest error between two gradients, or an empty tuple if they agree."""
+    worst = _find_worst_error(a, b)
+    is_equal = worst.error <= RULE_TOLERANCE or worst.indices is None
+    return () if is_equal else (int(np.ravel_multi_index(worst.indices or (), a.shape)),)
 
 
 def _find_worst_error(a: np.ndarray, b: np.ndarray, floor: np.ndarray | float = 0.0) -> WorstError:

@@ -95,7 +95,9 @@ class DirectionalDifference:
     uncertainty: float
 
 
-def finite_difference_gradients(case: Case, samples: int | None, random: np.random.Generator) -> list[Differences]:
+def finite_difference_gradients(
+    case: Case, samples: int | None, random: np.random.Generator, suspects: Sequence[Sequence[int]] | None = None
+) -> list[Differences]:
     """Compute the gradients with respect to each argument by finite differences at random elements.
 
     Args:
@@ -103,13 +105,16 @@ def finite_difference_gradients(case: Case, samples: int | None, random: np.rand
         samples: the number of elements of each argument, or None for 64. The number is reduced to as few as 4 if one
             evaluation of the layer handles more than 100,000 numbers. Smaller arguments are checked at all elements.
         random: the generator that selects the elements; the largest and the smallest one are among them.
+        suspects: flat indices of further elements of each argument.
     """
     values = [np.asarray(v, np.float64) for v in case.values]
     tolerances = select_tolerances(case)
     starts = np.cumsum([0, *(v.size for v in values)])
     cost = int(starts[-1]) + sum(d.size for d in case.top_diffs)
     samples = samples or int(np.clip(64 * 100_000 // max(cost, 1), 4, 64))
-    selected_indices = [_select_elements(v, samples, random) for v in values]
+    selected_indices = [
+        _select_elements(v, samples, random, s) for v, s in zip(values, suspects or [()] * len(values), strict=True)
+    ]
     magnitudes = [
         _magnitudes(v.ravel(), flat_indices) for v, flat_indices in zip(values, selected_indices, strict=True)
     ]
@@ -124,13 +129,16 @@ def finite_difference_gradients(case: Case, samples: int | None, random: np.rand
     return [_resolve(tolerances, *part) for part in parts]
 
 
-def _select_elements(value: np.ndarray, samples: int, random: np.random.Generator) -> np.ndarray:
-    """Return the sorted flat indices of elements, the largest and the smallest one among them."""
-    permutation = random.permutation(value.size)
-    if 4 <= samples < value.size:
-        extremes = [int(value.argmax()), int(value.argmin())]
-        permutation = np.array([*extremes, *(i for i in permutation[: samples + 2] if i not in extremes)])
-    return np.sort(permutation[:samples])
+def _select_elements(
+    value: np.ndarray, samples: int, random: np.random.Generator, suspects: Sequence[int]
+) -> np.ndarray:
+    """Return the sorted flat indices of elements, the suspects, the largest and the smallest one among them."""
+    indices = random.permutation(value.size)
+    if samples < value.size:
+        extremes = [int(value.argmax()), int(value.argmin())] if samples >= 4 else []
+        first = list(dict.fromkeys([*suspects, *extremes]))
+        indices = np.array([*first, *np.setdiff1d(indices[: samples + len(first)], first, assume_unique=True)])
+    return np.sort(indices[:samples])
 
 
 def directional_differences(
@@ -195,7 +203,8 @@ def _measure_direction(
 
 
 def _magnitudes(flat: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    return np.maximum(np.abs(flat[indices]), max(float(np.sqrt(np.mean(flat**2))), 0.01))
+    root_mean_square = float(np.sqrt(np.mean(flat**2))) if flat.size else 0.0
+    return np.maximum(np.abs(flat[indices]), max(root_mean_square, 0.01))
 
 
 def _compute_changes(case: Case, indices: np.ndarray, moves: np.ndarray) -> tuple[np.ndarray, float]:
@@ -210,7 +219,11 @@ def _compute_changes(case: Case, indices: np.ndarray, moves: np.ndarray) -> tupl
         The change of the scalar for each move, in an array of the shape of `moves`, and the square root of
         sum((tops * top diffs)**2).
     """
-    element_index = np.repeat(indices, moves[0].size)
+    if moves.size == 0:
+        return np.zeros(moves.shape), 0.0
+    if case.on_host:
+        return _compute_changes_on_host(case, indices, moves)
+    element_index = np.repeat(indices, moves.shape[1] * moves.shape[2])
 
     def evaluate(key: Any, blobs: Arrays, bottoms: Arrays, top_diffs: Arrays, element_index: Any, delta: Any) -> Any:
         shapes = [v.shape for v in case.pick(blobs, bottoms)]
@@ -230,8 +243,6 @@ def _compute_changes(case: Case, indices: np.ndarray, moves: np.ndarray) -> tupl
         base_tops = tops(flat)
         squares = [jnp.sum(jnp.square(b * c)) for b, c in zip(base_tops, top_diffs, strict=True)]
         norm = jnp.sqrt(sum(squares, start=jnp.zeros(())))
-        if case.on_host:
-            return [compute_change(move) for move in zip(element_index, delta, strict=True)], norm
         # a loop, because convolutions are slow under vmap
         return jax.lax.map(compute_change, (element_index, delta)), norm
 
@@ -240,6 +251,26 @@ def _compute_changes(case: Case, indices: np.ndarray, moves: np.ndarray) -> tupl
         case.context.fold_in_args, case.blobs, case.bottoms, case.top_diffs, element_index, moves.ravel()
     )
     return np.asarray(changes).reshape(moves.shape), float(norm)
+
+
+def _compute_changes_on_host(case: Case, indices: np.ndarray, moves: np.ndarray) -> tuple[np.ndarray, float]:
+    values = [np.asarray(v, np.float64) for v in case.values]
+    flat, ends = np.concatenate([v.ravel() for v in values]), np.cumsum([v.size for v in values])[:-1]
+    top_diffs = [np.asarray(diff, np.float64) for diff in case.top_diffs]
+
+    def compute_tops_of(flat: np.ndarray) -> list[np.ndarray]:
+        parts = [part.reshape(v.shape) for part, v in zip(np.split(flat, ends), values, strict=True)]
+        return [np.asarray(top, np.float64) for top in case.move(parts).tops]
+
+    base_tops = compute_tops_of(flat)
+    changes = np.zeros(moves.shape)
+    for i, element in enumerate(indices):
+        for position in np.ndindex(moves.shape[1:]):
+            moved = flat.copy()
+            moved[element] += moves[i][position]
+            differences = (t - b for t, b in zip(compute_tops_of(moved), base_tops, strict=True))
+            changes[i][position] = sum(np.sum(c * d) for c, d in zip(top_diffs, differences, strict=True))
+    return changes, float(np.sqrt(sum(np.sum((b * c) ** 2) for b, c in zip(base_tops, top_diffs, strict=True))))
 
 
 def _extrapolate(
