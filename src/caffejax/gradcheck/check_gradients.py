@@ -53,7 +53,6 @@ OK = "ok"
 OK_DECLARED = "ok: not the derivative, as declared"
 OK_STOPPED = "ok (no gradient, as declared)"
 OK_INDICES = "ok (no gradient: labels and indices)"
-OK_UNUSED = "ok (the net needs no gradient of it)"
 NOT_CHECKED = (
     "not checked: all gradients are zero; give other weights (--weights) or inputs (--inputs), or set a filler"
 )
@@ -125,7 +124,7 @@ class Row:
     @property
     def ok(self) -> bool:
         """True if the gradients agree, or need not, as the type declares or the net does not use them."""
-        return self.verdict in (OK, OK_DECLARED, OK_STOPPED, OK_INDICES, OK_UNUSED)
+        return self.verdict in (OK, OK_DECLARED, OK_STOPPED, OK_INDICES)
 
     @property
     def _decisive_errors(self) -> list[WorstError]:
@@ -283,8 +282,15 @@ def compare_gradients(layer: str, case: Case, gradients: LayerGradients) -> list
 def check_layer(layer: Layer, case: Case, samples: int | None, random: np.random.Generator) -> list[Row]:
     """Compare the gradients of one layer at its arrays, and where these do not show errors, at other arrays."""
     if problem := _find_problem_of_tops(case):
-        return [_make_row(layer, a.name, problem, value.size) for a, value in _arguments_and_values(case)]
-    rows = compare_gradients(layer.key, case, compute_gradients(case, samples, random))
+        return _make_problem_rows(layer, case, problem)
+    try:
+        gradients = compute_gradients(case, samples, random)
+    except Exception as error:
+        if not _is_unused(layer):
+            raise
+        reason = f"not checked: the net needs no gradient of it, and backward raises {type(error).__name__}: {error}"
+        return _make_problem_rows(layer, case, reason)
+    rows = compare_gradients(layer.key, case, gradients)
     rows = _compare_elsewhere(rows, layer, case, samples, random)
     if case.on_host or case.context.type.gradient.backward is None:
         rows = _compare_at_second_point(rows, case, random)
@@ -305,8 +311,9 @@ def _find_problem_of_tops(case: Case) -> str | None:
     return None
 
 
-def _arguments_and_values(case: Case) -> list[tuple[Argument, Any]]:
-    return list(zip(case.arguments, case.values, strict=True))
+def _make_problem_rows(layer: Layer, case: Case, verdict: str) -> list[Row]:
+    arguments = zip(case.arguments, case.values, strict=True)
+    return [_make_row(layer, argument.name, verdict, value.size) for argument, value in arguments]
 
 
 def _make_row(layer: Layer, argument: str, verdict: str, size: int = 0) -> Row:
@@ -670,17 +677,13 @@ def check_gradients(
 
 
 def _make_rows_without_gradient(layer: Layer, case: Case) -> list[Row]:
-    """Return a row for each bottom whose gradient is not compared, except labels beside other bottoms."""
-    checked = {a.position for a in case.arguments if a.kind == "bottom"}
-    rows = []
-    for i, name in enumerate(layer.bottoms):
-        if i in checked or (i in layer.index_bottoms and len(layer.index_bottoms) < len(layer.bottoms)):
-            continue
-        verdict = OK_INDICES if i in layer.index_bottoms else OK_UNUSED
-        if layer.type.stops_gradients:
-            verdict = OK_STOPPED
-        rows.append(_make_row(layer, _name_bottom(i, name), verdict, case.bottoms[i].size))
-    return rows
+    """Return a row for each bottom of a layer that stops the gradient, or has labels and indices only."""
+    if not layer.type.stops_gradients and case.arguments:
+        return []
+    verdict = OK_STOPPED if layer.type.stops_gradients else OK_INDICES
+    return [
+        _make_row(layer, _name_bottom(i, name), verdict, case.bottoms[i].size) for i, name in enumerate(layer.bottoms)
+    ]
 
 
 def _iterate_notes(rows: Sequence[Row], cases: Sequence[tuple[Layer, Case]]) -> Iterator[str]:

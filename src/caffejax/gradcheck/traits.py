@@ -45,8 +45,8 @@ def _check_elementwise(case: Case) -> str | None:
     # as fast kernels on CPUs order the axes, and a matrix transposed
     tops = case.compute_tops(bottoms=tuple(jnp.moveaxis(b, *_moved_axes(b)) for b in case.bottoms))
     reordered = [jnp.moveaxis(top, *_moved_axes(top)[::-1]) for top in tops]
-    if (i := _find_difference(reordered, case.tops)) is not None:
-        return f"with the axes of the bottoms in another order, top {i} is different: an axis has a meaning"
+    if (different := _find_difference(reordered, case.tops)) is not None:
+        return f"with the axes of the bottoms in another order, top {different} is different: an axis has a meaning"
     x = case.bottoms[0]
     if x.size < 2:
         return None
@@ -56,8 +56,8 @@ def _check_elementwise(case: Case) -> str | None:
         [t.at[position].set(0) if t.shape == x.shape else t for t in tops]
         for tops in (case.compute_tops(bottoms=moved), case.tops)
     )
-    if (i := _find_difference(others, expected)) is not None:
-        return f"a change of the bottoms at {list(position)} changes top {i} elsewhere"
+    if (different := _find_difference(others, expected)) is not None:
+        return f"a change of the bottoms at {list(position)} changes top {different} elsewhere"
     return _check_rows(case) if len({b.shape[:1] for b in case.bottoms}) == 1 else None
 
 
