@@ -47,10 +47,7 @@ def run(options: argparse.Namespace) -> None:
         )
     print(report.to_json() if options.json else report)
     if not report.rows:
-        raise CaffejaxError(
-            "no layer has a bottom or parameter to differentiate; for a layer in Python that reads the net's inputs, "
-            "write `force_backward: true` in the prototxt"
-        )
+        raise CaffejaxError("no layer has a bottom or parameter to differentiate")
     if not report.ok:
         raise CaffejaxError(
             Problem(str(row), file=options.model, layer=row.layer, layer_type=row.type) for row in report.failures

@@ -243,6 +243,38 @@ class Normalize:
         return (images, *labels)
 
 
+def preprocess_pixels(pixels: jax.Array, normalize: Normalize, crop: Crop) -> jax.Array:
+    """Return pixels minus the mean, times the scale, and cropped in the center, whatever their dtype.
+
+    Args:
+        pixels: (..., H, W), with the axes of the channels before them as the mean has them.
+        normalize: the mean and scale.
+        crop: the size of the crop. Pixels that have this size already are not cropped, and a larger mean is cropped.
+
+    Returns:
+        An array (..., h, w), float64 for float64 pixels, otherwise float32.
+
+    Raises:
+        DataError: if the pixels are smaller than the crop, or do not fit the mean.
+    """
+    mean, size = jnp.asarray(normalize.mean), pixels.shape[-2:]
+    if crop.height and size == (crop.height, crop.width):
+        mean = _crop_center(mean, crop) if mean.shape[-2:] != (1, 1) else mean
+    if mean.shape[-2:] not in ((1, 1), size) or mean.shape[0] not in (1, pixels.shape[-mean.ndim]):
+        raise DataError(f"pixels of shape {pixels.shape} do not fit the mean of shape {normalize.mean.shape}")
+    if crop.height > size[0] or crop.width > size[1]:
+        raise DataError(f"pixels of shape {pixels.shape} are smaller than the crop, {crop.height} x {crop.width}")
+    dtype = pixels.dtype if pixels.dtype == jnp.float64 else jnp.float32
+    normalized = (pixels.astype(dtype) - mean.astype(dtype)) * jnp.asarray(normalize.scale, dtype)
+    return _crop_center(normalized, crop) if crop.height else normalized
+
+
+def _crop_center(array: jax.Array, crop: Crop) -> jax.Array:
+    height, width = array.shape[-2:]
+    row, column = (height - crop.height) // 2, (width - crop.width) // 2
+    return array[..., row : row + crop.height, column : column + crop.width]
+
+
 # the names of height and width in BVLC Caffe, the SSD fork and PSPNet's fork
 _SIZE_FIELDS = (("crop_size", "crop_size"), ("crop_h", "crop_w"), ("crop_height", "crop_width"))
 

@@ -68,6 +68,7 @@ def check_inputs_and_variables(graph: Graph, inputs: PassInputs) -> PassInputs:
         CaffejaxError: if the key is invalid.
     """
     check_inputs(graph, graph.input_names, inputs.blobs, _UNNEEDED_INPUTS)
+    _check_pixels(graph, inputs.blobs)
     check_blob_names(graph, "perturbations", inputs.perturbations)
     value_types = {
         name: describe_type(value) for name, value in inputs.perturbations.items() if not hasattr(value, "dtype")
@@ -84,6 +85,25 @@ def check_inputs_and_variables(graph: Graph, inputs: PassInputs) -> PassInputs:
     if inputs.key is not None:
         check_key(inputs.key)
     return inputs._replace(params=params, state=state)
+
+
+def _check_pixels(graph: Graph, inputs: Mapping[str, Any]) -> None:
+    """Raise `GraphError` if pixels are integers other than uint8, which a transform_param would not be applied to."""
+    problems = []
+    for layer in graph.layers:
+        if layer.device_transform is None or not layer.definition.layer.HasField("transform_param"):
+            continue
+        dtype = inputs[layer.tops[0]].dtype if hasattr(inputs[layer.tops[0]], "dtype") else np.dtype(np.uint8)
+        if jnp.issubdtype(dtype, jnp.integer) and dtype != np.uint8:
+            problems.append(
+                layer.make_problem(
+                    f"the input for blob '{layer.tops[0]}' has dtype {dtype}, but transform_param (mean, scale) is "
+                    "applied to uint8 alone, and floats are used as they are: pass pixels as uint8, or the result of "
+                    "net.preprocess(pixels), which takes any dtype"
+                )
+            )
+    if problems:
+        raise GraphError(problems)
 
 
 _UNNEEDED_INPUTS = (

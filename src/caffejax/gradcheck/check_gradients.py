@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, prod
 from typing import Any, NamedTuple
@@ -47,15 +47,27 @@ from .layer_gradients import (
     sample_diffs,
     single_layer_net,
 )
+from .traits import find_untrue_traits
 
 OK = "ok"
 OK_DECLARED = "ok: not the derivative, as declared"
+OK_STOPPED = "ok (no gradient, as declared)"
+OK_INDICES = "ok (no gradient: labels and indices)"
 NOT_CHECKED = (
     "not checked: all gradients are zero; give other weights (--weights) or inputs (--inputs), or set a filler"
 )
-
-
+NOTHING_TO_COMPARE = "nothing to compare"
+BACKWARD_WRONG = "backward is wrong"
+ZERO_NOTE = (
+    "The backward of layer '{}' gives zeros. If it is to stop the gradient, declare so: Gradient(stops_gradient=True) "
+    "for a registered type, `stops_gradient = True` in the class of a Python layer."
+)
+ONE_ROW_NOTE = (
+    "The bottoms of {} have one row: a gradient that is wrong by a factor of the number of rows, or in some rows only, "
+    "does not show. Give a batch > 1."
+)
 NOT_RESOLVED = "not resolved: rounding errors of float32 hide the gradient; give smaller bottoms or a smaller batch"
+MOVE = 0.1  # of an argument to leave its kinks and ties, relative to its root mean square
 
 
 class WorstError(NamedTuple):
@@ -77,10 +89,12 @@ class WorstError(NamedTuple):
 class Row:
     """The comparison of the gradients with respect to one bottom or blob of a layer.
 
+    A trait of the layer's type that is untrue has a row, too, without gradients.
+
     Attributes:
         layer: the layer's key in its graph.
         type: the layer's type.
-        argument: the bottom or blob, such as "bottom 0 (data)" or "blob 1".
+        argument: the bottom or blob, such as "bottom 0 (data)" or "blob 1", or the trait, such as "trait row_wise".
         rule_autodiff: the error between the hand-written rule and autodiff over all elements, or None if there is no
             rule or no autodiff.
         rule_differences: the error between the rule and finite differences over the checked elements, or None if there
@@ -109,8 +123,8 @@ class Row:
 
     @property
     def ok(self) -> bool:
-        """True if the gradients agree, or differ only because the type declares that its rule is not the derivative."""
-        return self.verdict in (OK, OK_DECLARED)
+        """True if the gradients agree, or need not, as the type declares or the net does not use them."""
+        return self.verdict in (OK, OK_DECLARED, OK_STOPPED, OK_INDICES)
 
     @property
     def _decisive_errors(self) -> list[WorstError]:
@@ -119,15 +133,23 @@ class Row:
         return rule_errors or [w for w in (self.autodiff_differences,) if w is not None]
 
     def __str__(self) -> str:
+        if not self._decisive_errors:
+            return f"{self.argument}: {self.verdict}"
         worst = max(self._decisive_errors, key=lambda w: w.error)
         return f"gradient of {self.argument}: {self.verdict}; worst relative error {worst}"
 
 
 @dataclass(frozen=True)
 class Report:
-    """The comparisons of all checked layers in the order of execution. `str(report)` is a table."""
+    """The comparisons of all checked layers in the order of execution. `str(report)` is a table.
+
+    Attributes:
+        rows: a row for each bottom and learnable param, and for each trait that is untrue.
+        notes: sentences about what the check cannot see, or what to do about a row; the table ends with them.
+    """
 
     rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -140,18 +162,22 @@ class Report:
         return tuple(row for row in self.rows if not row.ok)
 
     def to_json(self) -> str:
-        """Return the JSON text `{"ok": ..., "rows": [{...}]}`.
+        """Return the JSON text `{"ok": ..., "rows": [{...}], "notes": [...]}`.
 
         Each row has the attributes of a `Row`. An infinite error is the string "inf".
         """
-        return json.dumps({"ok": self.ok, "rows": [_row_to_json(row) for row in self.rows]}, indent=1)
+        rows = [_row_to_json(row) for row in self.rows]
+        return json.dumps({"ok": self.ok, "rows": rows, "notes": self.notes}, indent=1)
 
     def __str__(self) -> str:
         titles = ("layer", "type", "argument", "rule/autodiff", "rule/differences", "checked", "verdict")
-        return "\n".join(align_columns([titles, *(_format_cells(row) for row in self.rows)], len(titles)))
+        table = align_columns([titles, *(_format_cells(row) for row in self.rows)], len(titles))
+        return "\n".join([*table, *self.notes])
 
 
 def _format_cells(row: Row) -> tuple[str, ...]:
+    if not row._decisive_errors:
+        return (row.layer, row.type, row.argument, "-", "-", f"{row.checked}/{row.size}", row.verdict)
     # without a rule, autodiff is compared with finite differences
     differences = row.rule_differences or f"{row.autodiff_differences} (autodiff)"
     skipped = f", {row.skipped} skipped" if row.skipped else ""
@@ -167,7 +193,7 @@ def _format_cells(row: Row) -> tuple[str, ...]:
 
 
 def _zero_suffix(row: Row) -> str:
-    if not (row.zero and row.ok):
+    if not (row.zero and row.verdict in (OK, OK_DECLARED)):
         return ""
     return " (zero)" if row.autodiff_differences is None else " (always zero)"
 
@@ -195,7 +221,8 @@ class LayerGradients:
 
     Attributes:
         differences: the gradients by finite differences.
-        directions: derivatives along directions for a layer that computes in float32, or None for other layers.
+        directions: derivatives along directions for a layer that computes in float32 or has no rule, or None for
+            other layers.
         autodiff: the gradients by autodiff of the forward pass, or None for a layer on the host.
         rule: the gradients by the hand-written rule. If there is no rule, they are zeros for a layer on the host, and
             None for other layers.
@@ -218,11 +245,15 @@ def compute_gradients(case: Case, samples: int | None, random: np.random.Generat
         rule = rule_gradients(case)
     elif case.on_host:
         rule = list(map(np.zeros_like, case.values))
-    is_float32 = rule is not None and select_tolerances(case) is FLOAT32
+    autodiff = autodiff_gradients(case)
+    checked = rule if rule is not None and select_tolerances(case) is FLOAT32 else autodiff if rule is None else None
+    suspects = None
+    if rule is not None and autodiff is not None:  # the element at which they differ most shows which one is wrong
+        suspects = [_find_worst_index(a, b) for a, b in zip(rule, autodiff, strict=True)]
     return LayerGradients(
-        differences=finite_difference_gradients(case, samples, random),
-        directions=directional_differences(case, rule, random) if rule is not None and is_float32 else None,
-        autodiff=autodiff_gradients(case),
+        differences=finite_difference_gradients(case, samples, random, suspects),
+        directions=None if checked is None else directional_differences(case, checked, random),
+        autodiff=autodiff,
         rule=rule,
         net=net_gradients(case) if gradient.backward and gradient.overrides_autodiff else None,
     )
@@ -248,23 +279,165 @@ def compare_gradients(layer: str, case: Case, gradients: LayerGradients) -> list
     return [_compare_argument(layer, case.context.type, *argument) for argument in arguments]
 
 
-def reject_zeros(rows: list[Row], case: Case, random: np.random.Generator) -> list[Row]:
-    """Return rows in which no comparison of zeros is ok if the gradient is not zero at random arguments.
+def check_layer(layer: Layer, case: Case, samples: int | None, random: np.random.Generator) -> list[Row]:
+    """Compare the gradients of one layer at its arrays, and where these do not show errors, at other arrays."""
+    if problem := _find_problem_of_tops(case):
+        return _make_problem_rows(layer, case, problem)
+    try:
+        gradients = compute_gradients(case, samples, random)
+    except Exception as error:
+        if not _is_unused(layer):
+            raise
+        reason = f"not checked: the net needs no gradient of it, and backward raises {type(error).__name__}: {error}"
+        return _make_problem_rows(layer, case, reason)
+    rows = compare_gradients(layer.key, case, gradients)
+    rows = _compare_elsewhere(rows, layer, case, samples, random)
+    if case.on_host or case.context.type.gradient.backward is None:
+        rows = _compare_at_second_point(rows, case, random)
+    return rows
 
-    Layers on the host are not evaluated at random arguments, because they may raise errors there.
+
+def _find_problem_of_tops(case: Case) -> str | None:
+    """Return why a layer cannot be checked: its tops are not finite, or not the same each time."""
+    for i, top in enumerate(map(np.asarray, case.tops)):
+        for name, is_bad in (("NaN", np.isnan(top)), ("inf", np.isinf(top))):
+            if is_bad.any():
+                position = list(_unravel(int(is_bad.argmax()), top.shape))
+                return f"not checked: top {i} has {name}, the first at {position}"
+    if case.on_host:
+        again = compute_tops(case.context, case.blobs, case.bottoms)
+        if any(not np.array_equal(a, b) for a, b in zip(again, case.tops, strict=True)):
+            return "not deterministic: two forward passes with the same arrays give different tops"
+    return None
+
+
+def _make_problem_rows(layer: Layer, case: Case, verdict: str) -> list[Row]:
+    arguments = zip(case.arguments, case.values, strict=True)
+    return [_make_row(layer, argument.name, verdict, value.size) for argument, value in arguments]
+
+
+def _make_row(layer: Layer, argument: str, verdict: str, size: int = 0) -> Row:
+    """Return a row without gradients."""
+    return Row(layer.key, layer.type.name, argument, None, None, None, size, 0, 0, False, verdict)
+
+
+def _compare_elsewhere(
+    rows: list[Row], layer: Layer, case: Case, samples: int | None, random: np.random.Generator
+) -> list[Row]:
+    """Return the rows; those in which all gradients are zero, or at kinks, are compared at other arrays, if possible.
+
+    Labels, masks and weights are drawn again, and arguments are moved a little, so that ties and whole numbers leave
+    their kinks. A comparison of zeros is not ok if the gradient is not zero at random arguments.
     """
-    if case.on_host or not any(row.zero and row.ok for row in rows):
+    if not any(_is_undecided(row) for row in rows):
         return rows
-    values = [jnp.asarray(random.normal(size=value.shape)) for value in case.values]
+    try:
+        moved_case = case.move([_move(v, random) for v in case.values], _draw_index_bottoms(layer, case, random))
+        if _find_problem_of_tops(moved_case):
+            return rows
+        gradients = compute_gradients(moved_case, samples, random)
+    except Exception:
+        if not case.on_host:
+            raise
+        return rows  # a user's layer may refuse other arrays
+    moved_rows = compare_gradients(layer.key, moved_case, gradients)
+    rows = [
+        moved if _is_undecided(row) and (not _is_undecided(moved) or (moved.ok and not row.ok)) else row
+        for row, moved in zip(rows, moved_rows, strict=True)
+    ]
+    return _reject_zeros(rows, moved_case, random)
+
+
+def _is_undecided(row: Row) -> bool:
+    has_equal_methods = row.rule_autodiff is None or row.rule_autodiff.error <= RULE_TOLERANCE
+    return has_equal_methods and (row.verdict.startswith(NOTHING_TO_COMPARE) or (row.zero and row.ok))
+
+
+def _move(value: Any, random: np.random.Generator) -> np.ndarray:
+    array = np.asarray(value, np.float64)
+    scale = float(np.sqrt(np.mean(array**2))) if array.size else 0.0
+    return array + MOVE * (scale or 1.0) * random.normal(size=array.shape)
+
+
+def _draw_index_bottoms(layer: Layer, case: Case, random: np.random.Generator) -> Arrays:
+    """Return the bottoms with new labels, indices, masks and weights, which are not all zero."""
+    indices, bottoms = case.context.type.gradient.indices, list(case.bottoms)
+    positions = sorted(layer.index_bottoms)
+    for i in positions:
+        shape = bottoms[i].shape
+        is_last, is_first = i == positions[-1], i == indices.bottoms[0] % len(bottoms)
+        if indices.sample is not None and is_last:
+            drawn = indices.sample(case.context, random, *case.bottoms)
+        elif indices.num_classes is not None and is_first:
+            limit = indices.num_classes(case.context, *case.bottoms)
+            drawn = random.integers(2 if limit is None else max(limit, 1), size=shape)
+        elif indices.ignores_gradient:
+            drawn = random.uniform(0.5, 1.5, shape)
+        else:
+            drawn = random.integers(2, size=shape)
+            drawn = drawn if drawn.any() else np.ones(shape)
+        bottoms[i] = jnp.asarray(drawn, jnp.float64).reshape(shape)
+    return tuple(bottoms)
+
+
+def _reject_zeros(rows: list[Row], case: Case, random: np.random.Generator) -> list[Row]:
+    """Return rows in which no comparison of zeros is ok if the gradient is not zero at random arguments."""
+    if not any(row.zero and row.ok for row in rows):
+        return rows
+    values = [random.normal(size=value.shape) for value in case.values]
     is_nonzero = [False] * len(rows)
     for sign in (1, -1):  # both, so that a small array does not miss the slope of a ReLU
-        blobs, bottoms = case.replace([sign * value for value in values], case.blobs, case.bottoms)
-        gradients = autodiff_gradients(replace(case, blobs=blobs, bottoms=bottoms)) or []
+        try:
+            random_case = case.move([sign * value for value in values])
+            gradients = (rule_gradients if case.on_host else autodiff_gradients)(random_case) or []
+        except Exception:
+            if not case.on_host:
+                raise
+            return rows  # a user's layer may refuse random numbers, or have no rule
         is_nonzero = [was_nonzero or bool(g.any()) for was_nonzero, g in zip(is_nonzero, gradients, strict=True)]
     return [
         replace(row, verdict=NOT_CHECKED) if row.zero and row.ok and nonzero else row
         for row, nonzero in zip(rows, is_nonzero, strict=True)
     ]
+
+
+def _compare_at_second_point(rows: list[Row], case: Case, random: np.random.Generator) -> list[Row]:
+    """Return the rows; those that are ok are compared along directions at other arrays, too.
+
+    A layer on the host may use data of an earlier pass, and it may refuse arrays that are very different. Others are
+    checked at larger numbers, which reach further branches. Arrays of whole numbers, such as labels, stay as they are.
+    """
+    values = [np.asarray(value, np.float64) for value in case.values]
+
+    def scale(value: np.ndarray) -> np.ndarray:
+        return value * random.uniform(0.8, 1.0, value.shape) if case.on_host else 3 * value
+
+    moved_values = [v if np.array_equal(v, np.trunc(v)) else scale(v) for v in values]
+    try:
+        moved_case = case.move(moved_values)
+        if _find_problem_of_tops(moved_case):
+            return rows
+        gradients = (
+            rule_gradients(moved_case) if case.context.type.gradient.backward else autodiff_gradients(moved_case)
+        )
+    except Exception:
+        if not case.on_host:
+            raise
+        return rows  # a user's layer may refuse other arrays
+    if gradients is None:
+        return rows
+    directions, tolerance = directional_differences(moved_case, gradients, random), select_tolerances(case).tolerance
+    result = []
+    for row, gradient, argument_directions in zip(rows, gradients, directions, strict=True):
+        error = _find_direction_error(argument_directions, gradient, tolerance)
+        if row.verdict == OK and error > 0:
+            worst = WorstError(error, None)
+            if case.on_host:
+                row = replace(row, rule_differences=worst, verdict=BACKWARD_WRONG)
+            else:
+                row = replace(row, autodiff_differences=worst, verdict=_verdict_without_rule(False, False))
+        result.append(row)
+    return result
 
 
 def _compare_argument(
@@ -295,6 +468,9 @@ def _compare_argument(
         if rule_matches and not is_zero and not _is_visible(rule, differences, directions):
             verdict = NOT_RESOLVED
     elif rule is None or rule_autodiff is None:
+        direction_error = _find_direction_error(directions, autodiff, differences.tolerance)
+        if direction_error > 0:
+            autodiff_matches, autodiff_differences = False, WorstError(direction_error, None)
         verdict = _verdict_without_rule(autodiff_matches, bool(layer_type.gradient.deviation))
     elif net is None:
         are_equal = rule_autodiff.error <= RULE_TOLERANCE
@@ -304,9 +480,9 @@ def _compare_argument(
         verdict = _preferred_rule_verdict(rule, autodiff, net, rule_autodiff, is_accepted)
     num_checked, num_sampled = int(differences.is_resolved.sum()), len(differences.flat_indices)
     # a gradient of zero needs no comparison if it is the only one, because tops may be constant except for jumps
-    needs_no_differences = is_zero and len(gradients) == 1
+    needs_no_differences = is_zero and (len(gradients) == 1 or num_sampled == 0)
     if not needs_no_differences and num_checked < max((1 - MAX_SKIPPED_FRACTION) * num_sampled, 1):
-        verdict = f"nothing to compare: {num_sampled - num_checked} of {num_sampled} elements are at kinks"
+        verdict = f"{NOTHING_TO_COMPARE}: {num_sampled - num_checked} of {num_sampled} elements are at kinks"
     return Row(
         layer=layer,
         type=layer_type.name,
@@ -344,7 +520,7 @@ def _is_visible(gradient: np.ndarray, differences: Differences, directions: Sequ
 def _host_verdict(rule_matches: bool, has_rule: bool) -> str:
     if rule_matches:
         return OK
-    return "backward is wrong" if has_rule else "has no backward, but a gradient"
+    return BACKWARD_WRONG if has_rule else "has no backward, but a gradient"
 
 
 def _verdict_without_rule(autodiff_matches: bool, not_derivative: bool) -> str:
@@ -396,6 +572,13 @@ def _find_worst_difference(differences: Differences, gradient: np.ndarray) -> Wo
     if worst.indices is None:
         return worst
     return WorstError(worst.error, _unravel(indices[worst.indices[0]], gradient.shape))
+
+
+def _find_worst_index(a: np.ndarray, b: np.ndarray) -> tuple[int, ...]:
+    """Return the flat index of the largest error between two gradients, or an empty tuple if they agree."""
+    worst = _find_worst_error(a, b)
+    is_equal = worst.error <= RULE_TOLERANCE or worst.indices is None
+    return () if is_equal else (int(np.ravel_multi_index(worst.indices or (), a.shape)),)
 
 
 def _find_worst_error(a: np.ndarray, b: np.ndarray, floor: np.ndarray | float = 0.0) -> WorstError:
@@ -477,13 +660,42 @@ def check_gradients(
             net, arrays, variables = single_layer_net(net_or_layer, param, bottoms, blobs, phase, random)
             layers = [net.graph.layers[-1].key]
         rows: list[Row] = []
-        for layer, case in make_cases(
-            net, layers, variables, complete_inputs(net.graph, arrays, random), random, jax.random.key(seed)
-        ):
+        tested_contexts: set[Any] = set()
+        inputs = complete_inputs(net.graph, arrays, random)
+        cases = make_cases(net, layers, variables, inputs, random, jax.random.key(seed))
+        for layer, case in cases:
             with layer.locate_errors():
-                layer_rows = compare_gradients(layer.key, case, compute_gradients(case, samples, random))
-                rows += reject_zeros(layer_rows, case, random)
-    return Report(tuple(rows))
+                rows += check_layer(layer, case, samples, random) if case.arguments else []
+                rows += _make_rows_without_gradient(layer, case)
+                if case.context not in tested_contexts:  # traits are the same for equal layers
+                    tested_contexts.add(case.context)
+                    rows += [
+                        _make_row(layer, f"trait {name}", f"trait is untrue: {problem}")
+                        for name, problem in find_untrue_traits(case)
+                    ]
+    return Report(tuple(rows), tuple(_iterate_notes(rows, cases)))
+
+
+def _make_rows_without_gradient(layer: Layer, case: Case) -> list[Row]:
+    """Return a row for each bottom of a layer that stops the gradient, or has labels and indices only."""
+    if not layer.type.stops_gradients and case.arguments:
+        return []
+    verdict = OK_STOPPED if layer.type.stops_gradients else OK_INDICES
+    return [
+        _make_row(layer, _name_bottom(i, name), verdict, case.bottoms[i].size) for i, name in enumerate(layer.bottoms)
+    ]
+
+
+def _iterate_notes(rows: Sequence[Row], cases: Sequence[tuple[Layer, Case]]) -> Iterator[str]:
+    for key in dict.fromkeys(row.layer for row in rows if row.zero and row.verdict == BACKWARD_WRONG):
+        yield ZERO_NOTE.format(key)
+    one_row = [
+        f"'{layer.key}'"
+        for layer, case in cases
+        if case.arguments and {bottom.shape[0] for bottom in case.bottoms if bottom.ndim} == {1}
+    ]
+    if one_row:
+        yield ONE_ROW_NOTE.format(", ".join(shorten_list(one_row)))
 
 
 def make_cases(
@@ -496,7 +708,8 @@ def make_cases(
 ) -> list[tuple[Layer, Case]]:
     """Return layers with their arrays in one forward pass, as cases to check.
 
-    Layers are omitted if they have no arguments, which are the bottoms and blobs that have a gradient.
+    The arguments of a case are the bottoms and blobs that have a gradient. Layers that have neither bottoms nor blobs
+    are omitted.
 
     Args:
         net: the net.
@@ -506,16 +719,23 @@ def make_cases(
         random: the generator of the diffs of tops.
         key: the random key of random layers.
     """
-    selected_layers = [layer for layer in _select_layers(net.graph, layers) if _select_arguments(layer)]
+    selected_layers = [
+        layer
+        for layer in _select_layers(net.graph, layers)
+        if not layer.type.is_input and (layer.bottoms or layer.params)
+    ]
     arrays = _layer_arrays(net, selected_layers, variables, inputs, key)
     pairs = []
     for layer in selected_layers:
         blobs, bottoms, tops = arrays[layer.key]
-        context = replace(
-            layer.context, fold_in_args=layer.make_fold_in_args(key), propagate_down=layer.bottom_need_backward
-        )
-        diffs = sample_diffs(tops, random)
-        pairs.append((layer, Case(context, blobs, bottoms, tops, diffs, _select_arguments(layer))))
+        arguments = _select_arguments(layer)
+        propagate_down = layer.bottom_need_backward
+        if _is_unused(layer):
+            propagate_down = tuple(
+                Argument("bottom", i, _name_bottom(i, n)) in arguments for i, n in enumerate(layer.bottoms)
+            )
+        context = replace(layer.context, fold_in_args=layer.make_fold_in_args(key), propagate_down=propagate_down)
+        pairs.append((layer, Case(context, blobs, bottoms, tops, sample_diffs(tops, random), arguments)))
     return pairs
 
 
@@ -554,24 +774,35 @@ def _select_layers(graph: Graph, names: Sequence[str] | None) -> list[Layer]:
 
 
 def _select_arguments(layer: Layer) -> tuple[Argument, ...]:
-    if layer.type.is_input:
-        return ()
     bottoms = [
-        Argument("bottom", i, f"bottom {i} ({name})")
+        Argument("bottom", i, _name_bottom(i, name))
         for i, name in enumerate(layer.bottoms)
-        if i not in layer.index_bottoms and _gradient_exists(layer, i)
+        if i not in layer.index_bottoms and not layer.type.stops_gradients and _is_computed(layer, i)
     ]
     blobs = [Argument("blob", i, f"blob {i}") for i, p in enumerate(layer.params) if p.spec.learnable]
     return (*bottoms, *blobs)
 
 
-def _gradient_exists(layer: Layer, bottom: int) -> bool:
-    """Return whether the gradient of a bottom can be checked.
+def _name_bottom(index: int, name: str) -> str:
+    return f"bottom {index} ({name})"
 
-    It cannot be checked for a user's host layer if the net does not need this gradient, because the layer's `backward`
-    then does not compute it.
+
+def _is_computed(layer: Layer, bottom: int) -> bool:
+    """Return whether the gradient of a bottom is computed.
+
+    A user's host layer computes only those that the net needs. If it needs none, all are computed here, so that the
+    layer is checked although it reads the net's inputs.
     """
-    return layer.type.instance is None or not layer.type.on_host or layer.bottom_need_backward[bottom]
+    return not _is_users_host_layer(layer) or layer.bottom_need_backward[bottom] or _is_unused(layer)
+
+
+def _is_unused(layer: Layer) -> bool:
+    """Return whether the net needs no gradient of a user's host layer."""
+    return _is_users_host_layer(layer) and not layer.params and not any(layer.bottom_need_backward)
+
+
+def _is_users_host_layer(layer: Layer) -> bool:
+    return layer.type.instance is not None and layer.type.on_host
 
 
 def _layer_arrays(

@@ -5,8 +5,9 @@ two neighbouring steps are extrapolated to an error of order h**4. The result is
 best. Near a kink, no extrapolations agree. Exactly on a kink, the two one-sided slopes differ by the same amount at
 small and large steps. Elements near or on a kink are unresolved.
 
-In float32, the rounding errors of a top that sums many elements can hide the change by one element. So layers that
-compute in float32 are also checked along directions in which all elements of an argument change together.
+A few elements say nothing about the others, and in float32 the rounding errors of a top that sums many elements can
+hide the change by one element. So layers without a second gradient to compare with are also checked along directions
+in which all elements of an argument change together.
 """
 
 from __future__ import annotations
@@ -38,16 +39,20 @@ class Tolerances:
         tolerance: the allowed relative error between a derivative and a finite difference. It is at least ten times the
             error for smooth functions.
         eps: the machine epsilon of the dtype.
+        direction_steps: the step sizes along directions, which are short where the dtype allows it, because more kinks
+            are within a longer step.
     """
 
     steps: np.ndarray
     agreement: float
     tolerance: float
     eps: float
+    direction_steps: np.ndarray
 
 
-FLOAT64 = Tolerances(0.01 / 4.0 ** np.arange(4), 1e-7, 1e-6, float(np.finfo(np.float64).eps))
-FLOAT32 = Tolerances(0.16 / 4.0 ** np.arange(4), 1e-4, 1e-3, float(np.finfo(np.float32).eps))
+_DIVISORS = 4.0 ** np.arange(4)
+FLOAT64 = Tolerances(0.01 / _DIVISORS, 1e-7, 1e-6, float(np.finfo(np.float64).eps), 1e-5 / _DIVISORS)
+FLOAT32 = Tolerances(0.16 / _DIVISORS, 1e-4, 1e-3, float(np.finfo(np.float32).eps), 0.16 / _DIVISORS)
 
 
 def select_tolerances(case: Case) -> Tolerances:
@@ -90,21 +95,26 @@ class DirectionalDifference:
     uncertainty: float
 
 
-def finite_difference_gradients(case: Case, samples: int | None, random: np.random.Generator) -> list[Differences]:
+def finite_difference_gradients(
+    case: Case, samples: int | None, random: np.random.Generator, suspects: Sequence[Sequence[int]] | None = None
+) -> list[Differences]:
     """Compute the gradients with respect to each argument by finite differences at random elements.
 
     Args:
         case: the layer and its arrays.
         samples: the number of elements of each argument, or None for 64. The number is reduced to as few as 4 if one
             evaluation of the layer handles more than 100,000 numbers. Smaller arguments are checked at all elements.
-        random: the generator that selects the elements.
+        random: the generator that selects the elements; the largest and the smallest one are among them.
+        suspects: flat indices of further elements of each argument.
     """
     values = [np.asarray(v, np.float64) for v in case.values]
     tolerances = select_tolerances(case)
     starts = np.cumsum([0, *(v.size for v in values)])
     cost = int(starts[-1]) + sum(d.size for d in case.top_diffs)
     samples = samples or int(np.clip(64 * 100_000 // max(cost, 1), 4, 64))
-    selected_indices = [np.sort(random.permutation(v.size)[:samples]) for v in values]
+    selected_indices = [
+        _select_elements(v, samples, random, s) for v, s in zip(values, suspects or [()] * len(values), strict=True)
+    ]
     magnitudes = [
         _magnitudes(v.ravel(), flat_indices) for v, flat_indices in zip(values, selected_indices, strict=True)
     ]
@@ -119,10 +129,22 @@ def finite_difference_gradients(case: Case, samples: int | None, random: np.rand
     return [_resolve(tolerances, *part) for part in parts]
 
 
+def _select_elements(
+    value: np.ndarray, samples: int, random: np.random.Generator, suspects: Sequence[int]
+) -> np.ndarray:
+    """Return the sorted flat indices of elements, the suspects, the largest and the smallest one among them."""
+    indices = random.permutation(value.size)
+    if samples < value.size:
+        extremes = [int(value.argmax()), int(value.argmin())] if samples >= 4 else []
+        first = list(dict.fromkeys([*suspects, *extremes]))
+        indices = np.array([*first, *np.setdiff1d(indices[: samples + len(first)], first, assume_unique=True)])
+    return np.sort(indices[:samples])
+
+
 def directional_differences(
     case: Case, gradients: Sequence[np.ndarray], random: np.random.Generator
 ) -> list[list[DirectionalDifference]]:
-    """Compute derivatives of a host layer along directions in which all elements of an argument change.
+    """Compute derivatives of a layer along directions in which all elements of an argument change.
 
     Args:
         case: the layer and its arrays.
@@ -136,9 +158,7 @@ def directional_differences(
     tolerances = select_tolerances(case)
 
     def compute_tops_of(values: Sequence[np.ndarray]) -> list[np.ndarray]:
-        context = case.context.with_fold_in_args(case.context.fold_in_args)
-        tops = compute_tops(context, *case.replace([*map(jnp.asarray, values)], case.blobs, case.bottoms))
-        return [np.asarray(top, np.float64) for top in tops]
+        return [np.asarray(top, np.float64) for top in case.move(values).tops]
 
     values = [np.asarray(v, np.float64) for v in case.values]
     top_diffs = [np.asarray(diff, np.float64) for diff in case.top_diffs]
@@ -169,7 +189,7 @@ def directional_differences(
 def _measure_direction(
     direction: np.ndarray, compute_change: Callable[[np.ndarray], float], norm: float, tolerances: Tolerances
 ) -> DirectionalDifference:
-    steps = tolerances.steps
+    steps = tolerances.direction_steps
     up, down = (np.array([compute_change(sign * step * direction) for step in steps]) for sign in (1, -1))
     with np.errstate(invalid="ignore"):
         central, slope_difference = (up - down) / (2 * steps), (up + down) / steps
@@ -183,7 +203,8 @@ def _measure_direction(
 
 
 def _magnitudes(flat: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    return np.maximum(np.abs(flat[indices]), max(float(np.sqrt(np.mean(flat**2))), 0.01))
+    root_mean_square = float(np.sqrt(np.mean(flat**2))) if flat.size else 0.0
+    return np.maximum(np.abs(flat[indices]), max(root_mean_square, 0.01))
 
 
 def _compute_changes(case: Case, indices: np.ndarray, moves: np.ndarray) -> tuple[np.ndarray, float]:
@@ -198,7 +219,11 @@ def _compute_changes(case: Case, indices: np.ndarray, moves: np.ndarray) -> tupl
         The change of the scalar for each move, in an array of the shape of `moves`, and the square root of
         sum((tops * top diffs)**2).
     """
-    element_index = np.repeat(indices, moves[0].size)
+    if moves.size == 0:
+        return np.zeros(moves.shape), 0.0
+    if case.on_host:
+        return _compute_changes_on_host(case, indices, moves)
+    element_index = np.repeat(indices, moves.shape[1] * moves.shape[2])
 
     def evaluate(key: Any, blobs: Arrays, bottoms: Arrays, top_diffs: Arrays, element_index: Any, delta: Any) -> Any:
         shapes = [v.shape for v in case.pick(blobs, bottoms)]
@@ -218,16 +243,34 @@ def _compute_changes(case: Case, indices: np.ndarray, moves: np.ndarray) -> tupl
         base_tops = tops(flat)
         squares = [jnp.sum(jnp.square(b * c)) for b, c in zip(base_tops, top_diffs, strict=True)]
         norm = jnp.sqrt(sum(squares, start=jnp.zeros(())))
-        if case.on_host:
-            return [compute_change(move) for move in zip(element_index, delta, strict=True)], norm
         # a loop, because convolutions are slow under vmap
         return jax.lax.map(compute_change, (element_index, delta)), norm
 
-    compute = evaluate if case.on_host else jax.jit(evaluate)
+    compute = case.compile("differences", evaluate)
     changes, norm = compute(
         case.context.fold_in_args, case.blobs, case.bottoms, case.top_diffs, element_index, moves.ravel()
     )
     return np.asarray(changes).reshape(moves.shape), float(norm)
+
+
+def _compute_changes_on_host(case: Case, indices: np.ndarray, moves: np.ndarray) -> tuple[np.ndarray, float]:
+    values = [np.asarray(v, np.float64) for v in case.values]
+    flat, ends = np.concatenate([v.ravel() for v in values]), np.cumsum([v.size for v in values])[:-1]
+    top_diffs = [np.asarray(diff, np.float64) for diff in case.top_diffs]
+
+    def compute_tops_of(flat: np.ndarray) -> list[np.ndarray]:
+        parts = [part.reshape(v.shape) for part, v in zip(np.split(flat, ends), values, strict=True)]
+        return [np.asarray(top, np.float64) for top in case.move(parts).tops]
+
+    base_tops = compute_tops_of(flat)
+    changes = np.zeros(moves.shape)
+    for i, element in enumerate(indices):
+        for position in np.ndindex(moves.shape[1:]):
+            moved = flat.copy()
+            moved[element] += moves[i][position]
+            differences = (t - b for t, b in zip(compute_tops_of(moved), base_tops, strict=True))
+            changes[i][position] = sum(np.sum(c * d) for c, d in zip(top_diffs, differences, strict=True))
+    return changes, float(np.sqrt(sum(np.sum((b * c) ** 2) for b, c in zip(base_tops, top_diffs, strict=True))))
 
 
 def _extrapolate(

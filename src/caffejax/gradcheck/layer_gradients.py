@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -38,6 +38,8 @@ class Case:
         tops: the results of the forward pass.
         top_diffs: a diff for each top, with the top's shape.
         arguments: the blobs and bottoms with respect to which gradients are computed.
+        compiled: the compiled functions of the layer by name and context, so that the copies of a case with other
+            arrays do not compile them again.
     """
 
     context: Context
@@ -46,6 +48,7 @@ class Case:
     tops: Arrays
     top_diffs: Arrays
     arguments: tuple[Argument, ...]
+    compiled: dict[tuple[str, Context], Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def values(self) -> Arrays:
@@ -68,10 +71,38 @@ class Case:
             new_arrays[argument.kind][argument.position] = value
         return tuple(new_arrays["blob"]), tuple(new_arrays["bottom"])
 
+    def move(self, values: Sequence[np.ndarray], bottoms: Arrays | None = None) -> Case:
+        """Return the case at other arrays of the arguments, and at other `bottoms`; its tops are computed."""
+        arrays = [jnp.asarray(value, jnp.float64) for value in values]
+        blobs, moved_bottoms = self.replace(arrays, self.blobs, self.bottoms if bottoms is None else bottoms)
+        case = replace(self, blobs=blobs, bottoms=moved_bottoms)
+        return replace(case, tops=case.compute_tops())
+
+    def compute_tops(self, context: Context | None = None, **arrays: Arrays) -> Arrays:
+        """Return the tops. `context`, `blobs=` and `bottoms=` replace those of the case."""
+        context = self.context if context is None else context
+        blobs, bottoms = arrays.get("blobs", self.blobs), arrays.get("bottoms", self.bottoms)
+
+        def run(key: Any, blobs: Arrays, bottoms: Arrays) -> Arrays:
+            return compute_tops(context.with_fold_in_args(key), blobs, bottoms)
+
+        return tuple(self.compile("tops", run, context)(context.fold_in_args, blobs, bottoms))
+
+    def compile(self, name: str, function: Callable[..., Any], context: Context | None = None) -> Callable[..., Any]:
+        """Return a function of the layer compiled, or unchanged if the layer runs on the host.
+
+        Functions of one name must be equal for equal contexts.
+        """
+        if self.on_host:
+            return function
+        return self.compiled.setdefault((name, self.context if context is None else context), jax.jit(function))
+
 
 def compute_tops(context: Context, blobs: Arrays, bottoms: Arrays) -> Arrays:
     """Run the forward pass of a layer, and return its tops."""
-    return (call if context.type.on_host else forward)(context, blobs, bottoms)[0]
+    if context.type.on_host:
+        return tuple(map(jnp.asarray, forward(context, *jax.tree.map(np.asarray, (blobs, bottoms)))[0]))
+    return forward(context, blobs, bottoms)[0]
 
 
 def sample_diffs(tops: Arrays, random: np.random.Generator) -> Arrays:
@@ -107,7 +138,7 @@ def _vjp_gradients(case: Case, function: Callable[..., Arrays]) -> list[np.ndarr
 
         return case.pick(*jax.vjp(tops, blobs, bottoms)[1](top_diffs))
 
-    compute = gradients if case.on_host else jax.jit(gradients)
+    compute = case.compile(function.__name__, gradients)
     return [np.asarray(g) for g in compute(case.context.fold_in_args, case.blobs, case.bottoms, case.top_diffs)]
 
 
@@ -126,7 +157,7 @@ def rule_gradients(case: Case) -> list[np.ndarray]:
     if case.on_host:
         results = gradients(case.context.fold_in_args, *jax.tree.map(np.asarray, arrays))
     else:
-        results = jax.jit(gradients)(case.context.fold_in_args, *arrays)
+        results = case.compile("rule", gradients)(case.context.fold_in_args, *arrays)
     for argument, value, gradient in zip(case.arguments, case.values, results, strict=True):
         require(
             gradient.shape == value.shape,

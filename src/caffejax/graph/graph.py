@@ -176,7 +176,7 @@ class Layer:
     def row_bottoms(self) -> tuple[str, ...]:
         """For a row-wise layer, the bottoms whose rows correspond to rows of the tops."""
         indices = self.type.traits.row_bottoms
-        return self.bottoms if indices is None else tuple(self.bottoms[i] for i in indices)
+        return self.bottoms if indices is None else tuple(self.bottoms[i] for i in indices if i < len(self.bottoms))
 
     @property
     def all_params(self) -> tuple[Param, ...]:

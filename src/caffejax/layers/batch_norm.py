@@ -496,4 +496,7 @@ def _mvn_divisor(ctx: Context, x: jax.Array) -> jax.Array | float:
     if not ctx.param.normalize_variance:
         return 1.0
     images = promote(x).reshape(as_nchw(x.shape))
-    return jnp.std(images, axis=_mvn_axes(ctx), keepdims=True) + ctx.param.eps
+    variance = jnp.var(images, axis=_mvn_axes(ctx), keepdims=True)
+    # the derivative of the root is infinite at 0, where the centered numbers that it multiplies are 0
+    is_zero = variance == 0
+    return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, variance))) + ctx.param.eps

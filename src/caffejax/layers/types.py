@@ -176,7 +176,8 @@ class Gradient:
         deviation: a description of the difference between Caffe's gradient and the derivative, if forward stops
             gradients as Caffe does. Checks then compare the rule with autodiff only, not with finite differences.
             Default: "", which means no difference.
-        stops_gradient: whether Caffe's backward pass does nothing, so that earlier layers get no gradient.
+        stops_gradient: whether the backward pass does nothing, so that earlier layers get no gradient, although the
+            tops may depend on the bottoms. It is set for layers that select or label.
         overwrites_diffs: whether the backward pass of the fork overwrites the diffs of the layer's blobs instead of
             adding to them. `pycaffe.Net.backward` then overwrites them, too; training always sums over passes.
         deconv: `deconv(ctx, dy)` returns the bottom's diff in `pycaffe.Net.deconv`, a kind of backward pass of the
@@ -214,11 +215,13 @@ class ChannelAffine:
 class LayerTraits:
     """Properties of a layer type that the compiler and the tools use.
 
+    They are believed: a property that is untrue gives wrong numbers without an error. `check_gradients` tests them.
+
     Attributes:
         elementwise: whether each element of the tops depends only on the elements of the bottoms at the same position,
-            so that the order of the axes makes no difference. This implies `row_wise`.
-        row_wise: whether each row (index along axis 0) of the tops depends only on the same row of the bottoms. If this
-            depends on the layer's settings, a function `row_wise(ctx)` that returns it.
+            and not on the position, so that the order of the axes makes no difference. This implies `row_wise`.
+        row_wise: whether each row (index along axis 0) of the tops depends only on the same row of the bottoms, and not
+            on the number of rows. If this depends on the layer's settings, a function `row_wise(ctx)` that returns it.
         row_bottoms: the positions of the bottoms to which `row_wise` applies; a row of the tops may depend on all
             values of the bottoms that are not listed. Default: all bottoms.
         is_relu: `is_relu(ctx)` returns whether the layer computes exactly max(x, 0).
@@ -243,8 +246,8 @@ class LayerTraits:
         receptive_window: a function for types whose top has the bottom's height and width. `receptive_window(ctx,
             bottom)` returns the `Window` of bottom pixels on which a top pixel depends, or None for the whole plane.
             Default: the same pixel if pixels keep their position or the layer only moves data, otherwise unknown.
-        weight_axes: the number of axes of the first blob. Legacy weight files pad the shapes of all blobs to four axes,
-            so this number is needed to restore the shape.
+        weight_axes: the number of axes of the first blob; for types with windows, with bottoms of four axes. Legacy
+            weight files pad the shapes of all blobs to four axes, so this number is needed to restore the shape.
         convert_stored: a function for types whose blobs files of older versions and forks store in another order or
             shape, or None for other types. `convert_stored(ctx, blobs)` takes the blobs of a file, of which some may be
             None, and returns them in the order and the shapes that the layer has, and a warning or None.

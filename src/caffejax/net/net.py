@@ -16,7 +16,7 @@ import numpy as np
 from ..checkpoints.load_save import Initializer, load_and_report, save_weights
 from ..checkpoints.match_by_name import LoadReport
 from ..config import ComputeConfig, DataConfig, Options, resolve_options
-from ..errors import CaffejaxError, GraphError, Problem, WeightsError, describe_type
+from ..errors import CaffejaxError, DataError, GraphError, Problem, WeightsError, describe_type
 from ..execution import PassInputs, PassOutputs, compute_part_with_remat, run_schedule, schedule_layers
 from ..execution.interpreter import CompiledParts
 from ..execution.memory_check import check_layers_fit
@@ -189,7 +189,10 @@ class Net:
 
         Params whose value is None are omitted, and so are layers without any value.
 
-            labels = net.map_params(lambda p: "slow" if p.lr_mult < 1 else "fast")  # for optax.multi_transform
+            def label(param):  # for optax.multi_transform; running statistics are not in params
+                return ("trained" if param.lr_mult else "frozen") if param.spec.learnable else None
+
+            labels = net.map_params(label)
 
         Args:
             value: a function of a `Param`, which has `slot`, `spec`, `lr_mult`, `decay_mult` and other attributes.
@@ -308,6 +311,51 @@ class Net:
         from ..data.loader import open_sources  # not imported for inference
 
         return open_sources(self.graph)
+
+    def preprocess(self, pixels: Any, name: str | None = None) -> jax.Array:
+        """Return pixels as a data layer makes them from its source, without the random parts of its transform_param.
+
+        The mean is subtracted, the result multiplied by the scale, and pixels that are larger than `crop_size` are
+        cropped in the center, in both phases; they are not mirrored. So augmented pixels, which are floats, become what
+        `apply` and `loss` need, which take floats as they are and transform uint8 only:
+
+            inputs = {"data": net.preprocess(augmented_pixels), "label": labels}
+
+        The function can be traced and differentiated. Settings that SSD's AnnotatedData adds, such as resize_param, are
+        not applied.
+
+        Args:
+            pixels: an array (N, C, H, W), or (C, H, W) for one image, of integers or floats in the range of the
+                source's pixels, usually 0 to 255.
+            name: the input that the pixels are for, or None if one data layer has images.
+
+        Returns:
+            An array (N, C, h, w), or (C, h, w), which is float64 for float64 pixels, otherwise float32.
+
+        Raises:
+            GraphError: if the name is not an input of a data layer with images, or None where there are several.
+            DataError: if the pixels do not fit the mean or the crop.
+        """
+        from ..data.transform import Normalize, parse_crop, preprocess_pixels  # not imported for inference
+
+        layers = {layer.tops[0]: layer for layer in self.graph.layers if isinstance(layer.device_transform, Normalize)}
+        if name not in layers and (name is not None or len(layers) != 1):
+            names = ", ".join(f"'{top}'" for top in layers) or "none"
+            raise GraphError(
+                Problem(
+                    f"preprocess needs the name of an input of a data layer with images, not {name!r}; in phase "
+                    f"{self.graph.phase} the net has {names}",
+                    self.graph.file,
+                )
+            )
+        layer = layers[next(iter(layers)) if name is None else name]
+        normalize, param = layer.device_transform, layer.definition.layer.transform_param
+        array, num_axes = jnp.asarray(pixels), len(self.graph.blobs[layer.tops[0]].shape)
+        with layer.locate_errors():
+            if array.ndim not in (num_axes - 1, num_axes):
+                raise DataError(f"pixels must have {num_axes} axes, or {num_axes - 1} for one image, not {array.ndim}")
+            assert isinstance(normalize, Normalize)
+            return preprocess_pixels(array, normalize, parse_crop(param, is_random=False))
 
     # -- params and state
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from dataclasses import replace
 from typing import Any
 
 from ...errors import LayerError, did_you_mean
@@ -22,7 +23,8 @@ def make_python(ctx: Context, definition: LayerDefinition) -> LayerType:
 
     A class with pycaffe's methods (setup, reshape, forward, backward) runs on the host, between the compiled parts of
     the net; its backward method computes the gradients. A function of the bottoms, or a class whose instances can be
-    called like such a function, is traced and compiled with the net. The module is searched for in sys.path, the
+    called like such a function, is traced and compiled with the net. With an attribute `stops_gradient = True`, layers
+    before it get no gradient through it, as for labels and sampled boxes. The module is searched for in sys.path, the
     working directory and the net's folder. If it is missing, some layers of py-faster-rcnn, MNC, ENet and DetectNet are
     available under their usual names, since they are built in.
     See [python_layers.md](python_layers.md).
@@ -39,12 +41,14 @@ def make_python(ctx: Context, definition: LayerDefinition) -> LayerType:
     except LayerError as error:  # the module is missing
         return _builtin_or_raise(ctx, definition, error)
     user_code = find_callable(module, p.layer)
+    stops_gradient = bool(getattr(user_code, "stops_gradient", False))
+    python_type = replace(ctx.type, gradient=replace(ctx.type.gradient, stops_gradient=stops_gradient))
     if not inspect.isclass(user_code):
-        return traced_layers.make_function_type(ctx.type, definition, user_code, full_name)
+        return traced_layers.make_function_type(python_type, definition, user_code, full_name)
     if callable(getattr(user_code, "forward", None)):
-        return host_layers.make_class_type(ctx.type, definition, user_code, full_name)
+        return host_layers.make_class_type(python_type, definition, user_code, full_name)
     if "__call__" in dir(user_code):
-        return traced_layers.make_class_type(ctx.type, definition, user_code, full_name)
+        return traced_layers.make_class_type(python_type, definition, user_code, full_name)
     raise LayerError(
         f"class {full_name} must have forward(self, bottom, top), like Caffe's Python layers, or __call__, like "
         "traced layers"

@@ -1,0 +1,488 @@
+"""Gradient checks of a table of layers, right ones and subtly wrong ones: each gets its verdict, and no other."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from caffejax import (
+    Gradient,
+    LayerTraits,
+    LayerType,
+    Net,
+    ParamSpec,
+    Signature,
+    Traced,
+    check_gradients,
+)
+from caffejax.gradcheck import Report
+from caffejax.layers import register_temporarily
+from caffejax.layers.types import Indices
+
+NORMAL = np.random.default_rng(0).standard_normal((4, 6, 5, 5))
+WIDE = 2 * np.random.default_rng(1).standard_normal((4, 6, 5, 5))
+LARGE = np.random.default_rng(2).standard_normal((8, 32, 28, 28))
+
+
+NO_TRAITS = LayerTraits()
+
+
+def check(
+    forward: Any,
+    *bottoms: Any,
+    rule: Any = None,
+    params: Any = None,
+    traits: LayerTraits = NO_TRAITS,
+    seed: int = 0,
+    **gradient: Any,
+) -> Report:
+    """Check a registered type with this forward function, rule and traits."""
+    signature = Signature("Table", bottoms=len(bottoms))
+    with register_temporarily(
+        LayerType(signature, Traced(forward, params=params), gradient=Gradient(rule, **gradient), traits=traits)
+    ):
+        return check_gradients("Table", bottoms=bottoms, seed=seed)
+
+
+def with_gradient(function: Callable[..., Any], gradient: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a forward function of one bottom with this gradient(x, dy), as users write it with jax.custom_vjp."""
+    wrapped = jax.custom_vjp(function)
+    wrapped.defvjp(lambda x: (function(x), x), lambda x, dy: (gradient(x, dy),))
+    return lambda ctx, x: wrapped(x)
+
+
+def cube(x: Any) -> Any:
+    return x**3
+
+
+def right(x: Any, dy: Any) -> Any:
+    return 3 * x**2 * dy
+
+
+WRONG_SLOPES: dict[str, tuple[Callable[..., Any], np.ndarray]] = {
+    "below 0": (lambda x, dy: jnp.where(x < 0, 0.9, 1) * right(x, dy), NORMAL),
+    "below -3": (lambda x, dy: jnp.where(x < -3, 0.5, 1) * right(x, dy), NORMAL),
+    "below -3, few of many": (lambda x, dy: jnp.where(x < -3, 0.5, 1) * right(x, dy), LARGE),
+    "by the number of rows": (lambda x, dy: right(x, dy) / x.shape[0], NORMAL),
+    "one channel": (lambda x, dy: right(x, dy).at[:, -1].multiply(1.1), NORMAL),
+    "one channel of the second row": (lambda x, dy: right(x, dy).at[1, 2].multiply(1.1), NORMAL),
+    "one element": (lambda x, dy: right(x, dy).at[-1, -1, -1, -1].multiply(1.5), NORMAL),
+    "one element of many": (lambda x, dy: right(x, dy).at[-1, -1, -1, -1].multiply(1.5), LARGE),
+    "by 1e-4": (lambda x, dy: 1.0001 * right(x, dy), NORMAL),
+    "above 6": (lambda x, dy: jnp.where(x > 6, 0.5, 1) * right(x, dy), WIDE),
+    "nothing": (lambda x, dy: jnp.zeros_like(x), NORMAL),
+    "NaN": (lambda x, dy: right(x, dy).at[0, 0].set(jnp.nan), NORMAL),
+    "not masked by the diff": (lambda x, dy: 3 * x**2, NORMAL),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_SLOPES)
+def test_a_wrong_slope_without_a_rule_is_reported(name: str) -> None:
+    gradient, x = WRONG_SLOPES[name]
+    for seed in (0, 1):
+        report = check(with_gradient(cube, gradient), x, seed=seed)
+        assert [row.verdict for row in report.rows] == ["autodiff differs from finite differences"], report
+
+
+@pytest.mark.parametrize("name", WRONG_SLOPES)
+def test_a_wrong_rule_is_reported(name: str) -> None:
+    gradient, x = WRONG_SLOPES[name]
+    if not (np.asarray(gradient(x, jnp.ones_like(x))) == right(x, 1)).all():  # not wrong at these numbers
+        report = check(lambda ctx, x: cube(x), x, rule=lambda ctx, x, *, y, dy: gradient(x, dy))
+        assert "rule is wrong" in report.rows[0].verdict
+
+
+def integers(*shape: int) -> np.ndarray:
+    return np.random.default_rng(3).integers(-2, 3, shape).astype(float)
+
+
+RIGHT: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "kinks": (lambda ctx, x: jnp.maximum(x, 0) + jnp.abs(x - 0.3), (NORMAL,)),
+    "kinks of many": (lambda ctx, x: jnp.sum(jnp.maximum(x, 0)), (LARGE,)),
+    "tiny": (lambda ctx, x: 1e-12 * x**3, (NORMAL,)),
+    "a large constant": (lambda ctx, x: 1e6 + 1e-6 * x**2, (NORMAL,)),
+    "floor": (lambda ctx, x: jnp.floor(x) + x, (NORMAL,)),
+    "floor of integers": (lambda ctx, x: jnp.floor(x), (integers(4, 6),)),
+    "sum of cubes": (lambda ctx, x: jnp.sum(x**3), (LARGE,)),
+    "ties": (lambda ctx, x: jnp.max(jnp.stack([x, x]), 0), (NORMAL,)),
+    "sqrt": (lambda ctx, x: jnp.sqrt(x), (np.abs(NORMAL) + 0.01,)),
+    "log": (lambda ctx, x: jnp.log(x), (np.abs(NORMAL) + 0.01,)),
+    "exp(20x)": (lambda ctx, x: jnp.exp(20 * x), (NORMAL,)),
+    "saturated": (lambda ctx, x: jax.nn.sigmoid(40 * x), (NORMAL,)),
+    "sort": (lambda ctx, x: jnp.sort(x, axis=1), (NORMAL,)),
+    "max(a, a)": (lambda ctx, a, b: jnp.maximum(a, b), (NORMAL, NORMAL)),
+    "ReLU of zeros": (lambda ctx, x: jax.nn.relu(x), (np.zeros((4, 5)),)),
+    "ReLU of integers": (lambda ctx, x: jax.nn.relu(x), (integers(4, 6),)),
+    "arcsin, which is NaN at larger numbers": (lambda ctx, x: jnp.arcsin(x), (np.tanh(NORMAL),)),
+    "softmax": (lambda ctx, x: jax.nn.softmax(x, axis=1), (NORMAL,)),
+    "round": (lambda ctx, x: jnp.round(x), (NORMAL,)),
+    "a norm": (lambda ctx, x: jnp.sqrt(jnp.sum(x**2, axis=1) + 1e-9), (NORMAL,)),
+    "labels as an ordinary bottom": (
+        lambda ctx, x, labels: jnp.take_along_axis(x, labels.astype(int)[:, None], 1),
+        (NORMAL[..., 0, 0], np.arange(4.0)),
+    ),
+    "one element": (lambda ctx, x: x**2, (np.ones(1),)),
+    "no elements": (lambda ctx, x: x**2, (np.ones((0, 3)),)),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_layer_without_a_rule_is_ok(name: str) -> None:
+    forward, bottoms = RIGHT[name]
+    for seed in (0, 1):
+        report = check(forward, *bottoms, seed=seed)
+        assert report.ok, report
+
+
+# layers on the host
+
+
+class Cube:
+    """x**3, with Caffe's interface."""
+
+    def setup(self, bottom: Any, top: Any) -> None:
+        self.calls = 0
+
+    def reshape(self, bottom: Any, top: Any) -> None:
+        top[0].reshape(*bottom[0].data.shape)
+
+    def forward(self, bottom: Any, top: Any) -> None:
+        top[0].data[...] = bottom[0].data ** 3
+
+    def backward(self, top: Any, propagate_down: Any, bottom: Any) -> None:
+        bottom[0].diff[...] = self.differentiate(bottom[0].data, top[0].diff)
+
+    def differentiate(self, x: Any, dy: Any) -> Any:
+        return 3 * x**2 * dy
+
+
+class Negative(Cube):
+    def differentiate(self, x: Any, dy: Any) -> Any:
+        return -super().differentiate(x, dy)
+
+
+class WrongBelowMinusThree(Cube):
+    def differentiate(self, x: Any, dy: Any) -> Any:
+        return np.where(x < -3, 0.5, 1) * super().differentiate(x, dy)
+
+
+class WrongChannel(Cube):
+    def differentiate(self, x: Any, dy: Any) -> Any:
+        diff = super().differentiate(x, dy)
+        diff[:, 1] *= 1.1
+        return diff
+
+
+class WrongElement(Cube):
+    def differentiate(self, x: Any, dy: Any) -> Any:
+        diff = super().differentiate(x, dy)
+        diff.flat[np.argmax(np.abs(diff))] *= 1.5
+        return diff
+
+
+class WrongRow(Cube):
+    def differentiate(self, x: Any, dy: Any) -> Any:
+        diff = super().differentiate(x, dy)
+        diff[1:] = diff[:1]
+        return diff
+
+
+class OnePercent(Cube):
+    def differentiate(self, x: Any, dy: Any) -> Any:
+        return 1.01 * super().differentiate(x, dy)
+
+
+class MutatesDiff(Cube):
+    def backward(self, top: Any, propagate_down: Any, bottom: Any) -> None:
+        top[0].diff[...] *= 2
+        super().backward(top, propagate_down, bottom)
+
+
+class Stale(Cube):
+    """Its backward uses the data of the first forward pass."""
+
+    def forward(self, bottom: Any, top: Any) -> None:
+        super().forward(bottom, top)
+        if self.calls == 0:
+            self.first = bottom[0].data.copy()
+        self.calls += 1
+
+    def backward(self, top: Any, propagate_down: Any, bottom: Any) -> None:
+        bottom[0].diff[...] = self.differentiate(self.first, top[0].diff)
+
+
+class RandomForward(Cube):
+    def forward(self, bottom: Any, top: Any) -> None:
+        top[0].data[...] = bottom[0].data * np.random.default_rng(self.calls).random(bottom[0].data.shape)
+        self.calls += 1
+
+
+class MutatesInput(Cube):
+    def forward(self, bottom: Any, top: Any) -> None:
+        bottom[0].data[...] *= 2
+        super().forward(bottom, top)
+
+
+class Nothing(Cube):
+    def backward(self, top: Any, propagate_down: Any, bottom: Any) -> None:
+        pass
+
+
+class Refuses(Cube):
+    def backward(self, top: Any, propagate_down: Any, bottom: Any) -> None:
+        raise NotImplementedError("no backward")
+
+
+class Stops(Nothing):
+    stops_gradient = True
+
+
+class MaskedSquare(Cube):
+    def forward(self, bottom: Any, top: Any) -> None:
+        top[0].data[...] = bottom[0].data ** 2 * bottom[1].data
+
+    def backward(self, top: Any, propagate_down: Any, bottom: Any) -> None:
+        bottom[0].diff[...] = 7 * bottom[0].data * bottom[1].data * top[0].diff
+
+
+class Step(Cube):
+    """A step function: its gradient is zero."""
+
+    def forward(self, bottom: Any, top: Any) -> None:
+        top[0].data[...] = bottom[0].data > 0.1
+
+    def backward(self, top: Any, propagate_down: Any, bottom: Any) -> None:
+        bottom[0].diff[...] = 0
+
+
+class Probabilities(Cube):
+    """A layer that refuses arrays that are not probabilities."""
+
+    def forward(self, bottom: Any, top: Any) -> None:
+        assert (bottom[0].data >= 0).all()
+        super().forward(bottom, top)
+
+
+class PositiveStep(Step, Probabilities):
+    pass
+
+
+def traced_stop(x: Any) -> Any:
+    return jnp.where(x > 0, x, -x)
+
+
+traced_stop.stops_gradient = True
+
+WRONG_HOST_LAYERS: dict[Any, str] = {
+    Negative: "backward is wrong",
+    WrongBelowMinusThree: "backward is wrong",
+    WrongChannel: "backward is wrong",
+    WrongElement: "backward is wrong",
+    WrongRow: "backward is wrong",
+    OnePercent: "backward is wrong",
+    MutatesDiff: "backward is wrong",
+    Stale: "backward is wrong",
+    MutatesInput: "backward is wrong",
+    Nothing: "backward is wrong",
+    RandomForward: "not deterministic",
+}
+
+
+@pytest.mark.parametrize("layer", WRONG_HOST_LAYERS, ids=lambda c: c.__name__)
+def test_a_wrong_host_layer_is_reported(layer: Any) -> None:
+    x = NORMAL[:, :2].copy()
+    x[0, 0, 0, 0] = -3.4
+    report = check_gradients(layer, bottoms=[x], samples=4)
+    assert not report.ok
+    assert report.rows[0].verdict.startswith(WRONG_HOST_LAYERS[layer]), report
+
+
+@pytest.mark.parametrize(
+    ("layer", "bottoms", "verdict"),
+    [
+        (Cube, [NORMAL], "ok"),
+        (Step, [NORMAL], "ok"),
+        (Stops, [NORMAL], "ok (no gradient, as declared)"),
+        (traced_stop, [NORMAL], "ok (no gradient, as declared)"),
+        (Probabilities, [np.abs(NORMAL) + 1], "ok"),
+        (PositiveStep, [np.abs(NORMAL) + 1], "ok"),
+    ],
+)
+def test_a_right_python_layer_is_ok(layer: Any, bottoms: Any, verdict: str) -> None:
+    report = check_gradients(layer, bottoms=bottoms, samples=4)
+    assert report.ok, report
+    assert report.rows[0].verdict == verdict
+
+
+def test_a_masked_host_layer_is_not_called_checked() -> None:
+    report = check_gradients(MaskedSquare, bottoms=[NORMAL, np.zeros_like(NORMAL)], samples=4)
+    assert not report.ok
+
+
+INPUT = 'layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 } } }'
+IP = """layer { name: "ip" type: "InnerProduct" bottom: "a" top: "y"
+  inner_product_param { num_output: 2 weight_filler { type: "xavier" } } }
+  layer { name: "loss" type: "Reduction" bottom: "y" top: "loss" loss_weight: 1 }"""
+
+
+@pytest.mark.parametrize(
+    ("layer", "verdict"),
+    [
+        (Negative, "backward is wrong"),
+        (Nothing, "backward is wrong"),
+        (Refuses, "not checked: the net needs no gradient of it, and backward raises NotImplementedError"),
+        (Cube, "ok"),
+        (Stops, "ok (no gradient, as declared)"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_host_layer_that_reads_the_inputs_is_checked(layer: Any, verdict: str) -> None:
+    python = f"""layer {{ name: "p" type: "Python" bottom: "x" top: "a"
+      python_param {{ module: "{__name__}" layer: "{layer.__name__}" }} }}"""
+    report = check_gradients(Net(INPUT + python + IP, "TRAIN"), samples=6)
+    (row,) = [row for row in report.rows if row.layer == "p"]
+    assert row.verdict.startswith(verdict)
+    assert report.ok is verdict.startswith("ok")
+    assert any("stops_gradient" in note for note in report.notes) is (layer is Nothing)
+
+
+# labels, masks and weights
+
+
+def masked_square(ctx: Any, x: Any, w: Any) -> Any:
+    return x**2 * w[:, None]
+
+
+@pytest.mark.parametrize("mask", [np.zeros(4), np.array([0.0, 1, 0, 1])])
+@pytest.mark.parametrize("factor", [2, 7])
+def test_a_mask_that_hides_the_gradient_is_drawn_again(factor: float, mask: np.ndarray) -> None:
+    report = check(
+        masked_square,
+        (4, 3),
+        mask,
+        rule=lambda ctx, x, w, *, y, dy: (factor * dy * x * w[:, None], None),
+        indices=Indices(bottoms=(1,)),
+    )
+    (row,) = report.rows
+    assert row.verdict == ("ok" if factor == 2 else "rule is wrong: autodiff and finite differences agree")
+    assert not row.zero
+
+
+@pytest.mark.parametrize(
+    ("name", "param", "bottoms"),
+    [
+        ("SoftmaxWithLoss", "loss_param { ignore_label: -1 }", [(4, 3), -np.ones(4)]),
+        ("SmoothL1Loss", "", [(2, 4)] * 4),
+        ("SmoothL1Loss", "", [(2, 4), (2, 4), np.zeros((2, 4)), np.zeros((2, 4))]),
+        ("EuclideanLoss", "", [NORMAL[0, 0], NORMAL[0, 0]]),
+        ("ContrastiveLoss", "contrastive_loss_param { margin: 0.01 }", [(4, 3), (4, 3), np.zeros(4)]),
+    ],
+)
+def test_losses_are_not_zero_for_lack_of_labels(name: str, param: str, bottoms: Any) -> None:
+    for seed in (0, 1):
+        report = check_gradients(name, param, bottoms=bottoms, seed=seed)
+        assert report.ok, report
+        assert not any(row.zero for row in report.rows), report
+
+
+# ties, NaN, zero variance
+
+
+@pytest.mark.parametrize("bottoms", ["b c b", "b b", "b b b", "b c c"])
+def test_eltwise_max_of_one_blob_is_ok(bottoms: str) -> None:
+    blobs = " ".join(f'bottom: "{name}"' for name in bottoms.split())
+    text = f"""{INPUT}
+      layer {{ name: "b" type: "Power" bottom: "x" top: "b" power_param {{ scale: 2 }} }}
+      layer {{ name: "c" type: "Sigmoid" bottom: "x" top: "c" }}
+      layer {{ name: "max" type: "Eltwise" {blobs} top: "a" eltwise_param {{ operation: MAX }} }}"""
+    report = check_gradients(Net(text + IP, "TRAIN"), layers=["max"])
+    assert len(report.rows) == len(bottoms.split())
+    assert report.ok, report
+    assert not any(row.zero for row in report.rows)
+
+
+@pytest.mark.parametrize(
+    ("forward", "x", "message"),
+    [
+        (lambda ctx, x: jnp.log(x), np.array([1.0, -1.0, 2.0]), "top 0 has NaN, the first at [1]"),
+        (lambda ctx, x: jnp.log(x), np.array([1.0, 0.0, 2.0]), "top 0 has inf, the first at [1]"),
+    ],
+)
+def test_a_top_that_is_not_finite_is_named(forward: Any, x: np.ndarray, message: str) -> None:
+    (row,) = check(forward, x).rows
+    assert row.verdict == f"not checked: {message}"
+    assert not row.ok
+
+
+def test_the_empty_windows_of_average_pooling_are_named() -> None:
+    param = "pooling_param { pool: AVE kernel_size: 2 stride: 3 }"
+    (row,) = check_gradients("Pooling", param, bottoms=[(2, 3, 6, 6)]).rows
+    assert "top 0 has NaN" in row.verdict
+
+
+def test_normalization_of_single_numbers_has_no_gradient() -> None:
+    """The gradient of (x - x) / eps is 0, not 0 * inf."""
+    report = check_gradients("MVN", bottoms=[(2, 3, 1, 1)])
+    assert report.ok, report
+    assert report.rows[0].zero
+
+
+# declarations
+
+
+def test_a_registered_type_declares_that_it_stops_the_gradient() -> None:
+    report = check(lambda ctx, x: x**2, NORMAL, stops_gradient=True)
+    assert report.ok
+    assert [row.verdict for row in report.rows] == ["ok (no gradient, as declared)"]
+
+
+def test_a_batch_of_one_row_is_noted() -> None:
+    wrong_by_rows = with_gradient(cube, lambda x, dy: right(x, dy) * x.shape[0])
+    report = check(wrong_by_rows, NORMAL[:1])
+    assert report.ok
+    assert "Give a batch > 1" in str(report)
+    assert "Give a batch > 1" not in str(check(wrong_by_rows, NORMAL))
+
+
+def test_a_layer_of_labels_alone_has_a_line() -> None:
+    report = check(lambda ctx, labels: 1.0 * labels, np.arange(4), indices=Indices((0,)))
+    assert report.ok
+    assert [row.verdict for row in report.rows] == ["ok (no gradient: labels and indices)"]
+
+
+LIES: dict[str, tuple[Any, LayerTraits]] = {
+    "elementwise": (lambda ctx, x: x - jnp.mean(x, -1, keepdims=True), LayerTraits(elementwise=True)),
+    "elementwise: position": (lambda ctx, x: x * jnp.arange(x.shape[-1]), LayerTraits(elementwise=True)),
+    "elementwise: the whole": (lambda ctx, x: x - jnp.mean(x), LayerTraits(elementwise=True)),
+    "elementwise: the size": (lambda ctx, x: x / x.size, LayerTraits(elementwise=True)),
+    "elementwise: the shape": (lambda ctx, x: x[:, :1], LayerTraits(elementwise=True)),
+    "row_wise": (lambda ctx, x: x - jnp.mean(x, 0), LayerTraits(row_wise=True)),
+    "row_wise: the number": (lambda ctx, x: x / x.shape[0], LayerTraits(row_wise=True)),
+    "row_wise: a sum": (lambda ctx, x: jnp.sum(x), LayerTraits(row_wise=lambda ctx: True)),
+    "row_bottoms": (lambda ctx, x: x, LayerTraits(row_wise=True, row_bottoms=(1,))),
+    "is_relu": (lambda ctx, x: jnp.maximum(x, 0.1 * x), LayerTraits(is_relu=lambda ctx: True)),
+    "depends_only_on_shapes": (lambda ctx, x: x, LayerTraits(depends_only_on_shapes=True)),
+    "is_identity": (lambda ctx, x: x + 1e-3, LayerTraits(is_identity=lambda ctx: True)),
+    "data_movement": (lambda ctx, x: 2 * x, LayerTraits(data_movement="some")),
+    "data_movement: all": (lambda ctx, x: x[:, 1:], LayerTraits(data_movement="all")),
+    "dtype_policy": (lambda ctx, x: 1000 * (x + 100) - 100000, LayerTraits(dtype_policy="bottoms")),
+    "accepts_integers": (lambda ctx, x: x + jnp.asarray(0.5, x.dtype), LayerTraits(accepts_integers=True)),
+    "spatial_map": (lambda ctx, x: x[:, :, 1:], LayerTraits(spatial_map="same")),
+    "weight_axes": (lambda ctx, blobs, x: x * blobs[0][0], LayerTraits(weight_axes=2)),
+    "pads_rows": (lambda ctx, x: x, LayerTraits(pads_rows=True)),
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_an_untrue_trait_is_reported(name: str) -> None:
+    forward, traits = LIES[name]
+    params = (lambda ctx, x: [ParamSpec((1,))]) if name == "weight_axes" else None
+    report = check(forward, NORMAL, traits=traits, params=params)
+    assert not report.ok
+    (row,) = report.failures
+    assert row.argument == f"trait {name.partition(':')[0]}"
+    assert row.verdict.startswith("trait is untrue")
+    assert row.argument in str(row)

@@ -1,0 +1,34 @@
+"""The traits that each type declares are true, and the tests of gradcheck find traits that are not."""
+
+from dataclasses import fields
+
+import jax
+import numpy as np
+import pytest
+from case import Case
+from case_net import SEED, CaseNet, to_numpy
+from cases import FORK_CASES, LAYER_CASES
+
+from caffejax import LayerTraits
+from caffejax.gradcheck import traits
+from caffejax.gradcheck.check_gradients import make_cases
+from caffejax.net import Variables
+
+CASES = [pytest.param(c, id=c.name, marks=[pytest.mark.long] if c in FORK_CASES else []) for c in LAYER_CASES]
+
+
+def find_untrue_traits(case_net: CaseNet) -> list[tuple[str, str]]:
+    with jax.enable_x64(True):
+        params, state, inputs = to_numpy((case_net.params, case_net.state, case_net.inputs), np.float64)
+        random, key = np.random.default_rng(0), jax.random.key(SEED)
+        pairs = make_cases(case_net.net, None, Variables(params, state), inputs, random, key)
+        return [problem for _, layer_case in pairs for problem in traits.find_untrue_traits(layer_case)]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_declared_trait_is_true(case: Case) -> None:
+    assert find_untrue_traits(CaseNet(case)) == []
+
+
+def test_every_trait_has_a_test() -> None:
+    assert {field.name for field in fields(LayerTraits)} == {*traits._TESTS, "window"}  # tested by spatial_map
