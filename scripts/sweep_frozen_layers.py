@@ -2,10 +2,11 @@
 
 python scripts/sweep_frozen_layers.py ../shared/corpus/nets.zip --precision float32 --out layers.jsonl
 
-A layer keeps its channels and settings, and the layers behind it that oneDNN may compute in the same pass; planes are
-at most 16 cells high and wide. Weights and inputs are drawn. The table has a row for each implementation: the number of
-layers that it computed, and the largest difference as a part of the largest number. The exit code is 1 if a difference
-is larger than the precision allows, or a layer raises an error.
+A layer keeps its channels and settings, and up to four layers behind it that keep the shape, of which oneDNN may compute
+some in the same pass; planes are at most 16 cells high and wide, and batches have at most 4 images. Weights and inputs
+are drawn. The table has a row for each implementation: the number of layers that it computed, and the largest
+difference as a part of the largest number. The exit code is 1 if a difference is larger than the precision allows, or a
+layer raises an error.
 `ONEDNN_MAX_CPU_ISA=AVX2` in the environment shows what a processor without AVX-512 computes.
 """
 
@@ -38,6 +39,7 @@ from caffejax.schema.caffe_pb2 import LayerParameter, NetParameter
 
 TOLERANCES = {"float32": 1e-4, "bfloat16": 2e-2, "int8": 5e-2}
 LARGEST_PLANE = 16
+LARGEST_BATCH = 4
 LONGEST_CHAIN = 5  # layers
 
 
@@ -95,7 +97,7 @@ def find_cases(archive: Path, report: Counter[str]) -> Iterator[Case]:
 
 
 def _find_chain(graph: Graph, layer: Layer, readers: dict[str, list[Layer]]) -> list[Layer]:
-    """Return a layer and those behind it that oneDNN may compute in the same pass."""
+    """Return a layer and those behind it that keep the shape and have no other reader of their bottom."""
     chain = [layer]
     while len(chain) < LONGEST_CHAIN and len(chain[-1].tops) == 1:
         (top,) = chain[-1].tops
@@ -113,8 +115,11 @@ def _make_net(graph: Graph, chain: Sequence[Layer]) -> NetParameter:
     """Return a net of the layers of a chain, with an Input layer for each blob that they read, of small planes."""
     first, *others = (_make_message(layer) for layer in chain)
     sizes = {name: graph.blobs[name].shape for name in chain[0].bottoms}
-    for largest in (LARGEST_PLANE, max(map(max, sizes.values()))):  # a few, such as Crop, need the planes as published
-        net = NetParameter(layer=[*_make_inputs({name: _shrink(s, largest) for name, s in sizes.items()}), first])
+    small = {
+        name: (min(s[0], LARGEST_BATCH), *s[1:2], *(min(n, LARGEST_PLANE) for n in s[2:])) for name, s in sizes.items()
+    }
+    for shapes in (small, sizes):  # a few layers, such as Crop and Reshape, need the sizes as published
+        net = NetParameter(layer=[*_make_inputs(shapes), first])
         try:
             shape = Net(net, "TEST").graph.blobs[first.top[0]].shape
             break
@@ -124,10 +129,6 @@ def _make_net(graph: Graph, chain: Sequence[Layer]) -> NetParameter:
     further_names = dict.fromkeys(n for layer in chain[1:] for n in layer.bottoms if n not in produced | sizes.keys())
     net.layer.extend([*_make_inputs(dict.fromkeys(further_names, shape)), *others])
     return _rename_blobs(net)
-
-
-def _shrink(shape: tuple[int, ...], largest: int) -> tuple[int, ...]:
-    return (*shape[:2], *(min(n, largest) for n in shape[2:]))
 
 
 def _make_inputs(shapes: Mapping[str, tuple[int, ...]]) -> list[LayerParameter]:
