@@ -149,7 +149,8 @@ class CompiledNet:
         """Yield the steps of a call. A step runs a oneDNN program, a layer in NumPy, or layers that XLA compiles."""
         for part in self.layer_schedule.parts:
             if part.key in self.programs:
-                yield _make_program_step(self.programs[part.key], self._packed_weights[part.key])
+                step = _make_program_step(self.programs[part.key], self._packed_weights[part.key])
+                yield self._guard_shapes(step, part) if self.graph.has_host_layers else step
                 continue
             steps = [_make_host_step(layer) if part.mode == "traced" else None for layer in part.layers]
             if not any(steps):
@@ -158,6 +159,20 @@ class CompiledNet:
             for has_step, group in groupby(zip(part.layers, steps, strict=True), key=lambda pair: pair[1] is not None):
                 layers, group_steps = zip(*group, strict=True)
                 yield from group_steps if has_step else [self._make_compiled_step(make_part(layers))]
+
+    def _guard_shapes(self, program_step: Step, part: Part) -> Step:
+        """Return a step that leaves the layers to XLA where a host layer's tops are not of the shapes that it declared.
+
+        Such a layer derives the shapes from the values of its bottoms, which are not known when the program is built.
+        """
+        expected_shapes = [self.graph.blobs[name].shape for name in part.reads]
+
+        def step(values: dict[str, Any], key: jax.Array | None) -> None:
+            has_expected_shapes = [np.shape(values[name]) for name in part.reads] == expected_shapes
+            run_step = program_step if has_expected_shapes else self._make_compiled_step(part)
+            run_step(values, key)
+
+        return step
 
     def _make_compiled_step(self, part: Part) -> Step:
         params, state = materialize(_select_variables([part], self._variables))

@@ -163,7 +163,12 @@ def _can_lower(graph: Graph, layer: Layer) -> bool:
 
 
 def _small_batch_graph(graph: Graph) -> Graph | None:
-    """Return the graph for the images that run at a time, or None if a layer does not support this batch size."""
+    """Return the graph for the images that run at a time, or None if a layer does not support this batch size.
+
+    The result is None for a net with host layers, because users' code is called for the sizes of the inputs only.
+    """
+    if graph.has_host_layers:
+        return None
     batch_sizes = {size for name in graph.input_names for size in graph.blobs[name].shape[:1]}
     num_images = 1
     if len(batch_sizes) == 1 and min(batch_sizes) >= _LARGE_BATCH:

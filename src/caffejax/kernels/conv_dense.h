@@ -45,7 +45,7 @@ class Weighted : public Values {
     memory::desc x, y;
     std::optional<Tensor> at;       // the location that the result must have
     int64_t in_place = -1;         // the value that the result is added to
-    bool fused = true;             // the epilogue is computed in the same pass
+    bool fused = true;             // the epilogue is computed in the same pass, and a deconvolution's bias
   };
 
   std::vector<Form> Forms(size_t i) {
@@ -126,6 +126,7 @@ class Weighted : public Values {
           PostOps probe = Probe(form.fused ? all : Statements{}, form);
           auto pd = describe(form, AttributesOf(i, form, probe));
           bool suits = IsTuned(pd) && (!needs_direct || Self(i).name == "dense" || IsDirect(pd));
+          suits = suits && !(form.fused && AppliesEpilogueToPartialSums(pd));
           if (!last && !suits) continue;
           Emit(i, x, form, weight, describe);
           return;
@@ -141,6 +142,13 @@ class Weighted : public Values {
   template <typename Description>
   static bool IsDirect(const Description& pd) {
     return std::string(pd.impl_info_str()).find("gemm:jit") == std::string::npos;
+  }
+
+  // Returns whether an implementation adds the bias, and applies the post-ops, to the sum over each block of inputs. So
+  // does oneDNN's code for deconvolutions with a stride: its sums alone are right, on every processor and in every type.
+  template <typename Description>
+  static bool AppliesEpilogueToPartialSums(const Description& pd) {
+    return std::string(pd.impl_info_str()).find("brgconv_strided") != std::string::npos;
   }
 
   // The post-ops of an operation, without copies of values, to query oneDNN's implementations.
@@ -163,7 +171,7 @@ class Weighted : public Values {
   template <typename Describe>
   void Emit(size_t i, const Tensor& source, const Form& form, const memory::desc& weight, Describe describe) {
     const Statement& s = Self(i);
-    const Statements& all = program_.operations[i].after;
+    Statements all = program_.operations[i].after;
     PostOps after = MakePostOps(form.fused ? all : Statements{}, form.y, form.in_place);
     auto pd = describe(form, AttributesOf(i, form, after));
     Tensor x = steps_.WithLayout(source, pd.src_desc());
@@ -172,7 +180,11 @@ class Weighted : public Values {
     Operands operands = after.operands;
     operands.insert(operands.end(), {{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}});
     operands.emplace_back(DNNL_ARG_WEIGHTS, steps_.Weight(s.Integer("weight"), weight, pd.weights_desc()));
-    AddBias(i, operands);
+    if (pd.bias_desc().get_size()) {
+      AddBias(i, operands);
+    } else if (s.Has("bias")) {
+      all.insert(all.begin(), Statement{"plus", {{"weight", s.Values("bias")}}});
+    }
     if (IsQuantized(form.x)) {
       Tensor steps = steps_.Weight(s.Integer("scales"), Plain({program_.operations[i].Out().at(1)}));
       operands.emplace_back(DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, steps);
@@ -328,8 +340,8 @@ class Weighted : public Values {
     EmitBestForm(i, X(i), IsFloat(i) ? forms : NarrowForms(i), weight, [&](const Form& form, const dnnl::primitive_attr& attributes) {
       return dnnl::deconvolution_forward::primitive_desc(
           Engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::deconvolution_direct, form.x,
-          AnyOrder(weight.get_dims(), WeightType(form.x)), bias, form.y, s.IntegerList("stride", axes, 1), gaps, s.IntegerList("low", axes, 0),
-          s.IntegerList("high", axes, 0), attributes);
+          AnyOrder(weight.get_dims(), WeightType(form.x)), form.fused ? bias : memory::desc(), form.y,
+          s.IntegerList("stride", axes, 1), gaps, s.IntegerList("low", axes, 0), s.IntegerList("high", axes, 0), attributes);
     });
   }
 

@@ -42,7 +42,7 @@ inline float* BiasOf(const Convolution& c) { return c.bias ? c.bias->typed_data(
 // Computes the weight gradient by the fastest algorithm.
 inline void RunWeightDiff(const Convolution& c) {
   static auto& cache = *new Cache<std::unique_ptr<WinogradWeightDiff>>(256);
-  auto winograd = cache.Get(KeyOf(Kind::kWeightDiff, c, false), [&] { return WinogradWeightDiff::Make(c); });
+  auto winograd = cache.Get(KeyOf(Kind::kWeightDiff, c), [&] { return WinogradWeightDiff::Make(c); });
   auto run = [&](const auto& algorithm) {
     algorithm.Run(c.x.typed_data(), c.y.typed_data(), c.weight.typed_data(), BiasOf(c));
   };
@@ -53,7 +53,7 @@ inline void RunWeightDiff(const Convolution& c) {
   auto shape = c.window.groups == 1 ? ShapeOfPlanes(c) : std::nullopt;
   if (shape && PointwiseWeightDiff::IsWorth(*shape)) return run(PointwiseWeightDiff(*shape));
   if (shape && DirectWeightDiff::IsWorth(*shape)) return run(DirectWeightDiff(*shape));
-  RunByOneDnn(Kind::kWeightDiff, c, false);
+  RunByOneDnn(Kind::kWeightDiff, c);
 }
 
 // Computes one of the convolution's three arrays from the other two.
@@ -66,7 +66,9 @@ inline void Run(Kind kind, const Convolution& c, bool relu = false) {
     return depthwise->Run(nullptr, from, weight, to, nullptr, nullptr);
   }
   static auto& cache = *new Cache<std::unique_ptr<WinogradTraining>>(256);
-  auto winograd = cache.Get(KeyOf(kind, c, relu), [&] { return WinogradTraining::Make(kind, c, relu); });
+  Key key = KeyOf(kind, c);
+  key.push_back(relu);
+  auto winograd = cache.Get(key, [&] { return WinogradTraining::Make(kind, c, relu); });
   if (*winograd) return (*winograd)->Run(from, weight, BiasOf(c), to);
   if (auto shape = c.window.groups == 1 ? ShapeOfPlanes(c) : std::nullopt) {
     if (PointwiseConvolution::IsWorth(*shape)) {
@@ -82,7 +84,8 @@ inline void Run(Kind kind, const Convolution& c, bool relu = false) {
       return narrow.Run(from, packed.get(), BiasOf(c), relu, to);
     }
   }
-  RunByOneDnn(kind, c, relu);
+  RunByOneDnn(kind, c);
+  if (relu) ApplyRelu(c.y);
 }
 
 // Computes both gradients of a convolution; `for_input` and `for_weight` differ in the array that is computed.

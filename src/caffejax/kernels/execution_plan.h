@@ -112,7 +112,7 @@ class Steps {
 
   // Copies values to a different layout or type. `step` and `to_step` are the steps of integers in source and result.
   void Copy(const Tensor& from, const Tensor& to, const Tensor* step = nullptr, const Tensor* to_step = nullptr) {
-    auto attributes = Attributes(false);
+    auto attributes = Attributes();
     Operands operands{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
     for (auto [number, scale] : {std::pair{DNNL_ARG_FROM, step}, std::pair{DNNL_ARG_TO, to_step}}) {
       if (!scale) continue;

@@ -84,7 +84,8 @@ ffi::Error Matmul(Array a, Array b, ffi::RemainingArgs bias, Result c, bool tran
   return Guarded("matmul", [&] {
     Product p{a, b, *c, Optional(bias), transpose_a, transpose_b};
     Check(p);
-    Run(p, relu);
+    Run(p);
+    if (relu) ApplyRelu(p.c);
   });
 }
 

@@ -54,12 +54,12 @@ inline PreparedPooling Prepare(const MaxPooling& p, bool backward) {
   auto x = ChannelsLast(p.x.dimensions()), y = ChannelsLast(p.y.dimensions());
   auto max = dnnl::algorithm::pooling_max;
   dnnl::pooling_forward::primitive_desc forward(Engine(), dnnl::prop_kind::forward_training, max, x, y, stride, kernel,
-                                                dense, low, high, Attributes(false));
+                                                dense, low, high, Attributes());
   auto places = forward.workspace_desc();
   Require(places.get_size() == p.places.element_count(), "oneDNN counts cells in another type");
   if (!backward) return {dnnl::pooling_forward(forward), x, y, places, forward.scratchpad_desc()};
   dnnl::pooling_backward::primitive_desc pd(Engine(), max, x, y, stride, kernel, dense, low, high, forward,
-                                            Attributes(false));
+                                            Attributes());
   return {dnnl::pooling_backward(pd), x, y, places, pd.scratchpad_desc()};
 }
 

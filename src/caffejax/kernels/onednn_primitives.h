@@ -18,6 +18,7 @@
 
 #include "lru_cache.h"
 #include "onednn_shapes.h"
+#include "threads.h"
 
 namespace caffejax {
 
@@ -75,14 +76,9 @@ inline memory::desc AnyOrder(const memory::desc& like) {
   return memory::desc(like.get_dims(), memory::data_type::f32, memory::format_tag::any);
 }
 
-inline dnnl::primitive_attr Attributes(bool relu) {
+inline dnnl::primitive_attr Attributes() {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  if (relu) {
-    dnnl::post_ops after;
-    after.append_eltwise(dnnl::algorithm::eltwise_relu, 0, 0);
-    attributes.set_post_ops(after);
-  }
   return attributes;
 }
 
@@ -124,7 +120,7 @@ inline bool SomeWindowIsWithin(const Convolution& c, size_t axis) {
 
 enum class Kind : int64_t { kProduct, kOutput, kInputDiff, kWeightDiff };
 
-inline Prepared Prepare(Kind kind, const Convolution& c, bool relu) {
+inline Prepared Prepare(Kind kind, const Convolution& c) {
   const Window& w = c.window;
   auto dims = [](Numbers numbers) { return Dims(numbers.begin(), numbers.end()); };
   Dims stride = dims(w.stride), dilation = dims(w.dilation), low = dims(w.low), high = dims(w.high);
@@ -136,18 +132,18 @@ inline Prepared Prepare(Kind kind, const Convolution& c, bool relu) {
 
   auto pass = kind == Kind::kOutput ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
   dnnl::convolution_forward::primitive_desc forward(Engine(), pass, direct, x, any, bias, y, stride, dilation, low,
-                                                    high, Attributes(relu));
+                                                    high, Attributes());
   if (kind == Kind::kOutput) {
     return Prepare(forward, forward.weights_desc(), {DNNL_ARG_WEIGHTS, weight},
                    {{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}, {DNNL_ARG_BIAS, bias}});
   }
   if (kind == Kind::kInputDiff) {
     dnnl::convolution_backward_data::primitive_desc pd(Engine(), direct, x, any, y, stride, dilation, low, high,
-                                                       forward, Attributes(false));
+                                                       forward, Attributes());
     return Prepare(pd, pd.weights_desc(), {DNNL_ARG_WEIGHTS, weight}, {{DNNL_ARG_DIFF_SRC, x}, {DNNL_ARG_DIFF_DST, y}});
   }
   dnnl::convolution_backward_weights::primitive_desc pd(Engine(), direct, x, any, bias, y, stride, dilation, low, high,
-                                                        forward, Attributes(false));
+                                                        forward, Attributes());
   // oneDNN's JIT kernels write beyond their arrays if one window covers the low and the high padding of the depth, such
   // as kernel 4, stride 2, pad 3 on a depth of 3. Its other implementations do not.
   if (c.x.dimensions().size() == 5 && !SomeWindowIsWithin(c, 0)) {
@@ -157,12 +153,12 @@ inline Prepared Prepare(Kind kind, const Convolution& c, bool relu) {
                  {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, y}, {DNNL_ARG_DIFF_BIAS, bias}});
 }
 
-inline Prepared Prepare(const Product& p, bool relu) {
+inline Prepared Prepare(const Product& p) {
   int64_t m = p.M(), k = p.K(), n = p.N();
   auto a = Strided({m, k}, p.transpose_a ? Dims{1, m} : Dims{k, 1});
   auto b = Strided({k, n}, p.transpose_b ? Dims{1, k} : Dims{n, 1});
   auto c = Plain({m, n}), bias = p.bias ? Plain({1, n}) : memory::desc();
-  dnnl::matmul::primitive_desc pd(Engine(), a, b, bias, c, Attributes(relu));
+  dnnl::matmul::primitive_desc pd(Engine(), a, b, bias, c, Attributes());
   return Prepare(pd, b, {DNNL_ARG_WEIGHTS, b}, {{DNNL_ARG_SRC, a}, {DNNL_ARG_DST, c}, {DNNL_ARG_BIAS, bias}});
 }
 
@@ -212,9 +208,9 @@ inline void Run(const Prepared& p, const Array& weight, std::initializer_list<st
   Stream().wait();
 }
 
-inline Key KeyOf(Kind kind, const Convolution& c, bool relu) {
+inline Key KeyOf(Kind kind, const Convolution& c) {
   const Window& w = c.window;
-  Key key{static_cast<int64_t>(kind), c.bias.has_value(), relu, w.groups};
+  Key key{static_cast<int64_t>(kind), c.bias.has_value(), w.groups};
   key.reserve(32);
   for (Numbers part : {c.x.dimensions(), c.weight.dimensions(), c.y.dimensions(), w.stride, w.dilation, w.low, w.high}) {
     key.insert(key.end(), part.begin(), part.end());
@@ -222,17 +218,29 @@ inline Key KeyOf(Kind kind, const Convolution& c, bool relu) {
   return key;
 }
 
+CAFFEJAX_FOR_EACH_PROCESSOR
+static void ReplaceNegatives(float* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] = y[i] <= 0 ? 0 : y[i];
+}
+
+// Applies a ReLU in place. Unlike oneDNN's ReLU it keeps NaN, as Caffe's does.
+inline void ApplyRelu(const Array& y) {
+  constexpr int64_t kFewCells = 1 << 16;  // one thread takes as long for these as waking another
+  int64_t cells = y.element_count();
+  InParallelRanges(cells <= kFewCells ? 1 : MaxThreads(), cells,
+                   [&](int64_t start, int64_t end) { ReplaceNegatives(y.typed_data() + start, end - start); });
+}
+
 // Computes one of the convolution's three arrays from the other two, by oneDNN.
-inline void RunByOneDnn(Kind kind, const Convolution& c, bool relu) {
-  auto prepared = PrimitiveCache().Get(KeyOf(kind, c, relu), [&] { return Prepare(kind, c, relu); });
+inline void RunByOneDnn(Kind kind, const Convolution& c) {
+  auto prepared = PrimitiveCache().Get(KeyOf(kind, c), [&] { return Prepare(kind, c); });
   Run(*prepared, c.weight, {c.x, c.y, c.bias});
 }
 
 // Computes c = a b.
-inline void Run(const Product& p, bool relu = false) {
-  Key key{static_cast<int64_t>(Kind::kProduct), p.M(), p.N(), p.K(), p.transpose_a, p.transpose_b, p.bias.has_value(),
-          relu};
-  auto prepared = PrimitiveCache().Get(key, [&] { return Prepare(p, relu); });
+inline void Run(const Product& p) {
+  Key key{static_cast<int64_t>(Kind::kProduct), p.M(), p.N(), p.K(), p.transpose_a, p.transpose_b, p.bias.has_value()};
+  auto prepared = PrimitiveCache().Get(key, [&] { return Prepare(p); });
   Run(*prepared, p.b, {p.a, p.c, p.bias});
 }
 

@@ -85,7 +85,7 @@ class Build : public Weighted {
       return dnnl::pooling_forward::primitive_desc(
           Engine(), dnnl::prop_kind::forward_inference, kind, x, y, s.IntegerList("stride", axes, 1),
           s.IntegerList("kernel", axes, 1), Dims(axes, 0), s.IntegerList("low", axes, 0), s.IntegerList("high", axes, 0),
-          Attributes(false));
+          Attributes());
     };
     Tensor x = X(i);
     auto at = ConcatSlot(ResultNumber(i));
@@ -107,7 +107,7 @@ class Build : public Weighted {
     auto kind = s.Integer("within") ? dnnl::algorithm::lrn_within_channel : dnnl::algorithm::lrn_across_channels;
     auto describe = [&](const memory::desc& x) {
       return dnnl::lrn_forward::primitive_desc(Engine(), dnnl::prop_kind::forward_inference, kind, x, x, s.Integer("size"),
-                                               s.Number("alpha"), s.Number("beta"), s.Number("k"), Attributes(false));
+                                               s.Number("alpha"), s.Number("beta"), s.Number("k"), Attributes());
     };
     Tensor x = X(i);
     auto pd = describe(x.layout);
@@ -126,14 +126,14 @@ class Build : public Weighted {
     Tensor x = X(i);
     dnnl::softmax_forward::primitive_desc pd(Engine(), dnnl::prop_kind::forward_inference,
                                              dnnl::algorithm::softmax_accurate, x.layout, x.layout,
-                                             static_cast<int>(Self(i).Integer("axis")), Attributes(false));
+                                             static_cast<int>(Self(i).Integer("axis")), Attributes());
     Emit(i, pd, x);
   }
 
   void Shuffle(size_t i) {
     Tensor x = X(i);
     dnnl::shuffle_forward::primitive_desc pd(Engine(), dnnl::prop_kind::forward_inference, x.layout, x.layout, 1,
-                                             static_cast<int>(Self(i).Integer("size")), Attributes(false));
+                                             static_cast<int>(Self(i).Integer("size")), Attributes());
     Emit(i, pd, x);
   }
 

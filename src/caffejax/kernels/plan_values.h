@@ -208,13 +208,13 @@ class Values {
       Tensor y = can_overwrite ? x : steps_.Allocate(x.layout);
       if (auto pointwise = Pointwise(all[i])) {
         dnnl::eltwise_forward::primitive_desc pd(Engine(), dnnl::prop_kind::forward_inference, *pointwise, x.layout,
-                                                 x.layout, all[i].Number("a"), all[i].Number("b"), Attributes(false));
+                                                 x.layout, all[i].Number("a"), all[i].Number("b"), Attributes());
         steps_.Emit(pd, {{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}});
         ++i;
       } else if (all[i].name == "prelu") {
         Tensor slopes = Operand(all[i], x.layout);
         dnnl::prelu_forward::primitive_desc pd(Engine(), dnnl::prop_kind::forward_inference, x.layout, slopes.layout,
-                                               x.layout, Attributes(false));
+                                               x.layout, Attributes());
         steps_.Emit(pd, {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, slopes}, {DNNL_ARG_DST, y}});
         ++i;
       } else {

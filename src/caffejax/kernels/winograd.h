@@ -146,7 +146,7 @@ class Winograd : public Executable {
     block_ = Block();
     ScopedSingleThread alone;
     Dims x{places_ * s_.groups, block_, s_.inputs}, w{x[0], s_.inputs, s_.outputs}, y{x[0], block_, s_.outputs};
-    pd_ = dnnl::matmul::primitive_desc(Engine(), Plain(x), AnyOrder(w), Plain(y), Attributes(false));
+    pd_ = dnnl::matmul::primitive_desc(Engine(), Plain(x), AnyOrder(w), Plain(y), Attributes());
     multiply_ = dnnl::primitive(pd_.get());
     products_ = AlignUp(pd_.src_desc().get_size());
     scratchpad_ = products_ + AlignUp(pd_.dst_desc().get_size());

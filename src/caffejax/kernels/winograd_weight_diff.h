@@ -74,7 +74,7 @@ class WinogradWeightDiff {
       return dnnl::matmul::primitive_desc(Engine(), x, Plain({matrices, block_, s_.outputs}),
                                           Plain({matrices, s_.inputs, s_.outputs}), attributes);
     };
-    auto attributes = Attributes(false);
+    auto attributes = Attributes();
     pd_ = describe(attributes);
     multiply_ = dnnl::primitive(pd_.get());
     scratchpad_ = pd_.scratchpad_desc();

@@ -97,8 +97,12 @@ class HostLayer:
         return [ParamSpec(blob.shape, value=blob.data.copy()) for blob in self._blobs]
 
     def top_shapes(self, bottoms: Sequence[Shape]) -> list[Shape]:
-        """Return the tops' shapes, which `setup` and `reshape` set."""
+        """Return the tops' shapes, which `setup` and `reshape` set for bottoms of these shapes."""
         self._set_up(bottoms)
+        is_known = all(blob.shape == tuple(shape) for blob, shape in zip(self._bottoms, bottoms, strict=True))
+        if not is_known and all(type(n) is int for shape in bottoms for n in shape):  # an export has symbolic sizes
+            self._reshape_bottoms(bottoms)
+            self._call("reshape", self._bottoms, self._tops)
         return [top.shape for top in self._tops]
 
     def forward(self, blobs: Arrays, bottoms: Arrays) -> Arrays:
@@ -172,11 +176,14 @@ class HostLayer:
         set_layer_attributes(self.instance, self._definition)
         if not isinstance(getattr(self.instance, "blobs", None), BlobVec):
             self.instance.blobs = BlobVec()
-        for blob, shape in zip(self._bottoms, bottoms, strict=True):
-            blob.reshape(*shape)
+        self._reshape_bottoms(bottoms)
         self._call("setup", self._bottoms, self._tops)
         self._call("reshape", self._bottoms, self._tops)
         self._is_set_up = True
+
+    def _reshape_bottoms(self, shapes: Sequence[Shape]) -> None:
+        for blob, shape in zip(self._bottoms, shapes, strict=True):
+            blob.reshape(*shape)
 
     def _call(self, method: str, *args: Any) -> None:
         function = getattr(self.instance, method, None)
