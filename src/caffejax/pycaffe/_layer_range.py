@@ -135,11 +135,20 @@ class LayerRange:
         """Return the name of the Split's bottom if `name` is a Split's top, else `name`."""
         return self._roots.get(name, name)
 
-    def forward(self, inputs: PassInputs, output_names: tuple[str, ...]) -> PassOutputs:
-        """Run the layers forward; return at least the blobs in `output_names`, without padded rows."""
-        outputs: PassOutputs = self._compile(
-            "forward", self._forward, self._return_all_if_small(self.writes, output_names)
-        )(inputs)
+    def forward(
+        self, inputs: PassInputs, output_names: tuple[str, ...], *, returns_small_blobs: bool = True
+    ) -> PassOutputs:
+        """Run the layers forward; return at least the blobs in `output_names`, without padded rows.
+
+        Args:
+            inputs: the inputs of the pass.
+            output_names: the blobs to return.
+            returns_small_blobs: whether to return all blobs if they are small, so that the range is not compiled again
+                for other `output_names`.
+        """
+        if returns_small_blobs:
+            output_names = self._return_all_if_small(self.writes, output_names)
+        outputs: PassOutputs = self._compile("forward", self._forward, output_names)(inputs)
         return outputs._replace(values=self.strip_padding(outputs.values))
 
     def strip_padding(self, values: Values) -> Values:
@@ -321,10 +330,15 @@ def _fold_key(inputs: PassInputs) -> PassInputs:
 
     The blobs are passed separately.
     """
-    key, *numbers = inputs.key
+    return inputs._replace(key=fold_numbers(inputs.key), blobs={})
+
+
+def fold_numbers(key: Key) -> jax.Array:
+    """Return the key with its numbers folded into it."""
+    folded_key, *numbers = key
     for number in numbers:
-        key = jax.random.fold_in(key, number)
-    return inputs._replace(key=key, blobs={})
+        folded_key = jax.random.fold_in(folded_key, number)
+    return folded_key
 
 
 def _select_outputs(inputs: PassInputs, outputs: PassOutputs, output_names: tuple[str, ...]) -> PassOutputs:

@@ -86,10 +86,13 @@ class Pass:
         self.end_version = -1
         self._deferred: dict[str, Memory] = {}
 
-    def run(self, output_names: tuple[str, ...]) -> PassOutputs:
-        """Run the pass; return the blobs in `output_names`, the changed state and the loss."""
+    def run(self, output_names: tuple[str, ...], *, returns_small_blobs: bool = True) -> PassOutputs:
+        """Run the pass; return the blobs in `output_names`, the changed state and the loss.
+
+        For `returns_small_blobs` see `LayerRange.forward`.
+        """
         outputs = self._frozen.run(self.layer_range, self.inputs, output_names) if self._frozen else None
-        return outputs or self.layer_range.forward(self.inputs, output_names)
+        return outputs or self.layer_range.forward(self.inputs, output_names, returns_small_blobs=returns_small_blobs)
 
     def finish(self, outputs: PassOutputs, memories: Memories) -> None:
         """Store the results of the pass in `memories`. Blobs that are not in `outputs` are computed when they are read.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from math import prod
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -57,6 +58,9 @@ class Evaluator:
         freeze: whether each test compiles the net for inference, if the net allows it. Compilation takes about as long
             as a few passes.
 
+    Attributes:
+        net, device, loader, ap_version: the arguments.
+
     Raises:
         GraphError: if `ap_version` is set and the outputs are not detections.
     """
@@ -71,7 +75,7 @@ class Evaluator:
         freeze: bool = False,
     ) -> None:
         check_detection_outputs(net, ap_version)
-        self._ap_version = ap_version
+        self.ap_version = ap_version
         self.net = net
         self.loader = Loader(net.graph) if loader is None else loader
         self.device = device
@@ -104,16 +108,16 @@ class Evaluator:
             StoppedError: if `should_stop` returned True. The position in the data is then undefined.
         """
         results: list[Any] = []
-        passes = self._run_passes(variables, num_batches, key)
-        for i in range(num_batches):
-            if should_stop():
-                raise StoppedError
-            results.append(next(passes))
-            if on_pass is not None:
-                on_pass(i, Scores(float(results[i][0]), jax.tree.map(np.asarray, results[i][1])))
-        return average_scores(results, self.net.graph, self._ap_version)
+        with closing(self._run_passes(variables, num_batches, key)) as passes:
+            for i in range(num_batches):
+                if should_stop():
+                    raise StoppedError
+                results.append(next(passes))
+                if on_pass is not None:
+                    on_pass(i, Scores(float(results[i][0]), jax.tree.map(np.asarray, results[i][1])))
+        return average_scores(results, self.net.graph, self.ap_version)
 
-    def _run_passes(self, variables: Variables, num_batches: int, key: jax.Array) -> Iterator[Any]:
+    def _run_passes(self, variables: Variables, num_batches: int, key: jax.Array) -> Generator[Any, None, None]:
         """Yield `(loss, outputs)` of each batch, in the order of the data."""
         state = self._add_recurrent_state(variables.state)
         forward = (self._freeze and self._compile_inference(variables)) or self._forward
@@ -417,7 +421,7 @@ class MeshEvaluator(Evaluator):
         )
         self._forward = net.jit(score_all_batches)
 
-    def _run_passes(self, variables: Variables, num_batches: int, key: jax.Array) -> Iterator[Any]:
+    def _run_passes(self, variables: Variables, num_batches: int, key: jax.Array) -> Generator[Any, None, None]:
         params, state = self._replicate(variables)
         num_rows, num_done = self._shard.total, 0
         padding_batch: dict[str, np.ndarray] | None = None  # for rows of the mesh that take no batch
