@@ -90,7 +90,7 @@ class LayerRange:
         input_layers: the Input and data layers of the range, whose tops are stored in the blobs before the pass.
         reads: the input blobs: tops of Input and data layers, and blobs from earlier layers.
         writes: the blobs that the layers compute. Tops of Splits are not included, because they are the bottoms of the
-            Splits under different names; see `Graph.split_roots`.
+            Splits under different names; see `Graph.split_roots`. Tops that are params are not included, either.
         params, state: the slots that the layers use, as trees with the structure of `Net.init`'s result.
         indices: the layers that select values by index, each with the name of the blob that contains the indices.
     """
@@ -104,7 +104,7 @@ class LayerRange:
         self._roots = graph.split_roots
         self._part = self._make_part(last)
         self.reads = tuple(dict.fromkeys(map(self.find_root, self._part.reads)))
-        self.writes = tuple(sorted(self._part.writes - self._roots.keys()))
+        self.writes = tuple(sorted(self._part.writes - self._roots.keys() - graph.param_tops.keys()))
         self.params, self.state = (self._part.select(tree) for tree in graph.map_variables(lambda param: param.slot))
         self.indices = tuple(
             (layer, self.find_root(find_index_blob(layer))) for layer in find_indexing_layers(self.layers)

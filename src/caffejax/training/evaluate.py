@@ -18,7 +18,8 @@ from ..data.loader import Loader
 from ..debugging import IndexCheck
 from ..debugging.average_precision import average_precision
 from ..errors import DataError, GraphError, Problem
-from ..graph import Graph
+from ..graph import Graph, Param
+from ..graph.trained_layers import find_source_params, match_layers
 from ..inference.frozen_pass_cache import freeze_passes, output_and_loss_names
 from ..net import Net, Params, Variables
 from ..parallel import DATA, all_gather, check_shapes, join_batches, local_shard, put_global, replicated_sharding
@@ -221,31 +222,25 @@ def copy_trained_params(test_graph: Graph, initial: Variables, train_graph: Grap
         train_graph: the train net.
         trained: the variables of the train net.
     """
-    return Variables(
-        _copy_tree(test_graph, initial.params, train_graph, trained.params),
-        _copy_tree(test_graph, initial.state, train_graph, trained.state),
-    )
+    sources = find_source_params(test_graph, train_graph)
 
+    def choose_value(param: Param) -> Any:
+        if (source := sources.get(param.slot)) is None:  # recurrent state is not shared, either
+            return (initial.params if param.spec.learnable else initial.state)[param.slot.layer][param.slot.index]
+        tree = trained.params if source.spec.learnable else trained.state
+        value = tree[source.owner.layer][source.owner.index]
+        is_reshaped = np.shape(value) not in ((), param.spec.shape)  # with share_mode PERMISSIVE; () is a placeholder
+        return value.reshape(param.spec.shape) if is_reshaped else value
 
-def _copy_tree(test_graph: Graph, initial: Params, train_graph: Graph, trained: Params) -> Params:
-    train_layers = {layer.name: layer for layer in reversed(train_graph.layers)}
-
-    def choose_value(key: str, index: int, value: Any) -> Any:
-        source = train_layers.get(test_graph.layer(key).name)
-        if source is None or index >= len(source.params):  # recurrent state is not shared
-            return value
-        owner = source.params[index].owner
-        return trained[owner.layer][owner.index]
-
-    return {key: {i: choose_value(key, i, value) for i, value in blobs.items()} for key, blobs in initial.items()}
+    return Variables(*test_graph.map_variables(choose_value))
 
 
 def find_shape_mismatches(test_graph: Graph, train_graph: Graph) -> Sequence[str]:
     """Return a message for each layer whose parameters have different shapes in the test net and the train net."""
-    train_layers = {layer.name: layer for layer in train_graph.layers}
+    matches = match_layers(test_graph, train_graph)
     problems = []
     for layer in test_graph.layers:
-        if (source := train_layers.get(layer.name)) is None:
+        if (source := matches.get(layer.key)) is None:
             continue
         test_shapes, train_shapes = ([p.spec.shape for p in side.params] for side in (layer, source))
         if test_shapes != train_shapes:
