@@ -133,13 +133,16 @@ class Executor:
             self._call_callbacks("after_forward", layers.last)
         return losses
 
-    def backward(self, high: int, low: int, diffs: Iterable[str] = (), deconv: bool = False) -> None:
+    def backward(
+        self, high: int, low: int, diffs: Iterable[str] = (), deconv: bool = False, *, adds_passes: bool = False
+    ) -> None:
         """Run layers `high` down to `low` backward.
 
         Args:
             high, low: indices of the last and the first layer.
             diffs: the names of blobs whose diffs the pass must return.
             deconv: if True, run a deconvolution pass; see `Net.deconv`.
+            adds_passes: see `BackwardPass`.
 
         Raises:
             GraphError: if a gradient does not exist.
@@ -153,7 +156,7 @@ class Executor:
         for i in range(high, low - 1, -1):
             self._call_callbacks("before_backward", i)
             if i in groups:
-                self._backward(*groups[i], output_names)
+                self._backward(*groups[i], output_names, adds_passes)
             self._call_callbacks("after_backward", i)
 
     def forward_backward(self, key: Key | None = None) -> list[jax.Array]:
@@ -173,7 +176,7 @@ class Executor:
         indices = [i for i, layer in enumerate(self.graph.layers) if has_backward(layer)]
         if self.graph.has_varying_rows or self._has_callbacks or not indices:
             losses = self.forward(0, last, key)
-            self.backward(last, 0)
+            self.backward(last, 0, adds_passes=True)
             return losses
         self.graph.check_backward()
         full_range = self._ranges.get(0, last)
@@ -243,8 +246,10 @@ class Executor:
                 bottom = indices.pop(0)
             yield passes[top], passes[top].layer_range.backward_range(bottom, top, deconv)
 
-    def _backward(self, forward_pass: Pass, layers: BackwardRange, output_names: frozenset[str]) -> None:
-        backward_pass = BackwardPass(forward_pass, layers, self.memories)
+    def _backward(
+        self, forward_pass: Pass, layers: BackwardRange, output_names: frozenset[str], adds_passes: bool
+    ) -> None:
+        backward_pass = BackwardPass(forward_pass, layers, self.memories, adds_passes=adds_passes)
         backward_pass.finish(backward_pass.run(self._diffs_to_return(layers, output_names)), self.memories)
 
     def _diffs_to_return(self, layers: BackwardRange, output_names: frozenset[str]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -164,6 +165,7 @@ class LayerRange:
         backward_layers: BackwardRange,
         output_names: tuple[str, ...],
         host_tops: Mapping[str, jax.Array],
+        start_diffs: Mapping[Slot, jax.Array] = MappingProxyType({}),
     ) -> Diffs:
         """Run `backward_layers` backward; return the diffs of parameters, and at least of the blobs `output_names`.
 
@@ -173,9 +175,12 @@ class LayerRange:
             backward_layers: the range of layers to run backward.
             output_names: the blobs whose diffs to return.
             host_tops: the tops that a host layer computed in the forward pass; empty for other layers.
+            start_diffs: see `run_with_pullback`; empty if the range is compiled.
         """
         output_names = self._return_all_if_small(backward_layers.writes, output_names)
-        return self._compile("backward", self._backward, backward_layers, output_names)(inputs, seeds, host_tops)
+        run = self._compile("backward", self._backward, backward_layers, output_names)
+        diffs: Diffs = run(inputs, seeds, host_tops, start_diffs) if start_diffs else run(inputs, seeds, host_tops)
+        return diffs
 
     def _return_all_if_small(self, names: tuple[str, ...], output_names: tuple[str, ...]) -> tuple[str, ...]:
         """Return `names` if these blobs are small, else `output_names`.
@@ -236,9 +241,10 @@ class LayerRange:
         inputs: PassInputs,
         seeds: Values,
         host_tops: Values,
+        start_diffs: Mapping[Slot, jax.Array] = MappingProxyType({}),
     ) -> Diffs:
         return self._forward_backward(
-            backward_layers, backward_layers.high, (), output_names, inputs, seeds, host_tops
+            backward_layers, backward_layers.high, (), output_names, inputs, seeds, host_tops, start_diffs
         )[1]
 
     def _forward_backward(
@@ -250,6 +256,7 @@ class LayerRange:
         inputs: PassInputs,
         seeds: Values,
         host_tops: Values,
+        start_diffs: Mapping[Slot, jax.Array] = MappingProxyType({}),
     ) -> tuple[PassOutputs, Diffs]:
         """Run forward from the first layer of the range to layer `last`, and then `backward_layers` backward."""
         pullbacks: list[tuple[Layer, Pullback]] = []
@@ -260,7 +267,9 @@ class LayerRange:
             (layer,) = part.layers
             if layer.key not in backward_layers.differentiated_keys:
                 return compute_part(part, inputs, earlier_blobs)
-            result, pullback = run_with_pullback(part, inputs, earlier_blobs, host_tops=host_tops)
+            result, pullback = run_with_pullback(
+                part, inputs, earlier_blobs, host_tops=host_tops, start_diffs=start_diffs
+            )
             pullbacks.append((layer, make_deconv_pullback(layer, pullback) if backward_layers.deconv else pullback))
             return result
 
