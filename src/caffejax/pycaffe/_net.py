@@ -230,8 +230,8 @@ class Net:
     ) -> Arrays:
         """Run layers backward, starting from the diffs stored in the blobs; the diffs of losses are their weights.
 
-        The diffs of params add up until `clear_param_diffs`, except in layers that overwrite them, as in Caffe: Parameter,
-        some layers of forks, and Python layers that assign them.
+        The diffs of params add up until `clear_param_diffs`, except in layers that overwrite them, as in Caffe:
+        Parameter, some layers of forks, and Python layers that assign them.
 
         Args:
             diffs: blobs whose diffs to return in addition to the inputs' diffs.
