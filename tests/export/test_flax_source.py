@@ -96,6 +96,16 @@ def test_outputs_of_the_source_equal_the_nets(
     assert_equal(subject, draw_batches(subject, *sizes), folder, flax_process)
 
 
+def test_embed_gives_zeros_for_padding(tmp_path: Path, flax_process: ProcessPoolExecutor) -> None:
+    """The index -1 of nnx.Embed would be the last row."""
+    embed = layer("Embed", "e", "x", "e", "embed_param { num_output: 2 input_dim: 3 bias_term: false }")
+    subject = make_subject(input_layer(4, name="x") + embed)
+    write_flax(subject, tmp_path / "net")
+    batch = {"x": np.array([-1, 0, 2, -1.5], np.float32)}
+    assert (np.asarray(subject.run(batch)["e"])[[0, 3]] == 0).all()
+    assert_equal(subject, [batch], tmp_path / "net", flax_process)
+
+
 @pytest.mark.slow
 def test_weights_can_be_an_orbax_checkpoint(tmp_path: Path, flax_process: ProcessPoolExecutor) -> None:
     subject = make_subject(make_residual_net(6))

@@ -106,9 +106,9 @@ def test_a_blob_is_computed_on_read_and_returned_by_passes_after_repeated_reads(
     requests: list[tuple[str, ...]] = []
     original_run = Pass.run
 
-    def record_run(self: Any, names: tuple[str, ...]) -> Any:
+    def record_run(self: Any, names: tuple[str, ...], **options: bool) -> Any:
         requests.append(names)
-        return original_run(self, names)
+        return original_run(self, names, **options)
 
     monkeypatch.setattr(Pass, "run", record_run)
     for i in range(5):

@@ -99,7 +99,7 @@ def test_a_smaller_batch_is_not_padded(folder: Path) -> None:
 
 
 MISSING = (
-    r"{} has Input layers, but no data for them: 'data' \(4x3\), 'label' \(4\). In Python, pass the data to the "
+    r"{} has no data for layer 'in' \(Input\) with 'data' \(4x3\), 'label' \(4\). In Python, pass the data to the "
     r"solver: caffejax.Solver\(..., {}="
 )
 
@@ -109,7 +109,7 @@ def test_missing_and_surplus_data_are_reported_at_once(folder: Path, capsys: pyt
         Solver("solver.prototxt")
     exc_info.match(MISSING.format("test net #0", "test_data"))
     assert main(["train", "--solver=solver.prototxt"]) == 1
-    assert "On the command line, replace the Input layers with data layers" in capsys.readouterr().err
+    assert "On the command line, replace these layers with data layers" in capsys.readouterr().err
     with pytest.raises(SolverError, match=MISSING.format("test net #0", "test_data")):
         Solver("solver.prototxt", data=make_rows())
     Path("net.prototxt").write_text(

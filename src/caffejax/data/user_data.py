@@ -13,6 +13,7 @@ import numpy as np
 from ..errors import DataError, Problem, describe_type, did_you_mean, is_integer, raise_if_any
 from ..graph import Graph
 from ..human_readable import format_shape
+from ..layers import CallerInput
 from ..layers.validation import shape_remedy
 
 
@@ -413,9 +414,11 @@ class UserData:
 
 
 def format_inputs(graph: Graph) -> Iterator[str]:
-    """Yield each input of a net with its shape, for messages."""
-    for blob in graph.caller_inputs:
-        yield f"'{blob}' ({format_shape(graph.blobs[blob].shape)})"
+    """Yield each layer whose tops the caller passes, with their shapes, for messages."""
+    for layer in graph.layers:
+        if isinstance(layer.type.implementation, CallerInput):
+            tops = ", ".join(f"'{top}' ({format_shape(graph.blobs[top].shape)})" for top in layer.tops)
+            yield f"layer '{layer.name}' ({layer.type.name}) with {tops}"
 
 
 def _convert_to_array(value: Any) -> tuple[np.ndarray, str | None]:

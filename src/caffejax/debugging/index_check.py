@@ -35,13 +35,14 @@ def check_indices(layer: Layer, bottoms: Sequence[Any]) -> None:
 
 
 def _check_range(layer: Layer, indices: Any, count: int) -> None:
-    values = np.asarray(indices)
-    invalid = find_out_of_range(values, count)
+    values, ignore_label = np.asarray(indices), layer.type.gradient.indices.ignore_label
+    padding = None if ignore_label is None else ignore_label(layer.context)
+    invalid = find_out_of_range(values, count, padding)
     if invalid.any():
         position = [int(i) for i in np.argwhere(invalid)[0]]
         message = (
             f"index {values[invalid].flat[0]:g} at {position} of bottom '{find_index_blob(layer)}' is out of range: "
-            f"it must be from 0 to {count - 1}"
+            f"it must be from 0 to {count - 1}{'' if padding is None else f', or {padding}'}"
         )
         raise LayerError(layer.make_problem(message))
 

@@ -7,6 +7,7 @@ backward passes start from any diffs and stop at any layer, and the tools in `de
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -55,6 +56,7 @@ def run_with_pullback(
     earlier_blobs: Values,
     runner: Runner = compute_part,
     host_tops: Mapping[str, jax.Array] | None = None,
+    start_diffs: Mapping[Slot, jax.Array] = MappingProxyType({}),
 ) -> tuple[PassOutputs, Pullback]:
     """Run one layer forward; return its outputs, and a function that maps the diffs of its tops to a `Diffs`.
 
@@ -63,6 +65,8 @@ def run_with_pullback(
         inputs, earlier_blobs: see `compute_part`.
         runner: the function that computes the part.
         host_tops: the tops of a host layer that has already run and is not run again; default: the layer is run.
+        start_diffs: for a Python layer of a user, the diffs that its blobs have before its backward pass, which returns
+            them with its changes. If they are empty, it returns the diffs of this pass.
     """
     (layer,) = part.layers
     if layer.type.on_host:
@@ -70,7 +74,7 @@ def run_with_pullback(
             result = runner(part, inputs, earlier_blobs, None)
         else:
             result = PassOutputs({top: host_tops[top] for top in layer.tops}, dict(inputs.state), jnp.zeros(()))
-        return result, _make_host_pullback(layer, inputs, earlier_blobs, result.values)
+        return result, _make_host_pullback(layer, inputs, earlier_blobs, result.values, start_diffs)
     slots, names = find_differentiated_params(layer), find_differentiated_bottoms(layer)
 
     def forward(params: Mapping[str, Any], bottoms: Values) -> Any:
@@ -124,7 +128,18 @@ def run_backward(
         yield layer, diffs
 
 
-def _make_host_pullback(layer: Layer, inputs: PassInputs, earlier_blobs: Values, values: Values) -> Pullback:
+def accumulates_diffs(layer: Layer) -> bool:
+    """Return whether the backward pass of a layer changes the diffs of its blobs itself, as users' Python layers do."""
+    return layer.type.on_host and layer.type.instance is not None
+
+
+def _make_host_pullback(
+    layer: Layer,
+    inputs: PassInputs,
+    earlier_blobs: Values,
+    values: Values,
+    start_diffs: Mapping[Slot, jax.Array],
+) -> Pullback:
     def to_numpy(arrays: Sequence[Any]) -> list[np.ndarray]:
         return [np.asarray(a) for a in arrays]
 
@@ -133,11 +148,14 @@ def _make_host_pullback(layer: Layer, inputs: PassInputs, earlier_blobs: Values,
         tops = [values[top] for top in layer.tops]
         cotangents = [_match_top(diff, top) for diff, top in zip(top_diffs, tops, strict=True)]
         context = layer.context.replace(
-            fold_in_args=layer.make_fold_in_args(inputs.key), propagate_down=layer.bottom_need_backward
+            fold_in_args=layer.make_fold_in_args(inputs.key),
+            propagate_down=layer.bottom_need_backward,
+            blob_diffs=tuple(np.asarray(start_diffs[p.owner]) for p in layer.params) if start_diffs else None,
         )
         with layer.locate_errors():
             blob_diffs, bottom_diffs = backward(context, *map(to_numpy, (blobs, bottoms, tops, cotangents)))
-        names, slots = set(find_differentiated_bottoms(layer)), set(find_differentiated_params(layer))
+        names = set(find_differentiated_bottoms(layer))
+        slots = set(start_diffs or find_differentiated_params(layer))
         params = zip((p.owner for p in layer.params), blob_diffs, strict=True)
         return Diffs(
             {name: jnp.asarray(d) for name, d in zip(layer.bottoms, bottom_diffs, strict=True) if name in names},

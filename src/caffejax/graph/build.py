@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -98,6 +98,8 @@ def build_graph(
     layers = [layer for layer in net.layer if is_included(layer, state)]
     for sentence in ignored_settings(net, [(layer, type_of(layer).signature.param) for layer in layers]):
         log.warning("%s%s", f"{file}: " if file else "", sentence)
+    for sentence in _describe_equal_names(wiring.layers):
+        log.warning("%s%s", f"{file}: " if file else "", sentence)
     return Graph(
         name=net.name,
         phase=wiring.phase,
@@ -108,6 +110,21 @@ def build_graph(
         force_backward=net.force_backward,
         file=file,
     )
+
+
+def _describe_equal_names(layers: Sequence[Layer]) -> Iterator[str]:
+    """Yield a sentence for each name that several layers have, if one of them has params."""
+    layers_by_name: dict[str, list[Layer]] = {}
+    for layer in layers:
+        layers_by_name.setdefault(layer.name, []).append(layer)
+    for name, equal_layers in layers_by_name.items():
+        if len(equal_layers) > 1 and any(layer.params for layer in equal_layers):
+            tops = (", ".join(map(repr, layer.tops)) or "no top" for layer in equal_layers)
+            types = [f"{layer.type.name} -> {names}" for layer, names in zip(equal_layers, tops, strict=True)]
+            yield (
+                f"{len(equal_layers)} layers are named '{name}' ({'; '.join(types)}): weights are saved and loaded by "
+                "name, so the layers would get each other's; give each layer its own name"
+            )
 
 
 def _rename_in_place_reshapes(layers: list[LayerParameter]) -> list[LayerParameter]:

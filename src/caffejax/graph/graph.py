@@ -305,6 +305,17 @@ class Graph:
         """For each top of an inserted Split, the blob that it copies. In Caffe the top and the blob share one array."""
         return {top: layer.bottoms[0] for layer in self.layers if layer.is_inserted_split for top in layer.tops}
 
+    @cached_property
+    def param_tops(self) -> dict[str, Slot]:
+        """The tops that are params, as those of Parameter layers, with their slots. No layer overwrites them."""
+        slots = {
+            layer.tops[0]: layer.params[0].owner
+            for layer in self.layers
+            if layer.type.traits.top_is_param and layer.params
+        }
+        overwritten_blobs = {top for layer in self.layers for top in layer.tops if top in layer.bottoms}
+        return {top: slot for top, slot in slots.items() if top not in overwritten_blobs}
+
     def with_phase(self, phase: Phase) -> Graph:
         """Return a graph of the same layers in the given phase. Include and exclude rules are not applied again."""
         return replace(self, phase=phase, layers=tuple(layer.with_phase(phase) for layer in self.layers))

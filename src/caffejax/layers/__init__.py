@@ -18,6 +18,7 @@ from .types import (
     PerLayer,
     Signature,
     SourceInput,
+    TopFiller,
     Traced,
     Variants,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "Source",
     "SourceInput",
     "SourceSpec",
+    "TopFiller",
     "Traced",
     "Variants",
     "layer_type",

@@ -150,13 +150,19 @@ Arrays = tuple[jax.Array, ...]
 def embed(ctx: Context, blobs: Arrays, index: jax.Array) -> jax.Array:
     """Return the rows of the weight that the bottom's indices select, plus a bias: (...) to (..., num_output).
 
-    Blobs: weight (input_dim, num_output), bias (num_output,). Indices are truncated to integers. An index outside 0 ..
-    input_dim - 1 gives a row of NaN. Caffe's rule: embed_layer.cpp.
+    Blobs: weight (input_dim, num_output), bias (num_output,). Indices are truncated to integers. The index -1, with
+    which LRCN's data pad sentences, gives a row of zeros and no gradient, where Caffe reads numbers from outside of the
+    weight. Another index outside 0 .. input_dim - 1 gives a row of NaN. Caffe's rule: embed_layer.cpp.
     """
     weight, *bias = blobs
     indices = _truncate_indices(index, weight.shape[0])  # negative indices would count from the end
     rows = jnp.take(weight, indices, axis=0, mode="fill", fill_value=jnp.nan)
-    return rows + bias[0] if bias else rows
+    return jnp.where(_is_padding(index)[..., None], 0, rows + bias[0] if bias else rows)
+
+
+def _is_padding(index: jax.Array) -> jax.Array:
+    """Return whether each index is Embed's -1. Fractions are truncated, as in Caffe."""
+    return index.astype(jnp.int32) == -1
 
 
 def embed_num_indices(ctx: Context, index: Any) -> int:
@@ -174,15 +180,18 @@ def embed_backward(
     ctx: Context, blobs: Arrays, index: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[Arrays, None]:
     weight, *bias = blobs
-    rows = dy.reshape(-1, weight.shape[1])
-    d_weight = jax.ops.segment_sum(rows, index.astype(jnp.int32).ravel(), weight.shape[0])
+    rows = jnp.where(_is_padding(index)[..., None], 0, dy).reshape(-1, weight.shape[1])
+    d_weight = jax.ops.segment_sum(rows, _truncate_indices(index, weight.shape[0]).ravel(), weight.shape[0])
     return (d_weight, *(rows.sum(0) for _ in bias)), None
 
 
 define_layer(
     Signature("Embed", param="embed_param"),
     Traced(embed, params=embed_params),
-    Gradient(embed_backward, indices=Indices((0,), num_classes=embed_num_indices, gathers=True)),
+    Gradient(
+        embed_backward,
+        indices=Indices((0,), num_classes=embed_num_indices, ignore_label=lambda ctx: -1, gathers=True),
+    ),
 )
 
 

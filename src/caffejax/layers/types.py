@@ -34,7 +34,17 @@ from typing import Any, Literal, get_args
 
 from ..human_readable import format_count
 from .data_source import Position
-from .implementation import CallerInput, Function, Fusion, HostFunction, PerLayer, SourceInput, Traced, Variants
+from .implementation import (
+    CallerInput,
+    Function,
+    Fusion,
+    HostFunction,
+    PerLayer,
+    SourceInput,
+    TopFiller,
+    Traced,
+    Variants,
+)
 
 __all__ = [
     "SAME_AS_BOTTOMS",
@@ -54,6 +64,7 @@ __all__ = [
     "Signature",
     "SourceInput",
     "SpatialMap",
+    "TopFiller",
     "Traced",
     "Transform",
     "Variants",
@@ -178,8 +189,9 @@ class Gradient:
             Default: "", which means no difference.
         stops_gradient: whether the backward pass does nothing, so that earlier layers get no gradient, although the
             tops may depend on the bottoms. It is set for layers that select or label.
-        overwrites_diffs: whether the backward pass of the fork overwrites the diffs of the layer's blobs instead of
-            adding to them. `pycaffe.Net.backward` then overwrites them, too; training always sums over passes.
+        overwrites_diffs: whether the backward pass of Caffe or the fork overwrites the diffs of the layer's blobs
+            instead of adding to them. `pycaffe.Net.backward` then overwrites them, too; training always sums over
+            passes.
         deconv: `deconv(ctx, dy)` returns the bottom's diff in `pycaffe.Net.deconv`, a kind of backward pass of the
             Deep Visualization Toolbox's fork. If `deconv` is None or returns None, the gradient is used.
     """
@@ -251,6 +263,7 @@ class LayerTraits:
         convert_stored: a function for types whose blobs files of older versions and forks store in another order or
             shape, or None for other types. `convert_stored(ctx, blobs)` takes the blobs of a file, of which some may be
             None, and returns them in the order and the shapes that the layer has, and a warning or None.
+        top_is_param: whether the top is the layer's first blob itself, with one memory, as in Parameter.
         pads_rows: whether the tops have the maximum number of rows, along the axis before the last. Padding rows come
             last and begin with a negative number. Outside of compiled code they are stripped, see `layers.row_padding`.
         marks_detections: whether the top has a row for each class and each detection, of which solvers compute the
@@ -273,6 +286,7 @@ class LayerTraits:
     receptive_window: Function | None = None
     weight_axes: int = 1
     convert_stored: Callable[..., tuple[Sequence[Any], str | None]] | None = None
+    top_is_param: bool = False
     pads_rows: bool = False
     marks_detections: bool = False
 

@@ -131,9 +131,15 @@ class Net:
         return _unpickle, (type(self), *definition, self.graph if self._reshaped else self.graph.phase)
 
     def __copy__(self) -> Net:
-        return self._with_graph(self.graph)
+        return self.with_graph(self.graph)
 
-    def _with_graph(self, graph: Graph, reshaped: bool = False) -> Net:
+    def with_graph(self, graph: Graph, reshaped: bool = False) -> Net:
+        """Return a net with the same options and a different graph.
+
+        Args:
+            graph: the graph.
+            reshaped: whether it differs from the definition's graph in other ways than the phase.
+        """
         net = object.__new__(type(self))
         vars(net).update(vars(self))
         net._reshaped = self._reshaped or reshaped
@@ -208,7 +214,7 @@ class Net:
             GraphError: if a layer does not accept the batch size, or its params would change shape. The message names
                 each such layer.
         """
-        return self._with_graph(with_batch(self.graph, batch, axis), reshaped=True)
+        return self.with_graph(with_batch(self.graph, batch, axis), reshaped=True)
 
     def for_inference(self, outputs: Iterable[str] | None = None) -> Net:
         """Return a net for phase TEST with only the layers that the given blobs need. The same variables fit it.
@@ -222,7 +228,7 @@ class Net:
         """
         test = self.with_phase("TEST")
         names = None if outputs is None else check_blob_names(test.graph, "outputs", outputs)
-        return test._with_graph(make_inference_graph(test.graph, names), reshaped=True)
+        return test.with_graph(make_inference_graph(test.graph, names), reshaped=True)
 
     def first_layers(self, last: int) -> Net:
         """Return the net of layers 0 to `last`, inclusive. The same variables fit it."""
@@ -230,7 +236,7 @@ class Net:
         blobs = {top: self.graph.blobs[top] for layer in layers for top in layer.tops}
         blobs_read = {bottom for layer in layers for bottom in layer.bottoms}
         outputs = tuple(name for name in blobs if name not in blobs_read)
-        return self._with_graph(replace(self.graph, layers=layers, blobs=blobs, outputs=outputs), reshaped=True)
+        return self.with_graph(replace(self.graph, layers=layers, blobs=blobs, outputs=outputs), reshaped=True)
 
     def with_compute_config(self, compute_config: ComputeConfig) -> Net:
         """Return the net with a different `compute_config`. Input shapes do not change."""
@@ -238,7 +244,7 @@ class Net:
         net = type(self)(
             message, state=state, file=file, compute_config=compute_config, data_config=self.data_config
         ).with_phase(self.graph.phase)
-        return net._with_graph(
+        return net.with_graph(
             reshape_graph(net.graph, {name: self.graph.blobs[name].shape for name in self.input_names}),
             self._reshaped,
         )
@@ -248,7 +254,7 @@ class Net:
         if phase == self.graph.phase:
             return self
         if self._net_in_other_phase is None:
-            net = self._with_graph(self.graph.with_phase(phase))
+            net = self.with_graph(self.graph.with_phase(phase))
             self._net_in_other_phase, net._net_in_other_phase = net, self
         return self._net_in_other_phase
 
@@ -615,4 +621,4 @@ class Net:
 def _unpickle(net_class: Any, message: bytes, state: bytes, options: dict[str, Any], graph: Phase | Graph) -> Any:
     """Rebuild a pickled net. `graph` is the net's graph if it was reshaped, otherwise its phase."""
     net = net_class(NetParameter.FromString(message), state=NetState.FromString(state), **options)
-    return net._with_graph(graph, reshaped=True) if isinstance(graph, Graph) else net.with_phase(graph)
+    return net.with_graph(graph, reshaped=True) if isinstance(graph, Graph) else net.with_phase(graph)

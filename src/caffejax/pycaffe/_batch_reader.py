@@ -1,8 +1,9 @@
-"""Batches of data layers and MemoryData layers, which are written to the tops of a net."""
+"""Batches of data layers and MemoryData layers, and values of DummyData layers, which are written to a net's tops."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import jax
@@ -10,46 +11,102 @@ import numpy as np
 
 from ..data.loader import Loader
 from ..data.memory_data import ArraySource
-from ..errors import GraphError, Problem
+from ..errors import GraphError
 from ..graph import Graph, Layer
-from ..layers import CallerInput, SourceInput
+from ..layers import CallerInput, SourceInput, TopFiller, Traced
 from ..layers.python.blob import Blob
 from ._blob_store import Memories
+from ._layer_range import Key, fold_numbers
+
+
+def make_filled_tops_inputs(graph: Graph) -> Graph:
+    """Return the graph with layers that fill their tops, such as DummyData, as inputs, so that their blobs are kept.
+
+    `BatchReader` fills the tops.
+    """
+
+    def make_input(layer: Layer) -> Layer:
+        implementation = layer.type.implementation
+        if not isinstance(implementation, Traced) or implementation.filler is None:
+            return layer
+        shapes = [graph.blobs[name].shape for name in layer.tops]
+        filled_input = CallerInput(lambda ctx: shapes, filler=implementation.filler)
+        return replace(layer, context=replace(layer.context, type=replace(layer.type, implementation=filled_input)))
+
+    layers = tuple(map(make_input, graph.layers))
+    return graph if layers == graph.layers else replace(graph, layers=layers)
 
 
 class BatchReader:
     """Reads batches for the data layers and MemoryData layers of a net, and writes them to the tops of these layers.
 
+    It also fills the tops of DummyData layers: those with a constant filler once, when it is created, and the others
+    for each pass, as Caffe does. What scripts write to the former stays.
+
     Args:
         loader: the loader that reads batches of the data layers.
         memories: the arrays of the net, into which the batches are written.
+        layers: the net's layers.
 
     Attributes:
         array_sources: the sources from which MemoryData layers read batches, by layer key.
     """
 
-    def __init__(self, loader: Loader, memories: Memories) -> None:
+    def __init__(self, loader: Loader, memories: Memories, layers: Iterable[Layer]) -> None:
         self.array_sources: dict[str, ArraySource] = {}
         self._loader, self._memories = loader, memories
         self._transforms: dict[str, Any] = {}
+        self._fillers: dict[Any, Callable[[Key], Any]] = {}  # by the layer's key and the shapes of its tops
+        for layer in layers:
+            if (filler := get_filler(layer)) is not None:
+                self._fill(layer, filler, None)
 
     def check(self, layers: Iterable[Layer]) -> None:
         """Raise `GraphError` if a MemoryData layer among `layers` has no arrays to read."""
-        for layer in layers:
-            if reads_arrays(layer) and layer.key not in self.array_sources:
-                raise GraphError(Problem("has no data; call set_input_arrays first", layer=layer.name))
+        layers_without_data = [layer for layer in layers if reads_arrays(layer) and layer.key not in self.array_sources]
+        if layers_without_data:
+            raise GraphError(
+                layer.make_problem(
+                    "has no data; call set_input_arrays(data, labels) of its net first (solver.net and each of "
+                    "solver.test_nets have arrays of their own)"
+                )
+                for layer in layers_without_data
+            )
 
-    def read(self, layers: Iterable[Layer]) -> None:
-        """Read the next batch of each data layer and MemoryData layer among `layers`, and store it in the tops."""
+    def read(self, layers: Iterable[Layer], key: Key) -> None:
+        """Store the next batch of each data layer and MemoryData layer among `layers` in the tops, and fill tops.
+
+        Args:
+            layers: the Input and data layers of a pass.
+            key: the random key of the pass.
+        """
         for layer in layers:
-            if layer.key in self.array_sources:
+            if (filler := get_filler(layer)) is not None:
+                self._fill(layer, filler, key)
+            elif layer.key in self.array_sources:
                 self._store(layer, next(self.array_sources[layer.key])[: len(layer.tops)])
             elif isinstance(layer.type.implementation, SourceInput):
                 self._store(layer, tuple(self._loader.read(layer.key).values()))
 
-    def read_arrays(self, layers: Iterable[Layer]) -> None:
-        """Read the next batch of the MemoryData layers among `layers`, and store it in the tops."""
-        self.read(layer for layer in layers if layer.key in self.array_sources)
+    def _fill(self, layer: Layer, filler: TopFiller, key: Key | None) -> None:
+        """Fill the tops that are filled in each pass, with its key, or without a key the tops that are filled once."""
+        refills = filler.is_refilled(layer.context)
+        indices = [i for i, is_refilled in enumerate(refills) if is_refilled == (key is not None)]
+        names = [layer.tops[i] for i in indices]
+        if not names:
+            return
+        shapes = tuple(self._memories.blobs[name].shape for name in names)
+
+        def fill(key: Key | None) -> list[jax.Array]:
+            folded_key = None if key is None else layer.make_fold_in_args(fold_numbers(key))
+            pass_context = layer.context.with_fold_in_args(folded_key)
+            return [filler.fill(pass_context, i, shape) for i, shape in zip(indices, shapes, strict=True)]
+
+        if key is not None and (layer.key, shapes) not in self._fillers:
+            self._fillers[layer.key, shapes] = jax.jit(fill)
+        tops = fill(None) if key is None else self._fillers[layer.key, shapes](key)
+        for name, array in zip(names, jax.device_put(tops, self._memories.device), strict=True):
+            self._memories.store(name, array)
 
     def _store(self, layer: Layer, arrays: tuple[Any, ...]) -> None:
         tops = jax.device_put(arrays, self._memories.device)
@@ -71,6 +128,12 @@ _MISMATCH_MESSAGES = {
 def reads_arrays(layer: Layer) -> bool:
     """Return whether a layer reads its batches from arrays, as MemoryData layers do."""
     return isinstance(layer.type.implementation, CallerInput) and layer.type.implementation.from_arrays
+
+
+def get_filler(layer: Layer) -> TopFiller | None:
+    """Return the functions by which a layer of `make_filled_tops_inputs` fills its tops, or None if it does not."""
+    implementation = layer.type.implementation
+    return implementation.filler if isinstance(implementation, CallerInput) else None
 
 
 def make_array_source(graph: Graph, data: np.ndarray, labels: np.ndarray) -> ArraySource:

@@ -42,6 +42,7 @@ class Memories:
             slot: SyncedBlob(array.shape, data=Memory(jax.device_put(array, device)))
             for slot, array in _pair_slots((self._params, self._state), variables)
         }
+        self._share_params_with_tops()
 
     # -- params and state
 
@@ -83,6 +84,19 @@ class Memories:
         """Set the diffs of the parameters of `layer`, or of all layers, to zero."""
         for slot in self.slots if layer is None else (param.owner for param in layer.params):
             self.slots[slot].diff_memory.clear()
+
+    def share_params(self, sources: Mapping[Slot, Memory]) -> None:
+        """Make the blobs of params and state, by slot, and the tops that are params, use other memories."""
+        for slot, memory in sources.items():
+            self.slots[slot].data_memory = memory
+        self._share_params_with_tops()
+
+    def _share_params_with_tops(self) -> None:
+        """Make tops that are params, and the tops of Splits that copy them, use the memory of the params."""
+        param_tops = self._graph.param_tops
+        for name, blob in self.blobs.items():
+            if (slot := param_tops.get(self._roots.get(name, name))) is not None:
+                blob.data_memory = self.slots[slot].data_memory
 
     def rewrite_params(self, layer: Layer) -> None:
         """Change the layer's parameters as Caffe's forward pass changes them; see `ParamSpec.rewrite`."""

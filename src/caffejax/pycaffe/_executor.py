@@ -20,7 +20,7 @@ from ..graph.reshape import reshape_graph
 from ..layers.bucketed_random import fold_in
 from ..layers.context import Phase, hash_name
 from . import _global_state
-from ._batch_reader import BatchReader
+from ._batch_reader import BatchReader, make_filled_tops_inputs
 from ._blob_store import Memories
 from ._layer_range import BackwardRange, Key, LayerRange, LayerRanges
 from ._passes import BackwardPass, FrozenForward, History, Pass, make_pass
@@ -35,11 +35,12 @@ class Executor:
     the same pass runs a second time and returns all blobs.
 
     Args:
-        net: the net.
+        net: the net. Layers that fill their tops become inputs; see `make_filled_tops_inputs`.
         variables: initial parameters and state.
         loader: the loader of the net's data layers.
 
     Attributes:
+        net: the net, with layers that fill their tops as inputs.
         memories: blobs, parameters and state.
         batch_reader: the reader of data layers and MemoryData layers.
         callbacks: functions that are called with a layer's index, by event such as "before_forward". If there are any,
@@ -47,12 +48,13 @@ class Executor:
     """
 
     def __init__(self, net: pure.Net, variables: pure.Variables, loader: Loader) -> None:
-        self.memories = Memories(net.graph, variables, _global_state.get_device())
-        self.batch_reader = BatchReader(loader, self.memories)
+        graph = make_filled_tops_inputs(net.graph)
+        self.net = net = net if graph is net.graph else net.with_graph(graph)
+        self.memories = Memories(graph, variables, _global_state.get_device())
+        self.batch_reader = BatchReader(loader, self.memories, graph.layers)
         self.callbacks: dict[str, list[Callback]] = {
             f"{when}_{direction}": [] for when in ("before", "after") for direction in ("forward", "backward")
         }
-        self._net = net
         self._frozen: dict[tuple[int, int], FrozenForward] = {}  # by the first and last layer
         self._caller_inputs = net.graph.caller_inputs
         self._set_ranges(LayerRanges(net.graph))
@@ -64,11 +66,6 @@ class Executor:
     def graph(self) -> Graph:
         """The net's graph for the current shapes of the inputs."""
         return self._ranges.graph
-
-    def read_caller_inputs(self) -> dict[str, jax.Array]:
-        """Return the current tops of Input layers, and the next batch for the tops of MemoryData layers, by name."""
-        self.batch_reader.read_arrays(self.graph.layers)
-        return self.memories.get_values(self._caller_inputs)
 
     def reshape(self, first: int = 0, last: int | None = None) -> None:
         """Reshape layers `first` to `last` for the current shapes of their inputs.
@@ -112,28 +109,40 @@ class Executor:
         """Forget all forward passes. The next backward pass uses the current values of blobs and parameters."""
         self._history.forget()
 
-    def forward(self, first: int, last: int, key: Key | None = None) -> list[jax.Array]:
+    def forward(self, first: int, last: int, key: Key | None = None, *, is_test: bool = False) -> list[jax.Array]:
         """Run layers `first` to `last` on the current blobs.
 
         The layers run in ranges (`LayerRange`). The result is the weighted loss of each range.
+
+        Args:
+            first, last: indices of the first and the last layer.
+            key: the random key of the pass; default: a new key.
+            is_test: whether this is one of many passes in a test of a solver, which computes no more than the outputs.
+
+        Raises:
+            GraphError: if a MemoryData layer has no arrays.
         """
+        self.batch_reader.check(self.graph.layers[first : last + 1])
         self.move_to_current_device()
         self.reshape(first, last)
         key = key or _global_state.next_key()
         losses = []
         for layers in self._ranges.split(first, last, by_layer=self._has_callbacks):
             self._call_callbacks("before_forward", layers.first)
-            losses.append(self._forward(layers, key))
+            losses.append(self._forward(layers, key, is_test))
             self._call_callbacks("after_forward", layers.last)
         return losses
 
-    def backward(self, high: int, low: int, diffs: Iterable[str] = (), deconv: bool = False) -> None:
+    def backward(
+        self, high: int, low: int, diffs: Iterable[str] = (), deconv: bool = False, *, adds_passes: bool = False
+    ) -> None:
         """Run layers `high` down to `low` backward.
 
         Args:
             high, low: indices of the last and the first layer.
             diffs: the names of blobs whose diffs the pass must return.
             deconv: if True, run a deconvolution pass; see `Net.deconv`.
+            adds_passes: see `BackwardPass`.
 
         Raises:
             GraphError: if a gradient does not exist.
@@ -147,7 +156,7 @@ class Executor:
         for i in range(high, low - 1, -1):
             self._call_callbacks("before_backward", i)
             if i in groups:
-                self._backward(*groups[i], output_names)
+                self._backward(*groups[i], output_names, adds_passes)
             self._call_callbacks("after_backward", i)
 
     def forward_backward(self, key: Key | None = None) -> list[jax.Array]:
@@ -155,15 +164,19 @@ class Executor:
 
         Returns:
             The weighted loss of each range of layers (`LayerRange`); the sum is the net's loss.
+
+        Raises:
+            GraphError: if a MemoryData layer has no arrays.
         """
         last = len(self.graph.layers) - 1
+        self.batch_reader.check(self.graph.layers)
         self.move_to_current_device()
         self.reshape()
         key = key or _global_state.next_key()
         indices = [i for i, layer in enumerate(self.graph.layers) if has_backward(layer)]
         if self.graph.has_varying_rows or self._has_callbacks or not indices:
             losses = self.forward(0, last, key)
-            self.backward(last, 0)
+            self.backward(last, 0, adds_passes=True)
             return losses
         self.graph.check_backward()
         full_range = self._ranges.get(0, last)
@@ -189,17 +202,21 @@ class Executor:
 
     def _prepare_pass(self, layers: LayerRange, key: Key, frozen: FrozenForward | None = None) -> Pass:
         """Read the next batch of each data layer, and return a new pass, which has not run yet."""
-        self.batch_reader.read(layers.input_layers)
+        self.batch_reader.read(layers.input_layers, key)
         return make_pass(layers, self.memories, key, frozen)
 
-    def _forward(self, layers: LayerRange, key: Key) -> jax.Array:
-        if (bounds := (layers.first, layers.last)) not in self._frozen:
-            self._frozen[bounds] = FrozenForward(self._net, layers)
-        forward_pass = self._prepare_pass(layers, key, self._frozen[bounds])
-        outputs = forward_pass.run(self._blobs_to_return(forward_pass))
+    def _forward(self, layers: LayerRange, key: Key, is_test: bool) -> jax.Array:
+        frozen = None if is_test else self._get_frozen_forward(layers)
+        forward_pass = self._prepare_pass(layers, key, frozen)
+        outputs = forward_pass.run(self._blobs_to_return(forward_pass), returns_small_blobs=not is_test)
         forward_pass.finish(outputs, self.memories)
         self._history.add(forward_pass)
         return outputs.loss
+
+    def _get_frozen_forward(self, layers: LayerRange) -> FrozenForward:
+        if (bounds := (layers.first, layers.last)) not in self._frozen:
+            self._frozen[bounds] = FrozenForward(self.net, layers)
+        return self._frozen[bounds]
 
     def _blobs_to_return(self, forward_pass: Pass) -> tuple[str, ...]:
         """Return the names of the blobs that a forward pass should return."""
@@ -229,8 +246,10 @@ class Executor:
                 bottom = indices.pop(0)
             yield passes[top], passes[top].layer_range.backward_range(bottom, top, deconv)
 
-    def _backward(self, forward_pass: Pass, layers: BackwardRange, output_names: frozenset[str]) -> None:
-        backward_pass = BackwardPass(forward_pass, layers, self.memories)
+    def _backward(
+        self, forward_pass: Pass, layers: BackwardRange, output_names: frozenset[str], adds_passes: bool
+    ) -> None:
+        backward_pass = BackwardPass(forward_pass, layers, self.memories, adds_passes=adds_passes)
         backward_pass.finish(backward_pass.run(self._diffs_to_return(layers, output_names)), self.memories)
 
     def _diffs_to_return(self, layers: BackwardRange, output_names: frozenset[str]) -> tuple[str, ...]:

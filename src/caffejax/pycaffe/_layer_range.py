@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -90,7 +91,7 @@ class LayerRange:
         input_layers: the Input and data layers of the range, whose tops are stored in the blobs before the pass.
         reads: the input blobs: tops of Input and data layers, and blobs from earlier layers.
         writes: the blobs that the layers compute. Tops of Splits are not included, because they are the bottoms of the
-            Splits under different names; see `Graph.split_roots`.
+            Splits under different names; see `Graph.split_roots`. Tops that are params are not included, either.
         params, state: the slots that the layers use, as trees with the structure of `Net.init`'s result.
         indices: the layers that select values by index, each with the name of the blob that contains the indices.
     """
@@ -104,7 +105,7 @@ class LayerRange:
         self._roots = graph.split_roots
         self._part = self._make_part(last)
         self.reads = tuple(dict.fromkeys(map(self.find_root, self._part.reads)))
-        self.writes = tuple(sorted(self._part.writes - self._roots.keys()))
+        self.writes = tuple(sorted(self._part.writes - self._roots.keys() - graph.param_tops.keys()))
         self.params, self.state = (self._part.select(tree) for tree in graph.map_variables(lambda param: param.slot))
         self.indices = tuple(
             (layer, self.find_root(find_index_blob(layer))) for layer in find_indexing_layers(self.layers)
@@ -135,11 +136,20 @@ class LayerRange:
         """Return the name of the Split's bottom if `name` is a Split's top, else `name`."""
         return self._roots.get(name, name)
 
-    def forward(self, inputs: PassInputs, output_names: tuple[str, ...]) -> PassOutputs:
-        """Run the layers forward; return at least the blobs in `output_names`, without padded rows."""
-        outputs: PassOutputs = self._compile(
-            "forward", self._forward, self._return_all_if_small(self.writes, output_names)
-        )(inputs)
+    def forward(
+        self, inputs: PassInputs, output_names: tuple[str, ...], *, returns_small_blobs: bool = True
+    ) -> PassOutputs:
+        """Run the layers forward; return at least the blobs in `output_names`, without padded rows.
+
+        Args:
+            inputs: the inputs of the pass.
+            output_names: the blobs to return.
+            returns_small_blobs: whether to return all blobs if they are small, so that the range is not compiled again
+                for other `output_names`.
+        """
+        if returns_small_blobs:
+            output_names = self._return_all_if_small(self.writes, output_names)
+        outputs: PassOutputs = self._compile("forward", self._forward, output_names)(inputs)
         return outputs._replace(values=self.strip_padding(outputs.values))
 
     def strip_padding(self, values: Values) -> Values:
@@ -155,6 +165,7 @@ class LayerRange:
         backward_layers: BackwardRange,
         output_names: tuple[str, ...],
         host_tops: Mapping[str, jax.Array],
+        start_diffs: Mapping[Slot, jax.Array] = MappingProxyType({}),
     ) -> Diffs:
         """Run `backward_layers` backward; return the diffs of parameters, and at least of the blobs `output_names`.
 
@@ -164,9 +175,12 @@ class LayerRange:
             backward_layers: the range of layers to run backward.
             output_names: the blobs whose diffs to return.
             host_tops: the tops that a host layer computed in the forward pass; empty for other layers.
+            start_diffs: see `run_with_pullback`; empty if the range is compiled.
         """
         output_names = self._return_all_if_small(backward_layers.writes, output_names)
-        return self._compile("backward", self._backward, backward_layers, output_names)(inputs, seeds, host_tops)
+        run = self._compile("backward", self._backward, backward_layers, output_names)
+        diffs: Diffs = run(inputs, seeds, host_tops, start_diffs) if start_diffs else run(inputs, seeds, host_tops)
+        return diffs
 
     def _return_all_if_small(self, names: tuple[str, ...], output_names: tuple[str, ...]) -> tuple[str, ...]:
         """Return `names` if these blobs are small, else `output_names`.
@@ -227,9 +241,10 @@ class LayerRange:
         inputs: PassInputs,
         seeds: Values,
         host_tops: Values,
+        start_diffs: Mapping[Slot, jax.Array] = MappingProxyType({}),
     ) -> Diffs:
         return self._forward_backward(
-            backward_layers, backward_layers.high, (), output_names, inputs, seeds, host_tops
+            backward_layers, backward_layers.high, (), output_names, inputs, seeds, host_tops, start_diffs
         )[1]
 
     def _forward_backward(
@@ -241,6 +256,7 @@ class LayerRange:
         inputs: PassInputs,
         seeds: Values,
         host_tops: Values,
+        start_diffs: Mapping[Slot, jax.Array] = MappingProxyType({}),
     ) -> tuple[PassOutputs, Diffs]:
         """Run forward from the first layer of the range to layer `last`, and then `backward_layers` backward."""
         pullbacks: list[tuple[Layer, Pullback]] = []
@@ -251,7 +267,9 @@ class LayerRange:
             (layer,) = part.layers
             if layer.key not in backward_layers.differentiated_keys:
                 return compute_part(part, inputs, earlier_blobs)
-            result, pullback = run_with_pullback(part, inputs, earlier_blobs, host_tops=host_tops)
+            result, pullback = run_with_pullback(
+                part, inputs, earlier_blobs, host_tops=host_tops, start_diffs=start_diffs
+            )
             pullbacks.append((layer, make_deconv_pullback(layer, pullback) if backward_layers.deconv else pullback))
             return result
 
@@ -321,10 +339,15 @@ def _fold_key(inputs: PassInputs) -> PassInputs:
 
     The blobs are passed separately.
     """
-    key, *numbers = inputs.key
+    return inputs._replace(key=fold_numbers(inputs.key), blobs={})
+
+
+def fold_numbers(key: Key) -> jax.Array:
+    """Return the key with its numbers folded into it."""
+    folded_key, *numbers = key
     for number in numbers:
-        key = jax.random.fold_in(key, number)
-    return inputs._replace(key=key, blobs={})
+        folded_key = jax.random.fold_in(folded_key, number)
+    return folded_key
 
 
 def _select_outputs(inputs: PassInputs, outputs: PassOutputs, output_names: tuple[str, ...]) -> PassOutputs:

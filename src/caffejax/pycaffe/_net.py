@@ -14,7 +14,8 @@ import numpy as np
 
 from ..checkpoints.load_save import load_weights, save_weights
 from ..errors import CaffejaxError, GraphError, Problem, WeightsError, did_you_mean
-from ..graph import Layer
+from ..graph import Layer, Slot
+from ..graph.trained_layers import match_layers
 from ..layers.context import Phase
 from ..layers.python.layer import BlobVec
 from ..layers.python.layer import Layer as PythonLayer
@@ -23,7 +24,7 @@ from ..schema.caffe_pb2 import TRAIN
 from ..summary import summarize
 from ._batch_reader import make_array_source, write_batch
 from ._executor import Callback, Executor, open_executor
-from ._synced_memory import SyncedBlob
+from ._synced_memory import Memory, SyncedBlob
 
 
 class BatchRows:
@@ -96,29 +97,6 @@ def make_layer_blobs(executor: Executor, layer: Layer) -> BlobVec:
 
     slots = executor.memories.slots
     return BlobVec(make_blob(slots[p.owner], p.spec.shape, p.is_owner) for p in layer.params)
-
-
-def share_data(targets: Iterable[tuple[str, list[SyncedBlob]]], sources: Mapping[str, list[SyncedBlob]]) -> None:
-    """Make layers use the data of the blobs of the layers with the same names in a different net.
-
-    Args:
-        targets: pairs of a layer's name and blobs.
-        sources: the blobs of the different net's layers, by layer name.
-
-    Raises:
-        GraphError: if the layers' blobs differ in number or shape.
-    """
-    common_layers = [(name, blobs, sources[name]) for name, blobs in targets if name in sources]
-    shapes = [(name, [b.shape for b in target], [b.shape for b in source]) for name, target, source in common_layers]
-    if problems := [
-        Problem(f"has blobs of shapes {target} in one net, but {source} in the other", layer=name)
-        for name, target, source in shapes
-        if target != source
-    ]:
-        raise GraphError(problems)
-    for _, target, source in common_layers:
-        for blob, source_blob in zip(target, source, strict=True):
-            blob.data_memory = source_blob.data_memory
 
 
 AnyPath = str | os.PathLike[str]
@@ -252,7 +230,8 @@ class Net:
     ) -> Arrays:
         """Run layers backward, starting from the diffs stored in the blobs; the diffs of losses are their weights.
 
-        The diffs of params add up until `clear_param_diffs`, except in layers of forks that overwrite them.
+        The diffs of params add up until `clear_param_diffs`, except in layers that overwrite them, as in Caffe:
+        Parameter, some layers of forks, and Python layers that assign them.
 
         Args:
             diffs: blobs whose diffs to return in addition to the inputs' diffs.
@@ -422,13 +401,42 @@ class Net:
     def share_with(self, other: Net) -> None:
         """Make layers of this net use the parameters of the layers of `other` that have the same names.
 
-        From now on a change of these parameters in one net changes the other net.
+        From now on a change of these parameters in one net changes the other net. A parameter that several layers share
+        is found by each of them. Of several layers with one name, those with the same tops belong together.
 
         Raises:
-            GraphError: if the layers' blobs differ in number or shape.
+            GraphError: if the layers' blobs differ in number or shape, or if layers share a parameter in this net that
+                they do not share in `other`.
         """
-        sources = dict(zip(other._layer_names, other._layer_blobs, strict=True))
-        share_data(zip(self._layer_names, self._layer_blobs, strict=True), sources)
+        graph, memories = self._executor.graph, self._executor.memories
+        matches = match_layers(graph, other._executor.graph)
+        other_blobs = {
+            layer.key: blobs for layer, blobs in zip(other._executor.graph.layers, other._layer_blobs, strict=True)
+        }
+        sources: dict[Slot, Memory] = {}
+        sharers: dict[Slot, str] = {}
+        problems: list[Problem] = []
+        for layer, blobs in zip(graph.layers, self._layer_blobs, strict=True):
+            source_blobs = other_blobs[matches[layer.key].key] if layer.key in matches else []
+            shapes, source_shapes = [b.shape for b in blobs], [b.shape for b in source_blobs]
+            if layer.key in matches and shapes != source_shapes:
+                message = f"has blobs of shapes {shapes} in one net, but {source_shapes} in the other"
+                problems.append(layer.make_problem(message))
+                continue
+            for param, source_blob in zip(layer.params, source_blobs, strict=False):
+                if sources.setdefault(param.owner, source_blob.data_memory) is not source_blob.data_memory:
+                    message = (
+                        f"shares blob {param.slot.index} with layer '{sharers[param.owner]}' in one net, but not in "
+                        "the other; give the params of both nets the same names"
+                    )
+                    problems.append(layer.make_problem(message))
+                sharers.setdefault(param.owner, layer.name)
+        if problems:
+            raise GraphError(problems)
+        memories.share_params(sources)
+        for layer, blobs in zip(graph.layers, self._layer_blobs, strict=True):
+            for param, blob in zip(layer.params, blobs, strict=False):
+                blob.data_memory = memories.slots[param.owner].data_memory
         self._executor.forget_passes()
 
     def _forward(self, first: int, last: int) -> float:
@@ -465,7 +473,6 @@ class Net:
             self.blobs[later_name].diff[...] = 0
 
     def _run_forward(self, first: int, last: int) -> list[Any]:
-        self._executor.batch_reader.check(self._executor.graph.layers[first : last + 1])
         return self._executor.forward(first, last)
 
     def _batch(self, blobs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from .. import net as pure
 from ..debugging import check_indices
 from ..execution import PassInputs, PassOutputs
-from ..execution.backward import Diffs
+from ..execution.backward import Diffs, accumulates_diffs
 from ..graph import Layer, Slot
 from ..inference.frozen_pass_cache import FrozenPassCache, output_and_loss_names
 from . import _global_state
@@ -86,10 +86,13 @@ class Pass:
         self.end_version = -1
         self._deferred: dict[str, Memory] = {}
 
-    def run(self, output_names: tuple[str, ...]) -> PassOutputs:
-        """Run the pass; return the blobs in `output_names`, the changed state and the loss."""
+    def run(self, output_names: tuple[str, ...], *, returns_small_blobs: bool = True) -> PassOutputs:
+        """Run the pass; return the blobs in `output_names`, the changed state and the loss.
+
+        For `returns_small_blobs` see `LayerRange.forward`.
+        """
         outputs = self._frozen.run(self.layer_range, self.inputs, output_names) if self._frozen else None
-        return outputs or self.layer_range.forward(self.inputs, output_names)
+        return outputs or self.layer_range.forward(self.inputs, output_names, returns_small_blobs=returns_small_blobs)
 
     def finish(self, outputs: PassOutputs, memories: Memories) -> None:
         """Store the results of the pass in `memories`. Blobs that are not in `outputs` are computed when they are read.
@@ -138,21 +141,33 @@ class BackwardPass:
         forward_pass: the preceding forward pass.
         backward_range: the layers to run backward.
         memories: the memories with the diffs to start from.
+        adds_passes: whether the diffs of all params are added to those in `memories`. Otherwise users' Python layers
+            change the diffs of their blobs themselves, as in Caffe.
 
     Attributes:
         forward_pass: the preceding forward pass.
         seeds: the blobs' diffs to start from, by name.
     """
 
-    def __init__(self, forward_pass: Pass, backward_range: BackwardRange, memories: Memories) -> None:
+    def __init__(
+        self, forward_pass: Pass, backward_range: BackwardRange, memories: Memories, *, adds_passes: bool = False
+    ) -> None:
         self.forward_pass, self._backward_range = forward_pass, backward_range
+        layers = [layer for layer in forward_pass.layer_range.layers if accumulates_diffs(layer) and not adds_passes]
+        slots = [param.owner for layer in layers for param in layer.params]
+        self._start_diffs = {slot: memories.slots[slot].get_diff(memories.device) for slot in slots}
         self.seeds = {name: memories.blobs[name].get_diff(memories.device) for name in backward_range.reads}
         self._deferred: dict[str, Memory] = {}
 
     def run(self, output_names: tuple[str, ...]) -> Diffs:
         """Run the pass; return the diffs of parameters, and of the blobs in `output_names`."""
         return self.forward_pass.layer_range.backward(
-            self.forward_pass.inputs, self.seeds, self._backward_range, output_names, self.forward_pass.host_tops
+            self.forward_pass.inputs,
+            self.seeds,
+            self._backward_range,
+            output_names,
+            self.forward_pass.host_tops,
+            self._start_diffs,
         )
 
     def finish(self, diffs: Diffs, memories: Memories) -> None:
@@ -161,7 +176,9 @@ class BackwardPass:
         Diffs of blobs that are not in `diffs` are computed when they are read.
         """
         nonzero_blobs = {
-            slot: memories.slots[slot] for slot in diffs.params if not memories.slots[slot].diff_memory.is_zero
+            slot: memories.slots[slot]
+            for slot in diffs.params
+            if slot not in self._start_diffs and not memories.slots[slot].diff_memory.is_zero
         }
         current_diffs = {slot: blob.get_diff(memories.device) for slot, blob in nonzero_blobs.items()}
         sums = _add(current_diffs, {slot: diffs.params[slot] for slot in current_diffs}) if current_diffs else {}

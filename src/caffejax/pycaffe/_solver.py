@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -14,19 +14,19 @@ from ..config import TrainConfig
 from ..data.loader import Loader
 from ..debugging.debug_info import DebugInfo
 from ..graph import UNNAMED_TOP
-from ..net import Net as PureNet
 from ..net import Params, Variables
 from ..process_settings import tune_process
 from ..schema import read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from ..training.build_trainer import TrainerParts, build_trainer
-from ..training.evaluate import Evaluator, MeshEvaluator, copy_trained_params
+from ..training.evaluate import copy_trained_params
 from ..training.nan_check import FiniteCheck
 from ..training.train_step import StepResult, TrainState, abstract_state, make_update, pass_key
 from ..training.trainer import Trainer
 from . import _global_state
 from ._executor import Executor
 from ._net import Net
+from ._solver_tests import NetEvaluator
 
 Callback = Callable[[], object]
 
@@ -190,7 +190,6 @@ class Solver:
             _global_state.set_random_seed(param.random_seed)
         if tune:
             tune_process()
-        executors: dict[PureNet, Executor] = {}
         parts, start_state = build_trainer(
             param,
             source_file(solver_file),
@@ -199,16 +198,18 @@ class Solver:
                 seed=_global_state.next_seed(),
                 data_config=_global_state.make_data_config(),
             ),
-            open_loader=lambda net: Loader(net.graph, read_caller_inputs=lambda: executors[net].read_caller_inputs()),
+            open_loader=lambda net: Loader(net.graph, read_caller_inputs=dict),
         )
-        _make_executors(parts, start_state, executors)
-        self._updater = BlobUpdater(parts, start_state, executors[parts.net])
-        self._trainer = Trainer(parts, self._updater, FiniteCheck(parts.net, param.iter_size))
-        self._param = parts.param
-        self.net = Net._from_executor(executors[parts.net])
-        self.test_nets = [Net._from_executor(executors[evaluator.net]) for evaluator in parts.tests.evaluators]
-        for net in self.test_nets:
+        variables = Variables(start_state.params, start_state.state)
+        executor = Executor(parts.net, variables, parts.loader)
+        parts, self._param = replace(parts, net=executor.net), parts.param
+        self.net = Net._from_executor(executor)
+        self.test_nets = [_make_test_net(parts, i, variables) for i in range(len(parts.tests.evaluators))]
+        for i, net in enumerate(self.test_nets):
             net.share_with(self.net)
+            parts.tests.evaluators[i] = NetEvaluator(parts.tests.evaluators[i], net, self.net)
+        self._updater = BlobUpdater(parts, start_state, executor)
+        self._trainer = Trainer(parts, self._updater, FiniteCheck(parts.net, param.iter_size))
 
     def __repr__(self) -> str:
         return f"{self.param.type} solver of {self.net!r}, iteration {self.iter} of {self.param.max_iter}"
@@ -292,25 +293,11 @@ class Solver:
         self._updater.on_gradients.append(on_gradients)
 
 
-def _make_executors(parts: TrainerParts, start_state: TrainState, executors: dict[PureNet, Executor]) -> None:
-    """Create the executors of the train net and the test nets, and make tests read the test nets' blobs."""
-    trained_variables = Variables(start_state.params, start_state.state)
-    executors[parts.net] = Executor(parts.net, trained_variables, parts.loader)
-    tests = parts.tests
-    for i, evaluator in enumerate(tests.evaluators):
-        variables = copy_trained_params(
-            evaluator.net.graph, tests.net_variables[i](), parts.net.graph, trained_variables
-        )
-        executors[evaluator.net] = Executor(evaluator.net, variables, evaluator.loader)
-        tests.net_variables[i] = partial(_move_and_get_variables, evaluator, executors[evaluator.net])
-
-
-def _move_and_get_variables(evaluator: Evaluator, executor: Executor) -> Variables:
-    """Move a test net and its evaluator to the current device; return the net's parameters and state."""
-    executor.move_to_current_device()
-    if not isinstance(evaluator, MeshEvaluator):
-        evaluator.device = executor.memories.device
-    return executor.memories.variables
+def _make_test_net(parts: TrainerParts, i: int, trained: Variables) -> Net:
+    """Return test net `i` with the trained variables, and initial values of what only the test net has."""
+    net, loader = parts.tests.evaluators[i].net, parts.tests.evaluators[i].loader
+    variables = copy_trained_params(net.graph, parts.tests.net_variables[i](), parts.net.graph, trained)
+    return Net._from_executor(Executor(net, variables, loader))
 
 
 class SGDSolver(Solver):

@@ -27,6 +27,7 @@ from ..debugging.memory_report import count_elements, estimate_training_memory
 from ..errors import GraphError, Problem, SolverError, locate_errors
 from ..graph import Graph
 from ..graph.caffe_log import log_creation
+from ..graph.trained_layers import separate_params
 from ..host_memory import get_device_memory, get_free_memory, get_memory_budget
 from ..human_readable import format_bytes, format_count
 from ..layers.bucketed_random import make_key
@@ -261,7 +262,7 @@ def build_trainer(
     for i, settings in enumerate(test_settings):
         source = f"by net file: {settings.file}" if settings.file else "in the solver"
         log.info("Creating test net (#%d) specified %s", i, source)
-        test_nets.append(_build_test_net(settings, test_config, data_config))
+        test_nets.append(_build_test_net(settings, test_config, data_config, net.graph))
         log_creation(test_nets[-1].graph)
     open_loader = open_loader or make_loader_opener(net, test_nets, data, test_data, num_splits)
     loader = open_loader(net)
@@ -335,9 +336,17 @@ def _check_no_host_layers(graph: Graph) -> None:
         )
 
 
-def _build_test_net(settings: solver_param.NetSettings, compute_config: ComputeConfig, data_config: DataConfig) -> Net:
+def _build_test_net(
+    settings: solver_param.NetSettings, compute_config: ComputeConfig, data_config: DataConfig, train_graph: Graph
+) -> Net:
     """Return a test net. If only one device can test it, it reads all batches instead of this process's share."""
-    test_net = settings.build(compute_config, data_config)
+
+    def build(data_config: DataConfig) -> Net:
+        test_net = settings.build(compute_config, data_config)
+        graph = separate_params(test_net.graph, train_graph)
+        return test_net if graph is test_net.graph else test_net.with_graph(graph, reshaped=True)
+
+    test_net = build(data_config)
     if data_config.shard == DataShard() or supports_parallel_eval(test_net):
         return test_net
     if jax.process_count() > 1 and test_net.graph.has_host_layers:
@@ -345,7 +354,7 @@ def _build_test_net(settings: solver_param.NetSettings, compute_config: ComputeC
             "the test net has layers that run on the host, so several processes cannot test it; train in one process"
         )
         raise GraphError(Problem(message, file=settings.file))
-    return settings.build(compute_config, replace(data_config, shard=DataShard()))
+    return build(replace(data_config, shard=DataShard()))
 
 
 def _select_devices(config: TrainConfig) -> list[jax.Device]:
@@ -466,10 +475,10 @@ def _find_problems(graph: Graph, argument: _DataArgument) -> Iterator[Problem]:
     if graph.caller_inputs and argument.data is None:
         name = argument.name.partition("[")[0]
         yield Problem(
-            f"{argument.net} has Input layers, but no data for them: {', '.join(format_inputs(graph))}. In Python, "
+            f"{argument.net} has no data for {'; '.join(format_inputs(graph))}. In Python, "
             f"pass the data to the solver: caffejax.Solver(..., {name}="
             f"{{{', '.join(f'{blob!r}: array' for blob in graph.caller_inputs)}}}); see 'Training on your own arrays' "
-            "in the documentation. On the command line, replace the Input layers with data layers, such as Data, "
+            "in the documentation. On the command line, replace these layers with data layers, such as Data, "
             "ImageData or HDF5Data",
             graph.file,
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -15,7 +16,8 @@ from ..data.loader import Loader
 from ..debugging import IndexCheck
 from ..debugging.average_precision import average_precision
 from ..errors import DataError, GraphError, Problem
-from ..graph import Graph
+from ..graph import Graph, Param
+from ..graph.trained_layers import find_source_params, match_layers
 from ..inference.frozen_pass_cache import freeze_passes, output_and_loss_names
 from ..layers.position_values import decode_array, encode_array
 from ..net import Net, Params, Variables
@@ -56,6 +58,9 @@ class Evaluator:
         freeze: whether each test compiles the net for inference, if the net allows it. Compilation takes about as long
             as a few passes.
 
+    Attributes:
+        net, device, loader, ap_version: the arguments.
+
     Raises:
         GraphError: if the outputs are not detections and `ap_version` is set, or are detections and it is None.
     """
@@ -70,7 +75,7 @@ class Evaluator:
         freeze: bool = False,
     ) -> None:
         check_eval_type(net, ap_version)
-        self._ap_version = ap_version
+        self.ap_version = ap_version
         self.net = net
         self.loader = Loader(net.graph) if loader is None else loader
         self.device = device
@@ -104,16 +109,16 @@ class Evaluator:
             StoppedError: if `should_stop` returned True. The position in the data is then undefined.
         """
         results: list[Any] = []
-        passes = self._run_passes(variables, num_batches, key)
-        for i in range(num_batches):
-            if should_stop():
-                raise StoppedError
-            results.append(next(passes))
-            if on_pass is not None:
-                on_pass(i, Scores(float(results[i][0]), jax.tree.map(np.asarray, results[i][1])))
-        return average_scores(results, self.net.graph, self._ap_version)
+        with closing(self._run_passes(variables, num_batches, key)) as passes:
+            for i in range(num_batches):
+                if should_stop():
+                    raise StoppedError
+                results.append(next(passes))
+                if on_pass is not None:
+                    on_pass(i, Scores(float(results[i][0]), jax.tree.map(np.asarray, results[i][1])))
+        return average_scores(results, self.net.graph, self.ap_version)
 
-    def _run_passes(self, variables: Variables, num_batches: int, key: jax.Array) -> Iterator[Any]:
+    def _run_passes(self, variables: Variables, num_batches: int, key: jax.Array) -> Generator[Any, None, None]:
         """Yield `(loss, outputs)` of each batch, in the order of the data."""
         state = self._add_recurrent_state(variables.state)
         forward = (self._freeze and self._compile_inference(variables)) or self._forward
@@ -233,31 +238,25 @@ def copy_trained_params(test_graph: Graph, initial: Variables, train_graph: Grap
         train_graph: the train net.
         trained: the variables of the train net.
     """
-    return Variables(
-        _copy_tree(test_graph, initial.params, train_graph, trained.params),
-        _copy_tree(test_graph, initial.state, train_graph, trained.state),
-    )
+    sources = find_source_params(test_graph, train_graph)
 
+    def choose_value(param: Param) -> Any:
+        if (source := sources.get(param.slot)) is None:  # recurrent state is not shared, either
+            return (initial.params if param.spec.learnable else initial.state)[param.slot.layer][param.slot.index]
+        tree = trained.params if source.spec.learnable else trained.state
+        value = tree[source.owner.layer][source.owner.index]
+        is_reshaped = np.shape(value) not in ((), param.spec.shape)  # with share_mode PERMISSIVE; () is a placeholder
+        return value.reshape(param.spec.shape) if is_reshaped else value
 
-def _copy_tree(test_graph: Graph, initial: Params, train_graph: Graph, trained: Params) -> Params:
-    train_layers = {layer.name: layer for layer in reversed(train_graph.layers)}
-
-    def choose_value(key: str, index: int, value: Any) -> Any:
-        source = train_layers.get(test_graph.layer(key).name)
-        if source is None or index >= len(source.params):  # recurrent state is not shared
-            return value
-        owner = source.params[index].owner
-        return trained[owner.layer][owner.index]
-
-    return {key: {i: choose_value(key, i, value) for i, value in blobs.items()} for key, blobs in initial.items()}
+    return Variables(*test_graph.map_variables(choose_value))
 
 
 def find_shape_mismatches(test_graph: Graph, train_graph: Graph) -> Sequence[str]:
     """Return a message for each layer whose parameters have different shapes in the test net and the train net."""
-    train_layers = {layer.name: layer for layer in train_graph.layers}
+    matches = match_layers(test_graph, train_graph)
     problems = []
     for layer in test_graph.layers:
-        if (source := train_layers.get(layer.name)) is None:
+        if (source := matches.get(layer.key)) is None:
             continue
         test_shapes, train_shapes = ([p.spec.shape for p in side.params] for side in (layer, source))
         if test_shapes != train_shapes:
@@ -418,7 +417,7 @@ class MeshEvaluator(Evaluator):
         )
         self._forward = net.jit(score_all_batches)
 
-    def _run_passes(self, variables: Variables, num_batches: int, key: jax.Array) -> Iterator[Any]:
+    def _run_passes(self, variables: Variables, num_batches: int, key: jax.Array) -> Generator[Any, None, None]:
         params, state = self._replicate(variables)
         num_rows, num_done = self._shard.total, 0
         padding_batch: dict[str, np.ndarray] | None = None  # for rows of the mesh that take no batch

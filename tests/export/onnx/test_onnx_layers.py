@@ -9,7 +9,7 @@ from onnx_oracle import assert_model_equals_net
 from caffejax.export import make_inference_model
 from caffejax.export.onnx.layer_converters import LAYER_CONVERSIONS
 from caffejax.layers import layer_types
-from caffejax.net import Variables
+from caffejax.net import Net, Variables
 from golden_cases import ACCEPTED_CASES, find_first_cases, get_layer_type_of_case, is_fork_case
 from layers.layer_nets import Replay
 
@@ -52,3 +52,17 @@ def test_a_layer_gives_equal_outputs(case: dict[str, Any]) -> None:
     options = {"symbolic_batch": False} if case["type"] in FIXED_BATCH_TYPES else {}
     model = assert_model_equals_net(subject, inputs, **options)
     assert model.graph.node
+
+
+def test_embed_gives_zeros_for_padding() -> None:
+    """The index -1 of ONNX's Gather would be the last row."""
+    net = Net(
+        """
+        layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 } } }
+        layer { name: "e" type: "Embed" bottom: "x" top: "y" embed_param { num_output: 2 input_dim: 3 } }
+        """
+    )
+    variables = Variables({"e": {0: np.arange(1, 7, dtype=np.float32).reshape(3, 2), 1: np.ones(2, np.float32)}}, {})
+    indices = np.array([-1, 0, 2, -1.5], np.float32)
+    np.testing.assert_array_equal(net.apply(*variables, {"x": indices})[0]["y"], [[0, 0], [2, 3], [6, 7], [0, 0]])
+    assert_model_equals_net(make_inference_model(net, variables, ("y",)), {"x": indices})

@@ -113,7 +113,8 @@ def embed(e: EmitContext) -> Value:
         features=weight.shape[1],
     )
     order = tuple(range(len(e.top_shapes[0])))
-    return e.add_step("{module}({0}.astype(int))", x, module=module, shape=e.top_shapes[0], order=order)
+    expression = "jnp.where({0}.astype(int)[..., None] == -1, 0, {module}({0}.astype(int)))"  # -1 is padding
+    return e.add_step(expression, x, module=module, shape=e.top_shapes[0], order=order)
 
 
 @register_emitter("Parameter")

@@ -52,7 +52,7 @@ def make_class_type(python_type: LayerType, definition: LayerDefinition, cls: ty
         return layer.forward(blobs, bottoms)
 
     def backward_rule(ctx: Context, blobs: Arrays, *bottoms: np.ndarray, y: Any, dy: Any) -> tuple[Any, ...]:
-        return layer.backward(blobs, bottoms, as_tuple(dy), ctx.propagate_down)
+        return layer.backward(blobs, bottoms, as_tuple(dy), ctx.propagate_down, ctx.blob_diffs)
 
     def params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
         return layer.params([b.shape for b in bottoms])
@@ -117,20 +117,30 @@ class HostLayer:
         return tuple(top.data.copy() for top in self._tops)
 
     def backward(
-        self, blobs: Arrays, bottoms: Arrays, top_diffs: Arrays, propagate_down: Sequence[bool] | None
+        self,
+        blobs: Arrays,
+        bottoms: Arrays,
+        top_diffs: Arrays,
+        propagate_down: Sequence[bool] | None,
+        start_diffs: Sequence[Any] | None = None,
     ) -> tuple[Any, ...]:
         """Run the user's `backward`; return a tuple of the diffs of the blobs, then the diffs of the bottoms.
 
-        The diff of a bottom is None where `propagate_down` is False.
+        Args:
+            blobs, bottoms: the arguments of the forward pass.
+            top_diffs: the diffs of the tops.
+            propagate_down: for each bottom, whether it needs a diff. The diff of another bottom is None.
+            start_diffs: the diffs that the blobs have when `backward` is called; default: zeros.
         """
         # the last forward pass may have had different arguments
         if not _have_equal_arrays(self._last_arguments, (blobs, bottoms)):
             self.forward(blobs, bottoms)
         needs_diff = [True] * len(bottoms) if propagate_down is None else list(propagate_down)
-        # in pycaffe the diffs share the net's memory, and the backward pass adds to them
-        previous_diffs = [blob.diff.copy() for blob in self._blobs]
-        for blob in (*self._bottoms, *self._blobs):
+        previous_diffs = [blob.diff.copy() for blob in self._blobs]  # in pycaffe they share the net's memory
+        for blob in self._bottoms:
             blob.diff[...] = 0
+        for blob, start_diff in zip(self._blobs, start_diffs or [0] * len(self._blobs), strict=True):
+            blob.diff[...] = start_diff
         for top, diff in zip(self._tops, top_diffs, strict=True):
             top.diff[...] = diff
         self._call("backward", self._tops, needs_diff, self._bottoms)

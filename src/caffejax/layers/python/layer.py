@@ -23,7 +23,9 @@ class Layer:
     - `setup(bottom, top)`, which is called once, when the net is built. It adds learnable blobs and sets their values.
     - `reshape(bottom, top)`, which is called after `setup` and before every `forward`. It sets the shapes of the tops.
     - `backward(top, propagate_down, bottom)`, which writes `bottom[i].diff` where `propagate_down[i]` is true, and the
-      diffs of `blobs`, which are zero before the call. Without `backward`, no gradient passes through the layer.
+      diffs of `blobs`. These are zero before the call in training, where the diffs of several passes are summed. In
+      `Net.backward` of Caffe's interface they are the diffs so far: `=` replaces them, and `+=` adds. Without
+      `backward`, no gradient passes through the layer.
 
     `bottom` and `top` are lists of `Blob`.
 

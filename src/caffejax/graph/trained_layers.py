@@ -1,0 +1,74 @@
+"""Layers of two nets that belong together by name, such as those of a test net and of the train net.
+
+The params of a net are shared with the other net layer by layer: which layer owns an array, and whether this layer
+exists in the other net, does not matter.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+from .graph import Graph, Layer, Param, Slot
+
+
+def match_layers(graph: Graph, source: Graph) -> dict[str, Layer]:
+    """Return the layer of `source` that belongs to each layer of `graph`, by the key of the latter.
+
+    Layers belong together if their names are equal. If several layers have one name, which Caffe allows, they belong
+    together if their tops are equal, too; the others of this name are matched in order.
+    """
+    layers_by_name: dict[str, list[Layer]] = defaultdict(list)
+    candidates: dict[str, list[Layer]] = defaultdict(list)
+    for layer in graph.layers:
+        layers_by_name[layer.name].append(layer)
+    for layer in source.layers:
+        candidates[layer.name].append(layer)
+    matches: dict[str, Layer] = {}
+    for name, layers in layers_by_name.items():
+        unmatched = list(candidates[name])
+        for layer in layers:
+            if (match := next((other for other in unmatched if other.tops == layer.tops), None)) is not None:
+                matches[layer.key] = match
+                unmatched.remove(match)
+        matches |= dict(zip((layer.key for layer in layers if layer.key not in matches), unmatched, strict=False))
+    return matches
+
+
+def find_source_params(graph: Graph, source: Graph) -> dict[Slot, Param]:
+    """Return the param of `source` for each array of `graph`, by the array's slot.
+
+    An array is found by every layer that uses it, so that an owner which `source` lacks gets the array of the layers
+    that share it. Arrays without such a layer are left out.
+    """
+    matches, sources = match_layers(graph, source), dict[Slot, Param]()
+    for layer in graph.layers:
+        if layer.key in matches:
+            for param, source_param in zip(layer.params, matches[layer.key].params, strict=False):
+                sources.setdefault(param.owner, source_param)
+    return sources
+
+
+def separate_params(graph: Graph, source: Graph) -> Graph:
+    """Return the graph with an array of its own for each param that `source` does not share as `graph` does.
+
+    Each layer can then use the array that its layer in `source` uses, as in Caffe.
+    """
+    matches, sources = match_layers(graph, source), find_source_params(graph, source)
+    owners: dict[tuple[Slot, Slot], Slot] = {}  # by the owners in both graphs
+
+    def find_owner(param: Param, source_param: Param) -> Slot:
+        if source_param.owner == sources[param.owner].owner:
+            return param.owner
+        return owners.setdefault((param.owner, source_param.owner), param.slot)
+
+    def separate(layer: Layer) -> Layer:
+        if layer.key not in matches:
+            return layer
+        params = list(layer.params)
+        for i, source_param in enumerate(matches[layer.key].params[: len(params)]):
+            params[i] = replace(params[i], owner=find_owner(params[i], source_param))
+        return replace(layer, params=tuple(params))
+
+    layers = tuple(map(separate, graph.layers))
+    return replace(graph, layers=layers) if owners else graph
