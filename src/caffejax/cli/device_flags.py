@@ -248,7 +248,7 @@ def _has_accelerator_plugin() -> bool:
 def _parse_gpu_indices(gpu: str | None) -> list[int] | None:
     if gpu is None or gpu == "all":
         return None
-    parts = gpu.split(",")
+    parts = flags.split_commas(gpu)
     if not all(part.isdigit() for part in parts):
         raise CaffejaxError(f"--gpu={gpu} must be numbers of GPUs separated by commas, or all")
     return [int(part) for part in parts]

@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> None:
     from ..net import Net
     from ..paths import check_exist
 
-    blob_names, output_paths = options.blobs.split(","), options.databases.split(",")
+    blob_names, output_paths = flags.split_commas(options.blobs), flags.split_commas(options.databases)
     if len(blob_names) != (n := len(output_paths)):
         raise CaffejaxError(
             f"{len(blob_names)} blobs need {len(blob_names)} databases, but the number of databases is {n}"
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> None:
         raise CaffejaxError(f"the database '{duplicates[0]}' is named twice; give each blob a different one")
     device_index = "0" if options.kind == "CPU" else options.number.removeprefix("DEVICE_ID=")
     device = device_flags.get_device(options.kind.lower(), device_index)
-    check_exist([options.model, options.weights])
+    check_exist([options.model, *flags.split_commas(options.weights)])
     net = Net(Path(options.model), "TEST", data_config=flags.make_data_config(options))
     variables = jax.device_put(net_flags.load_variables(net, options.weights, options.strict_weights), device)
     loader = Loader(net.graph)

@@ -40,8 +40,9 @@ from .evaluate import supports_parallel_eval
 from .periodic_evaluation import PeriodicEvaluation
 from .placement import MeshPlacement, Placement, SingleDevice
 from .reporting import log
-from .snapshots import Snapshots
+from .snapshots import Snapshots, snapshot_prefix
 from .solver_param import check_files, find_weights_files
+from .state_files import find_resumable
 from .train_step import TrainState
 from .update_rules import caffe_optimizer
 
@@ -156,6 +157,7 @@ class TrainerParts:
         device: the device that trains, or the first device of this process if several devices train.
         placement: places the train state and batches on the devices.
         config: the solver's options.
+        resume: the snapshot to restore before training, or None.
         seed: the seed of all random numbers.
         rate_schedule: the learning rate as a function of the iteration.
         net: the train net.
@@ -170,6 +172,7 @@ class TrainerParts:
     device: jax.Device
     placement: Placement
     config: TrainConfig
+    resume: str | os.PathLike[str] | None
     seed: int
     rate_schedule: lr_schedules.RateSchedule
     net: Net
@@ -219,7 +222,13 @@ def build_trainer(
     path = Path(file) if file is not None else source_file(solver)
     folder = path.parent if path else None
     solver_param.check_solver(param, os.fspath(path) if path else None)
-    check_files(param, path, config.weights, config.resume)
+    resume = find_resumable(snapshot_prefix(param, path)) if config.resume == "auto" else config.resume
+    weights_paths = config.weights or find_weights_files(param, path)
+    if resume is not None:
+        weights_paths = ()  # the snapshot has weights
+    if list(weights_paths) != find_weights_files(param, path):  # the setting is replaced, as Caffe's flags replace it
+        param.weights[:] = [os.fspath(p) for p in weights_paths]
+    check_files(param, path, weights_paths, resume)
     devices, parallel, compute_config = _select_devices(config), config.parallel, config.compute_config
     if len(devices) == 1 and jax.process_count() == 1 and (parallel.model > 1 or parallel.shard != "none"):
         raise SolverError(
@@ -270,7 +279,6 @@ def build_trainer(
 
     optimizer = make_optimizer(param, net)
     placement: Placement = SingleDevice(device) if mesh is None else MeshPlacement(mesh, net.graph, parallel.shard)
-    weights_paths = find_weights_files(param, path, config.weights)
     for weights_file in weights_paths:
         log.info("Finetuning from %s", weights_file)
     variables = load_weights(
@@ -282,6 +290,7 @@ def build_trainer(
         device=device,
         placement=placement,
         config=config,
+        resume=resume,
         seed=seed,
         rate_schedule=lr_schedules.rate_schedule(param),
         net=net,

@@ -13,7 +13,7 @@ from ..debugging.average_precision import AP_VERSIONS
 from ..errors import Problem, SchemaError, SolverError, WeightsError, check_all, did_you_mean, locate_errors
 from ..graph import build_graph
 from ..human_readable import format_count
-from ..paths import check_exist, find_file
+from ..paths import check_exist, find_file, split_commas
 from ..schema import ignored_fields, read_valid_part, unknown_settings
 from ..schema.caffe_pb2 import NetParameter, NetState, SolverParameter
 from .lr_schedules import check_policy
@@ -195,12 +195,10 @@ def _read_settings(
     return NetSettings(message, state, file)
 
 
-def find_weights_files(
-    param: SolverParameter, file: Path | None, additional: Sequence[str | os.PathLike[str]]
-) -> list[str | os.PathLike[str]]:
-    """Return the weight files to load before training: the files of the setting `weights`, then `additional`."""
+def find_weights_files(param: SolverParameter, file: Path | None) -> list[Path]:
+    """Return the weight files that the setting `weights` names, in lists separated by commas."""
     folder = file.parent if file else None
-    return [*(find_file(name, folder) for entry in param.weights for name in entry.split(",")), *additional]
+    return [find_file(name, folder) for entry in param.weights for name in split_commas(entry)]
 
 
 def check_files(
@@ -214,8 +212,8 @@ def check_files(
     Args:
         param: the solver's settings.
         file: the solver's file, or None if the solver was not read from a file.
-        weights: additional weight files, which are loaded after the files that the settings name.
-        snapshot: the snapshot that will be restored, "auto" for the newest one if there is any, or None.
+        weights: the weight files that will be loaded.
+        snapshot: the snapshot that will be restored, or None.
 
     Raises:
         SchemaError, WeightsError, SolverError: if files are missing or cannot be written. The message names each of
@@ -231,9 +229,9 @@ def check_files(
 
     checks: list[Callable[[], object]] = [
         check_net_files,
-        partial(check_exist, find_weights_files(param, file, weights), WeightsError),
+        partial(check_exist, weights, WeightsError),
     ]
-    if snapshot is not None and snapshot != "auto":
+    if snapshot is not None:
         checks.append(partial(check_snapshot, snapshot))
     if param.snapshot:
         checks.append(partial(check_folder, snapshot_prefix(param, file)))

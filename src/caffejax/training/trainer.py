@@ -16,6 +16,7 @@ from .evaluate import Scores
 from .lr_schedules import AdaptiveSchedule, Plateau, StepEarly
 from .nan_check import FiniteCheck
 from .reporting import Display, SmoothedLoss, Stopwatch, format_display_lines, log
+from .state_files import find_resumable
 from .train_step import Updater
 
 Request = Literal["snapshot", "stop"]
@@ -46,13 +47,19 @@ class Trainer:
         self.snapshots, self.seed, self.rate_schedule = parts.snapshots, parts.seed, parts.rate_schedule
         self.iteration, self.batch_size = 0, parts.batch_size
         self._updater, self._finite_check, self._placement = updater, finite_check, parts.placement
-        self._keep_best, self._resume = parts.config.keep_best, parts.config.resume
+        self._keep_best = parts.config.keep_best
         self._loss = SmoothedLoss(self.param.average_loss)
         self._request: Request | None = None
         self._is_stopped = False
         mesh = parts.placement.mesh
         self._request_codec = Requests(mesh) if mesh is not None and jax.process_count() > 1 else None
         self._initial_positions = self._positions()
+        if parts.resume is not None:
+            try:
+                self.restore(parts.resume)
+            except BaseException:
+                self.close()
+                raise
 
     @property
     def variables(self) -> Variables:
@@ -129,8 +136,9 @@ class Trainer:
         """Train up to iteration `max_iter`, and end as Caffe does, with a snapshot and a test.
 
         Args:
-            resume: the snapshot to restore first; see `restore`. "auto" restores the newest checkpoint of the solver's
-                snapshot prefix, if there is one. In the first call, the default is the solver's option `resume`.
+            resume: the snapshot to restore first; see `restore`. "auto" restores the newest state of the solver's
+                snapshot prefix, if there is one. The default continues from the current state, which is the restored
+                one if the solver has the option `resume`.
         """
         try:
             self._solve(resume)
@@ -204,16 +212,13 @@ class Trainer:
 
     def _solve(self, resume: str | os.PathLike[str] | None) -> None:
         p = self.param
-        resume, self._resume = self._resume if resume is None else resume, None
         self._request, self._is_stopped = None, False
         if p.snapshot_after_train:
             self.snapshots.prepare()
         log.info("Solving %s", self.net.graph.name)
         log.info("Learning Rate Policy: %s", p.lr_policy)
         if resume == "auto":
-            resume = self.snapshots.find_checkpoints()
-            if resume is None:
-                log.info("No checkpoint in %s.orbax; training starts at iteration 0", self.snapshots.prefix)
+            resume = find_resumable(self.snapshots.prefix)
         if resume is not None:
             self.restore(resume)
         self._notify("on_start")
@@ -261,7 +266,7 @@ class Trainer:
 
     def _save_snapshot(self) -> None:
         """Start to save a snapshot of the current state in the background."""
-        record = {"data": self._positions(), "seed": self.seed, "scores": self.tests.scores}
+        record = {"type": self.param.type, "data": self._positions(), "seed": self.seed, "scores": self.tests.scores}
         if isinstance(self.rate_schedule, AdaptiveSchedule):
             record["plateau"] = dict(self.rate_schedule.state)
         state, device_statistics = self._updater.sharded_state
