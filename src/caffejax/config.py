@@ -5,6 +5,7 @@ A field that `option` returns is also a flag of the command line: `cli.flags` re
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
@@ -29,7 +30,16 @@ MAX_IMAGE_PIXELS = 2**29 // 3  # half a GiB with three channels; Pillow, too, ra
 MAX_HDF5_BYTES = 2**31
 # fields of `DataConfig` that limit what untrusted files may do
 LIMIT_FIELDS = ("max_image_pixels", "max_hdf5_bytes", "no_python_layers")
+DEVICE_VARIABLE = "CAFFEJAX_DEVICE"
 MESH_AXES = ("data", "model")  # the rows of devices (each row takes a batch), and the devices within a row
+
+
+def read_device_variable() -> str | None:
+    """Return the device in the environment variable `CAFFEJAX_DEVICE`, such as "cpu" or "gpu:1", or None.
+
+    It replaces the device that `--gpu`, a solver's solver_mode, or a script by `caffe.set_mode_gpu` names.
+    """
+    return os.environ.get(DEVICE_VARIABLE) or None
 
 
 def option(default: Any, help: str, flag: str = "", kind: FlagKind | None = None, metavar: str | None = None) -> Any:
