@@ -37,21 +37,6 @@ class Fusion:
 
 
 @dataclass(frozen=True)
-class TopFiller:
-    """Functions that fill tops where blobs outlive a pass and scripts write to them, as in Caffe's Python interface.
-
-    Attributes:
-        is_refilled: `is_refilled(ctx)` returns, for each top, whether each forward pass fills it. Other tops are filled
-            once, when the net is made, and then keep what scripts write.
-        fill: `fill(ctx, i, shape)` returns the values of top i, float32 of the given shape, which a script may have
-            changed.
-    """
-
-    is_refilled: Function
-    fill: Function
-
-
-@dataclass(frozen=True)
 class Traced:
     """A function of JAX arrays, compiled with the rest of the net. The shapes of the tops are evaluated abstractly.
 
@@ -64,7 +49,6 @@ class Traced:
         fusion: functions that fuse the layer with the layers after it, or None if it cannot be fused.
         instance: the user's object that computes the layer, or None.
         host_forward: `forward` on NumPy arrays, for inference on a CPU without compiling, or None.
-        filler: for a layer that fills its tops, how it does so where blobs outlive a pass, or None.
         top_shapes: `top_shapes(ctx, *bottoms)` returns the tops' shapes faster than evaluating forward. It returns None
             where forward must be evaluated, because forward may raise an error. Bottoms have `.shape`.
     """
@@ -76,7 +60,6 @@ class Traced:
     instance: Any = None
     host_forward: Function | None = None
     top_shapes: Function | None = None
-    filler: TopFiller | None = None
 
 
 @dataclass(frozen=True)
@@ -130,12 +113,10 @@ class CallerInput:
         shapes: `shapes(ctx)` returns a list of the tops' shapes.
         from_arrays: whether the caller sets arrays once, from which each pass takes the next batch (MemoryData).
             Otherwise the tops are inputs of the net.
-        filler: for tops that are not inputs of the net, but are filled by the layer, how; otherwise None.
     """
 
     shapes: Function
     from_arrays: bool = False
-    filler: TopFiller | None = None
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import jax
 
 from ..errors import require
-from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec, Shape
 from .fillers import fill, is_random
 from .registry import define_layer
-from .types import CallerInput, Gradient, LayerTraits, Signature, TopFiller, Traced
+from .types import CallerInput, Gradient, Signature, Traced
 
 
 def input_shapes(ctx: Context) -> list[Shape]:
@@ -51,37 +50,22 @@ def dummy_data(ctx: Context) -> tuple[jax.Array, ...]:
     """Return tops filled by `data_filler`. Random fillers sample new values in every forward pass.
 
     `dummy_data_param` has one shape for all tops, or a shape for each top; the same holds for fillers. Without a
-    filler, tops are zeros. In Caffe's Python interface, tops with a constant filler keep what scripts write to them.
-    Caffe's rule: dummy_data_layer.cpp.
+    filler, tops are zeros. Caffe's rule: dummy_data_layer.cpp.
     """
-    return tuple(_fill_dummy_top(ctx, i, shape) for i, shape in enumerate(_dummy_shapes(ctx)))
-
-
-def _dummy_fillers(ctx: Context) -> list[FillerParameter]:
-    """Return the filler of each top."""
-    fillers = list(ctx.param.data_filler) or [FillerParameter()]  # constant, 0
+    shapes, fillers = _dummy_shapes(ctx), list(ctx.param.data_filler)
     require(
-        len(fillers) in (1, ctx.n_tops),
+        len(fillers) in (0, 1, ctx.n_tops),
         f"dummy_data_param must have no data_filler, one for all tops, or one for each of the {ctx.n_tops} tops, but "
         f"has {len(fillers)}",
     )
-    return fillers * ctx.n_tops if len(fillers) == 1 else fillers
+    fillers = fillers * ctx.n_tops if len(fillers) == 1 else fillers or [None] * ctx.n_tops
+    return tuple(
+        fill(f, jax.random.fold_in(ctx.key, i) if is_random(f) else None, shape)
+        for i, (f, shape) in enumerate(zip(fillers, shapes, strict=True))
+    )
 
 
-def _fill_dummy_top(ctx: Context, i: int, shape: Shape) -> jax.Array:
-    filler = _dummy_fillers(ctx)[i]
-    return fill(filler, jax.random.fold_in(ctx.key, i) if is_random(filler) else None, shape)
-
-
-def _is_dummy_top_refilled(ctx: Context) -> list[bool]:
-    """Return, for each top, whether each pass fills it: Caffe's refill_, which is false for constant fillers only."""
-    return [filler.type != "constant" for filler in _dummy_fillers(ctx)]
-
-
-define_layer(
-    Signature("DummyData", bottoms=0, tops=(1, None), param="dummy_data_param"),
-    Traced(dummy_data, filler=TopFiller(_is_dummy_top_refilled, _fill_dummy_top)),
-)
+define_layer(Signature("DummyData", bottoms=0, tops=(1, None), param="dummy_data_param"), Traced(dummy_data))
 
 
 def _dummy_shapes(ctx: Context) -> list[Shape]:
@@ -124,6 +108,5 @@ def parameter_backward(ctx: Context, blobs: tuple[jax.Array], *, y: jax.Array, d
 define_layer(
     Signature("Parameter", bottoms=0, param="parameter_param", fork_settings=("blob_filler",)),
     Traced(parameter, params=parameter_params),
-    Gradient(parameter_backward, overwrites_diffs=True),
-    LayerTraits(top_is_param=True),
+    Gradient(parameter_backward),
 )

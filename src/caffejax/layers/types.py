@@ -34,17 +34,7 @@ from typing import Any, Literal, get_args
 
 from ..human_readable import format_count
 from .data_source import Position
-from .implementation import (
-    CallerInput,
-    Function,
-    Fusion,
-    HostFunction,
-    PerLayer,
-    SourceInput,
-    TopFiller,
-    Traced,
-    Variants,
-)
+from .implementation import CallerInput, Function, Fusion, HostFunction, PerLayer, SourceInput, Traced, Variants
 
 __all__ = [
     "SAME_AS_BOTTOMS",
@@ -64,7 +54,6 @@ __all__ = [
     "Signature",
     "SourceInput",
     "SpatialMap",
-    "TopFiller",
     "Traced",
     "Transform",
     "Variants",
@@ -188,9 +177,8 @@ class Gradient:
             gradients as Caffe does. Checks then compare the rule with autodiff only, not with finite differences.
             Default: "", which means no difference.
         stops_gradient: whether Caffe's backward pass does nothing, so that earlier layers get no gradient.
-        overwrites_diffs: whether the backward pass of Caffe or the fork overwrites the diffs of the layer's blobs
-            instead of adding to them. `pycaffe.Net.backward` then overwrites them, too; training always sums over
-            passes.
+        overwrites_diffs: whether the backward pass of the fork overwrites the diffs of the layer's blobs instead of
+            adding to them. `pycaffe.Net.backward` then overwrites them, too; training always sums over passes.
         deconv: `deconv(ctx, dy)` returns the bottom's diff in `pycaffe.Net.deconv`, a kind of backward pass of the
             Deep Visualization Toolbox's fork. If `deconv` is None or returns None, the gradient is used.
     """
@@ -257,7 +245,6 @@ class LayerTraits:
             Default: the same pixel if pixels keep their position or the layer only moves data, otherwise unknown.
         weight_axes: the number of axes of the first blob. Legacy weight files pad the shapes of all blobs to four axes,
             so this number is needed to restore the shape.
-        top_is_param: whether the top is the layer's first blob itself, with one memory, as in Parameter.
         pads_rows: whether the tops have the maximum number of rows, along the axis before the last. Padding rows come
             last and begin with a negative number. Outside of compiled code they are stripped, see `layers.row_padding`.
     """
@@ -277,7 +264,6 @@ class LayerTraits:
     window: Function | None = None
     receptive_window: Function | None = None
     weight_axes: int = 1
-    top_is_param: bool = False
     pads_rows: bool = False
 
     def __post_init__(self) -> None:
