@@ -210,10 +210,13 @@ def save_weights(
         )
         return
     layers_with_blobs = [layer.name for layer in graph.layers if layer.params]
-    repeated_names = [name for name in dict.fromkeys(layers_with_blobs) if layers_with_blobs.count(name) > 1]
-    if repeated_names:
-        message = f"a {extension} file cannot store several layers of this name; rename one, or write a .caffemodel"
-        raise WeightsError(Problem(message, os.fspath(path), layer=name) for name in repeated_names)
+    refused_names = [name for name in dict.fromkeys(layers_with_blobs) if layers_with_blobs.count(name) > 1 or not name]
+    if refused_names:
+        message = (
+            f"a {extension} file cannot store several layers of one name, or a layer without a name; rename it, or "
+            "write a .caffemodel"
+        )
+        raise WeightsError(Problem(message, os.fspath(path), layer=name) for name in refused_names)
     all_blobs = dict(zip(names, blobs, strict=True))
     weights = {
         name: tuple((all_blobs if FORMATS[extension].stores_copies else owned_blobs)[name])

@@ -21,7 +21,7 @@ from ..layers.context import Context, LayerDefinition, Shape
 from ..layers.data_source import SourceSpec, TopSpecs
 from ..layers.helpers import no_gradient
 from ..layers.registry import define_layer
-from ..layers.types import Gradient, HostFunction, LayerTraits, LayerType, PerLayer, Signature
+from ..layers.types import Gradient, HostFunction, LayerTraits, LayerType, OutputFiles, PerLayer, Signature
 from ..untrusted_hdf5 import HDF5_ERRORS, RefusedError, SizeLimit, find_item, open_hdf5_file
 from .data_layer import DataLayer, float32_top
 from .image_list import truncate_problems
@@ -261,8 +261,14 @@ def make_hdf5_output(ctx: Context, definition: LayerDefinition) -> LayerType:
     layer, `include` must restrict it to one phase.
     """
     require(ctx.param.file_name, "hdf5_output_param has no file_name; name the file to write")
+    path = Path(ctx.param.file_name).expanduser().absolute()
     return replace(
-        ctx.type, implementation=HostFunction(_OutputFile(ctx.param.file_name).write_rows, _output_top_shapes)
+        ctx.type,
+        implementation=HostFunction(
+            _OutputFile(ctx.param.file_name).write_rows,
+            _output_top_shapes,
+            output=OutputFiles(str(path), path.parent),
+        ),
     )
 
 

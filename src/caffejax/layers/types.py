@@ -34,7 +34,17 @@ from typing import Any, Literal, get_args
 
 from ..human_readable import format_count
 from .data_source import Position
-from .implementation import CallerInput, Function, Fusion, HostFunction, PerLayer, SourceInput, Traced, Variants
+from .implementation import (
+    CallerInput,
+    Function,
+    Fusion,
+    HostFunction,
+    OutputFiles,
+    PerLayer,
+    SourceInput,
+    Traced,
+    Variants,
+)
 
 __all__ = [
     "SAME_AS_BOTTOMS",
@@ -50,6 +60,7 @@ __all__ = [
     "LayerDocs",
     "LayerTraits",
     "LayerType",
+    "OutputFiles",
     "PerLayer",
     "Signature",
     "SourceInput",

@@ -37,6 +37,7 @@ from ..schema import format_text, read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from . import lr_schedules, solver_param
 from .evaluate import supports_parallel_eval
+from .output_checks import check_layer_outputs, check_snapshot_files
 from .periodic_evaluation import PeriodicEvaluation
 from .placement import MeshPlacement, Placement, SingleDevice
 from .reporting import log
@@ -258,6 +259,8 @@ def build_trainer(
     log.info("Creating training net %s.", source)
     net = train_settings.build(_set_memory_limit(compute_config, device), data_config)
     log_creation(net.graph)
+    if (param.snapshot or param.snapshot_after_train) and not config.checkpoint_only:
+        check_snapshot_files(param, net.graph)
     if mesh is not None:
         _check_no_host_layers(net.graph)
     elif checks_memory:
@@ -272,6 +275,8 @@ def build_trainer(
         log.info("Creating test net (#%d) specified %s", i, source)
         test_nets.append(_build_test_net(settings, test_config, data_config))
         log_creation(test_nets[-1].graph)
+    nets = [("the train net", net), *((f"test net #{i}", test_net) for i, test_net in enumerate(test_nets))]
+    check_layer_outputs([(name, net.graph) for name, net in nets])
     open_loader = open_loader or make_loader_opener(net, test_nets, data, test_data, num_splits)
     loader = open_loader(net)
     tests = PeriodicEvaluation(param, test_nets, net, key, device, open_loader, mesh)

@@ -13,6 +13,7 @@ from ...errors import DataError, Problem, require
 from ...schema.caffe_pb2 import LabelMap
 from ...schema.text import parse_text
 from ..context import LayerDefinition
+from ..types import OutputFiles
 
 
 class ImageInfo(NamedTuple):
@@ -146,6 +147,13 @@ class ResultFiles:
         self._label_names: dict[int, str] = {}
         self._detections: list[Detection] = []
         self._next_index = 0
+
+    @property
+    def output(self) -> OutputFiles:
+        """The files' names, and their folder, which is created for them."""
+        p = self._param.save_output_param
+        folder = Path(p.output_directory).expanduser().absolute()
+        return OutputFiles(f"{folder}/{p.output_name_prefix}*", folder, creates_folder=True)
 
     def add(self, rows: np.ndarray, num_images: int) -> None:
         """Add the detections of the next `num_images` images; `rows`, (rows, 7), is a top of DetectionOutput."""

@@ -14,7 +14,7 @@ from ...errors import DataError, Problem, require
 from ..context import Context, LayerDefinition, Shape
 from ..helpers import as_nchw, no_gradient
 from ..registry import define_layer
-from ..types import Gradient, HostFunction, LayerDocs, LayerTraits, LayerType, PerLayer, Signature
+from ..types import Gradient, HostFunction, LayerDocs, LayerTraits, LayerType, OutputFiles, PerLayer, Signature
 
 
 def make_mat_write(ctx: Context, definition: LayerDefinition) -> LayerType:
@@ -27,7 +27,16 @@ def make_mat_write(ctx: Context, definition: LayerDefinition) -> LayerType:
     p = ctx.param
     require(p.period >= 1, f"period must be at least 1, not {p.period}")
     require(p.strip >= 0, f"strip must not be negative: {p.strip}")
-    return replace(ctx.type, implementation=HostFunction(_MatWriter(p, definition).write, mat_write_top_shapes))
+    names = f"<a name in {p.source}>" if p.HasField("source") else "iter_*"
+    folder = Path(f"{p.prefix}iter").expanduser().absolute().parent
+    return replace(
+        ctx.type,
+        implementation=HostFunction(
+            _MatWriter(p, definition).write,
+            mat_write_top_shapes,
+            output=OutputFiles(f"{p.prefix}{names}_blob_*.mat", folder),
+        ),
+    )
 
 
 def mat_write_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
