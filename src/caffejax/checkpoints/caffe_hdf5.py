@@ -222,10 +222,9 @@ def find_name_problems(
     for name in dict.fromkeys(names):
         parts = name.split("/")
         ancestors = ("/".join(parts[:i]) for i in range(1, len(parts) + 1))
-        if names.count(name) > 1:
-            yield Problem(f"HDF5 cannot store several layers of one name; {remedy}", file, layer=name)
-        elif not _is_hdf5_path(name):
-            yield Problem(f"HDF5 cannot store a layer of this name; {remedy}", file, layer=name)
+        if names.count(name) > 1 or not _is_hdf5_path(name):
+            message = f"HDF5 cannot store a layer of this name, or several layers of one name; {remedy}"
+            yield Problem(message, file, layer=name)
         elif blob_path := next((path for path in ancestors if path in blob_paths), None):
             message = (
                 f"HDF5 cannot store a layer of this name beside the layer '{blob_paths[blob_path]}', whose blob "

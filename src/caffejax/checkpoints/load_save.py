@@ -212,10 +212,10 @@ def save_weights(
     layers_with_blobs = [layer.name for layer in graph.layers if layer.params]
     refused_names = [name for name in dict.fromkeys(layers_with_blobs) if layers_with_blobs.count(name) > 1 or not name]
     if refused_names:
-        message = (
-            f"a {extension} file cannot store several layers of one name, or a layer without a name; rename it, or "
-            "write a .caffemodel"
+        kind = (
+            "several layers of this name" if all(refused_names) else "several layers of one name, or one without a name"
         )
+        message = f"a {extension} file cannot store {kind}; rename one, or write a .caffemodel"
         raise WeightsError(Problem(message, os.fspath(path), layer=name) for name in refused_names)
     all_blobs = dict(zip(names, blobs, strict=True))
     weights = {

@@ -432,6 +432,11 @@ def with_local_rates(
     return optax.GradientTransformationExtraArgs(update.init, update_with_local_rates)
 
 
+def compute_total_norm(grads: Any) -> jax.Array:
+    """Return the L2 norm of all arrays of a tree together."""
+    return jnp.sqrt(sum((jnp.sum(jnp.square(g)) for g in jax.tree.leaves(grads)), start=jnp.zeros(())))
+
+
 def clip_by_total_norm(limit: float) -> optax.GradientTransformation:
     """Return a transformation that scales all gradients to a total L2 norm of at most `limit`.
 
@@ -441,7 +446,7 @@ def clip_by_total_norm(limit: float) -> optax.GradientTransformation:
         return optax.identity()
 
     def update(grads: Any, state: optax.EmptyState, params: Any = None) -> tuple[Any, optax.EmptyState]:
-        norm = jnp.sqrt(sum(jnp.sum(jnp.square(g)) for g in jax.tree.leaves(grads)))
+        norm = compute_total_norm(grads)
         scale = jnp.where(norm > limit, limit / norm, 1)
         return jax.tree.map(lambda g: g * scale.astype(g.dtype), grads), state
 
