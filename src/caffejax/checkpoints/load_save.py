@@ -78,6 +78,19 @@ def load_weights(
     return _merge_loaded(loaded_arrays, variables)
 
 
+def drop_empty_files(paths: Sequence[str | os.PathLike[str]], strict: bool | None) -> list[str | os.PathLike[str]]:
+    """Return the files without those that are empty, such as /dev/null, which Caffe reads as weights of no layer.
+
+    A warning names them. If `strict`, they are not removed, so that loading them is an error.
+    """
+    empty = [p for p in paths if os.path.realpath(p) == os.devnull or (os.path.isfile(p) and not os.path.getsize(p))]
+    if strict or not empty:
+        return list(paths)
+    for path in empty:
+        log.warning("%s is empty: the weights of all layers stay as their fillers set them", os.fspath(path))
+    return [path for path in paths if path not in empty]
+
+
 def load_and_report(
     path: str | os.PathLike[str],
     graph: Graph,

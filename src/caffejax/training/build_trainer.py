@@ -18,7 +18,7 @@ import jax
 import optax
 from jax.sharding import Mesh
 
-from ..checkpoints.load_save import load_weights
+from ..checkpoints.load_save import drop_empty_files, load_weights
 from ..config import ComputeConfig, DataConfig, DataShard, TrainConfig
 from ..data.loader import Loader
 from ..data.split_batch_size import split_batch_sizes
@@ -287,7 +287,10 @@ def build_trainer(
     for weights_file in weights_paths:
         log.info("Finetuning from %s", weights_file)
     variables = load_weights(
-        weights_paths, net.graph, placement.init_variables(net, fold_in_name(key, "init")), config.strict_weights
+        drop_empty_files(weights_paths, config.strict_weights),
+        net.graph,
+        placement.init_variables(net, fold_in_name(key, "init")),
+        config.strict_weights,
     )
     parts = TrainerParts(
         param=param,
