@@ -203,6 +203,7 @@ _NOTES = (
     "`caffejax COMMAND --help` explains a command, with an example. First time here? `caffejax check FOLDER` reports "
     "which of your models load. Flags may be written with one dash or two, and with _ or - between words. Compiled "
     "programs are stored in ~/.cache/caffejax; the environment variable CAFFEJAX_CACHE selects a different folder, or "
-    "turns this off (CAFFEJAX_CACHE=off). Freed memory is kept for later steps (CAFFEJAX_KEEP_FREED_MEMORY=off turns "
+    "turns this off (CAFFEJAX_CACHE=off). CAFFEJAX_DEVICE=cpu runs scripts with -gpu, or with solver_mode GPU, on the "
+    "CPU. Freed memory is kept for later steps (CAFFEJAX_KEEP_FREED_MEMORY=off turns "
     "this off)."
 )
