@@ -110,6 +110,33 @@ def test_a_damaged_newest_state_is_named_with_the_next(recorded: tuple[Path, str
         make_solver(tmp_path / "run", resume="auto")
 
 
+def test_a_damaged_checkpoint_is_named_with_the_state_beside_it(recorded: tuple[Path, str], tmp_path: Path) -> None:
+    shutil.copytree(recorded[0], tmp_path / "run")
+    for file in (tmp_path / "run" / "snap.orbax" / "4").rglob("*"):
+        if file.is_file() and file.parent.name == "d":
+            file.write_bytes(file.read_bytes()[:10])
+    state = tmp_path / "run" / f"snap_iter_4.solverstate{'.h5' if recorded[1] else ''}"
+    with pytest.raises(WeightsError, match=rf"step 4 is damaged.*step 2 is the newest good one; {state} can be read"):
+        make_solver(tmp_path / "run", resume="auto")
+
+
+def test_states_that_cannot_be_moved_aside_are_named(tmp_path: Path) -> None:
+    """The later run does not go on with states of the earlier one beside its own."""
+    train(tmp_path, 5)
+    remove_checkpoints(tmp_path)
+    (tmp_path / "snap.orbax.old").write_text("in the way")
+    solver = make_solver(tmp_path, on_snapshot_error="continue")
+    solver.step(2)
+    for _ in range(2):
+        with pytest.raises(WeightsError, match=r"cannot be moved aside"):
+            solver.snapshot()
+    assert (tmp_path / "snap_iter_5.solverstate").exists()
+    (tmp_path / "snap.orbax.old").unlink()
+    solver.snapshot()
+    solver.close()
+    assert [p.name for p in tmp_path.glob("*.solverstate")] == ["snap_iter_2.solverstate"]
+
+
 def test_a_lone_state_without_weights_does_not_start_at_0(recorded: tuple[Path, str], tmp_path: Path) -> None:
     shutil.copytree(recorded[0], tmp_path / "run")
     remove_checkpoints(tmp_path / "run")

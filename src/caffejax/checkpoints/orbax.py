@@ -143,6 +143,10 @@ class KeepRule:
 _folder_numbers = itertools.count()  # give each folder that all processes save to separate barriers
 
 
+class DamagedStepError(WeightsError):
+    """A step of a checkpoint folder that cannot be read."""
+
+
 class CheckpointFolder:
     """A folder of checkpoints, one for each step.
 
@@ -331,8 +335,8 @@ class CheckpointFolder:
             all_succeed: a function that returns whether its argument is true in all processes that restore together.
 
         Raises:
-            WeightsError: if the step does not exist or cannot be read. Errors that `make_target` raises are not
-                converted.
+            WeightsError: if the step does not exist.
+            DamagedStepError: if the step cannot be read. Errors that `make_target` raises are not converted.
         """
         steps = self.steps()
         if not steps:
@@ -354,7 +358,8 @@ class CheckpointFolder:
                 if newest_good_step is None
                 else f"; step {newest_good_step} is the newest good one"
             )
-            raise _make_error(self.path, f"step {chosen_step} is damaged: {reason}{hint}") from error
+            message = f"step {chosen_step} is damaged: {reason}{hint}"
+            raise DamagedStepError(Problem(message, str(self.path))) from error
 
     def _make_reader(self, make_target: MakeTarget, all_succeed: Callable[[bool], bool] = bool) -> StepReader:
         return StepReader(self._manager, make_target, all_succeed)

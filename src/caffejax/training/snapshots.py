@@ -14,6 +14,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import numpy as np
 
 from ..checkpoints.failed_saves import remove_temporary_folders
 from ..checkpoints.load_save import save_weights
-from ..checkpoints.orbax import CheckpointFolder, KeepRule
+from ..checkpoints.orbax import CheckpointFolder, DamagedStepError, KeepRule
 from ..config import OnSnapshotError
 from ..errors import CaffejaxError, Problem, SolverError, WeightsError
 from ..graph import Graph
@@ -35,7 +36,7 @@ from .reporting import log
 from .snapshot_record import validate_record
 from .solverstate_io import is_caffe_state, load_state, save_state
 from .state_compatibility import check_slot_count, check_stored_rule, stored_rule
-from .state_files import has_prefix, move_states_aside
+from .state_files import find_readable_state, has_prefix, move_states_aside
 from .train_state_io import StateRestorer, to_arrays, to_host
 from .train_step import TrainState, Updater
 
@@ -253,19 +254,26 @@ class Snapshots:
 
         def write() -> None:
             if not is_multiprocess:
-                move_states_aside(self.prefix, last_iteration)
+                self._move_states_aside(last_iteration)
                 write_caffe_files()
                 arrays = to_arrays(state, device_statistics)
                 self._folder.save(iteration, arrays, full_record, record.get("scores"), first_moved)
                 return
             try:
                 if is_first():
-                    move_states_aside(self.prefix, last_iteration)
+                    self._move_states_aside(last_iteration)
                 write_caffe_files()
             finally:
                 self._folder.wait()  # other processes wait for this one, even if Caffe's files fail
 
         self._writer.submit(write)
+
+    def _move_states_aside(self, last_iteration: int) -> None:
+        try:
+            move_states_aside(self.prefix, last_iteration)
+        except WeightsError:
+            self._last_iteration = last_iteration  # the next snapshot tries again
+            raise
 
     def _make_caffe_writer(
         self,
@@ -329,6 +337,11 @@ class Snapshots:
         checkpoints = CheckpointFolder(folder)
         try:
             arrays, record = checkpoints.restore(step, restore_target, is_true_in_all_processes)
+        except DamagedStepError as error:
+            if (other := find_readable_state(str(folder).removesuffix(".orbax"))) is None:
+                raise
+            hint = f"; {other} can be read: resume with --snapshot={other}"
+            raise WeightsError(replace(p, message=p.message + hint) for p in error.problems) from error
         finally:
             checkpoints.close()
         state, device_statistics = restorer.to_train_state(arrays)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,14 +58,12 @@ def find_newest_state(prefix: str) -> str | None:
         if iteration <= newest_step:
             break
         try:
-            learned_net = read_solverstate(path).learned_net
+            if _has_weights(path):
+                newest = str(path)
+                break
+            without_weights.append(path)
         except WeightsError as error:
             damage = damage or error
-            continue
-        if not learned_net or find_weights(path, learned_net):
-            newest = str(path)
-            break
-        without_weights.append(path)
     if damage is not None:
         hint = f"the newest good one is {newest}: resume with --snapshot={newest}" if newest else "no other is good"
         raise WeightsError(replace(p, message=f"{p.message}; it is the newest state, {hint}") for p in damage.problems)
@@ -73,6 +72,21 @@ def find_newest_state(prefix: str) -> str | None:
     for path in without_weights:
         log.warning("%s is passed over, because its weights are missing; training resumes from %s", path, newest)
     return newest
+
+
+def find_readable_state(prefix: str) -> str | None:
+    """Return the path of the newest .solverstate[.h5] with a prefix that can be read and has weights, or None."""
+    for _, path in reversed(list_caffe_states(prefix)):
+        with suppress(WeightsError):
+            if _has_weights(path):
+                return str(path)
+    return None
+
+
+def _has_weights(path: Path) -> bool:
+    """Return whether the weights of a state exist. Raise `WeightsError` if the state cannot be read."""
+    learned_net = read_solverstate(path).learned_net
+    return not learned_net or find_weights(path, learned_net) is not None
 
 
 def find_resumable(prefix: str) -> str | None:
