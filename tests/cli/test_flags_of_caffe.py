@@ -127,11 +127,13 @@ def test_a_misspelt_flag_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
         ("0,1", None, "cpu", "cpu"),
         ("all", None, "cpu:0", "cpu"),
         (None, None, "cpu", "cpu"),
-        ("0", "cpu", "gpu", "cpu"),
+        ("0", "cpu:0", "gpu", "cpu"),
         ("0", None, "", "CAFFEJAX_DEVICE=cpu"),  # an error, whose advice is the rows above
         ("0", None, "gpu:1", "CAFFEJAX_DEVICE=cpu"),
         (None, "gpu", "cpu", "CAFFEJAX_DEVICE=cpu"),
         (None, None, "cuda:x", "'x' is not a device number"),
+        ("0", "gpu:1", "", "not both"),
+        ("0", "tpu", "cpu", "not both"),
     ],
 )
 def test_the_advice_for_machines_without_a_gpu_works(

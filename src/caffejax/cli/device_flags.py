@@ -281,13 +281,18 @@ def add_device_flags(parser: argparse.ArgumentParser, gpu_help: str = "run on th
 
 
 def settle_device(options: argparse.Namespace) -> None:
-    """Set the option `device` from the environment if the flag is not given. A device replaces `--gpu`.
+    """Set the option `device` from the environment if there is no flag. The CPU, or the variable, replaces `--gpu`.
 
     So scripts with `-gpu 0` run unchanged on a machine without a GPU.
+
+    Raises:
+        CaffejaxError: if `--gpu` and `--device` both name accelerators.
     """
     source = "--device"
     if options.device is None:
         options.device, source = read_device_variable(), DEVICE_VARIABLE
+    elif options.gpu is not None and options.device.partition(":")[0] != "cpu":
+        raise CaffejaxError(f"--gpu={options.gpu} and --device={options.device}: give --gpu or --device, not both")
     if options.device is not None and options.gpu is not None:
         log.info("%s=%s replaces --gpu=%s", source, options.device, options.gpu)
         options.gpu = None
@@ -356,7 +361,7 @@ def list_devices(platform: str) -> list[jax.Device]:
         return list(jax.local_devices(backend=platform))
     except RuntimeError as error:
         raise CaffejaxError(
-            f"JAX sees no {platform} device here; --device=cpu, which replaces --gpu, or {DEVICE_VARIABLE}=cpu in the "
-            "environment, for all scripts, runs on the CPU. A GPU needs jax's CUDA packages: "
+            f"JAX sees no {platform} device here; --device cpu runs on the CPU, also beside --gpu, and so do all "
+            f"scripts with {DEVICE_VARIABLE}=cpu in the environment. A GPU needs jax's CUDA packages: "
             'pip install ".[cuda]" in a clone of caffejax, or pip install "jax[cuda12]"'
         ) from error
