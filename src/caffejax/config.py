@@ -5,10 +5,11 @@ A field that `option` returns is also a flag of the command line: `cli.flags` re
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from os import PathLike, fspath
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args, get_origin
 
 from .errors import CaffejaxError, SolverError, did_you_mean, is_integer, raise_if_any
@@ -31,7 +32,16 @@ MAX_IMAGE_PIXELS = 2**29 // 3  # half a GiB with three channels; Pillow, too, ra
 MAX_HDF5_BYTES = 2**31
 # fields of `DataConfig` that limit what untrusted files may do
 LIMIT_FIELDS = ("max_image_pixels", "max_hdf5_bytes", "no_python_layers")
+DEVICE_VARIABLE = "CAFFEJAX_DEVICE"
 MESH_AXES = ("data", "model")  # the rows of devices (each row takes a batch), and the devices within a row
+
+
+def read_device_variable() -> str | None:
+    """Return the device in the environment variable `CAFFEJAX_DEVICE`, such as "cpu" or "gpu:1", or None.
+
+    It replaces the device that `--gpu`, a solver's solver_mode, or a script by `caffe.set_mode_gpu` names.
+    """
+    return os.environ.get(DEVICE_VARIABLE) or None
 
 
 def option(default: Any, help: str, flag: str = "", kind: FlagKind | None = None, metavar: str | None = None) -> Any:
@@ -275,8 +285,8 @@ class TrainConfig:
     """Settings for training, in addition to the settings in the solver's prototxt.
 
     Attributes:
-        weights: the files to start from, in any format that `Net.load` reads. They are loaded after the files that the
-            prototxt's `weights` names.
+        weights: the files to start from, or a single path, in any format that `Net.load` reads. They replace the files
+            that the prototxt's `weights` names, which are then not opened.
         strict_weights: whether these files must have weights for every layer with parameters.
         device: the device to train on, or None for JAX's default device.
         devices: several devices, instead of `device`: a number of JAX's devices or a list. With several processes they
@@ -295,9 +305,9 @@ class TrainConfig:
             together.
         debug_nans: whether to check every step for NaN and infinity, and to name the layer where they first occur. This
             is slower.
-        resume: a snapshot for the first `solve` to restore: a <prefix>.orbax folder, a step in such a folder, or a
-            .solverstate[.h5] file. "auto" restores the newest checkpoint of the solver's own snapshot prefix; if there
-            is none, training starts at iteration 0.
+        resume: a snapshot from which the solver starts: a <prefix>.orbax folder, a step in such a folder, or a
+            .solverstate[.h5] file. "auto" restores the newest of the solver's own snapshot prefix, by iteration; if
+            there is none, training starts at iteration 0. If a snapshot is restored, no files of `weights` are opened.
         seed: the seed of all randomness if the prototxt has no `random_seed`, or None for a new seed in each run.
         compute_config: how the nets compute. Trained and saved parameters are always float32.
         data_config: how the nets read data. The solver's seed replaces its seed.
@@ -307,7 +317,10 @@ class TrainConfig:
     """
 
     weights: Sequence[str | PathLike[str]] = option(
-        (), "start from these .caffemodel[.h5] files, separated by commas", kind="paths", metavar="FILES"
+        (),
+        "start from these .caffemodel[.h5] files, separated by commas, and not from those of the solver",
+        kind="paths",
+        metavar="FILES",
     )
     strict_weights: bool = option(False, "refuse weights that lack layers of the net, instead of logging these layers")
     device: jax.Device | None = None
@@ -331,7 +344,7 @@ class TrainConfig:
     resume: str | PathLike[str] | None = option(
         None,
         "resume from a <prefix>.orbax folder (its newest step), a step in it, or a .solverstate[.h5]; auto: from the "
-        "newest checkpoint of the solver's snapshot_prefix, or start at iteration 0 if there is none",
+        "newest snapshot of the solver's snapshot_prefix, or start at iteration 0 if there is none",
         flag="snapshot",
         metavar="PATH",
     )
@@ -340,6 +353,8 @@ class TrainConfig:
     data_config: DataConfig = DataConfig()
 
     def __post_init__(self) -> None:
+        if isinstance(self.weights, str | PathLike):
+            object.__setattr__(self, "weights", (self.weights,))
         _raise_if_invalid(self, self._problems(), SolverError)
 
     @classmethod
@@ -374,8 +389,8 @@ class TrainConfig:
     def _problems(self) -> Iterator[str]:
         import jax
 
-        if isinstance(self.weights, str | PathLike):
-            yield f'weights must be a list of files, such as ["{fspath(self.weights)}"], not a single path'
+        if not (isinstance(self.weights, Sequence) and all(isinstance(w, str | PathLike) for w in self.weights)):
+            yield f"weights must be a path or a list of paths, not {quote(self.weights)}"
         if not (self.device is None or isinstance(self.device, jax.Device)):
             yield f"device must be a JAX device, such as jax.devices()[0], not {quote(self.device)}"
         devices: Any = self.devices
@@ -428,7 +443,7 @@ class Options(NetOptions, total=False):
 class SolverOptions(NetOptions, total=False):
     """The keywords of `Solver`: the fields of `TrainConfig`, `ComputeConfig` and `DataConfig`."""
 
-    weights: Sequence[str | PathLike[str]]
+    weights: str | PathLike[str] | Sequence[str | PathLike[str]]
     strict_weights: bool
     device: jax.Device | None
     devices: int | Sequence[jax.Device] | None
@@ -465,7 +480,7 @@ def resolve_options(
         CaffejaxError: if an option is unknown or has an invalid value; the message names each such option.
     """
     problems = [
-        f"there is no option '{name}'{did_you_mean(name, names)}" for name in options if name not in _OPTION_NAMES
+        f"there is no option '{name}'{_suggest_option(name, names)}" for name in options if name not in _OPTION_NAMES
     ]
     configs: list[Any] = []
     for name, value, config_class in (
@@ -482,3 +497,13 @@ def resolve_options(
             problems += [problem.message for problem in error.problems]
     raise_if_any(CaffejaxError, problems)
     return configs[0], configs[1]
+
+
+_RELATED_OPTIONS = {"dtype": "precision", "jit": "kernels", "rng": "seed", "random_seed": "seed", "snapshot": "resume"}
+
+
+def _suggest_option(name: str, names: Sequence[str]) -> str:
+    """Return the end of a message about an unknown option: the option that is meant, or else all options."""
+    related = _RELATED_OPTIONS.get(name.lower())
+    hint = f"; did you mean '{related}'?" if related in names else did_you_mean(name, names)
+    return hint or f"; the options are {', '.join(sorted(names))}"

@@ -30,6 +30,11 @@ def find_file(name: str, folder: Path | None) -> Path:
     return path_in_folder if os.path.exists(path_in_folder) and not os.path.exists(expanded_path) else expanded_path
 
 
+def split_commas(text: str | None) -> list[str]:
+    """Return the names in a list separated by commas, without the spaces around them and without empty names."""
+    return [name for part in (text or "").split(",") if (name := part.strip())]
+
+
 def is_hdf5(path: str | os.PathLike[str]) -> bool:
     """Return whether a file can be read and begins with the signature of HDF5."""
     try:

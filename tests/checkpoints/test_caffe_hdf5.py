@@ -102,7 +102,7 @@ def test_names_that_hdf5_cannot_store_are_refused(tmp_path, names):
 def test_a_failed_write_leaves_the_file_unchanged(tmp_path, model):
     path = tmp_path / "x.h5"
     path.write_bytes(b"before")
-    with pytest.raises(WeightsError, match=f"^{path}: cannot be written: .*already exists"):
+    with pytest.raises(WeightsError, match=f"^{path}: layer 'a/0': HDF5 cannot store a layer of this name beside"):
         write_caffemodel_h5(path, model)
     assert path.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [path]

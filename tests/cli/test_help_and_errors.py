@@ -221,7 +221,7 @@ def test_a_missing_database_is_named_with_net_phase_and_a_similar_folder(
         (["--gpu=0"], "--device cpu"),
         (["--device=gpu:x"], "'x' is not a device number"),
         (["--device=cpu:99"], "there is no cpu 99"),
-        (["--gpu=0", "--device=cpu"], "not both"),
+        (["--gpu=0", "--device=gpu:1"], "not both"),
     ],
 )
 def test_flags_that_cannot_work_are_refused(

@@ -18,6 +18,7 @@ from caffejax.net import Net
 from caffejax.schema import caffe_pb2
 from caffejax.training import Solver
 from caffejax.training.lr_schedules import Plateau
+from caffejax.training.output_checks import check_snapshot_files
 
 
 def _compare_dropout_masks(net: str) -> list[Comparison]:
@@ -67,6 +68,43 @@ def _compare_refused_solver(text: str) -> list[Comparison]:
     layer = 'layer { name: "x" type: "DummyData" top: "x" loss_weight: 1 dummy_data_param { shape { dim: 1 } } }'
     result = _get_error_message(lambda: Solver(f"net_param {{ {layer} }} {text}")).split(": ")[0]
     return [Comparison("such a solver", "loss nan, then params nan", f"error: {result}")]
+
+
+_CONSTANT_LOSS = """layer { name: "x" type: "DummyData" top: "x" dummy_data_param { shape { dim: 1 dim: 1 }
+  data_filler { value: 1 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip"
+  inner_product_param { num_output: 1 weight_filler { type: "constant" value: 1 } } loss_weight: 1 }"""
+
+
+def _compare_other_rule(net: str) -> list[Comparison]:
+    with tempfile.TemporaryDirectory() as folder:
+        text = f"net_param {{ {net} }} base_lr: -1 lr_policy: 'fixed' snapshot_prefix: '{folder}/s' type: "
+        writer, reader = Solver(text + "'SGD'"), Solver(text + "'RMSProp'")
+        writer.step(1)
+        writer.snapshot()
+        result = _get_error_message(lambda: reader.restore(f"{folder}/s_iter_1.solverstate"))
+        for solver in (writer, reader):
+            solver.close()
+    message = result.partition("solverstate: ")[2].partition(";")[0]
+    return [Comparison("a state of SGD, restored by RMSProp", "taken", f"error: {message}")]
+
+
+def _compare_two_runs(net: str) -> list[Comparison]:
+    with tempfile.TemporaryDirectory() as folder:
+        for iterations in 3, 2:
+            solver = Solver(f"net_param {{ {net} }} base_lr: 1 lr_policy: 'fixed' snapshot_prefix: '{folder}/s'")
+            solver.step(iterations)
+            solver.snapshot()
+            solver.close()
+        names = ", ".join(sorted(p.name for p in Path(folder).glob("*.solverstate")))
+    what = "states beside each other after a run of three iterations and then one of two"
+    return [Comparison(what, "s_iter_2.solverstate, s_iter_3.solverstate", names)]
+
+
+def _compare_large_snapshot(net: str) -> list[Comparison]:
+    result = _get_error_message(lambda: check_snapshot_files(caffe_pb2.SolverParameter(type="SGD"), Net(net).graph))
+    message = result.splitlines()[0].partition(";")[0]
+    return [Comparison("training with a .caffemodel of 2 GiB", "stops at its first snapshot", f"error: {message}")]
 
 
 def _compare_plateau_rates(text: str) -> list[Comparison]:
@@ -126,6 +164,34 @@ layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "t" top: "loss" 
         "solver.cpp, Step: loss /= param_.iter_size(); sgd_solver.cpp, Normalize: Dtype(1.) / param_.iter_size()",
         'base_lr: 1 lr_policy: "fixed" max_iter: 1 iter_size: 0',
         _compare_refused_solver,
+    ),
+    Difference(
+        "The state of another update rule",
+        "Caffe takes any .solverstate with as many arrays as the rule needs, so that SGD's velocity becomes RMSProp's "
+        "mean of squares, and its root NaN. Here such a state is refused. SGD and Nesterov store the same velocity, and "
+        "each continues from the other, as in Caffe.",
+        "sgd_solver.cpp, RestoreSolverStateFromBinaryProto: only the number of history blobs is compared",
+        _CONSTANT_LOSS,
+        _compare_other_rule,
+    ),
+    Difference(
+        "Two runs with one snapshot prefix",
+        "Caffe leaves the states of an earlier run beside those of a later one that starts at iteration 0. Here the "
+        "later run moves them to a folder of their own, with a warning, so that no run resumes from another's state. "
+        "Files of weights stay, and are replaced as by Caffe.",
+        "solver.cpp, Snapshot: files are written, and nothing else in the folder is looked at",
+        _CONSTANT_LOSS,
+        _compare_two_runs,
+    ),
+    Difference(
+        "Files beyond 2 GiB",
+        "Caffe's protobuf cannot write or read a message of 2 GiB. Here training with such snapshots is refused when "
+        "the net is made, and so is such a file before it is written.",
+        "io.cpp, kProtoReadBytesLimit = INT_MAX; WriteProtoToBinaryFile: CHECK(proto.SerializeToOstream(&output))",
+        """layer { name: "x" type: "DummyData" top: "x" dummy_data_param { shape { dim: 1 dim: 524288 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_param { num_output: 1024 } }
+layer { name: "loss" type: "Reduction" bottom: "ip" top: "loss" loss_weight: 1 }""",
+        _compare_large_snapshot,
     ),
     Difference(
         "The policy plateau",

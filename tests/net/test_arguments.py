@@ -332,10 +332,8 @@ def test_a_net_is_a_path_a_text_or_a_message() -> None:
     ("options", "message"),
     [
         ({"device": "cpu"}, 'device must be a JAX device, such as jax.devices()[0], not "cpu"'),
-        (
-            {"weights": "lenet.caffemodel"},
-            'weights must be a list of files, such as ["lenet.caffemodel"], not a single path',
-        ),
+        ({"weights": 3}, "weights must be a path or a list of paths, not 3"),
+        ({"weights": "lenet.caffemodel"}, "lenet.caffemodel: no such file; check the path and the working directory"),
         ({"keep_last": "3"}, 'keep_last must be None or an integer of at least 1, not "3"'),
         ({"steps_per_dispatch": 0}, "steps_per_dispatch must be an integer of at least 1, not 0"),
         ({"seed": "a"}, 'seed must be None or an integer, not "a"'),

@@ -65,7 +65,8 @@ def test_problems_of_both_configs_and_unknown_options_are_reported_together() ->
     options = {"kernel": "fast", "kernels": "slow", "remat": "all", "workers": -2, "depth": 3, "skip_bad": None}
     expected = [
         "there is no option 'kernel'; did you mean 'kernels'?",
-        "there is no option 'depth'",
+        "there is no option 'depth'; the options are axis_name, backward, kernels, max_hdf5_bytes, max_image_pixels, "
+        "memory_limit, no_python_layers, precision, remat, seed, skip_bad, sync_bn, workers",
         'kernels must be "fast" or "reference", not "slow"',
         'remat must be "none" or "auto", not "all"',
         "workers must be an integer of at least 0, not -2",
@@ -76,7 +77,8 @@ def test_problems_of_both_configs_and_unknown_options_are_reported_together() ->
 
 
 @pytest.mark.parametrize(
-    ("name", "nearest"), [("kernel", "kernels"), ("sede", "seed"), ("Workers", "workers"), ("skip-bad", "skip_bad")]
+    ("name", "nearest"),
+    [("kernel", "kernels"), ("sede", "seed"), ("Workers", "workers"), ("skip-bad", "skip_bad"), ("dtype", "precision")],
 )
 def test_errors_about_unknown_options_suggest_a_similar_name(name: str, nearest: str) -> None:
     (message,) = collect_messages(lambda: resolve_options(ComputeConfig(), DataConfig(), {name: 1}))

@@ -83,7 +83,7 @@ def test_missing_and_duplicate_processes_are_reported(
         (["--coordinator=auto", "--process_id=0"], "--process_id cannot be combined with"),
         (["--coordinator=localhost:1", "--processes=2", "--process_id=2"], "must be from 0 to 1 with --processes=2"),
         (["--gpu=0,x"], "--gpu=0,x must be numbers"),
-        (["--gpu=0,1", "--device=cpu"], "not both"),
+        (["--gpu=0,1", "--device=tpu"], "not both"),
         (["--gpu=all"], "JAX sees no gpu"),
         (["--mesh=data=64,model=2"], "128 devices are needed, but JAX has"),
     ],

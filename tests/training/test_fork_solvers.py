@@ -228,7 +228,7 @@ def test_test_iter_without_a_test_net_or_interval_has_no_effect() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('lr_policy: "sigmoid"', "stepsize must be positive, but is 0; it is not set, and MyCaffe's default is 100000"),
+        ('lr_policy: "sigmoid"', "stepsize must be positive, but is not set; set stepsize"),
         ('lr_policy: "sigmoid" stepsize: 0', "stepsize must be positive, but is 0$"),
         ('lr_policy: "fixed" test_iter: 0', "test_interval must be positive .* remove test_iter to train without"),
         ('lr_policy: "fixed" test_iter: 3', "test_interval must be positive if there are test nets, but is 0$"),

@@ -57,7 +57,7 @@ def read_record(snapshot: Path) -> Any:
 
 def test_a_solver_resumes_from_its_own_record(solver: Solver, snapshot: Path) -> None:
     record = read_record(snapshot)
-    assert record.keys() == {"data", "seed", "scores", "plateau", "key"}
+    assert record.keys() == {"type", "data", "seed", "scores", "plateau", "key"}
     restore_with_record(solver, snapshot, record)
     assert solver.iteration == 1
 

@@ -49,15 +49,21 @@ _COPIES_OF_PARAMETERS = 3  # in training: the parameter, its gradient and its hi
 _COPIES_OF_ACTIVATIONS = 2  # in training: the activation and its gradient
 
 
+def _as_list(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str | os.PathLike[str]]:
+    return [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+
+
 def check_file(
-    path: str | os.PathLike[str], weights: Sequence[str | os.PathLike[str]] = (), data_config: DataConfig = DataConfig()
+    path: str | os.PathLike[str],
+    weights: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+    data_config: DataConfig = DataConfig(),
 ) -> Report:
     """Return a report on a net or a solver. No layer runs, and data sources need not exist.
 
     Args:
         path: a prototxt.
-        weights: weights files to compare with the net; default: the weights files in the folder of `path` with the same
-            base name.
+        weights: the weights file or files to compare with the net; default: the weights files in the folder of `path`
+            with the same base name.
         data_config: settings for reading data sources that exist.
     """
     file = Path(path)
@@ -70,7 +76,7 @@ def check_file(
     with collect_warnings(f"{file}: ") as notes:
         try:
             if kind == "net":
-                weights_paths = [Path(w) for w in weights] or find_weights(file)
+                weights_paths = [Path(w) for w in _as_list(weights)] or find_weights(file)
                 return _check_net(file, *read_valid_part(file), weights_paths, data_config, notes)
             if kind == "solver":
                 return _check_solver(file, read_solver(file), data_config, notes)
@@ -285,7 +291,7 @@ class _Worker:
 
 def check_files(
     paths: Sequence[str | os.PathLike[str]],
-    weights: Sequence[str | os.PathLike[str]] = (),
+    weights: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
     *,
     jobs: int | None = None,
     timeout: float = 120,
@@ -302,7 +308,7 @@ def check_files(
         data_config: settings for reading data sources that exist.
         imports: modules that each process imports first, such as those that register layer types.
     """
-    model_paths, weights_paths = [Path(path) for path in paths], [os.fspath(w) for w in weights]
+    model_paths, weights_paths = [Path(path) for path in paths], [os.fspath(w) for w in _as_list(weights)]
     num_workers = max(1, min(jobs or os.cpu_count() or 1, len(model_paths)))
     idle_workers: SimpleQueue[_Worker] = SimpleQueue()
     workers = [_Worker(imports) for _ in range(num_workers)]

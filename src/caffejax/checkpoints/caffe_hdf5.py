@@ -13,7 +13,7 @@ from h5py import Group
 from numpy.typing import ArrayLike
 
 from ..atomic_write import replace_path
-from ..errors import Problem, WeightsError
+from ..errors import Problem, WeightsError, raise_if_any
 from ..paths import make_missing_problem
 from ..schema.blob_proto import Array
 from ..untrusted_hdf5 import HDF5_ERRORS, SizeLimit, find_item, is_link, open_hdf5_file
@@ -186,12 +186,12 @@ def write_caffemodel_h5(
             such layer.
     """
     names = [*layers, *(name for name in {**blobs, **(diffs or {})} if name not in layers)]
-    refused_names = [name for name in dict.fromkeys(names) if names.count(name) > 1 or not _is_hdf5_path(name)]
-    if refused_names:
-        message = (
-            "HDF5 cannot store a layer of this name, or several layers of one name; rename it, or write a .caffemodel"
-        )
-        raise WeightsError(Problem(message, str(path), layer=name) for name in refused_names)
+    numbers = {
+        name: {i for i, blob in enumerate(blobs.get(name, ())) if blob is not None}
+        | set(range(len((diffs or {}).get(name, ()))))
+        for name in names
+    }
+    raise_if_any(WeightsError, find_name_problems(names, numbers, str(path), "rename it, or write a .caffemodel"))
     with replace_hdf5(path) as file:
         for section, section_blobs in (("data", blobs), ("diff", diffs)):
             if section_blobs is None:
@@ -202,6 +202,35 @@ def write_caffemodel_h5(
                 write_arrays(
                     section_group.require_group(name), ((i, np.asarray(v)) for i, v in values if v is not None)
                 )
+
+
+def find_name_problems(
+    names: Sequence[str], blob_numbers: Mapping[str, Collection[int]], file: str | None, remedy: str
+) -> Iterator[Problem]:
+    """Yield a problem for each layer whose name HDF5 cannot store.
+
+    A layer is a group, and a slash in its name a group inside another. So a layer 'fc/0' has the path of the blob 0 of
+    the layer 'fc'.
+
+    Args:
+        names: the names of all layers.
+        blob_numbers: the numbers of the blobs of each layer that are stored, by the layer's name.
+        file: the file that the problems are about, or None.
+        remedy: what the user can do.
+    """
+    blob_paths = {f"{name}/{i}": name for name, numbers in blob_numbers.items() for i in numbers}
+    for name in dict.fromkeys(names):
+        parts = name.split("/")
+        ancestors = ("/".join(parts[:i]) for i in range(1, len(parts) + 1))
+        if names.count(name) > 1 or not _is_hdf5_path(name):
+            message = f"HDF5 cannot store a layer of this name, or several layers of one name; {remedy}"
+            yield Problem(message, file, layer=name)
+        elif blob_path := next((path for path in ancestors if path in blob_paths), None):
+            message = (
+                f"HDF5 cannot store a layer of this name beside the layer '{blob_paths[blob_path]}', whose blob "
+                f"{blob_path.rpartition('/')[2]} has the path '{blob_path}'; {remedy}"
+            )
+            yield Problem(message, file, layer=name)
 
 
 def _is_hdf5_path(name: str) -> bool:

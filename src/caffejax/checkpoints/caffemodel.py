@@ -7,15 +7,16 @@ same in every fork of Caffe. The arrays are views of the file's bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from ..atomic_write import replace_file
-from ..errors import Problem, WeightsError
+from ..errors import Problem, WeightsError, raise_if_any
 from ..paths import describe_content, is_hdf5, read_bytes
 from ..schema import wire
-from ..schema.blob_proto import Array, BlobError, Legacy4D, decode_blob, encode_blob, read_blob_proto
+from ..schema.blob_proto import Array, BlobError, Legacy4D, decode_blob, encode_blob, measure_blob, read_blob_proto
 from ..schema.caffe_pb2 import NetParameter
 from .match_by_name import reshape_to_net
 
@@ -26,6 +27,8 @@ _NET_LAYER_FIELD, _NET_V1_LAYERS_FIELD = 100, 2
 _CURRENT_FIELDS = (1, 7)  # name, blobs
 _V1_FIELDS = (4, 6)
 _V0_FIELDS, _V0_LAYER_FIELD = (1, 50), 1
+_BLOBS_FIELD = _CURRENT_FIELDS[1]
+MAX_MESSAGE_BYTES = 2**31 - 1  # of protobuf
 
 
 Blobs = Mapping[str, Sequence[ArrayLike]] | Sequence[Sequence[ArrayLike]]
@@ -99,7 +102,10 @@ def write_caffemodel(
     Raises:
         WeightsError: if `blobs` or `diffs` has a layer that the net does not have, or the file cannot be written.
     """
-    entries = zip(net.layer, _order_blobs(net, blobs), _order_blobs(net, diffs or {}), strict=True)
+    entries = list(zip(net.layer, _order_blobs(net, blobs), _order_blobs(net, diffs or {}), strict=True))
+    shapes = [np.shape(blob) for _, layer_blobs, layer_diffs in entries for blob in (*layer_blobs, *layer_diffs)]
+    remedy = "write a .caffemodel.h5 (snapshot_format: HDF5 in a solver, Net.save_hdf5 in pycaffe)"
+    raise_if_any(WeightsError, check_size(net.ByteSize() + measure_blobs(shapes), "the .caffemodel", str(path), remedy))
     with replace_file(path, WeightsError) as file:
         if net.HasField("name"):
             file.writelines(wire.encode_delimited(1, net.name.encode()))
@@ -113,6 +119,28 @@ def write_caffemodel(
             for i, blob in enumerate(layer_blobs):
                 pieces += wire.encode_delimited(7, *encode_blob(blob, layer_diffs[i] if i < len(layer_diffs) else None))
             file.writelines(wire.encode_delimited(_NET_LAYER_FIELD, *pieces))
+
+
+def measure_blobs(shapes: Iterable[Sequence[int]], has_diffs: bool = False) -> int:
+    """Return the bytes that float32 blobs of these shapes take in a .caffemodel or a .solverstate."""
+    return sum(wire.measure_delimited(_BLOBS_FIELD, measure_blob(shape, has_diffs)) for shape in shapes)
+
+
+def check_size(size: int, kind: str, file: str | None, remedy: str) -> Iterator[Problem]:
+    """Yield a problem if a message of `size` bytes exceeds the limit of protobuf, beyond which Caffe cannot read it.
+
+    Args:
+        size: the number of bytes.
+        kind: a noun phrase for the file in the message.
+        file: the file that the problem is about, or None.
+        remedy: what the user can do.
+    """
+    if size > MAX_MESSAGE_BYTES:
+        message = (
+            f"{kind} would have {size:,} bytes, but protobuf's messages have at most {MAX_MESSAGE_BYTES:,} (2 GiB), so "
+            f"Caffe could not read it; {remedy}"
+        )
+        yield Problem(message, file)
 
 
 def _order_blobs(net: NetParameter, blobs: Blobs) -> Sequence[Sequence[ArrayLike]]:

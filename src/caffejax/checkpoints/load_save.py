@@ -78,6 +78,19 @@ def load_weights(
     return _merge_loaded(loaded_arrays, variables)
 
 
+def drop_empty_files(paths: Sequence[str | os.PathLike[str]], strict: bool | None) -> list[str | os.PathLike[str]]:
+    """Return the files without those that are empty, such as /dev/null, which Caffe reads as weights of no layer.
+
+    A warning names them. If `strict`, they are not removed, so that loading them is an error.
+    """
+    empty = [p for p in paths if os.path.realpath(p) == os.devnull or (os.path.isfile(p) and not os.path.getsize(p))]
+    if strict or not empty:
+        return list(paths)
+    for path in empty:
+        log.warning("%s is empty: the weights of all layers stay as their fillers set them", os.fspath(path))
+    return [path for path in paths if path not in empty]
+
+
 def load_and_report(
     path: str | os.PathLike[str],
     graph: Graph,
@@ -210,10 +223,13 @@ def save_weights(
         )
         return
     layers_with_blobs = [layer.name for layer in graph.layers if layer.params]
-    repeated_names = [name for name in dict.fromkeys(layers_with_blobs) if layers_with_blobs.count(name) > 1]
-    if repeated_names:
-        message = f"a {extension} file cannot store several layers of this name; rename one, or write a .caffemodel"
-        raise WeightsError(Problem(message, os.fspath(path), layer=name) for name in repeated_names)
+    refused_names = [name for name in dict.fromkeys(layers_with_blobs) if layers_with_blobs.count(name) > 1 or not name]
+    if refused_names:
+        kind = (
+            "several layers of this name" if all(refused_names) else "several layers of one name, or one without a name"
+        )
+        message = f"a {extension} file cannot store {kind}; rename one, or write a .caffemodel"
+        raise WeightsError(Problem(message, os.fspath(path), layer=name) for name in refused_names)
     all_blobs = dict(zip(names, blobs, strict=True))
     weights = {
         name: tuple((all_blobs if FORMATS[extension].stores_copies else owned_blobs)[name])

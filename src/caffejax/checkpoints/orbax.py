@@ -143,6 +143,10 @@ class KeepRule:
 _folder_numbers = itertools.count()  # give each folder that all processes save to separate barriers
 
 
+class DamagedStepError(WeightsError):
+    """A step of a checkpoint folder that cannot be read."""
+
+
 class CheckpointFolder:
     """A folder of checkpoints, one for each step.
 
@@ -201,19 +205,25 @@ class CheckpointFolder:
         return sorted(self._manager.all_steps()) if os.path.isdir(self.path) else []
 
     def save(
-        self, step: int, arrays: Arrays, record: Mapping[str, Any], scores: Mapping[str, float] | None = None
+        self,
+        step: int,
+        arrays: Arrays,
+        record: Mapping[str, Any],
+        scores: Mapping[str, float] | None = None,
+        first_moved: int | None = None,
     ) -> None:
         """Save a step. In a folder with `is_collective`, this only starts the save, and `wait` completes it.
 
-        Steps of an earlier run that have the same or a higher number are moved to the folder `<path>.old`, where they
-        replace steps with the same number. If the newest step is identical to the new step, nothing is written. This
-        happens if training resumes from a step and stops before its first update.
+        Steps of an earlier run are moved to the folder `<path>.old`, where they replace steps with the same number. If
+        the newest step is identical to the new step, nothing is written. This happens if training resumes from a step
+        and stops before its first update.
 
         Args:
             step: the number of the step.
             arrays: nested dictionaries of JAX or NumPy arrays.
             record: values that JSON can represent.
             scores: the scores by name, for `KeepRule.best`, or None if the net has not been tested yet.
+            first_moved: the step from which on all steps are of an earlier run, at most `step`; default: `step`.
 
         Raises:
             WeightsError: if the folder cannot be written.
@@ -236,7 +246,7 @@ class CheckpointFolder:
                 and self._make_reader(make_numpy_target).is_identical(step, stored_record)
             ):
                 return
-            self._move_earlier_steps(step)
+            self._move_earlier_steps(step if first_moved is None else first_moved)
             with suppress_orbax_errors():
                 self._manager.save(
                     step,
@@ -285,7 +295,7 @@ class CheckpointFolder:
         return make_save_error(self.path, step, error)
 
     def _move_earlier_steps(self, first_step: int) -> None:
-        """Move the step `first_step` and later steps to the folder `<path>.old`, so that no run resumes from them."""
+        """Move the steps from `first_step` on to the folder `<path>.old`, so that no run resumes from them."""
         steps = sorted(step for step in self._manager.all_steps() if step >= first_step)
         if not (broadcast_from_first(len(steps)) if self._is_collective else steps):
             return
@@ -325,8 +335,8 @@ class CheckpointFolder:
             all_succeed: a function that returns whether its argument is true in all processes that restore together.
 
         Raises:
-            WeightsError: if the step does not exist or cannot be read. Errors that `make_target` raises are not
-                converted.
+            WeightsError: if the step does not exist.
+            DamagedStepError: if the step cannot be read. Errors that `make_target` raises are not converted.
         """
         steps = self.steps()
         if not steps:
@@ -348,7 +358,8 @@ class CheckpointFolder:
                 if newest_good_step is None
                 else f"; step {newest_good_step} is the newest good one"
             )
-            raise _make_error(self.path, f"step {chosen_step} is damaged: {reason}{hint}") from error
+            message = f"step {chosen_step} is damaged: {reason}{hint}"
+            raise DamagedStepError(Problem(message, str(self.path))) from error
 
     def _make_reader(self, make_target: MakeTarget, all_succeed: Callable[[bool], bool] = bool) -> StepReader:
         return StepReader(self._manager, make_target, all_succeed)

@@ -13,12 +13,13 @@ import numpy as np
 from h5py import Dataset, Group
 
 from ..atomic_write import replace_file
-from ..errors import Problem, WeightsError
+from ..errors import Problem, WeightsError, raise_if_any
 from ..paths import is_hdf5, read_bytes
 from ..schema import wire
 from ..schema.blob_proto import Array, BlobError, decode_blob, encode_blob
 from ..untrusted_hdf5 import SizeLimit, find_item
 from .caffe_hdf5 import open_hdf5, read_arrays, replace_hdf5, write_arrays, write_string
+from .caffemodel import check_size, measure_blobs
 
 _ITER_FIELD, _LEARNED_NET_FIELD, _HISTORY_FIELD, _CURRENT_STEP_FIELD = 1, 2, 3, 4
 _RECORD_FIELD, _RECORD_NAME = 20000, "caffejax"  # a field of caffejax; Caffe skips unknown fields
@@ -66,11 +67,15 @@ def write_solverstate(path: str | os.PathLike[str], state: SolverState) -> None:
     """Write a .solverstate file, or a .solverstate.h5 file if the name ends in .h5.
 
     Raises:
-        WeightsError: if the file cannot be written. An existing file then stays unchanged.
+        WeightsError: if the file cannot be written, or would exceed protobuf's limit. An existing file then stays
+            unchanged.
     """
     if os.fspath(path).endswith(".h5"):
         _write_hdf5(path, state)
         return
+    size = measure_blobs(array.shape for array in state.history) + len(state.record.encode())
+    remedy = "write a .solverstate.h5 (snapshot_format: HDF5 in the solver)"
+    raise_if_any(WeightsError, check_size(size, "the .solverstate", str(path), remedy))
     with replace_file(path, WeightsError) as file:
         file.writelines([wire.encode_varint(_ITER_FIELD << 3), wire.encode_varint(state.iteration)])
         file.writelines(wire.encode_delimited(_LEARNED_NET_FIELD, state.learned_net.encode()))

@@ -73,6 +73,11 @@ _CAFFE_TOOLS = (  # including its scripts, and tools of its forks
     *(parse_log, plot_training_log, draw_net, device_query, tools, collect),
     *(upgrade_net_proto_text, upgrade_net_proto_binary, upgrade_solver_proto_text),
 )
+_CAFFE_COMMANDS = (train, test, time, device_query)  # of Caffe's program `caffe`, where they share all flags
+_CAFFE_FLAGS = {"gpu", "solver", "model", "phase", "level", "stage", "snapshot", "weights", "iterations"} | {
+    "sigint_effect",
+    "sighup_effect",
+}
 _NET_COMMANDS = (
     *(train, test, predict, time, summary, gradcheck, dump, collect, compare, draw, extract_features, classify, detect),
     *(device_query, info, run),
@@ -169,6 +174,8 @@ def _make_parser() -> Parser:
             allow_abbrev=False,
         )
         command.add_flags(subparser)
+        if command in _CAFFE_COMMANDS:
+            subparser.ignored_flags = _CAFFE_FLAGS
         subparser.set_defaults(command=command, parser=parser)
     parser.subparsers = commands.choices
     return parser
@@ -196,6 +203,7 @@ _NOTES = (
     "`caffejax COMMAND --help` explains a command, with an example. First time here? `caffejax check FOLDER` reports "
     "which of your models load. Flags may be written with one dash or two, and with _ or - between words. Compiled "
     "programs are stored in ~/.cache/caffejax; the environment variable CAFFEJAX_CACHE selects a different folder, or "
-    "turns this off (CAFFEJAX_CACHE=off). Freed memory is kept for later steps (CAFFEJAX_KEEP_FREED_MEMORY=off turns "
+    "turns this off (CAFFEJAX_CACHE=off). CAFFEJAX_DEVICE=cpu runs scripts with -gpu, or with solver_mode GPU, on the "
+    "CPU. Freed memory is kept for later steps (CAFFEJAX_KEEP_FREED_MEMORY=off turns "
     "this off)."
 )

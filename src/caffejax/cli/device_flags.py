@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from ..config import MESH_AXES, BatchOf, Parallel, Shard
+from ..config import DEVICE_VARIABLE, MESH_AXES, BatchOf, Parallel, Shard, read_device_variable
 from ..errors import CaffejaxError
 from ..glog import log, start_logging
 from ..human_readable import format_count
@@ -89,6 +89,7 @@ def initialize_distributed_from_flags(options: argparse.Namespace) -> None:
     Raises:
         CaffejaxError: if the flags contradict each other, or a process does not start in time.
     """
+    settle_device(options)
     num_simulated_devices = options.devices or (
         options.coordinator is None and math.prod((options.mesh or {}).values())
     )
@@ -136,12 +137,11 @@ def pick_devices(options: argparse.Namespace, prefer_gpu: bool, device_id: int) 
     """
     import jax
 
+    settle_device(options)
     mesh_size = math.prod((options.mesh or {}).values())
     if jax.process_count() > 1:
         devices = _pick_process_devices(options)
     elif options.gpu is not None and (options.gpu == "all" or "," in options.gpu):
-        if options.device is not None:
-            raise CaffejaxError("give --gpu or --device, not both")
         gpu_indices = _parse_gpu_indices(options.gpu)
         gpus = list_devices("gpu")
         devices = gpus if gpu_indices is None else [get_device("gpu", str(n)) for n in gpu_indices]
@@ -248,7 +248,7 @@ def _has_accelerator_plugin() -> bool:
 def _parse_gpu_indices(gpu: str | None) -> list[int] | None:
     if gpu is None or gpu == "all":
         return None
-    parts = gpu.split(",")
+    parts = flags.split_commas(gpu)
     if not all(part.isdigit() for part in parts):
         raise CaffejaxError(f"--gpu={gpu} must be numbers of GPUs separated by commas, or all")
     return [int(part) for part in parts]
@@ -280,6 +280,24 @@ def add_device_flags(parser: argparse.ArgumentParser, gpu_help: str = "run on th
     flags.add(group, "device", "run on the device of this kind and number: cpu, gpu:1, tpu", metavar="KIND[:N]")
 
 
+def settle_device(options: argparse.Namespace) -> None:
+    """Set the option `device` from the environment if there is no flag. The CPU, or the variable, replaces `--gpu`.
+
+    So scripts with `-gpu 0` run unchanged on a machine without a GPU.
+
+    Raises:
+        CaffejaxError: if `--gpu` and `--device` both name accelerators.
+    """
+    source = "--device"
+    if options.device is None:
+        options.device, source = read_device_variable(), DEVICE_VARIABLE
+    elif options.gpu is not None and options.device.partition(":")[0] != "cpu":
+        raise CaffejaxError(f"--gpu={options.gpu} and --device={options.device}: give --gpu or --device, not both")
+    if options.device is not None and options.gpu is not None:
+        log.info("%s=%s replaces --gpu=%s", source, options.device, options.gpu)
+        options.gpu = None
+
+
 def default_device_scope(options: argparse.Namespace) -> AbstractContextManager[object]:
     """Return a context in which JAX computes on the device that `--gpu` or `--device` names; the default is the CPU."""
     import jax
@@ -302,8 +320,7 @@ def pick_device(options: argparse.Namespace, prefer_gpu: bool, device_id: int = 
     """
     import jax
 
-    if options.gpu is not None and options.device is not None:
-        raise CaffejaxError("give --gpu or --device, not both")
+    settle_device(options)
     if options.gpu is not None or options.device is not None:
         platform, _, number = (options.device or f"gpu:{options.gpu}").partition(":")
         return get_device(platform, number or "0")
@@ -344,6 +361,7 @@ def list_devices(platform: str) -> list[jax.Device]:
         return list(jax.local_devices(backend=platform))
     except RuntimeError as error:
         raise CaffejaxError(
-            f"JAX sees no {platform} device here; --device cpu runs on the CPU, and a GPU needs jax's CUDA packages: "
+            f"JAX sees no {platform} device here; --device cpu runs on the CPU, also beside --gpu, and so do all "
+            f"scripts with {DEVICE_VARIABLE}=cpu in the environment. A GPU needs jax's CUDA packages: "
             'pip install ".[cuda]" in a clone of caffejax, or pip install "jax[cuda12]"'
         ) from error

@@ -78,4 +78,4 @@ def _select_gpus(text: str) -> list[Any]:
         if not gpus:
             raise CaffejaxError("JAX sees no GPU on this machine; omit --gpu to list the other devices")
         return gpus
-    return [device_flags.get_device("gpu", device_index) for device_index in text.split(",")]
+    return [device_flags.get_device("gpu", device_index) for device_index in flags.split_commas(text)]

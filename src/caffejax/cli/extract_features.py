@@ -12,6 +12,7 @@ from functools import partial
 from itertools import count, islice
 from typing import Any
 
+from ..config import read_device_variable
 from ..errors import CaffejaxError, locate_errors
 from ..glog import log, start_logging
 from . import device_flags, flags, net_flags
@@ -54,7 +55,7 @@ def run(options: argparse.Namespace) -> None:
     from ..net import Net
     from ..paths import check_exist
 
-    blob_names, output_paths = options.blobs.split(","), options.databases.split(",")
+    blob_names, output_paths = flags.split_commas(options.blobs), flags.split_commas(options.databases)
     if len(blob_names) != (n := len(output_paths)):
         raise CaffejaxError(
             f"{len(blob_names)} blobs need {len(blob_names)} databases, but the number of databases is {n}"
@@ -62,8 +63,9 @@ def run(options: argparse.Namespace) -> None:
     if duplicates := [path for i, path in enumerate(output_paths) if path in output_paths[:i]]:
         raise CaffejaxError(f"the database '{duplicates[0]}' is named twice; give each blob a different one")
     device_index = "0" if options.kind == "CPU" else options.number.removeprefix("DEVICE_ID=")
-    device = device_flags.get_device(options.kind.lower(), device_index)
-    check_exist([options.model, options.weights])
+    kind, _, number = (read_device_variable() or f"{options.kind.lower()}:{device_index}").partition(":")
+    device = device_flags.get_device(kind, number or "0")
+    check_exist([options.model, *flags.split_commas(options.weights)])
     net = Net(Path(options.model), "TEST", data_config=flags.make_data_config(options))
     variables = jax.device_put(net_flags.load_variables(net, options.weights, options.strict_weights), device)
     loader = Loader(net.graph)

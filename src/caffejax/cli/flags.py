@@ -13,6 +13,7 @@ from ..atomic_write import check_writable
 from ..config import LIMIT_FIELDS, ComputeConfig, DataConfig, FlagKind, get_choices
 from ..errors import CaffejaxError
 from ..human_readable import parse_bytes
+from ..paths import split_commas as _split_commas
 
 DATABASES = ("lmdb", "leveldb")
 ParserOrGroup = argparse.ArgumentParser | argparse._ArgumentGroup  # a parser or a group of its flags
@@ -86,9 +87,7 @@ def parse_size(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def split_commas(text: str | None) -> list[str]:
-    """Split a flag's value at its commas and return the list of its parts; the list is empty for None."""
-    return [name for name in (text or "").split(",") if name]
+split_commas = _split_commas  # the commands read lists with it
 
 
 def add_backend_flag(parser: argparse.ArgumentParser, default: str = DATABASES[0]) -> None:
@@ -100,7 +99,7 @@ _PARSERS: dict[FlagKind, tuple[Callable[[str], Any], str]] = {
     "bytes": (parse_size, "SIZE"),
     "count": (parse_count, "N"),
     "positive": (parse_positive, "N"),
-    "paths": (split_commas, "FILES"),
+    "paths": (_split_commas, "FILES"),
 }
 COMPUTE_TITLE = "how it computes"
 _GROUP_TITLES: dict[type, str] = {

@@ -133,14 +133,16 @@ def add_strict_flag(parser: argparse.ArgumentParser) -> None:
 def load_variables(net: Net, files: str | None, strict: bool = False) -> Variables:
     """Return a net's variables with the weights of comma-separated files; later files override earlier ones.
 
-    Blobs that no file contains are initialised by their fillers. If `files` is None, fillers initialise all blobs.
+    Blobs that no file contains are initialised by their fillers. If `files` is None, or all files are empty, fillers
+    initialise all blobs.
 
     Raises:
         WeightsError: see `load_weights`.
     """
-    from ..checkpoints.load_save import load_weights
+    from ..checkpoints.load_save import drop_empty_files, load_weights
 
-    return load_weights(flags.split_commas(files), net.graph, net.initializer(), strict)
+    paths = drop_empty_files(flags.split_commas(files), strict)
+    return load_weights(paths, net.graph, net.initializer(), strict)
 
 
 def add_import_flag(parser: argparse.ArgumentParser) -> None:

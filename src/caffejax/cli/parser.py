@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +25,8 @@ _GLOG_FLAGS = {"log_dir", "log_link", "v", "vmodule", "minloglevel", "stderrthre
     "max_log_size",
     "log_backtrace_at",
 }
+
+_PARSER_FLAGS = ("flagfile", "undefok")
 
 
 class HelpFormatter(argparse.HelpFormatter):
@@ -65,8 +68,8 @@ class Parser(argparse.ArgumentParser):
     is 1, t, true, y, yes, 0, f, false, n or no, in upper or lower case. A flag takes the next argument, whatever it is,
     as its value. The value of a flag in `positional_flags` becomes the first positional argument. Flags may precede
     the command, and may follow other arguments up to `--`. `--flagfile` names files with a flag on each line, and
-    `--undefok` names flags that need not exist. glog's flags are ignored. All unknown flags and invalid values of
-    switches are reported at once, before missing arguments.
+    `--undefok` names flags that need not exist. glog's flags are ignored, and those of `ignored_flags` with a line on
+    stderr. All unknown flags and invalid values of switches are reported at once, before missing arguments.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -74,6 +77,7 @@ class Parser(argparse.ArgumentParser):
         self._positionals.title, self._optionals.title = "arguments", "flags"
         self.subparsers: dict[str, Parser] = {}  # by command
         self.positional_flags: set[str] = set()  # flags whose value is the first positional argument
+        self.ignored_flags: set[str] = set()  # flags with a value that have no effect on this command
         self._shows_all_flags = False
 
     @property
@@ -161,7 +165,7 @@ class Parser(argparse.ArgumentParser):
                 continue
             elif action and action.nargs == 0:
                 flags.append(argument)
-            elif not equals and queue and (action or name in _GLOG_FLAGS or name in ("flagfile", "undefok")):
+            elif not equals and queue and (action or name in {*self.ignored_flags, *_GLOG_FLAGS, *_PARSER_FLAGS}):
                 queue[0] = f"{flag}={queue[0]}"
             elif action:
                 flags.append(argument)
@@ -169,6 +173,8 @@ class Parser(argparse.ArgumentParser):
                 optional_flags.update(part.lstrip("-").replace("-", "_") for part in value.split(","))
             elif name == "flagfile":
                 queue.extendleft(reversed(self._read_flag_files(value, flag_files)))
+            elif name in self.ignored_flags:
+                print(f"{self.prog}: --{name} has no effect on this command", file=sys.stderr)
             elif name not in _GLOG_FLAGS:
                 visible_spellings = [spelling for spelling in self.spellings if spelling.startswith("--")]
                 visible_spellings += [f"--{word}" for word in self.positional_flags]

@@ -50,11 +50,13 @@ def run(options: argparse.Namespace) -> None:
     from ..graph.caffe_log import log_creation
     from ..metrics import convert_outputs
     from ..training import Evaluator, Scores
+    from ..training.output_checks import check_layer_outputs
     from ..training.reporting import format_precision_lines, format_score_lines
 
     device = device_flags.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)
     net = net_flags.build_net(options)
+    check_layer_outputs([("the net", net.graph)])
     ap_version = options.ap_version if options.eval_type == "detection" else None
     evaluator = Evaluator(net, device, ap_version=ap_version, freeze=True)  # raises for a net without data
 

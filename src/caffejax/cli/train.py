@@ -23,6 +23,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     net_flags.add_first_argument(parser, "SOLVER", "the solver prototxt", "solver")
     flags.add_fields(parser, TrainConfig)
     net_flags.add_state_flags(parser)
+    parser.set_defaults(level=None)  # the solver's train_state decides
     flags.add_options(parser)
     device_flags.add_device_flags(parser, "run on the GPU with this number, on several GPUs (0,1,2), or on all")
     device_flags.add_distributed_flags(parser)
@@ -42,7 +43,7 @@ def run(options: argparse.Namespace) -> None:
     from ..schema import read_solver
 
     param = read_solver(Path(options.solver))
-    if options.level:
+    if options.level is not None:
         param.train_state.level = options.level
     if options.stage:
         param.train_state.stage.extend(net_flags.get_stages(options))

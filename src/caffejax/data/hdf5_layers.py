@@ -22,7 +22,7 @@ from ..layers.data_source import SourceSpec, TopSpecs
 from ..layers.helpers import no_gradient
 from ..layers.position_values import decode_count
 from ..layers.registry import define_layer
-from ..layers.types import Gradient, HostFunction, LayerTraits, LayerType, PerLayer, Signature
+from ..layers.types import Gradient, HostFunction, LayerTraits, LayerType, OutputFiles, PerLayer, Signature
 from ..untrusted_hdf5 import HDF5_ERRORS, RefusedError, SizeLimit, find_item, open_hdf5_file
 from .data_layer import DataLayer, float32_top
 from .image_list import truncate_problems
@@ -268,8 +268,10 @@ def make_hdf5_output(ctx: Context, definition: LayerDefinition) -> LayerType:
     layer, `include` must restrict it to one phase.
     """
     require(ctx.param.file_name, "hdf5_output_param has no file_name; name the file to write")
-    file = _OutputFile(ctx.param.file_name)
-    return replace(ctx.type, implementation=HostFunction(file.write_rows, _output_top_shapes, position=file))
+    file, path = _OutputFile(ctx.param.file_name), Path(ctx.param.file_name).expanduser().absolute()
+    output = OutputFiles(str(path), path.parent)
+    implementation = HostFunction(file.write_rows, _output_top_shapes, position=file, output=output)
+    return replace(ctx.type, implementation=implementation)
 
 
 def _output_top_shapes(ctx: Context, data: Any, label: Any) -> list[Shape]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ..net import Net, Params
-from .intermediates import LayerTrace
+from .intermediates import LayerGradients, LayerTrace
+
+Pass = tuple[Params, Params, Mapping[str, jax.Array], jax.Array]  # params, state, batch, key
 
 
 class DebugInfo:
@@ -22,50 +24,80 @@ class DebugInfo:
 
     def __init__(self, net: Net, backward: bool = True) -> None:
         self._net, self._backward = net, backward
-        self._jitted_means = net.jit(self._compute_means)
+        self._jitted_pass = net.jit(self._compute_pass)
 
-    def format_lines(
-        self, params: Params, state: Params, batch: Mapping[str, jax.Array], key: jax.Array
-    ) -> Iterator[str]:
-        """Yield the log lines of one pass in Caffe's order: forward pass, backward pass, norms of all parameters."""
-        means = jax.device_get(self._jitted_means(params, state, batch, key))
+    def format_lines(self, passes: Iterable[Pass]) -> Iterator[str]:
+        """Yield the log lines of an iteration in Caffe's order: for each pass forward, backward and norms.
+
+        As in Caffe, diffs of params are what has been added up so far: in the backward pass, by the layers that share
+        them, and by the earlier passes of the iteration. Running statistics go on from pass to pass.
+
+        Args:
+            passes: `(params, state, batch, key)` of each pass. The states after the first are not used.
+        """
+        diffs: Params | None = None
+        state: Params = {}
+        for params, initial_state, batch, key in passes:
+            if diffs is None:
+                state, diffs = initial_state, jax.tree.map(jnp.zeros_like, params)
+            means, state, diffs = self._jitted_pass(params, state, batch, key, diffs)
+            yield from self._format_pass(jax.device_get(means))
+
+    def _format_pass(self, means: dict[str, Any]) -> Iterator[str]:
         for layer in self._net.graph.layers:
             for name, value in zip(layer.tops, means["tops"][layer.key], strict=True):
                 yield f"    [Forward] Layer {layer.name}, top blob {name} data: {value:g}"
-            for param in layer.params:
-                if param.spec.learnable:
-                    value = means["params"][param.owner.layer][param.owner.index]
-                    yield f"    [Forward] Layer {layer.name}, param blob {_get_param_name(param)} data: {value:g}"
+            for param, value in zip(layer.params, means["params"][layer.key], strict=True):
+                name = param.name or str(param.slot.index)
+                yield f"    [Forward] Layer {layer.name}, param blob {name} data: {value:g}"
         if not self._backward:
             return
         for layer in reversed(self._net.graph.layers):
-            bottoms = zip(layer.bottoms, means["gradients"][layer.key].bottoms, layer.bottom_need_backward, strict=True)
-            for name, value, needs_backward in bottoms:
-                if needs_backward and layer.need_backward:
+            if not layer.need_backward:
+                continue
+            gradients = means["gradients"][layer.key]
+            for name, value, needs_backward in zip(
+                layer.bottoms, gradients.bottoms, layer.bottom_need_backward, strict=True
+            ):
+                if needs_backward:
                     yield f"    [Backward] Layer {layer.name}, bottom blob {name} diff: {value:g}"
-            for param, value in zip(layer.params, means["gradients"][layer.key].params, strict=True):
-                if value is not None and layer.need_backward:
-                    yield f"    [Backward] Layer {layer.name}, param blob {_get_param_name(param)} diff: {value:g}"
+            for index, value in enumerate(gradients.params):
+                if value is not None:
+                    yield f"    [Backward] Layer {layer.name}, param blob {index} diff: {value:g}"
         (l1, l1_diff), (l2, l2_diff) = means["norms"]
         yield (
             f"    [Backward] All net params (data, diff): L1 norm = ({l1:g}, {l1_diff:g}); "
             f"L2 norm = ({l2:g}, {l2_diff:g})"
         )
 
-    def _compute_means(self, params: Params, state: Params, batch: Any, key: jax.Array) -> dict[str, Any]:
+    def _compute_pass(
+        self, params: Params, state: Params, batch: Any, key: jax.Array, diffs: Params
+    ) -> tuple[dict[str, Any], Params, Params]:
+        """Return the means of a pass, the state after it, and `diffs` with the gradients of the pass added."""
         trace = LayerTrace(self._net, params, state, batch, key, backward=self._backward)
-        tops = {layer.key: tops for layer, _, tops in trace.forward()}
-        means: dict[str, Any] = {"tops": _mean_abs(tops), "params": _mean_abs(params)}
-        if self._backward:
-            gradients = trace.gradients()
-            param_diffs = [layer.params for layer in gradients.values()]
-            means["gradients"] = _mean_abs(gradients)
-            means["norms"] = [[norm(jax.tree.leaves(tree)) for tree in (params, param_diffs)] for norm in (_l1, _l2)]
-        return means
-
-
-def _get_param_name(param: Any) -> str:
-    return param.name or str(param.slot.index)
+        tops, blobs = {}, {}
+        for layer, _, layer_tops in trace.forward():
+            tops[layer.key] = layer_tops
+            blobs[layer.key] = [p.array(params, trace.state) for p in layer.params]
+        means: dict[str, Any] = {"tops": _mean_abs(tops), "params": _mean_abs(blobs)}
+        if not self._backward:
+            return means, trace.state, diffs
+        diffs = {layer: dict(blobs) for layer, blobs in diffs.items()}
+        gradients = {
+            x.key: LayerGradients([None] * len(x.bottoms), [None] * len(x.params)) for x in self._net.graph.layers
+        }
+        for layer, contribution in trace.backward():
+            sums = list(contribution.params)
+            for i, (param, gradient) in enumerate(zip(layer.params, contribution.params, strict=True)):
+                if gradient is not None:
+                    owner = param.owner
+                    diffs[owner.layer][owner.index] = sums[i] = diffs[owner.layer][owner.index] + gradient
+            gradients[layer.key] = contribution._replace(params=sums)
+        means["gradients"] = _mean_abs(gradients)
+        # Caffe's learnable params, which include running statistics
+        trees = [p.array(params, trace.state) for p in self._net.graph.unique_params], diffs
+        means["norms"] = [[norm(jax.tree.leaves(tree)) for tree in trees] for norm in (_l1, _l2)]
+        return means, trace.state, diffs
 
 
 def _mean_abs(tree: Any) -> Any:

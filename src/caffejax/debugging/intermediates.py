@@ -107,6 +107,9 @@ class LayerTrace:
         params, state, batch, key: see `Net.loss`.
         backward: whether to prepare the backward pass in the forward pass.
         isolated: arrays on which each layer runs, instead of the results of the layers before and after it, or None.
+
+    Attributes:
+        state: the running statistics after the layers that have run.
     """
 
     def __init__(
@@ -128,12 +131,14 @@ class LayerTrace:
         self._has_backward, self._isolated_inputs = backward, isolated
         self._pullbacks: list[tuple[Layer, Pullback]] = []
         self._seeds: dict[str, jax.Array] = {}
+        self.state: dict[str, Any] = dict(state)
 
     def forward(self) -> Iterator[tuple[Layer, list[jax.Array], list[jax.Array]]]:
         """Run the layers one at a time, and yield each layer with its bottoms and its tops."""
-        self._pullbacks, self._seeds = [], {}
+        self._pullbacks, self._seeds, self.state = [], {}, dict(self._inputs.state)
         for part, inputs, result in run_parts(self._schedule, self._inputs, runner=self._run_layer):
             (layer,) = part.layers
+            self.state |= {name: {**self.state[name], **blobs} for name, blobs in result.state.items()}
             tops = [result.values[name] for name in layer.tops]
             for name, weight, top in zip(layer.tops, layer.loss_weights, tops, strict=True):
                 self._seeds[name] = jnp.full_like(top, weight)  # for the last value of a blob that layers overwrite

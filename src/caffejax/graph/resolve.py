@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..errors import GraphError, Problem, did_you_mean
+from ..errors import GraphError, Problem, did_you_mean, shorten_list
 from ..human_readable import format_count
 from ..layers import LayerContext, Phase, Variants, layer_type, type_of
 from ..schema import unknown_settings
@@ -270,6 +270,9 @@ def layer_problems(layer: LayerParameter) -> Iterator[Problem]:
         )
 
 
+EXCLUDED_END = " in this state"  # the end of the message about a bottom whose producer the net's state excludes
+
+
 def missing_problems(
     layers: Sequence[LayerParameter], excluded: Sequence[LayerParameter], missing: Sequence[Missing]
 ) -> Iterator[Problem]:
@@ -293,20 +296,25 @@ def missing_problems(
         num_layers_seen = max(num_layers_seen, i)
         text = f"unknown bottom blob '{name}' (bottom index {j})"
         later_name = next((layer.name for layer in layers[i:] if name in layer.top), None)
-        producer_name = next((layer.name for layer in excluded if name in layer.top), None)
+        producer_names = [layer.name for layer in excluded if name in layer.top]
         if later_name is not None:
             yield Problem(
                 f"{text}; only the later layer '{later_name}' produces it", layer=reader.name, layer_type=reader.type
             )
-        elif producer_name is None:
+        elif not producer_names:
             yield Problem(f"{text}{did_you_mean(name, names_before)}", layer=reader.name, layer_type=reader.type)
-        elif producer_name not in reported_problems:
+        elif (producer_name := producer_names[0]) not in reported_problems:
             names = [
                 n for _, _, n in missing if any(n in layer.top for layer in excluded if layer.name == producer_name)
             ]
             further_names = (
                 f" and {len(names) - 1} more blobs" if len(names) > 2 else f" and '{names[1]}'" if names[1:] else ""
             )
-            text += f": only layer '{producer_name}' produces it{further_names}, and its rules exclude it in this state"
+            if len(producer_names) > 1:
+                quoted_names = ", ".join(f"'{n}'" for n in shorten_list(producer_names))
+                text += f": only the layers {quoted_names} produce it{further_names}, and their rules exclude them"
+            else:
+                text += f": only layer '{producer_name}' produces it{further_names}, and its rules exclude it"
+            text += EXCLUDED_END
             reported_problems[producer_name] = Problem(text, layer=reader.name, layer_type=reader.type)
             yield reported_problems[producer_name]

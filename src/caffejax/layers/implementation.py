@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from .data_source import Position, SourceSpec
@@ -80,6 +81,21 @@ class Traced:
 
 
 @dataclass(frozen=True)
+class OutputFiles:
+    """The files that a layer writes.
+
+    Attributes:
+        pattern: their path, in which a `*` or the name of a list stands for several names.
+        folder: their folder.
+        creates_folder: whether the layer creates the folder if it is missing.
+    """
+
+    pattern: str
+    folder: Path
+    creates_folder: bool = False
+
+
+@dataclass(frozen=True)
 class HostFunction:
     """A function of NumPy arrays that cannot be traced.
 
@@ -94,6 +110,7 @@ class HostFunction:
         instance: the user's object that computes the layer, or None.
         position: the interface to save and restore all that the layer counts from pass to pass, or None if it counts
             nothing.
+        output: the files that the function writes, or None.
     """
 
     forward: Function
@@ -103,6 +120,7 @@ class HostFunction:
     computes_in_float32: bool = False
     instance: Any = None
     position: Position | None = None
+    output: OutputFiles | None = None
 
 
 @dataclass(frozen=True)

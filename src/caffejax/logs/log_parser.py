@@ -268,8 +268,8 @@ def read_log(path: str | os.PathLike[str]) -> Log:
     """Read a log of Caffe or caffejax, or a file of JSON lines, which begins with a brace.
 
     Other lines are ignored. An output with several values has a column for each value: `name`, `name[1]`, `name[2]`.
-    The learning rate of the first row is copied from the second row, as in Caffe's parse_log.py, because solvers print
-    the rate after the first outputs.
+    The learning rate of the rows of the first iteration is copied from the next iteration, as in Caffe's parse_log.py,
+    because solvers print the rate after the first outputs.
 
     Raises:
         DataError: if the file cannot be read, or contains no losses and no outputs.
@@ -290,8 +290,11 @@ def read_log(path: str | os.PathLike[str]) -> Log:
     if not (log.train or log.test or log.loss):
         raise DataError(Problem("this is not the log of a training run: it has no loss and no net output", str(path)))
     for rows in (log.train, log.test, log.loss):
-        if len(rows) > 1 and math.isnan(rows[0]["LearningRate"]):
-            rows[0]["LearningRate"] = rows[1]["LearningRate"]
+        later_rows = (row for row in rows if row["NumIters"] != rows[0]["NumIters"])
+        next_rate = next((row["LearningRate"] for row in later_rows), math.nan)
+        for row in rows:  # several test nets have a row each
+            if row["NumIters"] == rows[0]["NumIters"] and math.isnan(row["LearningRate"]):
+                row["LearningRate"] = next_rate
     return log
 
 

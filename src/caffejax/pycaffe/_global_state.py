@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..config import LIMIT_FIELDS, DataConfig
+from ..config import DEVICE_VARIABLE, LIMIT_FIELDS, DataConfig, read_device_variable
 from ..errors import CaffejaxError, did_you_mean
 from ..glog import log_to_stderr, start_logging
 from ..import_alias import get_declared_package
@@ -71,7 +71,15 @@ def set_device(device_id: int) -> None:
 
 
 def get_device() -> jax.Device:
-    """Return the current device: the CPU or GPU of the mode, or JAX's default device if no mode was set."""
+    """Return the current device: the CPU or GPU of the mode, or JAX's default device if no mode was set.
+
+    The environment variable `CAFFEJAX_DEVICE` replaces it; see `read_device_variable`.
+
+    Raises:
+        CaffejaxError: if the variable names a device that does not exist.
+    """
+    if (forced := read_device_variable()) is not None:
+        return _find_device(forced)
     if _process.mode == "cpu":
         return jax.devices("cpu")[0]
     if _process.mode == "gpu":
@@ -245,6 +253,15 @@ def write_caffe_log() -> Iterator[None]:
 def log(message: str) -> None:
     """Write a line to the log."""
     _log.info("%s", message)
+
+
+def _find_device(text: str) -> jax.Device:
+    kind, _, number = text.partition(":")
+    try:
+        return jax.devices(kind)[int(number or "0")]
+    except (RuntimeError, ValueError, IndexError):
+        message = f"{DEVICE_VARIABLE}={text}: JAX has no such device here; set cpu, or gpu:N with the number of a GPU"
+        raise CaffejaxError(message) from None
 
 
 def _find_gpus() -> list[jax.Device]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..config import TrainConfig
 from ..data.loader import Loader
-from ..debugging.debug_info import DebugInfo
+from ..debugging.debug_info import DebugInfo, Pass
 from ..graph import UNNAMED_TOP
 from ..net import Params, Variables
 from ..process_settings import tune_process
@@ -21,8 +21,10 @@ from ..schema.caffe_pb2 import SolverParameter
 from ..training.build_trainer import TrainerParts, build_trainer
 from ..training.evaluate import copy_trained_params
 from ..training.nan_check import FiniteCheck
+from ..training.reporting import ClippingLog
 from ..training.train_step import StepResult, TrainState, abstract_state, make_update, pass_key
 from ..training.trainer import Trainer
+from ..training.update_rules import compute_total_norm
 from . import _global_state
 from ._executor import Executor
 from ._net import Net
@@ -61,6 +63,7 @@ class BlobUpdater:
         self._last_layer = len(parts.net.graph.layers) - 1
         self._apply = make_update(parts.optimizer, keep_update=True)
         self._debug_info = DebugInfo(parts.net) if parts.param.debug_info else None
+        self._clips, self._compute_norm = parts.param.clip_gradients >= 0, jax.jit(compute_total_norm)
 
     @property
     def train_state(self) -> TrainState:
@@ -110,42 +113,48 @@ class BlobUpdater:
             callback()
         self._move_to_current_device()
         self._executor.memories.clear_param_diffs()
-        losses = [self._run_pass(i, debug_info) for i in range(self._iter_size)]
+        passes: list[Pass] = []
+        losses = [self._run_pass(i, passes if debug_info else None) for i in range(self._iter_size)]
+        if self._debug_info is not None:
+            for line in self._debug_info.format_lines(passes):
+                _global_state.log(line)
         loss = jnp.mean(jnp.stack(losses)) if len(losses) > 1 else losses[0]
         for callback in self.on_gradients:
             callback()
-        self.apply_update(rate)
-        return StepResult(loss, self._executor.memories.get_values(self._outputs), self.last_update)
+        norm = self.apply_update(rate)
+        outputs = self._executor.memories.get_values(self._outputs)
+        return StepResult(loss, outputs, self.last_update, gradient_norm=norm)
 
-    def apply_update(self, rate: np.float32) -> None:
-        """Replace the diffs of the train net's parameters by their updates, and subtract the updates."""
+    def apply_update(self, rate: np.float32) -> jax.Array | None:
+        """Replace the diffs of the train net's parameters by their updates, and subtract the updates.
+
+        Returns:
+            The L2 norm of the diffs, a scalar, or None if they are not clipped.
+        """
         self._move_to_current_device()
+        norm = self._compute_norm(self._executor.memories.param_diffs) if self._clips else None
         old_state = self._state_without_variables.replace(params=self._executor.memories.params)
         new_state, update = self._apply(self._executor.memories.param_diffs, old_state, rate)
         assert update is not None
         self._executor.memories.params = new_state.params
         self._executor.memories.param_diffs = self.last_update = update
         self._state_without_variables = _drop_variables(new_state)
+        return norm
 
     def final_loss(self) -> jax.Array:
         """Run the train net forward on the next batch; return the loss."""
         return sum(self._executor.forward(0, self._last_layer), start=jnp.zeros(()))
 
-    def _run_pass(self, pass_index: int, debug_info: bool) -> jax.Array:
+    def _run_pass(self, pass_index: int, passes: list[Pass] | None) -> jax.Array:
+        """Run a pass and return its loss; append its arguments to `passes`, if it is a list."""
+        params, state = self._executor.memories.variables
         first_loss, *other_losses = self._executor.forward_backward(
             (self._state_without_variables.key, self._state_without_variables.iteration, pass_index)
         )
-        if debug_info:
-            self._log_debug_info(pass_index)
+        if passes is not None:
+            batch = self._executor.memories.get_values(self._input_names)
+            passes.append((params, state, batch, pass_key(self._state_without_variables, pass_index)))
         return sum(other_losses, start=first_loss)
-
-    def _log_debug_info(self, pass_index: int) -> None:
-        assert self._debug_info is not None
-        batch = self._executor.memories.get_values(self._input_names)
-        for line in self._debug_info.format_lines(
-            *self._executor.memories.variables, batch, pass_key(self._state_without_variables, pass_index)
-        ):
-            _global_state.log(line)
 
     def _move_to_current_device(self) -> None:
         """Move the train state and the net to the current device."""
@@ -275,9 +284,14 @@ class Solver:
         """
         self._trainer.restore(state_file)
 
+    @_global_state.write_caffe_log()
     def apply_update(self) -> None:
         """Make one update from the current diffs of the parameters, and increase `iter` by one."""
-        self._updater.apply_update(self._trainer.rate_schedule(self._trainer.iteration))
+        norm = self._updater.apply_update(self._trainer.rate_schedule(self._trainer.iteration))
+        if norm is not None:
+            clipping = ClippingLog(self.param.clip_gradients)
+            clipping.record_norms(norm)
+            clipping.write(wait=True)
         self._trainer.iteration += 1
 
     def share_weights(self, net: Net) -> None:

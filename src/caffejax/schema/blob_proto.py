@@ -102,6 +102,12 @@ def encode_blob(blob: ArrayLike, diff: ArrayLike | None = None) -> list[bytes | 
     return pieces + wire.encode_delimited(_SHAPE, BlobShape(dim=values.shape).SerializeToString())
 
 
+def measure_blob(shape: Sequence[int], has_diff: bool = False) -> int:
+    """Return the bytes of `encode_blob`'s message for an array of a shape."""
+    values = wire.measure_delimited(_DATA, 4 * math.prod(shape))
+    return values * (1 + has_diff) + wire.measure_delimited(_SHAPE, BlobShape(dim=shape).ByteSize())
+
+
 def read_blob_proto(path: str | os.PathLike[str], error: type[CaffejaxError] = WeightsError) -> Array:
     """Read one array from a .binaryproto file, such as a mean image.
 

@@ -70,6 +70,11 @@ def encode_delimited(number: int, *contents: bytes | memoryview) -> list[bytes |
     return [encode_varint(number << 3 | DELIMITED), encode_varint(sum(len(content) for content in contents)), *contents]
 
 
+def measure_delimited(number: int, size: int) -> int:
+    """Return the bytes of a length-delimited field with `size` bytes of content."""
+    return len(encode_varint(number << 3 | DELIMITED)) + len(encode_varint(size)) + size
+
+
 def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
     """Decode the varint at byte `position`; return the number and the byte after it."""
     value = 0

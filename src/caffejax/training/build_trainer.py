@@ -18,7 +18,7 @@ import jax
 import optax
 from jax.sharding import Mesh
 
-from ..checkpoints.load_save import load_weights
+from ..checkpoints.load_save import drop_empty_files, load_weights
 from ..config import ComputeConfig, DataConfig, DataShard, TrainConfig
 from ..data.loader import Loader
 from ..data.split_batch_size import split_batch_sizes
@@ -38,11 +38,13 @@ from ..schema import format_text, read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from . import lr_schedules, solver_param
 from .evaluate import supports_parallel_eval
+from .output_checks import check_layer_outputs, check_snapshot_files
 from .periodic_evaluation import PeriodicEvaluation
 from .placement import MeshPlacement, Placement, SingleDevice
 from .reporting import log
-from .snapshots import Snapshots
+from .snapshots import Snapshots, snapshot_prefix
 from .solver_param import check_files, find_weights_files
+from .state_files import find_resumable
 from .train_step import TrainState
 from .update_rules import caffe_optimizer
 
@@ -157,6 +159,7 @@ class TrainerParts:
         device: the device that trains, or the first device of this process if several devices train.
         placement: places the train state and batches on the devices.
         config: the solver's options.
+        resume: the snapshot to restore before training, or None.
         seed: the seed of all random numbers.
         rate_schedule: the learning rate as a function of the iteration.
         net: the train net.
@@ -171,6 +174,7 @@ class TrainerParts:
     device: jax.Device
     placement: Placement
     config: TrainConfig
+    resume: str | os.PathLike[str] | None
     seed: int
     rate_schedule: lr_schedules.RateSchedule
     net: Net
@@ -220,7 +224,13 @@ def build_trainer(
     path = Path(file) if file is not None else source_file(solver)
     folder = path.parent if path else None
     solver_param.check_solver(param, os.fspath(path) if path else None)
-    check_files(param, path, config.weights, config.resume)
+    resume = find_resumable(snapshot_prefix(param, path)) if config.resume == "auto" else config.resume
+    weights_paths = config.weights or find_weights_files(param, path)
+    if resume is not None:
+        weights_paths = ()  # the snapshot has weights
+    if list(weights_paths) != find_weights_files(param, path):  # the setting is replaced, as Caffe's flags replace it
+        param.weights[:] = [os.fspath(p) for p in weights_paths]
+    check_files(param, path, weights_paths, resume)
     devices, parallel, compute_config = _select_devices(config), config.parallel, config.compute_config
     if len(devices) == 1 and jax.process_count() == 1 and (parallel.model > 1 or parallel.shard != "none"):
         raise SolverError(
@@ -250,6 +260,8 @@ def build_trainer(
     log.info("Creating training net %s.", source)
     net = train_settings.build(_set_memory_limit(compute_config, device), data_config)
     log_creation(net.graph)
+    if (param.snapshot or param.snapshot_after_train) and not config.checkpoint_only:
+        check_snapshot_files(param, net.graph)
     if mesh is not None:
         _check_no_host_layers(net.graph)
     elif checks_memory:
@@ -264,6 +276,8 @@ def build_trainer(
         log.info("Creating test net (#%d) specified %s", i, source)
         test_nets.append(_build_test_net(settings, test_config, data_config, net.graph))
         log_creation(test_nets[-1].graph)
+    nets = [("the train net", net), *((f"test net #{i}", test_net) for i, test_net in enumerate(test_nets))]
+    check_layer_outputs([(name, net.graph) for name, net in nets])
     open_loader = open_loader or make_loader_opener(net, test_nets, data, test_data, num_splits)
     loader = open_loader(net)
     tests = PeriodicEvaluation(param, test_nets, net, key, device, open_loader, mesh)
@@ -271,11 +285,13 @@ def build_trainer(
 
     optimizer = make_optimizer(param, net)
     placement: Placement = SingleDevice(device) if mesh is None else MeshPlacement(mesh, net.graph, parallel.shard)
-    weights_paths = find_weights_files(param, path, config.weights)
     for weights_file in weights_paths:
         log.info("Finetuning from %s", weights_file)
     variables = load_weights(
-        weights_paths, net.graph, placement.init_variables(net, fold_in_name(key, "init")), config.strict_weights
+        drop_empty_files(weights_paths, config.strict_weights),
+        net.graph,
+        placement.init_variables(net, fold_in_name(key, "init")),
+        config.strict_weights,
     )
     parts = TrainerParts(
         param=param,
@@ -283,6 +299,7 @@ def build_trainer(
         device=device,
         placement=placement,
         config=config,
+        resume=resume,
         seed=seed,
         rate_schedule=lr_schedules.rate_schedule(param),
         net=net,

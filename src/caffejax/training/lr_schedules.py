@@ -7,7 +7,7 @@ double precision and then round them to float32, which a compiled float32 step c
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -143,7 +143,7 @@ def check_policy(param: Any) -> list[str]:
         if getattr(param, name) < 0
     ]
     if param.lr_policy == "multifixed" and (not param.stagelr or len(param.stagelr) != len(param.stageiter)):
-        counts = f"there are {len(param.stagelr)} and {len(param.stageiter)}"
+        counts = f"there are {len(param.stagelr)} and {len(param.stageiter)}; set both"
         problems.append(
             f"lr_policy 'multifixed' needs the same number of stagelr and stageiter, at least one: {counts}"
         )
@@ -155,13 +155,37 @@ def check_policy(param: Any) -> list[str]:
         values = f"they are {param.stepearly} and {param.test_interval}"
         problems.append(f"lr_policy 'stepearly' needs a positive stepearly, in tests, and test_interval: {values}")
     if param.lr_policy in ("step", "sigmoid", "sigmoid_inv") and param.stepsize <= 0:
-        default = "" if param.HasField("stepsize") else "; it is not set, and MyCaffe's default is 100000"
-        problems.append(f"lr_policy '{param.lr_policy}': stepsize must be positive, but is {param.stepsize}{default}")
+        value = f"but is {param.stepsize}" if param.HasField("stepsize") else "but is not set; set stepsize"
+        problems.append(f"lr_policy '{param.lr_policy}': stepsize must be positive, {value}")
     if param.lr_policy == "poly" and param.max_iter <= 0:
-        problems.append(
-            f"lr_policy 'poly' needs a positive max_iter, at which the rate reaches 0, not {param.max_iter}"
-        )
+        value = f"not {param.max_iter}" if param.HasField("max_iter") else "but it is not set; set max_iter"
+        problems.append(f"lr_policy 'poly' needs a positive max_iter, at which the rate reaches 0, {value}")
     return problems
+
+
+# the fields of each policy whose absence is no error, as in Caffe, and the rate without them
+_OPTIONAL_FIELDS = {
+    "step": {"gamma": "is 0 from iteration stepsize on"},
+    "multistep": {"gamma": "is 0 from the first stepvalue on", "stepvalue": "is never reduced"},
+    "exp": {"gamma": "is 0 from iteration 1 on"},
+    "inv": {"gamma": "is constant", "power": "is constant"},
+    "poly": {"power": "is constant"},
+    "sigmoid": {"gamma": "is half of base_lr"},
+    "sigmoid_inv": {"gamma": "is half of base_lr"},
+    "plateau": {"gamma": "is 0 from the first reduction on", "plateau_winsize": "is never reduced"},
+    "stepearly": {"gamma": "is 0 from the first reduction on"},
+}
+_REPEATED_FIELDS = ("stepvalue", "plateau_winsize")
+
+
+def find_missing_fields(param: Any) -> Iterator[str]:
+    """Yield a message for each field that the policy of a SolverParameter uses and that is not set."""
+    if not param.HasField("base_lr") and param.lr_policy != "multifixed":
+        yield "base_lr is not set, so the learning rate is 0; set base_lr"
+    for name, consequence in _OPTIONAL_FIELDS.get(param.lr_policy, {}).items():
+        is_set = bool(getattr(param, name)) if name in _REPEATED_FIELDS else param.HasField(name)
+        if not is_set:
+            yield f"lr_policy '{param.lr_policy}': {name} is not set, so the learning rate {consequence}; set {name}"
 
 
 def current_step(param: Any, iteration: int) -> int:

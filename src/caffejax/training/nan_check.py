@@ -21,6 +21,11 @@ ADVICE = (
     "Training has diverged: lower base_lr, set clip_gradients, "
     "and check that all labels are below the number of classes"
 )
+START_ADVICE = (
+    "No update has been made yet, so the learning rate is not the reason: look for NaN and infinity in the data and in "
+    "the weights, for labels that are not below the number of classes, and for numbers that a layer cannot take, such "
+    "as the logarithm of 0"
+)
 
 
 class FiniteCheck:
@@ -47,6 +52,7 @@ class FiniteCheck:
         self._net, self._iter_size = net, iter_size
         self._unread: list[tuple[int, jax.Array]] = []
         self._last_finite_iteration: int | None = None  # the last iteration whose loss is known to be finite
+        self._first_iteration: int | None = None  # the first one since the start, or since a snapshot was restored
         self._all_finite = jax.jit(_all_finite)
 
     def record_losses(self, iteration: int, losses: jax.Array) -> None:
@@ -59,6 +65,8 @@ class FiniteCheck:
         Raises:
             SolverError: if this call reads stored losses from the device, and one of them is not finite.
         """
+        if self._first_iteration is None:
+            self._first_iteration = iteration
         self._unread.append((iteration, losses))
         if self.every_step:
             self._read(len(self._unread))
@@ -89,7 +97,8 @@ class FiniteCheck:
             self._unread.append((iteration, loss))  # so that `check` also raises an error
             keys = [pass_key(previous_state, pass_index) for pass_index in range(self._iter_size)]
             nonfinite = find_nonfinite(self._net, previous_state.variables, batches, keys, new_state.variables)
-            raise SolverError(self._problem(iteration, nonfinite))
+            is_first = self._first_iteration is None and not math.isfinite(float(jnp.sum(loss)))
+            raise SolverError(self._problem(iteration, nonfinite, START_ADVICE if is_first else ADVICE))
 
     def check(self, variables: Variables | None = None) -> None:
         """Check all stored losses. If `variables` is not None, check its parameters and running statistics too.
@@ -104,11 +113,13 @@ class FiniteCheck:
             assert nonfinite is not None
             last_finite = self._last_finite_iteration
             since = "at the start" if last_finite is None else f"after iteration {last_finite}, whose loss was finite"
-            raise SolverError(self._problem(None, nonfinite._replace(message=f"{nonfinite.message} {since}")))
+            advice = START_ADVICE if self._first_iteration is None else ADVICE
+            nonfinite = nonfinite._replace(message=f"{nonfinite.message} {since}")
+            raise SolverError(self._problem(None, nonfinite, advice))
 
     def restart(self, checkpoint: str) -> None:
         """Discard all stored losses, because training continues from the snapshot `checkpoint`."""
-        self.last_good_checkpoint, self._last_finite_iteration = checkpoint, None
+        self.last_good_checkpoint, self._last_finite_iteration, self._first_iteration = checkpoint, None, None
         self._unread.clear()
 
     def _read(self, n: int) -> None:
@@ -118,13 +129,14 @@ class FiniteCheck:
                 if not math.isfinite(value):
                     last_finite = self._last_finite_iteration
                     since = "" if last_finite is None else f"; it was finite up to iteration {last_finite}"
-                    raise SolverError(self._problem(iteration, NonFinite(f"the loss is {value}{since}")))
+                    advice = START_ADVICE if iteration == self._first_iteration else ADVICE
+                    raise SolverError(self._problem(iteration, NonFinite(f"the loss is {value}{since}"), advice))
                 self._last_finite_iteration = iteration
             del self._unread[0]
 
-    def _problem(self, iteration: int | None, nonfinite: NonFinite) -> Problem:
+    def _problem(self, iteration: int | None, nonfinite: NonFinite, general_advice: str) -> Problem:
         location = "" if iteration is None else f"iteration {iteration}: "
-        advice = nonfinite.advice or ADVICE
+        advice = nonfinite.advice or general_advice
         start = f" from the snapshot {self.last_good_checkpoint}" if self.last_good_checkpoint else ""
         device = "" if self._net.compute_config.axis_name is None else " on one device"
         rerun = f"run again{start}{device} with debug_nans=True (--debug_nans)"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -81,6 +81,34 @@ class SmoothedLoss:
             self._mean += (loss - self._losses[self._oldest]) / self._window
             self._losses[self._oldest] = loss
             self._oldest = (self._oldest + 1) % self._window
+
+
+class ClippingLog:
+    """Writes Caffe's line for each iteration whose gradients are clipped.
+
+    The norms are read from the device when they are ready, so that `write` waits only where it is told to.
+
+    Args:
+        limit: the solver's setting `clip_gradients`.
+    """
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._unread: list[Any] = []
+
+    def record_norms(self, norms: jax.Array | np.ndarray) -> None:
+        """Add the norm of an iteration as a scalar, or the norms of consecutive iterations as an (n,) array."""
+        self._unread.append(norms)
+
+    def write(self, wait: bool) -> None:
+        """Write the lines of all iterations, or, if `wait` is false, of those whose norms are ready."""
+        while self._unread and (wait or self._unread[0].is_ready()):
+            for norm in np.ravel(self._unread.pop(0)).tolist():
+                if norm > self._limit:
+                    log.info(
+                        "Gradient clipping: scaling down gradients (L2 norm %g > %g) by scale factor %g",
+                        *(norm, self._limit, self._limit / norm),
+                    )
 
 
 def format_score_lines(

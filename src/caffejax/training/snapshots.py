@@ -14,6 +14,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +23,20 @@ import numpy as np
 
 from ..checkpoints.failed_saves import remove_temporary_folders
 from ..checkpoints.load_save import save_weights
-from ..checkpoints.orbax import CheckpointFolder, KeepRule
+from ..checkpoints.orbax import CheckpointFolder, DamagedStepError, KeepRule
 from ..config import OnSnapshotError
 from ..errors import CaffejaxError, Problem, SolverError, WeightsError
 from ..graph import Graph
 from ..net import Params, Variables
-from ..parallel import assert_equal, gather_to_first, is_first, is_true_in_all_processes
+from ..parallel import gather_to_first, is_first, is_true_in_all_processes
 from ..paths import check_exist
 from ..schema import format_text
 from ..schema.caffe_pb2 import SolverParameter
 from .reporting import log
 from .snapshot_record import validate_record
 from .solverstate_io import is_caffe_state, load_state, save_state
+from .state_compatibility import check_slot_count, check_stored_rule, stored_rule
+from .state_files import find_readable_state, has_prefix, move_states_aside
 from .train_state_io import StateRestorer, to_arrays, to_host
 from .train_step import TrainState, Updater
 
@@ -197,6 +200,7 @@ class Snapshots:
         self._folder = CheckpointFolder(f"{self.prefix}.orbax", keep, is_collective=True)
         self._writer = BackgroundWriter()
         self.on_error: OnSnapshotError = on_error
+        self._last_iteration = -1  # states of this prefix up to there belong to this run
         self._newest_error: CaffejaxError | None = None  # the reason why the newest snapshot is missing
         if param.snapshot:
             self.prepare()
@@ -236,8 +240,11 @@ class Snapshots:
         self._newest_error = None
         full_record = {**record, "format": FORMAT_VERSION, "solver": format_text(self._param)}
         is_multiprocess = jax.process_count() > 1
+        last_iteration, self._last_iteration = min(self._last_iteration, iteration), iteration
+        first_moved = min(last_iteration + 1, iteration)
         if is_multiprocess:  # all processes must start the save together, because each process writes its shards
-            self._folder.save(iteration, to_arrays(state, device_statistics), full_record, record.get("scores"))
+            arrays = to_arrays(state, device_statistics)
+            self._folder.save(iteration, arrays, full_record, record.get("scores"), first_moved)
         if not is_multiprocess or not self._checkpoint_only:
             state, last_update = to_host(state), gather_to_first(last_update)
         if not is_multiprocess:
@@ -247,15 +254,26 @@ class Snapshots:
 
         def write() -> None:
             if not is_multiprocess:
+                self._move_states_aside(last_iteration)
                 write_caffe_files()
-                self._folder.save(iteration, to_arrays(state, device_statistics), full_record, record.get("scores"))
+                arrays = to_arrays(state, device_statistics)
+                self._folder.save(iteration, arrays, full_record, record.get("scores"), first_moved)
                 return
             try:
+                if is_first():
+                    self._move_states_aside(last_iteration)
                 write_caffe_files()
             finally:
                 self._folder.wait()  # other processes wait for this one, even if Caffe's files fail
 
         self._writer.submit(write)
+
+    def _move_states_aside(self, last_iteration: int) -> None:
+        try:
+            move_states_aside(self.prefix, last_iteration)
+        except WeightsError:
+            self._last_iteration = last_iteration  # the next snapshot tries again
+            raise
 
     def _make_caffe_writer(
         self,
@@ -301,40 +319,38 @@ class Snapshots:
             WeightsError: if the snapshot does not exist, cannot be read, or belongs to a different net or solver type.
         """
         if is_caffe_state(Path(path)):
-            return *load_state(Path(path), updater.sharded_state[0], graph, self._param.type), None
+            state, record = load_state(Path(path), updater.sharded_state[0], graph, self._param.type)
+            self._follow(path, int(state.iteration))
+            return state, record, None
         folder, step = _split_step(Path(path))
         recurrent_state = [f"{p.slot.layer}/{p.slot.index}" for layer in graph.layers for p in layer.recurrent_state]
         restorer = StateRestorer(updater.abstract_state, str(path), recurrent_state)
 
         def restore_target(record: dict[str, Any], shapes: Mapping[str, Any]) -> Mapping[str, Any]:
             _check_record(record, str(path))
+            check_stored_rule(record, self._param.type, str(path), "it")
+            if stored_rule(record) is None:
+                num_blobs = len(graph.unique_params)
+                check_slot_count(num_blobs * len(shapes["history"]), num_blobs, self._param.type, str(path), "it")
             return restorer.restore_target(shapes)
 
         checkpoints = CheckpointFolder(folder)
         try:
             arrays, record = checkpoints.restore(step, restore_target, is_true_in_all_processes)
+        except DamagedStepError as error:
+            if (other := find_readable_state(str(folder).removesuffix(".orbax"))) is None:
+                raise
+            hint = f"; {other} can be read: resume with --snapshot={other}"
+            raise WeightsError(replace(p, message=p.message + hint) for p in error.problems) from error
         finally:
             checkpoints.close()
         state, device_statistics = restorer.to_train_state(arrays)
+        self._follow(path, int(state.iteration))
         return state, record, device_statistics
 
-    def find_checkpoints(self) -> str | None:
-        """Return the path of this prefix's checkpoint folder, or None if it has no complete checkpoint.
-
-        All processes must call this method together.
-
-        Raises:
-            WeightsError: if the folder cannot be opened.
-            CaffejaxError: if the processes see different checkpoints, because they do not share the folder.
-        """
-        folder = f"{self.prefix}.orbax"
-        checkpoints = CheckpointFolder(folder)
-        try:
-            steps = checkpoints.steps()
-        finally:
-            checkpoints.close()
-        assert_equal({f"the newest checkpoint in {folder}": str(steps[-1:])})
-        return folder if steps else None
+    def _follow(self, path: str | os.PathLike[str], iteration: int) -> None:
+        """Note from where training continues: only this prefix's states up to there belong to this run."""
+        self._last_iteration = iteration if has_prefix(Path(path), self.prefix) else -1
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -87,7 +87,13 @@ class CompiledUpdater:
         mesh = placement.mesh
         parallel = parts.config.parallel
         step = make_step(
-            net, parts.optimizer, param.iter_size, keep_update=param.snapshot_diff, mesh=mesh, parallel=parallel
+            net,
+            parts.optimizer,
+            param.iter_size,
+            keep_update=param.snapshot_diff,
+            keep_norm=param.clip_gradients >= 0,
+            mesh=mesh,
+            parallel=parallel,
         )
         self._state = initial_state
         if mesh is None:
@@ -186,7 +192,10 @@ class CompiledUpdater:
                 self._update(iteration + i, *inputs, requests)
                 for i, inputs in enumerate(zip(batches, rates, strict=True))
             ]
-            return results[-1]._replace(loss=jnp.stack([result.loss for result in results]))
+            norms = [result.gradient_norm for result in results if result.gradient_norm is not None]
+            return results[-1]._replace(
+                loss=jnp.stack([result.loss for result in results]), gradient_norm=jnp.stack(norms) if norms else None
+            )
         device_batches = self._placement.put_batches(stacked_batches, 2)
         self._state, result = self._steps(self._state, device_batches, np.array(rates, np.float32), requests)
         self.last_update = result.update
@@ -224,9 +233,8 @@ class CompiledUpdater:
     def _log_debug_info(self, device_batches: StackedBatches) -> None:
         assert self._debug_info is not None
         passes = self._placement.iterate_passes(self._state, device_batches, self._iter_size)
-        for arguments in itertools.islice(passes, self._iter_size):  # only the passes of the first device
-            for line in self._debug_info.format_lines(*arguments):
-                log.info(line)
+        for line in self._debug_info.format_lines(itertools.islice(passes, self._iter_size)):  # the first device's
+            log.info(line)
 
 
 class Callback:

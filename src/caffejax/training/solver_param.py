@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..config import AP_VERSIONS, EVAL_TYPES
-from ..errors import Problem, SchemaError, SolverError, WeightsError, check_all, did_you_mean, locate_errors
+from ..errors import GraphError, Problem, SchemaError, SolverError, WeightsError, check_all, did_you_mean, locate_errors
 from ..graph import build_graph
+from ..graph.resolve import EXCLUDED_END
 from ..human_readable import format_count
-from ..paths import check_exist, find_file
+from ..paths import check_exist, find_file, split_commas
 from ..schema import ignored_fields, read_valid_part, unknown_settings
-from ..schema.caffe_pb2 import NetParameter, NetState, SolverParameter
-from .lr_schedules import check_policy
+from ..schema.caffe_pb2 import TEST, TRAIN, NetParameter, NetState, SolverParameter
+from .lr_schedules import check_policy, find_missing_fields
 from .reporting import log
 from .snapshots import check_folder, check_snapshot, snapshot_prefix
 from .update_rules import check_rule
@@ -54,11 +55,13 @@ class NetSettings:
         message: the net's definition.
         state: the phase, level and stages for which the net is built.
         file: the file of the definition, or None if the solver contains it.
+        state_field: the solver's field that sets levels and stages: "train_state" or "test_state".
     """
 
     message: NetParameter
     state: NetState
     file: str | None
+    state_field: str = "train_state"
 
     def build(self, compute_config: ComputeConfig, data_config: DataConfig) -> Net:
         """Build the net.
@@ -68,9 +71,16 @@ class NetSettings:
         """
         from ..net import Net
 
-        return Net(
-            self.message, state=self.state, file=self.file, compute_config=compute_config, data_config=data_config
-        )
+        try:
+            return Net(
+                self.message, state=self.state, file=self.file, compute_config=compute_config, data_config=data_config
+            )
+        except GraphError as error:
+            flags = " or --stage and --level" if self.state_field == "train_state" else ", not by --stage and --level"
+            hint = f"; its stages and level are set by the solver's {self.state_field}{flags}"
+            raise GraphError(
+                replace(p, message=p.message + hint) if p.message.endswith(EXCLUDED_END) else p for p in error.problems
+            ) from error
 
 
 def check_solver(param: SolverParameter, file: str | None = None, needs_net: bool = True) -> None:
@@ -90,6 +100,8 @@ def check_solver(param: SolverParameter, file: str | None = None, needs_net: boo
         problems.append(_NO_NET)
     if problems:
         raise SolverError([Problem(p, file=file) for p in problems])
+    for message in find_missing_fields(param):
+        log.warning("%s%s", f"{file}: " if file else "", message)
     for setting, reason in ignored_fields(param):
         log.warning("%s%s is ignored: %s", f"{file}: " if file else "", setting, reason)
 
@@ -151,7 +163,7 @@ def read_train_net(param: SolverParameter, folder: Path | None) -> NetSettings:
     if not fields:
         raise SolverError(_NO_NET)
     field = fields[0]
-    return _read_settings(field, getattr(param, field), folder, "TRAIN", param.train_state)
+    return _read_settings(field, getattr(param, field), folder, "train_state", param.train_state)
 
 
 def read_test_nets(param: SolverParameter, folder: Path | None) -> list[NetSettings]:
@@ -165,7 +177,7 @@ def read_test_nets(param: SolverParameter, folder: Path | None) -> list[NetSetti
     net_source = ("net", param.net) if param.HasField("net") else ("net_param", param.net_param)
     sources += [net_source] * (len(param.test_iter) - len(sources))
     states = list(param.test_state) or [NetState()] * len(sources)
-    return [_read_settings(*s, folder, "TEST", state) for s, state in zip(sources, states, strict=True)]
+    return [_read_settings(*s, folder, "test_state", state) for s, state in zip(sources, states, strict=True)]
 
 
 def _test_sources(param: SolverParameter) -> list[tuple[str, Any]]:
@@ -182,25 +194,23 @@ def _find_file(field: str, source: str, folder: Path | None) -> str:
 
 
 def _read_settings(
-    field: str, source: str | NetParameter, folder: Path | None, phase: Any, solver_state: NetState
+    field: str, source: str | NetParameter, folder: Path | None, state_field: str, solver_state: NetState
 ) -> NetSettings:
     file = None if isinstance(source, NetParameter) else _find_file(field, source, folder)
     message, text_problems = read_valid_part(Path(file) if file else source)
-    state = NetState(phase=phase)
+    state = NetState(phase=TRAIN if state_field == "train_state" else TEST)
     for net_state in (message.state, solver_state):  # stages are appended, a phase or level is replaced
         state.MergeFrom(net_state)
     if text_problems:
         # raises an error with all problems of the net
         build_graph(message, state, file=file, text_problems=text_problems)
-    return NetSettings(message, state, file)
+    return NetSettings(message, state, file, state_field)
 
 
-def find_weights_files(
-    param: SolverParameter, file: Path | None, additional: Sequence[str | os.PathLike[str]]
-) -> list[str | os.PathLike[str]]:
-    """Return the weight files to load before training: the files of the setting `weights`, then `additional`."""
+def find_weights_files(param: SolverParameter, file: Path | None) -> list[Path]:
+    """Return the weight files that the setting `weights` names, in lists separated by commas."""
     folder = file.parent if file else None
-    return [*(find_file(name, folder) for entry in param.weights for name in entry.split(",")), *additional]
+    return [find_file(name, folder) for entry in param.weights for name in split_commas(entry)]
 
 
 def check_files(
@@ -214,8 +224,8 @@ def check_files(
     Args:
         param: the solver's settings.
         file: the solver's file, or None if the solver was not read from a file.
-        weights: additional weight files, which are loaded after the files that the settings name.
-        snapshot: the snapshot that will be restored, "auto" for the newest one if there is any, or None.
+        weights: the weight files that will be loaded.
+        snapshot: the snapshot that will be restored, or None.
 
     Raises:
         SchemaError, WeightsError, SolverError: if files are missing or cannot be written. The message names each of
@@ -231,9 +241,9 @@ def check_files(
 
     checks: list[Callable[[], object]] = [
         check_net_files,
-        partial(check_exist, find_weights_files(param, file, weights), WeightsError),
+        partial(check_exist, weights, WeightsError),
     ]
-    if snapshot is not None and snapshot != "auto":
+    if snapshot is not None:
         checks.append(partial(check_snapshot, snapshot))
     if param.snapshot:
         checks.append(partial(check_folder, snapshot_prefix(param, file)))

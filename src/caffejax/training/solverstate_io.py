@@ -16,13 +16,13 @@ from ..checkpoints.load_save import load_weights
 from ..checkpoints.match_by_name import MissingLayersError
 from ..errors import Problem, WeightsError
 from ..graph import Graph, Param, Slot
-from ..human_readable import format_count
 from ..net import Variables
 from ..parallel import reshard
 from ..schema.blob_proto import Array, format_shape
 from ..schema.caffe_pb2 import SolverParameter
 from .lr_schedules import current_step
 from .snapshot_record import format_record, parse_record
+from .state_compatibility import check_signs, check_slot_count, check_stored_rule, stored_rule
 from .train_state_io import other_net_problem
 from .train_step import TrainState
 from .update_rules import History, find_history, with_history
@@ -89,14 +89,27 @@ def load_state(path: Path, template: TrainState, graph: Graph, type: str) -> tup
     stored = read_solverstate(path)
     record = parse_record(stored.record, str(path))
     variables = Variables(template.params, template.state)
+    namesake = weights_namesake(path)
+    check_stored_rule(record, type, str(path), str(namesake))
     if stored.learned_net:
-        weights = _find_weights(path, stored.learned_net)
+        weights = find_weights(path, stored.learned_net)
+        if weights is None:
+            message = (
+                f"its weights are missing: there is no file '{stored.learned_net}' in the working directory, and no "
+                f"'{path.parent / Path(stored.learned_net).name}'"
+            )
+            raise WeightsError(Problem(f"{message}; put the file into the same folder as this one", file=str(path)))
         try:
             variables = load_weights(weights, graph, variables, strict=True)
         except MissingLayersError as error:
             raise WeightsError(other_net_problem(str(path), str(weights), error.missing, error.unused)) from error
     slots = find_history(template.opt_state).history
-    problems = list(_find_differences(stored, graph, len(slots), type))
+    num_blobs = len(graph.unique_params)
+    check_slot_count(len(stored.history), num_blobs, type, str(path), str(namesake))
+    problems = list(_find_differences(stored, graph, len(slots)))
+    if not problems and stored_rule(record) is None:
+        history_by_slot = [stored.history[i * num_blobs : (i + 1) * num_blobs] for i in range(len(slots))]
+        check_signs(history_by_slot, type, str(path), str(namesake))
     if problems:
         raise WeightsError([Problem(message, file=str(path)) for message in problems])
     param_indices = {p.slot: i for i, p in enumerate(graph.unique_params)}
@@ -124,26 +137,24 @@ def load_state(path: Path, template: TrainState, graph: Graph, type: str) -> tup
     return sharded_state, record
 
 
-def _find_weights(path: Path, stored_path: str) -> Path:
-    """Return the path of the weights file: `stored_path` if it exists, else its namesake in the folder of `path`."""
-    stored, sibling = Path(stored_path), path.parent / Path(stored_path).name
-    if not os.path.isfile(stored) and not os.path.isfile(sibling):  # a device, which may never end, is not accepted
-        message = (
-            f"its weights are missing: there is no file '{stored_path}' in the working directory, and no '{sibling}'"
-        )
-        raise WeightsError(Problem(f"{message}; put the file into the same folder as this one", file=str(path)))
-    return stored if os.path.isfile(stored) else sibling
+def find_weights(path: Path, stored_path: str) -> Path | None:
+    """Return the path of the weights file of the .solverstate `path`, or None if there is none.
+
+    It is the file of the stored name in the same folder, since a state that was moved with its weights belongs to
+    them, or else `stored_path`.
+    """
+    candidates = path.parent / Path(stored_path).name, Path(stored_path)
+    return next((c for c in candidates if os.path.isfile(c)), None)  # a device, which may never end, is not accepted
 
 
-def _find_differences(stored: SolverState, graph: Graph, num_slots: int, type: str) -> Iterator[str]:
+def weights_namesake(path: Path) -> Path:
+    """Return the path of the weights that Caffe writes with the .solverstate[.h5] `path`."""
+    stem, _, suffix = path.name.rpartition(".solverstate")
+    return path.with_name(f"{stem}.caffemodel{suffix}")
+
+
+def _find_differences(stored: SolverState, graph: Graph, num_slots: int) -> Iterator[str]:
     expected = list(graph.unique_params) * num_slots
-    if len(stored.history) != len(expected):
-        per_blob = f"{num_slots} for each of {format_count(len(graph.unique_params), 'learnable blob')}"
-        yield (
-            f"has {format_count(len(stored.history), 'history blob')}, but {type} on this net needs {len(expected)} "
-            f"({per_blob}); resume with the net and the solver type that wrote the file"
-        )
-        return
     for i, (param, array) in enumerate(zip(expected, stored.history, strict=True)):
         if array.shape != param.spec.shape:
             description = f"history blob {i} (layer '{param.slot.layer}', blob {param.slot.index})"

@@ -22,6 +22,7 @@ from ..layers.context import fold_in_name
 from ..layers.dtype_policy import to_float32
 from ..net import Blobs, Net, Params, Variables
 from ..parallel import data_parallel
+from .update_rules import compute_total_norm
 
 Arrays = tuple[jax.Array, ...]
 
@@ -122,12 +123,15 @@ class StepResult(NamedTuple):
         update: the arrays that the last step subtracted from the parameters, or None if they were not requested.
         requests: the sum of the encoded requests (to stop or to save a snapshot) of all processes, or None for one
             process; see `parallel.Requests`.
+        gradient_norm: the L2 norm of all gradients before clipping, a scalar, or with several iterations an array with
+            the norm of each, or None if gradients are not clipped.
     """
 
     loss: jax.Array
     outputs: Blobs
     update: Params | None = None
     requests: jax.Array | None = None
+    gradient_norm: jax.Array | None = None
 
 
 class Updater(Protocol):
@@ -353,6 +357,7 @@ def make_step(
     iter_size: int,
     *,
     keep_update: bool = False,
+    keep_norm: bool = False,
     mesh: Mesh | None = None,
     parallel: Parallel = Parallel(),
 ) -> Step:
@@ -368,6 +373,7 @@ def make_step(
         optimizer: the update rule.
         iter_size: the number of passes in an iteration.
         keep_update: whether the result contains the arrays that were subtracted from the parameters.
+        keep_norm: whether the result contains the norm of the gradients.
         mesh: the devices, or None for one device.
         parallel: the settings of training on several devices.
 
@@ -389,7 +395,8 @@ def make_step(
         ts = ts.replace(params=net.rewrite_params(ts.params))
         (grads, total), state, loss, outputs = passes(ts.params, ts.state, (batches, requests), iteration_key(ts))
         new_state, subtracted_updates = update(grads, ts, rate)
-        return new_state.replace(state=state), StepResult(loss, outputs, subtracted_updates, total)
+        norm = compute_total_norm(jax.tree.map(to_float32, grads)) if keep_norm else None
+        return new_state.replace(state=state), StepResult(loss, outputs, subtracted_updates, total, norm)
 
     return step
 
@@ -413,21 +420,23 @@ def make_steps(step: Step) -> Step:
     """Return a function that computes several training steps in one call.
 
     This is faster for small nets, for which the call takes as long as the computation of a step. The function has the
-    arguments of `step`. The batches, the rates and the loss in the result have an additional first axis, the steps. The
-    other results are from the last step.
+    arguments of `step`. The batches, the rates, and the loss and norm in the result have an additional first axis, the
+    steps. The other results are from the last step.
     """
 
     def steps(
         ts: TrainState, batches: Mapping[str, jax.Array], rates: Any, requests: jax.Array | None = None
     ) -> tuple[TrainState, StepResult]:
-        def run_step(carry: tuple[TrainState, Any], inputs: Any) -> tuple[tuple[TrainState, Any], jax.Array]:
+        def run_step(carry: tuple[TrainState, Any], inputs: Any) -> tuple[tuple[TrainState, Any], tuple[Any, Any]]:
             new_state, result = step(carry[0], *inputs, requests)
-            return (new_state, result[1:]), result.loss
+            return (new_state, result._replace(**unstacked)), (result.loss, result.gradient_norm)
 
+        unstacked: dict[str, Any] = {"loss": None, "gradient_norm": None}
         first = jax.tree.map(lambda a: a[0], (dict(batches), rates))
-        last = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(step, ts, *first, requests)[1][1:])
-        (new_state, last), losses = jax.lax.scan(run_step, (ts, last), (dict(batches), rates))
-        return new_state, StepResult(losses, *last)
+        result_shapes = jax.eval_shape(step, ts, *first, requests)[1]._replace(**unstacked)
+        last = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), result_shapes)
+        (new_state, last), (losses, norms) = jax.lax.scan(run_step, (ts, last), (dict(batches), rates))
+        return new_state, last._replace(loss=losses, gradient_norm=norms)
 
     return steps
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 import jax
+import numpy as np
 
 from ..errors import CaffejaxError, is_integer, locate_errors
 from ..net import Variables
@@ -15,7 +16,8 @@ from .build_trainer import TrainerParts
 from .evaluate import Scores
 from .lr_schedules import AdaptiveSchedule, Plateau, StepEarly
 from .nan_check import FiniteCheck
-from .reporting import Display, SmoothedLoss, Stopwatch, format_display_lines, log
+from .reporting import ClippingLog, Display, SmoothedLoss, Stopwatch, format_display_lines, log
+from .state_files import find_resumable
 from .train_step import Updater
 
 Request = Literal["snapshot", "stop"]
@@ -46,13 +48,20 @@ class Trainer:
         self.snapshots, self.seed, self.rate_schedule = parts.snapshots, parts.seed, parts.rate_schedule
         self.iteration, self.batch_size = 0, parts.batch_size
         self._updater, self._finite_check, self._placement = updater, finite_check, parts.placement
-        self._keep_best, self._resume = parts.config.keep_best, parts.config.resume
+        self._keep_best = parts.config.keep_best
         self._loss = SmoothedLoss(self.param.average_loss)
+        self._clipping = ClippingLog(self.param.clip_gradients)
         self._request: Request | None = None
         self._is_stopped = False
         mesh = parts.placement.mesh
         self._request_codec = Requests(mesh) if mesh is not None and jax.process_count() > 1 else None
         self._initial_positions = self._positions()
+        if parts.resume is not None:
+            try:
+                self.restore(parts.resume)
+            except BaseException:
+                self.close()
+                raise
 
     @property
     def variables(self) -> Variables:
@@ -90,7 +99,13 @@ class Trainer:
         if not is_integer(iterations) or iterations < 0:
             raise ValueError(f"iterations must be an integer of at least 0, not {iterations!r}")
         self._loss, stopwatch = SmoothedLoss(self.param.average_loss), self.start_stopwatch()
-        end = self.iteration + iterations
+        try:
+            self._step(self.iteration + iterations, stopwatch)
+        finally:
+            self._clipping.write(wait=True)
+
+    def _step(self, end: int, stopwatch: Stopwatch) -> None:
+        """Train until iteration `end`; see `step`."""
         while self.iteration < end:
             is_test_due = self.tests.is_due(self.iteration) and (self.iteration or self.param.test_initialization)
             if is_test_due and self._test() is None:
@@ -129,8 +144,9 @@ class Trainer:
         """Train up to iteration `max_iter`, and end as Caffe does, with a snapshot and a test.
 
         Args:
-            resume: the snapshot to restore first; see `restore`. "auto" restores the newest checkpoint of the solver's
-                snapshot prefix, if there is one. In the first call, the default is the solver's option `resume`.
+            resume: the snapshot to restore first; see `restore`. "auto" restores the newest state of the solver's
+                snapshot prefix, if there is one. The default continues from the current state, which is the restored
+                one if the solver has the option `resume`.
         """
         try:
             self._solve(resume)
@@ -204,16 +220,13 @@ class Trainer:
 
     def _solve(self, resume: str | os.PathLike[str] | None) -> None:
         p = self.param
-        resume, self._resume = self._resume if resume is None else resume, None
         self._request, self._is_stopped = None, False
         if p.snapshot_after_train:
             self.snapshots.prepare()
         log.info("Solving %s", self.net.graph.name)
         log.info("Learning Rate Policy: %s", p.lr_policy)
         if resume == "auto":
-            resume = self.snapshots.find_checkpoints()
-            if resume is None:
-                log.info("No checkpoint in %s.orbax; training starts at iteration 0", self.snapshots.prefix)
+            resume = find_resumable(self.snapshots.prefix)
         if resume is not None:
             self.restore(resume)
         self._notify("on_start")
@@ -246,6 +259,7 @@ class Trainer:
         Args:
             is_early: whether the test replaces the test that is due at this iteration.
         """
+        self._clipping.write(wait=True)
         is_single_process = self._request_codec is None
         results = self.tests.run(
             self.iteration,
@@ -261,7 +275,8 @@ class Trainer:
 
     def _save_snapshot(self) -> None:
         """Start to save a snapshot of the current state in the background."""
-        record = {"data": self._positions(), "seed": self.seed, "scores": self.tests.scores}
+        self._clipping.write(wait=True)
+        record = {"type": self.param.type, "data": self._positions(), "seed": self.seed, "scores": self.tests.scores}
         if isinstance(self.rate_schedule, AdaptiveSchedule):
             record["plateau"] = dict(self.rate_schedule.state)
         state, device_statistics = self._updater.sharded_state
@@ -294,13 +309,22 @@ class Trainer:
         codec = self._request_codec
         encoded = None if codec is None else codec.encode(_REQUESTS_BY_PRIORITY.index(self._take_request()))
         result = self._updater.update(self.iteration, rates, debug_info=debug_info, requests=encoded)
+        norms: Any = result.gradient_norm
         self._loss.record_losses(result.loss)
         self._finite_check.record_losses(self.iteration, result.loss)
         self.iteration += n - 1
-        if self._is_due(self.param.display):
+        is_displayed = self._is_due(self.param.display)
+        if is_displayed:
+            if norms is not None and n > 1:
+                *earlier_norms, norms = np.asarray(norms)
+                self._clipping.record_norms(np.array(earlier_norms))
+            self._clipping.write(wait=True)
             loss, pace = self.smoothed_loss, stopwatch.lap(self.iteration)
             outputs = self._placement.gather_outputs(result.outputs)
             self._display(Display(self.iteration, loss, self.rate, outputs, pace))
+        if norms is not None:
+            self._clipping.record_norms(norms)
+            self._clipping.write(wait=is_displayed)
         self.iteration += 1
         if codec is None or result.requests is None:
             return None

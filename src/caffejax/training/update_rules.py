@@ -41,12 +41,22 @@ class Rule:
             `param` has the solver's settings momentum, momentum2, delta and rms_decay, and t is the number of the
             update, from 1.
         uses_momentum: whether the rule uses the setting `momentum`.
+        continues: the name of another rule whose slots have the same meaning, so that each of the two continues from
+            the other's state, or "".
+        nonnegative_slots: the indices of slots without negative numbers, such as sums of squares.
     """
 
     name: str
     num_slots: int
     update: Callable[..., tuple[Array, ...]]
     uses_momentum: bool = True
+    continues: str = ""
+    nonnegative_slots: tuple[int, ...] = ()
+
+    @property
+    def state_name(self) -> str:
+        """The name that all rules share whose states have the same meaning."""
+        return self.continues or self.name
 
 
 class History(NamedTuple):
@@ -73,12 +83,17 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(
-    name: str, *, num_slots: int, uses_momentum: bool = True
+    name: str,
+    *,
+    num_slots: int,
+    uses_momentum: bool = True,
+    continues: str = "",
+    nonnegative_slots: tuple[int, ...] = (),
 ) -> Callable[[Callable[..., tuple[Array, ...]]], Callable[..., tuple[Array, ...]]]:
     """Return a decorator that registers an update function as the solver type `name`. For the arguments, see `Rule`."""
 
     def decorate(update: Callable[..., tuple[Array, ...]]) -> Callable[..., tuple[Array, ...]]:
-        RULES[name] = Rule(name, num_slots, update, uses_momentum)
+        RULES[name] = Rule(name, num_slots, update, uses_momentum, continues, nonnegative_slots)
         return update
 
     return decorate
@@ -91,28 +106,28 @@ def sgd(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
     return h, h
 
 
-@rule("Nesterov", num_slots=1)
+@rule("Nesterov", num_slots=1, continues="SGD")
 def nesterov(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
     """Return the update of Nesterov's accelerated gradient, and the new slot, which is the same as in `sgd`."""
     new_slot = r * g + p.momentum * h
     return (1 + p.momentum) * new_slot - p.momentum * h, new_slot
 
 
-@rule("AdaGrad", num_slots=1, uses_momentum=False)
+@rule("AdaGrad", num_slots=1, uses_momentum=False, nonnegative_slots=(0,))
 def adagrad(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
     """Return AdaGrad's update, r * g / (sqrt(h) + delta), and the new slot h, the sum of all squared gradients."""
     h = h + g * g
     return r * g / (jnp.sqrt(h) + p.delta), h
 
 
-@rule("RMSProp", num_slots=1, uses_momentum=False)
+@rule("RMSProp", num_slots=1, uses_momentum=False, nonnegative_slots=(0,))
 def rmsprop(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
     """Return RMSProp's update, r * g / (sqrt(h) + delta), and the new slot h, a running mean of squared gradients."""
     h = p.rms_decay * h + (1 - p.rms_decay) * g * g
     return r * g / (jnp.sqrt(h) + p.delta), h
 
 
-@rule("AdaDelta", num_slots=2)
+@rule("AdaDelta", num_slots=2, nonnegative_slots=(0, 1))
 def adadelta(p: Any, g: Array, r: Array, t: Array, h1: Array, h2: Array) -> tuple[Array, ...]:
     """Return AdaDelta's update and new slots, the running means of squared gradients (h1) and squared steps (h2)."""
     h1 = p.momentum * h1 + (1 - p.momentum) * g * g
@@ -121,7 +136,7 @@ def adadelta(p: Any, g: Array, r: Array, t: Array, h1: Array, h2: Array) -> tupl
     return r * v, h1, h2
 
 
-@rule("Adam", num_slots=2)
+@rule("Adam", num_slots=2, nonnegative_slots=(1,))
 def adam(p: Any, g: Array, r: Array, t: Array, m: Array, v: Array) -> tuple[Array, ...]:
     """Return Adam's update and new slots, the running means of gradients (m) and of squared gradients (v).
 
@@ -134,7 +149,7 @@ def adam(p: Any, g: Array, r: Array, t: Array, m: Array, v: Array) -> tuple[Arra
 
 
 # MyCaffe's type, whose weight decay is separate from the rule; see `decoupled_decay`
-rule("AdamW", num_slots=2)(adam)
+rule("AdamW", num_slots=2, continues="Adam", nonnegative_slots=(1,))(adam)
 
 
 @rule("SAG", num_slots=1)
@@ -417,6 +432,11 @@ def with_local_rates(
     return optax.GradientTransformationExtraArgs(update.init, update_with_local_rates)
 
 
+def compute_total_norm(grads: Any) -> jax.Array:
+    """Return the L2 norm of all arrays of a tree together."""
+    return jnp.sqrt(sum((jnp.sum(jnp.square(g)) for g in jax.tree.leaves(grads)), start=jnp.zeros(())))
+
+
 def clip_by_total_norm(limit: float) -> optax.GradientTransformation:
     """Return a transformation that scales all gradients to a total L2 norm of at most `limit`.
 
@@ -426,7 +446,7 @@ def clip_by_total_norm(limit: float) -> optax.GradientTransformation:
         return optax.identity()
 
     def update(grads: Any, state: optax.EmptyState, params: Any = None) -> tuple[Any, optax.EmptyState]:
-        norm = jnp.sqrt(sum(jnp.sum(jnp.square(g)) for g in jax.tree.leaves(grads)))
+        norm = compute_total_norm(grads)
         scale = jnp.where(norm > limit, limit / norm, 1)
         return jax.tree.map(lambda g: g * scale.astype(g.dtype), grads), state
 

@@ -65,7 +65,8 @@ def make_detection_output(ctx: Context, definition: LayerDefinition) -> LayerTyp
     def top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
         return [jax.eval_shape(partial(detection_output, ctx), *bottoms).shape]
 
-    return replace(ctx.type, implementation=HostFunction(detect_and_save, top_shapes, ragged=True, position=files))
+    implementation = HostFunction(detect_and_save, top_shapes, ragged=True, position=files, output=files.output)
+    return replace(ctx.type, implementation=implementation)
 
 
 def detection_output(ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, *_image: jax.Array) -> jax.Array:

@@ -16,6 +16,7 @@ from ...schema.caffe_pb2 import LabelMap
 from ...schema.text import parse_text
 from ..context import LayerDefinition
 from ..position_values import decode_array, decode_count, encode_array
+from ..types import OutputFiles
 
 log = logging.getLogger("caffejax.layers")
 
@@ -182,6 +183,13 @@ class ResultFiles:
             except (TypeError, ValueError, KeyError) as error:
                 raise DataError(f"its detections are damaged in the snapshot: {error}") from error
         self._next_index, self._is_complete, self._rows = next_index, is_complete, [rows]
+
+    @property
+    def output(self) -> OutputFiles:
+        """The files' names, and their folder, which is created for them."""
+        p = self._param.save_output_param
+        folder = Path(p.output_directory).expanduser().absolute()
+        return OutputFiles(f"{folder}/{p.output_name_prefix}*", folder, creates_folder=True)
 
     def add(self, rows: np.ndarray, num_images: int) -> None:
         """Add the detections of the next `num_images` images; `rows`, (rows, 7), is a top of DetectionOutput."""

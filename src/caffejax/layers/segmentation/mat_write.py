@@ -15,7 +15,7 @@ from ..context import Context, LayerDefinition, Shape
 from ..helpers import as_nchw, no_gradient
 from ..position_values import decode_count
 from ..registry import define_layer
-from ..types import Gradient, HostFunction, LayerDocs, LayerTraits, LayerType, PerLayer, Signature
+from ..types import Gradient, HostFunction, LayerDocs, LayerTraits, LayerType, OutputFiles, PerLayer, Signature
 
 
 def make_mat_write(ctx: Context, definition: LayerDefinition) -> LayerType:
@@ -28,8 +28,11 @@ def make_mat_write(ctx: Context, definition: LayerDefinition) -> LayerType:
     p = ctx.param
     require(p.period >= 1, f"period must be at least 1, not {p.period}")
     require(p.strip >= 0, f"strip must not be negative: {p.strip}")
-    writer = _MatWriter(p, definition)
-    return replace(ctx.type, implementation=HostFunction(writer.write, mat_write_top_shapes, position=writer))
+    writer, names = _MatWriter(p, definition), f"<a name in {p.source}>" if p.HasField("source") else "iter_*"
+    folder = Path(f"{p.prefix}iter").expanduser().absolute().parent
+    output = OutputFiles(f"{p.prefix}{names}_blob_*.mat", folder)
+    implementation = HostFunction(writer.write, mat_write_top_shapes, position=writer, output=output)
+    return replace(ctx.type, implementation=implementation)
 
 
 def mat_write_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:

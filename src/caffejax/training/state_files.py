@@ -1,0 +1,153 @@
+"""The states of a snapshot prefix on disk: the newest one, and the states of earlier runs, which are moved aside.
+
+A prefix has checkpoints, `<prefix>.orbax/<n>`, and Caffe's states, `<prefix>_iter_<n>.solverstate[.h5]`. The folder for
+states of earlier runs is `<prefix>.orbax.old`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from ..checkpoints.orbax import CheckpointFolder
+from ..checkpoints.solverstate import read_solverstate
+from ..errors import Problem, WeightsError
+from ..parallel import assert_equal
+from .reporting import log
+from .solverstate_io import find_weights, is_caffe_state, weights_namesake
+
+
+def list_caffe_states(prefix: str) -> list[tuple[int, Path]]:
+    """Return `(iteration, file)` of each .solverstate[.h5] with the prefix, in ascending order."""
+    folder, name = os.path.split(prefix)
+    pattern = re.compile(re.escape(name) + r"_iter_(\d{1,10})\.solverstate(\.h5)?", re.DOTALL)
+    try:
+        with os.scandir(folder or ".") as entries:
+            matches = [(pattern.fullmatch(entry.name), entry.stat().st_mtime) for entry in entries if entry.is_file()]
+    except OSError:
+        return []  # there is no such folder yet
+    states = sorted((int(match[1]), time, match[0]) for match, time in matches if match)
+    return [(iteration, Path(folder, name)) for iteration, _, name in states]
+
+
+def find_newest_state(prefix: str) -> str | None:
+    """Return the path of the newest state with a prefix, by iteration, or None if there is none.
+
+    It is the checkpoint folder if its newest step is at least as new as Caffe's states. A .solverstate without its
+    weights is passed over, with a warning, if there is another state.
+
+    Raises:
+        WeightsError: if the folder cannot be opened, or the newest .solverstate is damaged. The message then names the
+            newest state that is not.
+    """
+    folder = f"{prefix}.orbax"
+    checkpoints = CheckpointFolder(folder)
+    try:
+        steps = checkpoints.steps()
+    finally:
+        checkpoints.close()
+    newest_step = steps[-1] if steps else -1
+    damage: WeightsError | None = None
+    without_weights: list[Path] = []
+    newest: str | None = folder if steps else None
+    for iteration, path in reversed(list_caffe_states(prefix)):
+        if iteration <= newest_step:
+            break
+        try:
+            if _has_weights(path):
+                newest = str(path)
+                break
+            without_weights.append(path)
+        except WeightsError as error:
+            damage = damage or error
+    if damage is not None:
+        hint = f"the newest good one is {newest}: resume with --snapshot={newest}" if newest else "no other is good"
+        raise WeightsError(replace(p, message=f"{p.message}; it is the newest state, {hint}") for p in damage.problems)
+    if newest is None and without_weights:
+        return str(without_weights[0])  # to restore it raises the error that names the weights
+    for path in without_weights:
+        log.warning("%s is passed over, because its weights are missing; training resumes from %s", path, newest)
+    return newest
+
+
+def find_readable_state(prefix: str) -> str | None:
+    """Return the path of the newest .solverstate[.h5] with a prefix that can be read and has weights, or None."""
+    for _, path in reversed(list_caffe_states(prefix)):
+        with suppress(WeightsError):
+            if _has_weights(path):
+                return str(path)
+    return None
+
+
+def _has_weights(path: Path) -> bool:
+    """Return whether the weights of a state exist. Raise `WeightsError` if the state cannot be read."""
+    learned_net = read_solverstate(path).learned_net
+    return not learned_net or find_weights(path, learned_net) is not None
+
+
+def find_resumable(prefix: str) -> str | None:
+    """Return `find_newest_state(prefix)`, and log a line if there is none. All processes must call it together.
+
+    Raises:
+        WeightsError: see `find_newest_state`.
+        CaffejaxError: if the processes see different states, because they do not share the folder.
+    """
+    newest = find_newest_state(prefix)
+    assert_equal({f"the newest state of {prefix}": str(newest)})
+    if newest is None:
+        log.info("No checkpoint in %s.orbax; training starts at iteration 0", prefix)
+    return newest
+
+
+def move_states_aside(prefix: str, last_iteration: int) -> None:
+    """Move Caffe's states of later iterations, which an earlier run wrote, to the folder `<prefix>.orbax.old`.
+
+    Otherwise a later run could resume from them. Their weights stay where they are, for scripts that name them, and are
+    linked in the folder, too, so that a moved state finds its weights after this run has replaced them.
+
+    Args:
+        prefix: the prefix of the snapshots.
+        last_iteration: the last iteration of this run's states.
+
+    Raises:
+        WeightsError: if a file cannot be moved.
+    """
+    states = [path for iteration, path in list_caffe_states(prefix) if iteration > last_iteration]
+    if not states:
+        return
+    path = old_folder = Path(f"{prefix}.orbax.old")
+    log.warning(
+        "these states of an earlier run are moved to %s, so that no run resumes from them: %s",
+        *(old_folder, ", ".join(path.name for path in states)),
+    )
+    try:
+        old_folder.mkdir(exist_ok=True)
+        for path in states:
+            weights = weights_namesake(path)
+            if weights.is_file():
+                _link(weights, old_folder / weights.name)
+            path.replace(old_folder / path.name)
+    except OSError as error:
+        message = f"cannot be moved aside, though it is of an earlier run: {error.strerror}; remove it"
+        raise WeightsError(Problem(message, str(path))) from error
+
+
+def _link(source: Path, target: Path) -> None:
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:  # a file system without links
+        shutil.copy2(source, target)
+
+
+def has_prefix(path: Path, prefix: str) -> bool:
+    """Return whether a snapshot is among the states of a prefix."""
+    absolute = Path(os.path.abspath(path))
+    if is_caffe_state(path):
+        return absolute in {Path(os.path.abspath(state)) for _, state in list_caffe_states(prefix)}
+    folder = Path(os.path.abspath(f"{prefix}.orbax"))
+    return folder in (absolute, absolute.parent)
