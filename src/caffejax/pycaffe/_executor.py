@@ -117,6 +117,7 @@ class Executor:
 
         The layers run in ranges (`LayerRange`). The result is the weighted loss of each range.
         """
+        self.memories.bind_lists()
         self.move_to_current_device()
         self.reshape(first, last)
         key = key or _global_state.next_key()
@@ -139,6 +140,7 @@ class Executor:
             GraphError: if a gradient does not exist.
         """
         self.graph.check_backward(slice(low, high + 1))
+        self.memories.bind_lists()
         self.move_to_current_device()
         output_names = frozenset(diffs)
         groups = {
@@ -157,6 +159,7 @@ class Executor:
             The weighted loss of each range of layers (`LayerRange`); the sum is the net's loss.
         """
         last = len(self.graph.layers) - 1
+        self.memories.bind_lists()
         self.move_to_current_device()
         self.reshape()
         key = key or _global_state.next_key()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..checkpoints.load_save import load_weights, save_weights
-from ..errors import CaffejaxError, GraphError, Problem, WeightsError, did_you_mean
+from ..errors import CaffejaxError, GraphError, Problem, ReadOnlyError, WeightsError, did_you_mean
 from ..graph import Layer
 from ..layers.context import Phase
 from ..layers.python.layer import BlobVec
@@ -21,8 +21,10 @@ from ..layers.python.layer import Layer as PythonLayer
 from ..paths import make_missing_problem
 from ..schema.caffe_pb2 import TRAIN
 from ..summary import summarize
+from ..variables import as_params
 from ._batch_reader import make_array_source, write_batch
 from ._executor import Callback, Executor, open_executor
+from ._read_only import ReadOnlyDict, ReadOnlyList
 from ._synced_memory import SyncedBlob
 
 
@@ -67,7 +69,17 @@ class NetLayer(PythonLayer):
 
     def __init__(self, type: str, blobs: BlobVec) -> None:
         super().__init__()
-        self._type, self.blobs = type, blobs
+        self.__dict__.update(_type=type, blobs=blobs)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if "_type" in self.__dict__ and hasattr(self, name):
+            remedy = (
+                "change the items of the list, as in layer.blobs[0] = blob"
+                if name == "blobs"
+                else "change the layer in the prototxt, and make a net with it"
+            )
+            raise ReadOnlyError(f"{name} of a layer of type {self._type} cannot be assigned to; {remedy}")
+        super().__setattr__(name, value)
 
     @property
     def type(self) -> str:
@@ -76,26 +88,9 @@ class NetLayer(PythonLayer):
 
 
 def get_layer_item(layer: Layer, blobs: BlobVec) -> Any:
-    """Return the item of `Net.layers` for a layer: the user's object for a Python layer, otherwise a `NetLayer`.
-
-    The blobs of the user's object share the memory of the net's blobs.
-    """
+    """Return the item of `Net.layers` for a layer: the user's object for a Python layer, otherwise a `NetLayer`."""
     user_layer = layer.type.instance
-    if user_layer is None:
-        return NetLayer(layer.type.name, blobs)
-    for user_blob, blob in zip(getattr(user_layer, "blobs", ()), blobs, strict=False):
-        user_blob.share_memory(blob)
-    return user_layer
-
-
-def make_layer_blobs(executor: Executor, layer: Layer) -> BlobVec:
-    """Return a layer's blobs. A shared blob uses its owner's memory, possibly with a different shape."""
-
-    def make_blob(owner: SyncedBlob, shape: tuple[int, ...], owns_data: bool) -> SyncedBlob:
-        return owner if owns_data else SyncedBlob(shape, owner.data_memory, owner.diff_memory)
-
-    slots = executor.memories.slots
-    return BlobVec(make_blob(slots[p.owner], p.spec.shape, p.is_owner) for p in layer.params)
+    return NetLayer(layer.type.name, blobs) if user_layer is None else user_layer
 
 
 def share_data(targets: Iterable[tuple[str, list[SyncedBlob]]], sources: Mapping[str, list[SyncedBlob]]) -> None:
@@ -120,6 +115,24 @@ def share_data(targets: Iterable[tuple[str, list[SyncedBlob]]], sources: Mapping
         for blob, source_blob in zip(target, source, strict=True):
             blob.data_memory = source_blob.data_memory
 
+
+_WRITE_BLOB = "write into the array of a blob, as in net.blobs['data'].data[...] = values"
+_WRITE_PARAM = (
+    "write into the array of a blob, as in net.params['fc'][0].data[...] = values, or assign to an item of a layer's "
+    "list, as in net.params['fc'][0] = blob"
+)
+_READ_ONLY = {  # attributes that cannot be assigned to, with the remedies
+    **dict.fromkeys(("blobs", "_blobs", "_blob_names"), _WRITE_BLOB),
+    "params": _WRITE_PARAM,
+    **dict.fromkeys(
+        ("layers", "layer_dict", "_layer_names", "_layer_blobs", "inputs", "outputs", "_inputs", "_outputs"),
+        "change the prototxt, and make a net with it",
+    ),
+    **dict.fromkeys(
+        ("bottom_names", "top_names", "blob_loss_weights", "_blob_loss_weights"),
+        "change the prototxt, and make a net with it",
+    ),
+}
 
 AnyPath = str | os.PathLike[str]
 Arrays = dict[str, np.ndarray]
@@ -184,24 +197,47 @@ class Net:
         return net
 
     def _set_executor(self, executor: Executor) -> None:
-        self._executor = executor
-        graph = executor.graph
-        self.name = graph.name
-        self.blobs: OrderedDict[str, SyncedBlob] = OrderedDict(executor.memories.blobs)
-        self._layer_blobs = [make_layer_blobs(executor, layer) for layer in graph.layers]
-        self.layers = [
-            get_layer_item(layer, blobs) for layer, blobs in zip(graph.layers, self._layer_blobs, strict=True)
-        ]
-        self._layer_names = [layer.name for layer in graph.layers]
-        self.layer_dict = OrderedDict(zip(self._layer_names, self.layers, strict=True))
-        self.params = OrderedDict(
-            (name, blobs) for name, blobs in zip(self._layer_names, self._layer_blobs, strict=True) if blobs
+        graph, memories = executor.graph, executor.memories
+        names, lists = [layer.name for layer in graph.layers], memories.lists.lists
+        items = [get_layer_item(layer, blobs) for layer, blobs in zip(graph.layers, lists, strict=True)]
+        blob_names = list(memories.blobs)
+        layers, wiring = "the layers of a net are those of its prototxt", "change the prototxt, and make a net with it"
+
+        def make_wiring(attribute: str, names_by_layer: Iterable[tuple[str, Iterable[str]]]) -> ReadOnlyDict:
+            lists = (
+                (layer, ReadOnlyList(names, f"net.{attribute}['{layer}']", wiring)) for layer, names in names_by_layer
+            )
+            return ReadOnlyDict(lists, f"net.{attribute}", wiring, "layer")
+
+        # in this way, because assigning to these attributes is an error
+        self.__dict__.update(
+            _executor=executor,
+            blobs=ReadOnlyDict(memories.blobs.items(), "net.blobs", _WRITE_BLOB, "blob"),
+            params=ReadOnlyDict(
+                ((name, blobs) for name, blobs in zip(names, lists, strict=True) if blobs),
+                "net.params",
+                _WRITE_PARAM,
+                "layer with params",
+            ),
+            layers=ReadOnlyList(items, "net.layers", layers),
+            layer_dict=ReadOnlyDict(zip(names, items, strict=True), "net.layer_dict", layers, "layer"),
+            inputs=list(graph.input_layer_tops),
+            outputs=list(graph.outputs),
+            bottom_names=make_wiring("bottom_names", ((layer.name, layer.bottoms) for layer in graph.layers)),
+            top_names=make_wiring("top_names", ((layer.name, layer.tops) for layer in graph.layers)),
+            _layer_blobs=lists,
+            _layer_names=ReadOnlyList(names, "net._layer_names", layers),
+            _blob_names=ReadOnlyList(blob_names, "net._blob_names", wiring),
+            _blobs=ReadOnlyList(memories.blobs.values(), "net._blobs", _WRITE_BLOB),
+            _inputs=ReadOnlyList(map(blob_names.index, graph.input_layer_tops), "net._inputs", wiring),
+            _outputs=ReadOnlyList(map(blob_names.index, graph.outputs), "net._outputs", wiring),
         )
-        self._blob_names, self._blobs = list(self.blobs), list(self.blobs.values())
-        self.inputs, self.outputs = list(graph.input_layer_tops), list(graph.outputs)
-        self._inputs, self._outputs = (list(map(self._blob_names.index, n)) for n in (self.inputs, self.outputs))
-        self.bottom_names = OrderedDict((layer.name, list(layer.bottoms)) for layer in graph.layers)
-        self.top_names = OrderedDict((layer.name, list(layer.tops)) for layer in graph.layers)
+        self.name = graph.name
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _READ_ONLY:
+            raise ReadOnlyError(f"net.{name} cannot be assigned to; {_READ_ONLY[name]}")
+        super().__setattr__(name, value)
 
     def __repr__(self) -> str:
         return f"Net {self._executor.graph!r}"
@@ -396,7 +432,9 @@ class Net:
             WeightsError: if the file cannot be read, if blobs do not fit, or, with `strict`, if blobs are missing.
         """
         memories = self._executor.memories
-        memories.variables = load_weights(weights, self._executor.graph, memories.variables, strict)
+        graph = memories.lists.describe(self._executor.graph)
+        variables = memories.lists.get_arrays(graph, memories.device)
+        memories.lists.store(graph, load_weights(weights, graph, variables, strict), memories.device)
 
     load_hdf5 = copy_from
 
@@ -406,7 +444,7 @@ class Net:
         Raises:
             WeightsError: if the file cannot be written.
         """
-        save_weights(path, self._executor.graph, self._executor.memories.variables, hdf5=False)
+        self._save(path, write_diff=False, hdf5=False)
 
     def save_hdf5(self, path: AnyPath, write_diff: bool = False) -> None:
         """Write the parameters, and with `write_diff` their diffs, to a .caffemodel.h5 file.
@@ -416,8 +454,15 @@ class Net:
         Raises:
             WeightsError: if the file cannot be written.
         """
-        diffs = self._executor.memories.param_diffs if write_diff else None
-        save_weights(path, self._executor.graph, self._executor.memories.variables, diffs, hdf5=True)
+        self._save(path, write_diff, hdf5=True)
+
+    save_to_hdf5 = save_hdf5  # its name in the fork of MNC
+
+    def _save(self, path: AnyPath, write_diff: bool, hdf5: bool) -> None:
+        lists, device = self._executor.memories.lists, self._executor.memories.device
+        graph = lists.describe(self._executor.graph)
+        diffs = as_params(lists.get_arrays(graph, device, diffs=True).params) if write_diff else None
+        save_weights(path, graph, lists.get_arrays(graph, device), diffs, hdf5=hdf5)
 
     def share_with(self, other: Net) -> None:
         """Make layers of this net use the parameters of the layers of `other` that have the same names.
@@ -427,8 +472,12 @@ class Net:
         Raises:
             GraphError: if the layers' blobs differ in number or shape.
         """
+        lists = self._executor.memories.lists
+        for net_lists in (lists, other._executor.memories.lists):
+            net_lists.adopt_blobs()
         sources = dict(zip(other._layer_names, other._layer_blobs, strict=True))
         share_data(zip(self._layer_names, self._layer_blobs, strict=True), sources)
+        lists.share(i for i, name in enumerate(self._layer_names) if name in sources)
         self._executor.forget_passes()
 
     def _forward(self, first: int, last: int) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ import numpy as np
 from ..config import TrainConfig
 from ..data.loader import Loader
 from ..debugging.debug_info import DebugInfo
+from ..errors import ReadOnlyError, SolverError, raise_if_any
 from ..graph import UNNAMED_TOP
 from ..net import Net as PureNet
 from ..net import Params, Variables
@@ -27,6 +29,7 @@ from ..training.trainer import Trainer
 from . import _global_state
 from ._executor import Executor
 from ._net import Net
+from ._read_only import ReadOnlyList
 
 Callback = Callable[[], object]
 
@@ -90,6 +93,7 @@ class BlobUpdater:
 
         The state is copied because users may write to blobs.
         """
+        self._executor.memories.lists.check_training()
         return jax.tree.map(jnp.copy, self.train_state), None
 
     def restore(self, state: TrainState, device_statistics: Params | None) -> None:
@@ -106,6 +110,7 @@ class BlobUpdater:
     ) -> StepResult:
         """Make one update from `iter_size` passes; `requests` is ignored, because there is a single process."""
         (rate,) = rates
+        self._executor.memories.lists.check_training()
         for callback in self.on_start:
             callback()
         self._move_to_current_device()
@@ -204,18 +209,33 @@ class Solver:
         _make_executors(parts, start_state, executors)
         self._updater = BlobUpdater(parts, start_state, executors[parts.net])
         self._trainer = Trainer(parts, self._updater, FiniteCheck(parts.net, param.iter_size))
-        self._param = parts.param
-        self.net = Net._from_executor(executors[parts.net])
-        self.test_nets = [Net._from_executor(executors[evaluator.net]) for evaluator in parts.tests.evaluators]
-        for net in self.test_nets:
-            net.share_with(self.net)
+        self._param, self._first_param = parts.param, SolverParameter()
+        self._first_param.CopyFrom(parts.param)
+        net = Net._from_executor(executors[parts.net])
+        test_nets = [Net._from_executor(executors[evaluator.net]) for evaluator in parts.tests.evaluators]
+        remedy = "the solver's prototxt names its test nets"
+        self.__dict__.update(net=net, test_nets=ReadOnlyList(test_nets, "solver.test_nets", remedy))
+        for i, test_net in enumerate(test_nets):
+            test_net.share_with(net)
+            parts.tests.net_variables[i] = partial(
+                _share_and_get_variables, net, test_net, parts.tests.net_variables[i]
+            )
 
     def __repr__(self) -> str:
         return f"{self.param.type} solver of {self.net!r}, iteration {self.iter} of {self.param.max_iter}"
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _READ_ONLY:
+            raise ReadOnlyError(f"solver.{name} cannot be assigned to; {_READ_ONLY[name]}")
+        super().__setattr__(name, value)
+
     @property
     def param(self) -> SolverParameter:
-        """The solver's settings."""
+        """The solver's settings.
+
+        Training follows changes of `base_lr`, `max_iter`, `display`, `snapshot`, `average_loss` and `test_interval`,
+        and raises an error if another setting was changed.
+        """
         return self._param
 
     @property
@@ -248,12 +268,14 @@ class Solver:
             SolverError: if a loss is not finite.
             WeightsError: if a snapshot could not be written.
         """
+        self._check_param()
         self._trainer.step(max(0, iterations))  # as in Caffe, a negative number does nothing
         self._trainer.snapshots.wait()
 
     @_global_state.write_caffe_log()
     def solve(self, resume_file: AnyPath | None = None) -> None:
         """Train to iteration `max_iter`, from the current state or from a snapshot."""
+        self._check_param()
         self._trainer.solve(resume_file)
 
     @_global_state.write_caffe_log()
@@ -276,6 +298,7 @@ class Solver:
 
     def apply_update(self) -> None:
         """Make one update from the current diffs of the parameters, and increase `iter` by one."""
+        self._check_param()
         self._updater.apply_update(self._trainer.rate_schedule(self._trainer.iteration))
         self._trainer.iteration += 1
 
@@ -290,6 +313,39 @@ class Solver:
         """
         self._updater.on_start.append(on_start)
         self._updater.on_gradients.append(on_gradients)
+
+    def _check_param(self) -> None:
+        """Raise an error if settings were changed whose changes have no effect."""
+        if self._param == self._first_param:
+            return
+        names = [field.name for field in self._param.DESCRIPTOR.fields if field.name not in _SETTINGS]
+        raise_if_any(
+            SolverError,
+            [
+                f"solver.param.{name} was changed after the solver was made, which has no effect; change it in the "
+                "solver's prototxt, and make a solver with it"
+                for name in names
+                if getattr(self._param, name) != getattr(self._first_param, name)
+            ],
+        )
+
+
+# settings that are read in each iteration
+_SETTINGS = frozenset(("base_lr", "max_iter", "display", "snapshot", "average_loss", "test_interval"))
+_READ_ONLY = {  # attributes that cannot be assigned to, with the remedies
+    **dict.fromkeys(("net", "test_nets"), "the solver's prototxt names its nets; net.copy_from(file) loads weights"),
+    "iter": "solver.restore(file) restores the iteration of a snapshot",
+    "lr": "set solver.param.base_lr",
+    "param": "assign to a setting, as in solver.param.base_lr = 0.01",
+    "max_iter": "set solver.param.max_iter",
+    "type": "choose a class, such as caffe.AdamSolver, or set the type in the solver's prototxt",
+}
+
+
+def _share_and_get_variables(net: Net, test_net: Net, get_variables: Callable[[], Variables]) -> Variables:
+    """Share the train net's current blobs with a test net, as Caffe does before each test; return its variables."""
+    test_net.share_with(net)
+    return get_variables()
 
 
 def _make_executors(parts: TrainerParts, start_state: TrainState, executors: dict[PureNet, Executor]) -> None:
