@@ -9,9 +9,13 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from . import _import_jax  # noqa: F401  before the other modules, which import JAX
+
+# isort: split
 from ..layers.python.blob import Blob
 from ..layers.python.layer import Layer
 from . import _caffe, proto, pycaffe
+from ._fork_files import find_in_fork
 from ._global_state import (
     NCCL,
     TEST,
@@ -25,6 +29,7 @@ from ._global_state import (
     set_device,
     set_limits,
     set_logging,
+    set_logging_disabled,
     set_mode_cpu,
     set_mode_gpu,
     set_multiprocess,
@@ -79,6 +84,7 @@ __all__ = [
     "set_device",
     "set_limits",
     "set_logging",
+    "set_logging_disabled",
     "set_mode_cpu",
     "set_mode_gpu",
     "set_multiprocess",
@@ -106,7 +112,7 @@ def __getattr__(name: str) -> Any:
     if name == "io":  # it imports OpenCV
         return importlib.import_module(".io", __name__)
     if name not in _LAZY:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        return find_in_fork(__name__, name)
     value = globals()[name] = getattr(importlib.import_module(_LAZY[name], __name__), name)
     return value
 

@@ -230,6 +230,11 @@ def set_logging(enabled: bool) -> None:
         logger.propagate = True
 
 
+def set_logging_disabled() -> None:
+    """Turn off the log, as in the fork of FlowNet 2."""
+    set_logging(False)
+
+
 @contextmanager
 def write_caffe_log() -> Iterator[None]:
     """Return a context or decorator that writes the log to stderr in Caffe's format, unless the log is off."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..schema.caffe_pb2 import TEST
 from . import io
+from ._fork_files import fall_back_to_fork
 from ._net import Net
 
 
@@ -98,3 +99,6 @@ class Classifier(ImageInputNet):
             predictions = self._predict(list(io.oversample(list(images), self.crop_dims)))
             return predictions.reshape(len(images), 10, -1).mean(1)
         return self._predict(list(io.center_crops(images, self.crop_dims)))
+
+
+__getattr__ = fall_back_to_fork(__name__)

@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import GraphError
 from ..layers import layer_type, layer_types
 from ..layers.types import SpatialMap
+from ._fork_files import fall_back_to_fork
 from .net_spec import Function, Top, layers
 
 CoordMap: TypeAlias = tuple[int | None, Any, Any]
@@ -170,3 +171,6 @@ def crop(top_from: Top, top_to: Top) -> Top:
         raise AssertionError(problem)  # Caffe raises this
     offset = (-np.round(np.atleast_1d(shift))).astype(int).tolist()
     return layers.Crop(top_from, top_to, crop_param={"axis": 2 if axis is None else axis + 1, "offset": offset})
+
+
+__getattr__ = fall_back_to_fork(__name__)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..errors import CaffejaxError, DataError, Problem
 from . import io
+from ._fork_files import fall_back_to_fork
 from .classifier import ImageInputNet
 
 Window = Sequence[int] | np.ndarray
@@ -135,3 +136,6 @@ class Detector(ImageInputNet):
         if name in transformer.channel_swap:
             mean = mean[:, :, np.argsort(transformer.channel_swap[name])]
         self.crop_mean = mean / np.float32(transformer.raw_scale.get(name, 1))
+
+
+__getattr__ = fall_back_to_fork(__name__)

@@ -16,10 +16,11 @@ import numpy as np
 
 from ..data.image_decoding import decode_image, decode_pixels
 from ..data.import_cv2 import cv2
-from ..errors import DataError, locate_errors
+from ..errors import ArgumentValueError, DataError, locate_errors
 from ..paths import read_bytes
 from ..schema import caffe_pb2, parse_binary
 from . import _global_state
+from ._fork_files import find_in_fork
 
 __all__ = [
     "Transformer",
@@ -29,6 +30,7 @@ __all__ = [
     "blobproto_to_array",
     "blobprotovector_str_to_arraylist",
     "datum_to_array",
+    "flip_image",
     "load_image",
     "oversample",
     "resize_image",
@@ -132,28 +134,71 @@ def load_image(filename: str | os.PathLike[str] | IO[bytes], color: bool = True)
     return np.ascontiguousarray(image, np.float32)
 
 
-def oversample(images: Sequence[np.ndarray], crop_dims: Sequence[int] | np.ndarray) -> np.ndarray:
+def flip_image(im: np.ndarray, scale: float, is_flow: bool) -> np.ndarray:
+    """Mirror an image, as in the fork for activity recognition (LRCN).
+
+    Args:
+        im: (H, W, K).
+        scale: the largest value of the image, such as 1 or 255.
+        is_flow: True for an image of optical flow, whose first channel, the flow in x, becomes `scale` minus its value.
+
+    Returns:
+        The mirror image.
+    """
+    flipped = np.array(im)[:, ::-1]
+    if is_flow:
+        flipped[:, :, 0] = scale - flipped[:, :, 0]
+    return flipped
+
+
+def oversample(images: Sequence[np.ndarray], crop_dims: Sequence[int] | np.ndarray, flow: bool = False) -> np.ndarray:
     """Crop each image at its four corners and its center, and mirror the five crops.
 
     Args:
         images: images of the same shape (H, W, K).
         crop_dims: height and width of the crops.
+        flow: True for images of optical flow in 0..1, whose first channel is 1 minus its value in the mirror images.
 
     Returns:
         The crops, float32 (10 N, *crop_dims, K). For each image they are top left, top right, bottom left, bottom
         right and center, then the mirror images in the same order.
+
+    Raises:
+        ValueError: if there are no images, their shapes differ, or they are smaller than the crops.
     """
-    (height, width), (h, w) = images[0].shape[:2], (int(n) for n in crop_dims)
+    shapes = {np.shape(image) for image in images}
+    if len(shapes) != 1 or len(next(iter(shapes))) != 3:
+        raise ArgumentValueError(
+            f"images must have one shape (height, width, channels), not {', '.join(map(str, sorted(shapes))) or 'none'}"
+        )
+    (height, width, channels), (h, w) = next(iter(shapes)), as_dims(crop_dims)
     if h > height or w > width:
-        raise ValueError(f"images of {height} x {width} cannot be cropped to {h} x {w}")
+        raise ArgumentValueError(f"images of {height} x {width} cannot be cropped to {h} x {w}")
     bottom, right = height - h, width - w
     corners = [(0, 0), (0, right), (bottom, 0), (bottom, right), (bottom // 2, right // 2)]
-    crops = np.empty((len(images), 10, h, w, images[0].shape[-1]), np.float32)
+    crops = np.empty((len(images), 10, h, w, channels), np.float32)
     for image, out in zip(images, crops, strict=True):
         for i, (y, x) in enumerate(corners):
             out[i] = image[y : y + h, x : x + w]
         out[5:] = out[:5, :, ::-1]
+    if flow:
+        crops[:, 5:, :, :, 0] = 1 - crops[:, 5:, :, :, 0]
     return crops.reshape(-1, *crops.shape[2:])
+
+
+def as_dims(dims: Any, name: str = "crop_dims") -> tuple[int, int]:
+    """Return a height and a width as integers.
+
+    Raises:
+        ValueError: if `dims` is not a pair of positive numbers.
+    """
+    try:
+        height, width = (int(n) for n in dims)
+    except (TypeError, ValueError):
+        height = width = 0
+    if height <= 0 or width <= 0:
+        raise ArgumentValueError(f"{name} must be a height and a width, such as (227, 227), not {dims!r}")
+    return height, width
 
 
 class Transformer:
@@ -173,6 +218,7 @@ class Transformer:
         self.raw_scale: dict[str, float] = {}
         self.mean: dict[str, np.ndarray] = {}
         self.input_scale: dict[str, float] = {}
+        self.is_flow: dict[str, bool] = {}
 
     def preprocess(self, in_: str, data: np.ndarray) -> np.ndarray:
         """Convert an image (H, W, K) to a new float32 array for input `in_`.
@@ -265,6 +311,14 @@ class Transformer:
         self._shape(in_)
         self.input_scale[in_] = scale
 
+    def set_is_flow(self, in_: str, is_flow: bool) -> None:
+        """Store whether the input takes images of optical flow, as in the fork for activity recognition (LRCN).
+
+        `preprocess` does not depend on it; `flip_image` and `oversample` take it as an argument.
+        """
+        self._shape(in_)
+        self.is_flow[in_] = is_flow
+
     def _shape(self, in_: str) -> tuple[int, ...]:
         if in_ not in self.inputs:
             raise ValueError(f"{in_} is not one of the net inputs: {', '.join(self.inputs)}")
@@ -313,9 +367,12 @@ def resize_image(im: np.ndarray, new_dims: Sequence[int], interp_order: int = 1)
 
 
 def __getattr__(name: str) -> Any:
-    """Return `skimage`, skimage's `resize` or scipy's `zoom`: Caffe's module imports them, and scripts may use them."""
+    """Return `skimage`, skimage's `resize` or scipy's `zoom`: Caffe's module imports them, and scripts may use them.
+
+    Other names come from the `caffe/io.py` of a fork on Python's path.
+    """
     if name not in _IMPORTS:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        return find_in_fork(__name__, name)
     module, _, attribute = _IMPORTS[name].partition(":")
     value = importlib.import_module(module)
     return getattr(value, attribute) if attribute else sys.modules[name]

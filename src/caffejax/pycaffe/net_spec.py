@@ -29,6 +29,7 @@ from ..glog import log
 from ..layers import Variants, layer_type
 from ..schema import caffe_pb2
 from ..schema.caffe_pb2 import LayerParameter, NetParameter
+from ._fork_files import fall_back_to_fork
 
 _SUFFIX = "_param"
 _SINGLE_VALUE_TYPES = (str, bytes, Mapping, Message)  # iterable types that are a single value
@@ -378,3 +379,6 @@ class Parameters:
 
 layers = Layers()
 params = Parameters()
+
+
+__getattr__ = fall_back_to_fork(__name__)
