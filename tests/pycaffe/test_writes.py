@@ -189,9 +189,12 @@ def test_a_changed_base_lr_is_used_by_each_policy(write: Write) -> None:
 
 
 def test_a_python_data_layer_may_change_its_batch_in_each_step(
-    write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+    write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The branches to Accuracy and to a layer without propagate_down have no backward pass; Caffe trains."""
+    """The log names each new shape, which compiles.
+
+    The branches to Accuracy and to a layer without propagate_down have no backward pass; Caffe trains.
+    """
     write(
         "rows_of_varying_number.py",
         """
@@ -224,6 +227,7 @@ class Rows(caffe.Layer):
           reduction_param { axis: 1 } }
         """,
     )
+    caffe.set_logging(True)
     solver = caffe.SGDSolver(write("rows_solver.prototxt", f'net: "{net}" base_lr: 1 lr_policy: "fixed"'))
     biases = np.zeros(2)
     for _ in range(6):
@@ -233,3 +237,6 @@ class Rows(caffe.Layer):
         biases -= p - [0, 1]
         np.testing.assert_allclose(solver.net.params["ip"][1].data, biases, rtol=1e-5)
         assert solver.net.blobs["ip"].diff.shape == solver.net.blobs["ip"].shape
+    log = [line for line in capsys.readouterr().err.splitlines() if "Compiling" in line]
+    expected = [f"x ({n}, 3), label ({n},) ({i} shapes so far)" for i, n in enumerate((5, 2, 6, 1), 2)]
+    assert [line.partition("Compiling for ")[2] for line in log] == expected

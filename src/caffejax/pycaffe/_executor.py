@@ -44,6 +44,7 @@ class Executor:
         batch_reader: the reader of data layers and MemoryData layers.
         callbacks: functions that are called with a layer's index, by event such as "before_forward". If there are any,
             layers run one at a time.
+        logs_shapes: whether the log gets a line when layers are compiled for further shapes; default: False.
     """
 
     def __init__(self, net: pure.Net, variables: pure.Variables, loader: Loader) -> None:
@@ -52,6 +53,8 @@ class Executor:
         self.callbacks: dict[str, list[Callback]] = {
             f"{when}_{direction}": [] for when in ("before", "after") for direction in ("forward", "backward")
         }
+        self.logs_shapes = False
+        self._compiled_shapes: dict[tuple[int, int], set[Any]] = {}  # by the first and last layer
         self._net = net
         self._frozen: dict[tuple[int, int], FrozenForward] = {}  # by the first and last layer
         self._caller_inputs = net.graph.caller_inputs
@@ -193,7 +196,10 @@ class Executor:
     def _prepare_pass(self, layers: LayerRange, key: Key, frozen: FrozenForward | None = None) -> Pass:
         """Read the next batch of each data layer, and return a new pass, which has not run yet."""
         self.batch_reader.read(layers.input_layers)
-        return make_pass(layers, self.memories, key, frozen)
+        new_pass = make_pass(layers, self.memories, key, frozen)
+        if self.logs_shapes and not layers.on_host:
+            self._log_shapes(new_pass)
+        return new_pass
 
     def _forward(self, layers: LayerRange, key: Key) -> jax.Array:
         if (bounds := (layers.first, layers.last)) not in self._frozen:
@@ -203,6 +209,20 @@ class Executor:
         forward_pass.finish(outputs, self.memories)
         self._history.add(forward_pass)
         return outputs.loss
+
+    def _log_shapes(self, new_pass: Pass) -> None:
+        """Log that layers are compiled for the shapes of a pass, unless they are the layers' first shapes."""
+        layers, blobs = new_pass.layer_range, new_pass.inputs.blobs
+        shapes = tuple((name, blobs[name].shape) for name in self.graph.blobs if name in blobs)
+        all_shapes = self._compiled_shapes.setdefault((layers.first, layers.last), set())
+        if shapes in all_shapes:
+            return
+        all_shapes.add(shapes)
+        if len(all_shapes) > 1:
+            is_whole = len(layers.layers) == len(self.graph.layers)
+            names = "" if is_whole else f"layers {layers.layers[0].name} to {layers.layers[-1].name} "
+            text = ", ".join(f"{name} {shape}" for name, shape in shapes)
+            _global_state.log(f"Compiling {names}for {text} ({len(all_shapes)} shapes so far)")
 
     def _blobs_to_return(self, forward_pass: Pass) -> tuple[str, ...]:
         """Return the names of the blobs that a forward pass should return."""

@@ -58,6 +58,7 @@ class BlobUpdater:
         self.on_gradients: list[Callback] = []
         self.last_update: Params | None = None
         self._executor, self._device, self._iter_size = executor, parts.device, parts.param.iter_size
+        executor.logs_shapes = True
         self._state_without_variables = _drop_variables(train_state)
         self._input_names = parts.net.input_names
         self._outputs = [name for name in parts.net.outputs if name != UNNAMED_TOP]
