@@ -122,10 +122,14 @@ class OutOfRangeError(CaffejaxError, IndexError):
     """An index out of range, in functions whose callers may expect an IndexError."""
 
 
-class UnknownNameError(CaffejaxError, KeyError):
-    """A name that a mapping does not have."""
+class UnknownNameError(GraphError, KeyError, ValueError):
+    """A name that a net does not have, in functions whose callers may expect a KeyError or a ValueError."""
 
     __str__ = Exception.__str__  # a KeyError would print the repr of the message
+
+
+class UnknownAttributeError(CaffejaxError, AttributeError):
+    """An attribute that an object does not have, and a remedy."""
 
 
 class ReadOnlyError(CaffejaxError, AttributeError, TypeError):

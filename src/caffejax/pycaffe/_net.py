@@ -7,22 +7,31 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from ..checkpoints.load_save import load_weights, save_weights
-from ..errors import CaffejaxError, GraphError, Problem, ReadOnlyError, WeightsError, did_you_mean
+from ..errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    CaffejaxError,
+    GraphError,
+    Problem,
+    ReadOnlyError,
+    WeightsError,
+    is_integer,
+)
 from ..graph import Layer
 from ..layers.context import Phase
 from ..layers.python.layer import BlobVec
 from ..layers.python.layer import Layer as PythonLayer
 from ..paths import make_missing_problem
-from ..schema.caffe_pb2 import TRAIN
+from ..schema.caffe_pb2 import TEST, TRAIN
 from ..summary import summarize
 from ..variables import as_params
-from ._batch_reader import make_array_source, write_batch
+from ._arguments import as_array, as_callable, as_index, as_instance, as_integer, as_list, as_name, as_names, as_path
+from ._batch_reader import check_names, make_array_source, write_batch
 from ._executor import Callback, Executor, open_executor
 from ._read_only import ReadOnlyDict, ReadOnlyList
 from ._synced_memory import SyncedBlob
@@ -173,19 +182,25 @@ class Net:
         *,
         strict_weights: bool | None = None,
     ) -> None:
-        if not isinstance(phase, int):
+        if not is_integer(phase):
+            as_path(phase, "the phase must be caffe.TEST or caffe.TRAIN; in the old form, the second argument")
             if level is None:
                 raise CaffejaxError(
                     f'give a phase, caffe.TEST or caffe.TRAIN, not "{os.fspath(phase)}"; with weights: '
                     'Net(file, caffe.TEST, weights="net.caffemodel")'
                 )
             weights, phase, level = phase, level, 0
-        if weights is not None and not os.path.isfile(Path(weights)):
+        as_path(network_file, "a net's file")
+        if not is_integer(phase) or phase not in (TRAIN, TEST):
+            raise ArgumentValueError(f"the phase must be caffe.TEST or caffe.TRAIN, not {phase!r}")
+        level = 0 if level is None else as_integer(level, "level")
+        stages = [] if stages is None else as_list(stages, "stages")
+        if not all(isinstance(stage, str) for stage in stages):
+            raise ArgumentTypeError(f"stages must be names, not {stages!r}")
+        if weights is not None and not os.path.isfile(as_path(weights, "weights")):
             raise WeightsError(make_missing_problem(weights))
         phase_name: Phase = "TRAIN" if phase == TRAIN else "TEST"
-        executor, loader = open_executor(
-            network_file, phase_name, level or 0, tuple(stages or ()), weights, strict_weights
-        )
+        executor, loader = open_executor(network_file, phase_name, level, tuple(stages), weights, strict_weights)
         self._set_executor(executor)
         weakref.finalize(self, loader.close)
 
@@ -256,10 +271,20 @@ class Net:
         return list(self.blob_loss_weights.values())
 
     def _bottom_ids(self, i: int) -> list[int]:
-        return list(map(self._blob_names.index, self._executor.graph.layers[i].bottoms))
+        return list(
+            map(
+                self._blob_names.index,
+                self._executor.graph.layers[as_index(i, "a layer's index", len(self.layers))].bottoms,
+            )
+        )
 
     def _top_ids(self, i: int) -> list[int]:
-        return list(map(self._blob_names.index, self._executor.graph.layers[i].tops))
+        return list(
+            map(
+                self._blob_names.index,
+                self._executor.graph.layers[as_index(i, "a layer's index", len(self.layers))].tops,
+            )
+        )
 
     def forward(
         self, blobs: Iterable[str] | None = None, start: str | None = None, end: str | None = None, **kwargs: Any
@@ -279,9 +304,9 @@ class Net:
         last = self._find_layer_index(end) if end is not None else len(self.layers) - 1
         if kwargs:
             write_batch("data", kwargs, self.blobs, self.inputs)
+        names = [*(self.top_names[end] if end is not None else self.outputs), *as_names(blobs, "blob", self.blobs)]
         self._run_forward(first, last)
-        names = self.top_names[end] if end is not None else self.outputs
-        return {name: self._find_blob(name).data for name in dict.fromkeys((*names, *(blobs or ())))}
+        return {name: self._find_blob(name).data for name in dict.fromkeys(names)}
 
     def backward(
         self, diffs: Iterable[str] | None = None, start: str | None = None, end: str | None = None, **kwargs: Any
@@ -348,7 +373,8 @@ class Net:
         Returns:
             Copies of the blobs by name, with one row per example. A loss, which is a scalar, has one value per batch.
         """
-        rows = BatchRows((*self.outputs, *(blobs or ())))
+        rows = BatchRows((*self.outputs, *as_names(blobs, "blob", self.blobs)))
+        self._check_batches("data", kwargs, self.inputs)
         for batch in self._batch(kwargs):
             rows.add(self.forward(blobs=blobs, **batch))
         return rows.take_rows(len(next(iter(kwargs.values()))), self._batch_size)
@@ -366,7 +392,10 @@ class Net:
         Returns:
             Copies of the blobs and of the diffs.
         """
-        rows, diff_rows = BatchRows((*self.outputs, *(blobs or ()))), BatchRows((*self.inputs, *(diffs or ())))
+        rows = BatchRows((*self.outputs, *as_names(blobs, "blob", self.blobs)))
+        diff_rows = BatchRows((*self.inputs, *as_names(diffs, "blob", self.blobs)))
+        self._check_batches("data", {name: a for name, a in kwargs.items() if name not in self.outputs}, self.inputs)
+        self._check_batches("diff", {name: a for name, a in kwargs.items() if name in self.outputs}, self.outputs)
         input_batches = self._batch({name: kwargs[name] for name in self.inputs if name in kwargs})
         diff_batches = self._batch({name: kwargs[name] for name in self.outputs if name in kwargs})
         for batch, top_diffs in zip_longest(input_batches, diff_batches, fillvalue=dict[str, Any]()):
@@ -392,19 +421,19 @@ class Net:
 
         A net with callbacks runs one layer at a time.
         """
-        self._executor.callbacks["before_forward"].append(callback)
+        self._executor.callbacks["before_forward"].append(as_callable(callback, "a callback"))
 
     def after_forward(self, callback: Callback) -> None:
         """Register a function that is called with each layer's index after its forward pass."""
-        self._executor.callbacks["after_forward"].append(callback)
+        self._executor.callbacks["after_forward"].append(as_callable(callback, "a callback"))
 
     def before_backward(self, callback: Callback) -> None:
         """Register a function that is called with each layer's index before its backward pass."""
-        self._executor.callbacks["before_backward"].append(callback)
+        self._executor.callbacks["before_backward"].append(as_callable(callback, "a callback"))
 
     def after_backward(self, callback: Callback) -> None:
         """Register a function that is called with each layer's index after its backward pass."""
-        self._executor.callbacks["after_backward"].append(callback)
+        self._executor.callbacks["after_backward"].append(as_callable(callback, "a callback"))
 
     def set_input_arrays(self, data: np.ndarray, labels: np.ndarray) -> None:
         """Set the arrays from which the net's first layer, a MemoryData layer, reads batches in a loop.
@@ -417,6 +446,7 @@ class Net:
             GraphError: if the arrays do not fit the layer, or the first layer is not MemoryData.
         """
         graph = self._executor.graph
+        data, labels = (np.atleast_1d(as_array(a, n, dtype=None)) for a, n in ((data, "data"), (labels, "labels")))
         self._executor.batch_reader.array_sources[graph.layers[0].key] = make_array_source(graph, data, labels)
 
     _set_input_arrays = set_input_arrays
@@ -431,6 +461,7 @@ class Net:
         Raises:
             WeightsError: if the file cannot be read, if blobs do not fit, or, with `strict`, if blobs are missing.
         """
+        as_path(weights, "weights")
         memories = self._executor.memories
         graph = memories.lists.describe(self._executor.graph)
         variables = memories.lists.get_arrays(graph, memories.device)
@@ -459,6 +490,7 @@ class Net:
     save_to_hdf5 = save_hdf5  # its name in the fork of MNC
 
     def _save(self, path: AnyPath, write_diff: bool, hdf5: bool) -> None:
+        as_path(path, "the file to write")
         lists, device = self._executor.memories.lists, self._executor.memories.device
         graph = lists.describe(self._executor.graph)
         diffs = as_params(lists.get_arrays(graph, device, diffs=True).params) if write_diff else None
@@ -472,6 +504,7 @@ class Net:
         Raises:
             GraphError: if the layers' blobs differ in number or shape.
         """
+        as_instance(other, Net, "the other net")
         lists = self._executor.memories.lists
         for net_lists in (lists, other._executor.memories.lists):
             net_lists.adopt_blobs()
@@ -482,13 +515,14 @@ class Net:
 
     def _forward(self, first: int, last: int) -> float:
         """Run layers `first` to `last` (indices, inclusive) forward; return the weighted loss."""
+        first, last = (as_index(i, "a layer's index", len(self.layers)) for i in (first, last))
         return float(sum(float(loss) for loss in self._run_forward(first, last)))
 
     def _backward(self, high: int, low: int) -> None:
-        self._executor.backward(high, low)
+        self._executor.backward(*(as_index(i, "a layer's index", len(self.layers)) for i in (high, low)))
 
     def _deconv(self, high: int, low: int) -> None:
-        self._executor.backward(high, low, deconv=True)
+        self._executor.backward(*(as_index(i, "a layer's index", len(self.layers)) for i in (high, low)), deconv=True)
 
     def _run_backward(
         self, deconv: bool, diffs: Iterable[str] | None, start: str | None, end: str | None, output_diffs: Arrays
@@ -498,7 +532,7 @@ class Net:
         if output_diffs:
             write_batch("diff", output_diffs, self.blobs, self.outputs)
         names = self.bottom_names[end] if end is not None else self.inputs
-        names = list(dict.fromkeys((*names, *(diffs or ()))))
+        names = list(dict.fromkeys((*names, *as_names(diffs, "blob", self.blobs))))
         for layer in self._executor.graph.layers[low : high + 1]:
             if layer.type.gradient.overwrites_diffs:
                 self._executor.memories.clear_param_diffs(layer)
@@ -506,7 +540,7 @@ class Net:
         return {name: self._find_blob(name).diff for name in names}
 
     def _set_start_diff(self, name: str, diff: np.ndarray, zero_higher: bool) -> None:
-        blob = self._find_blob(name)
+        blob, diff = self._find_blob(name), as_array(diff, "start_diff")
         if np.shape(diff) != blob.shape:
             raise GraphError(f"Expected start_diff of shape {blob.shape} but got {np.shape(diff)}: blob '{name}'")
         blob.diff[...] = diff
@@ -517,6 +551,22 @@ class Net:
         self._executor.batch_reader.check(self._executor.graph.layers[first : last + 1])
         return self._executor.forward(first, last)
 
+    def _check_batches(self, which: Literal["data", "diff"], arrays: Mapping[str, Any], names: Sequence[str]) -> None:
+        """Raise an error if arrays for several batches do not fit the net's inputs, or its outputs' diffs."""
+        if arrays or which == "data":
+            check_names(which, arrays, names)
+        counts = {}
+        for name, array in arrays.items():
+            shape = as_array(array, f"the array for '{name}'", dtype=None).shape
+            counts[name] = shape[:1]
+            if shape[1:] != self.blobs[name].shape[1:] or not shape or not shape[0]:
+                message = (
+                    f"has shape {shape}, but must have shape (N, {', '.join(map(str, self.blobs[name].shape[1:]))})"
+                )
+                raise ArgumentValueError(f"the array for '{name}' {message}, where N is the number of examples")
+        if len(set(counts.values())) > 1:
+            raise ArgumentValueError(f"all arrays must have the same number of examples, not {counts}")
+
     def _batch(self, blobs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         return split_batches(blobs, self._batch_size)
 
@@ -525,11 +575,8 @@ class Net:
         return next(iter(self.blobs.values())).shape[0]
 
     def _find_layer_index(self, name: str) -> int:
-        if name not in self._layer_names:
-            raise GraphError(f"no layer '{name}' in the net{did_you_mean(name, self._layer_names)}")
-        return self._layer_names.index(name)
+        return self._layer_names.index(as_name(name, "layer", self._layer_names))
 
     def _find_blob(self, name: str) -> SyncedBlob:
-        if name not in self.blobs:
-            raise GraphError(f"no blob '{name}' in the net{did_you_mean(name, self.blobs)}")
-        return self.blobs[name]
+        blob: SyncedBlob = self.blobs[as_name(name, "blob", self.blobs)]
+        return blob

@@ -61,6 +61,12 @@ class ReadOnlyDict(OrderedDict[str, Any]):
             super().__setitem__(key, value)
         self._name, self._remedy, self._noun = name, remedy, noun
 
+    def __getitem__(self, key: Any) -> Any:
+        try:
+            return super().__getitem__(key)
+        except TypeError:
+            raise ArgumentTypeError(f"{self._name} takes the name of a {self._noun}, not {key!r}") from None
+
     def __missing__(self, key: Any) -> NoReturn:
         similar = did_you_mean(key, self) if isinstance(key, str) else ""
         raise UnknownNameError(f"{self._name} has no {self._noun} {key!r}{similar}")

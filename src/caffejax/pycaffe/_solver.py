@@ -27,6 +27,7 @@ from ..training.nan_check import FiniteCheck
 from ..training.train_step import StepResult, TrainState, abstract_state, make_update, pass_key
 from ..training.trainer import Trainer
 from . import _global_state
+from ._arguments import as_callable, as_instance, as_integer, as_path
 from ._executor import Executor
 from ._net import Net
 from ._read_only import ReadOnlyList
@@ -189,7 +190,7 @@ class Solver:
 
     @_global_state.write_caffe_log()
     def __init__(self, solver_file: AnyPath, *, tune: bool = False) -> None:
-        param = read_solver(solver_file)
+        param = read_solver(as_path(solver_file, "a solver's file"))
         if self._type:
             param.type = self._type
         if param.random_seed >= 0:
@@ -270,13 +271,15 @@ class Solver:
             WeightsError: if a snapshot could not be written.
         """
         self._check_param()
-        self._trainer.step(max(0, iterations))  # as in Caffe, a negative number does nothing
+        self._trainer.step(max(0, as_integer(iterations, "iterations")))  # as in Caffe, a negative number does nothing
         self._trainer.snapshots.wait()
 
     @_global_state.write_caffe_log()
     def solve(self, resume_file: AnyPath | None = None) -> None:
         """Train to iteration `max_iter`, from the current state or from a snapshot."""
         self._check_param()
+        if resume_file is not None:
+            as_path(resume_file, "a snapshot")
         self._trainer.solve(resume_file)
 
     @_global_state.write_caffe_log()
@@ -295,7 +298,7 @@ class Solver:
         Raises:
             WeightsError: if the snapshot cannot be read, or belongs to a different net.
         """
-        self._trainer.restore(state_file)
+        self._trainer.restore(as_path(state_file, "a snapshot"))
 
     def apply_update(self) -> None:
         """Make one update from the current diffs of the parameters, and increase `iter` by one."""
@@ -305,15 +308,16 @@ class Solver:
 
     def share_weights(self, net: Net) -> None:
         """Make `net` use the parameters of this solver's train net."""
-        net.share_with(self.net)
+        as_instance(net, Net, "net").share_with(self.net)
 
     def add_callback(self, on_start: Callable[[], object], on_gradients: Callable[[], object]) -> None:
         """Register functions for every iteration: before the first pass, and after the gradients are computed.
 
         `on_gradients` may change the diffs of the parameters before the update uses them.
         """
+        as_callable(on_start, "on_start")
+        self._updater.on_gradients.append(as_callable(on_gradients, "on_gradients"))
         self._updater.on_start.append(on_start)
-        self._updater.on_gradients.append(on_gradients)
 
     def _check_param(self) -> None:
         """Raise an error if settings were changed whose changes have no effect."""
@@ -417,4 +421,4 @@ def get_solver(solver_file: AnyPath) -> Solver:
     Raises:
         CaffejaxError: for invalid settings or nets.
     """
-    return _CLASSES.get(read_solver(solver_file).type, Solver)(solver_file)
+    return _CLASSES.get(read_solver(as_path(solver_file, "a solver's file")).type, Solver)(solver_file)

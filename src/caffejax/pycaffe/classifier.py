@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import ArgumentValueError
 from ..schema.caffe_pb2 import TEST
 from . import io
+from ._arguments import as_dims, as_list, as_path
 from ._fork_files import fall_back_to_fork
 from ._net import Net
 
@@ -37,9 +39,10 @@ class ImageInputNet(Net):
         channel_swap: Sequence[int] | None = None,
         strict_weights: bool | None = None,
     ) -> None:
+        as_path(pretrained_file, "pretrained_file")
         super().__init__(model_file, TEST, weights=pretrained_file, strict_weights=strict_weights)
         if not self.inputs:
-            raise ValueError(
+            raise ArgumentValueError(
                 "the net has no input in phase TEST: use one with an Input layer, such as a deploy prototxt"
             )
         name = self.inputs[0]
@@ -78,7 +81,7 @@ class Classifier(ImageInputNet):
     ) -> None:
         super().__init__(model_file, pretrained_file, mean, input_scale, raw_scale, channel_swap, strict_weights)
         self.crop_dims = np.array(self.blobs[self.inputs[0]].data.shape[2:])
-        self.image_dims = tuple(int(n) for n in (self.crop_dims if image_dims is None else image_dims))
+        self.image_dims = as_dims(self.crop_dims if image_dims is None else image_dims, "image_dims")
 
     def predict(self, inputs: Sequence[np.ndarray], oversample: bool = True) -> np.ndarray:
         """Return class probabilities.
@@ -94,6 +97,9 @@ class Classifier(ImageInputNet):
         Raises:
             ValueError: if the crops are larger than the images after resizing.
         """
+        inputs = as_list(inputs, "inputs (images)")
+        if not inputs:
+            raise ArgumentValueError("inputs must have at least one image")
         images = np.stack([io.resize_image(image, self.image_dims) for image in inputs])
         if oversample:
             predictions = self._predict(list(io.oversample(list(images), self.crop_dims)))
