@@ -12,6 +12,7 @@ import numpy as np
 from difference import Comparison, Difference
 from google.protobuf import text_format
 
+import caffejax.pycaffe as caffe
 from caffejax.data.loader import Loader
 from caffejax.errors import CaffejaxError
 from caffejax.net import Net
@@ -67,6 +68,16 @@ def _compare_refused_solver(text: str) -> list[Comparison]:
     layer = 'layer { name: "x" type: "DummyData" top: "x" loss_weight: 1 dummy_data_param { shape { dim: 1 } } }'
     result = _get_error_message(lambda: Solver(f"net_param {{ {layer} }} {text}")).split(": ")[0]
     return [Comparison("such a solver", "loss nan, then params nan", f"error: {result}")]
+
+
+def _compare_replaced_blob(net: str) -> list[Comparison]:
+    with tempfile.TemporaryDirectory() as folder:
+        solver_file = Path(folder) / "solver.prototxt"
+        solver_file.write_text(f"net_param {{ {net} }} base_lr: 1 lr_policy: 'fixed'")
+        solver = caffe.SGDSolver(str(solver_file))
+        blob = solver.net.params["ip"][0] = caffe.Blob(1, 2)
+        solver.step(1)
+    return [Comparison("the values of the new blob after one step", np.zeros((1, 2), np.float32), blob.data)]
 
 
 def _compare_plateau_rates(text: str) -> list[Comparison]:
@@ -126,6 +137,18 @@ layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "t" top: "loss" 
         "solver.cpp, Step: loss /= param_.iter_size(); sgd_solver.cpp, Normalize: Dtype(1.) / param_.iter_size()",
         'base_lr: 1 lr_policy: "fixed" max_iter: 1 iter_size: 0',
         _compare_refused_solver,
+    ),
+    Difference(
+        "A blob that a script put into a solver's net",
+        "After `net.params['ip'][0] = blob` Caffe's passes use the new blob, but the solver goes on to update the old "
+        "one, which nothing reads. Here the solver updates the blob that the net uses.",
+        "net.cpp, AppendParam: learnable_params_ holds the blobs of the time when the net was made",
+        """layer { name: "x" type: "DummyData" top: "x"
+  dummy_data_param { shape { dim: 1 dim: 2 } data_filler { value: 1 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip"
+  inner_product_param { num_output: 1 bias_term: false } }
+layer { name: "loss" type: "Reduction" bottom: "ip" top: "loss" loss_weight: 1 }""",
+        _compare_replaced_blob,
     ),
     Difference(
         "The policy plateau",

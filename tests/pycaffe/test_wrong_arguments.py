@@ -202,3 +202,64 @@ def test_a_wrong_argument_raises_no_raw_error(s: Any, name: str) -> None:
         except Exception as error:
             problems.append(f"{value!r}: {type(error).__name__}: {error}")
     assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize(
+    ("call", "new_name"),
+    [
+        (lambda s: caffe.Net(str(s.folder / "deploy.prototxt"), s.weights), r"caffe\.TEST, weights="),
+        (lambda s: caffe.Net(str(s.folder / "deploy.prototxt")), r"caffe\.TEST"),
+        (lambda s: s.net.set_phase_test(), r"caffe\.Net\(file, caffe\.TEST"),
+        (lambda s: s.net.set_phase_train(), r"caffe\.Net\(file, caffe\.TRAIN"),
+        (lambda s: s.net.set_mode_cpu(), r"caffe\.set_mode_cpu"),
+        (lambda s: s.net.set_mode_gpu(), r"caffe\.set_mode_gpu"),
+        (lambda s: s.net.set_device(0), r"caffe\.set_device"),
+        (lambda s: s.net.set_mean("data", "mean.npy"), r"Transformer.*t\.set_mean\('data', np\.load\(file\)\)"),
+        (lambda s: s.net.set_raw_scale("data", 255), r"Transformer.*t\.set_raw_scale"),
+        (lambda s: s.net.set_input_scale("data", 255), r"Transformer.*t\.set_input_scale"),
+        (lambda s: s.net.set_channel_swap("data", (2, 1, 0)), r"Transformer.*t\.set_channel_swap"),
+        (lambda s: s.net.preprocess("data", s.image), r"Transformer.*t\.preprocess"),
+        (lambda s: s.net.deprocess("data", s.image), r"Transformer.*t\.deprocess"),
+        (lambda s: s.net.Forward(), r"net\.forward"),
+        (lambda s: s.net.forwad(), "did you mean 'forward'"),
+        (lambda s: caffe.set_phase_test(), r"caffe\.Net\(file, caffe\.TEST"),
+        (lambda s: caffe.CaffeNet, r"caffe\.Net"),
+        (lambda s: caffe.io.arraylist_to_blobprotovecor_str([]), "arraylist_to_blobprotovector_str"),
+        (
+            lambda s: caffe.Classifier(str(s.folder / "deploy.prototxt"), s.weights, gpu=True),
+            r"caffe\.set_mode_gpu\(\)",
+        ),
+        (lambda s: caffe.Detector(str(s.folder / "deploy.prototxt"), s.weights, mean_file="m"), r"mean=np\.load"),
+        (lambda s: caffe.Classifier(str(s.folder / "deploy.prototxt"), s.weights, scale=2), "no argument 'scale'"),
+    ],
+)
+def test_calls_of_2014_name_the_present_call(s: Any, call: Callable[[Any], object], new_name: str) -> None:
+    with pytest.raises(CaffejaxError, match=new_name):
+        call(s)
+
+
+def test_classes_that_scripts_catch_are_kept(s: Any) -> None:
+    """Caffe raises an AttributeError, KeyError, ValueError, IndexError or TypeError here."""
+    for call, expected_class in (
+        (lambda: s.net.nothing, AttributeError),
+        (lambda: s.net.blobs["nothing"], KeyError),
+        (lambda: s.net.forward(["nothing"]), KeyError),
+        (lambda: s.net.forward(start="nothing"), ValueError),
+        (lambda: s.net.params["fc"][2], IndexError),
+        (lambda: s.net.layers[9], IndexError),
+        (lambda: caffe.io.array_to_datum(np.zeros(3)), ValueError),
+        (lambda: caffe.Net("absent.prototxt", caffe.TEST), RuntimeError),
+        (lambda: caffe.layers.ReLU(3), TypeError),
+    ):
+        with pytest.raises(expected_class):
+            call()
+    assert not hasattr(s.net, "nothing")
+    assert s.net.blobs.get("nothing") is None
+    assert "nothing" not in s.net.blobs
+    transformer = caffe.io.Transformer({"x": (2, 3, 4, 4)})
+    transformer.set_raw_scale("x", 2)
+    transformer.set_raw_scale("x", None)  # removes it, as in Caffe
+    assert transformer.raw_scale == {}
+    transformer.set_transpose("x", (2, 0, 1))
+    transformer.set_input_scale("x", np.array([1, 2, 3]).reshape(3, 1, 1))
+    np.testing.assert_array_equal(transformer.preprocess("x", np.ones((4, 4, 3)))[:, 0, 0], [1, 2, 3])

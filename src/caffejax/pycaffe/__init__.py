@@ -12,6 +12,7 @@ from typing import Any
 from . import _import_jax  # noqa: F401  before the other modules, which import JAX
 
 # isort: split
+from ..errors import UnknownAttributeError
 from ..layers.python.blob import Blob
 from ..layers.python.layer import Layer
 from . import _caffe, proto, pycaffe
@@ -40,6 +41,7 @@ from ._global_state import (
     solver_rank,
 )
 from ._net import Net
+from ._old_names import MODULE_NAMES
 from .net_spec import NetSpec, layers, params, to_proto
 
 _SOLVERS = ("AdaDeltaSolver", "AdaGradSolver", "AdamSolver", "NesterovSolver", "RMSPropSolver", "SGDSolver")
@@ -111,6 +113,8 @@ __path__ = _SearchPath(__path__)
 def __getattr__(name: str) -> Any:
     if name == "io":  # it imports OpenCV
         return importlib.import_module(".io", __name__)
+    if name in MODULE_NAMES:
+        raise UnknownAttributeError(f"module '{__name__}' has no attribute '{name}'; {MODULE_NAMES[name]}")
     if name not in _LAZY:
         return find_in_fork(__name__, name)
     value = globals()[name] = getattr(importlib.import_module(_LAZY[name], __name__), name)

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ..errors import UnknownAttributeError
 from ..import_alias import temporary_alias
 
 _PACKAGE = __name__.rpartition(".")[0]
@@ -41,7 +42,7 @@ def find_in_fork(module: str, name: str) -> Any:
     """
     message = f"module '{module}' has no attribute '{name}'"
     if name.startswith("__"):
-        raise AttributeError(message)
+        raise UnknownAttributeError(message)
     stem = "__init__" if module == _PACKAGE else module.rpartition(".")[2]
     for path in _find_files(f"{stem}.py"):
         try:
@@ -50,8 +51,10 @@ def find_in_fork(module: str, name: str) -> Any:
         except SyntaxError as error:
             message += f"; {path} is not Python 3 (line {error.lineno}: {error.msg}); 2to3 converts it"
         except Exception as error:
-            raise AttributeError(f"{message}; {path} defines it, but fails: {type(error).__name__}: {error}") from error
-    raise AttributeError(message)
+            raise UnknownAttributeError(
+                f"{message}; {path} defines it, but fails: {type(error).__name__}: {error}"
+            ) from error
+    raise UnknownAttributeError(message)
 
 
 def _find_files(name: str) -> Iterator[str]:

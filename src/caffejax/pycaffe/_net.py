@@ -33,6 +33,7 @@ from ..variables import as_params
 from ._arguments import as_array, as_callable, as_index, as_instance, as_integer, as_list, as_name, as_names, as_path
 from ._batch_reader import check_names, make_array_source, write_batch
 from ._executor import Callback, Executor, open_executor
+from ._old_names import refuse_attribute
 from ._read_only import ReadOnlyDict, ReadOnlyList
 from ._synced_memory import SyncedBlob
 
@@ -175,13 +176,15 @@ class Net:
     def __init__(
         self,
         network_file: AnyPath,
-        phase: int | AnyPath,
+        phase: int | AnyPath | None = None,
         level: int | None = None,
         stages: Sequence[str] | None = None,
         weights: AnyPath | None = None,
         *,
         strict_weights: bool | None = None,
     ) -> None:
+        if phase is None:
+            raise ArgumentTypeError("give a phase: Net(file, caffe.TEST) or Net(file, caffe.TRAIN)")
         if not is_integer(phase):
             as_path(phase, "the phase must be caffe.TEST or caffe.TRAIN; in the old form, the second argument")
             if level is None:
@@ -253,6 +256,9 @@ class Net:
         if name in _READ_ONLY:
             raise ReadOnlyError(f"net.{name} cannot be assigned to; {_READ_ONLY[name]}")
         super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        refuse_attribute(self, name)
 
     def __repr__(self) -> str:
         return f"Net {self._executor.graph!r}"
@@ -394,7 +400,8 @@ class Net:
         """
         rows = BatchRows((*self.outputs, *as_names(blobs, "blob", self.blobs)))
         diff_rows = BatchRows((*self.inputs, *as_names(diffs, "blob", self.blobs)))
-        self._check_batches("data", {name: a for name, a in kwargs.items() if name not in self.outputs}, self.inputs)
+        inputs = {name: a for name, a in kwargs.items() if name in self.inputs or name not in self.outputs}
+        self._check_batches("data", inputs, self.inputs)
         self._check_batches("diff", {name: a for name, a in kwargs.items() if name in self.outputs}, self.outputs)
         input_batches = self._batch({name: kwargs[name] for name in self.inputs if name in kwargs})
         diff_batches = self._batch({name: kwargs[name] for name in self.outputs if name in kwargs})

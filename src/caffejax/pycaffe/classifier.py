@@ -14,6 +14,7 @@ from . import io
 from ._arguments import as_dims, as_list, as_path
 from ._fork_files import fall_back_to_fork
 from ._net import Net
+from ._old_names import refuse_arguments
 
 
 class ImageInputNet(Net):
@@ -78,7 +79,9 @@ class Classifier(ImageInputNet):
         raw_scale: float | None = None,
         channel_swap: Sequence[int] | None = None,
         strict_weights: bool | None = None,
+        **old_arguments: Any,
     ) -> None:
+        refuse_arguments("Classifier", old_arguments)
         super().__init__(model_file, pretrained_file, mean, input_scale, raw_scale, channel_swap, strict_weights)
         self.crop_dims = np.array(self.blobs[self.inputs[0]].data.shape[2:])
         self.image_dims = as_dims(self.crop_dims if image_dims is None else image_dims, "image_dims")

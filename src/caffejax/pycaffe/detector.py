@@ -13,6 +13,7 @@ from ..errors import ArgumentValueError, CaffejaxError, DataError, Problem
 from . import io
 from ._arguments import as_image, as_integer, as_list, as_path, convert
 from ._fork_files import fall_back_to_fork
+from ._old_names import refuse_arguments
 from .classifier import ImageInputNet
 
 Window = Sequence[int] | np.ndarray
@@ -39,7 +40,9 @@ class Detector(ImageInputNet):
         channel_swap: Sequence[int] | None = None,
         context_pad: int | None = None,
         strict_weights: bool | None = None,
+        **old_arguments: Any,
     ) -> None:
+        refuse_arguments("Detector", old_arguments)
         super().__init__(model_file, pretrained_file, mean, input_scale, raw_scale, channel_swap, strict_weights)
         self.configure_crop(context_pad)
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..data.image_decoding import decode_image, decode_pixels
 from ..data.import_cv2 import cv2
-from ..errors import ArgumentValueError, DataError, is_integer, locate_errors
+from ..errors import ArgumentValueError, DataError, UnknownAttributeError, is_integer, locate_errors
 from ..paths import read_bytes
 from ..schema import caffe_pb2, parse_binary
 from . import _global_state
@@ -35,6 +35,7 @@ from ._arguments import (
     convert,
 )
 from ._fork_files import find_in_fork
+from ._old_names import IO_NAMES
 
 __all__ = [
     "Transformer",
@@ -419,6 +420,8 @@ def __getattr__(name: str) -> Any:
 
     Other names come from the `caffe/io.py` of a fork on Python's path.
     """
+    if name in IO_NAMES:
+        raise UnknownAttributeError(f"module '{__name__}' has no attribute '{name}'; {IO_NAMES[name]}")
     if name not in _IMPORTS:
         return find_in_fork(__name__, name)
     module, _, attribute = _IMPORTS[name].partition(":")
