@@ -19,11 +19,11 @@ def start_tool() -> int:
 
     The distribution caffejax-shim installs these programs.
     """
-    from .cli.tools import SUCCESSORS
+    from . import cli
 
     name = os.path.basename(sys.argv[0])
-    if name in SUCCESSORS:
-        print(f"{name}: use {SUCCESSORS[name]}", file=sys.stderr)
+    if name in cli.tools.SUCCESSORS:
+        print(f"{name}: use {cli.tools.SUCCESSORS[name]}", file=sys.stderr)
         return 1
     sys.argv.insert(1, name)
     return start()

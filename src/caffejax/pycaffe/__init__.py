@@ -3,13 +3,19 @@
 Modules that forks add to the package, such as SSD's `caffe.model_libs`, are found in folders `caffe` on Python's path.
 """
 
+# ruff: noqa: E402
+
 import importlib
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
-from . import _import_jax  # noqa: F401  before the other modules, which import JAX
+import numpy as np
+
+_random_state = np.random.get_state()  # it is put back below, because importing JAX draws numbers: scripts set the seed
+# before they import caffe, and expect the same numbers as with Caffe
 
 # isort: split
 from ..errors import UnknownAttributeError
@@ -43,6 +49,11 @@ from ._global_state import (
 from ._net import Net
 from ._old_names import MODULE_NAMES
 from .net_spec import NetSpec, layers, params, to_proto
+
+np.random.set_state(_random_state)
+
+with suppress(ImportError):  # scripts use PIL.Image without importing it, because Caffe's caffe.io imports it
+    import PIL.Image  # noqa: F401
 
 _SOLVERS = ("AdaDeltaSolver", "AdaGradSolver", "AdamSolver", "NesterovSolver", "RMSPropSolver", "SGDSolver")
 _LAZY = {  # names from modules that are slow to import or rarely used, which are imported on first use

@@ -79,6 +79,7 @@ class NetLayer(PythonLayer):
 
     def __init__(self, type: str, blobs: BlobVec) -> None:
         super().__init__()
+        self._type: str
         self.__dict__.update(_type=type, blobs=blobs)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -186,13 +187,13 @@ class Net:
         if phase is None:
             raise ArgumentTypeError("give a phase: Net(file, caffe.TEST) or Net(file, caffe.TRAIN)")
         if not is_integer(phase):
-            as_path(phase, "the phase must be caffe.TEST or caffe.TRAIN; in the old form, the second argument")
+            file = as_path(phase, "the phase must be caffe.TEST or caffe.TRAIN; in the old form, the second argument")
             if level is None:
                 raise CaffejaxError(
-                    f'give a phase, caffe.TEST or caffe.TRAIN, not "{os.fspath(phase)}"; with weights: '
+                    f'give a phase, caffe.TEST or caffe.TRAIN, not "{os.fspath(file)}"; with weights: '
                     'Net(file, caffe.TEST, weights="net.caffemodel")'
                 )
-            weights, phase, level = phase, level, 0
+            weights, phase, level = file, level, 0
         as_path(network_file, "a net's file")
         if not is_integer(phase) or phase not in (TRAIN, TEST):
             raise ArgumentValueError(f"the phase must be caffe.TEST or caffe.TRAIN, not {phase!r}")

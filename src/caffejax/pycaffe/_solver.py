@@ -216,6 +216,8 @@ class Solver:
         net = Net._from_executor(executors[parts.net])
         test_nets = [Net._from_executor(executors[evaluator.net]) for evaluator in parts.tests.evaluators]
         remedy = "the solver's prototxt names its test nets"
+        self.net: Net
+        self.test_nets: list[Net]
         self.__dict__.update(net=net, test_nets=ReadOnlyList(test_nets, "solver.test_nets", remedy))
         for i, test_net in enumerate(test_nets):
             test_net.share_with(net)

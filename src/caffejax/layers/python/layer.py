@@ -32,7 +32,7 @@ class BlobVec(list[Any]):
     def __delitem__(self, index: Any) -> None:
         super().__delitem__(self._check_index(index))
 
-    def __iadd__(self, blobs: Iterable[Any]) -> BlobVec:
+    def __iadd__(self, blobs: Iterable[Any]) -> BlobVec:  # type: ignore[misc]  # list + list is a list
         self.extend(blobs)
         return self
 
