@@ -111,6 +111,8 @@ CHANGES: list[tuple[str, Callable[[Any], object]]] = [
     ("top_names", lambda net: net.top_names["fc"].append("y")),
     ("bottom_names", lambda net: net.bottom_names["fc"].__setitem__(0, "y")),
     ("_inputs", lambda net: net._inputs.extend([1])),
+    ("blob_loss_weights", lambda net: net.blob_loss_weights.__setitem__("loss", 2)),
+    ("_blob_loss_weights", lambda net: net._blob_loss_weights.__setitem__(0, 2)),
     ("_outputs", lambda net: net._outputs.insert(0, 1)),
 ]
 
@@ -148,6 +150,31 @@ def test_outputs_of_scripts_are_returned(solver: Any) -> None:
         assert net.forward().keys() == {"loss", "fc"}
     finally:
         net.outputs.remove("fc")
+
+
+def test_writes_of_callbacks_are_used_at_once() -> None:
+    """Caffe calls them immediately before each layer's pass, in either direction."""
+    net = caffe.Net(
+        """
+        force_backward: true
+        layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 1 } } }
+        layer { name: "a" type: "Scale" bottom: "x" top: "a" scale_param { axis: 0 filler { value: 2 } } }
+        layer { name: "b" type: "Scale" bottom: "a" top: "b" scale_param { axis: 0 filler { value: 3 } } }
+        """,
+        caffe.TEST,
+    )
+    net.blobs["x"].data[...] = 1
+    changes: dict[int, Callable[[], object]] = {}
+    net.before_forward(lambda i: changes.get(i, lambda: None)())
+    net.before_backward(lambda i: changes.get(i, lambda: None)())
+    blob = caffe.Blob(1)
+    blob.data[...] = 5
+    changes[2] = lambda: net.params["b"].__setitem__(0, blob)
+    assert net.forward()["b"] == 10
+    net.blobs["b"].diff[...] = 1
+    changes[2] = lambda: net.params["b"][0].data.fill(7)
+    changes[1] = lambda: net.params["a"][0].data.fill(4)
+    assert net.backward()["x"] == 28
 
 
 def test_each_setting_of_a_solver_is_used_or_an_error(solver: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -127,6 +127,8 @@ class Executor:
         losses = []
         for layers in self._ranges.split(first, last, by_layer=self._has_callbacks):
             self._call_callbacks("before_forward", layers.first)
+            if self._has_callbacks:  # which may change the lists of blobs
+                self.memories.bind_lists()
             losses.append(self._forward(layers, key))
             self._call_callbacks("after_forward", layers.last)
         return losses
@@ -146,13 +148,17 @@ class Executor:
         self.memories.bind_lists()
         self.move_to_current_device()
         output_names = frozenset(diffs)
-        groups = {
-            layers.high: (forward_pass, layers) for forward_pass, layers in self._group_by_pass(high, low, deconv)
-        }
+        if not self._has_callbacks:
+            for forward_pass, layers in self._group_by_pass(high, low, deconv):
+                self._backward(forward_pass, layers, output_names)
+            return
         for i in range(high, low - 1, -1):
             self._call_callbacks("before_backward", i)
-            if i in groups:
-                self._backward(*groups[i], output_names)
+            self.memories.bind_lists()
+            for forward_pass, layers in self._group_by_pass(
+                i, i, deconv
+            ):  # after the callback, which may write to blobs
+                self._backward(forward_pass, layers, output_names)
             self._call_callbacks("after_backward", i)
 
     def forward_backward(self, key: Key | None = None) -> list[jax.Array]:
@@ -248,7 +254,7 @@ class Executor:
         passes = {i: self._history.find_pass_to_differentiate(i) for i in indices}
         while indices:
             top = bottom = indices.pop(0)
-            while indices and passes[indices[0]] is passes[top] and not self._has_callbacks:
+            while indices and passes[indices[0]] is passes[top]:
                 bottom = indices.pop(0)
             yield passes[top], passes[top].layer_range.backward_range(bottom, top, deconv)
 

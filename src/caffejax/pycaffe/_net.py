@@ -132,6 +132,7 @@ _WRITE_PARAM = (
     "write into the array of a blob, as in net.params['fc'][0].data[...] = values, or assign to an item of a layer's "
     "list, as in net.params['fc'][0] = blob"
 )
+_WRITE_LOSS_WEIGHT = "write the weight into the diff of the loss, as in net.blobs['loss'].diff[...] = 2"
 _READ_ONLY = {  # attributes that cannot be assigned to, with the remedies
     **dict.fromkeys(("blobs", "_blobs", "_blob_names"), _WRITE_BLOB),
     "params": _WRITE_PARAM,
@@ -139,10 +140,8 @@ _READ_ONLY = {  # attributes that cannot be assigned to, with the remedies
         ("layers", "layer_dict", "_layer_names", "_layer_blobs", "inputs", "outputs", "_inputs", "_outputs"),
         "change the prototxt, and make a net with it",
     ),
-    **dict.fromkeys(
-        ("bottom_names", "top_names", "blob_loss_weights", "_blob_loss_weights"),
-        "change the prototxt, and make a net with it",
-    ),
+    **dict.fromkeys(("bottom_names", "top_names"), "change the prototxt, and make a net with it"),
+    **dict.fromkeys(("blob_loss_weights", "_blob_loss_weights"), _WRITE_LOSS_WEIGHT),
 }
 
 AnyPath = str | os.PathLike[str]
@@ -271,11 +270,12 @@ class Net:
     def blob_loss_weights(self) -> OrderedDict[str, float]:
         """The loss weight of every blob, by name."""
         loss_weights = self._executor.graph.loss_weights
-        return OrderedDict((name, loss_weights.get(name, 0.0)) for name in self._blob_names)
+        items = ((name, loss_weights.get(name, 0.0)) for name in self._blob_names)
+        return ReadOnlyDict(items, "net.blob_loss_weights", _WRITE_LOSS_WEIGHT, "blob")
 
     @property
     def _blob_loss_weights(self) -> list[float]:
-        return list(self.blob_loss_weights.values())
+        return ReadOnlyList(self.blob_loss_weights.values(), "net._blob_loss_weights", _WRITE_LOSS_WEIGHT)
 
     def _bottom_ids(self, i: int) -> list[int]:
         return list(
