@@ -1,5 +1,6 @@
 """The command `caffejax`, also `python -m caffejax`. `caffejax SCRIPT.py` is short for `caffejax run SCRIPT.py`."""
 
+import os
 import signal
 import sys
 
@@ -11,6 +12,21 @@ def start() -> int:
     from .cli import main
 
     return main()
+
+
+def start_tool() -> int:
+    """Run the program of Caffe whose name this process has, such as convert_imageset; return its exit status.
+
+    The distribution caffejax-shim installs these programs.
+    """
+    from . import cli
+
+    name = os.path.basename(sys.argv[0])
+    if name in cli.tools.SUCCESSORS:
+        print(f"{name}: use {cli.tools.SUCCESSORS[name]}", file=sys.stderr)
+        return 1
+    sys.argv.insert(1, name)
+    return start()
 
 
 if __name__ == "__main__":

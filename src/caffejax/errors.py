@@ -110,6 +110,32 @@ class DataError(CaffejaxError):
     """A data source that is missing, empty or corrupt, or does not have the declared form."""
 
 
+class ArgumentTypeError(CaffejaxError, TypeError):
+    """An argument of a wrong type, in functions whose callers may expect a TypeError."""
+
+
+class ArgumentValueError(CaffejaxError, ValueError):
+    """An argument with an invalid value or shape, in functions whose callers may expect a ValueError."""
+
+
+class OutOfRangeError(CaffejaxError, IndexError):
+    """An index out of range, in functions whose callers may expect an IndexError."""
+
+
+class UnknownNameError(GraphError, KeyError, ValueError):
+    """A name that a net does not have, in functions whose callers may expect a KeyError or a ValueError."""
+
+    __str__ = Exception.__str__  # a KeyError would print the repr of the message
+
+
+class UnknownAttributeError(CaffejaxError, AttributeError):
+    """An attribute that an object does not have, and a remedy."""
+
+
+class ReadOnlyError(CaffejaxError, AttributeError, TypeError):
+    """An assignment to an attribute or an item that cannot be assigned to, because it would have no effect."""
+
+
 @contextmanager
 def locate_errors(**location: str | int | None) -> Iterator[None]:
     """Add a location to the errors that are raised in a `with` block. Fields that are already set stay unchanged.

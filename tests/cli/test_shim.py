@@ -4,12 +4,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from caffejax import shim
+from caffejax import __main__, shim
+from caffejax.cli.tools import EXAMPLES, SUCCESSORS, TOOLS
 
 SCRIPT = """
 import multiprocessing, sys
@@ -72,6 +74,28 @@ def test_another_sitecustomize_still_runs(folder: Path) -> None:
     (folder / "sitecustomize.py").write_text("import builtins; builtins.customized = 1")
     path = os.pathsep.join([str(shim.FOLDER), str(folder)])
     assert run_python(folder, "-c", "print(customized)", path=path) == "1\n"
+
+
+def test_the_shim_has_the_programs_of_caffe(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are those that `caffejax tools` writes, and each runs the command of its name."""
+    project = tomllib.loads((Path(__file__).parents[2] / "shim" / "pyproject.toml").read_text())["project"]
+    assert project["scripts"] == {
+        name: "caffejax.__main__:start" if name == "caffe" else "caffejax.__main__:start_tool"
+        for name in {*TOOLS, *EXAMPLES.values(), *SUCCESSORS}
+    }
+    monkeypatch.setattr(__main__.signal, "signal", lambda *arguments: None)  # it would stay changed
+    for name in project["scripts"].keys() - {"caffe"}:
+        monkeypatch.setattr(sys, "argv", [f"/usr/bin/{name}", "--help"])
+        if name in SUCCESSORS:
+            assert __main__.start_tool() == 1
+            assert SUCCESSORS[name] in capsys.readouterr().err
+            continue
+        with pytest.raises(SystemExit) as exit:
+            __main__.start_tool()
+        assert exit.value.code == 0
+        assert f"caffejax {name}" in capsys.readouterr().out
 
 
 @pytest.mark.slow

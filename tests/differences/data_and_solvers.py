@@ -12,6 +12,7 @@ import numpy as np
 from difference import Comparison, Difference
 from google.protobuf import text_format
 
+import caffejax.pycaffe as caffe
 from caffejax.data.loader import Loader
 from caffejax.errors import CaffejaxError
 from caffejax.net import Net
@@ -107,6 +108,16 @@ def _compare_large_snapshot(net: str) -> list[Comparison]:
     return [Comparison("training with a .caffemodel of 2 GiB", "stops at its first snapshot", f"error: {message}")]
 
 
+def _compare_replaced_blob(net: str) -> list[Comparison]:
+    with tempfile.TemporaryDirectory() as folder:
+        solver_file = Path(folder) / "solver.prototxt"
+        solver_file.write_text(f"net_param {{ {net} }} base_lr: 1 lr_policy: 'fixed'")
+        solver = caffe.SGDSolver(str(solver_file))
+        blob = solver.net.params["ip"][0] = caffe.Blob(1, 2)
+        solver.step(1)
+    return [Comparison("the values of the new blob after one step", np.zeros((1, 2), np.float32), blob.data)]
+
+
 def _compare_plateau_rates(text: str) -> list[Comparison]:
     param = text_format.Parse(text, caffe_pb2.SolverParameter())
     losses, caffejax_plateau, ssd_plateau = [3.0, 2.0, 2.0, 2.0, 2.0, 2.0], Plateau(param), Plateau(param)
@@ -192,6 +203,18 @@ layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "t" top: "loss" 
 layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_param { num_output: 1024 } }
 layer { name: "loss" type: "Reduction" bottom: "ip" top: "loss" loss_weight: 1 }""",
         _compare_large_snapshot,
+    ),
+    Difference(
+        "A blob that a script put into a solver's net",
+        "After `net.params['ip'][0] = blob` Caffe's passes use the new blob, but the solver goes on to update the old "
+        "one, which nothing reads. Here the solver updates the blob that the net uses.",
+        "net.cpp, AppendParam: learnable_params_ holds the blobs of the time when the net was made",
+        """layer { name: "x" type: "DummyData" top: "x"
+  dummy_data_param { shape { dim: 1 dim: 2 } data_filler { value: 1 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip"
+  inner_product_param { num_output: 1 bias_term: false } }
+layer { name: "loss" type: "Reduction" bottom: "ip" top: "loss" loss_weight: 1 }""",
+        _compare_replaced_blob,
     ),
     Difference(
         "The policy plateau",

@@ -62,7 +62,7 @@ def test_blobs_with_legacy_dimensions_are_read() -> None:
 
 
 def test_a_shape_that_does_not_fit_raises_an_error() -> None:
-    with pytest.raises(ValueError, match="reshape"):
+    with pytest.raises(ValueError, match=r"shape \(2, 2\), but 3 values"):
         blobproto_to_array(caffe_pb2.BlobProto(shape=dict(dim=[2, 2]), data=[1, 2, 3]))
     with pytest.raises(CaffejaxError, match="not a BlobProtoVector"):
         blobprotovector_str_to_arraylist(b"\xff\xff")

@@ -18,18 +18,19 @@ from ..errors import CaffejaxError
 HELP = "write build/tools/* into a Caffe checkout"
 EXAMPLE = "caffejax tools ~/caffe"
 
-_TOOLS = {
+# programs of build/tools, by the command of caffejax that each runs
+TOOLS = {
     "caffe": "",
     **{name: name for name in ("convert_imageset", "compute_image_mean", "extract_features", "device_query")},
     **{f"upgrade_{name}": f"upgrade_{name}" for name in ("net_proto_text", "net_proto_binary", "solver_proto_text")},
     **{name: name for name in ("convert_annoset", "get_image_size", "create_label_map")},
 }
-_EXAMPLES = {
+EXAMPLES = {  # programs of build/examples, in the same way
     "mnist/convert_mnist_data": "convert_mnist_data",
     "cifar10/convert_cifar_data": "convert_cifar_data",
     "siamese/convert_mnist_siamese_data": "convert_mnist_siamese_data",
 }
-_SUCCESSORS = {  # programs that only print their successors, as in Caffe
+SUCCESSORS = {  # programs that only print their successors, as in Caffe
     "train_net": "caffe train --solver=... [--snapshot=...]",
     "finetune_net": "caffe train --solver=... [--weights=...]",
     "test_net": "caffe test --model=... --weights=... [--iterations=...]",
@@ -82,10 +83,10 @@ def run(options: argparse.Namespace) -> None:
 
 def _make_programs(build: Path) -> dict[Path, str]:
     """Return a dict with the text of each shell script, by its path."""
-    commands = {f"tools/{name}": command for name, command in (_TOOLS | {c: c for c in _EXAMPLES.values()}).items()}
-    commands |= {f"examples/{name}": command for name, command in _EXAMPLES.items()}
+    commands = {f"tools/{name}": command for name, command in (TOOLS | {c: c for c in EXAMPLES.values()}).items()}
+    commands |= {f"examples/{name}": command for name, command in EXAMPLES.items()}
     scripts = {name: _make_script(command) for name, command in commands.items()}
-    for name, successor in _SUCCESSORS.items():
+    for name, successor in SUCCESSORS.items():
         scripts[f"tools/{name}"] = f"#!/bin/sh\n{_MARKER}\necho {shlex.quote(f'{name}: use {successor}')} >&2\nexit 1\n"
     return {build / (name + extension): text for name, text in scripts.items() for extension in ("", ".bin")}
 

@@ -85,7 +85,7 @@ def run_with_pullback(
     tops, vjp, result = jax.vjp(forward, used_params, {name: earlier_blobs[name] for name in names}, has_aux=True)
 
     def pullback(top_diffs: Sequence[Any]) -> Diffs:
-        cotangents = tuple(_match_top(diff, top) for diff, top in zip(top_diffs, tops, strict=True))
+        cotangents = tuple(map(_match_top, top_diffs, tops, layer.loss_weights))
         with layer.locate_errors():
             params, bottoms = vjp(cotangents)
         return Diffs(bottoms, {slot: params[slot.layer][slot.index] for slot in slots})
@@ -146,7 +146,7 @@ def _make_host_pullback(
     def pullback(top_diffs: Sequence[Any]) -> Diffs:
         blobs, bottoms = prepare_layer_inputs(layer, inputs.params, inputs.state, earlier_blobs)
         tops = [values[top] for top in layer.tops]
-        cotangents = [_match_top(diff, top) for diff, top in zip(top_diffs, tops, strict=True)]
+        cotangents = list(map(_match_top, top_diffs, tops, layer.loss_weights))
         context = layer.context.replace(
             fold_in_args=layer.make_fold_in_args(inputs.key),
             propagate_down=layer.bottom_need_backward,
@@ -165,6 +165,17 @@ def _make_host_pullback(
     return pullback
 
 
-def _match_top(diff: Any, top: jax.Array) -> jax.Array:
-    """Convert a diff to the dtype of its top, and broadcast it to the shape of the top."""
-    return jnp.broadcast_to(jnp.asarray(diff, top.dtype), top.shape)
+def _match_top(diff: Any, top: jax.Array, loss_weight: float) -> jax.Array:
+    """Convert a diff to the dtype and the shape of its top.
+
+    A diff that the previous batch left may have a different size. As in Caffe, whose blobs keep memory that is large
+    enough, a smaller top gets its first elements, and a larger one zeros; but the diff of a loss is its weight.
+    """
+    diff = jnp.asarray(diff, top.dtype)
+    if diff.ndim == 0:
+        return jnp.broadcast_to(diff, top.shape)
+    if diff.size != top.size:
+        if loss_weight:
+            return jnp.full(top.shape, loss_weight, top.dtype)
+        diff = diff.reshape(-1)[: top.size] if diff.size > top.size else jnp.zeros(top.shape, top.dtype)
+    return diff.reshape(top.shape)

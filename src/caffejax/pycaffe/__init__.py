@@ -3,15 +3,26 @@
 Modules that forks add to the package, such as SSD's `caffe.model_libs`, are found in folders `caffe` on Python's path.
 """
 
+# ruff: noqa: E402
+
 import importlib
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
+import numpy as np
+
+_random_state = np.random.get_state()  # it is put back below, because importing JAX draws numbers: scripts set the seed
+# before they import caffe, and expect the same numbers as with Caffe
+
+# isort: split
+from ..errors import UnknownAttributeError
 from ..layers.python.blob import Blob
 from ..layers.python.layer import Layer
 from . import _caffe, proto, pycaffe
+from ._fork_files import find_in_fork
 from ._global_state import (
     NCCL,
     TEST,
@@ -25,6 +36,7 @@ from ._global_state import (
     set_device,
     set_limits,
     set_logging,
+    set_logging_disabled,
     set_mode_cpu,
     set_mode_gpu,
     set_multiprocess,
@@ -35,7 +47,13 @@ from ._global_state import (
     solver_rank,
 )
 from ._net import Net
+from ._old_names import MODULE_NAMES
 from .net_spec import NetSpec, layers, params, to_proto
+
+np.random.set_state(_random_state)
+
+with suppress(ImportError):  # scripts use PIL.Image without importing it, because Caffe's caffe.io imports it
+    import PIL.Image  # noqa: F401
 
 _SOLVERS = ("AdaDeltaSolver", "AdaGradSolver", "AdamSolver", "NesterovSolver", "RMSPropSolver", "SGDSolver")
 _LAZY = {  # names from modules that are slow to import or rarely used, which are imported on first use
@@ -79,6 +97,7 @@ __all__ = [
     "set_device",
     "set_limits",
     "set_logging",
+    "set_logging_disabled",
     "set_mode_cpu",
     "set_mode_gpu",
     "set_multiprocess",
@@ -105,8 +124,10 @@ __path__ = _SearchPath(__path__)
 def __getattr__(name: str) -> Any:
     if name == "io":  # it imports OpenCV
         return importlib.import_module(".io", __name__)
+    if name in MODULE_NAMES:
+        raise UnknownAttributeError(f"module '{__name__}' has no attribute '{name}'; {MODULE_NAMES[name]}")
     if name not in _LAZY:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        return find_in_fork(__name__, name)
     value = globals()[name] = getattr(importlib.import_module(_LAZY[name], __name__), name)
     return value
 

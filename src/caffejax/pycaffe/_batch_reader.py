@@ -15,6 +15,7 @@ from ..errors import GraphError
 from ..graph import Graph, Layer
 from ..layers import CallerInput, SourceInput, TopFiller, Traced
 from ..layers.python.blob import Blob
+from ._arguments import as_array
 from ._blob_store import Memories
 from ._layer_range import Key, fold_numbers
 
@@ -166,17 +167,29 @@ def write_batch(
     Raises:
         GraphError: if the names of the arrays are not `names`, or an array and its blob differ in the first axis.
     """
-    if set(arrays) != set(names):
-        raise GraphError(f"{_MISMATCH_MESSAGES[which]}: {sorted(arrays)} were given, but the net has {sorted(names)}")
+    check_names(which, arrays, names)
     noun = "Input" if which == "data" else "Diff"
     for name, array in arrays.items():
         shape = blobs[name].shape
-        if np.shape(array)[:1] != shape[:1]:
+        values = as_array(array, f"the array for '{name}'")
+        if values.shape[:1] != shape[:1]:
             raise GraphError(
-                f"{noun} is not batch sized: '{name}' has shape {np.shape(array)}, but its blob has shape {shape}; "
+                f"{noun} is not batch sized: '{name}' has shape {values.shape}, but its blob has shape {shape}; "
                 "the first axes must be equal"
             )
-        getattr(blobs[name], which)[...] = array
+        try:
+            getattr(blobs[name], which)[...] = values
+        except ValueError:
+            raise GraphError(
+                f"{noun} blob '{name}' has shape {shape}, but its array has shape {values.shape}; to change the size "
+                "of an input, call blob.reshape(*shape) and net.reshape() first"
+            ) from None
+
+
+def check_names(which: Literal["data", "diff"], arrays: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Raise `GraphError` if the names of the arrays are not the `names` of a net's inputs or outputs."""
+    if set(arrays) != set(names):
+        raise GraphError(f"{_MISMATCH_MESSAGES[which]}: {sorted(arrays)} were given, but the net has {sorted(names)}")
 
 
 def _check_arrays(layer: Layer, top: tuple[int, ...], data: np.ndarray, labels: np.ndarray) -> None:

@@ -10,6 +10,7 @@ import jax
 from .. import net as pure
 from ..graph import UNNAMED_TOP, Graph, Layer, Slot
 from ..layers.row_padding import num_valid_rows, strip_padding
+from ._blob_lists import BlobLists
 from ._synced_memory import Memory, Shape, SyncedBlob
 
 
@@ -24,7 +25,9 @@ class Memories:
     Attributes:
         device: the device on which passes run; `move` changes it.
         blobs: the blobs by name.
-        slots: the blobs of parameters and state, by `Slot` (the name of the layer that owns a blob, and an index).
+        slots: the blobs of parameters and state, by `Slot` (the name of the layer that owns a blob, and an index), in
+            the shapes of the graph.
+        lists: the lists of layers' blobs, which scripts may change; see `bind_lists`.
     """
 
     def __init__(self, graph: Graph, variables: pure.Variables, device: jax.Device) -> None:
@@ -43,16 +46,31 @@ class Memories:
             for slot, array in _pair_slots((self._params, self._state), variables)
         }
         self._share_params_with_tops()
+        computed_blobs = [
+            blob for name, blob in self.blobs.items() if self._roots.get(name, name) not in graph.param_tops
+        ]
+        self.lists = BlobLists(graph, self.slots, computed_blobs)
 
     # -- params and state
+
+    def bind_lists(self) -> None:
+        """Use the blobs that are in the lists of layers' blobs now.
+
+        Raises:
+            GraphError: if the blobs do not fit the layers; see `BlobLists.bind`.
+        """
+        self.lists.bind()
+        self._share_params_with_tops()
 
     @property
     def variables(self) -> pure.Variables:
         """The net's parameters and state as JAX arrays on the net's device."""
+        self.bind_lists()
         return pure.Variables(self.select_data(self._params), self.select_data(self._state))
 
     @variables.setter
     def variables(self, new: pure.Variables) -> None:
+        self.bind_lists()
         for slot, array in _pair_slots((self._params, self._state), new):
             if self.slots[slot].get_data(self.device) is not array:
                 self.slots[slot].data_memory.store(array)
@@ -60,16 +78,19 @@ class Memories:
     @property
     def params(self) -> pure.Params:
         """The net's parameters as JAX arrays: `{layer: {index: array}}`."""
+        self.bind_lists()
         return self.select_data(self._params)
 
     @params.setter
     def params(self, new: pure.Params) -> None:
+        self.bind_lists()
         for slot, array in _pair_slots((self._params,), (new,)):
             self.slots[slot].data_memory.store(array)
 
     @property
     def param_diffs(self) -> pure.Params:
         """The diffs of the parameters as JAX arrays: `{layer: {index: array}}`."""
+        self.bind_lists()
         return {
             layer: {i: self.slots[slot].get_diff(self.device) for i, slot in slots.items()}
             for layer, slots in self._params.items()
@@ -77,24 +98,20 @@ class Memories:
 
     @param_diffs.setter
     def param_diffs(self, new: pure.Params) -> None:
+        self.bind_lists()
         for slot, array in _pair_slots((self._params,), (new,)):
             self.slots[slot].diff_memory.store(array)
 
     def clear_param_diffs(self, layer: Layer | None = None) -> None:
         """Set the diffs of the parameters of `layer`, or of all layers, to zero."""
+        self.bind_lists()
         for slot in self.slots if layer is None else (param.owner for param in layer.params):
             self.slots[slot].diff_memory.clear()
-
-    def share_params(self, sources: Mapping[Slot, Memory]) -> None:
-        """Make the blobs of params and state, by slot, and the tops that are params, use other memories."""
-        for slot, memory in sources.items():
-            self.slots[slot].data_memory = memory
-        self._share_params_with_tops()
 
     def _share_params_with_tops(self) -> None:
         """Make tops that are params, and the tops of Splits that copy them, use the memory of the params."""
         param_tops = self._graph.param_tops
-        for name, blob in self.blobs.items():
+        for name, blob in self.blobs.items() if param_tops else ():
             if (slot := param_tops.get(self._roots.get(name, name))) is not None:
                 blob.data_memory = self.slots[slot].data_memory
 

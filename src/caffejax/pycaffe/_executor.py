@@ -45,6 +45,7 @@ class Executor:
         batch_reader: the reader of data layers and MemoryData layers.
         callbacks: functions that are called with a layer's index, by event such as "before_forward". If there are any,
             layers run one at a time.
+        logs_shapes: whether the log gets a line when layers are compiled for further shapes; default: False.
     """
 
     def __init__(self, net: pure.Net, variables: pure.Variables, loader: Loader) -> None:
@@ -55,6 +56,8 @@ class Executor:
         self.callbacks: dict[str, list[Callback]] = {
             f"{when}_{direction}": [] for when in ("before", "after") for direction in ("forward", "backward")
         }
+        self.logs_shapes = False
+        self._compiled_shapes: dict[tuple[int, int], set[Any]] = {}  # by the first and last layer
         self._frozen: dict[tuple[int, int], FrozenForward] = {}  # by the first and last layer
         self._caller_inputs = net.graph.caller_inputs
         self._set_ranges(LayerRanges(net.graph))
@@ -122,6 +125,7 @@ class Executor:
         Raises:
             GraphError: if a MemoryData layer has no arrays.
         """
+        self.memories.bind_lists()
         self.batch_reader.check(self.graph.layers[first : last + 1])
         self.move_to_current_device()
         self.reshape(first, last)
@@ -129,6 +133,8 @@ class Executor:
         losses = []
         for layers in self._ranges.split(first, last, by_layer=self._has_callbacks):
             self._call_callbacks("before_forward", layers.first)
+            if self._has_callbacks:  # which may change the lists of blobs
+                self.memories.bind_lists()
             losses.append(self._forward(layers, key, is_test))
             self._call_callbacks("after_forward", layers.last)
         return losses
@@ -148,15 +154,20 @@ class Executor:
             GraphError: if a gradient does not exist.
         """
         self.graph.check_backward(slice(low, high + 1))
+        self.memories.bind_lists()
         self.move_to_current_device()
         output_names = frozenset(diffs)
-        groups = {
-            layers.high: (forward_pass, layers) for forward_pass, layers in self._group_by_pass(high, low, deconv)
-        }
+        if not self._has_callbacks:
+            for forward_pass, layers in self._group_by_pass(high, low, deconv):
+                self._backward(forward_pass, layers, output_names, adds_passes)
+            return
         for i in range(high, low - 1, -1):
             self._call_callbacks("before_backward", i)
-            if i in groups:
-                self._backward(*groups[i], output_names, adds_passes)
+            self.memories.bind_lists()
+            for forward_pass, layers in self._group_by_pass(
+                i, i, deconv
+            ):  # after the callback, which may write to blobs
+                self._backward(forward_pass, layers, output_names, adds_passes)
             self._call_callbacks("after_backward", i)
 
     def forward_backward(self, key: Key | None = None) -> list[jax.Array]:
@@ -169,6 +180,7 @@ class Executor:
             GraphError: if a MemoryData layer has no arrays.
         """
         last = len(self.graph.layers) - 1
+        self.memories.bind_lists()
         self.batch_reader.check(self.graph.layers)
         self.move_to_current_device()
         self.reshape()
@@ -203,7 +215,10 @@ class Executor:
     def _prepare_pass(self, layers: LayerRange, key: Key, frozen: FrozenForward | None = None) -> Pass:
         """Read the next batch of each data layer, and return a new pass, which has not run yet."""
         self.batch_reader.read(layers.input_layers, key)
-        return make_pass(layers, self.memories, key, frozen)
+        new_pass = make_pass(layers, self.memories, key, frozen)
+        if self.logs_shapes and not layers.on_host:
+            self._log_shapes(new_pass)
+        return new_pass
 
     def _forward(self, layers: LayerRange, key: Key, is_test: bool) -> jax.Array:
         frozen = None if is_test else self._get_frozen_forward(layers)
@@ -217,6 +232,20 @@ class Executor:
         if (bounds := (layers.first, layers.last)) not in self._frozen:
             self._frozen[bounds] = FrozenForward(self.net, layers)
         return self._frozen[bounds]
+
+    def _log_shapes(self, new_pass: Pass) -> None:
+        """Log that layers are compiled for the shapes of a pass, unless they are the layers' first shapes."""
+        layers, blobs = new_pass.layer_range, new_pass.inputs.blobs
+        shapes = tuple((name, blobs[name].shape) for name in self.graph.blobs if name in blobs)
+        all_shapes = self._compiled_shapes.setdefault((layers.first, layers.last), set())
+        if shapes in all_shapes:
+            return
+        all_shapes.add(shapes)
+        if len(all_shapes) > 1:
+            is_whole = len(layers.layers) == len(self.graph.layers)
+            names = "" if is_whole else f"layers {layers.layers[0].name} to {layers.layers[-1].name} "
+            text = ", ".join(f"{name} {shape}" for name, shape in shapes)
+            _global_state.log(f"Compiling {names}for {text} ({len(all_shapes)} shapes so far)")
 
     def _blobs_to_return(self, forward_pass: Pass) -> tuple[str, ...]:
         """Return the names of the blobs that a forward pass should return."""
@@ -242,7 +271,7 @@ class Executor:
         passes = {i: self._history.find_pass_to_differentiate(i) for i in indices}
         while indices:
             top = bottom = indices.pop(0)
-            while indices and passes[indices[0]] is passes[top] and not self._has_callbacks:
+            while indices and passes[indices[0]] is passes[top]:
                 bottom = indices.pop(0)
             yield passes[top], passes[top].layer_range.backward_range(bottom, top, deconv)
 

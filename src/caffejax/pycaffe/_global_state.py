@@ -16,13 +16,14 @@ import jax
 import numpy as np
 
 from ..config import DEVICE_VARIABLE, LIMIT_FIELDS, DataConfig, read_device_variable
-from ..errors import CaffejaxError, did_you_mean
+from ..errors import ArgumentValueError, CaffejaxError, did_you_mean
 from ..glog import log_to_stderr, start_logging
 from ..import_alias import get_declared_package
 from ..layers import layer_types
 from ..layers.bucketed_random import fold_in_bits, make_key
 from ..process_settings import alias_package
 from ..schema.caffe_pb2 import TEST, TRAIN
+from ._arguments import as_integer
 
 __all__ = ["TEST", "TRAIN"]
 
@@ -64,9 +65,9 @@ def set_device(device_id: int) -> None:
     Raises:
         ValueError: if JAX finds GPUs, but none with this number.
     """
-    gpus = _find_gpus()
-    if gpus and not 0 <= device_id < len(gpus):
-        raise ValueError(f"there is no GPU {device_id}; the GPUs have the numbers 0 to {len(gpus) - 1}")
+    gpus, device_id = _find_gpus(), as_integer(device_id, "the number of a GPU")
+    if device_id < 0 or (gpus and device_id >= len(gpus)):
+        raise ArgumentValueError(f"there is no GPU {device_id}; the GPUs have the numbers 0 to {len(gpus) - 1}")
     _process.gpu_number = device_id
 
 
@@ -95,7 +96,7 @@ def get_device() -> jax.Device:
 def set_random_seed(seed: int) -> None:
     """Set the seed for the fillers and data layers of new nets, and for random layers of all nets."""
     with _process.lock:
-        _process.seed, _process.key, _process.num_keys = int(seed), None, 0
+        _process.seed, _process.key, _process.num_keys = as_integer(seed, "the seed"), None, 0
 
 
 def set_limits(**limits: Any) -> None:
@@ -146,7 +147,7 @@ def solver_count() -> int:
 
 def set_solver_count(count: int) -> None:
     """Set the number of solvers that train together; only 1 is supported."""
-    if count != 1:
+    if as_integer(count, "the number of solvers") != 1:
         raise NotImplementedError(f"{count} solvers: {_NO_NCCL}")
     _process.solver_count = count
 
@@ -158,7 +159,7 @@ def solver_rank() -> int:
 
 def set_solver_rank(rank: int) -> None:
     """Set the rank of this solver; rank 0 logs and saves."""
-    _process.rank = int(rank)
+    _process.rank = as_integer(rank, "the rank")
 
 
 def has_nccl() -> bool:
@@ -219,6 +220,7 @@ def init_log(level: int = 0, to_stderr: bool = True) -> None:
         level: 0 for all records, 1 for warnings and errors, 2 for errors.
         to_stderr: if False, Python's `logging` handles the log.
     """
+    level = as_integer(level, "level")
     if to_stderr:
         start_logging()
     logging.getLogger("caffejax").setLevel(_LEVELS.get(level, logging.CRITICAL))
@@ -236,6 +238,11 @@ def set_logging(enabled: bool) -> None:
         logger.handlers.clear()
         logger.setLevel(logging.NOTSET)
         logger.propagate = True
+
+
+def set_logging_disabled() -> None:
+    """Turn off the log, as in the fork of FlowNet 2."""
+    set_logging(False)
 
 
 @contextmanager

@@ -7,23 +7,35 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from ..checkpoints.load_save import load_weights, save_weights
-from ..errors import CaffejaxError, GraphError, Problem, WeightsError, did_you_mean
+from ..errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    CaffejaxError,
+    GraphError,
+    Problem,
+    ReadOnlyError,
+    WeightsError,
+    is_integer,
+)
 from ..graph import Layer, Slot
 from ..graph.trained_layers import match_layers
 from ..layers.context import Phase
 from ..layers.python.layer import BlobVec
 from ..layers.python.layer import Layer as PythonLayer
 from ..paths import make_missing_problem
-from ..schema.caffe_pb2 import TRAIN
+from ..schema.caffe_pb2 import TEST, TRAIN
 from ..summary import summarize
-from ._batch_reader import make_array_source, write_batch
+from ..variables import as_params
+from ._arguments import as_array, as_callable, as_index, as_instance, as_integer, as_list, as_name, as_names, as_path
+from ._batch_reader import check_names, make_array_source, write_batch
 from ._executor import Callback, Executor, open_executor
+from ._old_names import refuse_attribute
+from ._read_only import ReadOnlyDict, ReadOnlyList
 from ._synced_memory import Memory, SyncedBlob
 
 
@@ -68,7 +80,18 @@ class NetLayer(PythonLayer):
 
     def __init__(self, type: str, blobs: BlobVec) -> None:
         super().__init__()
-        self._type, self.blobs = type, blobs
+        self._type: str
+        self.__dict__.update(_type=type, blobs=blobs)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if "_type" in self.__dict__ and hasattr(self, name):
+            remedy = (
+                "change the items of the list, as in layer.blobs[0] = blob"
+                if name == "blobs"
+                else "change the layer in the prototxt, and make a net with it"
+            )
+            raise ReadOnlyError(f"{name} of a layer of type {self._type} cannot be assigned to; {remedy}")
+        super().__setattr__(name, value)
 
     @property
     def type(self) -> str:
@@ -77,27 +100,27 @@ class NetLayer(PythonLayer):
 
 
 def get_layer_item(layer: Layer, blobs: BlobVec) -> Any:
-    """Return the item of `Net.layers` for a layer: the user's object for a Python layer, otherwise a `NetLayer`.
-
-    The blobs of the user's object share the memory of the net's blobs.
-    """
+    """Return the item of `Net.layers` for a layer: the user's object for a Python layer, otherwise a `NetLayer`."""
     user_layer = layer.type.instance
-    if user_layer is None:
-        return NetLayer(layer.type.name, blobs)
-    for user_blob, blob in zip(getattr(user_layer, "blobs", ()), blobs, strict=False):
-        user_blob.share_memory(blob)
-    return user_layer
+    return NetLayer(layer.type.name, blobs) if user_layer is None else user_layer
 
 
-def make_layer_blobs(executor: Executor, layer: Layer) -> BlobVec:
-    """Return a layer's blobs. A shared blob uses its owner's memory, possibly with a different shape."""
-
-    def make_blob(owner: SyncedBlob, shape: tuple[int, ...], owns_data: bool) -> SyncedBlob:
-        return owner if owns_data else SyncedBlob(shape, owner.data_memory, owner.diff_memory)
-
-    slots = executor.memories.slots
-    return BlobVec(make_blob(slots[p.owner], p.spec.shape, p.is_owner) for p in layer.params)
-
+_WRITE_BLOB = "write into the array of a blob, as in net.blobs['data'].data[...] = values"
+_WRITE_PARAM = (
+    "write into the array of a blob, as in net.params['fc'][0].data[...] = values, or assign to an item of a layer's "
+    "list, as in net.params['fc'][0] = blob"
+)
+_WRITE_LOSS_WEIGHT = "write the weight into the diff of the loss, as in net.blobs['loss'].diff[...] = 2"
+_READ_ONLY = {  # attributes that cannot be assigned to, with the remedies
+    **dict.fromkeys(("blobs", "_blobs", "_blob_names"), _WRITE_BLOB),
+    "params": _WRITE_PARAM,
+    **dict.fromkeys(
+        ("layers", "layer_dict", "_layer_names", "_layer_blobs", "inputs", "outputs", "_inputs", "_outputs"),
+        "change the prototxt, and make a net with it",
+    ),
+    **dict.fromkeys(("bottom_names", "top_names"), "change the prototxt, and make a net with it"),
+    **dict.fromkeys(("blob_loss_weights", "_blob_loss_weights"), _WRITE_LOSS_WEIGHT),
+}
 
 AnyPath = str | os.PathLike[str]
 Arrays = dict[str, np.ndarray]
@@ -131,26 +154,34 @@ class Net:
     def __init__(
         self,
         network_file: AnyPath,
-        phase: int | AnyPath,
+        phase: int | AnyPath | None = None,
         level: int | None = None,
         stages: Sequence[str] | None = None,
         weights: AnyPath | None = None,
         *,
         strict_weights: bool | None = None,
     ) -> None:
-        if not isinstance(phase, int):
+        if phase is None:
+            raise ArgumentTypeError("give a phase: Net(file, caffe.TEST) or Net(file, caffe.TRAIN)")
+        if not is_integer(phase):
+            file = as_path(phase, "the phase must be caffe.TEST or caffe.TRAIN; in the old form, the second argument")
             if level is None:
                 raise CaffejaxError(
-                    f'give a phase, caffe.TEST or caffe.TRAIN, not "{os.fspath(phase)}"; with weights: '
+                    f'give a phase, caffe.TEST or caffe.TRAIN, not "{os.fspath(file)}"; with weights: '
                     'Net(file, caffe.TEST, weights="net.caffemodel")'
                 )
-            weights, phase, level = phase, level, 0
-        if weights is not None and not os.path.isfile(Path(weights)):
+            weights, phase, level = file, level, 0
+        as_path(network_file, "a net's file")
+        if not is_integer(phase) or phase not in (TRAIN, TEST):
+            raise ArgumentValueError(f"the phase must be caffe.TEST or caffe.TRAIN, not {phase!r}")
+        level = 0 if level is None else as_integer(level, "level")
+        stages = [] if stages is None else as_list(stages, "stages")
+        if not all(isinstance(stage, str) for stage in stages):
+            raise ArgumentTypeError(f"stages must be names, not {stages!r}")
+        if weights is not None and not os.path.isfile(as_path(weights, "weights")):
             raise WeightsError(make_missing_problem(weights))
         phase_name: Phase = "TRAIN" if phase == TRAIN else "TEST"
-        executor, loader = open_executor(
-            network_file, phase_name, level or 0, tuple(stages or ()), weights, strict_weights
-        )
+        executor, loader = open_executor(network_file, phase_name, level, tuple(stages), weights, strict_weights)
         self._set_executor(executor)
         weakref.finalize(self, loader.close)
 
@@ -162,24 +193,50 @@ class Net:
         return net
 
     def _set_executor(self, executor: Executor) -> None:
-        self._executor = executor
-        graph = executor.graph
-        self.name = graph.name
-        self.blobs: OrderedDict[str, SyncedBlob] = OrderedDict(executor.memories.blobs)
-        self._layer_blobs = [make_layer_blobs(executor, layer) for layer in graph.layers]
-        self.layers = [
-            get_layer_item(layer, blobs) for layer, blobs in zip(graph.layers, self._layer_blobs, strict=True)
-        ]
-        self._layer_names = [layer.name for layer in graph.layers]
-        self.layer_dict = OrderedDict(zip(self._layer_names, self.layers, strict=True))
-        self.params = OrderedDict(
-            (name, blobs) for name, blobs in zip(self._layer_names, self._layer_blobs, strict=True) if blobs
+        graph, memories = executor.graph, executor.memories
+        names, lists = [layer.name for layer in graph.layers], memories.lists.lists
+        items = [get_layer_item(layer, blobs) for layer, blobs in zip(graph.layers, lists, strict=True)]
+        blob_names = list(memories.blobs)
+        layers, wiring = "the layers of a net are those of its prototxt", "change the prototxt, and make a net with it"
+
+        def make_wiring(attribute: str, names_by_layer: Iterable[tuple[str, Iterable[str]]]) -> ReadOnlyDict:
+            lists = (
+                (layer, ReadOnlyList(names, f"net.{attribute}['{layer}']", wiring)) for layer, names in names_by_layer
+            )
+            return ReadOnlyDict(lists, f"net.{attribute}", wiring, "layer")
+
+        # in this way, because assigning to these attributes is an error
+        self.__dict__.update(
+            _executor=executor,
+            blobs=ReadOnlyDict(memories.blobs.items(), "net.blobs", _WRITE_BLOB, "blob"),
+            params=ReadOnlyDict(
+                ((name, blobs) for name, blobs in zip(names, lists, strict=True) if blobs),
+                "net.params",
+                _WRITE_PARAM,
+                "layer with params",
+            ),
+            layers=ReadOnlyList(items, "net.layers", layers),
+            layer_dict=ReadOnlyDict(zip(names, items, strict=True), "net.layer_dict", layers, "layer"),
+            inputs=list(graph.input_layer_tops),
+            outputs=list(graph.outputs),
+            bottom_names=make_wiring("bottom_names", ((layer.name, layer.bottoms) for layer in graph.layers)),
+            top_names=make_wiring("top_names", ((layer.name, layer.tops) for layer in graph.layers)),
+            _layer_blobs=lists,
+            _layer_names=ReadOnlyList(names, "net._layer_names", layers),
+            _blob_names=ReadOnlyList(blob_names, "net._blob_names", wiring),
+            _blobs=ReadOnlyList(memories.blobs.values(), "net._blobs", _WRITE_BLOB),
+            _inputs=ReadOnlyList(map(blob_names.index, graph.input_layer_tops), "net._inputs", wiring),
+            _outputs=ReadOnlyList(map(blob_names.index, graph.outputs), "net._outputs", wiring),
         )
-        self._blob_names, self._blobs = list(self.blobs), list(self.blobs.values())
-        self.inputs, self.outputs = list(graph.input_layer_tops), list(graph.outputs)
-        self._inputs, self._outputs = (list(map(self._blob_names.index, n)) for n in (self.inputs, self.outputs))
-        self.bottom_names = OrderedDict((layer.name, list(layer.bottoms)) for layer in graph.layers)
-        self.top_names = OrderedDict((layer.name, list(layer.tops)) for layer in graph.layers)
+        self.name = graph.name
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _READ_ONLY:
+            raise ReadOnlyError(f"net.{name} cannot be assigned to; {_READ_ONLY[name]}")
+        super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        refuse_attribute(self, name)
 
     def __repr__(self) -> str:
         return f"Net {self._executor.graph!r}"
@@ -191,17 +248,28 @@ class Net:
     def blob_loss_weights(self) -> OrderedDict[str, float]:
         """The loss weight of every blob, by name."""
         loss_weights = self._executor.graph.loss_weights
-        return OrderedDict((name, loss_weights.get(name, 0.0)) for name in self._blob_names)
+        items = ((name, loss_weights.get(name, 0.0)) for name in self._blob_names)
+        return ReadOnlyDict(items, "net.blob_loss_weights", _WRITE_LOSS_WEIGHT, "blob")
 
     @property
     def _blob_loss_weights(self) -> list[float]:
-        return list(self.blob_loss_weights.values())
+        return ReadOnlyList(self.blob_loss_weights.values(), "net._blob_loss_weights", _WRITE_LOSS_WEIGHT)
 
     def _bottom_ids(self, i: int) -> list[int]:
-        return list(map(self._blob_names.index, self._executor.graph.layers[i].bottoms))
+        return list(
+            map(
+                self._blob_names.index,
+                self._executor.graph.layers[as_index(i, "a layer's index", len(self.layers))].bottoms,
+            )
+        )
 
     def _top_ids(self, i: int) -> list[int]:
-        return list(map(self._blob_names.index, self._executor.graph.layers[i].tops))
+        return list(
+            map(
+                self._blob_names.index,
+                self._executor.graph.layers[as_index(i, "a layer's index", len(self.layers))].tops,
+            )
+        )
 
     def forward(
         self, blobs: Iterable[str] | None = None, start: str | None = None, end: str | None = None, **kwargs: Any
@@ -221,9 +289,9 @@ class Net:
         last = self._find_layer_index(end) if end is not None else len(self.layers) - 1
         if kwargs:
             write_batch("data", kwargs, self.blobs, self.inputs)
+        names = [*(self.top_names[end] if end is not None else self.outputs), *as_names(blobs, "blob", self.blobs)]
         self._run_forward(first, last)
-        names = self.top_names[end] if end is not None else self.outputs
-        return {name: self._find_blob(name).data for name in dict.fromkeys((*names, *(blobs or ())))}
+        return {name: self._find_blob(name).data for name in dict.fromkeys(names)}
 
     def backward(
         self, diffs: Iterable[str] | None = None, start: str | None = None, end: str | None = None, **kwargs: Any
@@ -291,7 +359,8 @@ class Net:
         Returns:
             Copies of the blobs by name, with one row per example. A loss, which is a scalar, has one value per batch.
         """
-        rows = BatchRows((*self.outputs, *(blobs or ())))
+        rows = BatchRows((*self.outputs, *as_names(blobs, "blob", self.blobs)))
+        self._check_batches("data", kwargs, self.inputs)
         for batch in self._batch(kwargs):
             rows.add(self.forward(blobs=blobs, **batch))
         return rows.take_rows(len(next(iter(kwargs.values()))), self._batch_size)
@@ -309,7 +378,11 @@ class Net:
         Returns:
             Copies of the blobs and of the diffs.
         """
-        rows, diff_rows = BatchRows((*self.outputs, *(blobs or ()))), BatchRows((*self.inputs, *(diffs or ())))
+        rows = BatchRows((*self.outputs, *as_names(blobs, "blob", self.blobs)))
+        diff_rows = BatchRows((*self.inputs, *as_names(diffs, "blob", self.blobs)))
+        inputs = {name: a for name, a in kwargs.items() if name in self.inputs or name not in self.outputs}
+        self._check_batches("data", inputs, self.inputs)
+        self._check_batches("diff", {name: a for name, a in kwargs.items() if name in self.outputs}, self.outputs)
         input_batches = self._batch({name: kwargs[name] for name in self.inputs if name in kwargs})
         diff_batches = self._batch({name: kwargs[name] for name in self.outputs if name in kwargs})
         for batch, top_diffs in zip_longest(input_batches, diff_batches, fillvalue=dict[str, Any]()):
@@ -335,19 +408,19 @@ class Net:
 
         A net with callbacks runs one layer at a time.
         """
-        self._executor.callbacks["before_forward"].append(callback)
+        self._executor.callbacks["before_forward"].append(as_callable(callback, "a callback"))
 
     def after_forward(self, callback: Callback) -> None:
         """Register a function that is called with each layer's index after its forward pass."""
-        self._executor.callbacks["after_forward"].append(callback)
+        self._executor.callbacks["after_forward"].append(as_callable(callback, "a callback"))
 
     def before_backward(self, callback: Callback) -> None:
         """Register a function that is called with each layer's index before its backward pass."""
-        self._executor.callbacks["before_backward"].append(callback)
+        self._executor.callbacks["before_backward"].append(as_callable(callback, "a callback"))
 
     def after_backward(self, callback: Callback) -> None:
         """Register a function that is called with each layer's index after its backward pass."""
-        self._executor.callbacks["after_backward"].append(callback)
+        self._executor.callbacks["after_backward"].append(as_callable(callback, "a callback"))
 
     def set_input_arrays(self, data: np.ndarray, labels: np.ndarray) -> None:
         """Set the arrays from which the net's first layer, a MemoryData layer, reads batches in a loop.
@@ -360,6 +433,7 @@ class Net:
             GraphError: if the arrays do not fit the layer, or the first layer is not MemoryData.
         """
         graph = self._executor.graph
+        data, labels = (np.atleast_1d(as_array(a, n, dtype=None)) for a, n in ((data, "data"), (labels, "labels")))
         self._executor.batch_reader.array_sources[graph.layers[0].key] = make_array_source(graph, data, labels)
 
     _set_input_arrays = set_input_arrays
@@ -374,8 +448,11 @@ class Net:
         Raises:
             WeightsError: if the file cannot be read, if blobs do not fit, or, with `strict`, if blobs are missing.
         """
+        as_path(weights, "weights")
         memories = self._executor.memories
-        memories.variables = load_weights(weights, self._executor.graph, memories.variables, strict)
+        graph = memories.lists.describe(self._executor.graph)
+        variables = memories.lists.get_arrays(graph, memories.device)
+        memories.lists.store(graph, load_weights(weights, graph, variables, strict), memories.device)
 
     load_hdf5 = copy_from
 
@@ -385,7 +462,7 @@ class Net:
         Raises:
             WeightsError: if the file cannot be written.
         """
-        save_weights(path, self._executor.graph, self._executor.memories.variables, hdf5=False)
+        self._save(path, write_diff=False, hdf5=False)
 
     def save_hdf5(self, path: AnyPath, write_diff: bool = False) -> None:
         """Write the parameters, and with `write_diff` their diffs, to a .caffemodel.h5 file.
@@ -395,8 +472,16 @@ class Net:
         Raises:
             WeightsError: if the file cannot be written.
         """
-        diffs = self._executor.memories.param_diffs if write_diff else None
-        save_weights(path, self._executor.graph, self._executor.memories.variables, diffs, hdf5=True)
+        self._save(path, write_diff, hdf5=True)
+
+    save_to_hdf5 = save_hdf5  # its name in the fork of MNC
+
+    def _save(self, path: AnyPath, write_diff: bool, hdf5: bool) -> None:
+        as_path(path, "the file to write")
+        lists, device = self._executor.memories.lists, self._executor.memories.device
+        graph = lists.describe(self._executor.graph)
+        diffs = as_params(lists.get_arrays(graph, device, diffs=True).params) if write_diff else None
+        save_weights(path, graph, lists.get_arrays(graph, device), diffs, hdf5=hdf5)
 
     def share_with(self, other: Net) -> None:
         """Make layers of this net use the parameters of the layers of `other` that have the same names.
@@ -408,7 +493,10 @@ class Net:
             GraphError: if the layers' blobs differ in number or shape, or if layers share a parameter in this net that
                 they do not share in `other`.
         """
-        graph, memories = self._executor.graph, self._executor.memories
+        as_instance(other, Net, "the other net")
+        graph = self._executor.graph
+        for net in (self, other):
+            net._executor.memories.lists.adopt_blobs()
         matches = match_layers(graph, other._executor.graph)
         other_blobs = {
             layer.key: blobs for layer, blobs in zip(other._executor.graph.layers, other._layer_blobs, strict=True)
@@ -433,21 +521,21 @@ class Net:
                 sharers.setdefault(param.owner, layer.name)
         if problems:
             raise GraphError(problems)
-        memories.share_params(sources)
         for layer, blobs in zip(graph.layers, self._layer_blobs, strict=True):
             for param, blob in zip(layer.params, blobs, strict=False):
-                blob.data_memory = memories.slots[param.owner].data_memory
+                blob.data_memory = sources.get(param.owner, blob.data_memory)
         self._executor.forget_passes()
 
     def _forward(self, first: int, last: int) -> float:
         """Run layers `first` to `last` (indices, inclusive) forward; return the weighted loss."""
+        first, last = (as_index(i, "a layer's index", len(self.layers)) for i in (first, last))
         return float(sum(float(loss) for loss in self._run_forward(first, last)))
 
     def _backward(self, high: int, low: int) -> None:
-        self._executor.backward(high, low)
+        self._executor.backward(*(as_index(i, "a layer's index", len(self.layers)) for i in (high, low)))
 
     def _deconv(self, high: int, low: int) -> None:
-        self._executor.backward(high, low, deconv=True)
+        self._executor.backward(*(as_index(i, "a layer's index", len(self.layers)) for i in (high, low)), deconv=True)
 
     def _run_backward(
         self, deconv: bool, diffs: Iterable[str] | None, start: str | None, end: str | None, output_diffs: Arrays
@@ -457,7 +545,7 @@ class Net:
         if output_diffs:
             write_batch("diff", output_diffs, self.blobs, self.outputs)
         names = self.bottom_names[end] if end is not None else self.inputs
-        names = list(dict.fromkeys((*names, *(diffs or ()))))
+        names = list(dict.fromkeys((*names, *as_names(diffs, "blob", self.blobs))))
         for layer in self._executor.graph.layers[low : high + 1]:
             if layer.type.gradient.overwrites_diffs:
                 self._executor.memories.clear_param_diffs(layer)
@@ -465,7 +553,7 @@ class Net:
         return {name: self._find_blob(name).diff for name in names}
 
     def _set_start_diff(self, name: str, diff: np.ndarray, zero_higher: bool) -> None:
-        blob = self._find_blob(name)
+        blob, diff = self._find_blob(name), as_array(diff, "start_diff")
         if np.shape(diff) != blob.shape:
             raise GraphError(f"Expected start_diff of shape {blob.shape} but got {np.shape(diff)}: blob '{name}'")
         blob.diff[...] = diff
@@ -475,6 +563,22 @@ class Net:
     def _run_forward(self, first: int, last: int) -> list[Any]:
         return self._executor.forward(first, last)
 
+    def _check_batches(self, which: Literal["data", "diff"], arrays: Mapping[str, Any], names: Sequence[str]) -> None:
+        """Raise an error if arrays for several batches do not fit the net's inputs, or its outputs' diffs."""
+        if arrays or which == "data":
+            check_names(which, arrays, names)
+        counts = {}
+        for name, array in arrays.items():
+            shape = as_array(array, f"the array for '{name}'", dtype=None).shape
+            counts[name] = shape[:1]
+            if shape[1:] != self.blobs[name].shape[1:] or not shape or not shape[0]:
+                message = (
+                    f"has shape {shape}, but must have shape (N, {', '.join(map(str, self.blobs[name].shape[1:]))})"
+                )
+                raise ArgumentValueError(f"the array for '{name}' {message}, where N is the number of examples")
+        if len(set(counts.values())) > 1:
+            raise ArgumentValueError(f"all arrays must have the same number of examples, not {counts}")
+
     def _batch(self, blobs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         return split_batches(blobs, self._batch_size)
 
@@ -483,11 +587,8 @@ class Net:
         return next(iter(self.blobs.values())).shape[0]
 
     def _find_layer_index(self, name: str) -> int:
-        if name not in self._layer_names:
-            raise GraphError(f"no layer '{name}' in the net{did_you_mean(name, self._layer_names)}")
-        return self._layer_names.index(name)
+        return self._layer_names.index(as_name(name, "layer", self._layer_names))
 
     def _find_blob(self, name: str) -> SyncedBlob:
-        if name not in self.blobs:
-            raise GraphError(f"no blob '{name}' in the net{did_you_mean(name, self.blobs)}")
-        return self.blobs[name]
+        blob: SyncedBlob = self.blobs[as_name(name, "blob", self.blobs)]
+        return blob

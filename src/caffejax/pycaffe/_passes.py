@@ -175,14 +175,19 @@ class BackwardPass:
 
         Diffs of blobs that are not in `diffs` are computed when they are read.
         """
-        nonzero_blobs = {
-            slot: memories.slots[slot]
-            for slot in diffs.params
+        sums: dict[Slot, jax.Array] = {}
+        slots_by_memory: dict[int, Slot] = {}  # scripts may make two params the same blob
+        for slot, diff in diffs.params.items():
+            first_slot = slots_by_memory.setdefault(id(memories.slots[slot].diff_memory), slot)
+            sums[first_slot] = sums[first_slot] + diff.reshape(sums[first_slot].shape) if first_slot in sums else diff
+        current_diffs = {
+            slot: memories.slots[slot].get_diff(memories.device)
+            for slot in sums
             if slot not in self._start_diffs and not memories.slots[slot].diff_memory.is_zero
         }
-        current_diffs = {slot: blob.get_diff(memories.device) for slot, blob in nonzero_blobs.items()}
-        sums = _add(current_diffs, {slot: diffs.params[slot] for slot in current_diffs}) if current_diffs else {}
-        for slot, array in {**diffs.params, **sums}.items():
+        if current_diffs:
+            sums |= _add(current_diffs, {slot: sums[slot] for slot in current_diffs})
+        for slot, array in sums.items():
             memories.slots[slot].diff_memory.store(array)
         for name in self._backward_range.writes:
             memory = memories.blobs[name].diff_memory

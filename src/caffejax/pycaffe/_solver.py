@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ import numpy as np
 from ..config import TrainConfig
 from ..data.loader import Loader
 from ..debugging.debug_info import DebugInfo, Pass
+from ..errors import ReadOnlyError, SolverError, raise_if_any
 from ..graph import UNNAMED_TOP
 from ..net import Params, Variables
 from ..process_settings import tune_process
@@ -26,8 +28,10 @@ from ..training.train_step import StepResult, TrainState, abstract_state, make_u
 from ..training.trainer import Trainer
 from ..training.update_rules import compute_total_norm
 from . import _global_state
+from ._arguments import as_callable, as_instance, as_integer, as_path
 from ._executor import Executor
 from ._net import Net
+from ._read_only import ReadOnlyList
 from ._solver_tests import NetEvaluator
 
 Callback = Callable[[], object]
@@ -57,6 +61,7 @@ class BlobUpdater:
         self.on_gradients: list[Callback] = []
         self.last_update: Params | None = None
         self._executor, self._device, self._iter_size = executor, parts.device, parts.param.iter_size
+        executor.logs_shapes = True
         self._state_without_variables = _drop_variables(train_state)
         self._input_names = parts.net.input_names
         self._outputs = [name for name in parts.net.outputs if name != UNNAMED_TOP]
@@ -93,6 +98,7 @@ class BlobUpdater:
 
         The state is copied because users may write to blobs.
         """
+        self._executor.memories.lists.check_training()
         return jax.tree.map(jnp.copy, self.train_state), None
 
     def restore(self, state: TrainState, device_statistics: Params | None) -> None:
@@ -109,6 +115,7 @@ class BlobUpdater:
     ) -> StepResult:
         """Make one update from `iter_size` passes; `requests` is ignored, because there is a single process."""
         (rate,) = rates
+        self._executor.memories.lists.check_training()
         for callback in self.on_start:
             callback()
         self._move_to_current_device()
@@ -192,7 +199,7 @@ class Solver:
 
     @_global_state.write_caffe_log()
     def __init__(self, solver_file: AnyPath, *, tune: bool = False) -> None:
-        param = read_solver(solver_file)
+        param = read_solver(as_path(solver_file, "a solver's file"))
         if self._type:
             param.type = self._type
         if param.random_seed >= 0:
@@ -211,21 +218,35 @@ class Solver:
         )
         variables = Variables(start_state.params, start_state.state)
         executor = Executor(parts.net, variables, parts.loader)
-        parts, self._param = replace(parts, net=executor.net), parts.param
-        self.net = Net._from_executor(executor)
-        self.test_nets = [_make_test_net(parts, i, variables) for i in range(len(parts.tests.evaluators))]
-        for i, net in enumerate(self.test_nets):
-            net.share_with(self.net)
-            parts.tests.evaluators[i] = NetEvaluator(parts.tests.evaluators[i], net, self.net)
+        parts, self._param, self._first_param = replace(parts, net=executor.net), parts.param, SolverParameter()
+        self._first_param.CopyFrom(parts.param)
+        net = Net._from_executor(executor)
+        test_nets = [_make_test_net(parts, i, variables) for i in range(len(parts.tests.evaluators))]
+        remedy = "the solver's prototxt names its test nets"
+        self.net: Net
+        self.test_nets: list[Net]
+        self.__dict__.update(net=net, test_nets=ReadOnlyList(test_nets, "solver.test_nets", remedy))
+        for i, test_net in enumerate(test_nets):
+            test_net.share_with(net)
+            parts.tests.evaluators[i] = NetEvaluator(parts.tests.evaluators[i], test_net, net)
         self._updater = BlobUpdater(parts, start_state, executor)
         self._trainer = Trainer(parts, self._updater, FiniteCheck(parts.net, param.iter_size))
 
     def __repr__(self) -> str:
         return f"{self.param.type} solver of {self.net!r}, iteration {self.iter} of {self.param.max_iter}"
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _READ_ONLY:
+            raise ReadOnlyError(f"solver.{name} cannot be assigned to; {_READ_ONLY[name]}")
+        super().__setattr__(name, value)
+
     @property
     def param(self) -> SolverParameter:
-        """The solver's settings."""
+        """The solver's settings.
+
+        Training follows changes of `base_lr`, `max_iter`, `display`, `snapshot`, `average_loss` and `test_interval`,
+        and raises an error if another setting was changed.
+        """
         return self._param
 
     @property
@@ -258,12 +279,16 @@ class Solver:
             SolverError: if a loss is not finite.
             WeightsError: if a snapshot could not be written.
         """
-        self._trainer.step(max(0, iterations))  # as in Caffe, a negative number does nothing
+        self._check_param()
+        self._trainer.step(max(0, as_integer(iterations, "iterations")))  # as in Caffe, a negative number does nothing
         self._trainer.snapshots.wait()
 
     @_global_state.write_caffe_log()
     def solve(self, resume_file: AnyPath | None = None) -> None:
         """Train to iteration `max_iter`, from the current state or from a snapshot."""
+        self._check_param()
+        if resume_file is not None:
+            as_path(resume_file, "a snapshot")
         self._trainer.solve(resume_file)
 
     @_global_state.write_caffe_log()
@@ -282,11 +307,12 @@ class Solver:
         Raises:
             WeightsError: if the snapshot cannot be read, or belongs to a different net.
         """
-        self._trainer.restore(state_file)
+        self._trainer.restore(as_path(state_file, "a snapshot"))
 
     @_global_state.write_caffe_log()
     def apply_update(self) -> None:
         """Make one update from the current diffs of the parameters, and increase `iter` by one."""
+        self._check_param()
         norm = self._updater.apply_update(self._trainer.rate_schedule(self._trainer.iteration))
         if norm is not None:
             clipping = ClippingLog(self.param.clip_gradients)
@@ -296,15 +322,43 @@ class Solver:
 
     def share_weights(self, net: Net) -> None:
         """Make `net` use the parameters of this solver's train net."""
-        net.share_with(self.net)
+        as_instance(net, Net, "net").share_with(self.net)
 
     def add_callback(self, on_start: Callable[[], object], on_gradients: Callable[[], object]) -> None:
         """Register functions for every iteration: before the first pass, and after the gradients are computed.
 
         `on_gradients` may change the diffs of the parameters before the update uses them.
         """
+        as_callable(on_start, "on_start")
+        self._updater.on_gradients.append(as_callable(on_gradients, "on_gradients"))
         self._updater.on_start.append(on_start)
-        self._updater.on_gradients.append(on_gradients)
+
+    def _check_param(self) -> None:
+        """Raise an error if settings were changed whose changes have no effect."""
+        if self._param == self._first_param:
+            return
+        names = [field.name for field in self._param.DESCRIPTOR.fields if field.name not in _SETTINGS]
+        raise_if_any(
+            SolverError,
+            [
+                f"solver.param.{name} was changed after the solver was made, which has no effect; change it in the "
+                "solver's prototxt, and make a solver with it"
+                for name in names
+                if getattr(self._param, name) != getattr(self._first_param, name)
+            ],
+        )
+
+
+# settings that are read in each iteration
+_SETTINGS = frozenset(("base_lr", "max_iter", "display", "snapshot", "average_loss", "test_interval"))
+_READ_ONLY = {  # attributes that cannot be assigned to, with the remedies
+    **dict.fromkeys(("net", "test_nets"), "the solver's prototxt names its nets; net.copy_from(file) loads weights"),
+    "iter": "solver.restore(file) restores the iteration of a snapshot",
+    "lr": "set solver.param.base_lr",
+    "param": "assign to a setting, as in solver.param.base_lr = 0.01",
+    "max_iter": "set solver.param.max_iter",
+    "type": "choose a class, such as caffe.AdamSolver, or set the type in the solver's prototxt",
+}
 
 
 def _make_test_net(parts: TrainerParts, i: int, trained: Variables) -> Net:
@@ -361,4 +415,4 @@ def get_solver(solver_file: AnyPath) -> Solver:
     Raises:
         CaffejaxError: for invalid settings or nets.
     """
-    return _CLASSES.get(read_solver(solver_file).type, Solver)(solver_file)
+    return _CLASSES.get(read_solver(as_path(solver_file, "a solver's file")).type, Solver)(solver_file)

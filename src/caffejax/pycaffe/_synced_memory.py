@@ -195,6 +195,16 @@ class SyncedBlob(Blob):
         self.data_memory = data or Memory()
         self.diff_memory = diff or Memory()
 
+    @property
+    def is_shared(self) -> bool:
+        """True, because the memory belongs to a net."""
+        return True
+
+    def share_memory(self, other: Blob) -> None:
+        """Use the memory of another blob of a net from now on, with its shape."""
+        assert isinstance(other, SyncedBlob)
+        self.data_memory, self.diff_memory, self._shape = other.data_memory, other.diff_memory, other.shape
+
     def get_data(self, device: jax.Device) -> jax.Array:
         """Return the data as a JAX array on `device`."""
         return self.data_memory.get_array(self._shape, device)

@@ -8,9 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import ArgumentValueError
 from ..schema.caffe_pb2 import TEST
 from . import io
+from ._arguments import as_dims, as_list, as_path
+from ._fork_files import fall_back_to_fork
 from ._net import Net
+from ._old_names import refuse_arguments
 
 
 class ImageInputNet(Net):
@@ -36,9 +40,10 @@ class ImageInputNet(Net):
         channel_swap: Sequence[int] | None = None,
         strict_weights: bool | None = None,
     ) -> None:
+        as_path(pretrained_file, "pretrained_file")
         super().__init__(model_file, TEST, weights=pretrained_file, strict_weights=strict_weights)
         if not self.inputs:
-            raise ValueError(
+            raise ArgumentValueError(
                 "the net has no input in phase TEST: use one with an Input layer, such as a deploy prototxt"
             )
         name = self.inputs[0]
@@ -74,10 +79,12 @@ class Classifier(ImageInputNet):
         raw_scale: float | None = None,
         channel_swap: Sequence[int] | None = None,
         strict_weights: bool | None = None,
+        **old_arguments: Any,
     ) -> None:
+        refuse_arguments("Classifier", old_arguments)
         super().__init__(model_file, pretrained_file, mean, input_scale, raw_scale, channel_swap, strict_weights)
         self.crop_dims = np.array(self.blobs[self.inputs[0]].data.shape[2:])
-        self.image_dims = tuple(int(n) for n in (self.crop_dims if image_dims is None else image_dims))
+        self.image_dims = as_dims(self.crop_dims if image_dims is None else image_dims, "image_dims")
 
     def predict(self, inputs: Sequence[np.ndarray], oversample: bool = True) -> np.ndarray:
         """Return class probabilities.
@@ -93,8 +100,14 @@ class Classifier(ImageInputNet):
         Raises:
             ValueError: if the crops are larger than the images after resizing.
         """
+        inputs = as_list(inputs, "inputs (images)")
+        if not inputs:
+            raise ArgumentValueError("inputs must have at least one image")
         images = np.stack([io.resize_image(image, self.image_dims) for image in inputs])
         if oversample:
             predictions = self._predict(list(io.oversample(list(images), self.crop_dims)))
             return predictions.reshape(len(images), 10, -1).mean(1)
         return self._predict(list(io.center_crops(images, self.crop_dims)))
+
+
+__getattr__ = fall_back_to_fork(__name__)

@@ -15,6 +15,8 @@ import numpy as np
 from ..errors import GraphError
 from ..layers import layer_type, layer_types
 from ..layers.types import SpatialMap
+from ._arguments import as_instance
+from ._fork_files import fall_back_to_fork
 from .net_spec import Function, Top, layers
 
 CoordMap: TypeAlias = tuple[int | None, Any, Any]
@@ -144,6 +146,8 @@ def coord_map_from_to(top_from: Top, top_to: Top) -> CoordMap:
         RuntimeError: if the blobs have no common ancestor.
         AxisMismatchException: if the layers on the path have maps with different axes.
     """
+    for top in (top_from, top_to):
+        as_instance(top, Top, "a blob of a NetSpec")
     from_maps = dict(_walk_ancestors(top_from))
     for blob, to_map in _walk_ancestors(top_to):
         if blob in from_maps:
@@ -170,3 +174,6 @@ def crop(top_from: Top, top_to: Top) -> Top:
         raise AssertionError(problem)  # Caffe raises this
     offset = (-np.round(np.atleast_1d(shift))).astype(int).tolist()
     return layers.Crop(top_from, top_to, crop_param={"axis": 2 if axis is None else axis + 1, "offset": offset})
+
+
+__getattr__ = fall_back_to_fork(__name__)

@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import CaffejaxError, DataError, Problem
+from ..errors import ArgumentValueError, CaffejaxError, DataError, Problem
 from . import io
+from ._arguments import as_image, as_integer, as_list, as_path, convert
+from ._fork_files import fall_back_to_fork
+from ._old_names import refuse_arguments
 from .classifier import ImageInputNet
 
 Window = Sequence[int] | np.ndarray
@@ -37,7 +40,9 @@ class Detector(ImageInputNet):
         channel_swap: Sequence[int] | None = None,
         context_pad: int | None = None,
         strict_weights: bool | None = None,
+        **old_arguments: Any,
     ) -> None:
+        refuse_arguments("Detector", old_arguments)
         super().__init__(model_file, pretrained_file, mean, input_scale, raw_scale, channel_swap, strict_weights)
         self.configure_crop(context_pad)
 
@@ -57,9 +62,14 @@ class Detector(ImageInputNet):
         """
         detections: list[dict[str, Any]] = []
         crops = []
-        for filename, windows in images_windows:
-            image = io.load_image(filename, color=self.crop_dims[2] != 1)
-            for window in windows:
+        pairs = "pairs of a file name and a list of windows"
+        for filename, windows in as_list(
+            convert(images_windows, "images_windows", pairs, lambda items: [tuple(_as_pair(item)) for item in items]),
+            "images_windows",
+        ):
+            image = io.load_image(as_path(filename, "the name of an image"), color=self.crop_dims[2] != 1)
+            for window in as_list(windows, "the windows of an image"):
+                _as_window(window)
                 if 0 in image[int(window[0]) : int(window[2]), int(window[1]) : int(window[3])].shape:
                     size = f"{image.shape[0]} x {image.shape[1]}"
                     numbers = ", ".join(str(int(n)) for n in window)
@@ -99,7 +109,8 @@ class Detector(ImageInputNet):
         Returns:
             The window in its original size; with context, it is resized to the net's input.
         """
-        y1, x1, y2, x2 = (int(n) for n in window)
+        im = as_image(im)
+        y1, x1, y2, x2 = _as_window(window)
         if not self.context_pad:
             return im[y1:y2, x1:x2]
         size = self.crop_dims[1]  # the input is square
@@ -122,10 +133,11 @@ class Detector(ImageInputNet):
         Raises:
             ValueError: if the net's input is not square, or is not wider than twice the context.
         """
+        context_pad = None if context_pad is None else as_integer(context_pad, "context_pad")
         name = self.inputs[0]
         channels, height, width = self.blobs[name].data.shape[1:]
         if context_pad and not (height == width and 0 < 2 * context_pad < width):
-            raise ValueError(
+            raise ArgumentValueError(
                 f"context_pad={context_pad} needs a square input wider than {2 * context_pad}, not {height} x {width}"
             )
         self.crop_dims = (height, width, channels)
@@ -135,3 +147,25 @@ class Detector(ImageInputNet):
         if name in transformer.channel_swap:
             mean = mean[:, :, np.argsort(transformer.channel_swap[name])]
         self.crop_mean = mean / np.float32(transformer.raw_scale.get(name, 1))
+
+
+def _as_pair(item: Any) -> tuple[Any, Any]:
+    name, windows = item
+    return name, windows
+
+
+def _as_window(window: Any) -> tuple[int, int, int, int]:
+    """Return the four numbers of a window as integers.
+
+    Raises:
+        TypeError: if it does not have four numbers.
+    """
+
+    def read(window: Any) -> tuple[int, int, int, int]:
+        y1, x1, y2, x2 = (int(n) for n in window)
+        return y1, x1, y2, x2
+
+    return convert(window, "a window", "four numbers (ymin, xmin, ymax, xmax)", read)
+
+
+__getattr__ = fall_back_to_fork(__name__)

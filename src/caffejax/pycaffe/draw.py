@@ -18,6 +18,8 @@ from ..schema.caffe_pb2 import LayerParameter, NetParameter, PoolingParameter
 from ..view.draw_style import get_draw_style
 from ..view.layer_graph import connect_layers
 from ..view.svg_drawing import Drawing, can_draw_svg, to_svg
+from ._arguments import as_message
+from ._fork_files import fall_back_to_fork
 
 LAYER_STYLE_DEFAULT = {"shape": "record", "fillcolor": "#6495ED", "style": "filled"}
 NEURON_LAYER_STYLE = {"shape": "record", "fillcolor": "#90EE90", "style": "filled"}
@@ -104,6 +106,7 @@ def drawing(
     """
     if rankdir not in _DIRECTIONS:
         raise CaffejaxError(f"rankdir must be one of {', '.join(_DIRECTIONS)}, not '{rankdir}'")
+    caffe_net = as_message(caffe_net, "NetParameter")
     layers = [x for x in caffe_net.layer if phase is None or _is_in_phase(x, phase)]
     if not layers:
         phase_text = "" if phase is None else f" in phase {caffe_pb2.Phase.Name(phase)}"
@@ -200,3 +203,6 @@ def draw_net_to_file(
     content = draw_net(caffe_net, rankdir, ext, phase, display_lrm)
     with replace_file(filename) as file:
         file.write(content)
+
+
+__getattr__ = fall_back_to_fork(__name__)

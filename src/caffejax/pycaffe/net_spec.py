@@ -24,11 +24,13 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import Message
 
-from ..errors import GraphError, did_you_mean
+from ..errors import ArgumentTypeError, GraphError, UnknownAttributeError, did_you_mean
 from ..glog import log
 from ..layers import Variants, layer_type
 from ..schema import caffe_pb2
 from ..schema.caffe_pb2 import LayerParameter, NetParameter
+from ._arguments import as_instance
+from ._fork_files import fall_back_to_fork
 
 _SUFFIX = "_param"
 _SINGLE_VALUE_TYPES = (str, bytes, Mapping, Message)  # iterable types that are a single value
@@ -80,7 +82,7 @@ def assign_proto(proto: Message, name: str, val: Any) -> None:
     """
     fields = proto.DESCRIPTOR.fields_by_name
     if name not in fields:
-        raise AttributeError(f"{proto.DESCRIPTOR.name} has no setting '{name}'{did_you_mean(name, fields)}")
+        raise UnknownAttributeError(f"{proto.DESCRIPTOR.name} has no setting '{name}'{did_you_mean(name, fields)}")
     field = fields[name]
     if field.is_repeated:
         values = list(val) if isinstance(val, Iterable) and not isinstance(val, _SINGLE_VALUE_TYPES) else [val]
@@ -103,7 +105,7 @@ def _fill_message(message: Message, name: str, value: Any) -> None:
         for key, field_value in value.items():
             assign_proto(message, key, field_value)
     else:
-        raise TypeError(f"{name} takes a dict of settings, not {value!r}")
+        raise ArgumentTypeError(f"{name} takes a dict of settings, not {value!r}")
 
 
 def _assign(name: str, value: Any, assign: Callable[[], None]) -> None:
@@ -111,7 +113,7 @@ def _assign(name: str, value: Any, assign: Callable[[], None]) -> None:
     try:
         assign()
     except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} cannot be {value!r}: {error}") from error
+        raise ArgumentTypeError(f"{name} cannot be {value!r}: {error}") from error
 
 
 def _to_python(value: Any) -> Any:
@@ -133,7 +135,7 @@ def fill_layer(layer: LayerParameter, settings: Mapping[str, Any]) -> None:
         param = next((param for param, names in fields_by_param.items() if key in names), None)
         if param is None and key not in fields:
             names = [*fields, *(name for names in fields_by_param.values() for name in names)]
-            raise AttributeError(f"{prefix}: there is no setting '{key}'{did_you_mean(key, names)}")
+            raise UnknownAttributeError(f"{prefix}: there is no setting '{key}'{did_you_mean(key, names)}")
         message: Message = layer if param is None else getattr(layer, param)
         try:
             assign_proto(message, key, value)
@@ -205,11 +207,11 @@ class Function:
         return to_proto(self)
 
 
-def _make_type_error(name: str, value: object, hint: str) -> TypeError:
+def _make_type_error(name: str, value: object, hint: str) -> ArgumentTypeError:
     """Return a TypeError with Caffe's message, which scripts expect. If `value` is a tuple, also log `hint`."""
     if isinstance(value, tuple):
         log.warning("%s is a tuple: %s", name, hint)
-    return TypeError(f"{name} is not a Top (type is {type(value)})")
+    return ArgumentTypeError(f"{name} is not a Top (type is {type(value)})")
 
 
 class _NetBuilder:
@@ -255,11 +257,11 @@ def to_proto(*tops: Top | Function) -> NetParameter:
     """Return the net of the layers of `tops` and all layers that they depend on, with names such as "ReLU1"."""
     builder = _NetBuilder()
     for top in tops:
-        builder.add(top.fn if isinstance(top, Top) else top)
+        builder.add(top.fn if isinstance(top, Top) else as_instance(top, Function, "a blob of a NetSpec"))
     return builder.to_proto()
 
 
-class _MissingError(AttributeError, KeyError):
+class _MissingError(UnknownAttributeError, KeyError):
     """Error for a missing blob of a NetSpec: a KeyError, as in Caffe, and an AttributeError, as Python expects."""
 
     __str__ = Exception.__str__
@@ -335,7 +337,7 @@ class NetSpec:
                 raise _make_type_error(f"'{name}'", top, "give each of the tops a name, as in n.a, n.b = ...")
         builder = _NetBuilder({top: name for name, top in self.tops.items()})
         for top in self.tops.values():
-            builder.add(top.fn if isinstance(top, Top) else top)
+            builder.add(top.fn if isinstance(top, Top) else as_instance(top, Function, "a blob of a NetSpec"))
         return builder.to_proto()
 
 
@@ -372,9 +374,14 @@ class Parameters:
     def __getattr__(self, name: str) -> _Enums:
         message = f"{name}Parameter"
         if not hasattr(caffe_pb2, message):
-            raise AttributeError(f"caffe_pb2 has no message type '{message}'{did_you_mean(message, vars(caffe_pb2))}")
+            raise UnknownAttributeError(
+                f"caffe_pb2 has no message type '{message}'{did_you_mean(message, vars(caffe_pb2))}"
+            )
         return _Enums(message)
 
 
 layers = Layers()
 params = Parameters()
+
+
+__getattr__ = fall_back_to_fork(__name__)

@@ -7,21 +7,32 @@ import operator
 
 import numpy as np
 
+from ...errors import ArgumentTypeError, ArgumentValueError, ReadOnlyError
+
 
 class Blob:
     """The arrays data and diff, float32 and of one shape, both initially zero.
 
     Args:
         shape: the length of each axis. The number of axes is not limited.
+
+    Raises:
+        TypeError: if a length is not an integer.
+        ValueError: if a length is negative.
     """
 
     def __init__(self, *shape: int) -> None:
-        self._shape = tuple(shape)
+        self._shape = _check_shape(shape)
         self._arrays: dict[str, np.ndarray] = {}
         self._memory_owner: Blob | None = None
 
     def __repr__(self) -> str:
-        return f"Blob({', '.join(map(str, self._shape))})"
+        return f"Blob({', '.join(map(str, self.shape))})"
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _REMEDIES:
+            raise ReadOnlyError(f"a blob's {name} cannot be assigned to; {_REMEDIES[name]}")
+        super().__setattr__(name, value)
 
     @property
     def data(self) -> np.ndarray:
@@ -36,12 +47,12 @@ class Blob:
     @property
     def shape(self) -> tuple[int, ...]:
         """The length of each axis."""
-        return self._shape
+        return self._shape if self._memory_owner is None else self._memory_owner.shape
 
     @property
     def count(self) -> int:
         """The number of elements."""
-        return math.prod(self._shape)
+        return math.prod(self.shape)
 
     @property
     def num(self) -> int:
@@ -67,26 +78,29 @@ class Blob:
         """Change the shape. As in Caffe, the memory stays the same if the new shape fits into it.
 
         Raises:
+            TypeError: if a length is not an integer.
             ValueError: if a length is negative.
         """
-        new_shape = tuple(map(operator.index, shape))
-        if any(n < 0 for n in new_shape):
-            raise ValueError(f"a blob cannot have shape {shape}: the lengths of axes must not be negative")
-        self._shape = new_shape
+        new_shape = _check_shape(shape)
+        if self._memory_owner is not None:
+            self._memory_owner.reshape(*new_shape)
+        else:
+            self._shape = new_shape
 
     def share_memory(self, other: Blob) -> None:
-        """Use the memory of another blob of the same shape from now on."""
+        """Be the same as another blob from now on, with its memory and its shape."""
         self._memory_owner = other
 
     @property
     def is_shared(self) -> bool:
-        """True if the blob uses the memory of another blob, see `share_memory`."""
+        """True if the blob uses the memory of another blob, see `share_memory`, or of a net of pycaffe."""
         return self._memory_owner is not None
 
     def _legacy_size(self, axis: int) -> int:
-        if len(self._shape) > 4:
-            raise ValueError(f"a blob with {len(self._shape)} axes has no num, channels, height and width; use shape")
-        return self._shape[axis] if axis < len(self._shape) else 1
+        shape = self.shape
+        if len(shape) > 4:
+            raise ArgumentValueError(f"a blob with {len(shape)} axes has no num, channels, height and width; use shape")
+        return shape[axis] if axis < len(shape) else 1
 
     def _view(self, name: str) -> np.ndarray:
         if self._memory_owner is not None:
@@ -95,3 +109,28 @@ class Blob:
         if array is None or array.size < self.count:
             array = self._arrays[name] = np.zeros(self.count, np.float32)
         return array[: self.count].reshape(self._shape)
+
+
+def _check_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a shape as a tuple of integers, or raise an error if it is not a shape."""
+    try:
+        lengths = tuple(map(operator.index, shape))
+    except TypeError as error:
+        hint = "; give each length as an argument, as in reshape(*shape)" * any(
+            isinstance(n, list | tuple) for n in shape
+        )
+        text = ", ".join(map(repr, shape))
+        raise ArgumentTypeError(
+            f"a blob cannot have shape ({text}): the lengths of axes must be integers{hint}: {error}"
+        ) from None
+    if any(n < 0 for n in lengths):
+        raise ArgumentValueError(f"a blob cannot have shape {lengths}: the lengths of axes must not be negative")
+    return lengths
+
+
+_WRITE = "write into its array, as in blob.{}[...] = values"
+_RESHAPE = "call blob.reshape(*shape)"
+_REMEDIES = {  # for attributes that cannot be assigned to
+    **{name: _WRITE.format(name) for name in ("data", "diff")},
+    **dict.fromkeys(("shape", "count", "num", "channels", "height", "width"), _RESHAPE),
+}

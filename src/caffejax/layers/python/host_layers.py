@@ -88,12 +88,14 @@ class HostLayer:
             for i, name in enumerate(definition.layer.top)
         ]
         self._is_set_up = False
+        self._num_blobs = 0
         self._has_warned = False
         self._last_arguments: tuple[Arrays, Arrays] | None = None  # arguments of the last call of `forward`
 
     def params(self, bottoms: Sequence[Shape]) -> list[ParamSpec]:
         """Return the specs of the learnable blobs, with the initial values that `setup` wrote."""
         self._set_up(bottoms)
+        self._num_blobs = len(self.instance.blobs)
         return [ParamSpec(blob.shape, value=blob.data.copy()) for blob in self._blobs]
 
     def top_shapes(self, bottoms: Sequence[Shape]) -> list[Shape]:
@@ -178,7 +180,7 @@ class HostLayer:
 
     @property
     def _blobs(self) -> list[Blob]:
-        return list(self.instance.blobs)
+        return list(self.instance.blobs[: self._num_blobs])  # a script may have added blobs, which are only saved
 
     def _set_up(self, bottoms: Sequence[Shape]) -> None:
         if self._is_set_up:
@@ -244,8 +246,9 @@ class HostSource:
 
 def _write_data(blobs: Sequence[Blob], arrays: Arrays) -> None:
     for blob, array in zip(blobs, arrays, strict=True):
-        blob.reshape(*array.shape)
-        blob.data[...] = array
+        if not blob.is_shared:  # otherwise it has the array
+            blob.reshape(*array.shape)
+            blob.data[...] = array
 
 
 def _have_equal_arrays(a: tuple[Arrays, Arrays] | None, b: tuple[Arrays, Arrays]) -> bool:
