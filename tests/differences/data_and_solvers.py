@@ -179,8 +179,8 @@ layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "t" top: "loss" 
     Difference(
         "The state of another update rule",
         "Caffe takes any .solverstate with as many arrays as the rule needs, so that SGD's velocity becomes RMSProp's "
-        "mean of squares, and its root NaN. Here such a state is refused. SGD and Nesterov store the same velocity, and "
-        "each continues from the other, as in Caffe.",
+        "mean of squares, and its root NaN. Here such a state is refused. SGD and Nesterov store the same velocity, "
+        "and each continues from the other, as in Caffe.",
         "sgd_solver.cpp, RestoreSolverStateFromBinaryProto: only the number of history blobs is compared",
         _CONSTANT_LOSS,
         _compare_other_rule,

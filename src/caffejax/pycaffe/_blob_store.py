@@ -46,10 +46,8 @@ class Memories:
             for slot, array in _pair_slots((self._params, self._state), variables)
         }
         self._share_params_with_tops()
-        computed_blobs = [
-            blob for name, blob in self.blobs.items() if self._roots.get(name, name) not in graph.param_tops
-        ]
-        self.lists = BlobLists(graph, self.slots, computed_blobs)
+        computed_names = [name for name in self.blobs if self._roots.get(name, name) not in graph.param_tops]
+        self.lists = BlobLists(graph, self.slots, [self.blobs[name] for name in computed_names])
 
     # -- params and state
 
