@@ -10,8 +10,8 @@ import pytest
 
 from caffejax.checking import Report
 from caffejax.checking.check import check_file
-from caffejax.checking.check_report import PhaseReport
-from caffejax.cli.check import _format_counts_by_kind
+from caffejax.checking.check_report import Finding, PhaseReport
+from caffejax.cli.check import _format_failure_counts, _format_loading_counts
 from caffejax.data import write_annotated
 from caffejax.data.database import WRITERS
 from caffejax.errors import CaffejaxError
@@ -257,4 +257,6 @@ def test_missing_files_of_other_layers_and_entries_of_lists_are_named(folder: Pa
 def test_counts_leave_out_kinds_of_which_there_are_none(loading: Any, failing: Any, text: str) -> None:
     failed = [Report("f", kind) for kind, n in failing.items() for _ in range(n)]
     models = [*(Report("f", kind) for kind, n in loading.items() for _ in range(n)), *failed]
-    assert _format_counts_by_kind(failed, models, "does not load", "do not load") == text
+    assert _format_failure_counts(failed, models) == text
+    loaded = _format_loading_counts([*models, Report("f", "solver", findings=(Finding("setting", "x"),))])
+    assert "solver" in loaded  # also if none loads

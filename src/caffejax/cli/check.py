@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> None:
         with replace_file(options.html) as file:
             file.write(page.encode())
     if failed_models:
-        raise CaffejaxError(_format_counts_by_kind(failed_models, models, "does not load", "do not load"))
+        raise CaffejaxError(_format_failure_counts(failed_models, models))
     if not models:
         raise CaffejaxError("there is neither a net nor a solver in these folders")
 
@@ -195,10 +195,14 @@ def _format_loading_counts(models: list[Report]) -> str:
     return _format_counts_by_kind([report for report in models if report.loads], models, "loads", "load")
 
 
+def _format_failure_counts(failed: list[Report], models: list[Report]) -> str:
+    """Return a text with the counts of the kinds of which models fail, such as "1 of 6 nets does not load"."""
+    kinds = {report.kind for report in failed}
+    return _format_counts_by_kind(failed, [r for r in models if r.kind in kinds], "does not load", "do not load")
+
+
 def _format_counts_by_kind(selected: list[Report], models: list[Report], singular: str, plural: str) -> str:
     """Return a text with the counts by kind of model, such as "2 of 3 nets and 1 of 1 solver load".
-
-    Kinds of which none is selected are left out, unless nothing is selected.
 
     Args:
         selected: the reports to count.
@@ -206,9 +210,12 @@ def _format_counts_by_kind(selected: list[Report], models: list[Report], singula
         singular, plural: the verb in singular and plural.
     """
     nouns = {"net": "net", "solver": "solver", "unreadable": "unreadable file", "other": "other file"}
-    totals, counts = ({k: sum(r.kind == k for r in reports) for k in nouns} for reports in (models, selected))
-    kinds = [kind for kind in nouns if counts[kind]] or [kind for kind in nouns if totals[kind]]
-    parts = [f"{counts[kind]} of {format_count(totals[kind], nouns[kind])}" for kind in kinds]
+    models_by_kind = {kind: [report for report in models if report.kind == kind] for kind in nouns}
+    parts = [
+        f"{sum(report.kind == kind for report in selected)} of {format_count(len(reports), nouns[kind])}"
+        for kind, reports in models_by_kind.items()
+        if reports
+    ]
     return (
         f"{' and '.join(parts) or '0 nets'} {singular if len(parts) == 1 in (len(selected), len(models)) else plural}"
     )

@@ -8,10 +8,15 @@ its shard.
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 import signal
+import sys
+import threading
 import weakref
 from collections.abc import Mapping
+from multiprocessing import resource_tracker
+from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import jax
@@ -181,11 +186,14 @@ class Pipeline:
         batches = grain.MapDataset.source(_ShardBatches(self._batches, self._shard, batch_index, self._position))
         if self._workers:
             _mark_grain_flags_parsed()
+            _start_resource_tracker()
             # each worker reads one batch at a time, and keeps a part of the batches in a queue
             buffer_size = max(1, self._depth // self._workers)
             options = grain.MultiprocessingOptions(num_workers=self._workers, per_worker_buffer_size=buffer_size)
             read_options = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
-            worker_batches = batches.to_iter_dataset(read_options).mp_prefetch(options, worker_init_fn=_ignore_sigint)
+            worker_batches = batches.to_iter_dataset(read_options).mp_prefetch(
+                options, worker_init_fn=_initialize_worker
+            )
             # In a thread, because a KeyboardInterrupt in the `__del__` of a shared array would be lost.
             return ThreadPrefetchIterDataset(worker_batches.map(_copy_from_shared_memory), prefetch_buffer_size=1)
         num_threads = min(self._batches.num_threads, self._depth)
@@ -238,5 +246,36 @@ def count_available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _ignore_sigint(worker_index: int, num_workers: int) -> None:
+def _start_resource_tracker() -> None:
+    """Start Python's process that removes shared memory when this process and its workers have ended.
+
+    It would print a warning if a process was killed, although that has its own message. Processes inherit the filters
+    of warnings on the command line.
+    """
+    if os.name != "posix":  # shared memory then ends with the processes
+        return
+    options = sys.warnoptions[:]
+    sys.warnoptions.append("ignore:resource_tracker:UserWarning")
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        sys.warnoptions[:] = options
+
+
+def _initialize_worker(worker_index: int, num_workers: int) -> None:
+    """Make this process ignore interrupts, which its parent handles, and end when its parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+_PARENT_CHECK_INTERVAL = 2.0  # seconds
+
+
+def _end_with_parent() -> None:
+    """Wait until the parent process has ended, which it cannot tell if it is killed, and end this process."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    # a process that the parent has forked may keep the sentinel open
+    while os.getppid() == parent.pid and not wait([parent.sentinel], _PARENT_CHECK_INTERVAL):
+        pass
+    os._exit(1)
