@@ -270,6 +270,12 @@ def layer_problems(layer: LayerParameter) -> Iterator[Problem]:
         )
 
 
+_INPUT_REMEDY = (
+    'if it is an input of the net, write a layer of type "Input" with a shape that the net supports, such as '
+    "input_param { shape { dim: 1 dim: 3 dim: 224 dim: 224 } }; arrays of other sizes may be passed when it runs"
+)
+
+
 def missing_problems(
     layers: Sequence[LayerParameter], excluded: Sequence[LayerParameter], missing: Sequence[Missing]
 ) -> Iterator[Problem]:
@@ -299,7 +305,8 @@ def missing_problems(
                 f"{text}; only the later layer '{later_name}' produces it", layer=reader.name, layer_type=reader.type
             )
         elif producer_name is None:
-            yield Problem(f"{text}{did_you_mean(name, names_before)}", layer=reader.name, layer_type=reader.type)
+            hint = did_you_mean(name, names_before) if names_before else f"; {_INPUT_REMEDY}"
+            yield Problem(f"{text}{hint}", layer=reader.name, layer_type=reader.type)
         elif producer_name not in reported_problems:
             names = [
                 n for _, _, n in missing if any(n in layer.top for layer in excluded if layer.name == producer_name)
