@@ -116,7 +116,7 @@ def write_caffemodel(
 
 
 def _encode_definition(layer: LayerParameter) -> list[bytes | memoryview]:
-    """Return the bytes of a layer's definition without blobs, with the strings as Caffe reads them from the prototxt."""
+    """Return the bytes of a definition without blobs, with the bytes of strings as in the prototxt."""
     strings = [(1, layer.name), *((3, bottom) for bottom in layer.bottom), *((4, top) for top in layer.top)]
     if all(encode_string(text) == text.encode() for _, text in strings):
         return [layer.SerializeToString()]
