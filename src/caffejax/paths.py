@@ -1,4 +1,7 @@
-"""Functions that find files, safely read files at untrusted paths, and describe files of an unexpected kind."""
+"""Functions that find files, safely read files at untrusted paths, and describe files of an unexpected kind.
+
+Strings in Caffe's files are bytes, mostly UTF-8, but Latin-1 in some of old editors. Python's protobuf has text only.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,25 @@ from .errors import CaffejaxError, Problem, did_you_mean
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
+_latin1_strings: set[str] = set()  # those that `decode_string` returned last for bytes that are not UTF-8
+
+
+def decode_string(content: bytes) -> str:
+    """Return the text of a string in a prototxt or a .caffemodel. Bytes that are not UTF-8 are read as Latin-1."""
+    try:
+        text = content.decode()
+        _latin1_strings.discard(text)
+    except UnicodeError:
+        text = content.decode("latin-1")
+        _latin1_strings.add(text)
+    return text
+
+
+def encode_string(text: str) -> bytes:
+    """Return the bytes of a string for one of Caffe's files: those from which `decode_string` made it, or UTF-8."""
+    return text.encode("latin-1" if text in _latin1_strings else "utf-8")
+
+
 def find_file(name: str, folder: Path | None) -> Path:
     """Return the path of a file as Caffe finds it, relative to the working directory, with `~` expanded.
 
@@ -24,7 +46,7 @@ def find_file(name: str, folder: Path | None) -> Path:
         name: the path in a file or on the command line.
         folder: the folder of the file that contains the path, or None.
     """
-    expanded_path = Path(os.path.expanduser(name))
+    expanded_path = Path(os.path.expanduser(os.fsdecode(encode_string(name)) if name in _latin1_strings else name))
     path_in_folder = folder / expanded_path if folder is not None else expanded_path
     # os.path.exists, unlike Path.exists, returns False for names that are too long or have a NUL
     return path_in_folder if os.path.exists(path_in_folder) and not os.path.exists(expanded_path) else expanded_path

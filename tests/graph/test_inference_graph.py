@@ -137,3 +137,16 @@ def test_batch_sizes_may_differ() -> None:
 def test_unknown_blobs_raise_an_error() -> None:
     with pytest.raises(GraphError, match=r"no blob 'ipp' in the net; did you mean 'ip'"):
         Net(CLASSIFIER).for_inference(["ipp"])
+
+
+def test_a_net_that_ends_in_silence_names_its_blobs() -> None:
+    """As published colorization nets do."""
+    end = """layer { name: "r" type: "ReLU" bottom: "sum" top: "r" }
+      layer { name: "quiet" type: "Silence" bottom: "sum" bottom: "aside" } layer { name: "q" type: "Silence" bottom: "r" }"""
+    net = Net(IN_PLACE + end)
+    assert net.outputs == ()
+    with pytest.raises(GraphError, match=r"such as 'sum', 'aside', 'r', which end in layer 'quiet' \(Silence\), 'q'"):
+        net.for_inference()
+    assert net.for_inference(["sum"]).outputs == ("sum",)
+    with pytest.raises(GraphError, match=r"no outputs; name the blobs to compute with .* --outputs$"):
+        Net('name: "empty"\n').for_inference()

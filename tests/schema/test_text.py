@@ -51,7 +51,7 @@ def test_grammar_as_google_reads_it(text):
     ("text", "name"),
     [
         ('name: "\\?"', "?"),
-        ('name: "\\377"', None),
+        ('name: "\\377"', "ÿ"),
         ('name: "\\q"', None),
     ],  # where Google's Python differs from C++
 )
@@ -103,7 +103,6 @@ def test_escapes_as_in_cpp(text, name):
         ('name: "a" "b', "1:11: this string is not closed on its line"),
         ("name: '\\ud800'", "1:7: name: '\\ud800' is not a valid escape: there is no such character"),
         ("name: 'a' \udcff", "1:11: layer 'a': expected the name of a field of LayerParameter, found '\\udcff'"),
-        ("name: '\udcff'", "1:7: name: the string is not UTF-8; save the file as UTF-8"),
         ('name "a"', "1:6: expected ':', found '\"a\"'"),
         ("relu_param 3", "1:12: expected '{', found '3': this field holds a message"),
         ("[caffe.x]: 3", "1:1: LayerParameter has no extensions"),

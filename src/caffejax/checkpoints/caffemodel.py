@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike
 
 from ..atomic_write import replace_file
 from ..errors import Problem, WeightsError, raise_if_any
-from ..paths import describe_content, is_hdf5, read_bytes
+from ..paths import decode_string, describe_content, encode_string, is_hdf5, read_bytes
 from ..schema import wire
 from ..schema.blob_proto import Array, BlobError, Legacy4D, decode_blob, encode_blob, measure_blob, read_blob_proto
-from ..schema.caffe_pb2 import NetParameter
+from ..schema.caffe_pb2 import LayerParameter, NetParameter
 from .match_by_name import reshape_to_net
 
 __all__ = ["Legacy4D", "read_blob_proto", "read_caffemodel", "reshape_to_net", "write_caffemodel"]
@@ -108,14 +108,14 @@ def write_caffemodel(
     raise_if_any(WeightsError, check_size(net.ByteSize() + measure_blobs(shapes), "the .caffemodel", str(path), remedy))
     with replace_file(path, WeightsError) as file:
         if net.HasField("name"):
-            file.writelines(wire.encode_delimited(1, net.name.encode()))
+            file.writelines(wire.encode_delimited(1, encode_string(net.name)))
         for layer, layer_blobs, layer_diffs in entries:
             definition = type(layer)()
             definition.CopyFrom(layer)
             definition.ClearField("blobs")
             if net.state.HasField("phase") and not layer.HasField("phase"):
                 definition.phase = net.state.phase
-            pieces: list[bytes | memoryview] = [definition.SerializeToString()]
+            pieces = _encode_definition(definition)
             for i, blob in enumerate(layer_blobs):
                 pieces += wire.encode_delimited(7, *encode_blob(blob, layer_diffs[i] if i < len(layer_diffs) else None))
             file.writelines(wire.encode_delimited(_NET_LAYER_FIELD, *pieces))
@@ -141,6 +141,19 @@ def check_size(size: int, kind: str, file: str | None, remedy: str) -> Iterator[
             f"Caffe could not read it; {remedy}"
         )
         yield Problem(message, file)
+
+
+def _encode_definition(layer: LayerParameter) -> list[bytes | memoryview]:
+    """Return the bytes of a definition without blobs, with the bytes of strings as in the prototxt."""
+    strings = [(1, layer.name), *((3, bottom) for bottom in layer.bottom), *((4, top) for top in layer.top)]
+    if all(encode_string(text) == text.encode() for _, text in strings):
+        return [layer.SerializeToString()]
+    copy = type(layer)()
+    copy.CopyFrom(layer)
+    for field in ("name", "bottom", "top"):
+        copy.ClearField(field)
+    pieces = [piece for number, text in strings for piece in wire.encode_delimited(number, encode_string(text))]
+    return [*pieces, copy.SerializeToString()]
 
 
 def _order_blobs(net: NetParameter, blobs: Blobs) -> Sequence[Sequence[ArrayLike]]:
@@ -170,7 +183,7 @@ def _decode_layer(data: memoryview, fields: tuple[int, int] = _CURRENT_FIELDS) -
         if wire_type != wire.DELIMITED or isinstance(value, int):
             continue
         if field == fields[0]:
-            name = bytes(value).decode(errors="replace")
+            name = decode_string(bytes(value))
         elif field == fields[1]:
             try:
                 blobs.append(decode_blob(value))

@@ -420,7 +420,10 @@ class Net:
 
     def _describe_input_problem(self) -> str | None:
         """Return a message if an input is no batch of images with the net's channels, or None."""
+        unknown_inputs = {} if self._source is None else self._source.unknown_inputs
         for name, array in self._input_arrays.items():
+            if name in unknown_inputs:
+                continue
             shape = self._require_net().graph.blobs[name].shape
             if len(shape) == 4 and (array.ndim != 4 or array.shape[1] != shape[1]):
                 opencv_name = self._opencv_input_names[self._input_names.index(name)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from ..errors import GraphError, Problem, did_you_mean
+from ..errors import GraphError, Problem, did_you_mean, shorten_list
 from ..layers import type_of
 from ..layers.context import strip_net_fields
 from ..schema.caffe_pb2 import LayerParameter
@@ -33,13 +33,7 @@ def make_inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> 
     unknown_blobs = [name for name in selected_blobs if name not in graph.blobs]
     if unknown_blobs or not selected_blobs:
         problems = [f"no blob '{name}' in the net{did_you_mean(name, graph.blobs)}" for name in unknown_blobs]
-        raise GraphError(
-            [
-                Problem(p, graph.file)
-                for p in problems
-                or ["the net has no outputs; name the blobs to compute: outputs=[...] or --outputs=A,B"]
-            ]
-        )
+        raise GraphError([Problem(p, graph.file) for p in problems or [_describe_silenced_outputs(graph)]])
     layers, names = _remove_splits_and_in_place_tops(graph)
     outputs = tuple(dict.fromkeys(names[name] for name in selected_blobs))
     needed_blobs, used_layers = set(outputs), list[Layer]()
@@ -52,6 +46,19 @@ def make_inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> 
         graph, layers=tuple(reversed(used_layers)), blobs=inputs, input_layer_tops=tuple(inputs), outputs=outputs
     )
     return reshape_graph(reduced_graph, {})
+
+
+def _describe_silenced_outputs(graph: Graph) -> str:
+    """Return a message about a net whose last blobs all go to layers without tops, such as Silence."""
+    sources = {top: layer.bottoms[0] for layer in graph.layers if layer.is_inserted_split for top in layer.tops}
+    silencers = [layer for layer in graph.layers if not layer.tops]
+    blobs = dict.fromkeys(sources.get(bottom, bottom) for layer in silencers for bottom in layer.bottoms)
+    message = "the net has no outputs; name the blobs to compute with outputs=[...] in Python, or --output or --outputs"
+    if not blobs:
+        return message
+    layers = ", ".join(f"'{layer.name}' ({layer.type.name})" for layer in silencers)
+    names = ", ".join(shorten_list([f"'{name}'" for name in blobs]))
+    return f"{message}, such as {names}, which end in layer {layers}"
 
 
 def find_inference_names(graph: Graph) -> dict[str, str]:

@@ -271,6 +271,10 @@ def layer_problems(layer: LayerParameter) -> Iterator[Problem]:
 
 
 EXCLUDED_END = " in this state"  # the end of the message about a bottom whose producer the net's state excludes
+_INPUT_REMEDY = (
+    'if it is an input of the net, write a layer of type "Input" with a shape that the net supports, such as '
+    "input_param { shape { dim: 1 dim: 3 dim: 224 dim: 224 } }; arrays of other sizes may be passed when it runs"
+)
 
 
 def missing_problems(
@@ -302,7 +306,8 @@ def missing_problems(
                 f"{text}; only the later layer '{later_name}' produces it", layer=reader.name, layer_type=reader.type
             )
         elif not producer_names:
-            yield Problem(f"{text}{did_you_mean(name, names_before)}", layer=reader.name, layer_type=reader.type)
+            hint = did_you_mean(name, names_before) if names_before else f"; {_INPUT_REMEDY}"
+            yield Problem(f"{text}{hint}", layer=reader.name, layer_type=reader.type)
         elif (producer_name := producer_names[0]) not in reported_problems:
             names = [
                 n for _, _, n in missing if any(n in layer.top for layer in excluded if layer.name == producer_name)

@@ -23,6 +23,7 @@ from google.protobuf.message import Message
 from ..errors import Problem, SchemaError, did_you_mean
 from ..glog import warn_once
 from ..human_readable import format_list
+from ..paths import decode_string
 from .tokens import CLOSING, END, Cursor, GiveUpError
 
 _INTEGER = re.compile(r"0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*", re.ASCII)
@@ -170,7 +171,8 @@ def parse_text(text: str, message_class: type[M], *, file: str | None = None) ->
     """Parse prototxt.
 
     Args:
-        text: the text. Lone surrogates represent bytes that are not UTF-8; they are allowed in comments only.
+        text: the text. Lone surrogates represent bytes that are not UTF-8; they are allowed in comments and in strings,
+            which are then read as Latin-1.
         message_class: the class to parse into, such as `caffe_pb2.NetParameter`.
         file: the file's name for error messages.
 
@@ -406,22 +408,19 @@ class _Parser(Cursor):
         """Parse a string of one or several adjacent literals.
 
         Raises:
-            ValueError: if the next token is not a literal, an escape is invalid, or the string is not UTF-8.
+            ValueError: if the next token is not a literal, or an escape is invalid.
         """
         tokens, content, start = self.tokens, b"", self.position
         if tokens[start][:1] not in ('"', "'"):
             return self.parse_bare_word(field)
         if len(tokens[start]) < 2:
             raise ValueError(f"expected a string in quotes, found {self.quote(start)}")
-        try:
-            while tokens[self.position][:1] in ('"', "'"):
-                if len(tokens[self.position]) < 2:
-                    self.give_up(self.position, "this string is not closed on its line")
-                content += unquote(tokens[self.position])
-                self.position += 1
-            return content if field.is_bytes else content.decode()
-        except UnicodeError:
-            raise ValueError("the string is not UTF-8; save the file as UTF-8") from None
+        while tokens[self.position][:1] in ('"', "'"):
+            if len(tokens[self.position]) < 2:
+                self.give_up(self.position, "this string is not closed on its line")
+            content += unquote(tokens[self.position])
+            self.position += 1
+        return content if field.is_bytes else decode_string(content)
 
     def parse_bare_word(self, field: _Field) -> str:
         """Parse a string without quotes, such as a path or the name of a type, which ends at a space.

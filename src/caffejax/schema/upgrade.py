@@ -118,15 +118,9 @@ def upgrade_inputs(net: NetParameter) -> list[str]:
             f"{format_count(len(shapes), 'input shape')}; "
             "each input needs one input_shape or four input_dim"
         )
-    if not shapes and (needed_names := find_needed_inputs(net)):
-        raise SchemaError(
-            f"input '{name}' has no shape; give it one of a size that the net supports, such as "
-            "input_shape { dim: 1 dim: 3 dim: 224 dim: 224 }: arrays of other sizes may be passed when it runs"
-            for name in needed_names
-        )
     del net.input[:], net.input_shape[:], net.input_dim[:]
     if not shapes:
-        return [f"input '{name}' has no shape and is dropped; write an Input layer" for name in names]
+        return [f"input '{name}' has no shape and is dropped, as in Caffe; write an Input layer" for name in names]
     layers = list(net.layer)
     del net.layer[:]
     layer = net.layer.add(name="input", type="Input", top=names)

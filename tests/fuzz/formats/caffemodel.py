@@ -9,6 +9,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from caffejax import read_caffemodel
+from caffejax.paths import decode_string
 from caffejax.schema import caffe_pb2
 
 from ..harness import Files, Harness, choose_mutator, mutate_one_file
@@ -63,7 +64,7 @@ def _read(folder: Path) -> Any:
 
 def _decode_name(layer: Any) -> str:
     """Return the name of a layer whose name is not UTF-8, which protobuf shows as bytes."""
-    return layer.name if isinstance(layer.name, str) else layer.name.decode(errors="replace")
+    return layer.name if isinstance(layer.name, str) else decode_string(layer.name)
 
 
 def _describe_difference(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
