@@ -326,13 +326,16 @@ def _compare_elsewhere(
 ) -> list[Row]:
     """Return the rows; those in which all gradients are zero, or at kinks, are compared at other arrays, if possible.
 
-    Labels, masks and weights are drawn again, and arguments are moved a little, so that ties and whole numbers leave
-    their kinks. A comparison of zeros is not ok if the gradient is not zero at random arguments.
+    Labels, masks and weights in bottoms are drawn again, and other bottoms are moved a little, so that ties and whole
+    numbers leave their kinks; blobs stay as they are. A comparison of zeros is not ok if the gradient is not zero at
+    random arguments.
     """
     if not any(_is_undecided(row) for row in rows):
         return rows
     try:
-        moved_case = case.move([_move(v, random) for v in case.values], _draw_index_bottoms(layer, case, random))
+        arguments = zip(case.arguments, case.values, strict=True)
+        values = [_move(value, random) if a.kind == "bottom" else np.asarray(value) for a, value in arguments]
+        moved_case = case.move(values, _draw_index_bottoms(layer, case, random))
         if _find_problem_of_tops(moved_case):
             return rows
         gradients = compute_gradients(moved_case, samples, random)
