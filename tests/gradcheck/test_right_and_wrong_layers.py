@@ -239,6 +239,39 @@ class Stops(Nothing):
     stops_gradient = True
 
 
+class LabelLoss(Cube):
+    """A loss of the numbers that labels choose, which are an ordinary bottom."""
+
+    def reshape(self, bottom: Any, top: Any) -> None:
+        top[0].reshape(1)
+
+    def forward(self, bottom: Any, top: Any) -> None:
+        self.chosen = np.arange(4), bottom[1].data.astype(int)
+        top[0].data[...] = (bottom[0].data[self.chosen] ** 2).sum()
+
+    def backward(self, top: Any, propagate_down: Any, bottom: Any) -> None:
+        bottom[0].diff[self.chosen] = 2 * bottom[0].data[self.chosen] * top[0].diff[0]
+
+
+class AccumulatesDiffs(Cube):
+    """Its backward adds to the diffs of earlier passes, in a buffer of its own."""
+
+    total = 0.0
+
+    def differentiate(self, x: Any, dy: Any) -> Any:
+        self.total = self.total + super().differentiate(x, dy)
+        return self.total
+
+
+class WrongSecondBottom(Cube):
+    def forward(self, bottom: Any, top: Any) -> None:
+        top[0].data[...] = bottom[0].data * bottom[1].data
+
+    def backward(self, top: Any, propagate_down: Any, bottom: Any) -> None:
+        bottom[0].diff[...] = bottom[1].data * top[0].diff
+        bottom[1].diff[...] = bottom[1].data * top[0].diff
+
+
 class MaskedSquare(Cube):
     def forward(self, bottom: Any, top: Any) -> None:
         top[0].data[...] = bottom[0].data ** 2 * bottom[1].data
@@ -284,6 +317,7 @@ WRONG_HOST_LAYERS: dict[Any, str] = {
     OnePercent: "backward is wrong",
     MutatesDiff: "backward is wrong",
     Stale: "backward is wrong",
+    AccumulatesDiffs: "backward is wrong",
     MutatesInput: "backward is wrong",
     Nothing: "backward is wrong",
     RandomForward: "not deterministic",
@@ -304,6 +338,7 @@ def test_a_wrong_host_layer_is_reported(layer: Any) -> None:
     [
         (Cube, [NORMAL], "ok"),
         (Step, [NORMAL], "ok"),
+        (LabelLoss, [NORMAL[:, :, 0, 0], np.array([0.0, 5.0, 2.0, 1.0])], "ok"),
         (Stops, [NORMAL], "ok (no gradient, as declared)"),
         (traced_stop, [NORMAL], "ok (no gradient, as declared)"),
         (Probabilities, [np.abs(NORMAL) + 1], "ok"),
@@ -314,6 +349,11 @@ def test_a_right_python_layer_is_ok(layer: Any, bottoms: Any, verdict: str) -> N
     report = check_gradients(layer, bottoms=bottoms, samples=4)
     assert report.ok, report
     assert report.rows[0].verdict == verdict
+
+
+def test_the_second_bottom_of_a_host_layer_is_checked() -> None:
+    report = check_gradients(WrongSecondBottom, bottoms=[(3, 4), (3, 4)])
+    assert [row.ok for row in report.rows] == [True, False]
 
 
 def test_a_masked_host_layer_is_not_called_checked() -> None:
