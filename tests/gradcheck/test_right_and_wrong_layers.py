@@ -477,6 +477,19 @@ def test_a_registered_type_declares_that_it_stops_the_gradient() -> None:
     assert [row.verdict for row in report.rows] == ["ok (no gradient, as declared)"]
 
 
+def test_a_declaration_stops_the_gradient_of_the_net() -> None:
+    text = f"""{INPUT} layer {{ name: "ip0" type: "InnerProduct" bottom: "x" top: "b"
+        inner_product_param {{ num_output: 3 weight_filler {{ type: "xavier" }} }} }}
+      layer {{ name: "p" type: "Python" bottom: "b" top: "a"
+        python_param {{ module: "{__name__}" layer: "%s" }} }} {IP}"""
+    for layer in (Cube, Stops, traced_stop):
+        net = Net(text % layer.__name__, "TRAIN")
+        params, state = net.init(jax.random.key(0))
+        gradient = jax.grad(lambda p: net.loss(p, state, {"x": NORMAL[:, :3, 0, 0]})[0])(params)  # noqa: B023
+        assert bool(gradient["ip0"][0].any()) is (layer is Cube)
+        assert gradient["ip"][0].any()
+
+
 def test_a_batch_of_one_row_is_noted() -> None:
     wrong_by_rows = with_gradient(cube, lambda x, dy: right(x, dy) * x.shape[0])
     report = check(wrong_by_rows, NORMAL[:1])
