@@ -45,8 +45,8 @@ from .layer_gradients import (
     sample_diffs,
     single_layer_net,
 )
-from .report import OK, OK_DECLARED, OK_INDICES, OK_STOPPED, Report, Row, WorstError
-from .traits import find_untrue_traits
+from .report import OK, OK_DECLARED, OK_INDICES, OK_STOPPED, Report, Row, WorstError, make_row
+from .traits import check_traits
 
 NOT_CHECKED = (
     "not checked: all gradients are zero; give other weights (--weights) or inputs (--inputs), or set a filler"
@@ -166,12 +166,7 @@ def _find_problem_of_tops(case: Case) -> str | None:
 
 def _make_problem_rows(layer: Layer, case: Case, verdict: str) -> list[Row]:
     arguments = zip(case.arguments, case.values, strict=True)
-    return [_make_row(layer, argument.name, verdict, value.size) for argument, value in arguments]
-
-
-def _make_row(layer: Layer, argument: str, verdict: str, size: int = 0) -> Row:
-    """Return a row without gradients."""
-    return Row(layer.key, layer.type.name, argument, None, None, None, size, 0, 0, False, verdict)
+    return [make_row(layer, argument.name, verdict, value.size) for argument, value in arguments]
 
 
 def _compare_elsewhere(
@@ -484,8 +479,8 @@ def check_gradients(
 
     Layers without a second gradient are also compared along directions in which all elements change, at two points.
     Where all gradients are zero or at kinks, labels, masks and weights are drawn again, and bottoms are moved a little.
-    Bottoms of types that stop the gradient have a row that says so. The traits that a type declares are tested, too, and
-    have a row if they are untrue.
+    Bottoms of types that stop the gradient have a row that says so. The traits that a type declares are tested, too,
+    and have a row if they are untrue.
 
         check_gradients(Net("train_val.prototxt", "TRAIN"), layers=["conv1", "norm1"])
         check_gradients("InnerProduct", "inner_product_param { num_output: 3 }", bottoms=[(2, 5)])
@@ -530,10 +525,7 @@ def check_gradients(
                 rows += _make_rows_without_gradient(layer, case)
                 if case.context not in tested_contexts:  # traits are the same for equal layers
                     tested_contexts.add(case.context)
-                    rows += [
-                        _make_row(layer, f"trait {name}", f"trait is untrue: {problem}")
-                        for name, problem in find_untrue_traits(case)
-                    ]
+                    rows += check_traits(layer, case)
     return Report(tuple(rows), tuple(_iterate_notes(rows, cases)))
 
 
@@ -543,7 +535,7 @@ def _make_rows_without_gradient(layer: Layer, case: Case) -> list[Row]:
         return []
     verdict = OK_STOPPED if layer.type.stops_gradients else OK_INDICES
     return [
-        _make_row(layer, _name_bottom(i, name), verdict, case.bottoms[i].size) for i, name in enumerate(layer.bottoms)
+        make_row(layer, _name_bottom(i, name), verdict, case.bottoms[i].size) for i, name in enumerate(layer.bottoms)
     ]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, NamedTuple
 
+from ..graph import Layer
 from ..text_table import align_columns
 
 OK = "ok"
@@ -153,3 +154,8 @@ def _row_to_json(row: Row) -> dict[str, Any]:
 
 def _worst_to_json(worst: WorstError) -> dict[str, Any]:
     return {"error": worst.error if isfinite(worst.error) else "inf", "at": worst.indices}
+
+
+def make_row(layer: Layer, argument: str, verdict: str, size: int = 0) -> Row:
+    """Return a row without gradients."""
+    return Row(layer.key, layer.type.name, argument, None, None, None, size, 0, 0, False, verdict)

@@ -14,15 +14,23 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from ..graph import Layer
 from ..kernels.window import Window
 from ..layers import LayerTraits
 from ..layers.context import strip_net_fields
 from ..layers.dtype_policy import cast_inputs
 from ..layers.row_padding import rows_axis
 from .layer_gradients import Case
+from .report import Row, make_row
 
 TOLERANCE = 1e-5  # relative to the largest number of the array; some layers compute in float32
 BFLOAT16_TOLERANCE = 2e-2
+
+
+def check_traits(layer: Layer, case: Case) -> list[Row]:
+    """Return a row for each untrue trait of a layer's type."""
+    problems = find_untrue_traits(case)
+    return [make_row(layer, f"trait {name}", f"trait is untrue: {problem}") for name, problem in problems]
 
 
 def find_untrue_traits(case: Case) -> Iterator[tuple[str, str]]:
@@ -303,4 +311,3 @@ _TESTS: Mapping[str, Callable[[Case], str | None]] = MappingProxyType(
         "pads_rows": _check_pads_rows,
     }
 )
-__all__ = ["find_untrue_traits"]
