@@ -124,3 +124,27 @@ def test_the_command_refuses_invalid_input(
 def test_invalid_arguments_are_refused(call: Callable[[], object], message: str) -> None:
     with pytest.raises(CaffejaxError, match=message):
         call()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("with_boxes", [False, True])
+def test_layers_that_label_boxes_are_ok_as_declared(
+    with_boxes: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Faster R-CNN stops the gradient in three layers, and its losses are checked with labels that are not ignored."""
+    random = np.random.default_rng(0)
+    boxes = np.array([[8, 8, 40, 48, 1], [30, 20, 90, 80, 2]], np.float32)
+    data = 40 * random.standard_normal((1, 3, 96, 96)).astype(np.float32)
+    np.savez(tmp_path / "inputs.npz", data=data, im_info=np.array([[96, 96, 1]], np.float32), gt_boxes=boxes)
+    model = Path(__file__).parents[2] / "configs" / "faster_rcnn_toy" / "train.prototxt"
+    layers = "rpn_data,rpn_loss_cls,rpn_loss_bbox,proposal,roi_data,loss_cls"
+    inputs = [f"--inputs={tmp_path / 'inputs.npz'}"] if with_boxes else []
+    assert main(["gradcheck", str(model), f"--layers={layers}", "--samples=4", "--json", *inputs]) == 0
+    verdicts: dict[str, set[str]] = {}
+    report = json.loads(capsys.readouterr().out)
+    for row in report["rows"]:
+        verdicts.setdefault(row["layer"], set()).add(row["verdict"])
+        assert row["verdict"] != "ok" or not row["zero"]
+    for layer in layers.split(","):
+        is_stop = layer in ("rpn_data", "proposal", "roi_data")
+        assert verdicts[layer] == {"ok (no gradient, as declared)" if is_stop else "ok"}

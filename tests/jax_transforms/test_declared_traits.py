@@ -14,7 +14,11 @@ from caffejax.gradcheck import traits
 from caffejax.gradcheck.check_gradients import make_cases
 from caffejax.net import Variables
 
-CASES = [pytest.param(c, id=c.name, marks=[pytest.mark.long] if c in FORK_CASES else []) for c in LAYER_CASES]
+BVLC_NAMES = {c.name.partition("_")[0]: c.name for c in reversed(LAYER_CASES) if c not in FORK_CASES}  # one of each
+CASES = [
+    pytest.param(c, id=c.name, marks=[] if c.name in BVLC_NAMES.values() else [pytest.mark.long])
+    for c in dict.fromkeys([*LAYER_CASES, *FORK_CASES])
+]
 
 
 def find_untrue_traits(case_net: CaseNet) -> list[tuple[str, str]]:

@@ -26,6 +26,7 @@ from caffejax import (
     PerLayer,
     Signature,
     Traced,
+    register,
 )
 from caffejax.layers import layer_types, register_temporarily, registry
 
@@ -201,3 +202,19 @@ def test_backward_rule_with_too_few_gradients_raises() -> None:
         params, _ = net.init(jax.random.key(0))
         with pytest.raises(LayerError, match="a gradient for each blob: 1 in all, not 0"):
             jax.grad(lambda p: net.apply(p, {}, {"x": X})[0]["y"].sum())(params)
+
+
+@pytest.mark.parametrize(
+    ("layer_type", "message"),
+    [
+        (lambda x: x, "must be a LayerType, not"),
+        (
+            LayerType(Signature("Slip"), Traced(lambda ctx, x: x), LayerTraits(row_wise=True)),  # type: ignore[arg-type]
+            r"the gradient of a LayerType cannot be .*LayerTraits.*; pass traits=LayerTraits\(\.\.\.\)",
+        ),
+        (LayerType("Slip", Traced(lambda ctx, x: x)), "the signature of a LayerType cannot be"),  # type: ignore[arg-type]
+    ],
+)
+def test_parts_in_the_wrong_place_are_refused(layer_type: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        register(layer_type)

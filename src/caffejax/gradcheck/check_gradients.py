@@ -7,12 +7,11 @@ their rounding errors. The second is the rounding error of a finite difference d
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite, prod
-from typing import Any, NamedTuple
+from math import prod
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +27,6 @@ from ..layers.context import Phase
 from ..layers.dispatch import Arrays
 from ..net import Net, Variables
 from ..schema.caffe_pb2 import LayerParameter
-from ..text_table import align_columns
 from .finite_differences import (
     FLOAT32,
     Differences,
@@ -47,12 +45,9 @@ from .layer_gradients import (
     sample_diffs,
     single_layer_net,
 )
-from .traits import find_untrue_traits
+from .report import OK, OK_DECLARED, OK_INDICES, OK_STOPPED, Report, Row, WorstError, make_row
+from .traits import check_traits
 
-OK = "ok"
-OK_DECLARED = "ok: not the derivative, as declared"
-OK_STOPPED = "ok (no gradient, as declared)"
-OK_INDICES = "ok (no gradient: labels and indices)"
 NOT_CHECKED = (
     "not checked: all gradients are zero; give other weights (--weights) or inputs (--inputs), or set a filler"
 )
@@ -68,148 +63,6 @@ ONE_ROW_NOTE = (
 )
 NOT_RESOLVED = "not resolved: rounding errors of float32 hide the gradient; give smaller bottoms or a smaller batch"
 MOVE = 0.1  # of an argument to leave its kinks and ties, relative to its root mean square
-
-
-class WorstError(NamedTuple):
-    """The largest relative error between two gradients, and its index.
-
-    Attributes:
-        error: the relative error; see `gradcheck.check_gradients`.
-        indices: the index of the element, or None if no elements were compared.
-    """
-
-    error: float
-    indices: tuple[int, ...] | None
-
-    def __str__(self) -> str:
-        return f"{self.error:.1e}" + (f" at {list(self.indices)}" if self.indices else "")
-
-
-@dataclass(frozen=True)
-class Row:
-    """The comparison of the gradients with respect to one bottom or blob of a layer.
-
-    A trait of the layer's type that is untrue has a row, too, without gradients.
-
-    Attributes:
-        layer: the layer's key in its graph.
-        type: the layer's type.
-        argument: the bottom or blob, such as "bottom 0 (data)" or "blob 1", or the trait, such as "trait row_wise".
-        rule_autodiff: the error between the hand-written rule and autodiff over all elements, or None if there is no
-            rule or no autodiff.
-        rule_differences: the error between the rule and finite differences over the checked elements, or None if there
-            is no rule. For a layer on the host without a rule, a gradient of zeros replaces the rule.
-        autodiff_differences: the error between autodiff and finite differences over the checked elements, or None if
-            the layer runs on the host.
-        size: the number of elements.
-        checked: the number of elements with a finite difference.
-        skipped: the number of sampled elements that are too near a kink for a finite difference.
-        zero: whether all elements of all gradients are zero. The row is then only ok if the layer's gradient is zero at
-            random arrays, too, or if the layer runs on the host.
-        verdict: "ok", or a description of the problem.
-    """
-
-    layer: str
-    type: str
-    argument: str
-    rule_autodiff: WorstError | None
-    rule_differences: WorstError | None
-    autodiff_differences: WorstError | None
-    size: int
-    checked: int
-    skipped: int
-    zero: bool
-    verdict: str
-
-    @property
-    def ok(self) -> bool:
-        """True if the gradients agree, or need not, as the type declares or the net does not use them."""
-        return self.verdict in (OK, OK_DECLARED, OK_STOPPED, OK_INDICES)
-
-    @property
-    def _decisive_errors(self) -> list[WorstError]:
-        """The errors that decide the verdict: the errors of the rule or, if there is no rule, the error of autodiff."""
-        rule_errors = [w for w in (self.rule_autodiff, self.rule_differences) if w is not None]
-        return rule_errors or [w for w in (self.autodiff_differences,) if w is not None]
-
-    def __str__(self) -> str:
-        if not self._decisive_errors:
-            return f"{self.argument}: {self.verdict}"
-        worst = max(self._decisive_errors, key=lambda w: w.error)
-        return f"gradient of {self.argument}: {self.verdict}; worst relative error {worst}"
-
-
-@dataclass(frozen=True)
-class Report:
-    """The comparisons of all checked layers in the order of execution. `str(report)` is a table.
-
-    Attributes:
-        rows: a row for each bottom and learnable param, and for each trait that is untrue.
-        notes: sentences about what the check cannot see, or what to do about a row; the table ends with them.
-    """
-
-    rows: tuple[Row, ...]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        """True if all rows are ok and there is at least one row."""
-        return bool(self.rows) and all(row.ok for row in self.rows)
-
-    @property
-    def failures(self) -> tuple[Row, ...]:
-        """The rows that are not ok."""
-        return tuple(row for row in self.rows if not row.ok)
-
-    def to_json(self) -> str:
-        """Return the JSON text `{"ok": ..., "rows": [{...}], "notes": [...]}`.
-
-        Each row has the attributes of a `Row`. An infinite error is the string "inf".
-        """
-        rows = [_row_to_json(row) for row in self.rows]
-        return json.dumps({"ok": self.ok, "rows": rows, "notes": self.notes}, indent=1)
-
-    def __str__(self) -> str:
-        titles = ("layer", "type", "argument", "rule/autodiff", "rule/differences", "checked", "verdict")
-        table = align_columns([titles, *(_format_cells(row) for row in self.rows)], len(titles))
-        return "\n".join([*table, *self.notes])
-
-
-def _format_cells(row: Row) -> tuple[str, ...]:
-    if not row._decisive_errors:
-        return (row.layer, row.type, row.argument, "-", "-", f"{row.checked}/{row.size}", row.verdict)
-    # without a rule, autodiff is compared with finite differences
-    differences = row.rule_differences or f"{row.autodiff_differences} (autodiff)"
-    skipped = f", {row.skipped} skipped" if row.skipped else ""
-    return (
-        row.layer,
-        row.type,
-        row.argument,
-        str(row.rule_autodiff or ("no rule" if row.rule_differences is None else "no autodiff")),
-        str(differences),
-        f"{row.checked}/{row.size}{skipped}",
-        row.verdict + _zero_suffix(row),
-    )
-
-
-def _zero_suffix(row: Row) -> str:
-    if not (row.zero and row.verdict in (OK, OK_DECLARED)):
-        return ""
-    return " (zero)" if row.autodiff_differences is None else " (always zero)"
-
-
-def _row_to_json(row: Row) -> dict[str, Any]:
-    """Return a row as JSON-compatible values."""
-    return {
-        "ok": row.ok,
-        **{key: _worst_to_json(value) if isinstance(value, WorstError) else value for key, value in vars(row).items()},
-    }
-
-
-def _worst_to_json(worst: WorstError) -> dict[str, Any]:
-    return {"error": worst.error if isfinite(worst.error) else "inf", "at": worst.indices}
-
-
 RULE_TOLERANCE = 1e-6  # of the rule against autodiff, which are both exact except for rounding
 MAX_UNCERTAINTY = 0.1  # of a finite difference that is to show an error, relative to the gradient
 MAX_SKIPPED_FRACTION = 0.9  # maximum fraction of skipped elements for a valid comparison
@@ -313,12 +166,7 @@ def _find_problem_of_tops(case: Case) -> str | None:
 
 def _make_problem_rows(layer: Layer, case: Case, verdict: str) -> list[Row]:
     arguments = zip(case.arguments, case.values, strict=True)
-    return [_make_row(layer, argument.name, verdict, value.size) for argument, value in arguments]
-
-
-def _make_row(layer: Layer, argument: str, verdict: str, size: int = 0) -> Row:
-    """Return a row without gradients."""
-    return Row(layer.key, layer.type.name, argument, None, None, None, size, 0, 0, False, verdict)
+    return [make_row(layer, argument.name, verdict, value.size) for argument, value in arguments]
 
 
 def _compare_elsewhere(
@@ -326,13 +174,16 @@ def _compare_elsewhere(
 ) -> list[Row]:
     """Return the rows; those in which all gradients are zero, or at kinks, are compared at other arrays, if possible.
 
-    Labels, masks and weights are drawn again, and arguments are moved a little, so that ties and whole numbers leave
-    their kinks. A comparison of zeros is not ok if the gradient is not zero at random arguments.
+    Labels, masks and weights in bottoms are drawn again, and other bottoms are moved a little, so that ties and whole
+    numbers leave their kinks; blobs stay as they are. A comparison of zeros is not ok if the gradient is not zero at
+    random arguments.
     """
     if not any(_is_undecided(row) for row in rows):
         return rows
     try:
-        moved_case = case.move([_move(v, random) for v in case.values], _draw_index_bottoms(layer, case, random))
+        arguments = zip(case.arguments, case.values, strict=True)
+        values = [_move(value, random) if a.kind == "bottom" else np.asarray(value) for a, value in arguments]
+        moved_case = case.move(values, _draw_index_bottoms(layer, case, random))
         if _find_problem_of_tops(moved_case):
             return rows
         gradients = compute_gradients(moved_case, samples, random)
@@ -626,6 +477,11 @@ def check_gradients(
     must agree with finite differences, the net's gradient must agree with the rule, and the rule must point in the
     derivative's direction.
 
+    Layers without a second gradient are also compared along directions in which all elements change, at two points.
+    Where all gradients are zero or at kinks, labels, masks and weights are drawn again, and bottoms are moved a little.
+    Bottoms of types that stop the gradient have a row that says so. The traits that a type declares are tested, too,
+    and have a row if they are untrue.
+
         check_gradients(Net("train_val.prototxt", "TRAIN"), layers=["conv1", "norm1"])
         check_gradients("InnerProduct", "inner_product_param { num_output: 3 }", bottoms=[(2, 5)])
         check_gradients(MyLossLayer, bottoms=[(4, 3), (4, 3)])
@@ -669,10 +525,7 @@ def check_gradients(
                 rows += _make_rows_without_gradient(layer, case)
                 if case.context not in tested_contexts:  # traits are the same for equal layers
                     tested_contexts.add(case.context)
-                    rows += [
-                        _make_row(layer, f"trait {name}", f"trait is untrue: {problem}")
-                        for name, problem in find_untrue_traits(case)
-                    ]
+                    rows += check_traits(layer, case)
     return Report(tuple(rows), tuple(_iterate_notes(rows, cases)))
 
 
@@ -682,7 +535,7 @@ def _make_rows_without_gradient(layer: Layer, case: Case) -> list[Row]:
         return []
     verdict = OK_STOPPED if layer.type.stops_gradients else OK_INDICES
     return [
-        _make_row(layer, _name_bottom(i, name), verdict, case.bottoms[i].size) for i, name in enumerate(layer.bottoms)
+        make_row(layer, _name_bottom(i, name), verdict, case.bottoms[i].size) for i, name in enumerate(layer.bottoms)
     ]
 
 

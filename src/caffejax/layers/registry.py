@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import UNKNOWN_TYPE, GraphError, did_you_mean
+from ..errors import UNKNOWN_TYPE, GraphError, describe_type, did_you_mean
 from ..schema.caffe_pb2 import LayerParameter
 from .implementation import Function
 from .types import Gradient, Implementation, LayerDocs, LayerTraits, LayerType, Signature, Variants
@@ -40,7 +40,9 @@ def register(layer_type: LayerType) -> LayerType:
 
     Raises:
         ValueError: if the name is already registered, or LayerParameter lacks the parameter message of the type.
+        TypeError: if the value is not a LayerType, or one of its parts has the wrong type.
     """
+    _validate(layer_type)
     module = sys._getframe(1).f_globals.get("__name__", "")
     names = (layer_type.name, *layer_type.signature.aliases)
     for name in names:
@@ -51,7 +53,6 @@ def register(layer_type: LayerType) -> LayerType:
             del _aliases[alias]
     if taken_names := [name for name in names if name in _types or name in _aliases]:
         raise ValueError(f"layer type '{taken_names[0]}' is already registered; use a different name")
-    _validate(layer_type)
     _types[layer_type.name] = layer_type
     _aliases.update(dict.fromkeys(layer_type.signature.aliases, layer_type.name))
     if module == "__main__":
@@ -99,7 +100,24 @@ def register_temporarily(layer_type: LayerType) -> Iterator[LayerType]:
             _types[layer_type.name] = previous
 
 
-def _validate(layer_type: LayerType) -> None:
+_FIELDS: Mapping[str, Any] = {
+    "signature": Signature,
+    "implementation": Implementation,
+    "gradient": Gradient,
+    "traits": LayerTraits,
+    "docs": LayerDocs,
+}
+
+
+def _validate(layer_type: Any) -> None:
+    if not isinstance(layer_type, LayerType):
+        raise TypeError(f"a layer type must be a LayerType, not {describe_type(layer_type)}")
+    for field, expected in _FIELDS.items():
+        value = getattr(layer_type, field)
+        if not isinstance(value, expected):
+            part = next((name for name, kind in _FIELDS.items() if isinstance(value, kind)), None)
+            hint = f"; pass {part}={type(value).__name__}(...)" if part else ""
+            raise TypeError(f"the {field} of a LayerType cannot be {describe_type(value)}{hint}")
     if isinstance(layer_type.implementation, Variants):
         for variant in layer_type.implementation.types.values():
             if variant.name != layer_type.name:
