@@ -109,7 +109,7 @@ static void AddNormalizationSums(const NormalizationSums& s, int64_t first, int6
       __builtin_prefetch(x + (r + rows) * channels + c);
       __builtin_prefetch(dy + (r + rows) * channels + c);
       ChannelLanes x_hat = (LoadLanes(x + r * channels + c, count) - mean) * scale, diff = LoadLanes(dy + r * channels + c, count);
-      if (s.relu) diff = x_hat * factor + bias > 0 ? diff : ChannelLanes{};
+      if (s.relu) diff = x_hat * factor + bias <= 0 ? ChannelLanes{} : diff;
       products += diff * x_hat;
       sum += diff;
     }

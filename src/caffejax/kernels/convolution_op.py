@@ -165,7 +165,7 @@ def _compute_needed_diffs(
     needed: onednn.NeededDiffs,
     needs_bias: bool,
 ) -> Arrays:
-    dy = dy if y is None else jnp.where(y > 0, dy, 0)
+    dy = dy if y is None else jnp.where(y <= 0, 0, dy)
     diffs = run(x, dy, weight, window=window, needed=needed, needs_bias=needs_bias)
     return tuple(d for d, is_needed in zip(diffs, (needed.x, needed.weight, needs_bias), strict=True) if is_needed)
 

@@ -32,7 +32,7 @@ class _ChannelsLastFunction:
 
 
 def relu(x: jax.Array) -> jax.Array:
-    """Return max(x, 0), with gradient 0 at 0.
+    """Return max(x, 0), with gradient 0 at 0. NaN remains NaN, and its gradient that of the result.
 
     The gradient is computed from the result, which is usually in memory for the gradients of the next layers. On CPUs
     it is computed from `x`, because XLA would recompute the result and all operations before it.
@@ -46,13 +46,13 @@ def _relu(x: jax.Array) -> Arrays:
         return y, y
 
     def backward(y: jax.Array, dy: jax.Array, needed: Sequence[bool]) -> Arrays:
-        return (jnp.where(y > 0, dy, 0),)
+        return (jnp.where(y <= 0, 0, dy),)
 
     return (make_differentiable(forward, backward)(x),)
 
 
 def _relu_on_cpu(x: jax.Array) -> Arrays:
-    return (jnp.where(x <= 0, 0, x),)  # unlike maximum, keeps NaN
+    return (jnp.where(x <= 0, 0, x),)
 
 
 def concatenate_channels(arrays: tuple[jax.Array, ...]) -> jax.Array:

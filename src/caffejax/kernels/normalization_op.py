@@ -177,7 +177,7 @@ def _compute_masked_diffs(
     """Return the standardized `x`, and `dy`, with 0 where a ReLU's result is not positive."""
     x_hat = _standardize(c, promote(x), mean, scale)
     if relu:  # recomputing the mask is cheaper than reading the output
-        dy = jnp.where(x_hat * c.broadcast(factor, x) + c.broadcast(bias, x) > 0, dy, 0)
+        dy = jnp.where(x_hat * c.broadcast(factor, x) + c.broadcast(bias, x) <= 0, 0, dy)
     return x_hat, promote(dy)
 
 

@@ -182,8 +182,8 @@ def _all_cells(x: jax.Array, window: Window) -> Iterator[jax.Array]:
 def max_pool(x: jax.Array, window: Window) -> jax.Array:
     """Return the maximum of each window, from (batch, channels, height, width) to (batch, channels, *out).
 
-    The maximum of a window that covers only padding is the lowest finite number, -FLT_MAX for float32. The gradient
-    goes to the first maximum in row-major order.
+    The maximum of a window that covers only padding is the lowest finite number, -FLT_MAX for float32. NaN is never a
+    maximum, because Caffe compares with `>`. The gradient goes to the first maximum in row-major order.
     """
     maxima_operation = PlatformOp(
         partial(_compute_maxima, window=window), partial(_compute_maxima_by_slices, window=window)
@@ -237,7 +237,7 @@ def _compute_maxima_diff_on_cpu(x: jax.Array, indices: jax.Array, dy: jax.Array,
 
 
 def _compute_maxima(x: jax.Array, window: Window) -> Arrays:
-    maxima = _reduce_windows(lax.max, -np.inf, x, window)
+    maxima = _reduce_windows(lax.max, -np.inf, _hide_nan(x), window)
     return (jnp.maximum(maxima, jnp.finfo(x.dtype).min),)
 
 
@@ -248,9 +248,14 @@ def _compute_maxima_and_indices(x: jax.Array, window: Window) -> Arrays:
 
 
 def _compute_maxima_diff(x: jax.Array, indices: jax.Array, dy: jax.Array, window: Window) -> Arrays:
-    _, pullback = jax.vjp(partial(_reduce_windows, lax.max, -np.inf, window=window), x)
+    _, pullback = jax.vjp(lambda x: _reduce_windows(lax.max, -np.inf, _hide_nan(x), window), x)
     diffs: Arrays = pullback(dy)
     return diffs
+
+
+def _hide_nan(x: jax.Array) -> jax.Array:
+    """Return `x` with -inf for NaN, which Caffe never takes as a maximum, because it compares with `>`."""
+    return jnp.where(jnp.isnan(x), -jnp.inf, x)
 
 
 def average_pool(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> jax.Array:

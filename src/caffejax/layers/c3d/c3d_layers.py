@@ -313,7 +313,8 @@ def volume_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
 
 
 def _window_maxima(x: jax.Array, window: Window) -> jax.Array:
-    return _reduce_windows(lax.max, -np.inf, x, window)
+    numbers = jnp.where(jnp.isnan(x), -jnp.inf, x)  # C3D compares with `>`, so NaN is never a maximum
+    return _reduce_windows(lax.max, -np.inf, numbers, window)
 
 
 def _reduce_windows(combine: Any, initial: float, x: jax.Array, window: Window) -> jax.Array:
