@@ -226,3 +226,39 @@ def test_partial_passes_are_traced_once_for_several_nets(tmp_path: Path, monkeyp
     np.testing.assert_allclose(first_arrays[7], 2 * first_arrays[3], rtol=1e-5)  # the diffs of params add up
     for first, second in zip(first_arrays, second_arrays, strict=True):
         np.testing.assert_array_equal(second, first)
+
+
+INPUT_X = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 3 dim: 1 } } }\n'
+
+
+@pytest.mark.parametrize("shapes", ["dim: 1 dim: 3", "dim: 3", "dim: 1 dim: 1 dim: -1"])
+def test_gradient_of_reshape_and_flatten(shapes: str) -> None:
+    """BVLC Caffe's is 0, because Flatten replaces the diff that Reshape shares."""
+    net = caffe.Net(
+        f"""force_backward: true {INPUT_X}
+        layer {{ name: "r" type: "Reshape" bottom: "x" top: "r" reshape_param {{ shape {{ {shapes} }} }} }}
+        layer {{ name: "f" type: "Flatten" bottom: "r" top: "f" flatten_param {{ axis: 0 }} }}
+        layer {{ name: "l" type: "Reduction" bottom: "f" top: "l" loss_weight: 1
+          reduction_param {{ operation: SUMSQ }} }}""",
+        caffe.TRAIN,
+    )
+    net.forward(x=np.array([[1], [2], [3]]))
+    np.testing.assert_allclose(net.backward()["x"], [[2], [4], [6]], rtol=1e-6)
+
+
+def test_a_diff_that_no_param_needs_is_not_computed() -> None:
+    """The log says that BatchNorm needs a backward pass; its bottom is computed from no param."""
+    layers = """
+    layer { name: "bn" type: "BatchNorm" bottom: "x" top: "y" }
+    layer { name: "ip" type: "InnerProduct" bottom: "y" top: "ip"
+      inner_product_param { num_output: 2 weight_filler { value: 1 } } }
+    layer { name: "l" type: "Reduction" bottom: "ip" top: "l" loss_weight: 1 reduction_param { operation: SUMSQ } }
+    """
+    for prefix, has_diff in (("", False), ("force_backward: true ", True)):
+        net = caffe.Net(prefix + INPUT_X + layers, caffe.TRAIN)
+        net.params["ip"][1].data[...] = [3, 4]
+        net.forward(x=np.array([[1], [2], [4]]))
+        net.backward()
+        assert net.params["ip"][0].diff.any()
+        assert net.blobs["y"].diff.any()
+        assert net.blobs["x"].diff.any() == has_diff

@@ -439,3 +439,28 @@ def test_a_parameter_top_that_a_layer_overwrites_is_not_the_param() -> None:
         net.forward()
         assert (net.blobs["p"].data == 3).all()
     assert (net.params["P"][0].data == 2).all()
+
+
+DETECTIONS = """
+layer { name: "conf" type: "HDF5Data" top: "conf" hdf5_data_param { source: "list.txt" batch_size: 1 } }
+layer { name: "boxes" type: "DummyData" top: "loc" top: "prior" dummy_data_param {
+  shape { dim: 1 dim: 12 } shape { dim: 1 dim: 2 dim: 12 }
+  data_filler { type: "constant" value: 0 } data_filler { type: "uniform" min: 0.1 max: 0.9 } } }
+layer { name: "det" type: "DetectionOutput" bottom: "loc" bottom: "conf" bottom: "prior" top: "det"
+  detection_output_param { num_classes: 2 nms_param { nms_threshold: 1 } confidence_threshold: 0.5 keep_top_k: 3 } }
+"""
+
+
+def test_detections_of_varying_numbers_have_the_mean_of_the_command(write: Write, tmp_path: Path) -> None:
+    """A blob has the valid rows of the last batch; the scores are those of `caffejax.Solver`, of padded rows."""
+    with h5py.File("data.h5", "w") as file:
+        file["conf"] = np.array([[0.1, 0.9] * 3, [0.9, 0.1, 0.1, 0.9, 0.9, 0.1]], np.float32)
+    (tmp_path / "list.txt").write_text("data.h5\n")
+    net = DETECTIONS + PLACEHOLDER.replace('layer { name: "x"', 'layer { name: "x2"')
+    solver = make_solver(write, net, TESTS)
+    other = caffejax.Solver("solver.prototxt", seed=solver._trainer.seed)
+    for each in (solver._trainer, other):
+        each.test()
+    assert solver.test_nets[0].blobs["det"].shape == (1, 1, 1, 7)
+    np.testing.assert_allclose(solver._trainer.tests.scores["det"], other.tests.scores["det"], rtol=1e-5)
+    other.close()

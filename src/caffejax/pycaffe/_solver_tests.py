@@ -50,16 +50,16 @@ class NetEvaluator(Evaluator):
 
     def _run_passes(self, variables: Variables, num_batches: int, key: jax.Array) -> Generator[Any, None, None]:
         """Yield `(loss, outputs)` of each batch; the variables are those of the nets' blobs."""
-        executor, graph = self._test_net._executor, self.net.graph
+        executor = self._test_net._executor
         self._test_net.share_with(self._train_net)
-        padded_tops = find_padded_tops(graph.layers)
+        padded_tops = find_padded_tops(executor.graph.layers)
         blobs_before = [(blob, blob.get_data(executor.memories.device)) for blob in self._find_blobs_to_keep()]
         try:
             for i in range(num_batches):
-                losses = executor.forward(0, len(graph.layers) - 1, (key, i), is_test=True)
+                losses = executor.forward(0, len(executor.graph.layers) - 1, (key, i), is_test=True)
                 outputs = executor.memories.get_values(self.net.outputs)
                 for name in padded_tops.intersection(outputs):
-                    outputs[name] = _pad_rows(outputs[name], graph.blobs[name].shape)
+                    outputs[name] = _pad_rows(outputs[name], executor.graph.blobs[name].shape)
                 yield sum(losses, start=jnp.zeros(())), outputs
         finally:
             for blob, array in blobs_before:

@@ -53,7 +53,7 @@ def graph_cache_key(name: str, graph: Graph, compute_config: ComputeConfig) -> b
     layers on the host, layer types that a user registered, and layer types that are built for a single layer, which may
     read files.
     """
-    if graph.has_host_layers or any(layer.context.has_own_type or not is_builtin(layer.type) for layer in graph.layers):
+    if graph.has_host_layers or any(map(_depends_on_other_code, graph.layers)):
         return None
     digest = hashlib.sha256()
     for part in (name, compute_config, *_graph_fingerprint(graph)):
@@ -62,6 +62,10 @@ def graph_cache_key(name: str, graph: Graph, compute_config: ComputeConfig) -> b
     if any(not isinstance(layer.device_transform, Normalize | None) for layer in graph.layers):
         return None
     return digest.digest()
+
+
+def _depends_on_other_code(layer: Layer) -> bool:
+    return layer.context.has_own_type or not (layer.type.is_input or is_builtin(layer.type))
 
 
 def _graph_fingerprint(graph: Graph) -> Iterator[Any]:
@@ -73,7 +77,15 @@ def _graph_fingerprint(graph: Graph) -> Iterator[Any]:
 
 
 def _layer_fingerprint(layer: Layer) -> Iterator[Any]:
-    yield layer.key, layer.type.name, layer.context.phase, layer.bottoms, layer.tops, layer.loss_weights
+    yield (
+        layer.key,
+        layer.type.name,
+        layer.type.is_input,
+        layer.context.phase,
+        layer.bottoms,
+        layer.tops,
+        layer.loss_weights,
+    )
     yield layer.need_backward, layer.bottom_need_backward
     yield [_param_fingerprint(param) for param in layer.all_params]
     if layer.source_spec is not None:
