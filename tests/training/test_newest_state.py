@@ -190,7 +190,8 @@ def test_two_runs_do_not_mix(
     states = [] if checkpoint_only else [tmp_path / f"snap_iter_{second}.solverstate"]
     assert sorted(tmp_path.glob("*.solverstate")) == states
     assert (tmp_path / f"snap_iter_{first}.caffemodel").exists()  # scripts may name A's weights
-    for old in ("", f"/{first}", f"/snap_iter_{first}.solverstate"):
+    moved_states = [f"/snap_iter_{first}.solverstate"] if first != second or checkpoint_only else []
+    for old in ("", f"/{first}", *moved_states):
         solver = make_solver(tmp_path, resume=f"{tmp_path}/snap.orbax.old{old}")
         solver.close()
         assert (solver.iteration, weight(solver)) == (first, -0.125 * first), old
@@ -207,7 +208,7 @@ def test_states_after_the_one_that_is_continued_are_of_an_earlier_run(tmp_path: 
         "snap_iter_4.solverstate",
     ]
     assert sorted(p.name for p in (tmp_path / "snap.orbax.old").glob("*.solverstate")) == [
-        f"snap_iter_{i}.solverstate" for i in (4, 6, 8)
+        f"snap_iter_{i}.solverstate" for i in (6, 8)
     ]
     remove_checkpoints(tmp_path)
     assert resume(tmp_path) == (4, -0.125 * 2 - 0.25 * 2)

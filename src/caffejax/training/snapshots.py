@@ -254,23 +254,23 @@ class Snapshots:
 
         def write() -> None:
             if not is_multiprocess:
-                self._move_states_aside(last_iteration)
+                self._move_states_aside(last_iteration, iteration)
                 write_caffe_files()
                 arrays = to_arrays(state, device_statistics)
                 self._folder.save(iteration, arrays, full_record, record.get("scores"), first_moved)
                 return
             try:
                 if is_first():
-                    self._move_states_aside(last_iteration)
+                    self._move_states_aside(last_iteration, iteration)
                 write_caffe_files()
             finally:
                 self._folder.wait()  # other processes wait for this one, even if Caffe's files fail
 
         self._writer.submit(write)
 
-    def _move_states_aside(self, last_iteration: int) -> None:
+    def _move_states_aside(self, last_iteration: int, iteration: int) -> None:
         try:
-            move_states_aside(self.prefix, last_iteration)
+            move_states_aside(self.prefix, last_iteration, None if self._checkpoint_only else iteration)
         except WeightsError:
             self._last_iteration = last_iteration  # the next snapshot tries again
             raise

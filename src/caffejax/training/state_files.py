@@ -103,7 +103,7 @@ def find_resumable(prefix: str) -> str | None:
     return newest
 
 
-def move_states_aside(prefix: str, last_iteration: int) -> None:
+def move_states_aside(prefix: str, last_iteration: int, replaced_iteration: int | None = None) -> None:
     """Move Caffe's states of later iterations, which an earlier run wrote, to the folder `<prefix>.orbax.old`.
 
     Otherwise a later run could resume from them. Their weights stay where they are, for scripts that name them, and are
@@ -112,11 +112,15 @@ def move_states_aside(prefix: str, last_iteration: int) -> None:
     Args:
         prefix: the prefix of the snapshots.
         last_iteration: the last iteration of this run's states.
+        replaced_iteration: the iteration of a state that is about to be replaced, as by Caffe, and stays; or None.
 
     Raises:
         WeightsError: if a file cannot be moved.
     """
-    states = [path for iteration, path in list_caffe_states(prefix) if iteration > last_iteration]
+    later_states = [(iteration, path) for iteration, path in list_caffe_states(prefix) if iteration > last_iteration]
+    states = [path for iteration, path in later_states if iteration != replaced_iteration]
+    for path in (path for _, path in later_states if path not in states):
+        log.warning("%s of an earlier run is replaced", path)
     if not states:
         return
     path = old_folder = Path(f"{prefix}.orbax.old")
