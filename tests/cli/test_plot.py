@@ -177,6 +177,21 @@ def test_the_figure_shows_the_curves(tmp_path: Path) -> None:
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b", "training", "test"]
 
 
+@pytest.mark.parametrize("runs", ["a", "ab"])
+def test_each_element_of_a_vector_has_its_colour_and_its_line_in_a_legend(tmp_path: Path, runs: str) -> None:
+    columns = {"loss": 1, "per_class": 0.1, "per_class[1]": 0.2, "per_class[2]": 0.3}
+    events = [{"event": "test", "iteration": i, "outputs": columns} for i in (0, 1)]
+    for name in runs:
+        (tmp_path / f"{name}.jsonl").write_text(format_json_lines(*events))
+    loss, per_class = draw_runs({name: read_log(tmp_path / f"{name}.jsonl") for name in runs}).axes
+    assert [line.get_ydata()[0] for line in per_class.lines] == [0.1, 0.2, 0.3] * len(runs)
+    assert len({str(line.get_color()) for line in per_class.lines}) == 3 * len(runs)
+    prefixes = [""] if runs == "a" else ["a: ", "b: "]
+    labels = [text.get_text() for text in per_class.get_legend().get_texts()]
+    assert labels == [f"{prefix}[{i}]" for prefix in prefixes for i in range(3)]
+    assert loss.get_legend() is None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
 def test_pictures_are_written_in_each_format(

@@ -235,6 +235,23 @@ def test_the_page_on_models_lists_all_configs() -> None:
     )
 
 
+def test_pages_give_the_speed_of_the_table_of_benchmarks() -> None:
+    """The range and the mean of its training steps, not those of the best run."""
+    page = (REPOSITORY / "docs" / "benchmarks.md").read_text()
+    table = re.findall(r"^\| [\w.\- ]+ \| 1: .*? \| .*? \| \d+: [\d.]+ \(([\d.]+)\) \|", page, re.MULTILINE)[:7]
+    (mean,) = re.findall(r"larger batch\), ([\d.]+) \(training step\)", page)
+    ratios = [float(ratio) for ratio in table]
+    assert len(ratios) == 7
+    assert np.exp(np.mean(np.log(ratios))) == pytest.approx(float(mean), abs=0.01)
+    expected = f"{min(ratios):.1f}", f"{max(ratios):.1f}", f"{float(mean):.1f}"
+    for name in ("README.md", "docs/faq.md"):
+        text = " ".join((REPOSITORY / name).read_text().split())
+        found_figures = re.findall(
+            r"step is ([\d.]+) to ([\d.]+) times as fast as PyTorch's,? \(?on average ([\d.]+)", text
+        )
+        assert found_figures == [expected], name
+
+
 def test_links_between_pages_exist() -> None:
     pages = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]
     links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text())]

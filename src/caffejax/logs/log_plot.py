@@ -60,12 +60,15 @@ class Curve:
         rows: the rows of its log, with NumIters, Seconds and the columns.
         columns: the columns whose mean is drawn.
         is_test: whether the values are from a test net instead of training.
+        element: the index of the value in its output, such as the class in an accuracy per class; None for the only
+            curve of an output.
     """
 
     run_index: int
     rows: Sequence[Row]
     columns: Sequence[str]
     is_test: bool
+    element: int | None = None
 
     def points(self, x_column: str) -> tuple[list[float], list[float]]:
         """Return the x values from the column `x_column`, and the y values."""
@@ -112,7 +115,11 @@ def make_panels(logs: Sequence[Log]) -> list[Panel]:
                 title = f"test {name}{suffix}"
                 shares_panel = len(train_outputs) == 1 and {name} == shared_outputs and log.loss and not suffix
                 panel = loss_panel if shares_panel else test_panels.setdefault(title, Panel(title))
-                panel.curves += [Curve(run_index, rows, group, is_test=True) for group in _split_columns(columns)]
+                groups = list(_split_columns(columns))
+                panel.curves += [
+                    Curve(run_index, rows, group, is_test=True, element=i if len(groups) > 1 else None)
+                    for i, group in enumerate(groups)
+                ]
     return [panel for panel in (loss_panel, *test_panels.values(), rate_panel) if panel.curves]
 
 
@@ -181,7 +188,7 @@ def draw_runs(logs: Mapping[str, Log], *, axis: Axis = "iterations", smooth: int
         message = f"there are {len(panels)} panels to draw, but at most {_MAX_PANELS} are drawn"
         hint = "each output of a test net has one panel; `caffejax parse_log` writes tables instead"
         raise CaffejaxError(f"{message}: {hint}")
-    colors = [_pick_color(run_index, len(logs)) for run_index in range(len(logs))]
+    colors = {name: _pick_color(run_index, len(logs)) for run_index, name in enumerate(logs)}
     num_columns = min(len(panels), 3 if len(panels) != 4 else 2)
     num_rows = -(-len(panels) // num_columns)
     figure = make_figure(figsize=(4.6 * num_columns, 3.3 * num_rows + 0.5), dpi=110, layout="constrained")
@@ -191,7 +198,7 @@ def draw_runs(logs: Mapping[str, Log], *, axis: Axis = "iterations", smooth: int
         if log_loss and panel.title == "loss":
             axes.set_yscale("log")
         axes.set_xlabel(axis, color=_TEXT_COLOR)
-    lines = [_make_legend_line(color, name) for color, name in zip(colors, logs, strict=True)]
+    lines = [_make_legend_line(color, name) for name, color in colors.items()]
     if any({curve.is_test for curve in panel.curves} == {False, True} for panel in panels):
         lines += [_make_legend_line(_TEXT_COLOR, "training"), _make_legend_line(_TEXT_COLOR, "test", **_TEST_STYLE)]
     if len(lines) > 1:
@@ -204,13 +211,13 @@ def draw_runs(logs: Mapping[str, Log], *, axis: Axis = "iterations", smooth: int
 _TEST_STYLE = {"linestyle": "--", "marker": "o", "markersize": 3.5}
 
 
-def _pick_color(run_index: int, num_runs: int) -> Any:
-    """Return the colour of run number `run_index` of `num_runs` runs."""
-    if num_runs <= len(_COLORS):
-        return _COLORS[run_index]
+def _pick_color(index: int, num_colors: int) -> Any:
+    """Return colour number `index` of `num_colors` different colours."""
+    if num_colors <= len(_COLORS):
+        return _COLORS[index]
     from matplotlib import colormaps
 
-    return colormaps["turbo"](run_index / (num_runs - 1))
+    return colormaps["turbo"](index / (num_colors - 1))
 
 
 def _make_legend_line(color: Any, name: str, **style: Any) -> Any:
@@ -224,12 +231,20 @@ def _escape_dollars(name: str) -> str:
     return escape_unprintable(name).replace("$", r"\$")
 
 
-def _draw_panel(axes: Any, panel: Panel, x_column: str, smooth: int, colors: Sequence[Any]) -> None:
+def _draw_panel(axes: Any, panel: Panel, x_column: str, smooth: int, run_colors: Mapping[str, Any]) -> None:
+    """Draw a panel. Elements of a vector have a colour each and a legend; other curves have the colour of their run."""
     has_both_kinds = len({curve.is_test for curve in panel.curves}) > 1
+    elements = [curve for curve in panel.curves if curve.element is not None]
+    run_names = list(run_colors)
     for curve in panel.curves:
         x, y = curve.points(x_column)
-        color = colors[curve.run_index]
-        style: dict[str, Any] = {"color": color, "linewidth": 1.6}
+        color = run_colors[run_names[curve.run_index]]
+        label = None
+        if curve.element is not None:
+            color = _pick_color(elements.index(curve), len(elements))
+            run_prefix = f"{_escape_dollars(run_names[curve.run_index])}: " if len(run_names) > 1 else ""
+            label = f"{run_prefix}[{curve.element}]"
+        style: dict[str, Any] = {"color": color, "linewidth": 1.6, "label": label}
         if curve.is_test and len(x) <= _MAX_MARKERS:
             style |= {"marker": "o", "markersize": 3.5}
         if curve.is_test and has_both_kinds:
@@ -238,6 +253,8 @@ def _draw_panel(axes: Any, panel: Panel, x_column: str, smooth: int, colors: Seq
             axes.plot(x, y, color=color, linewidth=1, alpha=0.25)
             y = moving_average(y, smooth)
         axes.plot(x, y, **style)
+    if elements:
+        axes.legend(fontsize=7, ncols=2 if len(elements) > 4 else 1, frameon=False)
     axes.set_title(_escape_dollars(panel.title), color=_TEXT_COLOR, fontsize=11, loc="left")
     axes.grid(color=_GRID_COLOR, linewidth=0.7)
     axes.set_axisbelow(True)
