@@ -87,7 +87,7 @@ SSD = "transform_param", "annotated_data_param"
 # types, the message, and its invalid settings
 INVALID: list[tuple[list[str], str, tuple[str, ...]]] = [
     (WITH_TRANSFORM, "transform_param", (
-        "crop_size: 5 crop_h: 5 crop_w: 5", "mean_file: 'm' mean_value: 3", "mean_file: '{folder}/list.txt'",
+        "crop_size: 5 crop_h: 5 crop_w: 5", "mean_file: 'm' mean_value: 3", "mean_file: '{folder}/a.png'",
         "force_color: true force_gray: true", "flow: true",
     )),
     ([name for name in WITH_TRANSFORM if name != "WindowData"], "transform_param", ("crop_h: 5",)),
@@ -181,7 +181,8 @@ def test_invalid_settings_are_refused_with_and_without_the_source(name: str, fol
         assert findings["absent"] == [text.replace(path, f"{folder}/gone") for text in findings["present"]], settings
         with pytest.raises(CaffejaxError) as error:  # what training does
             Net(make_layer(name, folder, message, settings), "TRAIN")
-        assert [p.message for p in error.value.problems] == findings["present"]
+        messages = [f"{p.file}: {p.message}" if p.file else p.message for p in error.value.problems]
+        assert messages == findings["present"]
 
 
 @pytest.mark.parametrize("source", ["images", "gone"])

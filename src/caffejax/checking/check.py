@@ -160,9 +160,16 @@ def _check_phase(
     except MissingSourceError as reason:
         return PhaseReport(state.name, "loads", assumed=(f"{reason}; the layers after it were not checked",))
     except CaffejaxError as error:
-        return PhaseReport(state.name, "fails", make_findings(p for p in error.problems if p not in text_problems))
+        problems = [_name_file(p, file) for p in error.problems if p not in text_problems]
+        return PhaseReport(state.name, "fails", make_findings(problems))
     assert first_report is not None  # build_assumed_graphs yields a graph or raises
     return first_report
+
+
+def _name_file(problem: Problem, file: Path) -> Problem:
+    """Return a problem of another file than the net's with the file's name in its message."""
+    is_of_net = problem.file is None or Path(problem.file) == file
+    return problem if is_of_net else replace(problem, message=f"{problem.file}: {problem.message}")
 
 
 def _describe_missing_files(net: NetParameter, state: NamedState, folder: Path) -> list[str]:
