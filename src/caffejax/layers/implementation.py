@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -92,6 +92,7 @@ class HostFunction:
         ragged: whether the number of rows of the tops depends on the data.
         computes_in_float32: whether the function computes in float32, for bottoms of any dtype.
         instance: the user's object that computes the layer, or None.
+        user_tops: the blobs that this object writes its tops to. Its passes find there what scripts wrote to the tops.
         position: the interface to save and restore the position of that object in its data, or None.
     """
 
@@ -101,6 +102,7 @@ class HostFunction:
     ragged: bool = False
     computes_in_float32: bool = False
     instance: Any = None
+    user_tops: Sequence[Any] = ()
     position: Position | None = None
 
 
@@ -113,12 +115,14 @@ class SourceInput:
             is called once, when the graph is built.
         open: `open(definition, tops)` opens the source; `tops` are `SourceSpec.tops`.
         instance: the user's object that reads, or None.
+        user_tops: the blobs that this object writes its tops to. Its passes find there what scripts wrote to the tops.
         position: the interface to save and restore the position of that object in its data, or None.
     """
 
     probe: Callable[..., SourceSpec]
     open: Function
     instance: Any = None
+    user_tops: Sequence[Any] = ()
     position: Position | None = None
 
 

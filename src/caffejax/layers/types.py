@@ -27,7 +27,7 @@ are arrays, else tuples of arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, get_args
@@ -367,6 +367,11 @@ class LayerType:
     def instance(self) -> Any:
         """The user's object that computes the layer, as in Python layers, or None."""
         return getattr(self.implementation, "instance", None)
+
+    @property
+    def user_tops(self) -> Sequence[Any]:
+        """The blobs that `instance` writes its tops to, or nothing if it is not a Python layer on the host."""
+        return self.implementation.user_tops if isinstance(self.implementation, HostFunction | SourceInput) else ()
 
     @property
     def position(self) -> Position | None:
