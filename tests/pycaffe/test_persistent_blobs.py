@@ -464,3 +464,40 @@ def test_detections_of_varying_numbers_have_the_mean_of_the_command(write: Write
     assert solver.test_nets[0].blobs["det"].shape == (1, 1, 1, 7)
     np.testing.assert_allclose(solver._trainer.tests.scores["det"], other.tests.scores["det"], rtol=1e-5)
     other.close()
+
+
+HOLDERS = """
+import caffe
+class Holder(caffe.Layer):
+    def setup(self, bottom, top):
+        top[0].reshape(3)
+        top[0].data[...] = 7
+    def reshape(self, bottom, top): pass
+    def forward(self, bottom, top): pass
+    def backward(self, top, propagate_down, bottom): pass
+class First(Holder):
+    def forward(self, bottom, top): top[0].data[0] = len(bottom) and bottom[0].data[0]
+"""
+
+
+def test_python_layers_that_leave_their_tops_as_they_are(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a Python layer does not write keeps what `setup` or a script wrote: the blob is the net's, as in Caffe."""
+    (tmp_path / "holders.py").write_text(HOLDERS)
+    monkeypatch.syspath_prepend(tmp_path)
+    layer = 'layer {{ name: "{1}" type: "Python" {2} top: "{1}" python_param {{ module: "holders" layer: "{0}" }} }}\n'
+    text = layer.format("Holder", "d", "") + layer.format("First", "e", "") + layer.format("First", "f", 'bottom: "d"')
+    text += 'layer { name: "s" type: "Eltwise" bottom: "d" bottom: "f" top: "s" }\n'
+    text += 'layer { name: "l" type: "Reduction" bottom: "s" top: "l" loss_weight: 1 }\n'
+    solver = make_solver(write, text, TESTS)
+    net = caffe.Net(text, caffe.TEST)
+    for nets, run in (([net], net.forward), ([solver.net, *solver.test_nets], lambda: solver.step(1))):
+        expected = [[7, 7, 7]] * 3, [[7, 7, 7], [0, 7, 7], [7, 7, 7]], [[1, 2, 3], [0, 7, 7], [1, 5, 5]]
+        for i in range(4):
+            for each in nets:
+                assert [each.blobs[name].data.tolist() for name in "def"] == expected[min(i, 2)]
+                if i == 1:
+                    each.blobs["d"].data[...], each.blobs["f"].data[...] = [1, 2, 3], 5
+            run()
+        assert all(each.blobs["s"].data.tolist() == [2, 7, 8] for each in nets)

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -108,6 +108,7 @@ class HostFunction:
         ragged: whether the number of rows of the tops depends on the data.
         computes_in_float32: whether the function computes in float32, for bottoms of any dtype.
         instance: the user's object that computes the layer, or None.
+        user_tops: the blobs that this object writes its tops to. Its passes find there what scripts wrote to the tops.
         position: the interface to save and restore all that the layer counts from pass to pass, or None if it counts
             nothing.
         output: the files that the function writes, or None.
@@ -119,6 +120,7 @@ class HostFunction:
     ragged: bool = False
     computes_in_float32: bool = False
     instance: Any = None
+    user_tops: Sequence[Any] = ()
     position: Position | None = None
     output: OutputFiles | None = None
 
@@ -134,6 +136,7 @@ class SourceInput:
         check: `check(definition)` raises an error if settings are invalid. It opens no source, which may be missing;
             `probe` calls it first. It is None if there are no such settings.
         instance: the user's object that reads, or None.
+        user_tops: the blobs that this object writes its tops to. Its passes find there what scripts wrote to the tops.
         position: the interface to save and restore the position of that object in its data, or None.
     """
 
@@ -141,6 +144,7 @@ class SourceInput:
     open: Function
     check: Callable[..., None] | None = None
     instance: Any = None
+    user_tops: Sequence[Any] = ()
     position: Position | None = None
 
 

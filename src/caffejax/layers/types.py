@@ -381,6 +381,11 @@ class LayerType:
         return getattr(self.implementation, "instance", None)
 
     @property
+    def user_tops(self) -> Sequence[Any]:
+        """The blobs that `instance` writes its tops to, or nothing if it is not a Python layer on the host."""
+        return self.implementation.user_tops if isinstance(self.implementation, HostFunction | SourceInput) else ()
+
+    @property
     def position(self) -> Position | None:
         """The interface to save and restore what the layer counts from pass to pass, or None if it has none."""
         return self.implementation.position if isinstance(self.implementation, HostFunction | SourceInput) else None

@@ -57,10 +57,14 @@ class BatchReader:
         self.array_sources: dict[str, ArraySource] = {}
         self._loader, self._memories = loader, memories
         self._transforms: dict[str, Any] = {}
+        self._user_versions: dict[str, int] = {}  # of the tops that users' Python layers have written, by name
         self._fillers: dict[Any, Callable[[Key], Any]] = {}  # by the layer's key and the shapes of its tops
         for layer in layers:
             if (filler := get_filler(layer)) is not None:
                 self._fill(layer, filler, None)
+            for name, user_top in _get_user_tops(layer):  # what the user's setup wrote
+                memories.store(name, jax.device_put(user_top.data.copy(), memories.device))
+                self._user_versions[name] = memories.blobs[name].data_memory.version
 
     def check(self, layers: Iterable[Layer]) -> None:
         """Raise `GraphError` if a MemoryData layer among `layers` has no arrays to read."""
@@ -88,6 +92,18 @@ class BatchReader:
                 self._store(layer, next(self.array_sources[layer.key])[: len(layer.tops)])
             elif isinstance(layer.type.implementation, SourceInput):
                 self._store(layer, tuple(self._loader.read(layer.key).values()))
+
+    def write_user_tops(self, layers: Iterable[Layer]) -> None:
+        """Give users' Python layers the numbers that scripts wrote to their tops, which they may leave as they are."""
+        for name, user_top in (top for layer in layers for top in _get_user_tops(layer)):
+            blob = self._memories.blobs[name]
+            if blob.data_memory.current_version() != self._user_versions.get(name) and user_top.count == blob.count:
+                user_top.data.reshape(-1)[...] = np.asarray(blob.get_data(self._memories.device)).reshape(-1)
+
+    def record_user_tops(self, layers: Iterable[Layer]) -> None:
+        """Record that users' Python layers have written their tops."""
+        for name, _ in (top for layer in layers for top in _get_user_tops(layer)):
+            self._user_versions[name] = self._memories.blobs[name].data_memory.version
 
     def _fill(self, layer: Layer, filler: TopFiller, key: Key | None) -> None:
         """Fill the tops that are filled in each pass, with its key, or without a key the tops that are filled once."""
@@ -129,6 +145,12 @@ _MISMATCH_MESSAGES = {
 def reads_arrays(layer: Layer) -> bool:
     """Return whether a layer reads its batches from arrays, as MemoryData layers do."""
     return isinstance(layer.type.implementation, CallerInput) and layer.type.implementation.from_arrays
+
+
+def _get_user_tops(layer: Layer) -> list[tuple[str, Blob]]:
+    """Return the tops of a user's Python layer, each with the user's blob, except tops that are bottoms, too."""
+    user_tops = layer.type.user_tops
+    return [(name, blob) for name, blob in zip(layer.tops, user_tops, strict=False) if name not in layer.bottoms]
 
 
 def get_filler(layer: Layer) -> TopFiller | None:

@@ -200,6 +200,7 @@ class Executor:
             forward_pass.inputs, backward_pass.seeds, layers, blobs, diffs
         )
         forward_pass.finish(outputs, self.memories)
+        self.batch_reader.record_user_tops(full_range.layers)
         self._history.add(forward_pass)
         backward_pass.finish(output_diffs, self.memories)
         return [outputs.loss]
@@ -214,6 +215,7 @@ class Executor:
 
     def _prepare_pass(self, layers: LayerRange, key: Key, frozen: FrozenForward | None = None) -> Pass:
         """Read the next batch of each data layer, and return a new pass, which has not run yet."""
+        self.batch_reader.write_user_tops(layers.layers)
         self.batch_reader.read(layers.input_layers, key)
         new_pass = make_pass(layers, self.memories, key, frozen)
         if self.logs_shapes and not layers.on_host:
@@ -225,6 +227,7 @@ class Executor:
         forward_pass = self._prepare_pass(layers, key, frozen)
         outputs = forward_pass.run(self._blobs_to_return(forward_pass), returns_small_blobs=not is_test)
         forward_pass.finish(outputs, self.memories)
+        self.batch_reader.record_user_tops(layers.layers)
         self._history.add(forward_pass)
         return outputs.loss
 

@@ -44,6 +44,7 @@ def make_class_type(python_type: LayerType, definition: LayerDefinition, cls: ty
             lambda definition: SourceSpec(source.tops),
             lambda definition, tops: source,
             instance=layer.instance,
+            user_tops=layer.tops,
             position=position,
         )
         return replace(python_type, implementation=source_input)
@@ -64,7 +65,13 @@ def make_class_type(python_type: LayerType, definition: LayerDefinition, cls: ty
     return replace(
         python_type,
         implementation=HostFunction(
-            forward, top_shapes, params, computes_in_float32=True, instance=layer.instance, position=position
+            forward,
+            top_shapes,
+            params,
+            computes_in_float32=True,
+            instance=layer.instance,
+            user_tops=layer.tops,
+            position=position,
         ),
         gradient=replace(python_type.gradient, backward=backward_rule if has_rule else None),
     )
@@ -75,6 +82,7 @@ class HostLayer:
 
     Attributes:
         instance: the instance of the class.
+        tops: the blobs that the instance writes its tops to.
     """
 
     def __init__(self, definition: LayerDefinition, cls: type, full_name: str) -> None:
@@ -83,7 +91,7 @@ class HostLayer:
         self.instance = construct(definition.layer) if issubclass(cls, Layer) else construct()
         self._bottoms = [Blob() for _ in definition.layer.bottom]
         # a top with the name of its bottom is the same blob, as in Caffe
-        self._tops = [
+        self.tops = [
             self._bottoms[i] if definition.layer.bottom[i : i + 1] == [name] else Blob()
             for i, name in enumerate(definition.layer.top)
         ]
@@ -104,19 +112,19 @@ class HostLayer:
         is_known = all(blob.shape == tuple(shape) for blob, shape in zip(self._bottoms, bottoms, strict=True))
         if not is_known and all(type(n) is int for shape in bottoms for n in shape):  # an export has symbolic sizes
             self._reshape_bottoms(bottoms)
-            self._call("reshape", self._bottoms, self._tops)
-        return [top.shape for top in self._tops]
+            self._call("reshape", self._bottoms, self.tops)
+        return [top.shape for top in self.tops]
 
     def forward(self, blobs: Arrays, bottoms: Arrays) -> Arrays:
         """Run the user's `reshape` and `forward`; return copies of the tops."""
         self._set_up([b.shape for b in bottoms])
         _write_data(self._bottoms, bottoms)
         _write_data(self._blobs, blobs)
-        self._call("reshape", self._bottoms, self._tops)
-        self._call("forward", self._bottoms, self._tops)
+        self._call("reshape", self._bottoms, self.tops)
+        self._call("forward", self._bottoms, self.tops)
         self._last_arguments = (blobs, bottoms)
         self._warn_of_changes(blobs)
-        return tuple(top.data.copy() for top in self._tops)
+        return tuple(top.data.copy() for top in self.tops)
 
     def backward(
         self,
@@ -143,9 +151,9 @@ class HostLayer:
             blob.diff[...] = 0
         for blob, start_diff in zip(self._blobs, start_diffs or [0] * len(self._blobs), strict=True):
             blob.diff[...] = start_diff
-        for top, diff in zip(self._tops, top_diffs, strict=True):
+        for top, diff in zip(self.tops, top_diffs, strict=True):
             top.diff[...] = diff
-        self._call("backward", self._tops, needs_diff, self._bottoms)
+        self._call("backward", self.tops, needs_diff, self._bottoms)
         bottom_diffs = (
             b.diff.copy() if needs_bottom_diff else None
             for b, needs_bottom_diff in zip(self._bottoms, needs_diff, strict=True)
@@ -189,8 +197,8 @@ class HostLayer:
         if not isinstance(getattr(self.instance, "blobs", None), BlobVec):
             self.instance.blobs = BlobVec()
         self._reshape_bottoms(bottoms)
-        self._call("setup", self._bottoms, self._tops)
-        self._call("reshape", self._bottoms, self._tops)
+        self._call("setup", self._bottoms, self.tops)
+        self._call("reshape", self._bottoms, self.tops)
         self._is_set_up = True
 
     def _reshape_bottoms(self, shapes: Sequence[Shape]) -> None:
