@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from caffejax import (
+    ChannelAffine,
     Gradient,
     LayerTraits,
     LayerType,
@@ -19,6 +20,7 @@ from caffejax import (
     check_gradients,
 )
 from caffejax.gradcheck import Report
+from caffejax.kernels.window import Window
 from caffejax.layers import register_temporarily
 from caffejax.layers.types import Indices
 
@@ -522,6 +524,30 @@ LIES: dict[str, tuple[Any, LayerTraits]] = {
     "dtype_policy": (lambda ctx, x: 1000 * (x + 100) - 100000, LayerTraits(dtype_policy="bottoms")),
     "accepts_integers": (lambda ctx, x: x + jnp.asarray(0.5, x.dtype), LayerTraits(accepts_integers=True)),
     "spatial_map": (lambda ctx, x: x[:, :, 1:], LayerTraits(spatial_map="same")),
+    "spatial_map: window": (
+        lambda ctx, x: x + jnp.roll(x, 1, -1),
+        LayerTraits(spatial_map="windows", window=lambda ctx, x: Window.symmetric((1, 1), (1, 1), (0, 0))),
+    ),
+    "spatial_map: the window's size": (
+        lambda ctx, x: x,
+        LayerTraits(spatial_map="windows", window=lambda ctx, x: Window.symmetric((4, 4), (1, 1), (0, 0))),
+    ),
+    "receptive_window": (
+        lambda ctx, x: x - jnp.mean(x, (2, 3), keepdims=True),
+        LayerTraits(receptive_window=lambda ctx, x: Window.symmetric((3, 3), (1, 1), (1, 1))),
+    ),
+    "channel_affine": (
+        lambda ctx, x: 2 * x + 1,
+        LayerTraits(
+            channel_affine=ChannelAffine(
+                lambda ctx, shapes, axis, channels: axis == 1, lambda ctx, blobs: (2 * np.ones(6), np.zeros(6))
+            )
+        ),
+    ),
+    "fold_scale_bias": (
+        lambda ctx, x: 2 * x,
+        LayerTraits(fold_scale_bias=lambda ctx, blobs, factor, bias: (ctx.layer, blobs)),
+    ),
     "weight_axes": (lambda ctx, blobs, x: x * blobs[0][0], LayerTraits(weight_axes=2)),
     "pads_rows": (lambda ctx, x: x, LayerTraits(pads_rows=True)),
 }

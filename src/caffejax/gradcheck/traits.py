@@ -197,7 +197,7 @@ def _check_accepts_integers(case: Case) -> str | None:
 
 def _check_spatial_map(case: Case) -> str | None:
     traits = case.context.type.traits
-    x, tops = case.bottoms[0], [top for top in case.tops if top.ndim > 2]
+    x, tops = case.bottoms[0], [top for top in case.tops[:1] if top.ndim > 2]  # further ones may be statistics
     sizes, is_transposed = [top.shape[2:] for top in tops], traits.spatial_map == "transposed"
     bottom_sizes = [bottom.shape[2:] for bottom in case.bottoms]
     if traits.spatial_map == "same" and any(size not in bottom_sizes for size in sizes):
@@ -205,10 +205,10 @@ def _check_spatial_map(case: Case) -> str | None:
     if traits.window is None:
         return None
     window = traits.window(case.context, x)
-    small, large = ([x.shape[2:]], sizes) if not is_transposed else (sizes, [x.shape[2:]])
-    for size in (window.output_size(small[0]),) if small else ():
-        if any(abs(a - b) > 1 for other in large for a, b in zip(size, other, strict=True)):  # Pooling rounds up
-            return f"the window {window} has the output {size}, not {large[0]}"
+    for size in sizes:
+        small, large = (size, x.shape[2:]) if is_transposed else (x.shape[2:], size)
+        if any(abs(a - b) > 1 for a, b in zip(window.output_size(small), large, strict=True)):  # Pooling rounds up
+            return f"the window {window} does not fit the pixels of bottom and top, {x.shape[2:]} and {size}"
     return None if is_transposed else _check_window(case, window)
 
 
@@ -229,15 +229,14 @@ def _check_window(case: Case, window: Window) -> str | None:
     pixel = tuple(n // 2 for n in x.shape[2:])
     moved = x.at[(slice(None), slice(None), *pixel)].add(_scale(x))
     tops = case.compute_tops(bottoms=(moved, *case.bottoms[1:]))
-    for i, (top, before) in enumerate(zip(tops, case.tops, strict=True)):
-        if top.ndim != x.ndim:
-            continue
-        changed = np.argwhere((np.abs(np.asarray(top - before)) > TOLERANCE * _scale(before)).any(axis=(0, 1)))
-        for position in changed:
-            axes = zip(position, pixel, window.kernel, window.stride, window.low, window.dilation, strict=True)
-            if not all(p - (o * s - low) in range(0, k * d, d) for o, p, k, s, low, d in axes):
-                where = [int(n) for n in position]
-                return f"a change of the bottom's pixel {list(pixel)} changes pixel {where} of top {i}"
+    top, before = tops[0], case.tops[0]
+    if top.ndim != x.ndim:
+        return None
+    changed = np.argwhere((np.abs(np.asarray(top - before)) > TOLERANCE * _scale(before)).any(axis=(0, 1)))
+    for position in changed:
+        axes = zip(position, pixel, window.kernel, window.stride, window.low, window.dilation, strict=True)
+        if not all(p - (o * s - low) in range(0, k * d, d) for o, p, k, s, low, d in axes):
+            return f"a change of the bottom's pixel {list(pixel)} changes the top's pixel {[int(n) for n in position]}"
     return None
 
 
