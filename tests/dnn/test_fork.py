@@ -17,6 +17,9 @@ def read(name):
 
 text = b'''input: "data" layer {{ name: "s" type: "Softmax" bottom: "data" top: "s" }}'''
 nets = [read("maps"), read("boxes"), dnn.readNetFromCaffe(text)]
+deploy, files = open("{FOLDER}/boxes.prototxt").read(), '''detection_output_param {{
+  save_output_param {{ output_directory: "o" label_map_file: "m" name_size_file: "n" }}'''
+dnn.readNetFromCaffe(deploy.replace("detection_output_param {{", files).encode())
 model = dnn.DetectionModel(nets[1])
 nets[0].setParam("maps", 1, nets[0].getParam("maps", 1))
 nets[0].getLayersShapes((1, 3, 8, 12))
