@@ -17,6 +17,9 @@ def read(name):
 
 text = b'''input: "data" layer {{ name: "s" type: "Softmax" bottom: "data" top: "s" }}'''
 nets = [read("maps"), read("boxes"), dnn.readNetFromCaffe(text)]
+deploy, files = open("{FOLDER}/boxes.prototxt").read(), '''detection_output_param {{
+  save_output_param {{ output_directory: "o" output_format: "VOC" label_map_file: "m" name_size_file: "n" }}'''
+dnn.readNetFromCaffe(deploy.replace("detection_output_param {{", files).encode())
 model = dnn.DetectionModel(nets[1])
 nets[0].setParam("maps", 1, nets[0].getParam("maps", 1))
 nets[0].getLayersShapes((1, 3, 8, 12))
@@ -43,8 +46,11 @@ run_in_child()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_process_forked_after_reading_runs_the_nets() -> None:
-    result = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120)
+def test_a_process_forked_after_reading_runs_the_nets(tmp_path: Path) -> None:
+    (tmp_path / "m").write_text("".join(f'item {{ name: "{i}" label: {i} }} ' for i in range(9)))
+    (tmp_path / "n").write_text("picture 8 8\n")
+    command = [sys.executable, "-c", SCRIPT]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
     assert result.stdout.splitlines() == [
         "(1, 5, 6, 10)",
         "[0.25, 0.25, 0.25, 0.25]",

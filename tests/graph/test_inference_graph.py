@@ -142,7 +142,8 @@ def test_unknown_blobs_raise_an_error() -> None:
 def test_a_net_that_ends_in_silence_names_its_blobs() -> None:
     """As published colorization nets do."""
     end = """layer { name: "r" type: "ReLU" bottom: "sum" top: "r" }
-      layer { name: "quiet" type: "Silence" bottom: "sum" bottom: "aside" } layer { name: "q" type: "Silence" bottom: "r" }"""
+      layer { name: "quiet" type: "Silence" bottom: "sum" bottom: "aside" }
+      layer { name: "q" type: "Silence" bottom: "r" }"""
     net = Net(IN_PLACE + end)
     assert net.outputs == ()
     with pytest.raises(GraphError, match=r"such as 'sum', 'aside', 'r', which end in layer 'quiet' \(Silence\), 'q'"):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -55,10 +56,13 @@ def make_detection_output(ctx: Context, definition: LayerDefinition) -> LayerTyp
             ),
         )
     files = ResultFiles(ctx.param, definition)
-    detect = detect_on_host if onednn_program.is_available() else jax.jit(detection_output, static_argnums=0)
+
+    @cache
+    def choose_detect() -> Callable[..., Any]:  # when the layer runs, because the question starts JAX
+        return detect_on_host if onednn_program.is_available() else jax.jit(detection_output, static_argnums=0)
 
     def detect_and_save(ctx: Context, *bottoms: Any) -> np.ndarray:
-        top = strip_padding(np.asarray(detect(ctx, *bottoms)))
+        top = strip_padding(np.asarray(choose_detect()(ctx, *bottoms)))
         files.add(top[0, 0], len(bottoms[0]))
         return top
 
