@@ -167,7 +167,7 @@ class Net:
                     'Net(file, caffe.TEST, weights="net.caffemodel")'
                 )
             weights, phase, level = phase, level, 0
-        if weights is not None and not os.path.isfile(Path(weights)):
+        if weights is not None and not os.path.exists(Path(weights)):
             raise WeightsError(make_missing_problem(weights))
         phase_name: Phase = "TRAIN" if phase == TRAIN else "TEST"
         executor, loader = open_executor(
