@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from caffejax import pycaffe
 from caffejax.cli import main
 from caffejax.errors import CaffejaxError, SolverError
 from caffejax.logs.log_parser import read_log
@@ -140,6 +141,7 @@ def test_files_without_weights_leave_a_net_as_its_fillers_set_it(
         assert f"{file} is empty: the weights of all layers stay as their fillers set them" in log
         assert main([*arguments, "--strict_weights"]) == 1
         assert file in capsys.readouterr().err
+    assert pycaffe.Net("net.prototxt", file, pycaffe.TEST).params["ip"][0].data.item() == 1
 
 
 def write_log(num_nets: int) -> str:

@@ -60,13 +60,15 @@ def load_weights(
             that takes the loaded arrays by `Slot` and returns all variables, with initial values for blobs that were
             not loaded.
         strict: if True, a layer without weights is an error. If False, a file without weights for any layer is an
-            error. If None, both are only logged, as in Caffe.
+            error. If None, both are only logged, as in Caffe, also for an empty file.
 
     Raises:
         WeightsError: if a file cannot be read, blobs differ in number or shape from the net's, a file has no weights
             for any layer, or, if `strict`, layers have no weights. The message names each such layer.
     """
     paths = [path] if isinstance(path, str | os.PathLike) else list(path)
+    if strict is None:
+        paths = drop_empty_files(paths, strict)
     loaded_arrays: dict[Slot, jax.Array] = {}
     unused_blobs: dict[str, Sequence[Array | None]] = {}
     for file_path in paths:

@@ -178,7 +178,7 @@ class Net:
         stages = [] if stages is None else as_list(stages, "stages")
         if not all(isinstance(stage, str) for stage in stages):
             raise ArgumentTypeError(f"stages must be names, not {stages!r}")
-        if weights is not None and not os.path.isfile(as_path(weights, "weights")):
+        if weights is not None and not os.path.exists(as_path(weights, "weights")):
             raise WeightsError(make_missing_problem(weights))
         phase_name: Phase = "TRAIN" if phase == TRAIN else "TEST"
         executor, loader = open_executor(network_file, phase_name, level, tuple(stages), weights, strict_weights)

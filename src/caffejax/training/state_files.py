@@ -22,16 +22,26 @@ from .solverstate_io import find_weights, is_caffe_state, weights_namesake
 
 
 def list_caffe_states(prefix: str) -> list[tuple[int, Path]]:
-    """Return `(iteration, file)` of each .solverstate[.h5] with the prefix, in ascending order."""
+    """Return `(iteration, file)` of each .solverstate[.h5] with the prefix, in ascending order.
+
+    Raises:
+        WeightsError: if the folder exists, but cannot be listed.
+    """
     folder, name = os.path.split(prefix)
     pattern = re.compile(re.escape(name) + r"_iter_(\d{1,10})\.solverstate(\.h5)?", re.DOTALL)
     try:
-        with os.scandir(folder or ".") as entries:
-            matches = [(pattern.fullmatch(entry.name), entry.stat().st_mtime) for entry in entries if entry.is_file()]
-    except OSError:
+        names = os.listdir(folder or ".")
+    except (FileNotFoundError, NotADirectoryError):
         return []  # there is no such folder yet
-    states = sorted((int(match[1]), time, match[0]) for match, time in matches if match)
-    return [(iteration, Path(folder, name)) for iteration, _, name in states]
+    except OSError as error:
+        raise WeightsError(Problem(f"states cannot be looked for in this folder: {error.strerror}", folder)) from error
+    states = []
+    for match in filter(None, map(pattern.fullmatch, names)):
+        path = Path(folder, match[0])
+        with suppress(OSError):  # removed meanwhile
+            if path.is_file():
+                states.append((int(match[1]), path.stat().st_mtime, path))
+    return [(iteration, path) for iteration, _, path in sorted(states)]
 
 
 def find_newest_state(prefix: str) -> str | None:
