@@ -83,6 +83,8 @@ def test_an_assignment_without_effect_is_an_error(solver: Any) -> None:
                 setattr(item, name, "mine")
                 assert getattr(item, name) == "mine"
                 continue
+            if isinstance(value, np.ndarray | list):
+                value = value.copy()
             with pytest.raises(AttributeError, match=rf"\b{name}\b") as error:
                 setattr(item, name, value)
             assert isinstance(error.value, CaffejaxError), name
@@ -126,6 +128,22 @@ def test_a_change_of_a_list_or_dict_without_effect_is_an_error(
     with pytest.raises(CaffejaxError, match=rf"net\.{name}"):
         change(net)
     assert list(getattr(net, name)) == items
+
+
+def test_augmented_assignments_are_used() -> None:
+    """They change the object, and then assign it to where it was."""
+    net = caffe.Net(NET, caffe.TEST)
+    net.params["fc"][0].data[...] = 1
+    net.params["fc"][0].data += 1
+    net.params["fc"][0].diff -= 2
+    assert (net.params["fc"][0].data == 2).all()
+    assert (net.params["fc"][0].diff == -2).all()
+    net.params["fc"] += [caffe.Blob(3)]
+    net.layers[1].blobs += [caffe.Blob(4)]
+    assert [blob.shape for blob in net.params["fc"]] == [(1, 2), (1,), (3,), (4,)]
+    net.forward()
+    net.outputs += ["fc"]
+    assert net.forward().keys() == {"loss", "fc"}
 
 
 def test_lists_and_dicts_behave_as_such(solver: Any) -> None:

@@ -84,6 +84,8 @@ class NetLayer(PythonLayer):
         self.__dict__.update(_type=type, blobs=blobs)
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name == "blobs" and value is self.__dict__.get(name):
+            return  # `layer.blobs += [blob]` has changed the list, and assigns the list
         if "_type" in self.__dict__ and hasattr(self, name):
             remedy = (
                 "change the items of the list, as in layer.blobs[0] = blob"
@@ -231,6 +233,8 @@ class Net:
         self.name = graph.name
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("inputs", "outputs") and value is self.__dict__[name]:
+            return  # `net.outputs += [name]` has changed the list, and assigns the list
         if name in _READ_ONLY:
             raise ReadOnlyError(f"net.{name} cannot be assigned to; {_READ_ONLY[name]}")
         super().__setattr__(name, value)

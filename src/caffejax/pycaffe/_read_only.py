@@ -16,6 +16,13 @@ def _refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
     raise ReadOnlyError(f"{self._name} cannot be changed; {self._remedy}")
 
 
+def _assign(self: Any, key: Any, value: Any) -> None:
+    """Refuse a new item. `net.params["fc"] += [blob]` has changed the item itself, and assigns the item."""
+    if isinstance(value, list) and value is self.get(key):
+        return
+    _refuse(self)
+
+
 class ReadOnlyList(list[Any]):
     """A list whose items cannot be changed.
 
@@ -85,3 +92,4 @@ for _name in _LIST_CHANGES:
     setattr(ReadOnlyList, _name, _refuse)
 for _name in _DICT_CHANGES:
     setattr(ReadOnlyDict, _name, _refuse)
+ReadOnlyDict.__setitem__ = _assign  # type: ignore[method-assign]

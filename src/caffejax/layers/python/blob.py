@@ -30,6 +30,8 @@ class Blob:
         return f"Blob({', '.join(map(str, self.shape))})"
 
     def __setattr__(self, name: str, value: object) -> None:
+        if name in ("data", "diff") and _is_same_memory(value, getattr(self, name)):
+            return  # `blob.data += x` has written to the array, and assigns the array
         if name in _REMEDIES:
             raise ReadOnlyError(f"a blob's {name} cannot be assigned to; {_REMEDIES[name]}")
         super().__setattr__(name, value)
@@ -109,6 +111,11 @@ class Blob:
         if array is None or array.size < self.count:
             array = self._arrays[name] = np.zeros(self.count, np.float32)
         return array[: self.count].reshape(self._shape)
+
+
+def _is_same_memory(value: object, array: np.ndarray) -> bool:
+    """Return whether a value is an array at the address of `array`, with the same shape."""
+    return isinstance(value, np.ndarray) and (value.ctypes.data, value.shape) == (array.ctypes.data, array.shape)
 
 
 def _check_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
