@@ -164,9 +164,8 @@ class Executor:
         for i in range(high, low - 1, -1):
             self._call_callbacks("before_backward", i)
             self.memories.bind_lists()
-            for forward_pass, layers in self._group_by_pass(
-                i, i, deconv
-            ):  # after the callback, which may write to blobs
+            # after the callback, which may write to blobs
+            for forward_pass, layers in self._group_by_pass(i, i, deconv):
                 self._backward(forward_pass, layers, output_names, adds_passes)
             self._call_callbacks("after_backward", i)
 
