@@ -184,8 +184,10 @@ class Jitted:
             return self._function(*args, **kwargs)
 
         vars(run)["__caffejax_program__"] = True
-        options = compiler_options(platform) if self._uses_compiler_options else {}
-        return jax.jit(run, **({"compiler_options": options} if options else {}), **self._options)
+        options: dict[str, Any] = dict(self._options)
+        if self._uses_compiler_options and (accepted := compiler_options(platform)):
+            options["compiler_options"] = accepted
+        return jax.jit(run, **options)
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ BYTES_PER_EQUATION = 32 * 2**10  # of a program with its traces: 2.6 MB for 68 e
 
 _clock = itertools.count()
 _lock = threading.RLock()
-_JitFunction = type(jax.jit(lambda: None))
+_JitFunction: Any = type(jax.jit(lambda: None))
 
 
 class Entry:
