@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -22,12 +22,13 @@ from ..graph import Graph
 from ..graph.reshape import reshape_graph, with_batch
 from ..kernels.compilation import find_cpu, has_only_cpus
 from ..kernels.packed_weights import StoredWeight
+from ..kernels.program_cache import Entry, ProgramCache
 from ..variables import Blobs, Variables
 from .compiled_net import CompiledNet
 from .constant_folding import fold, materialize
 from .low_precision import LowPrecision, measure_ranges
 
-_MAX_SHAPES = 16  # the number of shape combinations that stay compiled
+_BYTES_PER_LAYER = 32 * 2**10  # of a net compiled for some shapes, without its workspace
 
 
 @raise_after_fork("__call__", "compile")
@@ -116,9 +117,9 @@ class Frozen:
         return frozen
 
     def _reset_cache(self) -> None:
-        self._compiled_nets: OrderedDict[Any, CompiledNet] = OrderedDict()
-        # compiled nets by the shapes of the inputs, which are found faster than in `_compiled`
-        self._direct_calls: dict[Any, Callable[[Mapping[str, Any]], Blobs]] = {}
+        self._compiled_nets = ProgramCache()
+        # compiled nets by the shapes of the inputs, which are found faster than in `_compiled_nets`
+        self._direct_calls: weakref.WeakValueDictionary[Any, Entry] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
 
     def __call__(self, inputs: Mapping[str, Any], key: jax.Array | None = None) -> Blobs:
@@ -135,13 +136,15 @@ class Frozen:
         try:
             arrays = {name: inputs[name] for name in self._input_names}
             shapes = _shapes(arrays.values()) if key is None else None
-            if shapes is not None and (call_compiled := self._direct_calls.get(shapes)) is not None:
-                return call_compiled(arrays)
-            compiled_net = self._get_compiled(arrays)
+            if shapes is not None and (entry := self._direct_calls.get(shapes)) is not None:
+                outputs: Blobs = entry.use()(arrays)
+                return outputs
+            entry = self._find_entry(arrays)
+            compiled_net: CompiledNet = entry.program
             if any(isinstance(leaf, jax.core.Tracer) for leaf in (*arrays.values(), key)):
                 return compiled_net.trace(arrays, key)
             if shapes is not None and compiled_net.programs and has_only_cpus():
-                self._direct_calls[shapes] = compiled_net
+                self._direct_calls[shapes] = entry
             return compiled_net(arrays, key)
         except (KeyError, TypeError, IndexError, ValueError):
             check_inputs(self.graph, self.graph.input_names, inputs)
@@ -194,18 +197,22 @@ class Frozen:
         return strip_blob_padding(self.graph, blobs)
 
     def _get_compiled(self, inputs: Mapping[str, Any]) -> CompiledNet:
+        compiled_net: CompiledNet = self._find_entry(inputs).program
+        return compiled_net
+
+    def _find_entry(self, inputs: Mapping[str, Any]) -> Entry:
+        """Return the entry of the net that is compiled for the shapes of the inputs; compile it if there is none."""
         device = find_cpu(*inputs.values())
         key = device, *map(np.shape, inputs.values())
-        compiled_net = self._compiled_nets.get(key)
-        if compiled_net is None:
+        entry = self._compiled_nets.find(key)
+        if entry is None:
             with self._lock:  # one thread compiles, the others wait
-                compiled_net = self._compiled_nets.get(key)
-                if compiled_net is None:
-                    compiled_net = self._compiled_nets[key] = self._compile_shapes(inputs, device)
-                    while len(self._compiled_nets) > _MAX_SHAPES:
-                        self._compiled_nets.popitem(last=False)
-                        self._direct_calls.clear()
-        return compiled_net
+                entry = self._compiled_nets.find(key)
+                if entry is None:
+                    net = self._compile_shapes(inputs, device)
+                    num_bytes = len(net.graph.layers) * _BYTES_PER_LAYER + net.workspace_bytes
+                    entry = self._compiled_nets.add(key, net, num_bytes)
+        return entry
 
     def _compile_shapes(self, inputs: Mapping[str, Any], device: jax.Device | None) -> CompiledNet:
         check_inputs(self.graph, self.input_names, inputs)

@@ -7,7 +7,8 @@ import functools
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -19,6 +20,7 @@ from jax.extend.core import get_opaque_trace_state
 from ..config import Kernels
 from ..fork_guard import raise_after_fork
 from .executable_cache import CachedPrograms, ProgramCacheConfig, compile_uncached, describe_settings, describe_types
+from .program_cache import BYTES_PER_EQUATION, Entry, ProgramCache, count_equations
 
 # for each platform, the options that differ from XLA's defaults
 _OPTIONS: dict[str, tuple[dict[str, Any], ...]] = {
@@ -29,6 +31,8 @@ _OPTIONS: dict[str, tuple[dict[str, Any], ...]] = {
     "gpu": ({"xla_gpu_enable_triton_gemm": False},),
 }
 
+_BYTES_PER_ARGUMENT = 64 * 2**10  # of a program from disk, for each array that it takes
+
 # JAX's settings in this thread that a trace depends on; read before each call, by the function that JAX uses
 _read_settings: Callable[[], Any] = getattr(sys.modules.get("jax._src.config"), "trace_context", describe_settings)
 
@@ -36,7 +40,15 @@ with jax.ensure_compile_time_eval():  # this module may be imported while a func
     _EAGER_TRACE_STATE = get_opaque_trace_state()
 
 
-def jit(function: Callable[..., Any], kernels: Kernels, *, cache_key: bytes | None = None, **options: Any) -> Jitted:
+def jit(
+    function: Callable[..., Any],
+    kernels: Kernels,
+    *,
+    cache_key: bytes | None = None,
+    programs: ProgramCache | None = None,
+    program_key: Hashable = None,
+    **options: Any,
+) -> Jitted:
     """Compile a function like `jax.jit`, with compiler options for the fast kernels on CPUs and GPUs.
 
     Args:
@@ -44,9 +56,11 @@ def jit(function: Callable[..., Any], kernels: Kernels, *, cache_key: bytes | No
         kernels: "fast" to use the compiler options, "reference" to use none.
         cache_key: bytes that identify the function and all of its settings, to store its programs for CPUs on disk (see
             `kernels.executable_cache`), or None to store nothing. Stored programs take only positional arguments.
+        programs: the cache in memory, or None for one that only this function uses.
+        program_key: the part of the keys in `programs` that distinguishes this function from others.
         options: options of `jax.jit`.
     """
-    return Jitted(function, kernels, cache_key, **options)
+    return Jitted(function, kernels, cache_key, programs, program_key, **options)
 
 
 @raise_after_fork("__call__", "lower", "trace")
@@ -54,7 +68,7 @@ class Jitted:
     """A function compiled by `jit`.
 
     JAX accepts compiler options only in the outermost jit, so inside another jit, grad or vmap the function is compiled
-    without them.
+    without them. The program for each combination of shapes belongs to a `ProgramCache`, which may drop it.
 
     Attributes:
         allows_gc: whether Python's garbage collector may run during a call. Applies to all `Jitted` functions.
@@ -63,15 +77,22 @@ class Jitted:
     allows_gc = True
 
     def __init__(
-        self, function: Callable[..., Any], kernels: Kernels, cache_key: bytes | None = None, **options: Any
+        self,
+        function: Callable[..., Any],
+        kernels: Kernels,
+        cache_key: bytes | None = None,
+        programs: ProgramCache | None = None,
+        program_key: Hashable = None,
+        **options: Any,
     ) -> None:
         functools.update_wrapper(self, function, updated=())
         self._function, self._options = function, options
         self._plain_jit = jax.jit(function, **options)
         self._uses_compiler_options = kernels == "fast"
-        self._jits_with_options = dict[str, Any]()  # by platform
-        self._cache_key, self._programs = cache_key, dict[str, Any]()
-        self._last_program: tuple[Any, Any] | None = None
+        self._cache_key = cache_key
+        self._programs = ProgramCache() if programs is None else programs
+        self._program_key = program_key
+        self._last_program: tuple[Any, weakref.ref[Entry]] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, compiled for arguments of these types, and return its result."""
@@ -82,11 +103,15 @@ class Jitted:
 
     def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         if self._cache_key is not None and not kwargs and is_eager():
-            if self._last_program is not None and self._last_program[0] == _read_settings():
+            if (
+                self._last_program is not None
+                and self._last_program[0] == _read_settings()
+                and (last_entry := self._last_program[1]()) is not None
+            ):
                 with contextlib.suppress(
                     TypeError, ValueError
                 ):  # raised before the program runs, if the arguments have other types
-                    return self._last_program[1](*args)
+                    return last_entry.use()(*args)
             if (program := self._find_or_compile(args)) is not None:
                 return program(*args)
         return self._select(args, kwargs)(*args, **kwargs)
@@ -114,18 +139,20 @@ class Jitted:
         types = describe_types(args)
         if types is None:
             return None
-        key = f"{types} {describe_settings()}"
-        if key not in self._programs:
+        key = self._program_key, "stored", f"{types} {describe_settings()}"
+        entry = self._programs.find(key)
+        if entry is None:
             program = self._cache.find(args)
             if program is None:
                 options = compiler_options("cpu") if self._uses_compiler_options else {}
-                program = compile_uncached(self._select(args, {}).lower(*args), options)
+                program = compile_uncached(self._make_jit("cpu").lower(*args), options)
                 if program is None:
                     return None
                 self._cache.store(args, program)
-            self._programs[key] = program
-        self._last_program = _read_settings(), self._programs[key]
-        return self._programs[key]
+            # a program from disk has no equations to count, but the larger a net, the more arrays it takes
+            entry = self._programs.add(key, program, len(jax.tree.leaves(args)) * _BYTES_PER_ARGUMENT)
+        self._last_program = _read_settings(), weakref.ref(entry)
+        return entry.program
 
     def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
         """Lower the function for arguments of these types, like `jax.jit(...).lower`."""
@@ -137,15 +164,30 @@ class Jitted:
 
     def _select(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Return the jitted function, with the compiler options of the call's platform unless the call is traced."""
-        if not (self._uses_compiler_options and is_eager()):
+        if not is_eager():
             return self._plain_jit
-        platform = find_platform(args, kwargs)
-        if platform not in self._jits_with_options:
-            options = compiler_options(platform)
-            self._jits_with_options[platform] = (
-                jax.jit(self._function, compiler_options=options, **self._options) if options else self._plain_jit
-            )
-        return self._jits_with_options[platform]
+        platform = find_platform(args, kwargs) if self._uses_compiler_options else ""
+        shapes = [getattr(leaf, "shape", None) for leaf in jax.tree.leaves((args, kwargs))]
+        key = self._program_key, platform, *shapes
+        entry = self._programs.find(key)
+        if entry is None:
+            program = self._make_jit(platform)
+            num_equations = count_equations(program.trace(*args, **kwargs).jaxpr.jaxpr)
+            entry = self._programs.add(key, program, num_equations * BYTES_PER_EQUATION)
+        return entry.program
+
+    def _make_jit(self, platform: str) -> Any:
+        """Return the jitted function, as an object whose programs and traces JAX drops with it."""
+
+        @functools.wraps(self._function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            return self._function(*args, **kwargs)
+
+        vars(run)["__caffejax_program__"] = True
+        options: dict[str, Any] = dict(self._options)
+        if self._uses_compiler_options and (accepted := compiler_options(platform)):
+            options["compiler_options"] = accepted
+        return jax.jit(run, **options)
 
 
 @contextlib.contextmanager

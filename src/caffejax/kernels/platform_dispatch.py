@@ -66,7 +66,9 @@ class PlatformOp:
         """Call the operation with JAX's current default precision of matrix products, even if it is lowered later."""
         gpu, tpu, partitioned = map(_fix_precision, (self.gpu, self.tpu, self.partitioned))
         operation = replace(self, gpu=gpu, tpu=tpu, partitioned=partitioned)
-        return tuple(_operation_p.bind(*arrays, operation=operation, plain=jax.make_jaxpr(self.plain)(*arrays)))
+        # JAX would keep the traces of `self.plain`, which may be a function of a module, for ever
+        plain = jax.make_jaxpr(lambda *arrays: self.plain(*arrays))(*arrays)
+        return tuple(_operation_p.bind(*arrays, operation=operation, plain=plain))
 
     def map_implementations(self, transform: Callable[[Function], Function], plain: ClosedJaxpr) -> Function:
         """Return the operation with `transform` applied to each implementation.

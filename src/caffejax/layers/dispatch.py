@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -13,8 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import LayerError, require
+from ..kernels.compilation import is_eager
 from ..kernels.custom_gradient import make_differentiable
 from ..kernels.elementwise import apply_elementwise
+from ..kernels.program_cache import ProgramCache
 from .context import Context, Epilogue
 from .dtype_policy import matmul_precision
 from .types import HostFunction, Traced
@@ -101,7 +102,8 @@ def cached_call(
     """
     if ctx.type.on_host or ctx.has_own_type:
         return call(ctx.with_fold_in_args(fold_in_args), blobs, bottoms)
-    result: tuple[Arrays, Arrays] = _jitted_call(ctx, fold_in_args, tuple(blobs), tuple(bottoms))
+    arrays = fold_in_args, tuple(blobs), tuple(bottoms)
+    result: tuple[Arrays, Arrays] = _find_jitted(_call_with_key, (ctx,), arrays)(*arrays)
     return result
 
 
@@ -112,17 +114,37 @@ def cached_fused_call(
     if any(c.has_own_type for c in (ctx, *(e.ctx for e in epilogues))):
         return validate_params(run_fused)(ctx, blobs, bottoms, epilogues)
     epilogue_contexts, epilogue_blobs = tuple(e.ctx for e in epilogues), tuple(e.blobs for e in epilogues)
-    result: tuple[Arrays, Arrays] = _jitted_fused(ctx, epilogue_contexts, tuple(blobs), tuple(bottoms), epilogue_blobs)
+    arrays = tuple(blobs), tuple(bottoms), epilogue_blobs
+    result: tuple[Arrays, Arrays] = _find_jitted(_call_fused, (ctx, epilogue_contexts), arrays)(*arrays)
     return result
 
 
-@partial(jax.jit, static_argnums=0)
-def _jitted_call(ctx: Context, fold_in_args: Any, blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
+_programs = ProgramCache()  # the traces of layers, and where a net is not compiled as a whole, their programs
+_TRACE_BYTES, _PROGRAM_BYTES = 128 * 2**10, 2 * 2**20  # of one layer
+
+
+def _find_jitted(function: Callable[..., Any], static_args: tuple[Any, ...], arrays: tuple[Any, ...]) -> Any:
+    """Return the jitted function of `arrays` that calls `function(*static_args, *arrays)`, one for each shape."""
+    is_traced = not is_eager()
+    key = function, static_args, is_traced, *(getattr(leaf, "shape", None) for leaf in jax.tree.leaves(arrays))
+    entry = _programs.find(key)
+    if entry is None:
+
+        def run(*arrays: Any) -> Any:
+            return function(*static_args, *arrays)
+
+        vars(run)["__caffejax_program__"] = True
+        run.__name__ = function.__name__
+        num_bytes = _TRACE_BYTES if is_traced else _PROGRAM_BYTES
+        entry = _programs.add(key, jax.jit(run), num_bytes, is_traced=is_traced)
+    return entry.program
+
+
+def _call_with_key(ctx: Context, fold_in_args: Any, blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
     return call(ctx.with_fold_in_args(fold_in_args), blobs, bottoms)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _jitted_fused(
+def _call_fused(
     ctx: Context,
     epilogue_contexts: tuple[Context, ...],
     blobs: Arrays,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,7 @@ from ..execution.memory_check import check_layers_fit
 from ..graph import Graph
 from ..graph.caffe_log import log_creation
 from ..graph.reshape import reshape_graph
+from ..kernels.program_cache import ProgramCache
 from ..layers.bucketed_random import fold_in
 from ..layers.context import Phase, hash_name
 from . import _global_state
@@ -26,6 +28,8 @@ from ._layer_range import BackwardRange, Key, LayerRange, LayerRanges
 from ._passes import BackwardPass, FrozenForward, History, Pass, make_pass
 
 Callback = Callable[[int], object]
+
+_BYTES_PER_LAYER = 8 * 2**10  # of a graph that is kept for its shapes, without its programs
 
 
 class Executor:
@@ -60,9 +64,10 @@ class Executor:
         self._compiled_shapes: dict[tuple[int, int], set[Any]] = {}  # by the first and last layer
         self._frozen: dict[tuple[int, int], FrozenForward] = {}  # by the first and last layer
         self._caller_inputs = net.graph.caller_inputs
-        self._set_ranges(LayerRanges(net.graph))
+        self._program_caches: defaultdict[Any, ProgramCache] = defaultdict(ProgramCache)
+        self._ranges_by_shapes = ProgramCache()
         shapes = {name: net.graph.blobs[name].shape for name in self._caller_inputs}
-        self._ranges_by_shapes = {_make_shape_key(net.graph, range(len(net.graph.layers)), shapes): self._ranges}
+        self._set_ranges(self._make_ranges(_make_shape_key(net.graph, range(len(net.graph.layers)), shapes), net.graph))
         self._stale_layers: set[int] = set()  # layers that were not reshaped since their bottoms' shapes changed
 
     @property
@@ -86,11 +91,12 @@ class Executor:
         ):
             return
         key = _make_shape_key(old_graph, layers, inputs)
-        if key not in self._ranges_by_shapes:
+        if (entry := self._ranges_by_shapes.find(key)) is not None:
+            self._set_ranges(entry.program)
+        else:
             new_graph = reshape_graph(old_graph, inputs, layers)
             check_layers_fit(new_graph)
-            self._ranges_by_shapes[key] = LayerRanges(new_graph)
-        self._set_ranges(self._ranges_by_shapes[key])
+            self._set_ranges(self._make_ranges(key, new_graph))
         self.memories.reshape(self.graph, layers)
         self._stale_layers = {
             i
@@ -207,6 +213,11 @@ class Executor:
     @property
     def _has_callbacks(self) -> bool:
         return any(self.callbacks.values())
+
+    def _make_ranges(self, key: Any, graph: Graph) -> LayerRanges:
+        ranges = LayerRanges(graph, self._program_caches, key)
+        self._ranges_by_shapes.add(key, ranges, len(graph.layers) * _BYTES_PER_LAYER)
+        return ranges
 
     def _set_ranges(self, ranges: LayerRanges) -> None:
         self._ranges = ranges

@@ -7,6 +7,7 @@ function includes the forward pass, so a backward pass computes the forward pass
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from types import MappingProxyType
@@ -40,6 +41,7 @@ from ..graph import UNNAMED_TOP, Graph, Layer, Slot
 from ..graph.index_ranges import find_index_blob, find_indexing_layers
 from ..kernels import compilation
 from ..kernels.executable_cache import ProgramCacheConfig
+from ..kernels.program_cache import ProgramCache
 from ..layers.row_padding import strip_padding
 
 _SMALL_SIZE = 2**28  # elements
@@ -85,6 +87,8 @@ class LayerRange:
         graph: the graph.
         first, last: indices of its first and last layer. A host layer is always a separate range, and so is a layer
             whose tops have padded rows (see `find_padded_tops`) if other layers read them.
+        program_caches: the programs of all ranges of a net, for all shapes, by range and function.
+        shapes_key: a key of the graph's shapes.
 
     Attributes:
         on_host: True if the range is a host layer, which is not compiled.
@@ -96,8 +100,11 @@ class LayerRange:
         indices: the layers that select values by index, each with the name of the blob that contains the indices.
     """
 
-    def __init__(self, graph: Graph, first: int, last: int) -> None:
+    def __init__(
+        self, graph: Graph, first: int, last: int, program_caches: defaultdict[Any, ProgramCache], shapes_key: Any
+    ) -> None:
         self.graph, self.first, self.last = graph, first, last
+        self._program_caches, self._shapes_key = program_caches, shapes_key
         self.layers = graph.layers[first : last + 1]
         self.on_host = any(layer.type.on_host for layer in self.layers)
         self._padded_tops = frozenset(find_padded_tops(self.layers))
@@ -226,7 +233,10 @@ class LayerRange:
             from ..training.program_keys import graph_cache_key  # its imports are not needed for inference
 
             cache_key = graph_cache_key(f"pycaffe {self.first} {self.last} {key}", self.graph, compute_config)
-        return compilation.jit(function, compute_config.kernels, cache_key=cache_key)
+        programs = self._program_caches[self.first, self.last, repr(key)]
+        return compilation.jit(
+            function, compute_config.kernels, cache_key=cache_key, programs=programs, program_key=self._shapes_key
+        )
 
     def _forward(self, output_names: tuple[str, ...], inputs: PassInputs) -> PassOutputs:
         schedule = fuse(LayerSchedule(self.graph, (self._part,)))
@@ -297,13 +307,17 @@ class LayerRange:
 class LayerRanges:
     """A cache of the layer ranges of a graph; each range is created once.
 
+    Args:
+        graph: the graph.
+        program_caches, shapes_key: see `LayerRange`.
+
     Attributes:
         graph: the graph.
         padding_is_read: True if a layer reads a top with padded rows.
     """
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, program_caches: defaultdict[Any, ProgramCache], shapes_key: Any) -> None:
+        self.graph, self._program_caches, self._shapes_key = graph, program_caches, shapes_key
         padded = find_padded_tops(graph.layers)
         self.padding_is_read = any(padded.intersection(layer.bottoms) for layer in graph.layers)
         self._ranges: dict[tuple[int, int], LayerRange] = {}
@@ -311,7 +325,7 @@ class LayerRanges:
     def get(self, first: int, last: int) -> LayerRange:
         """Return the range of layers `first` to `last` (indices, inclusive)."""
         if (first, last) not in self._ranges:
-            self._ranges[first, last] = LayerRange(self.graph, first, last)
+            self._ranges[first, last] = LayerRange(self.graph, first, last, self._program_caches, self._shapes_key)
         return self._ranges[first, last]
 
     def split(self, first: int, last: int, *, by_layer: bool) -> Iterator[LayerRange]:
