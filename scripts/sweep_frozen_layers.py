@@ -3,8 +3,8 @@
 python scripts/sweep_frozen_layers.py ../shared/corpus/nets.zip --precision float32 --out layers.jsonl
 
 A layer keeps its channels and settings, and up to four layers behind it that keep the shape, of which oneDNN may
-compute some in the same pass; planes are at most 16 cells high and wide, and batches have at most 4 images. Weights and inputs
-are drawn. The table has a row for each implementation: the number of layers that it computed, and the largest
+compute some in the same pass; planes are at most 16 cells high and wide, and batches have at most 4 images. Weights and
+inputs are drawn. The table has a row for each implementation: the number of layers that it computed, and the largest
 difference as a part of the largest number. The exit code is 1 if a difference is larger than the precision allows, or a
 layer raises an error.
 `ONEDNN_MAX_CPU_ISA=AVX2` in the environment shows what a processor without AVX-512 computes.
