@@ -12,6 +12,7 @@ import argparse
 import gc
 import multiprocessing
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,8 +45,28 @@ def _make_pass(way: str) -> Callable[[int], object]:
     if way == "gradients":
         compute = net.jit(jax.value_and_grad(net.loss, has_aux=True))
         return lambda rows: compute(*variables, _batch(rows))
+    if way == "step":
+        return _make_solver_step()
     frozen = net.for_inference(["ip2"]).freeze(variables)
     return lambda rows: frozen({"x": _batch(rows)["x"]})
+
+
+def _make_solver_step() -> Callable[[int], object]:
+    """Return a function that makes a step of a solver of pycaffe with the given number of rows."""
+    import caffejax.pycaffe as caffe
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "solver.prototxt"
+        path.write_text(f"net_param {{ {NET} }} base_lr: 0.01 lr_policy: 'fixed'")
+        solver = caffe.SGDSolver(str(path))
+
+    def step(rows: int) -> None:
+        for name, array in _batch(rows).items():
+            solver.net.blobs[name].reshape(*array.shape)
+            solver.net.blobs[name].data[...] = array
+        solver.step(1)
+
+    return step
 
 
 def _resident_megabytes() -> float:
@@ -70,7 +91,7 @@ def main() -> None:
     """Measure each way in a process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shapes", type=int, default=300, help="number of shapes (default: %(default)s)")
-    parser.add_argument("--ways", default="forward,apply,gradients,freeze", help="default: %(default)s")
+    parser.add_argument("--ways", default="forward,apply,gradients,freeze,step", help="default: %(default)s")
     options = parser.parse_args()
     context = multiprocessing.get_context("spawn")
     for way in options.ways.split(","):
