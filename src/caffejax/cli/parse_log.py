@@ -9,7 +9,7 @@ from ..human_readable import format_count
 from . import flags
 
 HELP = "write the tables of a training log"
-EXAMPLE = "caffejax parse_log train.log tables"
+EXAMPLE = "caffejax parse_log train.log ."
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@
         ...
 
     define_layer(
-        Signature("UnitRows", param="unit_rows_param"),
+        Signature("UnitRows", in_place=False),
         Traced(unit_rows, params=unit_rows_params),
         Gradient(unit_rows_backward),
         LayerTraits(row_wise=True),
