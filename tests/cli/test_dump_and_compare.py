@@ -216,6 +216,7 @@ def test_a_dump_of_another_net_is_reported_as_such(folder: Path, capsys: pytest.
         f'name: "other" {text}'
         + "".join(f'layer {{ name: "r{i}" type: "ReLU" bottom: "x" top: "{i}" }}' for i in range(4))
     )
+    capsys.readouterr()
     assert main(["compare", "a.npz", "--model=other.prototxt"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert re.search(r"two different nets: the dump is of net 'small' with \d+ layers, the model is 'other'", line)

@@ -129,7 +129,7 @@ def test_channels_are_swapped_only_for_three_channels(net_folder: Path) -> None:
         (["--preprocess=classify", "--images_dim=12"], "must be a height and a width"),
         (["--preprocess=classify", "--images_dim=12,9"], "images of 12x9 are smaller than the input 'data', 10x10"),
         (["--preprocess=classify", "--channel_swap=0,1"], "same number of dimensions as the input channels"),
-        (["--preprocess=classify", "--channel_swap=1,2,3"], "(1, 2, 3) is out of range: images have channels 0 to 2"),
+        (["--preprocess=classify", "--channel_swap=1,2,3"], "channels, 0 to 2, not [1, 2, 3]"),
         (["--preprocess=classify", "--mean_file=none.npy"], "none.npy"),
         (["--preprocess=classify", "--mean_file=two.npy"], "Mean channels incompatible"),
         (["--preprocess=classify", "--to=flax"], "--preprocess works only with stablehlo and onnx"),
