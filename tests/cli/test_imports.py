@@ -62,7 +62,10 @@ def test_missing_modules_are_reported(folder: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("\nimport nowhere_either", ":2: --import=thrice: the module cannot be imported: No module named 'nowhere_either'"),
+        (
+            "\nimport nowhere_either",
+            ":2: --import=thrice: the module cannot be imported: No module named 'nowhere_either'",
+        ),
         ("x = {}\nx['a']", ":2: --import=thrice: the module cannot be imported: KeyError('a')"),
         ("x = 1\n\nif:\n", ":3: --import=thrice: is not Python: invalid syntax"),
         ("import sys\nsys.exit()", ":2: --import=thrice: the module cannot be imported: it ends the program"),
