@@ -100,10 +100,12 @@ NUMBERS = ("-1", "0", "x", "nan", "-0.5", "", "1e400", "99999999999999999999")
 MODULES = ("unparsable", "raising", "exiting", "not_utf8", "needs_absent", "a-b", "x.py", "absent")
 _MAY_TAKE_LONG = {"iterations", "workers", "jobs", "samples", "processes", "start_timeout", "size"}
 _OTHER_REASONS = {  # for not coming to the mistake
-    "plan": ("CUDA plugin",),
+    "gradcheck": ("no layer has a bottom",),
+    "plan": ("CUDA plugin", "train.prototxt: "),
     "detect": ("selective search",),
     "convert_annoset": ("resized by a factor",),
 }
+_REPORTS = ("check", "view")  # show the problems on a page, too
 _NO_NUMBERS = {"weights", "gpu", "delimiter", "channel_swap", "images_dim"}
 _RAW_ERROR = re.compile(r"Traceback|\b[A-Z]\w*(Error|Exception|Iteration)\b")
 
@@ -299,7 +301,7 @@ def test_a_mistake_is_an_error_in_words(
         is_named = any(word in text for word in (*mistake.words, *_OTHER_REASONS.get(mistake.arguments[0], ())))
         has_type = is_error and not mistake.kind.startswith("module") and _RAW_ERROR.search(text)
         is_raw = code not in (0, 1, 2) or "Traceback" in text or has_type
-        writes = _restore(folder, files) and is_error and mistake.arguments[0] != "view"  # whose page shows problems
+        writes = _restore(folder, files) and is_error and mistake.arguments[0] not in _REPORTS
         if is_raw or writes or (is_error and not is_named) or (mistake.must_fail and not is_error):
             faults.append(f"{' '.join(mistake.arguments)}: exit code {code}, writes: {writes}; {text[-800:]}")
     assert not faults, "\n\n".join(faults)
