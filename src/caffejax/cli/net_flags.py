@@ -190,7 +190,7 @@ def import_modules(names: Sequence[str]) -> None:
 
 
 def _make_import_problem(name: str, error: BaseException) -> Problem:
-    """Return the problem of a module that raises `error`, with the innermost line of the module's own files."""
+    """Return the problem of a module that raises `error`, with the innermost line of its traceback."""
     if isinstance(error, SyntaxError):
         return Problem(f"--import={name}: is not Python: {error.msg}", error.filename, error.lineno)
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen")]
