@@ -42,7 +42,7 @@ class Problem:
     layer_type: str | None = None
 
     def __str__(self) -> str:
-        file = None if self.file is None else _shorten(self.file, _MAX_PATH_LENGTH)
+        file = None if self.file is None else _shorten(self.file, _MAX_PATH_LENGTH) or "''"
         location = ":".join(str(part) for part in (file, self.line, self.column) if part is not None)
         type_text = f" ({_shorten(self.layer_type, _MAX_NAME_LENGTH)})" if self.layer_type else ""
         layer_text = f"layer '{_shorten(self.layer, _MAX_NAME_LENGTH)}'{type_text}" if self.layer is not None else ""

@@ -218,7 +218,7 @@ def test_a_dump_of_another_net_is_reported_as_such(folder: Path, capsys: pytest.
     )
     capsys.readouterr()
     assert main(["compare", "a.npz", "--model=other.prototxt"]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("caffejax: "))
     assert re.search(r"two different nets: the dump is of net 'small' with \d+ layers, the model is 'other'", line)
     assert "1 of them have the same name and type" in line
 

@@ -57,6 +57,25 @@ def test_missing_modules_are_reported(folder: Path, capsys: pytest.CaptureFixtur
         with pytest.raises(SystemExit):
             main(["summary", "net.prototxt", f"--import={name}"])
         assert message in capsys.readouterr().err
-    (folder / "thrice.py").write_text("import nowhere_either")
-    with pytest.raises(ModuleNotFoundError, match="nowhere_either"):
-        main(["summary", "net.prototxt", "--import=thrice"])
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (
+            "\nimport nowhere_either",
+            ":2: --import=thrice: the module cannot be imported: No module named 'nowhere_either'",
+        ),
+        ("x = {}\nx['a']", ":2: --import=thrice: the module cannot be imported: KeyError('a')"),
+        ("x = 1\n\nif:\n", ":3: --import=thrice: is not Python: invalid syntax"),
+        ("import sys\nsys.exit()", ":2: --import=thrice: the module cannot be imported: it ends the program"),
+    ],
+)
+def test_modules_that_fail_are_reported_with_the_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, code: str, message: str
+) -> None:
+    monkeypatch.delitem(sys.modules, "thrice", raising=False)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (folder / "thrice.py").write_text(code)
+    assert main(["summary", "net.prototxt", "--import=thrice"]) == 1
+    assert f"caffejax: {folder / 'thrice.py'}{message}" in capsys.readouterr().err

@@ -358,3 +358,24 @@ def test_freeze_takes_params_and_state_as_one_argument(lenet: Net, variables: Va
     for args in (variables, (variables.params,)):
         with pytest.raises(WeightsError, match=r"net\.freeze\(\(params, state\)\)"):
             lenet.freeze(*args)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("batch", "axis", "message"),
+    [
+        ("a", 0, "batch must be an integer of at least 0, not 'a'"),
+        (2.0, 0, "batch must be an integer of at least 0, not 2.0"),
+        (True, 0, "batch must be an integer of at least 0, not True"),
+        (-1, 0, "batch must be an integer of at least 0, not -1"),
+        (2, -1, "axis must be an integer of at least 0, not -1"),
+        (2, None, "axis must be an integer of at least 0, not None"),
+        (2, 4, r"input 'data' of shape \(64, 1, 28, 28\) has no axis 4"),
+    ],
+)
+def test_wrong_batch_sizes_are_refused(lenet: Net, batch: Any, axis: Any, message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        lenet.with_batch(batch, axis)
+
+
+def test_a_batch_size_may_be_a_numpy_integer(lenet: Net) -> None:
+    assert lenet.with_batch(np.int64(3)).graph.blobs["data"].shape == (3, 1, 28, 28)

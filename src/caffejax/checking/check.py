@@ -291,7 +291,7 @@ class _Worker:
             self._receive(_START_TIMEOUT)
 
     def _receive(self, timeout: float) -> Any:
-        if not self._pipe.poll(timeout):
+        if not self._pipe.poll(min(timeout, 2e6)):  # the system call counts milliseconds in 31 bits
             raise TimeoutError
         return self._pipe.recv()
 

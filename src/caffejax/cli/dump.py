@@ -27,7 +27,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "inputs", "the input arrays by blob name; can be a dump", metavar="FILE.npz")
     flags.add_switch(parser, "backward", "collect diffs and gradients too; the net needs a loss", dest="diffs")
     flags.add(
-        parser, "seed", "the seed of random inputs and random layers", type=flags.parse_count, default=0, metavar="N"
+        parser, "seed", "the seed of random inputs and random layers", type=flags.parse_seed, default=0, metavar="N"
     )
     flags.add_options(parser, "kernels", "precision")
     device_flags.add_device_flags(parser)

@@ -68,6 +68,13 @@ def parse_positive(text: str) -> int:
     return int(text)
 
 
+def parse_seed(text: str) -> int:
+    """Parse a seed that JAX and all of NumPy's generators take: an unsigned 32-bit integer."""
+    if not text.isdecimal() or int(text) >= 2**32:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a seed, which must be an integer from 0 to 2**32 - 1")
+    return int(text)
+
+
 def parse_level(text: str) -> int:
     """Parse a net's level: a signed 32-bit integer, as in Caffe's schema."""
     try:

@@ -25,7 +25,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.npz",
     )
     flags.add(parser, "samples", "the number of elements per array for finite differences", type=int, metavar="N")
-    flags.add(parser, "seed", "the seed of fillers, random inputs and random layers", type=int, default=0, metavar="N")
+    flags.add(
+        parser,
+        "seed",
+        "the seed of fillers, random inputs and random layers",
+        type=flags.parse_seed,
+        default=0,
+        metavar="N",
+    )
     flags.add_json_flag(parser)
     flags.add_options(parser, "kernels")
     device_flags.add_device_flags(parser)
@@ -61,7 +68,7 @@ def _read_arrays(path: str) -> dict[str, Any]:
     import numpy as np
 
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
             return dict(file)
-    except (OSError, ValueError, TypeError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(Problem(f"cannot be read as .npz: {error}", file=path)) from error

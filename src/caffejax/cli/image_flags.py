@@ -153,6 +153,7 @@ def convert_value_errors(model: str) -> Iterator[None]:
 
 
 def _read_mean(path: str | None) -> np.ndarray | None:
+    from ..errors import DataError, Problem
     from ..schema.blob_proto import read_blob_proto
 
     if not path:
@@ -160,6 +161,8 @@ def _read_mean(path: str | None) -> np.ndarray | None:
     if path.endswith(".npy"):
         return load_npy(path)
     mean = read_blob_proto(path)
+    if not mean.size:
+        raise DataError(Problem("has no numbers, so it is not a mean", path))
     return mean.reshape(mean.shape[-3:])
 
 

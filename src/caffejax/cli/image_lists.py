@@ -76,12 +76,17 @@ class create_label_map:  # noqa: N801
         start_logging()
         from ..atomic_write import replace_file
         from ..data.image_decoding import read_file
+        from ..paths import describe_content
         from ..schema import format_text
         from ..schema.caffe_pb2 import LabelMap
 
         items = [("none_of_the_above", 0, "background")] if options.include_background else []
         separator = f"[{re.escape(options.delimiter)}]" if options.delimiter else r"\Z"
-        lines = read_file(options.list).decode("utf-8", "replace").splitlines()
+        content = read_file(options.list)
+        if (kind := describe_content(content) or "a binary file") != "a text":
+            kind = kind if content else "empty"
+            raise DataError(Problem(f"must have the name of one class on each line, but is {kind}", options.list))
+        lines = content.decode("utf-8", "replace").splitlines()
         rows = [re.split(separator, line) for line in lines]
         for line_number, row in enumerate(rows, 1):
             is_invalid = len(row) != len(rows[0]) or len(row) > 3 or not row[0]

@@ -6,12 +6,13 @@ import argparse
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..config import LIMIT_FIELDS, DataConfig, TrainConfig
-from ..errors import CaffejaxError
+from ..errors import CaffejaxError, Problem
 from . import flags
 from .parser import HIDDEN_TITLE, Parser
 
@@ -171,15 +172,31 @@ def import_modules(names: Sequence[str]) -> None:
     """Import the modules `names`. The working directory is searched first, as with `python -m`.
 
     Raises:
-        CaffejaxError: if a module does not exist. Errors raised inside a module are passed on unchanged.
+        CaffejaxError: if a module does not exist or raises an exception. The message names the line that raised it.
     """
     if names and os.getcwd() not in map(os.path.abspath, sys.path):
         sys.path.insert(0, os.getcwd())
     for name in names:
         try:
             importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-                raise  # the module exists, but a module that it imports does not
-            search_path = f"{os.getcwd()} or the folders of sys.path; PYTHONPATH can name more folders"
-            raise CaffejaxError(f"--import={name}: there is no module '{error.name}' in {search_path}") from None
+        except CaffejaxError:
+            raise
+        except (Exception, SystemExit) as error:
+            # the module exists if a module that it imports does not
+            if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
+                search_path = f"{os.getcwd()} or the folders of sys.path; PYTHONPATH can name more folders"
+                raise CaffejaxError(f"--import={name}: there is no module '{error.name}' in {search_path}") from None
+            raise CaffejaxError(_make_import_problem(name, error)) from error
+
+
+def _make_import_problem(name: str, error: BaseException) -> Problem:
+    """Return the problem of a module that raises `error`, with the innermost line of its traceback."""
+    if isinstance(error, SyntaxError):
+        return Problem(f"--import={name}: is not Python: {error.msg}", error.filename, error.lineno)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen")]
+    reason = str(error) if isinstance(error, ImportError) else repr(error)
+    if isinstance(error, SystemExit):
+        reason = "it ends the program by SystemExit; call sys.exit only under if __name__ == '__main__'"
+    message = f"--import={name}: the module cannot be imported: {reason}"
+    is_inside = len(frames) > 1  # the first is of this file
+    return Problem(message, frames[-1].filename if is_inside else None, frames[-1].lineno if is_inside else None)

@@ -127,10 +127,10 @@ def record_training(solver: Solver, options: argparse.Namespace) -> Iterator[Non
     from ..metrics import JsonLines, TensorBoard
 
     recorders: list[JsonLines | TensorBoard] = []
+    if options.tensorboard:  # first, so that a folder that cannot be written leaves no file of metrics
+        recorders.append(TensorBoard(options.tensorboard))
     if options.metrics != _OFF:
         recorders.append(JsonLines(options.metrics or f"{solver.snapshots.prefix}.metrics.jsonl"))
-    if options.tensorboard:
-        recorders.append(TensorBoard(options.tensorboard))
     solver.callbacks += recorders
     try:
         with show_progress(solver, flags.split_commas(options.show)):

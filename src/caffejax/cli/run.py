@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from ..errors import CaffejaxError
+from ..errors import CaffejaxError, Problem
 from ..process_settings import enable_compilation_cache
 
 HELP = "run a Python script that uses caffe or cv2.dnn"
@@ -54,8 +54,22 @@ def run(options: argparse.Namespace) -> None:
         else:
             runpy.run_path(options.script, run_name="__main__")
     except Exception as error:
+        if problem := _find_script_problem(error, options.script):
+            raise CaffejaxError(problem) from None
         traceback.print_exception(error.with_traceback(_strip_runpy_frames(error.__traceback__)))
         raise SystemExit(1) from None
+
+
+def _find_script_problem(error: Exception, script: str) -> Problem | None:
+    """Return the problem of a script or module that Python cannot start, or None if the error is from its code."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if any(frame.f_globals.get("__name__") == "__main__" for frame in frames):
+        return None
+    if isinstance(error, SyntaxError):
+        return Problem(f"is not a Python script: {error.msg}", error.filename or script, error.lineno)
+    if isinstance(error, ImportError) and frames[-1].f_globals.get("__name__") == "runpy":
+        return Problem(f"cannot be run: {error}", script)
+    return None
 
 
 def _strip_runpy_frames(frames: TracebackType | None) -> TracebackType | None:

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import jax
 
-from ..errors import CaffejaxError, GraphError, Problem
+from ..errors import CaffejaxError, GraphError, Problem, is_integer, raise_if_any
 from ..layers import Context, ParamSpec
 from ..layers.context import Shape
 from ..layers.validation import check_param_shapes
@@ -66,9 +66,24 @@ def with_batch(graph: Graph, batch: int, axis: int = 0) -> Graph:
 
     Raises:
         GraphError: if a layer does not accept the batch size, or its params would change shape. The message names each
-            such layer.
+            such layer. Also if `batch` or `axis` is not an integer of at least 0, or an input has no such axis.
     """
     shapes = {name: graph.blobs[name].shape for name in graph.input_names}
+    raise_if_any(
+        GraphError,
+        [
+            f"{argument} must be an integer of at least 0, not {value!r}"
+            for argument, value in (("batch", batch), ("axis", axis))
+            if not is_integer(value) or value < 0
+        ],
+        graph.file,
+    )
+    short = [name for name, shape in shapes.items() if len(shape) <= axis]
+    raise_if_any(
+        GraphError,
+        [f"input '{name}' of shape {shapes[name]} has no axis {axis} for the batch size" for name in short],
+        graph.file,
+    )
     return reshape_graph(graph, {name: (*s[:axis], batch, *s[axis + 1 :]) for name, s in shapes.items()})
 
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ..config import DataConfig
 from ..errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -133,6 +134,9 @@ def as_dims(value: Any, name: str) -> tuple[int, int]:
         height = width = 0
     if height <= 0 or width <= 0:
         raise ArgumentValueError(f"{name} must be a height and a width, such as (227, 227), not {_describe(value)}")
+    if height * width > DataConfig.max_image_pixels:
+        message = f"{height} x {width} pixels are more than the limit of {DataConfig.max_image_pixels}"
+        raise ArgumentValueError(f"{name}: {message}")
     return height, width
 
 

@@ -131,7 +131,8 @@ class Detector(ImageInputNet):
         """Set the pixels of context that `crop` adds on each side, and the mean that fills context outside the image.
 
         Raises:
-            ValueError: if the net's input is not square, or is not wider than twice the context.
+            ValueError: if the net's input is not square, or is not wider than twice the context; or if raw_scale is 0,
+                by which the mean is divided.
         """
         context_pad = None if context_pad is None else as_integer(context_pad, "context_pad")
         name = self.inputs[0]
@@ -146,7 +147,10 @@ class Detector(ImageInputNet):
         mean = np.asarray(transformer.mean.get(name, np.zeros((channels, 1, 1))), np.float32).transpose(1, 2, 0)
         if name in transformer.channel_swap:
             mean = mean[:, :, np.argsort(transformer.channel_swap[name])]
-        self.crop_mean = mean / np.float32(transformer.raw_scale.get(name, 1))
+        raw_scale = np.float32(transformer.raw_scale.get(name, 1))
+        if raw_scale == 0:
+            raise ArgumentValueError("raw_scale must not be 0, because the mean that fills crops is divided by it")
+        self.crop_mean = mean / raw_scale
 
 
 def _as_pair(item: Any) -> tuple[Any, Any]:

@@ -277,7 +277,10 @@ def draw_errors(comparison: Comparison, path: str | os.PathLike[str]) -> None:
         axes.axhline(
             _MIN_PLOTTED_ERROR, color="lightgrey", zorder=0, label=f"equal, or off by at most {_MIN_PLOTTED_ERROR:g}"
         )
-    axes.axhline(comparison.rtol, color="grey", linestyle=":", label=f"rtol {comparison.rtol:g}")
+    if comparison.rtol == 0:  # a logarithmic axis has no 0, and needs two values
+        axes.update_datalim([(0, 1.0)])
+    else:
+        axes.axhline(comparison.rtol, color="grey", linestyle=":", label=f"rtol {comparison.rtol:g}")
     if (first_difference := comparison.first_difference) is not None:
         axes.axvline(
             positions[first_difference.layer],

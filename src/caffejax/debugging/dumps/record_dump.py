@@ -12,7 +12,7 @@ import numpy as np
 from ..._version import __version__
 from ...checkpoints.match_by_name import reshape_to_net
 from ...data.synthetic_inputs import complete_inputs
-from ...errors import DataError, GraphError, Problem, WeightsError
+from ...errors import ArgumentValueError, DataError, GraphError, Problem, WeightsError
 from ...execution.schedule import find_padded_blobs
 from ...graph import Graph, Layer, Slot, is_random
 from ...net import Net, Variables
@@ -49,15 +49,18 @@ def collect(
             numbers, as integers if a layer reads them as labels, or as boxes if a MultiBoxLoss reads them as ground
             truth.
         backward: whether to run the backward pass as well.
-        seed: the seed of random inputs and of random layers.
+        seed: the seed of random inputs and of random layers, from 0 to 2**32 - 1.
         isolated: the arrays that each layer reads, instead of the results of the layers around it, or None.
 
     Raises:
+        ArgumentValueError: if NumPy has no such seed.
         GraphError: if the inputs do not fit the net or, with `backward`, if the net has no loss or no gradients.
         DataError: if the net's data cannot be read.
     """
     if backward:
         _check_loss(net.graph)
+    if not 0 <= seed < 2**32:
+        raise ArgumentValueError(f"the seed must be an integer from 0 to 2**32 - 1, not {seed}")
     rng: Any = LegacyRandomState(seed)
     with np.errstate(over="ignore"):  # large float64 numbers become infinite in float32
         inputs_with_defaults = {
