@@ -550,13 +550,20 @@ LIES: dict[str, tuple[Any, LayerTraits]] = {
     ),
     "weight_axes": (lambda ctx, blobs, x: x * blobs[0][0], LayerTraits(weight_axes=2)),
     "pads_rows": (lambda ctx, x: x, LayerTraits(pads_rows=True)),
+    "convert_stored": (
+        lambda ctx, blobs, x: x * blobs[0][0],
+        LayerTraits(convert_stored=lambda ctx, blobs: ([-blob for blob in blobs], None)),
+    ),
+    "top_is_param": (lambda ctx, blobs, x: x * blobs[0][0], LayerTraits(top_is_param=True)),
+    "marks_detections": (lambda ctx, x: x[..., :4], LayerTraits(marks_detections=True)),
 }
+LIES_WITH_PARAMS = ("weight_axes", "convert_stored", "top_is_param")
 
 
 @pytest.mark.parametrize("name", LIES)
 def test_an_untrue_trait_is_reported(name: str) -> None:
     forward, traits = LIES[name]
-    params = (lambda ctx, x: [ParamSpec((1,))]) if name == "weight_axes" else None
+    params = (lambda ctx, x: [ParamSpec((1,))]) if name in LIES_WITH_PARAMS else None
     report = check(forward, NORMAL, traits=traits, params=params)
     assert not report.ok
     (row,) = report.failures

@@ -250,6 +250,22 @@ def _check_weight_axes(case: Case) -> str | None:
     return None
 
 
+def _check_convert_stored(case: Case) -> str | None:
+    convert = case.context.type.traits.convert_stored
+    assert convert is not None
+    converted, _ = convert(case.context, tuple(map(np.asarray, case.blobs)))
+    return _compare(converted, case.blobs, "as it is stored, though it has the order and the shape of the layer")
+
+
+def _check_top_is_param(case: Case) -> str | None:
+    return _compare(case.tops, case.blobs[:1], "the first blob")
+
+
+def _check_marks_detections(case: Case) -> str | None:
+    shape = case.tops[0].shape
+    return None if shape[-1:] == (5,) else f"rows of detections have 5 numbers, but top 0 has the shape {shape}"
+
+
 def _check_pads_rows(case: Case) -> str | None:
     for i, top in enumerate(case.tops):
         rows = np.asarray(top)
@@ -307,6 +323,9 @@ _TESTS: Mapping[str, Callable[[Case], str | None]] = MappingProxyType(
         "spatial_map": _check_spatial_map,
         "receptive_window": _check_receptive_window,
         "weight_axes": _check_weight_axes,
+        "convert_stored": _check_convert_stored,
+        "top_is_param": _check_top_is_param,
+        "marks_detections": _check_marks_detections,
         "pads_rows": _check_pads_rows,
     }
 )
