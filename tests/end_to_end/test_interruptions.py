@@ -181,9 +181,9 @@ def test_a_second_run_on_the_same_prefix_is_refused(tmp_path: Path) -> None:
     unfinished = folder / "x.orbax" / "7.orbax-checkpoint-tmp-1"
     unfinished.mkdir()
     with start_training(folder) as third_run:
-        # before it restores a checkpoint, or before it writes one if the first run was killed after its .solverstate
-        log = read_log_until(third_run, "Removed unfinished files")
+        log = read_log_until(third_run, "Starting Optimization")
         assert "Removed unfinished files of an earlier run: 7.orbax" in log
+        assert "Restored iteration" in log
         third_run.send_signal(signal.SIGTERM)
         third_run.communicate(timeout=120)
     assert not unfinished.exists()

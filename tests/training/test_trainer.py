@@ -196,6 +196,16 @@ def test_the_smoothed_loss_is_the_mean_of_the_last_losses(tmp_path: Path) -> Non
     trainer.close()
 
 
+def test_a_stop_before_training_counts_and_does_not_outlast_it(tmp_path: Path) -> None:
+    """A signal may arrive after its handler was installed and before training has begun."""
+    trainer, _ = make_trainer(tmp_path, "max_iter: 3")
+    trainer.request("stop")
+    trainer.solve()
+    assert trainer.iteration == 1
+    trainer.solve()
+    assert trainer.iteration == 3
+
+
 def test_a_requested_test_does_not_replace_a_due_test(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Caffe's solver tests whenever the iteration is due, even if it has just tested."""
     trainer, _ = make_trainer(tmp_path, "max_iter: 2 test_iter: 1 test_interval: 2")

@@ -153,6 +153,8 @@ class Trainer:
         except BaseException as error:
             self._notify("on_end", error)
             raise
+        finally:
+            self._request = None  # not before: a signal may have made a request since its handler was installed
         self._notify("on_end", None)
 
     def test(self) -> list[Scores]:
@@ -220,7 +222,7 @@ class Trainer:
 
     def _solve(self, resume: str | os.PathLike[str] | None) -> None:
         p = self.param
-        self._request, self._is_stopped = None, False
+        self._is_stopped = False
         if p.snapshot_after_train:
             self.snapshots.prepare()
         log.info("Solving %s", self.net.graph.name)
