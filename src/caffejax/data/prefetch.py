@@ -15,8 +15,6 @@ import sys
 import threading
 import weakref
 from collections.abc import Mapping
-from multiprocessing import resource_tracker
-from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import jax
@@ -254,6 +252,8 @@ def _start_resource_tracker() -> None:
     """
     if os.name != "posix":  # shared memory then ends with the processes
         return
+    from multiprocessing import resource_tracker  # not needed without worker processes
+
     options = sys.warnoptions[:]
     sys.warnoptions.append("ignore:resource_tracker:UserWarning")
     try:
@@ -273,6 +273,8 @@ _PARENT_CHECK_INTERVAL = 2.0  # seconds
 
 def _end_with_parent() -> None:
     """Wait until the parent process has ended, which it cannot tell if it is killed, and end this process."""
+    from multiprocessing.connection import wait
+
     parent = multiprocessing.parent_process()
     assert parent is not None
     # a process that the parent has forked may keep the sentinel open

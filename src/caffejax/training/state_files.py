@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..checkpoints.orbax import CheckpointFolder
-from ..checkpoints.solverstate import read_solverstate
 from ..errors import Problem, WeightsError
 from ..parallel import assert_equal
 from .reporting import log
@@ -95,6 +94,8 @@ def find_readable_state(prefix: str) -> str | None:
 
 def _has_weights(path: Path) -> bool:
     """Return whether the weights of a state exist. Raise `WeightsError` if the state cannot be read."""
+    from ..checkpoints.solverstate import read_solverstate  # importing h5py takes long
+
     learned_net = read_solverstate(path).learned_net
     return not learned_net or find_weights(path, learned_net) is not None
 
