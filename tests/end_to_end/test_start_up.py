@@ -40,6 +40,15 @@ net.forward()
 print(json.dumps(sorted(sys.modules)))
 """
 
+SOLVER_PROGRAM = """
+import json, sys
+import caffejax
+layers = 'layer { name: "p" type: "Parameter" top: "p" parameter_param { shape { dim: 2 } } } '
+layers += 'layer { name: "loss" type: "Reduction" bottom: "p" top: "loss" loss_weight: 1 }'
+caffejax.Solver(f"net_param {{ {layers} }} base_lr: 1 lr_policy: 'fixed' snapshot_prefix: 'x'").step(1)
+print(json.dumps(sorted(sys.modules)))
+"""
+
 compiled_kernels = pytest.mark.skipif(not onednn_program.is_available(), reason="needs the compiled kernels")
 
 
@@ -68,6 +77,12 @@ def test_inference_does_not_import_training_data_or_export(files: tuple[str, str
     libraries = ("optax", "flax", "orbax", "grain", "lmdb", "cv2", "rich", "scipy", "matplotlib", "h5py")
     assert modules.isdisjoint((*unused, *libraries))
     assert "caffejax.layers.recurrent" not in modules
+
+
+def test_training_does_not_import_formats_and_processes_that_it_does_not_use(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SOLVER_PROGRAM]
+    result = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert set(json.loads(result.stdout)).isdisjoint(("h5py", "lmdb", "matplotlib", "rich", "_posixshmem"))
 
 
 def test_the_index_of_layer_types_is_up_to_date() -> None:
