@@ -293,6 +293,9 @@ def test_a_mistake_is_an_error_in_words(
     mistakes: list[Mistake], folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", sys.path[:])
+    # what Python keeps of an imported module is no file that a command writes
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     faults = []
     for mistake in mistakes:
         files = _list_files(folder)
