@@ -35,11 +35,11 @@ def headers_and_library() -> tuple[list[str], list[str]] | None:
 
 def extension(name: str, **options: Any) -> Extension:
     """Return an extension module that is left out where it does not compile."""
-    source = f"src/caffejax/kernels/{name}.cc"
+    source = f"src/caffejax/cpu/kernels/{name}.cc"
     flags = ["-std=c++17", "-Wno-return-type", "-fno-math-errno"]  # jaxlib's headers; roots in vectors
-    headers = [str(f) for f in sorted(Path("src/caffejax/kernels").glob("*.h"))]
+    headers = [str(f) for f in sorted(Path("src/caffejax/cpu/kernels").glob("*.h"))]
     options |= {"extra_compile_args": flags, "depends": headers, "language": "c++"}
-    return Extension(f"caffejax.kernels._{name}", [source], optional=True, py_limited_api=True, **options)
+    return Extension(f"caffejax.cpu.kernels._{name}", [source], optional=True, py_limited_api=True, **options)
 
 
 def extensions() -> list[Extension]:

@@ -10,9 +10,9 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from caffejax.errors import CaffejaxError
-from caffejax.graph import build_graph, make_net_state
-from caffejax.schema import read_net
+from caffejax.base.errors import CaffejaxError
+from caffejax.core.graph import build_graph, make_net_state
+from caffejax.core.schema import read_net
 
 
 def read_texts(path: Path) -> Iterator[tuple[str, str]]:

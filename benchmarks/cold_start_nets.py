@@ -16,13 +16,13 @@ import numpy as np
 from engine_models import write_deploy
 from training_competitor import BATCHES, CONFIGS, draw_inputs
 
-from caffejax.checkpoints.load_save import load_and_report, save_weights
-from caffejax.errors import CaffejaxError
-from caffejax.graph.reshape import reshape_graph
-from caffejax.net import Net, Variables
-from caffejax.schema import read_net
-from caffejax.schema.caffe_pb2 import NetParameter
-from caffejax.variables import Params
+from caffejax.base.errors import CaffejaxError
+from caffejax.base.variables import Params, Variables
+from caffejax.core.checkpoints.load_save import load_and_report, save_weights
+from caffejax.core.graph.reshape import reshape_graph
+from caffejax.core.program.net import Net
+from caffejax.core.schema import read_net
+from caffejax.core.schema.caffe_pb2 import NetParameter
 
 PUBLISHED = {  # how the published files end
     "lenet": ("mnist*lenet.prototxt",),

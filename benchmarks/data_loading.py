@@ -24,9 +24,9 @@ import numpy as np
 import torch
 
 from caffejax import Net, tune_process
-from caffejax.data import write_lmdb
-from caffejax.data.prefetch import count_available_cores
-from caffejax.schema import caffe_pb2
+from caffejax.core.data import write_lmdb
+from caffejax.core.data.prefetch import count_available_cores
+from caffejax.core.schema import caffe_pb2
 
 MEAN = (104.0, 117.0, 123.0)
 

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from training_competitor import CONFIGS, draw_inputs, draw_variables
 
-from caffejax.checkpoints.load_save import save_weights
+from caffejax.base.variables import Variables
+from caffejax.core.checkpoints.load_save import save_weights
+from caffejax.core.program.net import Net
+from caffejax.core.schema import read_net
+from caffejax.core.schema.caffe_pb2 import NetParameter
 from caffejax.export import InferenceModel
-from caffejax.net import Net, Variables
-from caffejax.schema import read_net
-from caffejax.schema.caffe_pb2 import NetParameter
 
 
 def write_models(name: str, batch: int, folder: Path, exporter: str) -> None:

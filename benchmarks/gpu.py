@@ -39,13 +39,13 @@ from competitor_server import Run, serve
 from training_competitor import CONFIGS, draw_inputs, draw_variables, make_training_step
 
 from caffejax import tune_process
-from caffejax.debugging import report_memory
-from caffejax.net import Net
-from caffejax.planning.hardware import CHIPS
-from caffejax.planning.hlo import get_compiled_stats
-from caffejax.training.train_step import TrainState
+from caffejax.core.program.net import Net
+from caffejax.core.solver.memory_report import report_memory
+from caffejax.core.solver.train_step import TrainState
+from caffejax.tools.planning.hardware import CHIPS
+from caffejax.tools.planning.hlo import get_compiled_stats
 
-# chips that devices of such kinds are; their data sheets are in caffejax.planning
+# chips that devices of such kinds are; their data sheets are in caffejax.tools.planning
 CHIP_NAMES = {
     "H100": "cuda:h100",
     "H200": "cuda:h200",

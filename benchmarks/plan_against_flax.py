@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from typing import Any
 
-from caffejax.process_settings import compile_for_absent_devices
+from caffejax.cpu.process_settings import compile_for_absent_devices
 
 compile_for_absent_devices()  # before jax is imported
 
@@ -43,7 +43,7 @@ TITLES = {
 
 def plan_caffejax(name: str, target: str, precision: Any, batch: int) -> dict[str, Any]:
     from caffejax import Net
-    from caffejax.planning import parse_target, plan
+    from caffejax.tools.planning import parse_target, plan
 
     net = Net(CONFIGS / name / "train_val.prototxt", "TRAIN", precision=precision, sync_bn=True)  # as flax's BatchNorm
     start_cpu_time = time.process_time()
@@ -58,8 +58,8 @@ def plan_flax(name: str, target: str, precision: str, batch: int) -> dict[str, A
     import numpy as np
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-    from caffejax.planning import get_compiled_stats, parse_target
-    from caffejax.planning.hardware import get_devices
+    from caffejax.tools.planning import get_compiled_stats, parse_target
+    from caffejax.tools.planning.hardware import get_devices
 
     parsed_target = parse_target(target)
     mesh, batch = Mesh(np.array(get_devices(parsed_target)), ("data",)), batch * parsed_target.devices

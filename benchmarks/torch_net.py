@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import nn
 from torch_ssd import SSD_FUNCTIONS, SsdLayer
 
-from caffejax.graph import Graph, Layer
-from caffejax.layers.dispatch import forward
-from caffejax.net import Variables
+from caffejax.base.variables import Variables
+from caffejax.core.graph import Graph, Layer
+from caffejax.core.layers.dispatch import forward
 
 
 class TorchNet(nn.Module):

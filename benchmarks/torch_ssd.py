@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 if TYPE_CHECKING:
-    from caffejax.graph import Layer
+    from caffejax.core.graph import Layer
 
 
 def permute(layer: Layer, x: torch.Tensor) -> torch.Tensor:

@@ -15,10 +15,11 @@ import numpy as np
 from competitor_server import Run, serve
 
 from caffejax import tune_process
-from caffejax.net import Net, Variables
+from caffejax.base.variables import Variables
+from caffejax.core.program.net import Net
 
 if TYPE_CHECKING:
-    from caffejax.training.train_step import Step, TrainState
+    from caffejax.core.solver.train_step import Step, TrainState
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 BATCHES = {
@@ -45,7 +46,7 @@ def draw_variables(net: Net) -> Variables:
     """Draw blobs like the fillers, but faster, with running statistics of standard normal data."""
     import jax.numpy as jnp
 
-    from caffejax.layers.fillers import fill, is_random
+    from caffejax.core.layers.fillers import fill, is_random
 
     rng = np.random.default_rng(1)
 
@@ -97,9 +98,9 @@ def make_training_step(net: Net, variables: Variables) -> tuple[TrainState, Step
     """Return the initial train state, and the function of an SGD step, which is not yet compiled."""
     import jax
 
-    from caffejax.schema.caffe_pb2 import SolverParameter
-    from caffejax.training.build_trainer import make_optimizer
-    from caffejax.training.train_step import init_train_state, make_step
+    from caffejax.core.schema.caffe_pb2 import SolverParameter
+    from caffejax.core.solver.build_trainer import make_optimizer
+    from caffejax.core.solver.train_step import init_train_state, make_step
 
     solver = SolverParameter(type="SGD", lr_policy="fixed", momentum=SETTINGS["momentum"])
     solver.weight_decay = SETTINGS["weight_decay"]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from caffejax.data import Lmdb
-from caffejax.data.image_decoding import read_datum
+from caffejax.core.data import Lmdb
+from caffejax.core.data.image_decoding import read_datum
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 

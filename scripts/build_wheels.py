@@ -21,7 +21,7 @@ from build import ProjectBuilder
 from build.env import DefaultIsolatedEnv
 
 REPOSITORY = Path(__file__).parents[1]
-KERNELS = {f"caffejax/kernels/_{name}.abi3.so" for name in ("onednn", "onednn_program")}
+KERNELS = {f"caffejax/cpu/kernels/_{name}.abi3.so" for name in ("onednn", "onednn_program")}
 
 
 def build(folder: Path) -> None:

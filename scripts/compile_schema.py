@@ -1,4 +1,4 @@
-"""Compiles caffe.proto of caffejax.schema to descriptors (caffe.binpb), types (caffe_pb2.pyi) and the list of
+"""Compiles caffe.proto of caffejax.core.schema to descriptors (caffe.binpb), types (caffe_pb2.pyi) and the list of
 fields that forks added to BVLC's messages (forks.json), all beside it.
 
 Run it after editing caffe.proto. Needs grpcio-tools, which is among the dev dependencies.
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from grpc_tools import protoc
 
-SCHEMA = Path(__file__).resolve().parent.parent / "src" / "caffejax" / "schema"
+SCHEMA = Path(__file__).resolve().parent.parent / "src" / "caffejax" / "core" / "schema"
 
 
 def compile_schema(out: Path) -> None:

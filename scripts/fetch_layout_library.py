@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 PACKAGE, VERSION = "@dagrejs/dagre", "3.1.3"
-TARGET = Path(__file__).parents[1] / "src" / "caffejax" / "view" / "assets" / "dagre"
+TARGET = Path(__file__).parents[1] / "src" / "caffejax" / "tools" / "view" / "assets" / "dagre"
 FILES = {"package/dist/dagre.min.js": "dagre.min.js", "package/LICENSE": "LICENSE"}
 
 

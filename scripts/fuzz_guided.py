@@ -17,7 +17,7 @@ from random import Random
 
 import atheris
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "end_to_end"))
 
 with atheris.instrument_imports(include=["caffejax"]):
     from fuzz.harness import Files, get_intact_sets, load_harness, write_files

@@ -1,6 +1,6 @@
 """Examples of each layer type for the pages of layers: a prototxt that was built, and the shapes that result.
 
-They are the layers that tests/jax_transforms asks about. Types that need a file to read have theirs here.
+They are the layers that tests/core/jax_transforms asks about. Types that need a file to read have theirs here.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import h5py
 import numpy as np
 from google.protobuf import text_format
 
-from caffejax.data.placeholder_sources import build_assumed_graphs
-from caffejax.graph import Graph
-from caffejax.layers import LayerType, type_of
-from caffejax.schema import read_net
-from caffejax.schema.caffe_pb2 import LayerParameter, NetParameter, NetState
+from caffejax.core.graph import Graph
+from caffejax.core.layers import LayerType, type_of
+from caffejax.core.schema import read_net
+from caffejax.core.schema.caffe_pb2 import LayerParameter, NetParameter, NetState
+from caffejax.tools.model_check.placeholder_sources import build_assumed_graphs
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "jax_transforms"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "core" / "jax_transforms"))
 
 from cases import EXTRA_FORK_CASES, LAYER_CASES
 
@@ -91,7 +91,9 @@ class Examples:
 
     def _net(self, t: LayerType) -> tuple[NetParameter, str]:
         if t not in self._nets:
-            sys.exit(f"layer type {t.name} of {t.docs.origin}: no case in tests/jax_transforms is an example of it")
+            sys.exit(
+                f"layer type {t.name} of {t.docs.origin}: no case in tests/core/jax_transforms is an example of it"
+            )
         return self._nets[t]
 
 

@@ -1,4 +1,4 @@
-"""Write docs/differences.md from the cases in tests/differences, which it runs, and from the registry of layer types.
+"""Write docs/differences.md from the cases in tests/end_to_end/differences, which it runs, and from the registry.
 
 --check writes nothing, and exits with 1 if the page is out of date.
 """
@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from page_writer import write_or_check
 
-from caffejax import data  # noqa: F401  registers the data layers
-from caffejax.layers import LayerType, Variants, layer_types
+from caffejax.core import data  # noqa: F401  registers the data layers
+from caffejax.core.layers import LayerType, Variants, layer_types
 
 REPOSITORY = Path(__file__).parents[1]
 PAGE = REPOSITORY / "docs" / "differences.md"
-sys.path.insert(0, str(REPOSITORY / "tests" / "differences"))
+sys.path.insert(0, str(REPOSITORY / "tests" / "end_to_end" / "differences"))
 
 from all_differences import SECTIONS  # noqa: E402  it is stored beside the tests
 from difference import Comparison, Difference  # noqa: E402

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from sklearn.datasets import load_digits
 
-from caffejax.data import write_lmdb
-from caffejax.schema import caffe_pb2
+from caffejax.core.data import write_lmdb
+from caffejax.core.schema import caffe_pb2
 
 SEED = 20240229
 TRAIN = 1437

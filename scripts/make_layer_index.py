@@ -1,4 +1,4 @@
-"""Write src/caffejax/layers/index.json: which module registers each layer type.
+"""Write src/caffejax/core/layers/index.json: which module registers each layer type.
 
 python scripts/make_layer_index.py          writes it
 python scripts/make_layer_index.py --check  fails if it is out of date
@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from caffejax import data, layers
-from caffejax.layers import registry
+from caffejax import forks
+from caffejax.core import data, layers
+from caffejax.core.layers import registry
 
 INDEX = Path(registry.__file__).with_name("index.json")
 
@@ -34,8 +35,9 @@ def map_types_to_modules() -> dict[str, str]:
 
     registry.register = layers.register = record_module
     registry._read_index = dict  # the old index may name modules that have been renamed
-    for module in pkgutil.walk_packages(data.__path__, f"{data.__name__}."):
-        importlib.import_module(module.name)
+    for package in (data, forks):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
     layers.layer_types()
     return {name: modules[name] for name in sorted(modules)}
 

@@ -14,8 +14,9 @@ from layer_examples import Examples
 from page_writer import write_or_check
 from parameter_tables import Tables
 
-from caffejax.layers import LayerType, Variants, layer_types, registry
-from caffejax.layers.descriptions import (
+from caffejax.core.layers import LayerType, Variants, layer_types, registry
+from caffejax.core.layers.types import TRANSFORMS
+from caffejax.tools.layer_pages.descriptions import (
     SHARED_MESSAGES,
     format_facts,
     get_docstring,
@@ -23,7 +24,6 @@ from caffejax.layers.descriptions import (
     list_restrictions,
     list_variants,
 )
-from caffejax.layers.types import TRANSFORMS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 ALL, CAFFE, FORKS = "layers.md", "layers_caffe.md", "layers_forks.md"

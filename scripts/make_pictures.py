@@ -32,14 +32,15 @@ from PIL import Image
 from solver_pictures import lr_policies, same_as_caffe
 
 import caffejax
-from caffejax.checkpoints.caffemodel import write_caffemodel
 from caffejax.cli import main as caffejax_command
 from caffejax.cli.demo_pictures import OBJECT_NAMES, draw_pictures
-from caffejax.data.loader import Loader
-from caffejax.debugging import extract_features, report_memory
-from caffejax.metrics import JsonLines
-from caffejax.schema import read_net, read_solver
-from caffejax.view import write_page
+from caffejax.core.checkpoints.caffemodel import write_caffemodel
+from caffejax.core.data.loader import Loader
+from caffejax.core.schema import read_net, read_solver
+from caffejax.core.solver.intermediates import extract_features
+from caffejax.core.solver.memory_report import report_memory
+from caffejax.tools.metrics import JsonLines
+from caffejax.tools.view import write_page
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 CONFIGS = REPOSITORY / "configs"
@@ -290,7 +291,7 @@ def _label_pixels(picture: tuple[np.ndarray, list[tuple[int, np.ndarray]]]) -> t
 
 
 def draw_face() -> None:
-    """Draw what MTCNN finds in a photograph, with its authors' weights, as tests/end_to_end/test_mtcnn.py does."""
+    """Draw what MTCNN finds in a photograph, with its authors' weights, as tests/cpu/test_mtcnn.py does."""
     sys.path.append(str(REPOSITORY / "tests" / "end_to_end"))
     import test_mtcnn as mtcnn
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
-from caffejax.view import write_page
+from caffejax.tools.view import write_page
 
 REPOSITORY = Path(__file__).parents[1]
 PUBLIC_STUB = REPOSITORY / "src" / "caffejax" / "__init__.pyi"
 
 
 def list_public_names() -> list[str]:
-    """Each public name with the module that it comes from, such as caffejax.training.Solver; private modules' not."""
+    """Each public name with the module that it comes from, such as caffejax.core.solver.Solver; not private ones."""
     imports = [node for node in ast.parse(PUBLIC_STUB.read_text()).body if isinstance(node, ast.ImportFrom)]
     return [f"caffejax.{node.module}.{alias.name}" for node in imports for alias in node.names if node.level == 1]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from caffejax.layers import LayerType
-from caffejax.layers.descriptions import SHARED_MESSAGES, Setting, list_message_settings, list_settings
+from caffejax.core.layers import LayerType
+from caffejax.tools.layer_pages.descriptions import SHARED_MESSAGES, Setting, list_message_settings, list_settings
 
 _HEAD = ["| parameter | type | default | meaning |", "|---|---|---|---|"]
 

@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import caffejax
-from caffejax.errors import CaffejaxError
-from caffejax.shim import FOLDER as SHIM
+from caffejax.base.errors import CaffejaxError
+from caffejax.pycaffe.shim import FOLDER as SHIM
 
 LIST = Path(__file__).with_suffix(".toml")
 _CLASSES = ("cat", "dog", "person", "car")
@@ -253,7 +253,7 @@ def write_weights(net: Path, weights: Path) -> None:
     """Write random weights of a net. Convolutions without a filler get MSRA's, so that activations stay finite."""
     import jax
 
-    from caffejax.schema import read_net
+    from caffejax.core.schema import read_net
 
     text = read_net(net)
     for layer in text.layer:

@@ -1,4 +1,4 @@
-"""Shrink a case that scripts/fuzz.py has found, and keep it among tests/fuzz/cases.
+"""Shrink a case that scripts/fuzz.py has found, and keep it among tests/end_to_end/fuzz/cases.
 
 python scripts/shrink_fuzz_case.py fuzz-findings/lmdb/1234 --name leaf-twice
 """
@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-TESTS = Path(__file__).parents[1] / "tests"
+TESTS = Path(__file__).parents[1] / "tests" / "end_to_end"
 sys.path.insert(0, str(TESTS))
 
 from fuzz.harness import Files, get_intact_sets, load_harness, read_files, write_files  # noqa: E402

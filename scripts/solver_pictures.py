@@ -10,10 +10,10 @@ import numpy as np
 from chart_style import new_figure, save_figure
 
 from caffejax import Solver
-from caffejax.schema import read_solver
-from caffejax.schema.caffe_pb2 import SolverParameter
-from caffejax.training import Callback, Scores
-from caffejax.training.lr_schedules import rate_schedule
+from caffejax.core.schema import read_solver
+from caffejax.core.schema.caffe_pb2 import SolverParameter
+from caffejax.core.solver import Callback, Scores
+from caffejax.core.solver.lr_schedules import rate_schedule
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 GOLDEN = REPOSITORY / "tests" / "golden"

@@ -26,16 +26,16 @@ from typing import Any
 import jax
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "inference"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "cpu" / "frozen"))
 
 from frozen_nets import FAST_COMPILATION, draw_inputs, draw_variables
 
-from caffejax.errors import CaffejaxError
-from caffejax.glog import log
-from caffejax.graph import Graph, Layer, make_inference_graph
-from caffejax.inference.layer_lowerings import LOWERINGS
-from caffejax.net import Net
-from caffejax.schema.caffe_pb2 import LayerParameter, NetParameter
+from caffejax.base.errors import CaffejaxError
+from caffejax.base.glog import log
+from caffejax.core.graph import Graph, Layer, make_inference_graph
+from caffejax.core.program.net import Net
+from caffejax.core.schema.caffe_pb2 import LayerParameter, NetParameter
+from caffejax.cpu.frozen.layer_lowerings import LOWERINGS
 
 TOLERANCES = {"float32": 1e-4, "bfloat16": 2e-2, "int8": 5e-2}
 LARGEST_PLANE = 16

@@ -11,10 +11,10 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from caffejax.kernels.executable_cache import ProgramCacheConfig
-from caffejax.process_settings import enable_compilation_cache
+from caffejax.cpu.kernels.executable_cache import ProgramCacheConfig
+from caffejax.cpu.process_settings import enable_compilation_cache
 from compile_flags import make_xla_flags
-from jax_transforms.fresh_processes import spawn_jax_process
+from fresh_processes import spawn_jax_process
 
 os.environ["XLA_FLAGS"] = make_xla_flags()  # of the processes that tests start as well
 if "CAFFEJAX_CACHE" not in os.environ:  # the first of the processes: what one of them compiled, the others load
@@ -89,7 +89,7 @@ def no_onednn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As on a GPU; what was traced with it, or is here without, is forgotten."""
     import jax
 
-    from caffejax.kernels import onednn
+    from caffejax.cpu.kernels import onednn
 
     monkeypatch.setattr(onednn, "is_available", lambda: False)
     jax.clear_caches()

@@ -7,14 +7,13 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from leveldb_records import RECORDS
 
-import caffejax.data  # registers the layers
-from caffejax.config import DataConfig
-from caffejax.layers import LayerDefinition, Source, SourceInput, SourceSpec, layer_type
-from caffejax.schema import caffe_pb2, read_net
+import caffejax.core.data  # registers the layers
+from caffejax.base.config import DataConfig
+from caffejax.core.layers import LayerDefinition, Source, SourceInput, SourceSpec, layer_type
+from caffejax.core.schema import caffe_pb2, read_net
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "data"
+GOLDEN = Path(__file__).parents[0] / "golden" / "data"
 
 
 @pytest.fixture
@@ -80,15 +79,7 @@ def make_raw_datum() -> Callable[..., bytes]:
 def raw_db(tmp_path_factory: pytest.TempPathFactory, make_raw_datum: Callable[..., bytes]) -> Path:
     """13 different random images 2x6x7 with labels 0 ... 12, as an LMDB."""
     path = tmp_path_factory.mktemp("db") / "raw"
-    caffejax.data.write_lmdb(path, ((b"%03d" % i, make_raw_datum(i)) for i in range(13)))
-    return path
-
-
-@pytest.fixture(scope="module")
-def leveldb_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`RECORDS` as a LevelDB."""
-    path = tmp_path_factory.mktemp("leveldb") / "db"
-    caffejax.data.write_leveldb(path, RECORDS)
+    caffejax.core.data.write_lmdb(path, ((b"%03d" % i, make_raw_datum(i)) for i in range(13)))
     return path
 
 

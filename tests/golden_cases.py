@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from caffejax.layers import LayerType, Variants, layer_types, type_of
-from caffejax.schema import read_net
+from caffejax.core.layers import LayerType, Variants, layer_types, type_of
+from caffejax.core.schema import read_net
 
 GOLDEN = Path(__file__).parent / "golden"
 FOLDERS = ("layers", "fork_layers", "fork_layers_more")  # BVLC's types, those of the SSD fork, those of others

@@ -12,7 +12,7 @@
 
 import lazy_loader
 
-from . import import_alias
+from .base import import_alias
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 

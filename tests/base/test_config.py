@@ -11,8 +11,16 @@ import numpy as np
 import pytest
 
 from caffejax import CaffejaxError, Net, Solver, SolverError
-from caffejax.config import ComputeConfig, DataConfig, Options, SolverOptions, TrainConfig, get_choices, resolve_options
-from caffejax.schema.caffe_pb2 import NetParameter
+from caffejax.base.config import (
+    ComputeConfig,
+    DataConfig,
+    Options,
+    SolverOptions,
+    TrainConfig,
+    get_choices,
+    resolve_options,
+)
+from caffejax.core.schema.caffe_pb2 import NetParameter
 
 INPUT = 'layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 } } }'
 

@@ -1,6 +1,6 @@
 """Error texts with long and many names from a file."""
 
-from caffejax.errors import CaffejaxError, Problem
+from caffejax.base.errors import CaffejaxError, Problem
 
 
 def test_long_messages_are_shortened_but_name_the_location() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import jax
 import pytest
 
+from caffejax.base.host_memory import get_memory_budget, read_group_limits
+from caffejax.base.human_readable import format_bytes, parse_bytes
 from caffejax.cli import main
-from caffejax.host_memory import get_memory_budget, read_group_limits
-from caffejax.human_readable import format_bytes, parse_bytes
 
 
 @pytest.mark.parametrize(

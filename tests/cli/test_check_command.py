@@ -12,11 +12,11 @@ import jax
 import pytest
 
 from caffejax import Net
-from caffejax.checking import check
-from caffejax.checking.check_report import Finding, PhaseReport, Report, WeightsReport, format_outcome
-from caffejax.checking.html_report import render_html_report
 from caffejax.cli import main
-from caffejax.layers import layer_types, registry
+from caffejax.core.layers import layer_types, registry
+from caffejax.tools.model_check import check
+from caffejax.tools.model_check.check_report import Finding, PhaseReport, Report, WeightsReport, format_outcome
+from caffejax.tools.model_check.html_report import render_html_report
 
 INPUT = 'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 8 dim: 8 } } }\n'
 LOADS, FAILS = PhaseReport("TRAIN", "loads"), PhaseReport("TEST", "fails")

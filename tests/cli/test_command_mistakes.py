@@ -15,8 +15,8 @@ import pytest
 
 from caffejax import cli
 from caffejax.cli import main
-from caffejax.data import write_lmdb
-from caffejax.schema import caffe_pb2
+from caffejax.core.data import write_lmdb
+from caffejax.core.schema import caffe_pb2
 
 # commands that work: "<" before a file or folder that is read, ">" before one that is written, "@" before a name
 COMMANDS = {

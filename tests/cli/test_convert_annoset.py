@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from caffejax.cli import main
-from caffejax.data import LevelDb, Lmdb
-from caffejax.data.annotated.annotated_datum import parse_annotated_datum, read_annotations
-from caffejax.data.image_decoding import decode_datum
+from caffejax.core.data import LevelDb, Lmdb
+from caffejax.core.data.image_decoding import decode_datum
+from caffejax.forks.detection.data.annotated_datum import parse_annotated_datum, read_annotations
 
 LABEL_MAP = """
 item { name: "none_of_the_above" label: 0 display_name: "background" }

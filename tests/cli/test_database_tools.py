@@ -7,12 +7,12 @@ import jax
 import numpy as np
 import pytest
 
-from caffejax.checkpoints.load_save import save_weights
 from caffejax.cli import main
-from caffejax.data import LevelDb, Lmdb, write_lmdb
-from caffejax.data.image_decoding import COLOR, read_datum
-from caffejax.net import Net
-from caffejax.schema import caffe_pb2
+from caffejax.core.checkpoints.load_save import save_weights
+from caffejax.core.data import LevelDb, Lmdb, write_lmdb
+from caffejax.core.data.image_decoding import COLOR, read_datum
+from caffejax.core.program.net import Net
+from caffejax.core.schema import caffe_pb2
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from caffejax.cli import main
-from caffejax.data import LevelDb, Lmdb
-from caffejax.data.annotated.annotation_files import read_label_map
-from caffejax.schema.caffe_pb2 import Datum
+from caffejax.core.data import LevelDb, Lmdb
+from caffejax.core.schema.caffe_pb2 import Datum
+from caffejax.forks.detection.data.annotation_files import read_label_map
 
 READERS = {"lmdb": Lmdb, "leveldb": LevelDb}
 

@@ -7,8 +7,8 @@ import cv2
 import pytest
 
 from caffejax.cli import main
-from caffejax.data.lmdb import Lmdb
-from caffejax.schema import caffe_pb2
+from caffejax.core.data.lmdb import Lmdb
+from caffejax.core.schema import caffe_pb2
 
 
 @pytest.mark.parametrize(

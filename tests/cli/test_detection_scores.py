@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from caffejax import Net, save_weights
+from caffejax.base.errors import GraphError
 from caffejax.cli import main
-from caffejax.debugging.average_precision import average_precision
-from caffejax.errors import GraphError
-from caffejax.training import Solver
+from caffejax.core.solver import Solver
+from caffejax.core.solver.average_precision import average_precision
 
 BATCH, NUM_BATCHES = 3, 2
 NET = f"""

@@ -10,7 +10,7 @@ from test_help_and_errors import run_with_error
 from test_logs import CURRENT_LOG
 
 from caffejax.cli import main
-from caffejax.schema import caffe_pb2, parse_text, read_net, read_solver
+from caffejax.core.schema import caffe_pb2, parse_text, read_net, read_solver
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "digits"
 WEIGHTS = Path(__file__).parents[1] / "golden" / "weights"

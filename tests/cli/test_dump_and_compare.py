@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from caffejax.base.import_alias import temporary_alias
 from caffejax.cli import main
-from caffejax.debugging.dumps import Dump, DumpedLayer, compare, read_dump
-from caffejax.import_alias import temporary_alias
+from caffejax.tools.debugging.dumps import Dump, DumpedLayer, compare, read_dump
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "collect_with_caffe.py"
 NET = """

@@ -12,9 +12,9 @@ from test_help_and_errors import run_with_error
 
 from caffejax import Net, save_weights
 from caffejax.cli import main
-from caffejax.debugging.visualize import enlarge, make_feature_maps, make_filter_maps, make_grid
 from caffejax.pycaffe import io
 from caffejax.pycaffe.classifier import Classifier
+from caffejax.tools.debugging.visualize import enlarge, make_feature_maps, make_filter_maps, make_grid
 
 LAYERS = """
 layer { name: "conv" type: "Convolution" bottom: "data" top: "conv" convolution_param { num_output: 5 kernel_size: 3

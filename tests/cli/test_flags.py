@@ -9,9 +9,9 @@ import cv2
 import jax
 import pytest
 
+from caffejax.base.config import LIMIT_FIELDS, ComputeConfig, DataConfig
 from caffejax.cli import flags, info, main
 from caffejax.cli.parser import Parser
-from caffejax.config import LIMIT_FIELDS, ComputeConfig, DataConfig
 
 
 @pytest.fixture

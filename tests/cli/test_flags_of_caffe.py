@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from caffejax import pycaffe
+from caffejax.base.errors import CaffejaxError
 from caffejax.cli import device_flags, main
-from caffejax.errors import CaffejaxError
-from caffejax.net import Net
+from caffejax.core.program.net import Net
 
 NET = """
 layer { name: "x" type: "DummyData" top: "x" dummy_data_param { shape { dim: 1 dim: 1 } data_filler { value: 1 } } }

@@ -11,8 +11,8 @@ import lmdb
 import pytest
 
 from caffejax.cli import main
-from caffejax.data import Lmdb, write_lmdb
-from caffejax.schema import caffe_pb2
+from caffejax.core.data import Lmdb, write_lmdb
+from caffejax.core.schema import caffe_pb2
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "digits"
 NET = (CONFIGS / "lenet_train_test.prototxt").read_text()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from caffejax.cli import main
-from caffejax.layers import layer_types, registry
+from caffejax.core.layers import layer_types, registry
 
 MODULE = """
 import caffejax

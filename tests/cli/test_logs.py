@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from caffejax.base.errors import CaffejaxError
 from caffejax.cli import main
-from caffejax.errors import CaffejaxError
-from caffejax.logs import parse_log, read_log, write_csv
+from caffejax.tools.logs import parse_log, read_log, write_csv
 
 NAN = float("nan")
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
+from caffejax.base.config import Parallel
 from caffejax.cli import device_flags, plan, train
-from caffejax.config import Parallel
 
 COMMANDS = {"train": (train.add_flags, "x"), "plan": (plan.add_flags, "x --target=cuda:h100:8")}
 

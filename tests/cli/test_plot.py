@@ -11,8 +11,8 @@ from test_logs import CURRENT_LOG, NAN, make_row
 
 from caffejax.cli import main
 from caffejax.cli.plot import name_runs
-from caffejax.logs import draw_runs, read_log
-from caffejax.logs.log_plot import make_panels, moving_average
+from caffejax.tools.logs import draw_runs, read_log
+from caffejax.tools.logs.log_plot import make_panels, moving_average
 
 pytest.importorskip("matplotlib")
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from caffejax import Net, save_weights
+from caffejax.base.variables import Variables
 from caffejax.cli import main
-from caffejax.net import Variables
-from caffejax.prediction.preprocessing import PUBLISHED_PREPROCESSING, find_preprocessing
-from caffejax.prediction.results import make_palette, read_names
-from caffejax.schema import read_net
-from caffejax.schema.caffe_pb2 import LayerParameter, NetParameter
+from caffejax.core.schema import read_net
+from caffejax.core.schema.caffe_pb2 import LayerParameter, NetParameter
+from caffejax.tools.prediction.preprocessing import PUBLISHED_PREPROCESSING, find_preprocessing
+from caffejax.tools.prediction.results import make_palette, read_names
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 HEIGHT, WIDTH = 4, 6

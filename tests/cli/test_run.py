@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from caffejax import shim
 from caffejax.cli import main
+from caffejax.pycaffe import shim
 
 SCRIPT = """
 import multiprocessing, os, subprocess, sys

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn
 
 from caffejax import Solver
+from caffejax.base.errors import SolverError
 from caffejax.cli import main, progress_bar, training_progress
 from caffejax.cli.training_progress import TrainingDisplay
-from caffejax.errors import SolverError
 
 SOLVER = """
 base_lr: 0.1 lr_policy: "fixed" max_iter: 6 test_interval: 2 test_iter: 1 snapshot_after_train: false

@@ -33,7 +33,7 @@ def test_the_page_is_written_to_the_printed_path(
 
 
 def test_problems_are_printed_and_the_page_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    net = REPOSITORY / "tests" / "view" / "wrong.prototxt"
+    net = REPOSITORY / "tests" / "tools" / "view" / "wrong.prototxt"
     assert main(["view", str(net), "--out", str(tmp_path / "a.html")]) == 1
     assert (tmp_path / "a.html").read_bytes().startswith(b"<!doctype html>")
     output = capsys.readouterr().err.splitlines()

@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 
 from caffejax import LayerType, Signature, Traced
-from caffejax.execution import interpreter
-from caffejax.kernels import compilation, executable_cache
-from caffejax.kernels.executable_cache import ProgramCacheConfig
-from caffejax.layers import register_temporarily
-from caffejax.schema.caffe_pb2 import SolverParameter
-from caffejax.training.solver import Solver
+from caffejax.core.layers import register_temporarily
+from caffejax.core.ops import compilation
+from caffejax.core.program import interpreter
+from caffejax.core.schema.caffe_pb2 import SolverParameter
+from caffejax.core.solver.solver import Solver
+from caffejax.cpu.kernels import executable_cache
+from caffejax.cpu.kernels.executable_cache import ProgramCacheConfig
 
 NET = """
     layer { name: "x" type: "Input" top: "x" top: "label"
@@ -64,7 +65,7 @@ def train_params(text: str = NET, data: Any = DATA, options: Any = {}, **setting
 
 
 def _serialize_net(text: str) -> bytes:
-    from caffejax.schema import read_net
+    from caffejax.core.schema import read_net
 
     result: bytes = SolverParameter(net_param=read_net(text)).SerializeToString()
     return result

@@ -8,9 +8,9 @@ import numpy as np
 import optax
 import pytest
 
-from caffejax.schema.caffe_pb2 import SolverParameter
-from caffejax.training.train_step import TrainState, make_update
-from caffejax.training.update_rules import caffe_optimizer, compute_momentum
+from caffejax.core.schema.caffe_pb2 import SolverParameter
+from caffejax.core.solver.train_step import TrainState, make_update
+from caffejax.core.solver.update_rules import caffe_optimizer, compute_momentum
 
 SHAPES: Any = {"conv": {0: (6, 3, 3, 3), 1: (6,)}, "ip": {0: (300, 130)}, "scale": {0: ()}}
 LR_MULTS: Any = {"conv": {0: 1.0, 1: 2.0}, "ip": {0: 0.0}, "scale": {0: 0.5}}

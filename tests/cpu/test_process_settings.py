@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from caffejax.kernels import onednn
+from caffejax.cpu.kernels import onednn
 
 LENET = Path(__file__).parents[2] / "configs" / "lenet" / "train_val.prototxt"
 
@@ -41,8 +41,8 @@ def describe_process():
 jax.devices()  # JAX itself and its backend have started
 old_state = describe_process()
 import caffejax
-from caffejax.process_settings import is_freed_memory_kept
-from caffejax.kernels.compilation import Jitted
+from caffejax.cpu.process_settings import is_freed_memory_kept
+from caffejax.core.ops.compilation import Jitted
 
 def use_net():
     net = caffejax.Net({str(LENET)!r}, "TRAIN")
@@ -161,14 +161,16 @@ assert not Jitted.allows_gc
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("call", "sleeps_soon"), [("caffejax.process_settings.limit_openmp_spinning()", True), ("use_net()", False)]
+    ("call", "sleeps_soon"), [("caffejax.cpu.process_settings.limit_openmp_spinning()", True), ("use_net()", False)]
 )
 def test_openmp_threads_sleep_soon_only_if_requested(call: str, sleeps_soon: bool, tmp_path: Path) -> None:
     """OpenMP prints what it goes by when it is loaded: by itself it spins 15 times as long, or for ever."""
     if onednn.unavailable_reason() is not None:
         pytest.skip("needs oneDNN")
     output = run_script(
-        f"import caffejax.process_settings\n{call}\nassert find_changes() == []", tmp_path, OMP_DISPLAY_ENV="verbose"
+        f"import caffejax.cpu.process_settings\n{call}\nassert find_changes() == []",
+        tmp_path,
+        OMP_DISPLAY_ENV="verbose",
     )
     assert ("GOMP_SPINCOUNT = '2000'" in output) == sleeps_soon
     assert output.count("GOMP_SPINCOUNT") == 1
@@ -176,7 +178,7 @@ def test_openmp_threads_sleep_soon_only_if_requested(call: str, sleeps_soon: boo
 
 PAGE_FAULT_SCRIPT = """
 import resource
-from caffejax.process_settings import keep_freed_memory
+from caffejax.cpu.process_settings import keep_freed_memory
 
 keep_freed_memory()  # before JAX starts its threads
 

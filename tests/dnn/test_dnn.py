@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from caffejax import dnn
-from caffejax.errors import CaffejaxError
+from caffejax.base.errors import CaffejaxError
 
 TESTS = Path(__file__).parents[1]
 FOLDER = TESTS / "golden" / "opencv_dnn"
@@ -319,7 +319,7 @@ try:
     cv2.dnn.readNetFromCaffe("absent.prototxt")
 except cv2.error as error:
     assert isinstance(error, caffejax.CaffejaxError)
-    assert type(pickle.loads(pickle.dumps(error))) is caffejax.errors.SchemaError
+    assert type(pickle.loads(pickle.dumps(error))) is caffejax.base.errors.SchemaError
 try:
     net.getLayer("maps").blobs = []
 except cv2.error as error:

@@ -1,4 +1,4 @@
-"""Processes that are forked after a net was read, as scripts for OpenCV do, run it; see `caffejax.fork_guard`."""
+"""Processes that are forked after a net was read, as scripts for OpenCV do, run it; see `caffejax.base.fork_guard`."""
 
 import os
 import subprocess

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from caffejax import Net, dnn
-from caffejax.errors import CaffejaxError
-from caffejax.schema import caffe_pb2 as pb
-from caffejax.schema import read_net
+from caffejax.base.errors import CaffejaxError
+from caffejax.core.schema import caffe_pb2 as pb
+from caffejax.core.schema import read_net
 
 LAYER = 'layer { name: "data" type: "Input" top: "data" %s }'
 HEADS = {

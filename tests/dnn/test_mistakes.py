@@ -11,7 +11,7 @@ import pytest
 from test_dnn import load_net
 
 from caffejax import dnn
-from caffejax.errors import CaffejaxError
+from caffejax.base.errors import CaffejaxError
 
 MISTAKES: dict[str, Any] = {
     "None": None,

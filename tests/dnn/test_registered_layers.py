@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from caffejax import dnn
-from caffejax.checkpoints.caffemodel import write_caffemodel
-from caffejax.errors import CaffejaxError
-from caffejax.schema import read_net
+from caffejax.base.errors import CaffejaxError
+from caffejax.core.checkpoints.caffemodel import write_caffemodel
+from caffejax.core.schema import read_net
 
 TEXT = """
 layer { name: "data" type: "Input" top: "data" top: "small" input_param {

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from caffejax.layers.boxes import areas, intersections, non_max_suppression
+from caffejax.forks.detection.boxes import areas, intersections, non_max_suppression
 
 Net = Callable[[Mapping[str, np.ndarray]], Mapping[str, jax.Array]]
 

@@ -56,7 +56,7 @@ def run_on_simulated_devices(page: str, folder: Path) -> str:
     """Run a page's Python code; return what it prints. Plans are compiled for devices that exist: a CPU's."""
     import jax
 
-    from caffejax.planning import planner
+    from caffejax.tools.planning import planner
 
     code = re.findall(
         r"^```python\n(.*?)^```$", (REPOSITORY / "docs" / f"{page}.md").read_text(), re.MULTILINE | re.DOTALL

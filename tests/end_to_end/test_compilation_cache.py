@@ -12,8 +12,8 @@ import jax
 import numpy as np
 from jax import monitoring
 
-from caffejax.net import Net
-from caffejax.process_settings import enable_compilation_cache
+from caffejax.core.program import Net
+from caffejax.cpu.process_settings import enable_compilation_cache
 
 enable_compilation_cache()
 hits = []
@@ -44,7 +44,7 @@ def count_cache_hits(**variables: str) -> tuple[int, str]:
 
 
 def test_the_cache_folder_can_be_set(tmp_path: Path) -> None:
-    code = "import sys, jax; from caffejax.process_settings import enable_compilation_cache as enable; "
+    code = "import sys, jax; from caffejax.cpu.process_settings import enable_compilation_cache as enable; "
     code += "enable(sys.argv[1]); enable('elsewhere'); print(jax.config.jax_compilation_cache_dir)"
     environment = {k: v for k, v in os.environ.items() if k not in ("CAFFEJAX_CACHE", "JAX_COMPILATION_CACHE_DIR")}
     result = subprocess.run(

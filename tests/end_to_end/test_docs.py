@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import caffejax
-import caffejax.training.solver
+import caffejax.core.solver.solver
 from caffejax import Net, check_gradients
 from caffejax.cli import main
-from caffejax.layers import layer_types, registry
+from caffejax.core.layers import layer_types, registry
 
 REPOSITORY = Path(__file__).parents[2]
 

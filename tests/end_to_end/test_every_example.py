@@ -23,12 +23,12 @@ from documentation_pages import REPOSITORY
 
 import caffejax
 from caffejax import cli
-from caffejax.data.lmdb import write_lmdb
-from caffejax.debugging.dumps import collect, write_dump
-from caffejax.layers import layer_types, registry
+from caffejax.core.data.lmdb import write_lmdb
+from caffejax.core.layers import layer_types, registry
+from caffejax.core.schema.caffe_pb2 import Datum, NetParameter, SolverParameter, V1LayerParameter
+from caffejax.core.solver.update_rules import caffe_optimizer
 from caffejax.pycaffe import Layer, layers, params
-from caffejax.schema.caffe_pb2 import Datum, NetParameter, SolverParameter, V1LayerParameter
-from caffejax.training.update_rules import caffe_optimizer
+from caffejax.tools.debugging.dumps import collect, write_dump
 
 PACKAGE = Path(caffejax.__file__).parent
 IMAGE_SHAPE = 3, 40, 40  # of deploy.prototxt

@@ -14,12 +14,12 @@ import pytest
 
 import caffejax.pycaffe as caffe
 from caffejax import Net
-from caffejax.data.loader import Loader
-from caffejax.execution import PassInputs, compute_part, make_part
-from caffejax.net import Variables
+from caffejax.base.variables import Variables
+from caffejax.core.data.loader import Loader
+from caffejax.core.program import PassInputs, compute_part, make_part
+from caffejax.core.schema import read_net
+from caffejax.core.schema.caffe_pb2 import NetParameter
 from caffejax.pycaffe._executor import Executor
-from caffejax.schema import read_net
-from caffejax.schema.caffe_pb2 import NetParameter
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "nets"
 KEY = jax.random.key(0)

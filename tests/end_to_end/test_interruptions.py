@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from caffejax import Callback, Solver, read_caffemodel
-from caffejax.training import Scores
+from caffejax.core.solver import Scores
 from subprocesses import Program
 
 DIGITS = Path(__file__).parents[2] / "configs" / "digits" / "digits_train_lmdb"

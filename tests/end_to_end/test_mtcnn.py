@@ -11,11 +11,11 @@ import pytest
 from face_finder import find_faces
 
 import caffejax
-from caffejax.checkpoints.caffemodel import read_caffemodel, write_caffemodel
-from caffejax.inference.frozen_net import Frozen
-from caffejax.layers.boxes import overlaps
-from caffejax.net import Variables
-from caffejax.schema import read_net
+from caffejax.base.variables import Variables
+from caffejax.core.checkpoints.caffemodel import read_caffemodel, write_caffemodel
+from caffejax.core.schema import read_net
+from caffejax.cpu.frozen.frozen_net import Frozen
+from caffejax.forks.detection.boxes import overlaps
 
 pytestmark = pytest.mark.optimized
 

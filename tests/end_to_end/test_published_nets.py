@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from caffejax import Net
-from caffejax.graph import Graph
-from caffejax.net import Variables
+from caffejax.base.variables import Variables
+from caffejax.core.graph import Graph
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"

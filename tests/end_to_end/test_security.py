@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from caffejax import DataConfig
+from caffejax.base.config import LIMIT_FIELDS
 from caffejax.cli import main
-from caffejax.config import LIMIT_FIELDS
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE = REPOSITORY / "docs" / "security.md"

@@ -11,8 +11,8 @@ import pytest
 
 import caffejax
 import caffejax.pycaffe as caffe
-from caffejax.kernels import onednn_program
-from caffejax.layers import bucketed_random
+from caffejax.core.layers import bucketed_random
+from caffejax.cpu.kernels import onednn_program
 
 NET = """
 layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 12 dim: 12 } } }
@@ -68,15 +68,15 @@ def test_inference_does_not_import_training_data_or_export(files: tuple[str, str
     result = subprocess.run([sys.executable, "-c", PROGRAM, *files], capture_output=True, text=True, check=True)
     modules = set(json.loads(result.stdout))
     unused = (
-        "caffejax.training.trainer",
+        "caffejax.core.solver.trainer",
         "caffejax.export",
-        "caffejax.data.lmdb",
-        "caffejax.planning",
-        "caffejax.view",
+        "caffejax.core.data.lmdb",
+        "caffejax.tools.planning",
+        "caffejax.tools.view",
     )
     libraries = ("optax", "flax", "orbax", "grain", "lmdb", "cv2", "rich", "scipy", "matplotlib", "h5py")
     assert modules.isdisjoint((*unused, *libraries))
-    assert "caffejax.layers.recurrent" not in modules
+    assert "caffejax.core.layers.recurrent" not in modules
 
 
 def test_training_does_not_import_formats_and_processes_that_it_does_not_use(tmp_path: Path) -> None:
@@ -94,7 +94,9 @@ def test_the_index_of_layer_types_is_up_to_date() -> None:
 def test_params_from_a_file_are_not_initialized(files: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     draw_calls = []
     original = bucketed_random.bucketed_draw
-    monkeypatch.setattr("caffejax.layers.fillers.bucketed_draw", lambda *args: draw_calls.append(1) or original(*args))
+    monkeypatch.setattr(
+        "caffejax.core.layers.fillers.bucketed_draw", lambda *args: draw_calls.append(1) or original(*args)
+    )
     net = caffejax.Net(files[0])
     net.load(files[1])
     caffe.Net(*files, caffe.TEST)

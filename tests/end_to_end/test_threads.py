@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-from caffejax.net import Net
+from caffejax.core.program.net import Net
 from compile_flags import make_cpu_devices_environment
 
 pytestmark = pytest.mark.optimized

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from caffejax import Net
-from caffejax.net import Variables
+from caffejax.base.variables import Variables
 
 SCALES = {("BatchNorm", 1), ("BatchNorm", 3), ("BN", 0), ("BN", 3), ("Normalize", 0), ("Scale", 0)}
 SHIFTS = {("BatchNorm", 4), ("BN", 1), ("Scale", 1)}  # positive, so that few numbers are cut by a ReLU

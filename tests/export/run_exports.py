@@ -10,12 +10,12 @@ import jax
 import numpy as np
 
 from caffejax import CaffejaxError, Net
-from caffejax.data.synthetic_inputs import complete_inputs
+from caffejax.base.variables import Variables
+from caffejax.core.data.synthetic_inputs import complete_inputs
+from caffejax.core.layers.context import Phase
+from caffejax.core.schema import read_net
 from caffejax.export import InferenceModel, export_stablehlo, make_inference_model
 from caffejax.export.flax import write_flax
-from caffejax.layers.context import Phase
-from caffejax.net import Variables
-from caffejax.schema import read_net
 from export import flax_worker
 from export.compare_outputs import FORMS, Arrays, count_large_errors, find_largest, relative_errors, unordered_distances
 from export.onnx.onnx_oracle import compile_net, export_net, outputs_with_row_counts, run_onnx

@@ -14,8 +14,8 @@ import pytest
 from flax import nnx
 
 from caffejax import GraphError, LayerError, Net, load_weights
-from caffejax.data.loader import Loader
-from caffejax.interop.flax import CaffeModule, RecurrentState, to_linen, variables_of
+from caffejax.core.data.loader import Loader
+from caffejax.export.flax_module import CaffeModule, RecurrentState, to_linen, variables_of
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 LENET = Path(__file__).parents[2] / "configs" / "digits" / "lenet_train_test.prototxt"
@@ -223,7 +223,7 @@ def test_linen_gives_the_nets_outputs_and_gradients() -> None:
 
 
 def test_no_other_package_imports_flax_interop() -> None:
-    code = "import sys, caffejax.training, caffejax.cli.train; sys.exit('caffejax.interop' in sys.modules)"
+    code = "import sys, caffejax.core.solver, caffejax.cli.train; sys.exit('caffejax.export' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

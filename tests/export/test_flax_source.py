@@ -28,8 +28,8 @@ from caffejax.export import InferenceModel, make_inference_model
 from caffejax.export.flax import write_flax
 from caffejax.export.flax.emit_context import supported_types
 from export.random_params import draw_variables
+from fresh_processes import spawn_jax_process
 from golden_cases import ACCEPTED_CASES, format_case_id
-from jax_transforms.fresh_processes import spawn_jax_process
 
 CASES = {name: make_one_layer_net(name) for name in LAYERS} | NETS
 TOLERANCE = 1e-5  # of the largest number: float32, added up in another order

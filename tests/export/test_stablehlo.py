@@ -12,7 +12,7 @@ import pytest
 from caffejax import CaffejaxError, GraphError, Net, load_weights
 from caffejax.export import BatchError, InferenceModel, export_stablehlo, make_inference_model, write_stablehlo
 from caffejax.export.inference_model import symbolic_batch_shapes
-from jax_transforms.fresh_processes import call_exported
+from fresh_processes import call_exported
 
 REPOSITORY = Path(__file__).parents[2]
 GOLDEN = REPOSITORY / "tests" / "golden"

@@ -10,10 +10,10 @@ import pytest
 
 from caffejax import CaffejaxError, Net, save_weights
 from caffejax.cli import main
-from caffejax.data import write_lmdb
+from caffejax.core.data import write_lmdb
+from caffejax.core.schema import caffe_pb2
 from caffejax.export import Uint8Preprocessing, make_inference_model, read_data_layer_preprocessing
 from caffejax.pycaffe.classifier import Classifier
-from caffejax.schema import caffe_pb2
 
 LAYERS = """
   layer { name: "pool" type: "Pooling" bottom: "data" top: "pool"

@@ -62,7 +62,7 @@ def test_replacing_an_imported_caffe_raises_an_error(tmp_path: Path) -> None:
     code = """
 import caffe
 import caffejax.pycaffe
-from caffejax.errors import CaffejaxError
+from caffejax.base.errors import CaffejaxError
 try:
     caffejax.pycaffe.install()
 except CaffejaxError as error:

@@ -9,7 +9,7 @@ import pytest
 
 import caffejax.pycaffe as caffe
 from caffejax import CaffejaxError, read_caffemodel
-from caffejax.layers.python.layer import BlobVec
+from caffejax.core.layers.python.layer import BlobVec
 
 from .conftest import Write
 

@@ -13,15 +13,15 @@ import pytest
 
 import caffejax
 import caffejax.pycaffe as caffe
+from caffejax.base.errors import CaffejaxError
 from caffejax.cli import main
-from caffejax.errors import CaffejaxError
+from caffejax.core.schema import format_text
 from caffejax.pycaffe import NetSpec
 from caffejax.pycaffe import layers as L
 from caffejax.pycaffe import params as P
 from caffejax.pycaffe.classifier import Classifier
 from caffejax.pycaffe.detector import Detector
 from caffejax.pycaffe.io import load_image, oversample, resize_image
-from caffejax.schema import format_text
 
 MEAN = np.array([104.0, 117.0, 123.0])
 SETTINGS: dict[str, Any] = dict(mean=MEAN, raw_scale=255, channel_swap=(2, 1, 0), input_scale=0.02)

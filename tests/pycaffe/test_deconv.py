@@ -8,7 +8,7 @@ import pytest
 
 import caffejax
 import caffejax.pycaffe as caffe
-from caffejax.kernels.executable_cache import ProgramCacheConfig
+from caffejax.cpu.kernels.executable_cache import ProgramCacheConfig
 
 from .conftest import CLOSE
 

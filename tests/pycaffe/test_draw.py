@@ -14,12 +14,12 @@ from xml.etree import ElementTree
 import pytest
 
 import caffejax.pycaffe as caffe
-from caffejax.errors import CaffejaxError
-from caffejax.layers import LayerType, Signature, Traced, register_temporarily
+from caffejax.base.errors import CaffejaxError
+from caffejax.core.layers import LayerType, Signature, Traced, register_temporarily
+from caffejax.core.schema import caffe_pb2, parse_text, read_net
 from caffejax.pycaffe import draw
-from caffejax.schema import caffe_pb2, parse_text, read_net
-from caffejax.view import svg_drawing
-from caffejax.view.draw_style import DRAW_STYLES, DrawStyle
+from caffejax.tools.view import svg_drawing
+from caffejax.tools.view.draw_style import DRAW_STYLES, DrawStyle
 
 REPOSITORY = Path(__file__).parents[2]
 CORPUS = REPOSITORY.parent / "shared" / "corpus"

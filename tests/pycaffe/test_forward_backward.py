@@ -10,7 +10,7 @@ import pytest
 
 import caffejax
 import caffejax.pycaffe as caffe
-from caffejax.kernels.executable_cache import ProgramCacheConfig
+from caffejax.cpu.kernels.executable_cache import ProgramCacheConfig
 from caffejax.pycaffe._layer_range import LayerRange
 
 from .conftest import CLOSE, DUMMY_DATA_NET, INPUT_NET, Write, make_dummy_data_net, make_input_net

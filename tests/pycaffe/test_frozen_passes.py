@@ -10,7 +10,7 @@ import pytest
 
 import caffejax
 import caffejax.pycaffe as caffe
-from caffejax.inference import frozen_pass_cache
+from caffejax.cpu.frozen import frozen_pass_cache
 
 from .conftest import CLOSE, INPUT_NET, make_input_net
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import caffejax.pycaffe as caffe
-from caffejax import shim
-from caffejax.pycaffe import _fork_files
+from caffejax.pycaffe import _fork_files, shim
 
 
 def test_import_caffe_in_a_new_process(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import ndimage
 
-from caffejax.errors import CaffejaxError, DataError
+from caffejax.base.errors import CaffejaxError, DataError
+from caffejax.core.schema import caffe_pb2
 from caffejax.pycaffe import io
 from caffejax.pycaffe.io import (
     array_to_blobproto,
@@ -26,7 +27,6 @@ from caffejax.pycaffe.io import (
     oversample,
     resize_image,
 )
-from caffejax.schema import caffe_pb2
 
 from .conftest import draw_normal
 

@@ -129,7 +129,7 @@ def test_saved_weights_can_be_loaded(file_format: str, write: Write, tmp_path: P
         for a, b in zip(blobs, second_net.params[name], strict=True):
             np.testing.assert_array_equal(a.data, b.data)
     if file_format == "h5":
-        diffs = caffejax.checkpoints.caffe_hdf5.read_caffemodel_h5(path, "diff")
+        diffs = caffejax.core.checkpoints.caffe_hdf5.read_caffemodel_h5(path, "diff")
         np.testing.assert_array_equal(diffs["conv"][0], first_net.params["conv"][0].diff)
 
 

@@ -19,7 +19,7 @@ def list_recorded_nets() -> list[str]:
     return [c["case"] for c in index if (GOLDEN / "nets" / f"{c['case']}.npz").exists()]
 
 
-OVERWRITTEN_DIFFS = {"loss_weights": {"a", "a/0", "a/1"}}  # see tests/graph/test_golden_nets.py
+OVERWRITTEN_DIFFS = {"loss_weights": {"a", "a/0", "a/1"}}  # see tests/core/graph/test_golden_nets.py
 
 LAYER_BY_LAYER = ("share_permissive", "propagate_one_branch", "loss_weight_non_loss")
 

@@ -8,12 +8,12 @@ import pytest
 
 import caffejax
 import caffejax.pycaffe as caffe
-from caffejax.layers import layer_types
+from caffejax.core.layers import layer_types
+from caffejax.core.schema import caffe_pb2, format_text, parse_text
 from caffejax.pycaffe import NetSpec, to_proto
 from caffejax.pycaffe import layers as L
 from caffejax.pycaffe import params as P
 from caffejax.pycaffe.net_spec import Function, Top, assign_proto, param_name_dict
-from caffejax.schema import caffe_pb2, format_text, parse_text
 
 
 def make_dummy_data() -> Any:

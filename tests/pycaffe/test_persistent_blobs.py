@@ -11,7 +11,7 @@ import pytest
 import caffejax
 import caffejax.pycaffe as caffe
 from caffejax.cli import main
-from caffejax.layers import layer_types
+from caffejax.core.layers import layer_types
 
 from .conftest import Write
 

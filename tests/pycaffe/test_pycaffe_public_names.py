@@ -3,7 +3,7 @@
 import pytest
 
 import caffejax.pycaffe as caffe
-from caffejax.layers.python import layer as _layer
+from caffejax.core.layers.python import layer as _layer
 
 from .conftest import DUMMY_DATA_NET, Write
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from caffejax import __main__, shim
+from caffejax import __main__
 from caffejax.cli.tools import EXAMPLES, SUCCESSORS, TOOLS
+from caffejax.pycaffe import shim
 
 SCRIPT = """
 import multiprocessing, sys
@@ -101,7 +102,7 @@ def test_the_shim_has_the_programs_of_caffe(
 @pytest.mark.slow
 def test_the_wheel_imports_the_hook_when_python_starts(tmp_path: Path) -> None:
     repository = Path(__file__).parents[2]
-    for folder in ("shim", "src/caffejax/shim"):  # pip builds in the folder itself
+    for folder in ("shim", "src/caffejax/pycaffe/shim"):  # pip builds in the folder itself
         shutil.copytree(repository / folder, tmp_path / folder, ignore=shutil.ignore_patterns("build", "*.egg-info"))
     build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", str(tmp_path)]
     subprocess.run([*build, str(tmp_path / "shim")], check=True)

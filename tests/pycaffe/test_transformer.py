@@ -8,10 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import caffejax.pycaffe as caffe
-from caffejax.pycaffe.io import (
-    Transformer,
-    resize_image,
-)
+from caffejax.pycaffe.io import Transformer, resize_image
 
 from .conftest import draw_normal
 

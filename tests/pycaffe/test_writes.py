@@ -220,7 +220,7 @@ def test_each_setting_of_a_solver_is_used_or_an_error(solver: Any, capsys: pytes
 
 
 def test_a_changed_base_lr_is_used_by_each_policy(write: Write) -> None:
-    from caffejax.training.lr_schedules import POLICIES, rate_schedule
+    from caffejax.core.solver.lr_schedules import POLICIES, rate_schedule
 
     settings = {"gamma": 0.5, "stepsize": 2, "power": 2, "max_iter": 10, "stepearly": 1}
     for policy in POLICIES:

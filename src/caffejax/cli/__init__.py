@@ -12,8 +12,8 @@ from contextlib import nullcontext
 from typing import Any
 
 from .._version import __version__
-from ..errors import UNKNOWN_TYPE, CaffejaxError
-from ..process_settings import compile_for_absent_devices, silence_orbax_permanently, tune_process
+from ..base.errors import UNKNOWN_TYPE, CaffejaxError
+from ..cpu.process_settings import compile_for_absent_devices, silence_orbax_permanently, tune_process
 from . import (
     check,
     classify,

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import CaffejaxError
-from ..human_readable import format_bytes, format_count, format_list, format_number
+from ..base.errors import CaffejaxError
+from ..base.human_readable import format_bytes, format_count, format_list, format_number
 from . import flags, net_flags
 
 if TYPE_CHECKING:
-    from ..checking import Report
+    from ..tools.model_check import Report
 
 HELP = "report which models load and why others do not"
 EXAMPLE = "caffejax check models/ my_net/deploy.prototxt --html=report.html"
@@ -50,9 +50,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Check the models and print a report on each."""
-    from ..atomic_write import replace_file
-    from ..checking.check import check_files
-    from ..checking.model_files import find_model_files
+    from ..base.atomic_write import replace_file
+    from ..tools.model_check.check import check_files
+    from ..tools.model_check.model_files import find_model_files
 
     model_paths = list(find_model_files(options.paths))
     if not model_paths:
@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> None:
         if not weights_paths:
             _print_absent_weights(models, options.paths)
     if options.html:
-        from ..checking.html_report import render_html_report
+        from ..tools.model_check.html_report import render_html_report
 
         page = render_html_report(models, _format_loading_counts(models), skip_reasons)
         with replace_file(options.html) as file:
@@ -113,8 +113,8 @@ def _print_report(report: Report, is_first: bool) -> None:
 
 
 def _format_report(report: Report) -> Iterator[str]:
-    from ..checking.check_report import distinct_phases, distinct_weights, format_outcome
-    from ..schema.upgrade import is_about_old_form
+    from ..core.schema.upgrade import is_about_old_form
+    from ..tools.model_check.check_report import distinct_phases, distinct_weights, format_outcome
 
     parameters, memory = report.largest_sizes()
     sizes = (format_number(parameters), format_bytes(memory) if memory else "-")
@@ -150,7 +150,7 @@ def _wrap(sentences: Iterator[str] | tuple[str, ...] | list[str], prefix: str) -
 
 
 def _print_summary(models: list[Report], skip_reasons: dict[str, str]) -> None:
-    from ..schema.upgrade import is_about_old_form
+    from ..core.schema.upgrade import is_about_old_form
 
     print("\n" * bool(models) + f"{_format_loading_counts(models)}.")
     old_models = [report.file for report in models if any(map(is_about_old_form, report.notes))]
@@ -165,7 +165,7 @@ def _print_summary(models: list[Report], skip_reasons: dict[str, str]) -> None:
 
 def _print_absent_weights(models: list[Report], paths: list[Path]) -> None:
     """Print how many nets have no weights file with the same base name, and which weights files belong to no net."""
-    from ..checking.model_files import find_weights, find_weights_without_net
+    from ..tools.model_check.model_files import find_weights, find_weights_without_net
 
     nets = [report for report in models if report.kind == "net"]
     num_without_weights = sum(not find_weights(Path(report.file)) for report in nets)

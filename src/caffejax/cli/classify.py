@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from ..human_readable import format_count
+from ..base.human_readable import format_count
 from . import flags, image_flags
 
 HELP = "classify images"
@@ -38,9 +38,9 @@ def run(options: argparse.Namespace) -> None:
     import numpy as np
 
     from .. import pycaffe as caffe
-    from ..atomic_write import replace_file
-    from ..errors import DataError, Problem
-    from ..glog import start_logging
+    from ..base.atomic_write import replace_file
+    from ..base.errors import DataError, Problem
+    from ..base.glog import start_logging
     from ..pycaffe.classifier import Classifier
 
     start_logging()

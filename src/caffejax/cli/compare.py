@@ -11,12 +11,12 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import CaffejaxError, Problem
-from ..glog import start_logging
+from ..base.errors import CaffejaxError, Problem
+from ..base.glog import start_logging
 from . import device_flags, flags, image_flags, net_flags
 
 if TYPE_CHECKING:
-    from ..debugging.dumps import Dump
+    from ..tools.debugging.dumps import Dump
 
 HELP = "compare two dumps of a net, or a dump with a net, layer by layer"
 EXAMPLE = "caffejax compare caffe.npz net.prototxt --picture=error.png"
@@ -55,7 +55,7 @@ def _parse_tolerance(text: str) -> float:
 def run(options: argparse.Namespace) -> None:
     """Print the comparison. If the dumps differ, raise `CaffejaxError`; the error describes the first difference."""
     start_logging()
-    from ..debugging.dumps import ATOL, RTOL, compare, draw_errors, read_dump
+    from ..tools.debugging.dumps import ATOL, RTOL, compare, draw_errors, read_dump
 
     if options.model is None and options.b is not None and Path(options.b).suffix in _NET_EXTENSIONS:
         options.model, options.b = options.b, None
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _run_net(options: argparse.Namespace, dump: Dump) -> Dump:
     """Run the net that the flags select on the inputs in `dump`; return a dump of this run."""
-    from ..debugging.dumps import replay
+    from ..tools.debugging.dumps import replay
 
     options.phase = options.phase or dump.phase
     net = net_flags.build_net(options)

@@ -6,7 +6,7 @@ import argparse
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CaffejaxError
+from ..base.errors import CaffejaxError
 
 if TYPE_CHECKING:
     from .parser import Parser

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from ..errors import DataError, Problem
-from ..glog import log, start_logging
+from ..base.errors import DataError, Problem
+from ..base.glog import log, start_logging
 from . import flags
 from .progress_bar import show_loop_progress
 
@@ -30,10 +30,10 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     import numpy as np
 
-    from ..atomic_write import replace_file
-    from ..data.database import READERS
-    from ..data.image_decoding import read_datum
-    from ..data.write_imageset import MeanImage
+    from ..base.atomic_write import replace_file
+    from ..core.data.database import READERS
+    from ..core.data.image_decoding import read_datum
+    from ..core.data.write_imageset import MeanImage
 
     database, mean_image = READERS[options.backend](options.database), MeanImage()
     num_records = len(database)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..glog import log, start_logging
+from ..base.glog import log, start_logging
 from . import flags
 
 HELP = "convert weights from one file format to another"
@@ -30,8 +30,8 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     from pathlib import Path
 
-    from ..checkpoints.weight_formats import convert
-    from ..schema import read_net
+    from ..core.checkpoints.weight_formats import convert
+    from ..core.schema import read_net
 
     net = read_net(Path(options.model)) if options.model else None
     source, target = getattr(options, "from"), options.to

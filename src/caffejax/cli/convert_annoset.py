@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ..errors import DataError
-from ..glog import log, start_logging
+from ..base.errors import DataError
+from ..base.glog import log, start_logging
 from . import flags
 from .progress_bar import show_loop_progress
 
@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     import numpy as np
 
-    from ..data.database import WRITERS
+    from ..core.data.database import WRITERS
 
     if (options.min_dim or options.max_dim) and (options.resize_height or options.resize_width):
         raise DataError("--min_dim and --max_dim cannot be combined with --resize_height and --resize_width")
@@ -127,8 +127,8 @@ def _read_list(
 ) -> list[_AnnotatedImage]:
     from pathlib import Path
 
-    from ..data.annotated.annotation_files import read_annotation, read_label_map
-    from ..data.image_list import find_files, read_list, read_pairs
+    from ..core.data.image_list import find_files, read_list, read_pairs
+    from ..forks.detection.data.annotation_files import read_annotation, read_label_map
 
     list_path = Path(options.list)
     if options.anno_type == "classification":
@@ -153,8 +153,8 @@ def _read_list(
 
 def _read_records(options: argparse.Namespace, images: list[_AnnotatedImage]) -> Iterator[tuple[bytes, bytes]]:
     """Yield the key and the AnnotatedDatum of each image, in the order of `images`."""
-    from ..data.annotated.annotated_datum import StorageOptions, encode_annotated_datum
-    from ..data.write_imageset import guess_encoding
+    from ..core.data.write_imageset import guess_encoding
+    from ..forks.detection.data.annotated_datum import StorageOptions, encode_annotated_datum
 
     size = {"height": options.resize_height, "width": options.resize_width}
     storage = StorageOptions(

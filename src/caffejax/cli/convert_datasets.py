@@ -10,8 +10,8 @@ import math
 from struct import unpack_from
 from typing import TYPE_CHECKING
 
-from ..errors import DataError, Problem
-from ..glog import log, start_logging
+from ..base.errors import DataError, Problem
+from ..base.glog import log, start_logging
 from . import flags
 from .progress_bar import show_loop_progress
 
@@ -128,7 +128,7 @@ def read_idx(path: str, num_axes: int) -> np.ndarray:
     """
     import numpy as np
 
-    from ..data.image_decoding import read_file
+    from ..core.data.image_decoding import read_file
 
     data, magic, header_size = read_file(path), 0x800 + num_axes, 4 + 4 * num_axes
     if len(data) < header_size or unpack_from(">I", data) != (magic,):
@@ -151,7 +151,7 @@ def _read_cifar(path: str) -> np.ndarray:
     """Return the records in a CIFAR-10 file, uint8 (N, 3073). Each row is a label, followed by an image's pixels."""
     import numpy as np
 
-    from ..data.image_decoding import read_file
+    from ..core.data.image_decoding import read_file
 
     data, record_size = read_file(path), 1 + math.prod(_CIFAR_SHAPE)
     if not data or len(data) % record_size:
@@ -181,8 +181,8 @@ def _write_database(
         channel_images: for each datum, the indices of the images that are its channels, integers (N, C); None if datum
             n is image n.
     """
-    from ..data.database import WRITERS
-    from ..schema.caffe_pb2 import Datum
+    from ..core.data.database import WRITERS
+    from ..core.schema.caffe_pb2 import Datum
 
     with WRITERS[backend](database) as put, show_loop_progress(len(labels), "images") as advance:
         for index, label in enumerate(labels.tolist()):

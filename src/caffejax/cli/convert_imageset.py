@@ -6,13 +6,13 @@ import argparse
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from ..errors import DataError
-from ..glog import log, start_logging
+from ..base.errors import DataError
+from ..base.glog import log, start_logging
 from . import flags
 from .progress_bar import show_loop_progress
 
 if TYPE_CHECKING:
-    from ..data.image_list import ImageList
+    from ..core.data.image_list import ImageList
 
 HELP = "make a database of image files"
 EXAMPLE = "caffejax convert_imageset --resize_height=256 --resize_width=256 --shuffle images/ train.txt train_lmdb"
@@ -57,8 +57,8 @@ def run(options: argparse.Namespace) -> None:
 
     import numpy as np
 
-    from ..data.database import WRITERS
-    from ..data.image_list import find_files, read_list
+    from ..core.data.database import WRITERS
+    from ..core.data.image_list import find_files, read_list
 
     images = read_list(Path(options.list))
     if options.skip_errors:
@@ -87,7 +87,7 @@ def _read_records(
     options: argparse.Namespace, images: ImageList, paths: list[str], order: Iterable[int]
 ) -> Iterator[tuple[bytes, bytes]]:
     """Yield the key and the Datum of each image that can be read, in the order of the indices `order`."""
-    from ..data.write_imageset import encode_image_datum, guess_encoding
+    from ..core.data.write_imageset import encode_image_datum, guess_encoding
 
     first_shape = None
     for position, i in enumerate(order):

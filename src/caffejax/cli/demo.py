@@ -18,8 +18,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..atomic_write import make_write_problem
-from ..errors import CaffejaxError
+from ..base.atomic_write import make_write_problem
+from ..base.errors import CaffejaxError
 from . import flags
 
 if TYPE_CHECKING:
@@ -130,8 +130,8 @@ def _make_images(name: str, folder: Path) -> Iterator[np.ndarray]:
         for image, _ in draw_pictures(name, _NUM_PICTURES, seed=1):
             yield image
         return
-    from ..data.image_decoding import read_datum
-    from ..data.lmdb import Lmdb
+    from ..core.data.image_decoding import read_datum
+    from ..core.data.lmdb import Lmdb
 
     for _, record in Lmdb(folder / "digits_test_lmdb").read_range(0, _NUM_PICTURES):
         yield read_datum(record)[0].transpose(1, 2, 0)

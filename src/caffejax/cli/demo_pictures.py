@@ -14,8 +14,8 @@ from typing import Any
 import cv2
 import numpy as np
 
-from ..data import write_lmdb
-from ..schema import caffe_pb2
+from ..core.data import write_lmdb
+from ..core.schema import caffe_pb2
 
 SIZE = 96
 # labels 1, 2, 3 of the objects of each demo; 0 is the background

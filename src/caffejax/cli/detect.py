@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from ..human_readable import format_count
+from ..base.human_readable import format_count
 from . import flags, image_flags
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Classify the windows."""
-    from ..errors import DataError
-    from ..glog import start_logging
+    from ..base.errors import DataError
+    from ..base.glog import start_logging
     from ..pycaffe.detector import Detector
 
     start_logging()
@@ -80,7 +80,7 @@ def _read_windows(path: str) -> dict[str, list[np.ndarray]]:
     """Return the windows (ymin, xmin, ymax, xmax) of each image; the lists are empty if `path` lists only images."""
     import numpy as np
 
-    from ..errors import DataError, Problem
+    from ..base.errors import DataError, Problem
 
     try:
         with open(path, newline="") as file:
@@ -107,7 +107,7 @@ def _read_windows(path: str) -> dict[str, list[np.ndarray]]:
 
 
 def _write_csv(path: str, detections: list[dict[str, Any]]) -> None:
-    from ..atomic_write import replace_file
+    from ..base.atomic_write import replace_file
 
     buffer = StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
@@ -130,7 +130,7 @@ def _write_hdf5(path: str, detections: list[dict[str, Any]]) -> None:
     import h5py
     import numpy as np
 
-    from ..atomic_write import replace_path
+    from ..base.atomic_write import replace_path
 
     with replace_path(path) as temporary_path, h5py.File(temporary_path, "w") as file:
         file["filename"] = [str(detection["filename"]) for detection in detections]

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from ..config import DEVICE_VARIABLE, MESH_AXES, BatchOf, Parallel, Shard, read_device_variable
-from ..errors import CaffejaxError
-from ..glog import log, start_logging
-from ..human_readable import format_count
+from ..base.config import DEVICE_VARIABLE, MESH_AXES, BatchOf, Parallel, Shard, read_device_variable
+from ..base.errors import CaffejaxError
+from ..base.glog import log, start_logging
+from ..base.human_readable import format_count
 from . import flags
 from .supervisor import PEER_LOST_MESSAGE
 
@@ -120,7 +120,7 @@ def initialize_distributed_from_flags(options: argparse.Namespace) -> None:
         )
     import jax
 
-    from ..parallel import initialize_distributed
+    from ..core.parallel import initialize_distributed
 
     address = None if options.coordinator == _AUTO else options.coordinator
     gpu_indices = [] if options.gpu == "all" else _parse_gpu_indices(options.gpu)

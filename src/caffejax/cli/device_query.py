@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..errors import CaffejaxError
-from ..glog import log, start_logging
+from ..base.errors import CaffejaxError
+from ..base.glog import log, start_logging
 from . import device_flags, flags
 
 HELP = "list the devices that JAX sees"
@@ -41,8 +41,8 @@ def run(options: argparse.Namespace) -> None:
 
 def _describe_device(device: Any) -> dict[str, Any]:
     """Return the properties of a device by name. Memory is in bytes."""
-    from ..kernels import onednn
-    from ..process_settings import is_freed_memory_kept
+    from ..cpu.kernels import onednn
+    from ..cpu.process_settings import is_freed_memory_kept
 
     properties: dict[str, Any] = {"Device id": f"{device.platform}:{device.id}", "Name": device.device_kind}
     memory = device.memory_stats() or {}

@@ -12,13 +12,13 @@ from contextlib import ExitStack
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ..errors import CaffejaxError, DataError, GraphError, Problem
+from ..base.errors import CaffejaxError, DataError, GraphError, Problem
 from . import device_flags, flags, image_flags, net_flags
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..net import Net
+    from ..core.program.net import Net
 
 HELP = "draw a net, its filters, or a blob for an image"
 EXAMPLE = "caffejax draw deploy.prototxt --weights=net.caffemodel --blob=conv1 --image=cat.jpg --out=conv1.png"
@@ -85,10 +85,10 @@ def draw_graph(options: argparse.Namespace, phase: str) -> None:
     """Draw the layers of `phase` ("TRAIN", "TEST" or "ALL") and their blobs."""
     from pathlib import Path
 
-    from ..atomic_write import check_writable
-    from ..glog import start_logging
+    from ..base.atomic_write import check_writable
+    from ..base.glog import start_logging
+    from ..core.schema import caffe_pb2, read_net
     from ..pycaffe.draw import draw_net_to_file
-    from ..schema import caffe_pb2, read_net
 
     start_logging()
     check_writable(options.out)
@@ -122,8 +122,8 @@ class draw_net:  # noqa: N801  named like Caffe's script
 def _draw_filters(options: argparse.Namespace) -> None:
     import numpy as np
 
-    from ..debugging.visualize import find_first_filters, get_filter_weights, make_filter_maps
-    from ..errors import did_you_mean
+    from ..base.errors import did_you_mean
+    from ..tools.debugging.visualize import find_first_filters, get_filter_weights, make_filter_maps
 
     net = net_flags.build_net(options)
     filters_by_layer = get_filter_weights(net.graph)
@@ -146,10 +146,10 @@ def _draw_filters(options: argparse.Namespace) -> None:
 def _draw_blob(options: argparse.Namespace) -> None:
     import numpy as np
 
-    from ..data.loader import Loader
-    from ..debugging import extract_features
-    from ..debugging.visualize import make_feature_maps
-    from ..execution.validation import check_blob_names
+    from ..core.data.loader import Loader
+    from ..core.program.net_arguments import check_blob_names
+    from ..core.solver.intermediates import extract_features
+    from ..tools.debugging.visualize import make_feature_maps
 
     flags.check_output_path(options.out, options.image)
     net = net_flags.build_net(options)
@@ -175,7 +175,7 @@ def _draw_blob(options: argparse.Namespace) -> None:
 
 def _find_batch_size(net: Net, options: argparse.Namespace) -> int:
     """Return the batch size of the net's data layer."""
-    from ..layers import CallerInput
+    from ..core.layers import CallerInput
 
     if not net.graph.input_names or any(
         isinstance(layer.type.implementation, CallerInput) for layer in net.graph.layers

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import argparse
 
-from ..glog import start_logging
-from ..human_readable import format_count
+from ..base.glog import start_logging
+from ..base.human_readable import format_count
 from . import device_flags, flags, net_flags
 
 HELP = "write every blob, diff and gradient of a net to an .npz file"
@@ -36,7 +36,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run the net and write the dump."""
     start_logging()
-    from ..debugging.dumps import collect, read_inputs, write_dump
+    from ..tools.debugging.dumps import collect, read_inputs, write_dump
 
     flags.check_output_path(options.out, options.model, *flags.split_commas(options.weights), options.inputs)
     with device_flags.default_device_scope(options):

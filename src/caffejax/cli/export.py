@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import CaffejaxError, Problem
-from ..glog import log, start_logging
-from ..human_readable import format_count
+from ..base.errors import CaffejaxError, Problem
+from ..base.glog import log, start_logging
+from ..base.human_readable import format_count
 from . import flags, image_flags, net_flags
 
 if TYPE_CHECKING:
+    from ..core.program.net import Net
     from ..export import InferenceModel, Uint8Preprocessing
-    from ..net import Net
 
 T = TypeVar("T")
 Shapes = Mapping[str, Any]  # by blob name; the values have `shape` and `dtype`
@@ -137,7 +137,7 @@ def _select_format(options: argparse.Namespace) -> str:
 
 def _check_target(export_format: str, options: argparse.Namespace) -> None:
     """Raise `CaffejaxError` if the file or folder of the export cannot be written."""
-    from ..atomic_write import check_writable
+    from ..base.atomic_write import check_writable
     from ..export.flax import check_folder
 
     if export_format == "flax":

@@ -12,9 +12,9 @@ from functools import partial
 from itertools import count, islice
 from typing import Any
 
-from ..config import read_device_variable
-from ..errors import CaffejaxError, locate_errors
-from ..glog import log, start_logging
+from ..base.config import read_device_variable
+from ..base.errors import CaffejaxError, locate_errors
+from ..base.glog import log, start_logging
 from . import device_flags, flags, net_flags
 from .progress_bar import show_loop_progress
 
@@ -50,10 +50,10 @@ def run(options: argparse.Namespace) -> None:
     import jax
     import numpy as np
 
-    from ..data.loader import Loader
-    from ..debugging import extract_features
-    from ..net import Net
-    from ..paths import check_exist
+    from ..base.paths import check_exist
+    from ..core.data.loader import Loader
+    from ..core.program.net import Net
+    from ..core.solver.intermediates import extract_features
 
     blob_names, output_paths = flags.split_commas(options.blobs), flags.split_commas(options.databases)
     if len(blob_names) != (n := len(output_paths)):
@@ -96,8 +96,8 @@ def run(options: argparse.Namespace) -> None:
 @contextmanager
 def _open_database_writer(backend: str, path: str, name: str) -> Iterator[Callable[[Any], object]]:
     """Open a new database; yield a function that appends a batch of a blob to it, one record for each row."""
-    from ..data.database import WRITERS
-    from ..data.write_imageset import encode_feature_datums
+    from ..core.data.database import WRITERS
+    from ..core.data.write_imageset import encode_feature_datums
 
     indices = count()
     with WRITERS[backend](path) as put:
@@ -117,7 +117,7 @@ def _open_npz_writer(path: str, name: str) -> Iterator[Callable[[Any], object]]:
     """
     import numpy as np
 
-    from ..checkpoints.array_files import write_npz
+    from ..core.checkpoints.array_files import write_npz
 
     batches: list[Any] = []
     yield batches.append

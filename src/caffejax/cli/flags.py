@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
-from ..atomic_write import check_writable
-from ..config import LIMIT_FIELDS, ComputeConfig, DataConfig, FlagKind, get_choices
-from ..errors import CaffejaxError
-from ..human_readable import parse_bytes
-from ..paths import split_commas as _split_commas
+from ..base.atomic_write import check_writable
+from ..base.config import LIMIT_FIELDS, ComputeConfig, DataConfig, FlagKind, get_choices
+from ..base.errors import CaffejaxError
+from ..base.human_readable import parse_bytes
+from ..base.paths import split_commas as _split_commas
 
 DATABASES = ("lmdb", "leveldb")
 ParserOrGroup = argparse.ArgumentParser | argparse._ArgumentGroup  # a parser or a group of its flags
@@ -49,7 +49,7 @@ def add_json_flag(parser: ParserOrGroup, help: str = "print JSON") -> None:
 
 def print_json(values: Any) -> None:
     """Print values as JSON. Non-finite floats become strings: "NaN", "Infinity" or "-Infinity"."""
-    from ..logs import to_json_values
+    from ..tools.logs import to_json_values
 
     print(json.dumps(to_json_values(values), indent=1, allow_nan=False))
 
@@ -131,7 +131,7 @@ def add_fields(
 
     Args:
         parser: the command's parser.
-        config_class: a class of `caffejax.config`.
+        config_class: a class of `caffejax.base.config`.
         names: the fields to add; default: all fields.
         title: the title of the group of these flags in the help; default: the title of the class in `_GROUP_TITLES`.
         defaults: default values by field name, which replace the class's defaults.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..errors import CaffejaxError, DataError, Problem
-from ..glog import start_logging
+from ..base.errors import CaffejaxError, DataError, Problem
+from ..base.glog import start_logging
 from . import device_flags, flags, net_flags
 
 HELP = "compare every layer's gradients: autodiff, hand-written rules, finite differences"
@@ -41,7 +41,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print the table; raise `CaffejaxError` if gradients disagree."""
     start_logging()
-    from ..gradcheck import check_gradients
+    from ..core.gradcheck import check_gradients
 
     with device_flags.default_device_scope(options):
         report = check_gradients(

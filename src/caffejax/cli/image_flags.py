@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..atomic_write import check_writable
-from ..config import LIMIT_FIELDS
-from ..errors import CaffejaxError
+from ..base.atomic_write import check_writable
+from ..base.config import LIMIT_FIELDS
+from ..base.errors import CaffejaxError
 from . import flags, net_flags
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def add_preprocessing_flags(
 
 def check_files(options: argparse.Namespace) -> None:
     """Raise `CaffejaxError` if the images, net, weights or mean do not exist; the message names each missing file."""
-    from ..paths import check_exist
+    from ..base.paths import check_exist
 
     mean_files = [options.mean_file] if options.mean_file else []
     check_exist([options.input_file, options.model_def, options.pretrained_model, *mean_files])
@@ -107,7 +107,7 @@ def set_default_mean(options: argparse.Namespace) -> None:
 
     If this file is not found, no mean is subtracted, and a warning explains how to set the flag.
     """
-    from ..glog import log
+    from ..base.glog import log
 
     if options.mean_file is not None:
         return
@@ -143,7 +143,7 @@ def set_default_channel_swap(net: ImageInputNet, options: argparse.Namespace) ->
 @contextmanager
 def convert_value_errors(model: str) -> Iterator[None]:
     """Return a context that converts a ValueError to a `CaffejaxError` whose message names the net file `model`."""
-    from ..errors import DataError, locate_errors
+    from ..base.errors import DataError, locate_errors
 
     with locate_errors(file=model):
         try:
@@ -153,8 +153,8 @@ def convert_value_errors(model: str) -> Iterator[None]:
 
 
 def _read_mean(path: str | None) -> np.ndarray | None:
-    from ..errors import DataError, Problem
-    from ..schema.blob_proto import read_blob_proto
+    from ..base.errors import DataError, Problem
+    from ..core.schema.blob_proto import read_blob_proto
 
     if not path:
         return None
@@ -174,7 +174,7 @@ def load_npy(path: str | os.PathLike[str]) -> np.ndarray:
     """
     import numpy as np
 
-    from ..errors import DataError, Problem
+    from ..base.errors import DataError, Problem
 
     try:
         return np.load(path, allow_pickle=False)
@@ -185,9 +185,9 @@ def load_npy(path: str | os.PathLike[str]) -> np.ndarray:
 
 def write_tiles(maps: np.ndarray, options: argparse.Namespace, title: str) -> None:
     """Write `maps` as tiles of one picture to the file `--out`; print `title`, and the number and size of the maps."""
-    from ..atomic_write import replace_file
-    from ..debugging.visualize import encode_image, enlarge, make_grid
-    from ..errors import locate_errors
+    from ..base.atomic_write import replace_file
+    from ..base.errors import locate_errors
+    from ..tools.debugging.visualize import encode_image, enlarge, make_grid
 
     drawn_maps = maps[: options.maps] if options.maps else maps
     with locate_errors(file=options.out):
@@ -224,8 +224,8 @@ def check_image_path(path: str) -> None:
     """
     import numpy as np
 
-    from ..debugging.visualize import encode_image
-    from ..errors import locate_errors
+    from ..base.errors import locate_errors
+    from ..tools.debugging.visualize import encode_image
 
     check_writable(path)
     with locate_errors(file=path):

@@ -7,8 +7,8 @@ import os
 import re
 from pathlib import Path
 
-from ..errors import DataError, Problem
-from ..glog import log, start_logging
+from ..base.errors import DataError, Problem
+from ..base.glog import log, start_logging
 from . import flags
 from .progress_bar import show_loop_progress
 
@@ -35,9 +35,9 @@ class get_image_size:  # noqa: N801  named like the command
     def run(options: argparse.Namespace) -> None:
         """Write the sizes of the images of a list to a text file."""
         start_logging()
-        from ..atomic_write import replace_file
-        from ..data.image_decoding import decode_file, read_file
-        from ..data.image_list import find_files, read_pairs
+        from ..base.atomic_write import replace_file
+        from ..core.data.image_decoding import decode_file, read_file
+        from ..core.data.image_list import find_files, read_pairs
 
         names, _ = read_pairs(Path(options.list))
         paths = find_files(Path(options.list), names, os.path.join(options.root, ""), ())
@@ -74,11 +74,11 @@ class create_label_map:  # noqa: N801
     def run(options: argparse.Namespace) -> None:
         """Write a label map with the names of a list of classes."""
         start_logging()
-        from ..atomic_write import replace_file
-        from ..data.image_decoding import read_file
-        from ..paths import describe_content
-        from ..schema import format_text
-        from ..schema.caffe_pb2 import LabelMap
+        from ..base.atomic_write import replace_file
+        from ..base.paths import describe_content
+        from ..core.data.image_decoding import read_file
+        from ..core.schema import format_text
+        from ..core.schema.caffe_pb2 import LabelMap
 
         items = [("none_of_the_above", 0, "background")] if options.include_background else []
         separator = f"[{re.escape(options.delimiter)}]" if options.delimiter else r"\Z"
@@ -114,7 +114,7 @@ def _describe_line_format(num_parts: int) -> str:
 
 def _read_name_ids(path: str) -> dict[str, str]:
     """Read pairs of a name and a number, separated by white space."""
-    from ..data.image_decoding import read_file
+    from ..core.data.image_decoding import read_file
 
     words = read_file(path).decode("utf-8", "surrogateescape").split()
     names, numbers = words[::2], words[1::2]

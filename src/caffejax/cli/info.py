@@ -56,8 +56,8 @@ def collect_facts() -> dict[str, dict[str, Any]]:
     """Return facts about the installation as `{title: {name: value}}`; the values are strings or integers."""
     import jax
 
-    from ..kernels import onednn
-    from ..process_settings import is_freed_memory_kept
+    from ..cpu.kernels import onednn
+    from ..cpu.process_settings import is_freed_memory_kept
 
     reason = onednn.unavailable_reason()
     return {
@@ -91,6 +91,6 @@ def _describe_opencv() -> str:
     packages = [f"{number} ({name})" for name, number in versions.items() if number != _NOT_INSTALLED]
     if len(packages) < 2:
         return "".join(packages) or _NOT_INSTALLED
-    from ..data.import_cv2 import cv2
+    from ..core.data.import_cv2 import cv2
 
     return f"{', '.join(packages)}: they overwrite each other; cv2 is {cv2.__version__}, of the one installed last"

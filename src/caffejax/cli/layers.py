@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ..text_table import align_columns
+from ..base.text_table import align_columns
 from . import flags, net_flags
 
 if TYPE_CHECKING:
-    from ..layers import LayerType
-    from ..layers.descriptions import Setting
+    from ..core.layers import LayerType
+    from ..tools.layer_pages.descriptions import Setting
 
 HELP = "explain layer types and their settings"
 EXAMPLE = "caffejax layers Pooling"
@@ -34,7 +34,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print the descriptions."""
-    from ..layers import descriptions, layer_type, layer_types
+    from ..core.layers import layer_type, layer_types
+    from ..tools.layer_pages import descriptions
 
     if options.json:
         flags.print_json(_as_json(options.type or list(layer_types())))
@@ -57,7 +58,8 @@ def run(options: argparse.Namespace) -> None:
 
 def _as_json(names: Iterable[str]) -> list[dict[str, Any]]:
     """Return the descriptions of layer types and of settings messages as JSON-compatible values."""
-    from ..layers import descriptions, layer_type
+    from ..core.layers import layer_type
+    from ..tools.layer_pages import descriptions
 
     values: list[dict[str, Any]] = []
     for name in names:
@@ -83,7 +85,7 @@ def _as_json(names: Iterable[str]) -> list[dict[str, Any]]:
 
 def _describe_type(title: str, t: LayerType, printed_settings: set[tuple[Setting, ...]]) -> Iterator[str]:
     """Yield lines that describe a layer type and its settings. Settings in `printed_settings` are only named."""
-    from ..layers import descriptions
+    from ..tools.layer_pages import descriptions
 
     yield f"{title} (from {t.docs.origin})" if t.docs.origin != "BVLC" else title
     if t.signature.aliases:

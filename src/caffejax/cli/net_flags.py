@@ -11,15 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..config import LIMIT_FIELDS, DataConfig, TrainConfig
-from ..errors import CaffejaxError, Problem
+from ..base.config import LIMIT_FIELDS, DataConfig, TrainConfig
+from ..base.errors import CaffejaxError, Problem
 from . import flags
 from .parser import HIDDEN_TITLE, Parser
 
 if TYPE_CHECKING:
-    from ..graph import Graph
-    from ..layers.context import Phase
-    from ..net import Net, Variables
+    from ..base.variables import Variables
+    from ..core.graph import Graph
+    from ..core.layers.context import Phase
+    from ..core.program.net import Net
 
 
 def add_net_argument(parser: argparse.ArgumentParser, help: str = "the net prototxt") -> None:
@@ -70,8 +71,8 @@ def build_net(options: argparse.Namespace) -> Net:
         GraphError: if the net has no layers, or is invalid; the error lists all problems.
         CaffejaxError: if the prototxt or a file of `--weights` does not exist.
     """
-    from ..net import Net
-    from ..paths import check_exist
+    from ..base.paths import check_exist
+    from ..core.program.net import Net
 
     check_exist([options.model, *flags.split_commas(getattr(options, "weights", None))])
 
@@ -98,12 +99,12 @@ def build_graph(options: argparse.Namespace) -> tuple[Graph, bool]:
         CaffejaxError: see `build_net`; also if the source of a data layer is missing and the layer's settings do not
             determine its shapes.
     """
-    from ..data.placeholder_sources import MissingSourceError, build_assumed_graphs
-    from ..errors import Problem
-    from ..glog import log
-    from ..graph import make_net_state
-    from ..paths import check_exist
-    from ..schema import read_valid_part
+    from ..base.errors import Problem
+    from ..base.glog import log
+    from ..base.paths import check_exist
+    from ..core.graph import make_net_state
+    from ..core.schema import read_valid_part
+    from ..tools.model_check.placeholder_sources import MissingSourceError, build_assumed_graphs
 
     check_exist([options.model])
     path = Path(options.model)
@@ -120,7 +121,7 @@ def build_graph(options: argparse.Namespace) -> tuple[Graph, bool]:
 
 
 def _require_layers(graph: Graph, options: argparse.Namespace) -> None:
-    from ..errors import GraphError, Problem
+    from ..base.errors import GraphError, Problem
 
     if not graph.layers:
         raise GraphError(Problem(f"the net has no layers in phase {options.phase}", options.model))
@@ -140,7 +141,7 @@ def load_variables(net: Net, files: str | None, strict: bool = False) -> Variabl
     Raises:
         WeightsError: see `load_weights`.
     """
-    from ..checkpoints.load_save import drop_empty_files, load_weights
+    from ..core.checkpoints.load_save import drop_empty_files, load_weights
 
     paths = drop_empty_files(flags.split_commas(files), strict)
     return load_weights(paths, net.graph, net.initializer(), strict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ..human_readable import format_count
+from ..base.human_readable import format_count
 from . import flags
 
 HELP = "write the tables of a training log"
@@ -29,7 +29,7 @@ def _parse_character(text: str) -> str:
 
 def run(options: argparse.Namespace) -> None:
     """Write the tables."""
-    from ..logs import parse_log, write_csv
+    from ..tools.logs import parse_log, write_csv
 
     log_path = Path(options.logfile_path)
     tables = dict(zip(("train", "test"), parse_log(log_path), strict=True))

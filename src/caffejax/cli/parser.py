@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..errors import did_you_mean
+from ..base.errors import did_you_mean
 
 _NEGATIVE_NUMBER = re.compile(r"-(\d|\.\d)")
 _TRUE_WORDS, _FALSE_WORDS = ("1", "t", "true", "y", "yes"), ("0", "f", "false", "n", "no")

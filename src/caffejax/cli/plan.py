@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..human_readable import format_bytes, format_count
+from ..base.human_readable import format_bytes, format_count
 from . import device_flags, flags, net_flags
 
 if TYPE_CHECKING:
-    from ..net import Net
-    from ..planning import Plan, ScalingEstimate
-    from ..planning.hlo import Collective
-    from ..schema.caffe_pb2 import SolverParameter
+    from ..core.program.net import Net
+    from ..core.schema.caffe_pb2 import SolverParameter
+    from ..tools.planning import Plan, ScalingEstimate
+    from ..tools.planning.hlo import Collective
 
 HELP = "compile for a TPU or GPU without having one, to see whether it fits and how fast it could be"
 EXAMPLE = "caffejax plan configs/resnet50/train_val.prototxt --target tpu:v5e:2x2 --batch 32 --precision bfloat16"
@@ -79,7 +79,7 @@ _PHASES = ("TRAIN", "TEST")
 
 def run(options: argparse.Namespace) -> None:
     """Compile and print the plan."""
-    from ..planning import parse_target, plan
+    from ..tools.planning import parse_target, plan
 
     target = parse_target(options.target)
     net, solver = _read_net_and_solver(options)
@@ -109,10 +109,10 @@ def _parse_positive_integers(text: str) -> list[int]:
 
 def _read_net_and_solver(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
     """Return the net and the solver if the command's file is a solver, or the net and None if it is a net."""
-    from ..checking.model_files import detect_kind
-    from ..net import Net
-    from ..schema import read_solver
-    from ..training import solver_param
+    from ..core.program.net import Net
+    from ..core.schema import read_solver
+    from ..core.solver import solver_param
+    from ..tools.model_check.model_files import detect_kind
 
     path, compute_config, data_config = (
         Path(options.model),

@@ -29,8 +29,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Plot the runs."""
-    from ..errors import CaffejaxError
-    from ..logs import draw_runs, read_logs, write_figure
+    from ..base.errors import CaffejaxError
+    from ..tools.logs import draw_runs, read_logs, write_figure
 
     image_flags.check_figure_path(options.out)
     names = options.names.split(",") if options.names else name_runs(options.logs)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from . import image_flags
 
 if TYPE_CHECKING:
-    from ..errors import Problem
+    from ..base.errors import Problem
 
 HELP = "plot training logs (needs the extra 'plot')"
 EXAMPLE = "caffejax plot_training_log 6 loss.png train.log"
@@ -49,8 +49,8 @@ def _parse_chart_type(text: str) -> str:
 
 def run(options: argparse.Namespace) -> None:
     """Plot the logs."""
-    from ..errors import CaffejaxError
-    from ..logs import make_figure, write_figure
+    from ..base.errors import CaffejaxError
+    from ..tools.logs import make_figure, write_figure
 
     image_flags.check_figure_path(options.output)
     quantity, _, axis = options.chart_type.partition("_vs_")
@@ -75,8 +75,8 @@ def run(options: argparse.Namespace) -> None:
 
 def _read_curves(path: str, quantity: str) -> dict[str, list[dict[str, float]]]:
     """Return the curves of a log: for each label, the rows of the table that have a value of `quantity`."""
-    from ..errors import DataError, Problem
-    from ..logs import read_log
+    from ..base.errors import DataError, Problem
+    from ..tools.logs import read_log
 
     log = read_log(path)
     if quantity == "train_learning_rate" and log.rate:

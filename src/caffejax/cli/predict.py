@@ -13,17 +13,17 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import CaffejaxError, DataError, GraphError, Problem
-from ..glog import log, start_logging
+from ..base.errors import CaffejaxError, DataError, GraphError, Problem
+from ..base.glog import log, start_logging
 from . import device_flags, flags, image_flags, net_flags
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..net import Net
-    from ..prediction.preprocessing import Preprocessing
-    from ..prediction.results import ClassNames, Result
-    from ..schema.caffe_pb2 import NetParameter
+    from ..core.program.net import Net
+    from ..core.schema.caffe_pb2 import NetParameter
+    from ..tools.prediction.preprocessing import Preprocessing
+    from ..tools.prediction.results import ClassNames, Result
 
 HELP = "classify pictures, detect objects in them or label their pixels"
 EXAMPLE = "caffejax predict deploy.prototxt cat.jpg --weights=net.caffemodel --labels=synset_words.txt --out=result.png"
@@ -79,10 +79,11 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     import jax
 
-    from ..graph.reshape import reshape_graph
-    from ..paths import check_exist, find_file
-    from ..prediction.preprocessing import find_preprocessing
-    from ..prediction.results import (
+    from ..base.paths import check_exist, find_file
+    from ..core.graph.reshape import reshape_graph
+    from ..core.schema import read_net
+    from ..tools.prediction.preprocessing import find_preprocessing
+    from ..tools.prediction.results import (
         check_outputs,
         draw_results,
         find_main_outputs,
@@ -92,7 +93,6 @@ def run(options: argparse.Namespace) -> None:
         make_results,
         read_names,
     )
-    from ..schema import read_net
 
     if not (options.weights or options.random_weights):
         raise CaffejaxError(
@@ -181,10 +181,10 @@ def _build_net(net: NetParameter, options: argparse.Namespace) -> Net:
 
     If several sizes are possible, the first that fits the weights is used.
     """
-    from ..checking.check import compare_weights
-    from ..data.placeholder_sources import MissingSourceError, build_assumed_graphs, has_missing_source
-    from ..graph import make_net_state
-    from ..net import Net
+    from ..core.graph import make_net_state
+    from ..core.program.net import Net
+    from ..tools.model_check.check import compare_weights
+    from ..tools.model_check.placeholder_sources import MissingSourceError, build_assumed_graphs, has_missing_source
 
     state = make_net_state(net, "TEST", options.level, net_flags.get_stages(options))
     path, data_config = Path(options.model), flags.make_data_config(options)
@@ -263,9 +263,9 @@ def _read_pictures(options: argparse.Namespace, gray: bool) -> list[np.ndarray]:
     Raises:
         DataError: if files cannot be read; the error lists all of them.
     """
-    from ..data.image_decoding import COLOR, GRAY, decode_pixels
-    from ..errors import locate_errors
-    from ..paths import read_bytes
+    from ..base.errors import locate_errors
+    from ..base.paths import read_bytes
+    from ..core.data.image_decoding import COLOR, GRAY, decode_pixels
 
     pictures, problems = [], list[Problem]()
     for path in options.images:
@@ -284,7 +284,7 @@ def _read_pictures(options: argparse.Namespace, gray: bool) -> list[np.ndarray]:
 
 
 def _write_picture(path: Path, picture: bytes) -> None:
-    from ..atomic_write import make_write_problem, replace_file
+    from ..base.atomic_write import make_write_problem, replace_file
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

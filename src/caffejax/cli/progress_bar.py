@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ..glog import start_logging
+from ..base.glog import start_logging
 from . import flags
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from ..training import Solver
+    from ..core.solver import Solver
 
 _OFF = "off"
 
@@ -33,7 +33,7 @@ def show_progress(solver: Solver, outputs: Sequence[str] = ()) -> Iterator[None]
     Raises:
         SolverError: if any of `outputs` is missing from every test net.
     """
-    from ..parallel import is_first
+    from ..core.parallel import is_first
     from .training_progress import TrainingDisplay, check_outputs
 
     check_outputs(solver, outputs)
@@ -124,7 +124,7 @@ def add_recording_flags(parser: argparse.ArgumentParser) -> None:
 @contextmanager
 def record_training(solver: Solver, options: argparse.Namespace) -> Iterator[None]:
     """Return a context that writes metrics and shows the progress of a solver, as the flags select."""
-    from ..metrics import JsonLines, TensorBoard
+    from ..tools.metrics import JsonLines, TensorBoard
 
     recorders: list[JsonLines | TensorBoard] = []
     if options.tensorboard:  # first, so that a folder that cannot be written leaves no file of metrics

@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from ..errors import CaffejaxError, Problem
-from ..process_settings import enable_compilation_cache
+from ..base.errors import CaffejaxError, Problem
+from ..cpu.process_settings import enable_compilation_cache
 
 HELP = "run a Python script that uses caffe or cv2.dnn"
 EXAMPLE = "caffejax run classify.py --images cat.jpg"
@@ -36,7 +36,8 @@ def run(options: argparse.Namespace) -> None:
         CaffejaxError: if the script does not exist, or a different `caffe` has already been imported.
         SystemExit: if the script raises it; with code 1 after an error in the script, whose traceback is printed.
     """
-    from .. import dnn, pycaffe, shim
+    from .. import dnn, pycaffe
+    from ..pycaffe import shim
 
     if not options.module and not os.path.isfile(options.script):
         raise CaffejaxError(f"the script {options.script} does not exist")

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from ..glog import log
+from ..base.glog import log
 from . import flags
 
 if TYPE_CHECKING:
-    from ..training import Solver
+    from ..core.solver import Solver
 
 _EFFECTS = ("stop", "snapshot", "none")
 _DUPLICATE_SECONDS = 1.0  # seconds; signals within it count as one: schedulers may signal both a process and its parent

@@ -13,12 +13,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from ..glog import start_logging
-from ..human_readable import format_bytes
+from ..base.glog import start_logging
+from ..base.human_readable import format_bytes
 from . import flags, net_flags
 
 if TYPE_CHECKING:
-    from ..debugging import CompiledMemory, MemoryReport
+    from ..core.solver.memory_report import CompiledMemory, MemoryReport
 
 HELP = "summarise a net: shapes, parameters, multiply-adds, memory, receptive fields"
 EXAMPLE = "caffejax summary deploy.prototxt --batch=1"
@@ -46,8 +46,8 @@ def run(options: argparse.Namespace) -> None:
     if options.memory:
         _print_memory(options)
         return
-    from ..graph.reshape import with_batch
-    from ..summary import summarize
+    from ..core.graph.reshape import with_batch
+    from ..tools.summary import summarize
 
     graph, is_guess = net_flags.build_graph(options)
     summary = summarize(graph if options.batch is None else with_batch(graph, options.batch))
@@ -57,17 +57,17 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _is_weights_file(path: str) -> bool:
-    from ..checkpoints.weight_formats import find_extension
+    from ..core.checkpoints.weight_formats import find_extension
 
     return bool(find_extension(path, known_only=False))
 
 
 def _print_weights(options: argparse.Namespace) -> None:
     """Print the blobs of a file with weights."""
-    from ..checkpoints.weight_formats import find_format
-    from ..human_readable import format_count, format_shape
-    from ..paths import check_exist
-    from ..text_table import align_columns
+    from ..base.human_readable import format_count, format_shape
+    from ..base.paths import check_exist
+    from ..base.text_table import align_columns
+    from ..core.checkpoints.weight_formats import find_format
 
     check_exist([options.model])
     weights = find_format(options.model).read(options.model)
@@ -83,7 +83,7 @@ def _print_weights(options: argparse.Namespace) -> None:
 
 
 def _print_memory(options: argparse.Namespace) -> None:
-    from ..debugging import report_compiled_memory, report_memory
+    from ..core.solver.memory_report import report_compiled_memory, report_memory
 
     net = net_flags.build_net(options)
     report = report_memory(net, options.batch)

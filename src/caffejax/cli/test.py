@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from ..config import AP_VERSIONS, EVAL_TYPES
-from ..glog import log, start_logging
+from ..base.config import AP_VERSIONS, EVAL_TYPES
+from ..base.glog import log, start_logging
 from . import device_flags, flags, net_flags
 
 HELP = "score a net with trained weights"
@@ -47,11 +47,11 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     import jax
 
-    from ..graph.caffe_log import log_creation
-    from ..metrics import convert_outputs
-    from ..training import Evaluator, Scores
-    from ..training.output_checks import check_layer_outputs
-    from ..training.reporting import format_precision_lines, format_score_lines
+    from ..core.graph.caffe_log import log_creation
+    from ..core.solver import Evaluator, Scores
+    from ..core.solver.output_checks import check_layer_outputs
+    from ..core.solver.reporting import format_precision_lines, format_score_lines
+    from ..tools.metrics import convert_outputs
 
     device = device_flags.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)

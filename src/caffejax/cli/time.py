@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from ..glog import log, start_logging
+from ..base.glog import log, start_logging
 from . import device_flags, flags, net_flags
 
 if TYPE_CHECKING:
-    from ..debugging import LayerTime, Timer
+    from ..tools.debugging import LayerTime, Timer
 
 HELP = "time a net's layers, and the full net"
 EXAMPLE = "caffejax time configs/digits/lenet_train_test.prototxt --iterations=20"
@@ -33,8 +33,8 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     import jax
 
-    from ..debugging import Timer
-    from ..graph.caffe_log import log_creation
+    from ..core.graph.caffe_log import log_creation
+    from ..tools.debugging import Timer
 
     device = device_flags.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _time_passes(timer: Timer, iterations: int, schedule_text: str) -> dict[str, Any]:
     """Time the forward and backward passes, log the times, and return JSON values with the means in ms."""
-    from ..debugging import average_times
+    from ..tools.debugging import average_times
 
     log.info("Compiling.")
     timer.time_layers()

@@ -13,7 +13,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from ..errors import CaffejaxError
+from ..base.errors import CaffejaxError
 
 HELP = "write build/tools/* into a Caffe checkout"
 EXAMPLE = "caffejax tools ~/caffe"
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> None:
         CaffejaxError: if the folder is a file or cannot be created, or if it contains programs that this command did
             not write and `--replace` is absent.
     """
-    from ..atomic_write import replace_file
+    from ..base.atomic_write import replace_file
 
     folder = Path(options.folder)
     if os.path.lexists(folder) and not folder.is_dir():

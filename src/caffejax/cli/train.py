@@ -6,13 +6,13 @@ import argparse
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from ..config import TrainConfig
-from ..errors import CaffejaxError
-from ..glog import log, start_logging
+from ..base.config import TrainConfig
+from ..base.errors import CaffejaxError
+from ..base.glog import log, start_logging
 from . import device_flags, flags, net_flags, progress_bar, signal_handlers
 
 if TYPE_CHECKING:
-    from ..schema.caffe_pb2 import SolverParameter
+    from ..core.schema.caffe_pb2 import SolverParameter
 
 HELP = "train a net from its solver prototxt"
 EXAMPLE = "caffejax train --solver=configs/digits/lenet_solver.prototxt"
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     from pathlib import Path
 
-    from ..schema import read_solver
+    from ..core.schema import read_solver
 
     param = read_solver(Path(options.solver))
     if options.level is not None:
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _train(param: SolverParameter, options: argparse.Namespace) -> None:
-    from ..training import Solver
+    from ..core.solver import Solver
 
     devices = device_flags.pick_devices(options, prefer_gpu=param.solver_mode == param.GPU, device_id=param.device_id)
     log.info("Running on %s", ", ".join(map(str, devices)) if isinstance(devices, list) else devices)

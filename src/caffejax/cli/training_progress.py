@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import SolverError, did_you_mean
-from ..training import Callback, Pace, Scores, Solver
+from ..base.errors import SolverError, did_you_mean
+from ..core.solver import Callback, Pace, Scores, Solver
 
 if TYPE_CHECKING:
     from rich.progress import Progress

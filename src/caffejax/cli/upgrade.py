@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..glog import log, start_logging
+from ..base.glog import log, start_logging
 
 HELP = "convert an old net, solver or .caffemodel to Caffe's current format"
 EXAMPLE = "caffejax upgrade old.prototxt new.prototxt"
@@ -21,10 +21,10 @@ def add_flags(parser: argparse.ArgumentParser, file_kind: str = "net, solver or 
 
 def run(options: argparse.Namespace, kind: str = "") -> None:
     """Upgrade the file. `kind` is "net", "solver" or "weights"; by default the file's content decides."""
-    from ..atomic_write import replace_file
-    from ..errors import WeightsError
-    from ..paths import read_bytes
-    from ..schema import format_text, read_net, read_solver
+    from ..base.atomic_write import replace_file
+    from ..base.errors import WeightsError
+    from ..base.paths import read_bytes
+    from ..core.schema import format_text, read_net, read_solver
 
     start_logging()
     data = b"" if kind in ("net", "solver") else read_bytes(options.input, WeightsError)
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace, kind: str = "") -> None:
 
 def _detect_kind(data: bytes) -> str:
     """Return the kind of a file with this content: "weights" if it is not text, otherwise "solver" or "net"."""
-    from ..checking.model_files import detect_kind
+    from ..tools.model_check.model_files import detect_kind
 
     try:
         text = data.decode()
@@ -53,9 +53,9 @@ def _detect_kind(data: bytes) -> str:
 
 
 def _upgrade_weights(data: bytes, path: str) -> Any:
-    from ..errors import locate_errors
-    from ..schema import parse_binary, upgrade_net
-    from ..schema.caffe_pb2 import NetParameter
+    from ..base.errors import locate_errors
+    from ..core.schema import parse_binary, upgrade_net
+    from ..core.schema.caffe_pb2 import NetParameter
 
     net = parse_binary(data, NetParameter, file=path)
     with locate_errors(file=path):

@@ -6,14 +6,14 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from ..human_readable import format_count
+from ..base.human_readable import format_count
 from . import flags, net_flags
 
 if TYPE_CHECKING:
     from http.server import ThreadingHTTPServer
     from pathlib import Path
 
-    from ..view import NetView
+    from ..tools.view import NetView
 
 HELP = "show a net in a browser"
 _PICTURE_EXTENSIONS = (".svg", ".png", ".pdf", ".jpg", ".jpeg", ".dot")
@@ -40,8 +40,8 @@ def run(options: argparse.Namespace) -> None:
     """Write the page, or serve it."""
     from pathlib import Path
 
-    from ..errors import CaffejaxError
-    from ..view import serve, write_page
+    from ..base.errors import CaffejaxError
+    from ..tools.view import serve, write_page
 
     path, stages, data_config = Path(options.model), net_flags.get_stages(options), flags.make_data_config(options)
     if options.serve:
@@ -69,8 +69,8 @@ def _print_report(view: NetView, out: Path) -> None:
     Raises:
         CaffejaxError: if the net has problems; the error lists all of them.
     """
-    from ..errors import CaffejaxError
-    from ..view.net_view import collect_problems
+    from ..base.errors import CaffejaxError
+    from ..tools.view.net_view import collect_problems
 
     print(f"Wrote {out}")
     if problems := collect_problems(view):

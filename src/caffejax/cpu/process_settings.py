@@ -12,7 +12,7 @@ import ctypes
 import os
 from pathlib import Path
 
-from .import_alias import install_alias
+from ..base.import_alias import install_alias
 
 __all__ = [
     "alias_package",
@@ -73,7 +73,7 @@ def silence_orbax_permanently() -> None:
     replaced from the first checkpoint that is written or read until the process ends. The command line calls it.
     Without it, the hooks are replaced only while a checkpoint is written or read.
     """
-    from .checkpoints.failed_saves import silence_orbax_permanently as silence
+    from ..core.checkpoints.failed_saves import silence_orbax_permanently as silence
 
     silence()
 
@@ -137,7 +137,7 @@ def pause_gc_while_tracing() -> None:
     The first call of a function traces and compiles it. Tracing creates no reference cycles, but the collector took a
     quarter of the 2.4 s of tracing ResNet-152. The collector resumes when the call ends.
     """
-    from .kernels.compilation import Jitted
+    from ..core.ops.compilation import Jitted
 
     Jitted.allows_gc = False
 

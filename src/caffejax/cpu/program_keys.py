@@ -9,12 +9,12 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
-from ..config import ComputeConfig
-from ..data.transform import Normalize
-from ..graph import Graph, Layer, Param
-from ..layers.registry import is_builtin
-from ..net import Net
-from ..schema.caffe_pb2 import SolverParameter
+from ..base.config import ComputeConfig
+from ..core.data.transform import Normalize
+from ..core.graph import Graph, Layer, Param
+from ..core.layers.registry import is_builtin
+from ..core.program.net import Net
+from ..core.schema.caffe_pb2 import SolverParameter
 
 # settings that do not affect compiled functions: rates are arguments, and only the trainer reads the other settings
 _UNCOMPILED_SETTINGS = (

@@ -45,7 +45,7 @@ def install() -> None:
     are added. Layers that `cv2.dnn_registerLayer` registers from then on are also used in Caffe's models. Errors of
     this module are also `cv2.error`.
     """
-    from ..data.import_cv2 import cv2
+    from ..core.data.import_cv2 import cv2
 
     if getattr(cv2.dnn, "readNetFromCaffe", None) is readNetFromCaffe:
         return
@@ -94,7 +94,7 @@ def __getattr__(name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     try:
-        from ..data.import_cv2 import cv2
+        from ..core.data.import_cv2 import cv2
     except ImportError as error:
         raise AttributeError(f"'{name}' is not in '{__name__}', and OpenCV cannot be imported: {error}") from error
     return getattr(cv2.dnn, name)  # OpenCV's functions, such as blobFromImage

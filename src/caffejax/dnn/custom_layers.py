@@ -14,12 +14,12 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ..errors import CaffejaxError, LayerError, Problem, describe_type
+from ..base.errors import CaffejaxError, LayerError, Problem, describe_type
 from .opencv_errors import raises_opencv_errors
 
 if TYPE_CHECKING:
-    from ..layers.python.blob import Blob
-    from ..schema.caffe_pb2 import LayerParameter, NetParameter
+    from ..core.layers.python.blob import Blob
+    from ..core.schema.caffe_pb2 import LayerParameter, NetParameter
 
 Array = np.ndarray
 Shape = tuple[int, ...]
@@ -179,8 +179,8 @@ def read_own_settings(text: str) -> OwnSettings:
     OpenCV passes their values as text, by the innermost name, without a minus; the last one with a name is used, and
     the first of a list in brackets.
     """
-    from ..schema.caffe_pb2 import LayerParameter
-    from ..schema.tokens import CLOSING, END, Tokens
+    from ..core.schema.caffe_pb2 import LayerParameter
+    from ..core.schema.tokens import CLOSING, END, Tokens
 
     known_names = LayerParameter.DESCRIPTOR.fields_by_name
     result: dict[str, dict[str, str]] = {}

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import UNKNOWN_TYPE, GraphError, Problem, WeightsError, shorten_list
-from ..human_readable import format_count
+from ..base.errors import UNKNOWN_TYPE, GraphError, Problem, WeightsError, shorten_list
+from ..base.human_readable import format_count
 from .custom_layers import CustomObject, is_custom
 from .nodes import Shape
 
 if TYPE_CHECKING:
-    from ..graph import Graph, Layer
-    from ..graph.graph import Slot
-    from ..net import Net as CaffeNet
-    from ..net import Variables
-    from ..schema.caffe_pb2 import NetParameter
+    from ..base.variables import Variables
+    from ..core.graph import Graph, Layer
+    from ..core.graph.graph import Slot
+    from ..core.program.net import Net as CaffeNet
+    from ..core.schema.caffe_pb2 import NetParameter
 
 StoredBlobs = Mapping[str, Sequence[np.ndarray | None]]
 BuiltNet = tuple["CaffeNet", "Variables", "set[Slot]"]
@@ -99,7 +99,7 @@ class ModelSource:
         Raises:
             CaffejaxError: if the net cannot be built, or the weights do not fit it.
         """
-        from ..net import Net as CaffeNet
+        from ..core.program.net import Net as CaffeNet
 
         message = self._message
         if shapes:
@@ -128,7 +128,7 @@ class ModelSource:
         """Return the end of a message about layers without weights."""
         if not self._model:
             return "read the net with its .caffemodel"
-        from ..checkpoints.match_by_name import describe_nearest
+        from ..core.checkpoints.match_by_name import describe_nearest
 
         names = ", ".join(shorten_list([f"'{name}'" for name, blobs in self._stored_blobs.items() if blobs]))
         nearest = describe_nearest(layers, self._stored_blobs)
@@ -167,8 +167,8 @@ class ModelSource:
         Raises:
             WeightsError: if the blobs do not fit the net, or the model has no blobs for any layer.
         """
-        from ..checkpoints.match_by_name import match_blobs
-        from ..paths import is_hdf5
+        from ..base.paths import is_hdf5
+        from ..core.checkpoints.match_by_name import match_blobs
 
         name = self._model
         if not name:
@@ -197,8 +197,8 @@ def _fill_with_zeros(graph: Graph, arrays: Mapping[Slot, np.ndarray]) -> tuple[V
     Parameters and state have the values in `arrays`; blobs that are not in `arrays` are zero. They are NumPy's arrays,
     so that JAX has not started when a script forks processes that run the net.
     """
-    from ..checkpoints.match_by_name import find_missing_layers
-    from ..net.init import make_host_variables
+    from ..core.checkpoints.match_by_name import find_missing_layers
+    from ..core.program.initial_variables import make_host_variables
 
     missing_slots = {
         p.owner for layer in find_missing_layers(graph, arrays.keys()) for p in layer.params

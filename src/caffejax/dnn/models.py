@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import CaffejaxError, describe_type
+from ..base.errors import CaffejaxError, describe_type
 from .net import Net, as_array, to_names, to_numbers
 from .opencv_errors import methods_raise_opencv_errors
 from .read_models import readNet
@@ -108,7 +108,7 @@ class Model:
             frame: the image.
             outs: ignored.
         """
-        from ..data.import_cv2 import cv2
+        from ..core.data.import_cv2 import cv2
 
         frame = _check_image(frame)
         if min(self._size) < 1:

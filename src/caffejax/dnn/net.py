@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import CaffejaxError, Problem, describe_type, did_you_mean, shorten_list
-from ..glog import warn_once
-from ..human_readable import format_count
+from ..base.errors import CaffejaxError, Problem, describe_type, did_you_mean, shorten_list
+from ..base.glog import warn_once
+from ..base.human_readable import format_count
 from .model_source import ModelSource
 from .nodes import Node, Shape, count_operations, find_top_shapes, list_nodes
 from .opencv_errors import methods_raise_opencv_errors
 
 if TYPE_CHECKING:
-    from ..graph import Graph, Param, Slot
-    from ..inference.frozen_net import Frozen
-    from ..net import Net as CaffeNet
-    from ..net import Variables
+    from ..base.variables import Variables
+    from ..core.graph import Graph, Param, Slot
+    from ..core.program.net import Net as CaffeNet
+    from ..cpu.frozen.frozen_net import Frozen
 
 Array = np.ndarray
 
@@ -454,7 +454,7 @@ class Net:
         """Return an input on the target's device."""
         import jax
 
-        from ..kernels.compilation import has_only_cpus
+        from ..core.ops.compilation import has_only_cpus
 
         if self._target in _CUDA_TARGETS and not has_only_cpus():
             return jax.device_put(array, jax.devices()[0])
@@ -489,7 +489,7 @@ class Net:
     # -- shapes and costs
 
     def _reshape(self, shapes: Mapping[str, Shape]) -> None:
-        from ..graph.reshape import reshape_graph
+        from ..core.graph.reshape import reshape_graph
 
         self._require_net()
         current = {name: self._reshaped_graph.blobs[name].shape for name in self._input_names}
@@ -596,7 +596,7 @@ class Net:
 
     def dumpToFile(self, path: str) -> None:
         """Write the text of `dump` to a file."""
-        from ..atomic_write import replace_file
+        from ..base.atomic_write import replace_file
 
         with replace_file(path, CaffejaxError) as file:
             file.write(self.dump().encode())

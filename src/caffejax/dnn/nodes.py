@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .custom_layers import get_opencv_type, is_custom
 
 if TYPE_CHECKING:
-    from ..graph import Graph, Layer, Param
+    from ..core.graph import Graph, Layer, Param
 
 Shape = tuple[int, ...]
 Shapes = Sequence[Shape]
@@ -57,7 +57,7 @@ def list_nodes(graph: Graph, inference_graph: Graph) -> Iterator[Node]:
         graph: the net's graph.
         inference_graph: the same net as a graph in which no two layers write the same blob.
     """
-    from ..graph.inference_graph import find_inference_names
+    from ..core.graph.inference_graph import find_inference_names
 
     layers = {layer.key: layer for layer in inference_graph.layers}
     names = find_inference_names(graph)

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import CaffejaxError, SchemaError, describe_type
-from ..glog import warn_once
+from ..base.errors import CaffejaxError, SchemaError, describe_type
+from ..base.glog import warn_once
 from .custom_layers import OwnSettings, is_own_setting, read_own_settings, replace_custom_layers
 from .model_source import ModelSource
 from .net import Net
 from .opencv_errors import raises_opencv_errors
 
 if TYPE_CHECKING:
-    from ..schema.caffe_pb2 import NetParameter
+    from ..core.schema.caffe_pb2 import NetParameter
 
 _PROTOTXT, _CAFFEMODEL = ".prototxt", ".caffemodel"
 
@@ -71,9 +71,9 @@ def _read_prototxt(source: str | Path) -> tuple[NetParameter, OwnSettings]:
     Raises:
         SchemaError: if the prototxt has other problems.
     """
-    from ..schema import read_valid_part
-    from ..schema.load import read_text
-    from ..schema.text import is_unknown_field
+    from ..core.schema import read_valid_part
+    from ..core.schema.load import read_text
+    from ..core.schema.text import is_unknown_field
 
     net, problems = read_valid_part(source, name="bufferProto", accepts_old_forms=True, prepare=_add_unknown_shapes)
     if other_problems := [problem for problem in problems if not is_unknown_field(problem)]:
@@ -88,7 +88,7 @@ def _read_prototxt(source: str | Path) -> tuple[NetParameter, OwnSettings]:
 
 def _add_unknown_shapes(net: NetParameter) -> None:
     """Add an empty shape for each input of the old form that has none, so that an Input layer replaces it."""
-    from ..schema.upgrade import find_needed_inputs
+    from ..core.schema.upgrade import find_needed_inputs
 
     if not net.input_shape and len(net.input_dim) < 4:
         if find_needed_inputs(net):
@@ -164,6 +164,6 @@ def _read_blobs(model: Any, name: str) -> Mapping[str, Sequence[np.ndarray | Non
     Raises:
         WeightsError: if the model cannot be read.
     """
-    from ..checkpoints.caffemodel import decode_caffemodel, read_caffemodel
+    from ..core.checkpoints.caffemodel import decode_caffemodel, read_caffemodel
 
     return decode_caffemodel(memoryview(_to_bytes(model)), name) if is_buffer(model) else read_caffemodel(model)

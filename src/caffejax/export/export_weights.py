@@ -8,12 +8,13 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from ..checkpoints.load_save import load_weights
-from ..checkpoints.match_by_name import has_own_values
-from ..errors import CaffejaxError, Problem, WeightsError
-from ..graph import Layer
-from ..human_readable import format_count, format_list
-from ..net import Net, Variables
+from ..base.errors import CaffejaxError, Problem, WeightsError
+from ..base.human_readable import format_count, format_list
+from ..base.variables import Variables
+from ..core.checkpoints.load_save import load_weights
+from ..core.checkpoints.match_by_name import has_own_values
+from ..core.graph import Layer
+from ..core.program.net import Net
 from .inference_model import InferenceModel
 
 

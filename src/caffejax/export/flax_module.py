@@ -24,8 +24,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen, nnx
 
-from ..net import Blobs, Net, Variables
-from ..variables import as_params
+from ..base.variables import Blobs, Variables, as_params
+from ..core.program.net import Net
 
 
 class RecurrentState(nnx.Variable[Any]):

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import jax
 from jax import export
 
-from ..errors import CaffejaxError, GraphError, Problem
-from ..execution.validation import as_variables, check_variables
-from ..graph import Layer, is_random
-from ..graph.build import infer_top_shapes
-from ..layers.validation import declared_params
-from ..net import Blobs, Net, Variables
+from ..base.errors import CaffejaxError, GraphError, Problem
+from ..base.variables import Blobs, Variables
+from ..core.graph import Layer, is_random
+from ..core.graph.build import infer_top_shapes
+from ..core.layers.blob_checks import declared_params
+from ..core.program.net import Net
+from ..core.program.net_arguments import as_variables, check_variables
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,9 +10,9 @@ from typing import Any
 import jax
 from jax import export
 
-from ..atomic_write import replace_file
-from ..errors import CaffejaxError, GraphError, Problem
-from ..human_readable import format_bytes
+from ..base.atomic_write import replace_file
+from ..base.errors import CaffejaxError, GraphError, Problem
+from ..base.human_readable import format_bytes
 from .inference_model import InferenceModel, symbolic_batch_shapes
 from .uint8_input import Uint8Preprocessing
 

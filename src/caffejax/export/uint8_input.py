@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..data.transform import Normalize
-from ..errors import GraphError, Problem
-from ..net import Net
+from ..base.errors import GraphError, Problem
+from ..core.data.transform import Normalize
+from ..core.program.net import Net
 from .inference_model import InferenceModel
 
 

@@ -18,9 +18,9 @@ _random_state = np.random.get_state()  # it is put back below, because importing
 # before they import caffe, and expect the same numbers as with Caffe
 
 # isort: split
-from ..errors import UnknownAttributeError
-from ..layers.python.blob import Blob
-from ..layers.python.layer import Layer
+from ..base.errors import UnknownAttributeError
+from ..core.layers.python.blob import Blob
+from ..core.layers.python.layer import Layer
 from . import _caffe, proto, pycaffe
 from ._fork_files import find_in_fork
 from ._global_state import (

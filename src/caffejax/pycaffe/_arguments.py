@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..config import DataConfig
-from ..errors import (
+from ..base.config import DataConfig
+from ..base.errors import (
     ArgumentTypeError,
     ArgumentValueError,
     OutOfRangeError,

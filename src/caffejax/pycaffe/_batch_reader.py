@@ -9,12 +9,12 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from ..data.loader import Loader
-from ..data.memory_data import ArraySource
-from ..errors import GraphError
-from ..graph import Graph, Layer
-from ..layers import CallerInput, SourceInput, TopFiller, Traced
-from ..layers.python.blob import Blob
+from ..base.errors import GraphError
+from ..core.data.loader import Loader
+from ..core.data.memory_data import ArraySource
+from ..core.graph import Graph, Layer
+from ..core.layers import CallerInput, SourceInput, TopFiller, Traced
+from ..core.layers.python.blob import Blob
 from ._arguments import as_array
 from ._blob_store import Memories
 from ._layer_range import Key, fold_numbers

@@ -14,12 +14,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from .. import net as pure
-from ..errors import GraphError, Problem, raise_if_any
-from ..graph import Graph, Layer, Param, Slot
-from ..layers.context import ParamSpec
-from ..layers.python.blob import Blob
-from ..layers.python.layer import BlobVec
+from ..base.errors import GraphError, Problem, raise_if_any
+from ..base.variables import Variables
+from ..core.graph import Graph, Layer, Param, Slot
+from ..core.layers.context import ParamSpec
+from ..core.layers.python.blob import Blob
+from ..core.layers.python.layer import BlobVec
 from ._synced_memory import SyncedBlob, next_version
 
 
@@ -103,16 +103,16 @@ class BlobLists:
         )
         return replace(graph, layers=tuple(layers))
 
-    def get_arrays(self, graph: Graph, device: jax.Device, diffs: bool = False) -> pure.Variables:
+    def get_arrays(self, graph: Graph, device: jax.Device, diffs: bool = False) -> Variables:
         """Return the data of the blobs in the lists, or their diffs; `graph` is the result of `describe`."""
-        variables = pure.Variables({}, {})
+        variables = Variables({}, {})
         for param, blob in self._pair_blobs(graph):
             tree: Any = variables.params if param.spec.learnable else variables.state
             array = blob.get_diff(device) if diffs else blob.get_data(device)
             tree.setdefault(param.slot.layer, {})[param.slot.index] = array
         return variables
 
-    def store(self, graph: Graph, variables: pure.Variables, device: jax.Device) -> None:
+    def store(self, graph: Graph, variables: Variables, device: jax.Device) -> None:
         """Store arrays as the data of the blobs in the lists; `graph` is the result of `describe`."""
         for param, blob in self._pair_blobs(graph):
             tree = variables.params if param.spec.learnable else variables.state

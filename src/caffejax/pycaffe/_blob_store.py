@@ -7,9 +7,9 @@ from typing import Any
 
 import jax
 
-from .. import net as pure
-from ..graph import UNNAMED_TOP, Graph, Layer, Slot
-from ..layers.row_padding import num_valid_rows, strip_padding
+from ..base.variables import Params, Variables
+from ..core.graph import UNNAMED_TOP, Graph, Layer, Slot
+from ..core.layers.row_padding import num_valid_rows, strip_padding
 from ._blob_lists import BlobLists
 from ._synced_memory import Memory, Shape, SyncedBlob
 
@@ -30,7 +30,7 @@ class Memories:
         lists: the lists of layers' blobs, which scripts may change; see `bind_lists`.
     """
 
-    def __init__(self, graph: Graph, variables: pure.Variables, device: jax.Device) -> None:
+    def __init__(self, graph: Graph, variables: Variables, device: jax.Device) -> None:
         self.device = device
         self._graph = graph
         self._roots = graph.split_roots
@@ -61,32 +61,32 @@ class Memories:
         self._share_params_with_tops()
 
     @property
-    def variables(self) -> pure.Variables:
+    def variables(self) -> Variables:
         """The net's parameters and state as JAX arrays on the net's device."""
         self.bind_lists()
-        return pure.Variables(self.select_data(self._params), self.select_data(self._state))
+        return Variables(self.select_data(self._params), self.select_data(self._state))
 
     @variables.setter
-    def variables(self, new: pure.Variables) -> None:
+    def variables(self, new: Variables) -> None:
         self.bind_lists()
         for slot, array in _pair_slots((self._params, self._state), new):
             if self.slots[slot].get_data(self.device) is not array:
                 self.slots[slot].data_memory.store(array)
 
     @property
-    def params(self) -> pure.Params:
+    def params(self) -> Params:
         """The net's parameters as JAX arrays: `{layer: {index: array}}`."""
         self.bind_lists()
         return self.select_data(self._params)
 
     @params.setter
-    def params(self, new: pure.Params) -> None:
+    def params(self, new: Params) -> None:
         self.bind_lists()
         for slot, array in _pair_slots((self._params,), (new,)):
             self.slots[slot].data_memory.store(array)
 
     @property
-    def param_diffs(self) -> pure.Params:
+    def param_diffs(self) -> Params:
         """The diffs of the parameters as JAX arrays: `{layer: {index: array}}`."""
         self.bind_lists()
         return {
@@ -95,7 +95,7 @@ class Memories:
         }
 
     @param_diffs.setter
-    def param_diffs(self, new: pure.Params) -> None:
+    def param_diffs(self, new: Params) -> None:
         self.bind_lists()
         for slot, array in _pair_slots((self._params,), (new,)):
             self.slots[slot].diff_memory.store(array)
@@ -120,7 +120,7 @@ class Memories:
                 blob = self.slots[param.owner]
                 blob.data_memory.store(param.spec.rewrite(blob.get_data(self.device)))
 
-    def select_data(self, tree: Mapping[str, Mapping[int, Slot]]) -> pure.Params:
+    def select_data(self, tree: Mapping[str, Mapping[int, Slot]]) -> Params:
         """Return a copy of a tree in which each slot is replaced by its data."""
         return {
             layer: {i: self.slots[slot].get_data(self.device) for i, slot in slots.items()}

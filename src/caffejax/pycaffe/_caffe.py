@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ..layers.python.layer import BlobVec
-from ..schema.caffe_pb2 import LayerParameter, SolverParameter
+from ..core.layers.python.layer import BlobVec
+from ..core.schema.caffe_pb2 import LayerParameter, SolverParameter
 
 __all__ = ["BlobVec", "LayerParameter", "SolverParameter"]
 

@@ -10,17 +10,18 @@ from typing import Any
 
 import jax
 
-from .. import net as pure
-from ..checkpoints.load_save import load_weights
-from ..data.loader import Loader
-from ..execution.backward import has_backward
-from ..execution.memory_check import check_layers_fit
-from ..graph import Graph
-from ..graph.caffe_log import log_creation
-from ..graph.reshape import reshape_graph
-from ..kernels.program_cache import ProgramCache
-from ..layers.bucketed_random import fold_in
-from ..layers.context import Phase, hash_name
+from ..base.variables import Variables
+from ..core.checkpoints.load_save import load_weights
+from ..core.data.loader import Loader
+from ..core.graph import Graph
+from ..core.graph.caffe_log import log_creation
+from ..core.graph.reshape import reshape_graph
+from ..core.layers.bucketed_random import fold_in
+from ..core.layers.context import Phase, hash_name
+from ..core.ops.program_cache import ProgramCache
+from ..core.program import net as pure
+from ..core.program.backward import has_backward
+from ..core.program.memory_check import check_layers_fit
 from . import _global_state
 from ._batch_reader import BatchReader, make_filled_tops_inputs
 from ._blob_store import Memories
@@ -52,7 +53,7 @@ class Executor:
         logs_shapes: whether the log gets a line when layers are compiled for further shapes; default: False.
     """
 
-    def __init__(self, net: pure.Net, variables: pure.Variables, loader: Loader) -> None:
+    def __init__(self, net: pure.Net, variables: Variables, loader: Loader) -> None:
         graph = make_filled_tops_inputs(net.graph)
         self.net = net = net if graph is net.graph else net.with_graph(graph)
         self.memories = Memories(graph, variables, _global_state.get_device())

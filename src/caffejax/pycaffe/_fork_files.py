@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..errors import UnknownAttributeError
-from ..import_alias import temporary_alias
+from ..base.errors import UnknownAttributeError
+from ..base.import_alias import temporary_alias
 
 _PACKAGE = __name__.rpartition(".")[0]
 _modules: dict[str, ModuleType] = {}

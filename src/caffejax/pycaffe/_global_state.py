@@ -15,14 +15,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..config import DEVICE_VARIABLE, LIMIT_FIELDS, DataConfig, read_device_variable
-from ..errors import ArgumentValueError, CaffejaxError, did_you_mean
-from ..glog import log_to_stderr, start_logging
-from ..import_alias import get_declared_package
-from ..layers import layer_types
-from ..layers.bucketed_random import fold_in_bits, make_key
-from ..process_settings import alias_package
-from ..schema.caffe_pb2 import TEST, TRAIN
+from ..base.config import DEVICE_VARIABLE, LIMIT_FIELDS, DataConfig, read_device_variable
+from ..base.errors import ArgumentValueError, CaffejaxError, did_you_mean
+from ..base.glog import log_to_stderr, start_logging
+from ..base.import_alias import get_declared_package
+from ..core.layers import layer_types
+from ..core.layers.bucketed_random import fold_in_bits, make_key
+from ..core.schema.caffe_pb2 import TEST, TRAIN
+from ..cpu.process_settings import alias_package
 from ._arguments import as_integer
 
 __all__ = ["TEST", "TRAIN"]

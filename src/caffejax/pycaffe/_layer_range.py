@@ -15,7 +15,12 @@ from typing import Any
 
 import jax
 
-from ..execution import (
+from ..core.graph import UNNAMED_TOP, Graph, Layer, Slot
+from ..core.graph.index_ranges import find_index_blob, find_indexing_layers
+from ..core.layers.row_padding import strip_padding
+from ..core.ops import compilation
+from ..core.ops.program_cache import ProgramCache
+from ..core.program import (
     LayerSchedule,
     Part,
     PassInputs,
@@ -27,7 +32,7 @@ from ..execution import (
     run_schedule,
     split_by_layer,
 )
-from ..execution.backward import (
+from ..core.program.backward import (
     Diffs,
     Pullback,
     find_differentiated_bottoms,
@@ -36,13 +41,8 @@ from ..execution.backward import (
     run_backward,
     run_with_pullback,
 )
-from ..execution.schedule import fuse, split_at_host_layers
-from ..graph import UNNAMED_TOP, Graph, Layer, Slot
-from ..graph.index_ranges import find_index_blob, find_indexing_layers
-from ..kernels import compilation
-from ..kernels.executable_cache import ProgramCacheConfig
-from ..kernels.program_cache import ProgramCache
-from ..layers.row_padding import strip_padding
+from ..core.program.schedule import fuse, split_at_host_layers
+from ..cpu.kernels.executable_cache import ProgramCacheConfig
 
 _SMALL_SIZE = 2**28  # elements
 
@@ -230,7 +230,7 @@ class LayerRange:
     def _jit(self, function: Any, key: tuple[Any, ...]) -> Any:
         compute_config, cache_key = self.layers[0].context.compute_config, None
         if ProgramCacheConfig.folder is not None:
-            from ..training.program_keys import graph_cache_key  # its imports are not needed for inference
+            from ..cpu.program_keys import graph_cache_key  # its imports are not needed for inference
 
             cache_key = graph_cache_key(f"pycaffe {self.first} {self.last} {key}", self.graph, compute_config)
         programs = self._program_caches[self.first, self.last, repr(key)]

@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..checkpoints.load_save import load_weights, save_weights
-from ..errors import (
+from ..base.errors import (
     ArgumentTypeError,
     ArgumentValueError,
     CaffejaxError,
@@ -22,15 +21,16 @@ from ..errors import (
     WeightsError,
     is_integer,
 )
-from ..graph import Layer, Slot
-from ..graph.trained_layers import match_layers
-from ..layers.context import Phase
-from ..layers.python.layer import BlobVec
-from ..layers.python.layer import Layer as PythonLayer
-from ..paths import make_missing_problem
-from ..schema.caffe_pb2 import TEST, TRAIN
-from ..summary import summarize
-from ..variables import as_params
+from ..base.paths import make_missing_problem
+from ..base.variables import as_params
+from ..core.checkpoints.load_save import load_weights, save_weights
+from ..core.graph import Layer, Slot
+from ..core.graph.trained_layers import match_layers
+from ..core.layers.context import Phase
+from ..core.layers.python.layer import BlobVec
+from ..core.layers.python.layer import Layer as PythonLayer
+from ..core.schema.caffe_pb2 import TEST, TRAIN
+from ..tools.summary import summarize
 from ._arguments import as_array, as_callable, as_index, as_instance, as_integer, as_list, as_name, as_names, as_path
 from ._batch_reader import check_names, make_array_source, write_batch
 from ._executor import Callback, Executor, open_executor

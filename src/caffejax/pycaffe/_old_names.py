@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from ..errors import ArgumentTypeError, UnknownAttributeError, did_you_mean
+from ..base.errors import ArgumentTypeError, UnknownAttributeError, did_you_mean
 
 _TRANSFORMER = "use a transformer: t = caffe.io.Transformer({{'data': net.blobs['data'].data.shape}}), and t.{}"
 NET_NAMES = {

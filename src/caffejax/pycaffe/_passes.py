@@ -8,12 +8,13 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from .. import net as pure
-from ..debugging import check_indices
-from ..execution import PassInputs, PassOutputs
-from ..execution.backward import Diffs, accumulates_diffs
-from ..graph import Layer, Slot
-from ..inference.frozen_pass_cache import FrozenPassCache, output_and_loss_names
+from ..base.variables import Variables
+from ..core.graph import Layer, Slot
+from ..core.program import PassInputs, PassOutputs
+from ..core.program import net as pure
+from ..core.program.backward import Diffs, accumulates_diffs
+from ..core.solver.index_check import check_indices
+from ..cpu.frozen.frozen_pass_cache import FrozenPassCache, output_and_loss_names
 from . import _global_state
 from ._blob_store import Memories
 from ._layer_range import BackwardRange, Key, LayerRange, LayerRanges
@@ -60,9 +61,9 @@ class FrozenForward:
         return PassOutputs(layer_range.strip_padding(blobs), {}, passes.loss(blobs) if self._covers_net else 0.0)
 
 
-def _variables(inputs: PassInputs) -> pure.Variables:
+def _variables(inputs: PassInputs) -> Variables:
     """Return the parameters and state in the inputs of a pass."""
-    return pure.Variables(dict(inputs.params), dict(inputs.state))
+    return Variables(dict(inputs.params), dict(inputs.state))
 
 
 class Pass:

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
-from ..errors import ArgumentTypeError, OutOfRangeError, ReadOnlyError, UnknownNameError, did_you_mean
+from ..base.errors import ArgumentTypeError, OutOfRangeError, ReadOnlyError, UnknownNameError, did_you_mean
 
 _LIST_CHANGES = "__setitem__ __delitem__ __iadd__ __imul__ append extend insert pop remove clear sort reverse".split()
 _DICT_CHANGES = "__setitem__ __delitem__ __ior__ update setdefault pop popitem clear move_to_end".split()

@@ -11,22 +11,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..config import TrainConfig
-from ..data.loader import Loader
-from ..debugging.debug_info import DebugInfo, Pass
-from ..errors import ReadOnlyError, SolverError, raise_if_any
-from ..graph import UNNAMED_TOP
-from ..net import Params, Variables
-from ..process_settings import tune_process
-from ..schema import read_solver, source_file
-from ..schema.caffe_pb2 import SolverParameter
-from ..training.build_trainer import TrainerParts, build_trainer
-from ..training.evaluate import copy_trained_params
-from ..training.nan_check import FiniteCheck
-from ..training.reporting import ClippingLog
-from ..training.train_step import StepResult, TrainState, abstract_state, make_update, pass_key
-from ..training.trainer import Trainer
-from ..training.update_rules import compute_total_norm
+from ..base.config import TrainConfig
+from ..base.errors import ReadOnlyError, SolverError, raise_if_any
+from ..base.variables import Params, Variables
+from ..core.data.loader import Loader
+from ..core.graph import UNNAMED_TOP
+from ..core.schema import read_solver, source_file
+from ..core.schema.caffe_pb2 import SolverParameter
+from ..core.solver.build_trainer import TrainerParts, build_trainer
+from ..core.solver.debug_info import DebugInfo, Pass
+from ..core.solver.evaluate import copy_trained_params
+from ..core.solver.nan_check import FiniteCheck
+from ..core.solver.reporting import ClippingLog
+from ..core.solver.train_step import StepResult, TrainState, abstract_state, make_update, pass_key
+from ..core.solver.trainer import Trainer
+from ..core.solver.update_rules import compute_total_norm
+from ..cpu.process_settings import tune_process
 from . import _global_state
 from ._arguments import as_callable, as_instance, as_integer, as_path
 from ._executor import Executor

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..graph import Param
-from ..net import Variables
-from ..training.evaluate import Evaluator
+from ..base.variables import Variables
+from ..core.graph import Param
+from ..core.solver.evaluate import Evaluator
 from ._layer_range import find_padded_tops
 from ._net import Net
 from ._synced_memory import SyncedBlob

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
-from ..kernels.compilation import full
-from ..layers.python.blob import Blob
+from ..core.layers.python.blob import Blob
+from ..core.ops.compilation import full
 
 Shape = tuple[int, ...]
 

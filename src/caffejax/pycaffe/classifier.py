@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentValueError
-from ..schema.caffe_pb2 import TEST
+from ..base.errors import ArgumentValueError
+from ..core.schema.caffe_pb2 import TEST
 from . import io
 from ._arguments import as_dims, as_list, as_path
 from ._fork_files import fall_back_to_fork

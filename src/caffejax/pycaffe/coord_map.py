@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..errors import GraphError
-from ..layers import layer_type, layer_types
-from ..layers.types import SpatialMap
+from ..base.errors import GraphError
+from ..core.layers import layer_type, layer_types
+from ..core.layers.types import SpatialMap
 from ._arguments import as_instance
 from ._fork_files import fall_back_to_fork
 from .net_spec import Function, Top, layers

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentValueError, CaffejaxError, DataError, Problem
+from ..base.errors import ArgumentValueError, CaffejaxError, DataError, Problem
 from . import io
 from ._arguments import as_image, as_integer, as_list, as_path, convert
 from ._fork_files import fall_back_to_fork

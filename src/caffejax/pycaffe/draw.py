@@ -11,13 +11,13 @@ import shutil
 import subprocess
 from typing import Any
 
-from ..atomic_write import replace_file
-from ..errors import CaffejaxError
-from ..schema import caffe_pb2
-from ..schema.caffe_pb2 import LayerParameter, NetParameter, PoolingParameter
-from ..view.draw_style import get_draw_style
-from ..view.layer_graph import connect_layers
-from ..view.svg_drawing import Drawing, can_draw_svg, to_svg
+from ..base.atomic_write import replace_file
+from ..base.errors import CaffejaxError
+from ..core.schema import caffe_pb2
+from ..core.schema.caffe_pb2 import LayerParameter, NetParameter, PoolingParameter
+from ..tools.view.draw_style import get_draw_style
+from ..tools.view.layer_graph import connect_layers
+from ..tools.view.svg_drawing import Drawing, can_draw_svg, to_svg
 from ._arguments import as_message
 from ._fork_files import fall_back_to_fork
 

@@ -16,12 +16,12 @@ from typing import IO, Any
 
 import numpy as np
 
-from ..data.image_decoding import decode_image, decode_pixels
-from ..data.import_cv2 import cv2
-from ..errors import ArgumentValueError, DataError, UnknownAttributeError, is_integer, locate_errors
-from ..paths import read_bytes
-from ..schema import caffe_pb2, parse_binary
-from ..schema.blob_proto import decode_raw_data
+from ..base.errors import ArgumentValueError, DataError, UnknownAttributeError, is_integer, locate_errors
+from ..base.paths import read_bytes
+from ..core.data.image_decoding import decode_image, decode_pixels
+from ..core.data.import_cv2 import cv2
+from ..core.schema import caffe_pb2, parse_binary
+from ..core.schema.blob_proto import decode_raw_data
 from . import _global_state
 from ._arguments import (
     as_array,

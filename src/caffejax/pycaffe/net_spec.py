@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import Message
 
-from ..errors import ArgumentTypeError, GraphError, UnknownAttributeError, did_you_mean
-from ..glog import log
-from ..layers import Variants, layer_type
-from ..schema import caffe_pb2
-from ..schema.caffe_pb2 import LayerParameter, NetParameter
+from ..base.errors import ArgumentTypeError, GraphError, UnknownAttributeError, did_you_mean
+from ..base.glog import log
+from ..core.layers import Variants, layer_type
+from ..core.schema import caffe_pb2
+from ..core.schema.caffe_pb2 import LayerParameter, NetParameter
 from ._arguments import as_instance
 from ._fork_files import fall_back_to_fork
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "weights"
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "weights"
 
 
 def read_recorded_blobs(path: Path, prefix: str = "param") -> dict[str, list[np.ndarray]]:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from caffejax.checkpoints.array_files import read_npz
-from caffejax.errors import WeightsError
+from caffejax.base.errors import WeightsError
+from caffejax.core.checkpoints.array_files import read_npz
 
 
 def encode_npy(array: object, **header_changes: object) -> bytes:
@@ -77,7 +77,7 @@ def test_a_decompression_bomb_is_refused_before_decoding(tmp_path: Path, monkeyp
     path = make_zip(tmp_path / "a.npz", zipfile.ZIP_DEFLATED, a=encode_npy(np.zeros(1 << 20)))
     assert path.stat().st_size < 20_000
     assert read_npz(path)["a"].nbytes == 1 << 23
-    monkeypatch.setattr("caffejax.checkpoints.array_files.get_free_memory", lambda: 1 << 22)
+    monkeypatch.setattr("caffejax.core.checkpoints.array_files.get_free_memory", lambda: 1 << 22)
     with pytest.raises(WeightsError, match="its arrays need 8 MiB, but only 4 MiB of memory are free"):
         read_npz(path)
 

@@ -12,11 +12,11 @@ import pytest
 
 import caffejax.dnn
 from caffejax import Net
-from caffejax.checking.check import compare_weights
+from caffejax.base.errors import WeightsError
+from caffejax.base.glog import collect_warnings
 from caffejax.cli import main
-from caffejax.errors import WeightsError
-from caffejax.glog import collect_warnings
-from caffejax.schema import caffe_pb2 as pb
+from caffejax.core.schema import caffe_pb2 as pb
+from caffejax.tools.model_check.check import compare_weights
 
 NET = """layer {{ name: "data" type: "Input" top: "data"
   input_param {{ shape {{ dim: 2 dim: {channels} dim: 2 dim: 3 }} }} }}

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from caffejax.checkpoints.caffe_hdf5 import read_caffemodel_h5, write_caffemodel_h5
-from caffejax.checkpoints.caffemodel import read_caffemodel, write_caffemodel
-from caffejax.checkpoints.solverstate import SolverState, read_solverstate, write_solverstate
-from caffejax.errors import WeightsError
-from caffejax.schema import caffe_pb2
+from caffejax.base.errors import WeightsError
+from caffejax.core.checkpoints.caffe_hdf5 import read_caffemodel_h5, write_caffemodel_h5
+from caffejax.core.checkpoints.caffemodel import read_caffemodel, write_caffemodel
+from caffejax.core.checkpoints.solverstate import SolverState, read_solverstate, write_solverstate
+from caffejax.core.schema import caffe_pb2
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "weights"
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "weights"
 
 blobs = arrays.arrays(np.float32, arrays.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=4))
 # no digits: `a/0` is also blob 0 of `a`

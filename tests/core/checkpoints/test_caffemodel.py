@@ -8,14 +8,9 @@ import numpy as np
 import pytest
 from recorded_weights import GOLDEN, read_recorded_blobs
 
-from caffejax.checkpoints.caffemodel import (
-    Legacy4D,
-    read_blob_proto,
-    read_caffemodel,
-    reshape_to_net,
-)
-from caffejax.errors import WeightsError
-from caffejax.schema import caffe_pb2
+from caffejax.base.errors import WeightsError
+from caffejax.core.checkpoints.caffemodel import Legacy4D, read_blob_proto, read_caffemodel, reshape_to_net
+from caffejax.core.schema import caffe_pb2
 
 CASES = [
     case

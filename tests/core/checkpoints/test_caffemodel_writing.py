@@ -10,13 +10,10 @@ import numpy as np
 import pytest
 from recorded_weights import GOLDEN, read_recorded_blobs
 
-from caffejax import atomic_write
-from caffejax.checkpoints.caffemodel import (
-    read_caffemodel,
-    write_caffemodel,
-)
-from caffejax.errors import WeightsError
-from caffejax.schema import caffe_pb2, read_net
+from caffejax.base import atomic_write
+from caffejax.base.errors import WeightsError
+from caffejax.core.checkpoints.caffemodel import read_caffemodel, write_caffemodel
+from caffejax.core.schema import caffe_pb2, read_net
 
 
 def test_writes_the_same_file_as_caffe(tmp_path):
@@ -80,7 +77,7 @@ def test_a_killed_write_leaves_the_file_unchanged(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(b"before")
     code = (
-        "import os, sys; from caffejax.atomic_write import replace_file\n"
+        "import os, sys; from caffejax.base.atomic_write import replace_file\n"
         "with replace_file(sys.argv[1]) as file: file.write(b'half'); file.flush(); os._exit(7)"
     )
     assert subprocess.run([sys.executable, "-c", code, path], check=False).returncode == 7

@@ -7,9 +7,9 @@ import jax
 import numpy as np
 import pytest
 
-from caffejax.checkpoints import orbax
-from caffejax.checkpoints.orbax import CheckpointFolder, compute_checksums, compute_crc32_checksums
-from caffejax.errors import WeightsError
+from caffejax.base.errors import WeightsError
+from caffejax.core.checkpoints import orbax
+from caffejax.core.checkpoints.orbax import CheckpointFolder, compute_checksums, compute_crc32_checksums
 
 RNG = np.random.default_rng(0)
 ARRAYS = {

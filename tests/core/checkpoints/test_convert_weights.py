@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from caffejax.checkpoints.array_files import read_npz, read_safetensors, write_npz, write_safetensors
-from caffejax.checkpoints.caffemodel import read_caffemodel
-from caffejax.checkpoints.load_save import load_weights
-from caffejax.checkpoints.weight_formats import FORMATS, find_format
+from caffejax.base.errors import WeightsError
 from caffejax.cli import main
-from caffejax.errors import WeightsError
-from caffejax.net import Net
-from caffejax.training import Solver
+from caffejax.core.checkpoints.array_files import read_npz, read_safetensors, write_npz, write_safetensors
+from caffejax.core.checkpoints.caffemodel import read_caffemodel
+from caffejax.core.checkpoints.load_save import load_weights
+from caffejax.core.checkpoints.weight_formats import FORMATS, find_format
+from caffejax.core.program.net import Net
+from caffejax.core.solver import Solver
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 WEIGHTS = GOLDEN / "weights"
 
 

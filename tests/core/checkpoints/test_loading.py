@@ -8,12 +8,13 @@ import jax
 import numpy as np
 import pytest
 
-from caffejax.checkpoints.caffemodel import read_caffemodel
-from caffejax.checkpoints.load_save import load_weights, save_weights
-from caffejax.errors import WeightsError
-from caffejax.net import Net, Variables
+from caffejax.base.errors import WeightsError
+from caffejax.base.variables import Variables
+from caffejax.core.checkpoints.caffemodel import read_caffemodel
+from caffejax.core.checkpoints.load_save import load_weights, save_weights
+from caffejax.core.program.net import Net
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "weights"
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "weights"
 CASES = json.loads((GOLDEN / "index.json").read_text())
 
 

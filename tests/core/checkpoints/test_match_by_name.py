@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from caffejax import pycaffe as caffe
-from caffejax.checkpoints.load_save import load_weights, save_weights
+from caffejax.base.errors import WeightsError
 from caffejax.cli import main
-from caffejax.errors import WeightsError
-from caffejax.net import Net, init
-from caffejax.training import Solver
+from caffejax.core.checkpoints.load_save import load_weights, save_weights
+from caffejax.core.program import initial_variables as init
+from caffejax.core.program.net import Net
+from caffejax.core.solver import Solver
 
 LAYERS = """
 layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"

@@ -14,14 +14,14 @@ import pytest
 import caffejax.dnn
 from caffejax import Net, Solver
 from caffejax import pycaffe as caffe
-from caffejax.checking.check import compare_weights
-from caffejax.checkpoints.caffemodel import read_caffemodel
-from caffejax.checkpoints.solverstate import SolverState, read_solverstate, write_solverstate
+from caffejax.base.errors import CaffejaxError, WeightsError
 from caffejax.cli import main
-from caffejax.errors import CaffejaxError, WeightsError
-from caffejax.schema import caffe_pb2 as pb
-from caffejax.schema import read_net
-from caffejax.schema.blob_proto import read_blob_proto
+from caffejax.core.checkpoints.caffemodel import read_caffemodel
+from caffejax.core.checkpoints.solverstate import SolverState, read_solverstate, write_solverstate
+from caffejax.core.schema import caffe_pb2 as pb
+from caffejax.core.schema import read_net
+from caffejax.core.schema.blob_proto import read_blob_proto
+from caffejax.tools.model_check.check import compare_weights
 
 # by type: NumPy's dtype, and values that it holds exactly
 TYPES: dict[int, tuple[str, list[float]]] = {
@@ -217,7 +217,7 @@ def test_invalid_blobs_are_errors_that_name_layer_and_blob(tmp_path: Path, blob:
 
 @pytest.mark.parametrize("number", [6, 7, 99, 2**31, 2**63])
 def test_unknown_types_are_errors(tmp_path: Path, number: int) -> None:
-    from caffejax.schema.wire import encode_delimited, encode_varint
+    from caffejax.core.schema.wire import encode_delimited, encode_varint
 
     blob = b"".join(
         [

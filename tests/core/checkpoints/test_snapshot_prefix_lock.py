@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from caffejax.errors import SolverError
-from caffejax.training.snapshots import lock_prefix
+from caffejax.base.errors import SolverError
+from caffejax.core.solver.snapshots import lock_prefix
 
 HOLDER_SCRIPT = """
 import sys, time
-from caffejax.training.snapshots import lock_prefix
+from caffejax.core.solver.snapshots import lock_prefix
 with lock_prefix(sys.argv[1]):
     print("held", flush=True)
     time.sleep(600)

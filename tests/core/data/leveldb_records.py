@@ -11,7 +11,7 @@ except ImportError:
     plyvel = None
 
 needs_plyvel = pytest.mark.skipif(plyvel is None, reason="the LevelDB library has no wheel for this Python")
-GOLDEN = Path(__file__).parents[1] / "golden" / "data"
+GOLDEN = Path(__file__).parents[2] / "golden" / "data"
 GOLDEN_FOLDERS = ["leveldb_raw", "leveldb_compacted", "leveldb_snappy"]
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from caffejax.errors import DataError
+from caffejax.base.errors import DataError
 
 CASES = {
     case["case"]: case
-    for case in json.loads((Path(__file__).parents[1] / "golden/data/index.json").read_text())["cases"]
+    for case in json.loads((Path(__file__).parents[2] / "golden/data/index.json").read_text())["cases"]
 }
 TRAIN_CASES = [name for name, case in CASES.items() if case["phase"] == "TRAIN"]
 TEST_CASES = [name for name in CASES if "shapes" in CASES[name]]

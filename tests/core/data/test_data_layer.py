@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from caffejax.data import Lmdb, write_leveldb, write_lmdb
-from caffejax.errors import DataError
-from caffejax.schema import caffe_pb2
+from caffejax.base.errors import DataError
+from caffejax.core.data import Lmdb, write_leveldb, write_lmdb
+from caffejax.core.schema import caffe_pb2
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caffejax.errors import DataError
+from caffejax.base.errors import DataError
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from caffejax.data import Lmdb
-from caffejax.data.image_decoding import read_datum
+from caffejax.core.data import Lmdb
+from caffejax.core.data.image_decoding import read_datum
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DATABASE_NAMES = ["digits_train_lmdb", "digits_test_lmdb"]
 
 

@@ -6,9 +6,9 @@ import h5py
 import numpy as np
 import pytest
 
-from caffejax import paths
-from caffejax.data.hdf5_layers import _read_file_list
-from caffejax.errors import DataError
+from caffejax.base import paths
+from caffejax.base.errors import DataError
+from caffejax.core.data.hdf5_layers import _read_file_list
 
 
 def write_hdf5(path, **data_sets):

@@ -10,10 +10,10 @@ import h5py
 import numpy as np
 import pytest
 
-from caffejax.checkpoints.caffemodel import read_caffemodel
-from caffejax.checkpoints.solverstate import read_solverstate
-from caffejax.errors import CaffejaxError, DataError
-from caffejax.untrusted_hdf5 import RefusedError, SizeLimit, find_item, open_hdf5_file
+from caffejax.base.errors import CaffejaxError, DataError
+from caffejax.base.untrusted_hdf5 import RefusedError, SizeLimit, find_item, open_hdf5_file
+from caffejax.core.checkpoints.caffemodel import read_caffemodel
+from caffejax.core.checkpoints.solverstate import read_solverstate
 
 GIB = 2**30
 
@@ -108,7 +108,7 @@ def write_state(path: Path, add_object: Callable[[h5py.Group, str], None]) -> No
 
 @pytest.fixture(autouse=True)
 def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("caffejax.untrusted_hdf5.get_total_memory", lambda: 100 * GIB)
+    monkeypatch.setattr("caffejax.base.untrusted_hdf5.get_total_memory", lambda: 100 * GIB)
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import jax
 import numpy as np
 import pytest
 
-from caffejax.errors import CaffejaxError, DataError
-from caffejax.net import Net
+from caffejax.base.errors import CaffejaxError, DataError
+from caffejax.core.program.net import Net
 
 
 def net_text(file, rows=3):

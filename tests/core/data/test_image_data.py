@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from labelled_images import read_labels
 
-from caffejax.data.annotated.annotated_datum import StorageOptions, encode_annotated_datum
-from caffejax.data.image_decoding import read_image
-from caffejax.data.image_list import read_list
-from caffejax.errors import DataError
+from caffejax.base.errors import DataError
+from caffejax.core.data.image_decoding import read_image
+from caffejax.core.data.image_list import read_list
+from caffejax.forks.detection.data.annotated_datum import StorageOptions, encode_annotated_datum
 
 
 @pytest.fixture(scope="module")

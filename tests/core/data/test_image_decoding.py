@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caffejax.data.image_decoding import COLOR, GRAY, UNCHANGED, read_datum
-from caffejax.errors import DataError
-from caffejax.schema import caffe_pb2
+from caffejax.base.errors import DataError
+from caffejax.core.data.image_decoding import COLOR, GRAY, UNCHANGED, read_datum
+from caffejax.core.schema import caffe_pb2
 
 
 def serialize_datum(**fields):

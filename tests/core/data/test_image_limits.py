@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from caffejax import pycaffe as caffe
+from caffejax.base.config import MAX_IMAGE_PIXELS
+from caffejax.base.errors import CaffejaxError, DataError
 from caffejax.cli import main
-from caffejax.config import MAX_IMAGE_PIXELS
-from caffejax.data import write_annotated, write_lmdb
-from caffejax.data.image_decoding import BadImageError, decode_image, read_image_size
-from caffejax.errors import CaffejaxError, DataError
-from caffejax.schema import caffe_pb2
+from caffejax.core.data import write_lmdb
+from caffejax.core.data.image_decoding import BadImageError, decode_image, read_image_size
+from caffejax.core.schema import caffe_pb2
+from caffejax.forks.detection.data.annotated_datum import write_annotated
 
 FORMATS = ["png", "jpg", "bmp", "gif", "webp", "tiff", "jp2", "avif", "pbm", "pgm", "ppm", "pam", "pfm", "ras", "hdr"]
 HEIGHT, WIDTH = 37, 53

@@ -17,8 +17,8 @@ TIMEOUT = 30  # seconds
 PROGRAM = """
 import os, signal, sys
 import numpy as np
-from caffejax.data import Batch, Pipeline
-from caffejax.errors import DataError
+from caffejax.core.data import Batch, Pipeline
+from caffejax.base.errors import DataError
 
 class MarkedBatches:
     tops, batch_size, num_threads, num_examples = (), 1, 1, None

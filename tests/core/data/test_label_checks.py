@@ -5,10 +5,10 @@ import pytest
 
 import caffejax
 import caffejax.pycaffe as caffe
-from caffejax.data import write_lmdb
-from caffejax.data.loader import Loader
-from caffejax.errors import DataError
-from caffejax.schema import caffe_pb2
+from caffejax.base.errors import DataError
+from caffejax.core.data import write_lmdb
+from caffejax.core.data.loader import Loader
+from caffejax.core.schema import caffe_pb2
 
 NET = """
 layer { name: "d" type: "Data" top: "data" top: "label" data_param { source: "%s" batch_size: 5 backend: LMDB } }

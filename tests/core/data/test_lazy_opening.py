@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from caffejax import LayerDefinition, LayerType, Net, Signature, SourceInput, SourceSpec, register
-from caffejax.data.loader import Loader
-from caffejax.layers.registry import _types
+from caffejax.core.data.loader import Loader
+from caffejax.core.layers.registry import _types
 
 TOPS = (jax.ShapeDtypeStruct((2, 3), np.float32),)
 TEXT = """

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leveldb_records import GOLDEN, RECORDS, make_value
 
-from caffejax.data import LevelDb, Lmdb, write_leveldb
-from caffejax.data.leveldb import leveldb_reader
-from caffejax.data.leveldb.leveldb_format import Files
-from caffejax.schema import caffe_pb2
+from caffejax.core.data import LevelDb, Lmdb, write_leveldb
+from caffejax.core.data.leveldb import leveldb_reader
+from caffejax.core.data.leveldb.leveldb_format import Files
+from caffejax.core.schema import caffe_pb2
 
 
 @pytest.mark.parametrize("name", ["leveldb_raw", "leveldb_compacted"])
@@ -50,7 +50,7 @@ def test_positions_outside_the_database_raise(leveldb_folder):
 
 
 def test_tables_of_several_files_are_read_in_order(tmp_path, monkeypatch):
-    monkeypatch.setattr("caffejax.data.leveldb.table_writer._MAX_TABLE_SIZE", 1 << 17)
+    monkeypatch.setattr("caffejax.core.data.leveldb.table_writer._MAX_TABLE_SIZE", 1 << 17)
     write_leveldb(tmp_path / "db", RECORDS, compress=False)
     assert len(list((tmp_path / "db").glob("*.ldb"))) == 4
     assert list(LevelDb(tmp_path / "db")) == RECORDS

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from leveldb_records import GOLDEN, GOLDEN_FOLDERS, RECORDS, make_value, needs_plyvel, plyvel
 
-from caffejax.data import LevelDb, Lmdb, write_leveldb
-from caffejax.data.leveldb.write_ahead_log import frame_records
-from caffejax.errors import DataError
+from caffejax.base.errors import DataError
+from caffejax.core.data import LevelDb, Lmdb, write_leveldb
+from caffejax.core.data.leveldb.write_ahead_log import frame_records
 
 
 def test_a_missing_folder_is_named(tmp_path):
@@ -64,7 +64,7 @@ def test_invalid_manifests_are_refused(leveldb_folder, tmp_path, record, message
 
 
 def test_all_missing_tables_are_named_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr("caffejax.data.leveldb.table_writer._MAX_TABLE_SIZE", 1 << 17)
+    monkeypatch.setattr("caffejax.core.data.leveldb.table_writer._MAX_TABLE_SIZE", 1 << 17)
     write_leveldb(tmp_path / "db", RECORDS, compress=False)
     (tmp_path / "db" / "000002.ldb").unlink()
     with open(tmp_path / "db" / "000004.ldb", "r+b") as file:

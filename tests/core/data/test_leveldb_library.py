@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from leveldb_records import make_value, needs_plyvel, plyvel
 
-from caffejax.data import LevelDb, write_leveldb
-from caffejax.errors import DataError
+from caffejax.base.errors import DataError
+from caffejax.core.data import LevelDb, write_leveldb
 
 STEPS = st.one_of(
     st.tuples(

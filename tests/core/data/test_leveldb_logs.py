@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from leveldb_records import GOLDEN, make_value, plyvel
 
-from caffejax.data import LevelDb
-from caffejax.data.leveldb.leveldb_format import encode_varint
-from caffejax.data.leveldb.write_ahead_log import frame_records
-from caffejax.errors import DataError
+from caffejax.base.errors import DataError
+from caffejax.core.data import LevelDb
+from caffejax.core.data.leveldb.leveldb_format import encode_varint
+from caffejax.core.data.leveldb.write_ahead_log import frame_records
 
 
 def write_logs(path: Path, sizes: list[int]) -> list[tuple[bytes, bytes]]:

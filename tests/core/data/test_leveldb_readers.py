@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from leveldb_records import GOLDEN, GOLDEN_FOLDERS, RECORDS
 
-from caffejax.data import LevelDb
+from caffejax.core.data import LevelDb
 
 
 def test_readers_write_nothing_and_do_not_disturb_each_other(leveldb_folder):

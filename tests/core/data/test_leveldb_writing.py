@@ -3,8 +3,8 @@
 import pytest
 from leveldb_records import RECORDS
 
-from caffejax.data import LevelDb, write_leveldb
-from caffejax.errors import DataError
+from caffejax.base.errors import DataError
+from caffejax.core.data import LevelDb, write_leveldb
 
 
 def test_writing_never_overwrites(leveldb_folder):

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caffejax.data import Lmdb, write_lmdb
-from caffejax.errors import DataError
+from caffejax.base.errors import DataError
+from caffejax.core.data import Lmdb, write_lmdb
 
 RECORDS = [(b"%05d" % i, b"value %d" % i) for i in range(1000)]
 

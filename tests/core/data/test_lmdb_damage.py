@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caffejax.data import Lmdb, write_lmdb
-from caffejax.errors import DataError
+from caffejax.base.errors import DataError
+from caffejax.core.data import Lmdb, write_lmdb
 
 PAGE_SIZE = 4096
 RECORDS = [(b"%05d" % i, os.urandom(1) * (7 * i % 6000)) for i in range(400)]  # some have pages of their own

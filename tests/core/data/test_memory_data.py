@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from caffejax.data import ArraySource
-from caffejax.errors import DataError
+from caffejax.base.errors import DataError
+from caffejax.core.data import ArraySource
 
 DATA = np.random.default_rng(0).random((6, 2, 3, 4))
 LABELS = np.arange(6)

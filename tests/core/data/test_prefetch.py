@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from caffejax.data import Batch, Pipeline
-from caffejax.errors import DataError, Problem
+from caffejax.base.errors import DataError, Problem
+from caffejax.core.data import Batch, Pipeline
 
 TIMEOUT = 60  # seconds, for what should come at once
 
@@ -137,7 +137,7 @@ import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background may ignore it
 sys.path.insert(0, {folder!r})
 from test_prefetch import CountingBatches
-from caffejax.data import Pipeline
+from caffejax.core.data import Pipeline
 
 if __name__ == "__main__":
     source = Pipeline(CountingBatches(), 8, workers={workers})

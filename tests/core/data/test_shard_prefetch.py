@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caffejax.config import ComputeConfig, DataConfig, DataShard, Options, resolve_options
-from caffejax.data import Batch, Pipeline
-from caffejax.data.image_batches import ImageBatches
-from caffejax.errors import CaffejaxError
-from caffejax.layers import LayerDefinition, layer_type
-from caffejax.layers.data_source import ShardedSource
-from caffejax.schema import read_net
+from caffejax.base.config import ComputeConfig, DataConfig, DataShard, Options, resolve_options
+from caffejax.base.errors import CaffejaxError
+from caffejax.core.data import Batch, Pipeline
+from caffejax.core.data.image_batches import ImageBatches
+from caffejax.core.layers import LayerDefinition, layer_type
+from caffejax.core.layers.data_source import ShardedSource
+from caffejax.core.schema import read_net
 
 BATCH_SIZE = 5
 TIMEOUT = 30  # seconds, for what should come at once

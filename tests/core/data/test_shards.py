@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from caffejax import Net
-from caffejax.config import DataConfig, DataShard
-from caffejax.data import Batch, Batches, write_leveldb, write_lmdb
-from caffejax.data.loader import Loader
-from caffejax.errors import DataError
+from caffejax.base.config import DataConfig, DataShard
+from caffejax.base.errors import DataError
+from caffejax.core.data import Batch, Batches, write_leveldb, write_lmdb
+from caffejax.core.data.loader import Loader
 
 NUM_EXAMPLES = 13
 BATCH_SIZE = 3  # examples in a batch

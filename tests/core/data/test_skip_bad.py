@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from labelled_images import read_labels
 
-from caffejax.data import write_leveldb, write_lmdb
-from caffejax.errors import DataError
-from caffejax.schema import caffe_pb2
+from caffejax.base.errors import DataError
+from caffejax.core.data import write_leveldb, write_lmdb
+from caffejax.core.schema import caffe_pb2
 
 BAD_INDICES = (0, 3, 4, 9)  # of ten
 # what stands for each example: itself, or the next good one, round and round

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from google.protobuf import text_format
 
-import caffejax.data  # noqa: F401  registers the layers
-from caffejax.data.split_batch_size import split_batch_sizes
-from caffejax.errors import GraphError
-from caffejax.graph import make_net_state
-from caffejax.layers import layer_types
-from caffejax.layers.types import CallerInput, SourceInput
-from caffejax.schema import read_net
+import caffejax.core.data  # noqa: F401  registers the layers
+from caffejax.base.errors import GraphError
+from caffejax.core.data.split_batch_size import split_batch_sizes
+from caffejax.core.graph import make_net_state
+from caffejax.core.layers import layer_types
+from caffejax.core.layers.types import CallerInput, SourceInput
+from caffejax.core.schema import read_net
 
 # a layer's parameters with @ for what is to be divided
 LAYERS = {

@@ -3,7 +3,7 @@
 import numpy as np
 
 from caffejax import Net
-from caffejax.data.synthetic_inputs import complete_inputs
+from caffejax.core.data.synthetic_inputs import complete_inputs
 
 DETECTION = """
   layer { name: "in" type: "Input" top: "loc" top: "conf" top: "prior" top: "truth" input_param {

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import caffejax.pycaffe as caffe
+from caffejax.base.errors import DataError
 from caffejax.cli import main
-from caffejax.data import Lmdb
-from caffejax.data.image_decoding import BadImageError, decode_datum, decode_file, decode_image, read_image
-from caffejax.errors import DataError
-from caffejax.schema import caffe_pb2
+from caffejax.core.data import Lmdb
+from caffejax.core.data.image_decoding import BadImageError, decode_datum, decode_file, decode_image, read_image
+from caffejax.core.schema import caffe_pb2
 
 IMAGE = cv2.GaussianBlur(np.random.default_rng(0).integers(0, 256, (40, 56, 3), np.uint8), (5, 5), 2)
 KINDS: dict[str, tuple[np.ndarray, list[int]]] = {

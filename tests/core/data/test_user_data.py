@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from caffejax import CaffejaxError, DataError, GraphError
-from caffejax.data.loader import Loader
-from caffejax.data.user_data import UserData
-from caffejax.graph import Graph, build_graph, make_net_state
-from caffejax.schema import read_net
+from caffejax.core.data.loader import Loader
+from caffejax.core.data.user_data import UserData
+from caffejax.core.graph import Graph, build_graph, make_net_state
+from caffejax.core.schema import read_net
 
 NET = """
 layer { name: "in" type: "Input" top: "x" top: "y" input_param { shape { dim: 4 dim: 3 } shape { dim: 4 } } }

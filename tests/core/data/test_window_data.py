@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from caffejax.data.window_data import Warp, read_windows
-from caffejax.errors import DataError
+from caffejax.base.errors import DataError
+from caffejax.core.data.window_data import Warp, read_windows
 
 SIZES = [(50, 70), (64, 40)]  # height, width
 
@@ -48,7 +48,7 @@ def test_windows_are_divided_by_their_overlap(folder):
     assert windows.background.tolist() == [[0, 0, 30, 3, 60, 20], [1, 0, 5, 5, 30, 30]]
 
 
-GOLDEN_WINDOWS = Path(__file__).parents[1] / "golden" / "data_windows"
+GOLDEN_WINDOWS = Path(__file__).parents[2] / "golden" / "data_windows"
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN_WINDOWS.glob("*.npz")))
@@ -180,7 +180,7 @@ def test_batches_depend_on_the_seed_and_resume(folder, open_source):
 
 
 def test_the_center_of_the_mean_file_is_subtracted(folder, open_source, tmp_path):
-    from caffejax.schema import caffe_pb2
+    from caffejax.core.schema import caffe_pb2
 
     mean = np.random.default_rng(5).random((3, 20, 20)).astype(np.float32)
     blob = caffe_pb2.BlobProto(num=1, channels=3, height=20, width=20, data=mean.ravel().tolist())

@@ -12,22 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax import (
-    Gradient,
-    LayerError,
-    LayerType,
-    Net,
-    ParamSpec,
-    Signature,
-    Traced,
-    check_gradients,
-    layer_types,
-)
-from caffejax.data.synthetic_inputs import complete_inputs
-from caffejax.gradcheck.check_gradients import OK, LayerGradients, compare_gradients, compute_gradients, make_cases
-from caffejax.gradcheck.layer_gradients import Case, net_gradients, rule_gradients
-from caffejax.layers import register_temporarily
-from caffejax.net import Variables
+from caffejax import Gradient, LayerError, LayerType, Net, ParamSpec, Signature, Traced, check_gradients, layer_types
+from caffejax.base.variables import Variables
+from caffejax.core.data.synthetic_inputs import complete_inputs
+from caffejax.core.gradcheck.check_gradients import OK, LayerGradients, compare_gradients, compute_gradients, make_cases
+from caffejax.core.gradcheck.layer_gradients import Case, net_gradients, rule_gradients
+from caffejax.core.layers import register_temporarily
 from golden_cases import ACCEPTED_CASES, format_case_id, get_layer_type_of_case, make_case_params
 
 
@@ -206,7 +196,7 @@ def test_a_net_that_ignores_its_preferred_rule_is_reported(
     report = check_gradients("Cube", bottoms=[(3, 4)])
     assert report.ok
     assert "not the derivative, as declared" in str(report)
-    module = sys.modules["caffejax.gradcheck.check_gradients"]  # the package has a function of the same name
+    module = sys.modules["caffejax.core.gradcheck.check_gradients"]  # the package has a function of the same name
     monkeypatch.setattr(module, "net_gradients", lambda case: [2 * g for g in net_gradients(case)])
     assert "the net does not use the rule" in str(check_gradients("Cube", bottoms=[(3, 4)]))
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from caffejax import Gradient, Net, check_gradients, layer_types, save_weights
+from caffejax.base.errors import CaffejaxError
 from caffejax.cli import main
-from caffejax.data.synthetic_inputs import complete_inputs
-from caffejax.errors import CaffejaxError
-from caffejax.layers import register_temporarily
+from caffejax.core.data.synthetic_inputs import complete_inputs
+from caffejax.core.layers import register_temporarily
 
 NET = """
 name: "small"
@@ -136,7 +136,7 @@ def test_layers_that_label_boxes_are_ok_as_declared(
     boxes = np.array([[8, 8, 40, 48, 1], [30, 20, 90, 80, 2]], np.float32)
     data = 40 * random.standard_normal((1, 3, 96, 96)).astype(np.float32)
     np.savez(tmp_path / "inputs.npz", data=data, im_info=np.array([[96, 96, 1]], np.float32), gt_boxes=boxes)
-    model = Path(__file__).parents[2] / "configs" / "faster_rcnn_toy" / "train.prototxt"
+    model = Path(__file__).parents[3] / "configs" / "faster_rcnn_toy" / "train.prototxt"
     layers = "rpn_data,rpn_loss_cls,rpn_loss_bbox,proposal,roi_data,loss_cls"
     inputs = [f"--inputs={tmp_path / 'inputs.npz'}"] if with_boxes else []
     assert main(["gradcheck", str(model), f"--layers={layers}", "--samples=4", "--json", *inputs]) == 0

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from caffejax import Net, check_gradients, layer_types
-from caffejax.gradcheck import Report, layer_gradients
-from caffejax.layers import register_temporarily
+from caffejax.core.gradcheck import Report, layer_gradients
+from caffejax.core.layers import register_temporarily
 
 SELECTOR = np.array([1.0, 0.0, 1.0, 1.0])
 

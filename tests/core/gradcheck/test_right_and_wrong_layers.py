@@ -8,21 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax import (
-    ChannelAffine,
-    Gradient,
-    LayerTraits,
-    LayerType,
-    Net,
-    ParamSpec,
-    Signature,
-    Traced,
-    check_gradients,
-)
-from caffejax.gradcheck import Report
-from caffejax.kernels.window import Window
-from caffejax.layers import register_temporarily
-from caffejax.layers.types import Indices
+from caffejax import ChannelAffine, Gradient, LayerTraits, LayerType, Net, ParamSpec, Signature, Traced, check_gradients
+from caffejax.core.gradcheck import Report
+from caffejax.core.layers import register_temporarily
+from caffejax.core.layers.types import Indices
+from caffejax.core.ops.window import Window
 
 NORMAL = np.random.default_rng(0).standard_normal((4, 6, 5, 5))
 WIDE = 2 * np.random.default_rng(1).standard_normal((4, 6, 5, 5))

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from caffejax.errors import CaffejaxError, GraphError, SchemaError
-from caffejax.net import Net
-from caffejax.training import Solver
+from caffejax.base.errors import CaffejaxError, GraphError, SchemaError
+from caffejax.core.program.net import Net
+from caffejax.core.solver import Solver
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 
 CAUSES = {
     "unknown_bottom": "unknown bottom blob 'pixels'",

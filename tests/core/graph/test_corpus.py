@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from caffejax.graph import Graph, build_graph, make_net_state
+from caffejax.core.graph import Graph, build_graph, make_net_state
+from caffejax.core.schema import read_net
 from caffejax.pycaffe import Blob, Layer
-from caffejax.schema import read_net
 
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
+CORPUS = Path(__file__).parents[4] / "shared" / "corpus"
 
 pytestmark = [
     pytest.mark.skipif(not CORPUS.is_dir(), reason=f"needs the corpus of public nets in {CORPUS}, which is absent"),

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from caffejax import Net
-from caffejax.graph.caffe_log import format_creation_lines
-from caffejax.schema import read_net
+from caffejax.core.graph.caffe_log import format_creation_lines
+from caffejax.core.schema import read_net
 
-LENET = Path(__file__).parents[2] / "configs" / "digits" / "lenet_train_test.prototxt"
+LENET = Path(__file__).parents[3] / "configs" / "digits" / "lenet_train_test.prototxt"
 CUSTOM = """name: "own"
 layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 } } }
 layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_param { num_output: 2 } }

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax.errors import CaffejaxError
-from caffejax.graph import Graph
-from caffejax.net import Net
-from caffejax.schema import read_net
+from caffejax.base.errors import CaffejaxError
+from caffejax.core.graph import Graph
+from caffejax.core.program.net import Net
+from caffejax.core.schema import read_net
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "nets"
+GOLDEN = Path(__file__).parents[2] / "golden" / "nets"
 
 # diffs that Caffe gets wrong: HingeLoss works in its bottom's diff during the forward pass, and Split adds that to
 # the other branches' gradients though the loss has weight 0 and no backward pass

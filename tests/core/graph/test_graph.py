@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from caffejax import Graph, LayerType, Net, Signature, Traced
-from caffejax.data import write_lmdb
-from caffejax.errors import CaffejaxError
-from caffejax.graph import build_graph, make_net_state
-from caffejax.graph.reshape import reshape_graph
-from caffejax.layers import register_temporarily
-from caffejax.schema import caffe_pb2, read_net
+from caffejax.base.errors import CaffejaxError
+from caffejax.core.data import write_lmdb
+from caffejax.core.graph import build_graph, make_net_state
+from caffejax.core.graph.reshape import reshape_graph
+from caffejax.core.layers import register_temporarily
+from caffejax.core.schema import caffe_pb2, read_net
 
 INPUT = 'layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 dim: 6 dim: 6 } } }\n'
 PHASES = f"""{INPUT}

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from caffejax import Net
-from caffejax.data.loader import Loader
-from caffejax.errors import DataError
-from caffejax.graph.index_ranges import find_index_ranges
+from caffejax.base.errors import DataError
+from caffejax.core.data.loader import Loader
+from caffejax.core.graph.index_ranges import find_index_ranges
 
 Shapes = dict[str, tuple[int, ...]]
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from caffejax import Graph
-from caffejax.data import write_lmdb
-from caffejax.graph import build_graph, make_net_state
-from caffejax.schema import caffe_pb2, read_net
+from caffejax.core.data import write_lmdb
+from caffejax.core.graph import build_graph, make_net_state
+from caffejax.core.schema import caffe_pb2, read_net
 
 COPIES: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
 

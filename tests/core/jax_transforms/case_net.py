@@ -14,8 +14,8 @@ import pytest
 from case import Case
 from cases import COMPILED_NETS, FORK_CASES
 
-from caffejax.errors import CaffejaxError
-from caffejax.net import Net
+from caffejax.base.errors import CaffejaxError
+from caffejax.core.program.net import Net
 from compile_flags import HAS_OLD_EMITTERS
 
 SEED = 5  # of every pass

@@ -1,9 +1,10 @@
 """The cases of the suite: layers of every registered type, and the nets in `configs/`.
 
-Layers of forks' types are in `fork_cases`, a file for each family.
+Layers of forks' types are in tests/forks/fork_cases, a file for each family.
 """
 
 import re
+import sys
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -13,11 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 from case import BATCH, Case, Shape, layer_case
 
-from caffejax.layers import type_of
-from caffejax.schema import read_net
+from caffejax.core.layers import type_of
+from caffejax.core.schema import read_net
 
 FOLDER = Path(__file__).parent
-CONFIGS = FOLDER.parents[1] / "configs"
+CONFIGS = FOLDER.parents[2] / "configs"
+FORKS = FOLDER.parents[1] / "forks"
+if FORKS.is_dir():
+    sys.path.append(str(FORKS))
 
 
 def convolution(param: str, *shape: int, name: str) -> Case:
@@ -144,7 +148,7 @@ LAYER_CASES = [
 ]
 
 FORK_CASES: list[Case] = []
-for _family in sorted(module.name for module in iter_modules([str(FOLDER / "fork_cases")])):
+for _family in sorted(module.name for module in iter_modules([str(FORKS / "fork_cases")])):
     FORK_CASES += import_module(f"fork_cases.{_family}").LAYER_CASES
 
 # the first of each type of forks, or variant of one, is asked everything, the others about their gradients

@@ -11,9 +11,9 @@ from case_net import assert_close
 from global_batch import AXIS_NAME, make_mesh
 from jax.sharding import PartitionSpec as P
 
-from caffejax.errors import CaffejaxError
-from caffejax.kernels.normalization_op import _sum_separately, _sum_stacked
-from caffejax.net import Net
+from caffejax.base.errors import CaffejaxError
+from caffejax.core.ops.normalization_op import _sum_separately, _sum_stacked
+from caffejax.core.program.net import Net
 
 NUM_DEVICES, SHARD_SIZE = 4, 6
 SYNC_OPTIONS = {"axis_name": AXIS_NAME, "sync_bn": True}

@@ -7,9 +7,9 @@ from unittest import mock
 
 from google.protobuf.message import Message
 
-from caffejax.graph import build
-from caffejax.layers import layer_type, type_of
-from caffejax.layers.types import LayerType, Variants
+from caffejax.core.graph import build
+from caffejax.core.layers import layer_type, type_of
+from caffejax.core.layers.types import LayerType, Variants
 
 FieldReads = set[tuple[str, str]]  # full names of messages, and their fields
 

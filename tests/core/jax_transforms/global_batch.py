@@ -12,8 +12,8 @@ from case_net import SEED, CaseNet, assert_close, compile_unoptimized
 from global_batch_cases import CASES
 from jax.sharding import PartitionSpec
 
-from caffejax.layers.context import Context
-from caffejax.net import Net
+from caffejax.core.layers.context import Context
+from caffejax.core.program.net import Net
 
 AXIS_NAME = "data"
 SHARD_SIZE = 3  # rows of each device

@@ -2,9 +2,9 @@
 
 from cases import EXTRA_FORK_CASES, LAYER_CASES
 
-from caffejax.layers import type_of
-from caffejax.layers.descriptions import COMMON_PARAMS, list_param_fields
-from caffejax.schema import read_net
+from caffejax.core.layers import type_of
+from caffejax.core.schema import read_net
+from caffejax.tools.layer_pages.descriptions import COMMON_PARAMS, list_param_fields
 
 
 def test_types_declare_the_messages_of_their_settings() -> None:

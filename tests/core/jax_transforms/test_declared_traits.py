@@ -10,9 +10,9 @@ from case_net import SEED, CaseNet, to_numpy
 from cases import FORK_CASES, LAYER_CASES
 
 from caffejax import LayerTraits
-from caffejax.gradcheck import traits
-from caffejax.gradcheck.check_gradients import make_cases
-from caffejax.net import Variables
+from caffejax.base.variables import Variables
+from caffejax.core.gradcheck import traits
+from caffejax.core.gradcheck.check_gradients import make_cases
 
 BVLC_NAMES = {c.name.partition("_")[0]: c.name for c in reversed(LAYER_CASES) if c not in FORK_CASES}  # one of each
 CASES = [

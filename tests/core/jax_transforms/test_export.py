@@ -9,10 +9,10 @@ import pytest
 from case import Case
 from case_net import CaseNet, assert_close, cached_case_net, expect_support, parametrize_cases
 from cases import COMPILED_NETS, LAYER_CASES, LOWERED_NETS
-from fresh_processes import call_exported
 
-from caffejax.layers import layer_types
-from caffejax.schema import read_net
+from caffejax.core.layers import layer_types
+from caffejax.core.schema import read_net
+from fresh_processes import call_exported
 from golden_cases import KERNEL_TYPES
 
 PLATFORMS = ("cpu", "cuda", "tpu")

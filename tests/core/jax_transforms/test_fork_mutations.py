@@ -11,11 +11,11 @@ from typing import Any
 import fork_cases
 import pytest
 
-import caffejax.data  # noqa: F401  registers the data layers
-from caffejax.errors import CaffejaxError
-from caffejax.layers import layer_types
-from caffejax.net import Net
-from caffejax.schema import read_net
+import caffejax.core.data  # noqa: F401  registers the data layers
+from caffejax.base.errors import CaffejaxError
+from caffejax.core.layers import layer_types
+from caffejax.core.program.net import Net
+from caffejax.core.schema import read_net
 from golden_cases import ACCEPTED_CASES
 
 pytestmark = pytest.mark.long

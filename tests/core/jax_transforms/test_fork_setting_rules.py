@@ -15,13 +15,13 @@ from cases import EXTRA_FORK_CASES, LAYER_CASES
 from field_reads import FieldReads, record_reads
 
 from caffejax import CaffejaxError
-from caffejax.graph import build as graph_build
-from caffejax.graph import build_graph
-from caffejax.layers import type_of
-from caffejax.layers.descriptions import list_param_fields, list_settings
-from caffejax.layers.types import LayerType
-from caffejax.schema import read_net
-from caffejax.schema.caffe_pb2 import LayerParameter, NetParameter, NetState
+from caffejax.core.graph import build as graph_build
+from caffejax.core.graph import build_graph
+from caffejax.core.layers import type_of
+from caffejax.core.layers.types import LayerType
+from caffejax.core.schema import read_net
+from caffejax.core.schema.caffe_pb2 import LayerParameter, NetParameter, NetState
+from caffejax.tools.layer_pages.descriptions import list_param_fields, list_settings
 
 _CASES_BY_TYPE: dict[LayerType, list[Case]] = {}
 for _case in (*LAYER_CASES, *EXTRA_FORK_CASES):

@@ -10,8 +10,8 @@ from case_net import cached_case_net, expect_support
 from cases import FORK_CASES
 from global_batch_cases import CASES, EXTRA_CASES
 
-from caffejax.layers import LayerType, type_of
-from caffejax.schema import read_net
+from caffejax.core.layers import LayerType, type_of
+from caffejax.core.schema import read_net
 
 
 def type_of_case(case: Case) -> LayerType:

@@ -19,8 +19,8 @@ from case_net import (
 )
 from cases import COMPILED_NETS, EXTRA_FORK_CASES, FORK_CASES, LAYER_CASES
 
-from caffejax.layers import layer_types
-from caffejax.schema import read_net
+from caffejax.core.layers import layer_types
+from caffejax.core.schema import read_net
 from golden_cases import ACCEPTED_CASES, KERNEL_TYPES, is_fork_case
 
 

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from caffejax.layers.row_padding import strip_padding
-from caffejax.net import Net
+from caffejax.core.layers.row_padding import strip_padding
+from caffejax.core.program.net import Net
 from golden_cases import correct_arrays
 
 

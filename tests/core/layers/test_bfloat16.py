@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from layer_nets import Replay, net_text, run_together
 
-from caffejax.layers import layer_types
-from caffejax.layers.row_padding import strip_padding
-from caffejax.net import Net
+from caffejax.core.layers import layer_types
+from caffejax.core.layers.row_padding import strip_padding
+from caffejax.core.program.net import Net
 from golden_cases import (
     ACCEPTED_CASES,
     COORDINATES,

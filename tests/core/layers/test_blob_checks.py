@@ -12,12 +12,12 @@ import pytest
 from layer_nets import Replay, net_text
 
 from caffejax import LayerTraits, LayerType, Signature, Traced
-from caffejax.errors import CaffejaxError, LayerError
-from caffejax.execution import PassInputs, compute_part, make_part
-from caffejax.kernels import onednn
-from caffejax.kernels.window import Window
-from caffejax.layers import layer_type, layer_types, register_temporarily
-from caffejax.net import Net
+from caffejax.base.errors import CaffejaxError, LayerError
+from caffejax.core.layers import layer_type, layer_types, register_temporarily
+from caffejax.core.ops.window import Window
+from caffejax.core.program import PassInputs, compute_part, make_part
+from caffejax.core.program.net import Net
+from caffejax.cpu.kernels import onednn
 from golden_cases import ACCEPTED_CASES, find_first_cases, make_case_params
 
 FIRST_CASES = find_first_cases(

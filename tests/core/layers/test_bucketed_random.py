@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax.layers import bucketed_random
-from caffejax.layers.bucketed_random import bucketed_draw, fold_in, make_key
+from caffejax.core.layers import bucketed_random
+from caffejax.core.layers.bucketed_random import bucketed_draw, fold_in, make_key
 
 SHAPES = [(), (0, 3), (1,), (5, 7, 3), (1024,), (33, 1025)]
 SAMPLERS = {

@@ -28,7 +28,7 @@ from caffejax import (
     Traced,
     register,
 )
-from caffejax.layers import layer_types, register_temporarily, registry
+from caffejax.core.layers import layer_types, register_temporarily, registry
 
 INPUT_LAYER = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 } } }'
 CUSTOM_LAYER = 'layer { name: "own" type: "Own" bottom: "x" top: "y" }'

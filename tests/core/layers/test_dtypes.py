@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from layer_nets import Replay
 
-from caffejax.layers import layer_type, layer_types
-from caffejax.layers.row_padding import strip_padding
+from caffejax.core.layers import layer_type, layer_types
+from caffejax.core.layers.row_padding import strip_padding
 from golden_cases import ACCEPTED_CASES, COORDINATES, find_first_cases, get_layer_type_of_case, make_case_params
 
 # the first recorded case of each type that reads a bottom and is not random

@@ -11,11 +11,11 @@ import pytest
 
 import caffejax.pycaffe as caffe
 from caffejax import Net
-from caffejax.data.loader import Loader
+from caffejax.base.errors import DataError, LayerError
+from caffejax.base.variables import Variables
+from caffejax.core.data.loader import Loader
+from caffejax.core.gradcheck import check_gradients
 from caffejax.dnn import readNetFromCaffe
-from caffejax.errors import DataError, LayerError
-from caffejax.gradcheck import check_gradients
-from caffejax.net import Variables
 
 INPUT = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }\n'
 EMBED = """

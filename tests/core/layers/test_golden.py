@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from layer_nets import Replay, assert_as_recorded
 
-from caffejax.errors import CaffejaxError
-from caffejax.layers import layer_types
-from caffejax.net import Net
+from caffejax.base.errors import CaffejaxError
+from caffejax.core.layers import layer_types
+from caffejax.core.program.net import Net
 from compile_flags import make_optimized_environment
 from golden_cases import (
     ACCEPTED_CASES,
@@ -88,7 +88,9 @@ def test_recorded_case(case: dict[str, Any], backward_modes: tuple[str, ...], ke
 @pytest.mark.long
 def test_first_cases_compiled_with_all_optimizations() -> None:
     """Users compile with all optimizations; the other tests do not."""
-    path = os.pathsep.join([str(TESTS_FOLDER), str(TESTS_FOLDER.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join(
+        [str(TESTS_FOLDER), str(TESTS_FOLDER.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
     process = subprocess.run(
         [sys.executable, "-c", "from test_golden import check_first_cases; check_first_cases()"],
         env=make_optimized_environment() | {"PYTHONPATH": path},

@@ -3,8 +3,8 @@
 import pytest
 from layer_nets import net_text
 
-from caffejax.errors import GraphError
-from caffejax.net import Net
+from caffejax.base.errors import GraphError
+from caffejax.core.program.net import Net
 
 INVALID_LAYERS = [
     ("PReLU", "", [(3,)], "needs a bottom with a channel axis"),

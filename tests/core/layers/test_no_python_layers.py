@@ -8,8 +8,8 @@ import pytest
 
 from caffejax import DataConfig, Net, Solver
 from caffejax import pycaffe as caffe
+from caffejax.base.errors import CaffejaxError
 from caffejax.cli import main
-from caffejax.errors import CaffejaxError
 
 PYTHON_NET = """
 layer { name: "x" type: "DummyData" top: "x" dummy_data_param { shape { dim: 2 dim: 3 } } }

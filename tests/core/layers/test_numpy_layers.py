@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from layer_nets import net_text
 
-from caffejax.errors import LayerError
-from caffejax.graph import build
-from caffejax.graph.build import infer_top_shapes
-from caffejax.kernels import onednn_program
-from caffejax.layers import Traced
-from caffejax.layers.dispatch import forward
-from caffejax.net import Net
+from caffejax.base.errors import LayerError
+from caffejax.core.graph import build
+from caffejax.core.graph.build import infer_top_shapes
+from caffejax.core.layers import Traced
+from caffejax.core.layers.dispatch import forward
+from caffejax.core.program.net import Net
+from caffejax.cpu.kernels import onednn_program
 from golden_cases import ACCEPTED_CASES, format_case_id, get_layer_type_of_case
 
 

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from layer_nets import assert_as_recorded
 
-from caffejax.kernels import platform_dispatch
-from caffejax.kernels.normalization_op import normalize_channels
-from caffejax.kernels.pooling_op import max_pool
-from caffejax.kernels.window import Window
-from caffejax.net import Net
+from caffejax.core.ops import platform_dispatch
+from caffejax.core.ops.normalization_op import normalize_channels
+from caffejax.core.ops.pooling_op import max_pool
+from caffejax.core.ops.window import Window
+from caffejax.core.program.net import Net
 from golden_cases import ACCEPTED_CASES, format_case_id
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIGS = Path(__file__).parents[3] / "configs"
 
 # the types whose kernels have several implementations, and the recorded case that all platforms run
 CASE_BY_TYPE = {

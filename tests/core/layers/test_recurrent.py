@@ -10,9 +10,10 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 from layer_nets import net_text
 
-from caffejax.checkpoints.load_save import load_weights, save_weights
-from caffejax.net import Net, Variables
-from caffejax.training.evaluate import Evaluator
+from caffejax.base.variables import Variables
+from caffejax.core.checkpoints.load_save import load_weights, save_weights
+from caffejax.core.program.net import Net
+from caffejax.core.solver.evaluate import Evaluator
 
 N, FEATURES, SIZE = 2, 3, 4
 PARAM = (

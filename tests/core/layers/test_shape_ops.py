@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from layer_nets import net_text
 
-from caffejax.net import Net
+from caffejax.core.program.net import Net
 
 
 def compute_tops(layer_type: str, text: str, arrays: list[Any], n_tops: int = 1) -> list[np.ndarray]:

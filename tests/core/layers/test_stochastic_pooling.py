@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from layer_nets import net_text
 
-from caffejax.net import Net
+from caffejax.core.program.net import Net
 
 
 def make_pooling_net(

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from caffejax import LayerType, Signature, Traced
-from caffejax.layers import dispatch, register_temporarily
-from caffejax.net import Net
-from caffejax.schema.caffe_pb2 import BlobProto
+from caffejax.core.layers import dispatch, register_temporarily
+from caffejax.core.program.net import Net
+from caffejax.core.schema.caffe_pb2 import BlobProto
 
 INPUT_LAYER = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 6 } } }'
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax.kernels import compilation
+from caffejax.core.ops import compilation
 
 
 def test_garbage_collection_is_enabled_again_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax.kernels.custom_gradient import make_differentiable
+from caffejax.core.ops.custom_gradient import make_differentiable
 
 X, W = jnp.arange(1.0, 4), jnp.arange(2.0, 5)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from caffejax import LayerError
-from caffejax.kernels.host_constant import host_constant
+from caffejax.core.ops.host_constant import host_constant
 
 
 def compute_squares(calls: list[int]) -> np.ndarray:

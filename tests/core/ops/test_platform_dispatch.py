@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from jax import export
 
-from caffejax.kernels.platform_dispatch import PlatformOp
+from caffejax.core.ops.platform_dispatch import PlatformOp
 from compile_flags import make_cpu_devices_environment
 
 X = jnp.arange(1.0, 4)
@@ -91,7 +91,7 @@ def test_gpus_and_tpus_run_their_implementations(platform: str, number: int) -> 
 SHARDED_SCRIPT = """
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-from caffejax.kernels.platform_dispatch import PlatformOp
+from caffejax.core.ops.platform_dispatch import PlatformOp
 operation = PlatformOp(lambda x: (x * 1,), lambda x: (x * 10,))
 mesh = Mesh(jax.devices(), ("d",))
 x = jnp.ones(4)

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax.kernels import compilation, program_cache
-from caffejax.kernels.program_cache import MIN_PROGRAMS, ProgramCache, count_equations
+from caffejax.core.ops import compilation, program_cache
+from caffejax.core.ops.program_cache import MIN_PROGRAMS, ProgramCache, count_equations
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from caffejax.kernels.window import Window
+from caffejax.core.ops.window import Window
 
 
 @pytest.mark.parametrize(

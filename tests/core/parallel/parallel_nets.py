@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import h5py
 import numpy as np
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIGS = Path(__file__).parents[3] / "configs"
 NUM_ROWS = 1500  # not a multiple of most batches: rounds do not end with an iteration
 
 

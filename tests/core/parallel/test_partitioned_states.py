@@ -19,7 +19,7 @@ def train_sharded(text: str, snapshot: str, checkpoint_only: bool) -> list[float
     import jax
 
     import caffejax
-    from caffejax.parallel import global_arrays
+    from caffejax.core.parallel import global_arrays
 
     gather = global_arrays._jit_all_gather
 

@@ -11,7 +11,7 @@ import pytest
 from cluster import Cluster, make_train_commands
 from parallel_nets import make_solver_text, write_data
 
-from caffejax.checkpoints.caffemodel import read_caffemodel
+from caffejax.core.checkpoints.caffemodel import read_caffemodel
 
 # how often processes are killed at random; ten take five minutes on two cores
 NUM_KILLS = int(os.environ.get("CAFFEJAX_KILLS", "2"))

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from caffejax import Net
-from caffejax.execution import LayerSchedule
+from caffejax.core.program import LayerSchedule
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIGS = Path(__file__).parents[3] / "configs"
 KEY = jax.random.key(0)
 INPUT = 'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 dim: 6 dim: 6 } } }'
 CONVOLUTION = """layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"

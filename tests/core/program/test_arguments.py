@@ -13,7 +13,7 @@ import pytest
 from caffejax import CaffejaxError, DataError, GraphError, Net, Solver, Variables, WeightsError
 from caffejax.export import make_inference_model
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIGS = Path(__file__).parents[3] / "configs"
 LENET = CONFIGS / "lenet" / "train_val.prototxt"
 KEY = jax.random.key(0)
 

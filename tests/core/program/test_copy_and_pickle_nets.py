@@ -15,7 +15,7 @@ import pytest
 
 from caffejax import ComputeConfig, Net, Solver, SolverError, Variables
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIGS = Path(__file__).parents[3] / "configs"
 KEY = jax.random.key(0)
 BRANCHES = """
     name: "branches"

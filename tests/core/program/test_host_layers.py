@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax.errors import LayerError
-from caffejax.net import Net
-from caffejax.training import Solver
+from caffejax.base.errors import LayerError
+from caffejax.core.program.net import Net
+from caffejax.core.solver import Solver
 
 ROWS = 16
 BODY = """

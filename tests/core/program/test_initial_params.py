@@ -1,6 +1,6 @@
 """The initial values of `Net.init` equal the recorded ones, bit for bit with the recorded version of jax.
 
-`python tests/net/test_initial_params.py` records them again, which is right only if they are meant to change.
+`python tests/core/program/test_initial_params.py` records them again, which is right only if they are meant to change.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from caffejax.net import Net
+from caffejax.core.program.net import Net
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # also where this runs as a program
+sys.path.insert(0, str(Path(__file__).parents[2]))  # also where this runs as a program
 from compile_flags import make_optimized_environment
 
-RECORDED = Path(__file__).parents[1] / "golden" / "first_numbers.json"
+RECORDED = Path(__file__).parents[2] / "golden" / "first_numbers.json"
 RECORDED_WITH = "0.10.2"  # jax; other versions compile sums and products that are rounded otherwise
 
 FILLERS = {

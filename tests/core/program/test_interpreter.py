@@ -10,7 +10,14 @@ import numpy as np
 from schedule_nets import CHAIN, CONVOLUTION, FILTERED, INPUT, get_step_names
 
 from caffejax import Net
-from caffejax.execution import PassInputs, compute_part, make_unfused_schedule, run_parts, run_schedule, split_by_layer
+from caffejax.core.program import (
+    PassInputs,
+    compute_part,
+    make_unfused_schedule,
+    run_parts,
+    run_schedule,
+    split_by_layer,
+)
 
 
 def test_a_range_of_layers_runs_on_earlier_blobs() -> None:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from caffejax import Net, Solver, Variables, WeightsError, read_caffemodel
-from caffejax.checkpoints.caffemodel import write_caffemodel
-from caffejax.checkpoints.weight_formats import FORMATS
-from caffejax.schema.caffe_pb2 import LayerParameter, NetParameter
+from caffejax.core.checkpoints.caffemodel import write_caffemodel
+from caffejax.core.checkpoints.weight_formats import FORMATS
+from caffejax.core.schema.caffe_pb2 import LayerParameter, NetParameter
 
 SUFFIXES = [*FORMATS, ".caffemodel.h5", ".orbax/7"]
 NET = """

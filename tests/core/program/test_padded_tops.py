@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from caffejax import LayerError, LayerTraits, LayerType, Net, Signature, Traced, pycaffe
-from caffejax.layers import register_temporarily
+from caffejax.core.layers import register_temporarily
 
 NET = """
   layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 6 dim: 3 } } }

@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax.checkpoints.caffemodel import read_caffemodel
+from caffejax.base.errors import CaffejaxError
 from caffejax.cli import main
-from caffejax.errors import CaffejaxError
-from caffejax.net import Net
-from caffejax.schema import read_solver
-from caffejax.training import Solver
+from caffejax.core.checkpoints.caffemodel import read_caffemodel
+from caffejax.core.program.net import Net
+from caffejax.core.schema import read_solver
+from caffejax.core.solver import Solver
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIGS = Path(__file__).parents[3] / "configs"
 INPUT = (
     'layer {{ name: "data" type: "Input" top: "data" top: "label" input_param {{ shape {{ {} }} shape {{ {} }} }} }}'
 )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from caffejax import CaffejaxError, DataError, GraphError, Net
-from caffejax.schema.caffe_pb2 import BlobProto
+from caffejax.core.schema.caffe_pb2 import BlobProto
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (2, 3, 8, 9), np.uint8)
 MEAN = np.random.default_rng(1).uniform(90, 150, (3, 8, 9)).astype(np.float32)

@@ -16,9 +16,9 @@ from schedule_nets import CHAIN, CONFIGS, KEY, get_step_names, make_inputs
 
 from caffejax import Net, Solver
 from caffejax.cli import main
-from caffejax.execution import LayerSchedule, PassInputs, Step, compute_part_with_remat, run_schedule
-from caffejax.execution.rematerialize import RematGroups, Unit, Value, apply_groups, measure_residuals, search_groups
-from caffejax.schema import read_solver
+from caffejax.core.program import LayerSchedule, PassInputs, Step, compute_part_with_remat, run_schedule
+from caffejax.core.program.rematerialize import RematGroups, Unit, Value, apply_groups, measure_residuals, search_groups
+from caffejax.core.schema import read_solver
 
 
 def make_residual_net(blocks: int = 3, size: int = 8) -> str:

@@ -9,7 +9,7 @@ import pytest
 import caffejax
 import caffejax.pycaffe as caffe
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 LENET = "LeNet (TRAIN): 10 layers, data (64x1x28x28), label (64) -> loss (a number)"
 NET = """
 layer { name: "in" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 } } }

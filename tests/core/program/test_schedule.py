@@ -11,9 +11,9 @@ import pytest
 from schedule_nets import CHAIN, CONVOLUTION, FILTERED, INPUT, get_step_names, make_in_place_layer
 
 from caffejax import LayerTraits, LayerType, Net, Signature, Traced
-from caffejax.execution import make_unfused_schedule
-from caffejax.execution.schedule import fuse, split_at_host_layers, unfuse
-from caffejax.layers import ChannelAffine, Context, register_temporarily
+from caffejax.core.layers import ChannelAffine, Context, register_temporarily
+from caffejax.core.program import make_unfused_schedule
+from caffejax.core.program.schedule import fuse, split_at_host_layers, unfuse
 
 LEAKY = CHAIN.replace('"ReLU"', '"ReLU" relu_param { negative_slope: 0.1 }')
 BATCH_NORM_RELU = INPUT + make_in_place_layer("BatchNorm", blob="data") + make_in_place_layer("ReLU", blob="data")

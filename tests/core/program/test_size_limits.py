@@ -10,7 +10,7 @@ import pytest
 
 from caffejax import GraphError, Net
 from caffejax import pycaffe as caffe
-from caffejax.errors import CaffejaxError
+from caffejax.base.errors import CaffejaxError
 
 TILE = """layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 1 dim: 3 dim: 5 dim: 4 } } }
     layer { name: "l" type: "Tile" bottom: "x" top: "y" tile_param { tiles: 2 } }"""

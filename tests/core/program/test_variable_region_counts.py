@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from caffejax.net import Net
+from caffejax.core.program.net import Net
 
 NET = """
 layer { name: "in" type: "Input" top: "data" top: "boxes" top: "keep" input_param {

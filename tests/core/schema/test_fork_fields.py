@@ -1,7 +1,7 @@
 """The table of ignored settings names only fields of forks."""
 
-from caffejax.schema import caffe_pb2, ignored_fields, unknown_settings
-from caffejax.schema.fork_fields import IGNORED_FIELDS, load_fork_fields
+from caffejax.core.schema import caffe_pb2, ignored_fields, unknown_settings
+from caffejax.core.schema.fork_fields import IGNORED_FIELDS, load_fork_fields
 
 
 def test_ignored_fields_are_fields_of_forks_and_have_a_reason() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from caffejax import Net, dnn, load_weights, read_caffemodel, save_weights
 from caffejax import pycaffe as caffe
-from caffejax.paths import find_file
-from caffejax.schema import read_net
+from caffejax.base.paths import find_file
+from caffejax.core.schema import read_net
 
 TEXT = """name: "Bl{0}ten" # Stra{0}e
 layer {{ name: "data" type: "Input" top: "data" input_param {{ shape {{ dim: 1 dim: 2 }} }} }}

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
 
-from caffejax.schema import caffe_pb2
+from caffejax.core.schema import caffe_pb2
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "tests" / "golden"
 
 TYPE_NAMES = {
@@ -95,7 +95,7 @@ def test_compiled_schema_is_up_to_date(tmp_path):
     script += f"compile_schema.compile_schema(pathlib.Path({str(tmp_path)!r}))"
     subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True)
     for name in ("caffe.binpb", "caffe_pb2.pyi", "forks.json"):
-        assert (tmp_path / name).read_bytes() == (ROOT / "src/caffejax/schema" / name).read_bytes()
+        assert (tmp_path / name).read_bytes() == (ROOT / "src/caffejax/core/schema" / name).read_bytes()
 
 
 FOREIGN = """
@@ -112,7 +112,7 @@ theirs = message_factory.GetMessageClass(pool.FindMessageTypeByName("caffe.NetPa
 @pytest.mark.parametrize("order", ["theirs first", "ours first"])
 def test_a_users_own_caffe_pb2_does_not_collide(order):
     """A user's schema has the same file and message names, with other field numbers; fields are matched by name."""
-    ours = "from caffejax.schema import caffe_pb2, read_net\n"
+    ours = "from caffejax.core.schema import caffe_pb2, read_net\n"
     script = FOREIGN + ours if order == "theirs first" else ours + FOREIGN
     script += "assert read_net(theirs(name='x')) == caffe_pb2.NetParameter(name='x')"
     subprocess.run([sys.executable, "-c", script], check=True)

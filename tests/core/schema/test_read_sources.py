@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caffejax.errors import SchemaError
-from caffejax.schema import caffe_pb2, parse_binary, read_net, read_solver
+from caffejax.base.errors import SchemaError
+from caffejax.core.schema import caffe_pb2, parse_binary, read_net, read_solver
 
 NET = caffe_pb2.NetParameter(name="x")
 
@@ -112,7 +112,7 @@ def test_random_bytes_are_parsed_or_rejected(data):
 
 
 def test_texts_above_the_size_limit_are_rejected(tmp_path, monkeypatch):
-    monkeypatch.setattr("caffejax.schema.load._MAX_TEXT_SIZE", 1 << 20)
+    monkeypatch.setattr("caffejax.core.schema.load._MAX_TEXT_SIZE", 1 << 20)
     (tmp_path / "net.prototxt").write_text('name: "a"' + " " * (1 << 20))
     with pytest.raises(SchemaError, match=r"net.prototxt: is larger than 1 MiB, the limit for text files"):
         read_net(tmp_path / "net.prototxt")

@@ -9,9 +9,9 @@ from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caffejax.errors import SchemaError
-from caffejax.schema import caffe_pb2, format_text, parse_text
-from caffejax.schema.text import parse_valid_fields
+from caffejax.base.errors import SchemaError
+from caffejax.core.schema import caffe_pb2, format_text, parse_text
+from caffejax.core.schema.text import parse_valid_fields
 
 LAYER = caffe_pb2.LayerParameter
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from caffejax.errors import SchemaError
-from caffejax.glog import collect_warnings
-from caffejax.schema import caffe_pb2, format_text, parse_text, read_net, read_solver, upgrade_net
+from caffejax.base.errors import SchemaError
+from caffejax.base.glog import collect_warnings
+from caffejax.core.schema import caffe_pb2, format_text, parse_text, read_net, read_solver, upgrade_net
 
-NETS = Path(__file__).resolve().parents[1] / "golden" / "nets"
+NETS = Path(__file__).resolve().parents[2] / "golden" / "nets"
 
 
 @pytest.mark.parametrize("upgraded_path", sorted(NETS.glob("*.upgraded.prototxt")), ids=lambda path: path.name)

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from caffejax import pycaffe
+from caffejax.base.errors import CaffejaxError, SolverError
 from caffejax.cli import main
-from caffejax.errors import CaffejaxError, SolverError
-from caffejax.logs.log_parser import read_log
-from caffejax.schema import read_solver
-from caffejax.training import Solver
-from caffejax.training.solver_param import check_solver
+from caffejax.core.schema import read_solver
+from caffejax.core.solver import Solver
+from caffejax.core.solver.solver_param import check_solver
+from caffejax.tools.logs.log_parser import read_log
 
 NET = """
 layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 1 dim: 1 } } }

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from caffejax import Callback, Solver
-from caffejax.training import reporting
+from caffejax.core.solver import reporting
 
 SETTINGS = "max_iter: 4 display: 2 test_interval: 4 test_iter: 1 snapshot: 3 snapshot_after_train: false"
 NET = """

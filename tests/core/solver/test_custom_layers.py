@@ -6,8 +6,8 @@ import pytest
 
 import caffejax
 from caffejax import LayerType, Signature, Traced
-from caffejax.errors import GraphError
-from caffejax.layers import layer_types, register_temporarily
+from caffejax.base.errors import GraphError
+from caffejax.core.layers import layer_types, register_temporarily
 
 SOLVER = """
 base_lr: 0.1 lr_policy: "fixed" random_seed: 1

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from caffejax import pycaffe
-from caffejax.training import Solver
+from caffejax.core.solver import Solver
 
 SOLVER = """
 net_param {

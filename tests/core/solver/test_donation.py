@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from caffejax.kernels import onednn
-from caffejax.net import Net
-from caffejax.schema.caffe_pb2 import SolverParameter
-from caffejax.training.train_step import TrainState, make_step
-from caffejax.training.update_rules import caffe_optimizer
+from caffejax.core.program.net import Net
+from caffejax.core.schema.caffe_pb2 import SolverParameter
+from caffejax.core.solver.train_step import TrainState, make_step
+from caffejax.core.solver.update_rules import caffe_optimizer
+from caffejax.cpu.kernels import onednn
 
 NET = """
 layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 dim: 4 dim: 9 dim: 9 } } }

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from caffejax import GraphError, LayerError, Net
-from caffejax.debugging import extract_features
+from caffejax.core.solver.intermediates import extract_features
 
 NET = """
 layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }

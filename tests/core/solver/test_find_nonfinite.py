@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from caffejax import Net, Variables
-from caffejax.debugging import NonFinite, find_nonfinite, find_nonfinite_variable
+from caffejax.core.solver.find_nonfinite import NonFinite, find_nonfinite, find_nonfinite_variable
 
 IP = 'inner_product_param { num_output: 3 weight_filler { type: "xavier" } }'
 INPUT = """

@@ -8,13 +8,13 @@ import numpy as np
 import optax
 import pytest
 
-from caffejax.errors import SolverError
-from caffejax.schema import read_solver
-from caffejax.training import rate_schedule, solver_param
-from caffejax.training.lr_schedules import POLICIES, Plateau, StepEarly
-from caffejax.training.update_rules import caffe_optimizer
+from caffejax.base.errors import SolverError
+from caffejax.core.schema import read_solver
+from caffejax.core.solver import rate_schedule, solver_param
+from caffejax.core.solver.lr_schedules import POLICIES, Plateau, StepEarly
+from caffejax.core.solver.update_rules import caffe_optimizer
 
-SOLVERS = Path(__file__).parents[3] / "shared" / "corpus" / "solvers"
+SOLVERS = Path(__file__).parents[4] / "shared" / "corpus" / "solvers"
 BASE = 'net: "net.prototxt" base_lr: 0.5 max_iter: 100 '
 
 

@@ -11,10 +11,10 @@ import pytest
 
 import caffejax.pycaffe as caffe
 from caffejax import Net, Solver
+from caffejax.base.errors import LayerError
 from caffejax.cli import main
-from caffejax.data import write_lmdb
-from caffejax.errors import LayerError
-from caffejax.schema import caffe_pb2
+from caffejax.core.data import write_lmdb
+from caffejax.core.schema import caffe_pb2
 
 INPUTS = """
 layer { name: "in" type: "Input" top: "x" top: "i" input_param { shape { dim: 4 dim: 3 } shape { dim: 4 } } }

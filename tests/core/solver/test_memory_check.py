@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from caffejax import Net, Solver
-from caffejax.debugging import report_memory
-from caffejax.errors import SolverError
-from caffejax.host_memory import get_free_memory
-from caffejax.human_readable import parse_bytes
-from caffejax.training import build_trainer
+from caffejax.base.errors import SolverError
+from caffejax.base.host_memory import get_free_memory
+from caffejax.base.human_readable import parse_bytes
+from caffejax.core.solver import build_trainer
+from caffejax.core.solver.memory_report import report_memory
 
 BATCH = 64
-DIGITS = Path(__file__).parents[2] / "configs" / "digits" / "digits_train_lmdb"
+DIGITS = Path(__file__).parents[3] / "configs" / "digits" / "digits_train_lmdb"
 NET = """
 layer { name: "data" type: "Data" top: "data" top: "label"
   data_param { source: "SOURCE" batch_size: %d backend: LMDB } }

@@ -9,10 +9,10 @@ import pytest
 
 from caffejax import GraphError, Net
 from caffejax.cli import main
-from caffejax.debugging import report_compiled_memory, report_memory
-from caffejax.summary import count_multiply_adds
+from caffejax.core.solver.memory_report import report_compiled_memory, report_memory
+from caffejax.tools.summary import count_multiply_adds
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIGS = Path(__file__).parents[3] / "configs"
 DIGITS = CONFIGS / "digits" / "lenet_train_test.prototxt"
 FILTER_NET = """layer { name: "in" type: "Input" top: "x" top: "s"
   input_param { shape { dim: 4 dim: 2 } shape { dim: 4 } } }

@@ -9,9 +9,9 @@ import jax
 import numpy as np
 import pytest
 
+from caffejax.base.errors import SolverError
 from caffejax.cli import main
-from caffejax.errors import SolverError
-from caffejax.training import Solver, nan_check
+from caffejax.core.solver import Solver, nan_check
 
 INNER_PRODUCT_PARAM = 'inner_product_param { num_output: 3 weight_filler { type: "xavier" } }'
 DATA = """

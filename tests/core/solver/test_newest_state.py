@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from caffejax.checkpoints.solverstate import read_solverstate
-from caffejax.errors import WeightsError
-from caffejax.training import Solver
+from caffejax.base.errors import WeightsError
+from caffejax.core.checkpoints.solverstate import read_solverstate
+from caffejax.core.solver import Solver
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "solver" / "sgd_step_momentum_l2"
+GOLDEN = Path(__file__).parents[2] / "golden" / "solver" / "sgd_step_momentum_l2"
 NET = """
 layer { name: "x" type: "DummyData" top: "x" dummy_data_param { shape { dim: 2 dim: 3 } data_filler { value: 0.5 } } }
 layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_param { num_output: 2 } }

@@ -9,14 +9,14 @@ import jax
 import numpy as np
 import pytest
 
-from caffejax.checkpoints import caffemodel
-from caffejax.checkpoints.solverstate import SolverState, write_solverstate
+from caffejax.base.errors import CaffejaxError, SolverError, WeightsError
 from caffejax.cli import main
-from caffejax.errors import CaffejaxError, SolverError, WeightsError
-from caffejax.net import Net
-from caffejax.schema import read_solver
-from caffejax.training import Solver
-from caffejax.training.output_checks import check_snapshot_files
+from caffejax.core.checkpoints import caffemodel
+from caffejax.core.checkpoints.solverstate import SolverState, write_solverstate
+from caffejax.core.program.net import Net
+from caffejax.core.schema import read_solver
+from caffejax.core.solver import Solver
+from caffejax.core.solver.output_checks import check_snapshot_files
 
 NET = """
 layer { name: "x" type: "DummyData" top: "a" top: "b" dummy_data_param { shape { dim: 1 dim: 1 } } }

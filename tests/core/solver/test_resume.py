@@ -7,11 +7,11 @@ import jax
 import numpy as np
 import pytest
 
-from caffejax.errors import CaffejaxError, DataError, SolverError, WeightsError
-from caffejax.net import Net
-from caffejax.schema import read_solver
-from caffejax.training import Solver
-from caffejax.training.evaluate import Evaluator
+from caffejax.base.errors import CaffejaxError, DataError, SolverError, WeightsError
+from caffejax.core.program.net import Net
+from caffejax.core.schema import read_solver
+from caffejax.core.solver import Solver
+from caffejax.core.solver.evaluate import Evaluator
 
 NET = """
 layer { name: "data" type: "DummyData" top: "data" top: "label"
@@ -56,7 +56,7 @@ def test_resumes_bit_for_bit_from_a_checkpoint(tmp_path: Path, type: str, settin
         np.testing.assert_array_equal(actual, expected)
 
 
-DIGITS = Path(__file__).parents[2] / "configs" / "digits"
+DIGITS = Path(__file__).parents[3] / "configs" / "digits"
 
 
 @pytest.mark.parametrize("snapshot", ["x.orbax", "x_iter_7.solverstate", "x_iter_7.solverstate.h5"])

@@ -11,14 +11,14 @@ import jax
 import numpy as np
 import pytest
 
-import caffejax.layers
+import caffejax.core.layers
 import caffejax.pycaffe as caffe
+from caffejax.base.errors import CaffejaxError, DataError
 from caffejax.cli import main
-from caffejax.data.loader import Loader
-from caffejax.errors import CaffejaxError, DataError
-from caffejax.layers.detection import result_files
-from caffejax.net import Net
-from caffejax.training import Solver
+from caffejax.core.data.loader import Loader
+from caffejax.core.program.net import Net
+from caffejax.core.solver import Solver
+from caffejax.forks.detection import result_files
 
 NUM_IMAGES, BATCH, TEST_ITER = 12, 5, 3  # a test reads 15 images
 SIZES = [(4, 4) if i % 3 == 0 else (100, 100) for i in range(NUM_IMAGES)]
@@ -227,8 +227,9 @@ def classes_that_change(path: Path) -> dict[str, set[str]]:
 
 def test_all_that_layers_count_has_a_position() -> None:
     """An object in `layers` whose attributes change can be saved, and so can the file of HDF5Output."""
-    package = Path(caffejax.layers.__file__).parent
-    paths = [*package.rglob("*.py"), package.parent / "data" / "hdf5_layers.py"]
+    package = Path(caffejax.core.layers.__file__).parent
+    forks = package.parents[1] / "forks"
+    paths = [*package.rglob("*.py"), *forks.rglob("*.py"), package.parent / "data" / "hdf5_layers.py"]
     classes = {name: methods for path in paths for name, methods in classes_that_change(path).items()}
     unsaved = {name for name, methods in classes.items() if not {"get_state", "set_state"} <= methods}
     assert set(classes) - unsaved == {"_Evaluation", "ResultFiles", "_MatWriter", "_OutputFile", "HostLayer"}

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from caffejax import Solver
-from caffejax.data import write_leveldb
-from caffejax.schema import caffe_pb2
+from caffejax.core.data import write_leveldb
+from caffejax.core.schema import caffe_pb2
 
 NET = """
 layer { name: "files" type: "ImageData" top: "a" top: "label" transform_param { crop_size: 6 mirror: true }

@@ -11,10 +11,11 @@ import pytest
 
 import caffejax
 import caffejax.pycaffe as caffe
+from caffejax.base.variables import Variables
 from caffejax.cli import main
-from caffejax.graph.trained_layers import separate_params
-from caffejax.net import Net, Variables
-from caffejax.training.evaluate import copy_trained_params, find_shape_mismatches
+from caffejax.core.graph.trained_layers import separate_params
+from caffejax.core.program.net import Net
+from caffejax.core.solver.evaluate import copy_trained_params, find_shape_mismatches
 
 DATA = """layer { name: "x" type: "DummyData" top: "a" dummy_data_param { shape { dim: 1 dim: 1 }
   data_filler { value: 1 } } }

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from caffejax import Solver
-from caffejax.checkpoints import failed_saves
-from caffejax.checkpoints.failed_saves import make_save_error, remove_failed_step
-from caffejax.checkpoints.orbax import CheckpointFolder
-from caffejax.errors import CaffejaxError, WeightsError
+from caffejax.base.errors import CaffejaxError, WeightsError
+from caffejax.core.checkpoints import failed_saves
+from caffejax.core.checkpoints.failed_saves import make_save_error, remove_failed_step
+from caffejax.core.checkpoints.orbax import CheckpointFolder
 
 NET = """
 layer { name: "data" type: "DummyData" top: "data" top: "label"
@@ -126,7 +126,7 @@ def test_late_files_of_a_failed_step_are_removed(tmp_path: Path, monkeypatch: py
                 self.file_times.pop(0)
                 late_folder.mkdir(parents=True)
 
-    monkeypatch.setattr("caffejax.checkpoints.failed_saves.time", clock := Clock())
+    monkeypatch.setattr("caffejax.core.checkpoints.failed_saves.time", clock := Clock())
     remove_failed_step(tmp_path, 2)
     assert list(tmp_path.iterdir()) == []
     assert not clock.file_times

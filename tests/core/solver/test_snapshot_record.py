@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from caffejax.checkpoints.solverstate import read_solverstate, write_solverstate
-from caffejax.errors import DataError, WeightsError
-from caffejax.training import Solver
-from caffejax.training.snapshot_record import format_record
+from caffejax.base.errors import DataError, WeightsError
+from caffejax.core.checkpoints.solverstate import read_solverstate, write_solverstate
+from caffejax.core.solver import Solver
+from caffejax.core.solver.snapshot_record import format_record
 
 NET = """
 layer {{ name: "digits" type: "Data" top: "data" top: "label"
@@ -19,7 +19,7 @@ layer {{ name: "digits" type: "Data" top: "data" top: "label"
 layer {{ name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param {{ num_output: 10 }} }}
 layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }}
 """
-DIGITS = Path(__file__).parents[2] / "configs" / "digits"
+DIGITS = Path(__file__).parents[3] / "configs" / "digits"
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from caffejax.errors import CaffejaxError
-from caffejax.schema import read_solver
-from caffejax.training import Solver, rate_schedule, solver_param
+from caffejax.base.errors import CaffejaxError
+from caffejax.core.schema import read_solver
+from caffejax.core.solver import Solver, rate_schedule, solver_param
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 RECORDED = json.loads((GOLDEN / "solver" / "rejections.json").read_text())
 NET = RECORDED["net"]
 

@@ -10,13 +10,13 @@ import h5py
 import numpy as np
 import pytest
 
-from caffejax.checkpoints.solverstate import SolverState, read_solverstate, write_solverstate
-from caffejax.errors import WeightsError
-from caffejax.kernels.executable_cache import describe_types
-from caffejax.schema import caffe_pb2, read_solver
-from caffejax.training import Solver
+from caffejax.base.errors import WeightsError
+from caffejax.core.checkpoints.solverstate import SolverState, read_solverstate, write_solverstate
+from caffejax.core.schema import caffe_pb2, read_solver
+from caffejax.core.solver import Solver
+from caffejax.cpu.kernels.executable_cache import describe_types
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 CASES = [c["case"] for c in json.loads((GOLDEN / "resume" / "index.json").read_text())]
 STATES = ["snap_iter_10.solverstate", "snap_iter_10.solverstate.h5"]
 ADAM, SGD = "adam_batchnorm_iter_size3", "sgd_step_momentum_l2"

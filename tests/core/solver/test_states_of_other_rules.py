@@ -7,9 +7,9 @@ import jax
 import numpy as np
 import pytest
 
-from caffejax.checkpoints.solverstate import SolverState, read_solverstate, write_solverstate
-from caffejax.errors import WeightsError
-from caffejax.training import Solver
+from caffejax.base.errors import WeightsError
+from caffejax.core.checkpoints.solverstate import SolverState, read_solverstate, write_solverstate
+from caffejax.core.solver import Solver
 
 NET = """
 layer { name: "x" type: "DummyData" top: "x" dummy_data_param { shape { dim: 2 dim: 3 } data_filler { value: 1 } } }
@@ -119,9 +119,9 @@ def test_a_checkpoint_of_an_earlier_version_names_its_rule_in_the_text_of_the_so
     solver = make_solver(tmp_path, "SGD")
     state = solver.train_state.replace(key=jax.random.key_data(solver.train_state.key))
     solver.snapshots._last_iteration = -1
-    from caffejax.checkpoints.orbax import CheckpointFolder
-    from caffejax.schema import format_text
-    from caffejax.training.train_state_io import to_arrays
+    from caffejax.core.checkpoints.orbax import CheckpointFolder
+    from caffejax.core.schema import format_text
+    from caffejax.core.solver.train_state_io import to_arrays
 
     folder = CheckpointFolder(tmp_path / "old.orbax")
     folder.save(2, to_arrays(state), {"format": 1, "solver": format_text(solver.param), "seed": 1})

@@ -9,11 +9,11 @@ import jax
 import numpy as np
 import pytest
 
-from caffejax.errors import SolverError
-from caffejax.training import Solver
+from caffejax.base.errors import SolverError
+from caffejax.core.solver import Solver
 
-CONFIGS = Path(__file__).parents[2] / "configs"
-GOLDEN = Path(__file__).parents[1] / "golden"
+CONFIGS = Path(__file__).parents[3] / "configs"
+GOLDEN = Path(__file__).parents[2] / "golden"
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]\d+)?")
 DUMMY = """
 layer { name: "data" type: "DummyData" top: "data" top: "label"

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax.config import TrainConfig
-from caffejax.errors import SolverError
-from caffejax.net import Params, Variables
-from caffejax.training.build_trainer import TrainerParts, build_trainer
-from caffejax.training.nan_check import FiniteCheck
-from caffejax.training.train_step import StepResult, TrainState, abstract_state
-from caffejax.training.trainer import Trainer
+from caffejax.base.config import TrainConfig
+from caffejax.base.errors import SolverError
+from caffejax.base.variables import Params, Variables
+from caffejax.core.solver.build_trainer import TrainerParts, build_trainer
+from caffejax.core.solver.nan_check import FiniteCheck
+from caffejax.core.solver.train_step import StepResult, TrainState, abstract_state
+from caffejax.core.solver.trainer import Trainer
 
 NET = """
 layer { name: "data" type: "DummyData" top: "x" top: "y" dummy_data_param { shape { dim: 2 dim: 3 } } }

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from caffejax import Callback
-from caffejax.data.loader import Loader
-from caffejax.training import Solver, reporting
-from caffejax.training.reporting import DataWait, Stopwatch
+from caffejax.core.data.loader import Loader
+from caffejax.core.solver import Solver, reporting
+from caffejax.core.solver.reporting import DataWait, Stopwatch
 
 
 class Clock:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from caffejax.schema import parse_text
-from caffejax.schema.caffe_pb2 import SolverParameter
-from caffejax.training import Solver
+from caffejax.core.schema import parse_text
+from caffejax.core.schema.caffe_pb2 import SolverParameter
+from caffejax.core.solver import Solver
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "solver"
+GOLDEN = Path(__file__).parents[2] / "golden" / "solver"
 
 INDEX = json.loads((GOLDEN / "index.json").read_text())
 CASES = [c["case"] for c in INDEX]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
-from caffejax.training.train_step import separate_updates
+from caffejax.core.solver.train_step import separate_updates
 
 PARAMS = {"large": (jnp.arange(6.0), None), "small": (jnp.ones(2),)}
 GRADS = jax.tree.map(lambda a: a + 1, PARAMS)

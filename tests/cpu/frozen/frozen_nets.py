@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from caffejax.inference.frozen_net import Frozen
-from caffejax.layers import layer_types
-from caffejax.net import Net, Variables
+from caffejax.base.variables import Variables
+from caffejax.core.layers import layer_types
+from caffejax.core.program.net import Net
+from caffejax.cpu.frozen.frozen_net import Frozen
 
 RTOL = 1e-5  # of a blob's largest number
 EMPTY_MAXIMUM = 1e30  # the maximum of no cells is larger than this

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from caffejax.kernels import onednn_program
-from caffejax.kernels.onednn_program import Operation, Program, encode
+from caffejax.cpu.kernels import onednn_program
+from caffejax.cpu.kernels.onednn_program import Operation, Program, encode
 
 PROGRAMS = [
     """argument dims 1 16 6 6

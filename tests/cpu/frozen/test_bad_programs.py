@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from mutated_programs import PROGRAMS, parse
 
-from caffejax.kernels import onednn_program
-from caffejax.kernels.packed_weights import PackedWeights
+from caffejax.cpu.kernels import onednn_program
+from caffejax.cpu.kernels.packed_weights import PackedWeights
 
 pytestmark = pytest.mark.skipif(not onednn_program.is_available(), reason="needs oneDNN")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from frozen_nets import assert_frozen_net_equals_net, draw_inputs, draw_variables, make_net_text
 
-from caffejax.net import Net
+from caffejax.core.program.net import Net
 
 CONV = "a Convolution x | num_output: 4 kernel_size: 3"
 CHAIN = ["n BatchNorm a", "s Scale n | bias_term: true", "b Bias s"]

@@ -11,7 +11,7 @@ import pytest
 from frozen_nets import assert_close, draw_variables
 
 import caffejax.pycaffe as caffe
-from caffejax.net import Net
+from caffejax.core.program.net import Net
 
 CONVOLUTION = 'type: "Convolution" convolution_param { num_output: 4 kernel_size: 3 }'
 

@@ -16,11 +16,11 @@ import pytest
 from frozen_nets import FAST_COMPILATION, assert_close, draw_inputs, draw_variables, make_net_text
 
 from caffejax import CaffejaxError, Net
-from caffejax.inference.constant_folding import host_function
-from caffejax.inference.frozen_net import Frozen
-from caffejax.kernels import onednn_program as kernels
-from caffejax.kernels.packed_weights import aligned_empty
-from caffejax.net import Variables
+from caffejax.base.variables import Variables
+from caffejax.cpu.frozen.constant_folding import host_function
+from caffejax.cpu.frozen.frozen_net import Frozen
+from caffejax.cpu.kernels import onednn_program as kernels
+from caffejax.cpu.kernels.packed_weights import aligned_empty
 
 LAYERS = (
     "a Convolution x | num_output: 16 kernel_size: 3 pad: 1 stride: 2",

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from caffejax import Net, Variables
-from caffejax.data.loader import Loader
-from caffejax.debugging import extract_features
-from caffejax.inference import frozen_pass_cache
-from caffejax.inference.frozen_pass_cache import FrozenPasses, freeze_passes, output_and_loss_names
-from caffejax.training import Evaluator
+from caffejax.core.data.loader import Loader
+from caffejax.core.solver import Evaluator
+from caffejax.core.solver.intermediates import extract_features
+from caffejax.cpu.frozen import frozen_pass_cache
+from caffejax.cpu.frozen.frozen_pass_cache import FrozenPasses, freeze_passes, output_and_loss_names
 
-DIGITS = Path(__file__).parents[2] / "configs" / "digits" / "lenet_train_test.prototxt"
+DIGITS = Path(__file__).parents[3] / "configs" / "digits" / "lenet_train_test.prototxt"
 INPUTS = """layer { name: "in" type: "Input" top: "x" top: "label"
   input_param { shape { dim: 4 dim: 3 } shape { dim: 4 } } }
 """

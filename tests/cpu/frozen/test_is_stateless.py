@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from caffejax import Net
-from caffejax.data.synthetic_inputs import complete_inputs
-from caffejax.inference.frozen_pass_cache import is_stateless
+from caffejax.core.data.synthetic_inputs import complete_inputs
+from caffejax.cpu.frozen.frozen_pass_cache import is_stateless
 
 IMAGES = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 3 dim: 2 dim: 4 dim: 4 } } }'
 SEQUENCE = """layer { name: "x" type: "Input" top: "x" top: "cont"

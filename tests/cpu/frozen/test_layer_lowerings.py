@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 from frozen_nets import assert_frozen_net_equals_net, find_compiled_types, make_net_text
 
-from caffejax.inference.layer_lowerings import LOWERINGS
-from caffejax.kernels import onednn_program
+from caffejax.cpu.frozen.layer_lowerings import LOWERINGS
+from caffejax.cpu.kernels import onednn_program
 
 pytestmark = pytest.mark.skipif(not onednn_program.is_available(), reason="needs oneDNN")
 

@@ -15,13 +15,14 @@ import pytest
 from frozen_nets import draw_inputs, draw_variables, make_net_text
 
 from caffejax import CaffejaxError, Solver
-from caffejax.data.lmdb import Lmdb
-from caffejax.inference import low_precision
-from caffejax.inference.frozen_net import Frozen
-from caffejax.kernels import onednn
-from caffejax.net import Net, Variables
-from caffejax.schema import read_solver
-from caffejax.schema.caffe_pb2 import Datum
+from caffejax.base.variables import Variables
+from caffejax.core.data.lmdb import Lmdb
+from caffejax.core.program.net import Net
+from caffejax.core.schema import read_solver
+from caffejax.core.schema.caffe_pb2 import Datum
+from caffejax.cpu.frozen import low_precision
+from caffejax.cpu.frozen.frozen_net import Frozen
+from caffejax.cpu.kernels import onednn
 
 MARKS = {
     kind: pytest.mark.skipif(not onednn.has_instructions(kind), reason=f"the processor has no {kind}")
@@ -217,7 +218,7 @@ def test_blobs_of_zeros_give_zeros() -> None:
 @MARKS["int8"]
 @MARKS["bfloat16"]
 def test_classes_of_digits_equal_float32() -> None:
-    folder = Path(__file__).parents[2] / "configs" / "digits"
+    folder = Path(__file__).parents[3] / "configs" / "digits"
     param = read_solver(folder / "lenet_solver.prototxt")
     param.snapshot, param.display, param.test_initialization = 0, 0, False
     solver = Solver(param, file=folder / "lenet_solver.prototxt")

@@ -7,8 +7,8 @@ from frozen_nets import assert_frozen_net_equals_net, find_compiled_types, make_
 from hypothesis import HealthCheck, given, settings
 from random_nets import draw_nets
 
-from caffejax.inference import partition
-from caffejax.kernels import onednn_program
+from caffejax.cpu.frozen import partition
+from caffejax.cpu.kernels import onednn_program
 
 pytestmark = pytest.mark.skipif(not onednn_program.is_available(), reason="needs oneDNN")
 

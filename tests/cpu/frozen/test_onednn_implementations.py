@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 from frozen_nets import FAST_COMPILATION, draw_inputs, draw_variables, make_net_text
 
-from caffejax.kernels import onednn, onednn_program
-from caffejax.net import Net
+from caffejax.core.program.net import Net
+from caffejax.cpu.kernels import onednn, onednn_program
 
 pytestmark = pytest.mark.skipif(not onednn_program.is_available(), reason="needs oneDNN")
 

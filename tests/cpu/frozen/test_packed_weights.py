@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from frozen_nets import draw_inputs, draw_variables, make_net_text
 
-from caffejax.inference.frozen_net import Frozen
-from caffejax.kernels import onednn_program
-from caffejax.kernels.packed_weights import Layout
-from caffejax.net import Net, Variables
+from caffejax.base.variables import Variables
+from caffejax.core.program.net import Net
+from caffejax.cpu.frozen.frozen_net import Frozen
+from caffejax.cpu.kernels import onednn_program
+from caffejax.cpu.kernels.packed_weights import Layout
 
 pytestmark = pytest.mark.skipif(not onednn_program.is_available(), reason="needs oneDNN")
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from frozen_nets import assert_frozen_net_equals_net, draw_inputs, draw_variables, make_net_text
 
-from caffejax.inference.frozen_net import Frozen
-from caffejax.kernels import onednn_program
-from caffejax.net import Net
+from caffejax.core.program.net import Net
+from caffejax.cpu.frozen.frozen_net import Frozen
+from caffejax.cpu.kernels import onednn_program
 
 pytestmark = pytest.mark.skipif(not onednn_program.is_available(), reason="needs oneDNN")
 

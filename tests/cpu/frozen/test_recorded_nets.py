@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from frozen_nets import FAST_COMPILATION, assert_close
 
-from caffejax.inference.layer_lowerings import LOWERINGS
-from caffejax.net import Net, Variables
+from caffejax.base.variables import Variables
+from caffejax.core.program.net import Net
+from caffejax.cpu.frozen.layer_lowerings import LOWERINGS
 from golden_cases import ACCEPTED_CASES, format_case_id, is_fork_case
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 NETS = [p.stem for p in sorted((GOLDEN / "nets").glob("*.npz"))]
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from frozen_nets import assert_frozen_net_equals_net, make_net_text
 
-from caffejax.inference.program_builder import hoist_strides
-from caffejax.kernels import onednn_program
-from caffejax.kernels.onednn_program import Operation
+from caffejax.cpu.frozen.program_builder import hoist_strides
+from caffejax.cpu.kernels import onednn_program
+from caffejax.cpu.kernels.onednn_program import Operation
 
 STAGE = [  # the end of one stage of a ResNet, and the beginning of the next
     "a Convolution x | num_output: 32 kernel_size: 1",

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from caffejax.kernels import onednn
+from caffejax.cpu.kernels import onednn
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 NUM_CALLS = 600
 
 
@@ -72,7 +72,7 @@ def sanitized_build(ld_preload: str, tmp_path_factory: pytest.TempPathFactory) -
     ]
     build = subprocess.run(command, cwd=REPOSITORY, env=os.environ | flags, capture_output=True, text=True)
     assert build.returncode == 0, build.stderr
-    libraries = {f.name.split(".")[0]: f.read_bytes() for f in folder.glob("caffejax/kernels/*.so")}
+    libraries = {f.name.split(".")[0]: f.read_bytes() for f in folder.glob("caffejax/cpu/kernels/*.so")}
     assert libraries.keys() >= {"_onednn", "_onednn_program"}, build.stderr
     assert all(b"__asan" in library for library in libraries.values())
     ignore_binaries = shutil.ignore_patterns("*.so", "__pycache__")
@@ -102,7 +102,7 @@ def run_with_sanitizer(ld_preload: str, command: list[str], **environment: str) 
 def test_valid_and_invalid_calls_stay_within_their_memory(ld_preload: str, sanitized_build: Path) -> None:
     dnnl_path, library_path = (
         find_package_file(onednn.PACKAGE, "libdnnl.so.3"),
-        next(sanitized_build.glob("caffejax/kernels/_onednn.*so")),
+        next(sanitized_build.glob("caffejax/cpu/kernels/_onednn.*so")),
     )
     script = Path(__file__).with_name("fuzz_foreign_functions.py")
     output = run_with_sanitizer(ld_preload, [str(script), str(dnnl_path), str(library_path), str(NUM_CALLS)])
@@ -113,7 +113,7 @@ def test_valid_and_invalid_calls_stay_within_their_memory(ld_preload: str, sanit
 
 @pytest.mark.long
 def test_programs_stay_within_their_memory(ld_preload: str, sanitized_build: Path) -> None:
-    files = [f"tests/inference/{name}.py" for name in ("test_bad_programs", "test_memory_plan")]
+    files = [f"tests/cpu/frozen/{name}.py" for name in ("test_bad_programs", "test_memory_plan")]
     output = run_with_sanitizer(
         ld_preload,
         ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--capture=no", "-m", "not long and not slow", *files],

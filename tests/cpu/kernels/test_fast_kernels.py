@@ -14,15 +14,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from layer_nets import net_text
 
-from caffejax.gradcheck import check_gradients
-from caffejax.kernels import compilation, onednn
-from caffejax.kernels.convolution_cpu import choose_algorithm
-from caffejax.kernels.convolution_op import correlate
-from caffejax.kernels.matmul import matmul_rows
-from caffejax.kernels.window import Window
-from caffejax.net import Net
+from caffejax.core.gradcheck import check_gradients
+from caffejax.core.ops import compilation
+from caffejax.core.ops.convolution_op import correlate
+from caffejax.core.ops.matmul import matmul_rows
+from caffejax.core.ops.window import Window
+from caffejax.core.program.net import Net
+from caffejax.cpu.kernels import onednn
+from caffejax.cpu.kernels.convolution_cpu import choose_algorithm
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIGS = Path(__file__).parents[3] / "configs"
 
 
 def assert_close(fast: Any, plain: Any) -> None:

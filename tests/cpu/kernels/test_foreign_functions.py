@@ -15,7 +15,7 @@ from foreign_calls import (
     make_wide_calls,
 )
 
-from caffejax.kernels import onednn
+from caffejax.cpu.kernels import onednn
 
 pytestmark = pytest.mark.skipif(not onednn.is_available(), reason=f"no oneDNN: {onednn.unavailable_reason()}")
 ATTRIBUTES = {"stride": [2, 1], "dilation": [1, 2], "low": [1, 0], "high": [0, 3], "groups": 2}

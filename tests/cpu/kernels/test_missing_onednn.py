@@ -5,7 +5,7 @@ import logging
 import jax.numpy as jnp
 import pytest
 
-from caffejax.kernels import onednn
+from caffejax.cpu.kernels import onednn
 
 
 def test_the_reason_is_logged_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 import caffejax.pycaffe as caffe
-from caffejax.kernels import pooling_op
-from caffejax.kernels.window import Window
-from caffejax.layers.pooling import max_windows
-from caffejax.net import Net, Variables
+from caffejax.base.variables import Variables
+from caffejax.core.layers.pooling import max_windows
+from caffejax.core.ops import pooling_op
+from caffejax.core.ops.window import Window
+from caffejax.core.program.net import Net
 
 FAST_COMPILATION = {"xla_backend_optimization_level": 0}
 CHANNEL, ROW, COLUMN = 1, 6, 6  # of the NaN in the input

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 TESTS_FOLDER = Path(__file__).parent
-KERNELS = TESTS_FOLDER.parents[1] / "src/caffejax/kernels"
+KERNELS = TESTS_FOLDER.parents[2] / "src/caffejax/cpu/kernels"
 
 
 def can_compile_and_run(compile_command: list[str], folder: Path) -> bool:

@@ -13,13 +13,13 @@ from difference import Comparison, Difference
 from google.protobuf import text_format
 
 import caffejax.pycaffe as caffe
-from caffejax.data.loader import Loader
-from caffejax.errors import CaffejaxError
-from caffejax.net import Net
-from caffejax.schema import caffe_pb2
-from caffejax.training import Solver
-from caffejax.training.lr_schedules import Plateau
-from caffejax.training.output_checks import check_snapshot_files
+from caffejax.base.errors import CaffejaxError
+from caffejax.core.data.loader import Loader
+from caffejax.core.program.net import Net
+from caffejax.core.schema import caffe_pb2
+from caffejax.core.solver import Solver
+from caffejax.core.solver.lr_schedules import Plateau
+from caffejax.core.solver.output_checks import check_snapshot_files
 
 
 def _compare_dropout_masks(net: str) -> list[Comparison]:

@@ -9,7 +9,7 @@ import numpy as np
 from difference import GOLDEN, Comparison, Difference
 
 import caffejax.pycaffe as caffe
-from caffejax.net import Net
+from caffejax.core.program.net import Net
 
 
 def _compute_diff_after_two_passes(

@@ -14,9 +14,9 @@ from pathlib import Path
 from disturbances import PHASES, Disturbance, draw_disturbances
 from failing_file_system import WRITES, Fault, compile_shim, read_operations
 
-from caffejax.checkpoints.orbax import CheckpointFolder
+from caffejax.core.checkpoints.orbax import CheckpointFolder
 
-DIGITS = Path(__file__).parents[2] / "configs" / "digits"
+DIGITS = Path(__file__).parents[3] / "configs" / "digits"
 # arrays enough that some are still being written when one has failed
 SCALES = "\n".join(
     f'layer {{ name: "scale{i}" type: "Scale" bottom: "ip" top: "ip" scale_param {{ bias_term: true }} }}'

@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from caffejax.errors import CaffejaxError
+from caffejax.base.errors import CaffejaxError
 
 from .harness import Files, find_no_difference, get_intact_sets, load_harness, write_files
 from .outcomes import Outcome, exception_outcome

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from caffejax.process_settings import silence_orbax_permanently
+from caffejax.cpu.process_settings import silence_orbax_permanently
 
 from .harness import get_intact_sets, make_case, read_files
 from .outcomes import MAX_MEMORY, MAX_SECONDS, Outcome

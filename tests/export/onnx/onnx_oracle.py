@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from caffejax.execution.schedule import find_padded_blobs
+from caffejax.core.program.schedule import find_padded_blobs
 from caffejax.export import BatchError, InferenceModel
 from caffejax.export.onnx import export_onnx
 

@@ -4,14 +4,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from core.layers.layer_nets import Replay
 from onnx_oracle import assert_model_equals_net
 
+from caffejax.base.variables import Variables
+from caffejax.core.layers import layer_types
+from caffejax.core.program.net import Net
 from caffejax.export import make_inference_model
 from caffejax.export.onnx.layer_converters import LAYER_CONVERSIONS
-from caffejax.layers import layer_types
-from caffejax.net import Net, Variables
 from golden_cases import ACCEPTED_CASES, find_first_cases, get_layer_type_of_case, is_fork_case
-from layers.layer_nets import Replay
 
 FIRST_CASES = find_first_cases([case for case in ACCEPTED_CASES if "stochastic" not in case])
 HOST_TYPES = {name for name, case in FIRST_CASES.items() if get_layer_type_of_case(case).on_host} | {

@@ -9,10 +9,10 @@ import jax
 import pytest
 
 from caffejax import CaffejaxError, GraphError, Net
+from caffejax.core.layers import LayerType, Signature, Traced
+from caffejax.core.layers.registry import register_temporarily
 from caffejax.export import BatchError, make_inference_model
 from caffejax.export.onnx import export_onnx, write_onnx
-from caffejax.layers import LayerType, Signature, Traced
-from caffejax.layers.registry import register_temporarily
 from export.test_stablehlo import CLASSIFICATION
 
 REPOSITORY = Path(__file__).parents[3]

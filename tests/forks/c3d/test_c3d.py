@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from layer_nets import net_text
 
-from caffejax.errors import GraphError
-from caffejax.net import Net
+from caffejax.base.errors import GraphError
+from caffejax.core.program.net import Net
 
 RANDOM = np.random.default_rng(0)
 VOLUME_SHAPE = (2, 2, 5, 7, 6)

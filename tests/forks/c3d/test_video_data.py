@@ -7,10 +7,10 @@ import cv2
 import numpy as np
 import pytest
 
-from caffejax.checking.check import check_file
-from caffejax.errors import DataError
-from caffejax.net import Net
-from caffejax.schema import caffe_pb2
+from caffejax.base.errors import DataError
+from caffejax.core.program.net import Net
+from caffejax.core.schema import caffe_pb2
+from caffejax.tools.model_check.check import check_file
 
 NUM_FRAMES = {"one": 12, "two": 9, "three": 20}
 SIZE = (10, 14)

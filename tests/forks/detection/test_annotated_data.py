@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caffejax.data import write_annotated, write_lmdb
-from caffejax.data.annotated.annotated_data import choose_num_rows, make_label_top
-from caffejax.errors import DataError
-from caffejax.layers.row_padding import strip_padding
-from caffejax.schema import caffe_pb2
+from caffejax.base.errors import DataError
+from caffejax.core.data import write_lmdb
+from caffejax.core.layers.row_padding import strip_padding
+from caffejax.core.schema import caffe_pb2
+from caffejax.forks.detection.data.annotated_data import choose_num_rows, make_label_top
+from caffejax.forks.detection.data.annotated_datum import write_annotated
 
 COLORS = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255]], np.uint8)
 RANDOM_SAMPLER = "sampler { min_scale: 0.2 min_aspect_ratio: 0.5 max_aspect_ratio: 2 } max_sample: 1"

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from caffejax.layers.row_padding import num_valid_rows, strip_padding
+from caffejax.core.layers.row_padding import num_valid_rows, strip_padding
 
-FOLDER = Path(__file__).parents[1] / "golden/fork_layers/data/photos_a"
+FOLDER = Path(__file__).parents[2] / "golden/fork_layers/data/photos_a"
 CASES = {case["case"]: case for case in json.loads((FOLDER / "manifest.json").read_text())}
 
 TRANSFORM_SCALES = {"crop_center": 0.017}

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from caffejax import Solver
-from caffejax.data import write_annotated
+from caffejax.forks.detection.data.annotated_datum import write_annotated
 
 pytestmark = pytest.mark.long
 
@@ -25,7 +25,7 @@ layer { name: "boxes" type: "Reduction" bottom: "label" top: "boxes" loss_weight
 @pytest.mark.parametrize("iter_size", [1, 2])
 def test_resumes_bit_for_bit_from_a_checkpoint(iter_size, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("caffejax.data.annotated.annotated_data.NUM_COUNTED_RECORDS", 4)
+    monkeypatch.setattr("caffejax.forks.detection.data.annotated_data.NUM_COUNTED_RECORDS", 4)
     rng = np.random.default_rng(0)
 
     def draw_annotated_image(n):

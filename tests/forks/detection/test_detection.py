@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from layer_nets import Replay, assert_as_recorded, net_text, run_layer
 
 from caffejax import CaffejaxError, Net, layer_types
-from caffejax.layers.boxes import decode_offsets, encode_offsets
-from caffejax.layers.detection.multibox_targets import Truth, match, select_hardest
-from caffejax.layers.row_padding import strip_padding
+from caffejax.core.layers.row_padding import strip_padding
+from caffejax.forks.detection.boxes import decode_offsets, encode_offsets
+from caffejax.forks.detection.multibox_targets import Truth, match, select_hardest
 from golden_cases import GOLDEN
 
 FORK_CASES = GOLDEN / "fork_layers"

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caffejax.errors import GraphError, SolverError
-from caffejax.training import Solver
-from caffejax.training.evaluate import compute_average_precisions, compute_mean_precision
+from caffejax.base.errors import GraphError, SolverError
+from caffejax.core.solver import Solver
+from caffejax.core.solver.evaluate import compute_average_precisions, compute_mean_precision
 
 PADDING = [-1, -1, -1, -1, -1]
 # two batches: class 1 has 3 objects, class 2 has 1 that is never found, class 3 has none but is found

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caffejax.data.annotated.annotated_image import box_coverage, clip_to_window, window_coverage
-from caffejax.data.annotated.color_changes import distort
-from caffejax.data.annotated.ssd_augmentation import sampler_windows
-from caffejax.layers.boxes import overlaps
-from caffejax.schema import caffe_pb2
+from caffejax.core.schema import caffe_pb2
+from caffejax.forks.detection.boxes import overlaps
+from caffejax.forks.detection.data.annotated_image import box_coverage, clip_to_window, window_coverage
+from caffejax.forks.detection.data.color_changes import distort
+from caffejax.forks.detection.data.ssd_augmentation import sampler_windows
 
 BOXES = np.array([[0.05, 0.2, 0.25, 0.6], [0.4, 0.3, 0.55, 0.8], [0.7, 0.1, 0.9, 0.5]], np.float32)
 

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from caffejax import Net, load_weights, read_solver
-from caffejax.layers.row_padding import strip_padding
-from caffejax.net import Variables
-from caffejax.training import make_step, rate_schedule
-from caffejax.training.build_trainer import make_optimizer
-from caffejax.training.train_step import init_train_state, stack_batches
+from caffejax.base.variables import Variables
+from caffejax.core.layers.row_padding import strip_padding
+from caffejax.core.solver import make_step, rate_schedule
+from caffejax.core.solver.build_trainer import make_optimizer
+from caffejax.core.solver.train_step import init_train_state, stack_batches
 
 pytestmark = pytest.mark.optimized
 
-NET_FOLDERS = sorted((Path(__file__).parents[1] / "golden" / "fork_layers" / "nets").iterdir())
+NET_FOLDERS = sorted((Path(__file__).parents[2] / "golden" / "fork_layers" / "nets").iterdir())
 
 
 def assert_close(actual: Any, expected: np.ndarray, name: str, rtol: float = 1e-4) -> None:

@@ -11,10 +11,15 @@ import numpy as np
 import pytest
 from google.protobuf import text_format
 
-from caffejax.data.annotated.annotated_datum import serialize_annotated_datum
-from caffejax.data.annotated.annotated_image import AnnotatedImage
-from caffejax.data.annotated.color_changes import add_noise, distort
-from caffejax.data.annotated.ssd_augmentation import (
+from caffejax.core.data.database import WRITERS
+from caffejax.core.data.transform import Transform
+from caffejax.core.layers.row_padding import strip_padding
+from caffejax.core.schema import caffe_pb2
+from caffejax.core.schema.caffe_pb2 import BatchSampler, ResizeParameter, TransformationParameter
+from caffejax.forks.detection.data.annotated_datum import serialize_annotated_datum
+from caffejax.forks.detection.data.annotated_image import AnnotatedImage
+from caffejax.forks.detection.data.color_changes import add_noise, distort
+from caffejax.forks.detection.data.ssd_augmentation import (
     _sample_windows,
     _satisfies,
     crop_sample,
@@ -23,11 +28,6 @@ from caffejax.data.annotated.ssd_augmentation import (
     sampler_windows,
     select_objects,
 )
-from caffejax.data.database import WRITERS
-from caffejax.data.transform import Transform
-from caffejax.layers.row_padding import strip_padding
-from caffejax.schema import caffe_pb2
-from caffejax.schema.caffe_pb2 import BatchSampler, ResizeParameter, TransformationParameter
 
 F = np.float32
 Box = list[Any]

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from layer_nets import net_text
 
-from caffejax.errors import GraphError
-from caffejax.net import Net
+from caffejax.base.errors import GraphError
+from caffejax.core.program.net import Net
 
 RANDOM = np.random.default_rng(0)
 

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax.errors import CaffejaxError
-from caffejax.layers.fillers import fill, scale_filler
-from caffejax.net import Net
-from caffejax.schema import caffe_pb2
+from caffejax.base.errors import CaffejaxError
+from caffejax.core.layers.fillers import fill, scale_filler
+from caffejax.core.program.net import Net
+from caffejax.core.schema import caffe_pb2
 
 RNG = np.random.default_rng(3)
 KEY = jax.random.key(0)

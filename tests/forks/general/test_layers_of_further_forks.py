@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from caffejax import Net
-from caffejax.errors import CaffejaxError
-from caffejax.glog import collect_warnings
+from caffejax.base.errors import CaffejaxError
+from caffejax.base.glog import collect_warnings
 
 
 def make_net(text: str, *shapes: tuple[int, ...], phase: Any = "TEST") -> Net:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from layer_nets import net_text, run_layer
 
-from caffejax.errors import GraphError
-from caffejax.net import Net
+from caffejax.base.errors import GraphError
+from caffejax.core.program.net import Net
 
 Shape = tuple[int, ...]
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from layer_nets import net_text
 
-from caffejax.errors import GraphError
-from caffejax.net import Net
-from caffejax.training import Solver
+from caffejax.base.errors import GraphError
+from caffejax.core.program.net import Net
+from caffejax.core.solver import Solver
 
 RANDOM = np.random.default_rng(0)
 WEIGHT_FILLER = 'weight_filler { type: "gaussian" std: 1 }'

@@ -9,9 +9,9 @@ import pytest
 from layer_nets import net_text
 
 from caffejax import LayerError, Net
-from caffejax.errors import CaffejaxError
-from caffejax.layers.mscnn.box_output import make_overlap_measure
-from caffejax.layers.mscnn.detection_loss import masked_sample, masked_topk
+from caffejax.base.errors import CaffejaxError
+from caffejax.forks.mscnn.box_output import make_overlap_measure
+from caffejax.forks.mscnn.detection_loss import masked_sample, masked_topk
 
 BBOX_REG_PARAM = "bbox_reg_param { bbox_mean: 0 bbox_mean: 0 bbox_mean: 0 bbox_mean: 0 " + (
     "bbox_std: 0.1 bbox_std: 0.1 bbox_std: 0.2 bbox_std: 0.2 %s }"

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from caffejax.data import write_lmdb
-from caffejax.errors import DataError
-from caffejax.schema.caffe_pb2 import Datum
+from caffejax.base.errors import DataError
+from caffejax.core.data import write_lmdb
+from caffejax.core.schema.caffe_pb2 import Datum
 
 HEIGHT, WIDTH = 56, 72
 NECK = 1  # the center of both shoulders, joints 5 and 6 of the database

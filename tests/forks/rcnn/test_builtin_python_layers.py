@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from caffejax import Net
-from caffejax.errors import CaffejaxError
+from caffejax.base.errors import CaffejaxError
 
 LAYER = """layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 dim: 4 } } }
 layer { name: "mask" type: "Python" bottom: "x" top: "y" %s python_param { module: "%s" layer: "%s" } }"""

@@ -8,9 +8,9 @@ import pytest
 from synthetic_images import SIZE, draw_image
 
 import caffejax.pycaffe as caffe
-from caffejax.layers import layer_types
-from caffejax.layers.boxes import overlaps
-from caffejax.layers.rcnn.rpn_proposals import decode_boxes
+from caffejax.core.layers import layer_types
+from caffejax.forks.detection.boxes import overlaps
+from caffejax.forks.rcnn.rpn_proposals import decode_boxes
 
 pytestmark = pytest.mark.optimized
 

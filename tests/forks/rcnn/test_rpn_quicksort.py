@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caffejax.layers.rcnn.rpn_proposals import quicksort_order
+from caffejax.forks.rcnn.rpn_proposals import quicksort_order
 
 LENGTH = 24
 compute_order = jax.jit(quicksort_order)

@@ -8,8 +8,8 @@ import pytest
 from google.protobuf import text_format
 
 from caffejax import CaffejaxError, Net
-from caffejax.layers.fillers import fill
-from caffejax.schema import caffe_pb2
+from caffejax.core.layers.fillers import fill
+from caffejax.core.schema import caffe_pb2
 
 SCORES = np.random.default_rng(0).normal(size=(2, 3, 4, 5)).astype(np.float32)
 

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from caffejax.errors import DataError
+from caffejax.base.errors import DataError
 
 SIZES = [(20, 30), (24, 26), (31, 22), (20, 30), (28, 28)]
 PARAMS = {

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from layer_nets import net_text
 from scipy.io import loadmat
 
-from caffejax.errors import CaffejaxError, DataError
-from caffejax.layers.segmentation.meanfield import build_lattice, filter_by_lattice
-from caffejax.net import Net
+from caffejax.base.errors import CaffejaxError, DataError
+from caffejax.core.program.net import Net
+from caffejax.forks.segmentation.meanfield import build_lattice, filter_by_lattice
 
 IMAGE_SHAPE = (2, 4, 5, 6)
 RANDOM = np.random.default_rng(0)

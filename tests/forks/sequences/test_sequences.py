@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from layer_nets import net_text
 
-from caffejax.errors import GraphError
-from caffejax.net import Net
+from caffejax.base.errors import GraphError
+from caffejax.core.program.net import Net
 
 CTC_PARAM = "ctc_loss_param { alphabet_size: 3 time_step: 4 blank_label: 2 }"
 

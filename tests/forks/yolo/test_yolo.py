@@ -8,8 +8,8 @@ import pytest
 from layer_nets import net_text
 
 from caffejax import Net
-from caffejax.errors import CaffejaxError
-from caffejax.layers.row_padding import strip_padding
+from caffejax.base.errors import CaffejaxError
+from caffejax.core.layers.row_padding import strip_padding
 
 ANCHORS = np.array([[10, 14], [40, 30], [60, 90]])
 BIASES = " ".join(f"biases: {n}" for n in ANCHORS.ravel())

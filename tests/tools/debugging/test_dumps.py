@@ -9,8 +9,8 @@ import jax
 import numpy as np
 import pytest
 
-from caffejax.debugging.dumps import Dump, collect, compare, compute_distance, replay
-from caffejax.net import Net
+from caffejax.core.program.net import Net
+from caffejax.tools.debugging.dumps import Dump, collect, compare, compute_distance, replay
 
 # a layer of each kind, in place and branched, shared params, a name with a slash and one that is not ASCII
 NET_TEXT = """

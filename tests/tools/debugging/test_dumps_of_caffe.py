@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from caffejax.debugging.dumps import Dump, DumpedLayer, compare, replay
-from caffejax.net import Net
+from caffejax.core.program.net import Net
+from caffejax.tools.debugging.dumps import Dump, DumpedLayer, compare, replay
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "nets"
+GOLDEN = Path(__file__).parents[2] / "golden" / "nets"
 RECORDED_NETS = sorted(path.stem for path in GOLDEN.glob("*.npz"))
 KINDS_BY_PREFIX = {"in": "input", "blobdiff": "diff", "paramdiff": "grad"}
 

@@ -9,9 +9,9 @@ import pytest
 
 from caffejax import Net
 from caffejax.cli import main
-from caffejax.debugging import LayerTime, Timer, average_times
+from caffejax.tools.debugging import LayerTime, Timer, average_times
 
-DIGITS = Path(__file__).parents[2] / "configs" / "digits" / "lenet_train_test.prototxt"
+DIGITS = Path(__file__).parents[3] / "configs" / "digits" / "lenet_train_test.prototxt"
 NET_WITH_INPUTS = """
 layer { name: "in" type: "Input" top: "x" top: "label"
         input_param { shape { dim: 4 dim: 3 } shape { dim: 4 } } }

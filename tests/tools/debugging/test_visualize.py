@@ -6,7 +6,9 @@ import cv2
 import numpy as np
 import pytest
 
-from caffejax.debugging.visualize import (
+from caffejax.base.errors import CaffejaxError
+from caffejax.core.program.net import Net
+from caffejax.tools.debugging.visualize import (
     encode_image,
     enlarge,
     find_first_filters,
@@ -15,8 +17,6 @@ from caffejax.debugging.visualize import (
     make_filter_maps,
     make_grid,
 )
-from caffejax.errors import CaffejaxError
-from caffejax.net import Net
 
 
 def vis_square(data: np.ndarray) -> np.ndarray:

@@ -6,9 +6,10 @@ import re
 import pytest
 
 from caffejax.cli import main
-from caffejax.layers import LayerType, descriptions, layer_types
-from caffejax.layers.descriptions import SHARED_MESSAGES
-from caffejax.schema import caffe_pb2, fork_fields
+from caffejax.core.layers import LayerType, layer_types
+from caffejax.core.schema import caffe_pb2, fork_fields
+from caffejax.tools.layer_pages import descriptions
+from caffejax.tools.layer_pages.descriptions import SHARED_MESSAGES
 
 TYPES = [v for t in layer_types().values() for v in (descriptions.list_variants(t) or {"": t}).values()]
 

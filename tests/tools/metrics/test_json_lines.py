@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from small_run import NET, SETTINGS, EventRecorder, make_small_solver, train
 
-from caffejax.errors import CaffejaxError, SolverError
-from caffejax.glog import GlogFormatter
-from caffejax.logs import read_log
-from caffejax.metrics import JsonLines, json_lines
+from caffejax.base.errors import CaffejaxError, SolverError
+from caffejax.base.glog import GlogFormatter
+from caffejax.tools.logs import read_log
+from caffejax.tools.metrics import JsonLines, json_lines
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

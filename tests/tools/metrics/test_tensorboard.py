@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 from small_run import EventRecorder, make_small_solver, train
 
-from caffejax.debugging.visualize import enlarge, make_filter_maps, make_grid
-from caffejax.errors import CaffejaxError
-from caffejax.metrics import TensorBoard, tensorboard
-from caffejax.metrics.tensorboard import make_graph_def
-from caffejax.net import Net
+from caffejax.base.errors import CaffejaxError
+from caffejax.core.program.net import Net
+from caffejax.tools.debugging.visualize import enlarge, make_filter_maps, make_grid
+from caffejax.tools.metrics import TensorBoard, tensorboard
+from caffejax.tools.metrics.tensorboard import make_graph_def
 
 pytest.importorskip("tensorboardX")
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIGS = Path(__file__).parents[3] / "configs"
 
 
 def mask_checksum(data: bytes) -> int:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from caffejax.checking import Finding, check_files
+from caffejax.tools.model_check import Finding, check_files
 
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
+CORPUS = Path(__file__).parents[4] / "shared" / "corpus"
 
 pytestmark = [
     pytest.mark.skipif(not CORPUS.is_dir(), reason=f"needs the corpus of public nets in {CORPUS}, which is absent"),

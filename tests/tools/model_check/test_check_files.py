@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from caffejax.checking import Report, check_files
-from caffejax.checking.check import check_file
-from caffejax.checking.check_report import make_findings
-from caffejax.checking.model_files import detect_kind, find_model_files
-from caffejax.checkpoints.caffemodel import write_caffemodel
-from caffejax.data.placeholder_sources import build_assumed_graphs
-from caffejax.errors import Problem
-from caffejax.graph import make_net_state
-from caffejax.schema import read_net
+from caffejax.base.errors import Problem
+from caffejax.core.checkpoints.caffemodel import write_caffemodel
+from caffejax.core.graph import make_net_state
+from caffejax.core.schema import read_net
+from caffejax.tools.model_check import Report, check_files
+from caffejax.tools.model_check.check import check_file
+from caffejax.tools.model_check.check_report import make_findings
+from caffejax.tools.model_check.model_files import detect_kind, find_model_files
+from caffejax.tools.model_check.placeholder_sources import build_assumed_graphs
 
 INPUT = 'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 dim: 8 dim: 8 } } }\n'
 CONV = """layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"

@@ -8,15 +8,15 @@ import h5py
 import numpy as np
 import pytest
 
-from caffejax.checking import Report
-from caffejax.checking.check import check_file
-from caffejax.checking.check_report import Finding, PhaseReport
+from caffejax.base.errors import CaffejaxError
 from caffejax.cli.check import _format_failure_counts, _format_loading_counts
-from caffejax.data import write_annotated
-from caffejax.data.database import WRITERS
-from caffejax.errors import CaffejaxError
-from caffejax.net import Net
-from caffejax.schema import caffe_pb2
+from caffejax.core.data.database import WRITERS
+from caffejax.core.program.net import Net
+from caffejax.core.schema import caffe_pb2
+from caffejax.forks.detection.data.annotated_datum import write_annotated
+from caffejax.tools.model_check import Report
+from caffejax.tools.model_check.check import check_file
+from caffejax.tools.model_check.check_report import Finding, PhaseReport
 
 SIDE = 24
 

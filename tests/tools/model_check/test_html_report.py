@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from caffejax.checking.check_report import Finding, PhaseReport, Report, WeightsReport
-from caffejax.checking.html_report import render_html_report, suggest_command
 from caffejax.cli import main
 from caffejax.cli.parser import Parser
+from caffejax.tools.model_check.check_report import Finding, PhaseReport, Report, WeightsReport
+from caffejax.tools.model_check.html_report import render_html_report, suggest_command
 
 HOSTILE = "<script>alert('&')</script>\"\x01"
 NET = """layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }

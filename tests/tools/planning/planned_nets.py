@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-LENET = Path(__file__).parents[2] / "configs" / "lenet" / "train_val.prototxt"
+LENET = Path(__file__).parents[3] / "configs" / "lenet" / "train_val.prototxt"
 
 
 def make_conv_block(name: str, bottom: str, num_output: int, kernel: int, stride: int = 1, *, relu: bool = True) -> str:

@@ -68,9 +68,9 @@ def main() -> None:
     from planned_nets import LENET, make_resnet
 
     from caffejax import Net, Parallel
-    from caffejax.parallel import Requests
-    from caffejax.planning import parse_target, planner
-    from caffejax.planning.planner import SGD
+    from caffejax.core.parallel import Requests
+    from caffejax.tools.planning import parse_target, planner
+    from caffejax.tools.planning.planner import SGD
 
     planner.get_devices = lambda target: jax.devices()[: target.devices]  # type: ignore[assignment]
     result = {}

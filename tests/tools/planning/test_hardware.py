@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from caffejax import CaffejaxError
-from caffejax.planning import parse_target
-from caffejax.planning.hardware import CHIPS, Chip
+from caffejax.tools.planning import parse_target
+from caffejax.tools.planning.hardware import CHIPS, Chip
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax.planning import get_compiled_stats
-from caffejax.planning.hlo import Collective, parse_stats
+from caffejax.tools.planning import get_compiled_stats
+from caffejax.tools.planning.hlo import Collective, parse_stats
 from compile_flags import make_cpu_devices_environment
 
 N = 1 << 16
@@ -50,7 +50,7 @@ def test_collectives_are_counted_by_size() -> None:
     code = """
 import jax, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from caffejax.planning import get_compiled_stats
+from caffejax.tools.planning import get_compiled_stats
 rows = NamedSharding(Mesh(np.array(jax.devices()), ("data",)), PartitionSpec("data"))
 x = jax.ShapeDtypeStruct((64, 1000), "float32", sharding=rows)
 stats = get_compiled_stats(jax.jit(lambda x: x.sum(0)).lower(x).compile())

@@ -14,8 +14,8 @@ from planned_nets import LENET, make_resnet
 
 from caffejax import CaffejaxError, GraphError, Net, Parallel
 from caffejax.cli import main
-from caffejax.planning import Plan, parse_target, plan, planner
-from caffejax.planning.hlo import Collective, ProgramStats
+from caffejax.tools.planning import Plan, parse_target, plan, planner
+from caffejax.tools.planning.hlo import Collective, ProgramStats
 
 ONE_DEVICE = parse_target("tpu:v5e:1")
 
@@ -119,7 +119,7 @@ def test_images_have_the_dtype_of_their_source(use_cpu_compiler: None) -> None:
 def test_nets_that_cannot_be_planned_are_refused(use_cpu_compiler: None) -> None:
     with pytest.raises(GraphError, match=r"has inputs without the batch axis 1: label"):
         plan(Net(LENET, "TRAIN"), ONE_DEVICE, batch_axis=1)
-    recurrent_net = Path(__file__).parents[2] / "configs" / "lstm" / "train_val.prototxt"
+    recurrent_net = Path(__file__).parents[3] / "configs" / "lstm" / "train_val.prototxt"
     assert plan(Net(recurrent_net, "TRAIN"), ONE_DEVICE, batch=4, batch_axis=1).batch == 4
     net_with_boxes = (
         'layer { name: "x" type: "Input" top: "x" top: "boxes" input_param { shape { dim: 4 dim: 3 } '

@@ -14,9 +14,9 @@ import pytest
 from planned_nets import LENET, make_resnet
 
 from caffejax import Net
-from caffejax.planning.planner import SGD
-from caffejax.training.build_trainer import make_optimizer
-from caffejax.training.train_step import init_train_state, make_step
+from caffejax.core.solver.build_trainer import make_optimizer
+from caffejax.core.solver.train_step import init_train_state, make_step
+from caffejax.tools.planning.planner import SGD
 
 NETS = {"lenet": LENET, "resnet": make_resnet()}
 # gradients of weights and inputs, but for the first layer's input; LeNet's first weight's is a product in float32

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from caffejax.planning import Plan, parse_target
-from caffejax.planning.hardware import CHIPS
-from caffejax.planning.hlo import Collective, ProgramStats
-from caffejax.planning.planner import estimate_link_seconds, estimate_scaling
+from caffejax.tools.planning import Plan, parse_target
+from caffejax.tools.planning.hardware import CHIPS
+from caffejax.tools.planning.hlo import Collective, ProgramStats
+from caffejax.tools.planning.planner import estimate_link_seconds, estimate_scaling
 
 # easy numbers: a byte takes a second on links, and four on the network
 CHIP = replace(CHIPS["cuda:h100"], link=1.0, network=0.25, joined=8)

@@ -11,9 +11,9 @@ import pytest
 
 from caffejax import Net
 from caffejax.cli import main
-from caffejax.summary import FAMILIES
+from caffejax.tools.summary import FAMILIES
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIGS = Path(__file__).parents[3] / "configs"
 LENET = CONFIGS / "lenet" / "train_val.prototxt"
 
 CONV = 'type: "Convolution" convolution_param { num_output: 1 weight_filler { type: "constant" value: 1 } %s }'

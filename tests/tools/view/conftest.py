@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from caffejax.view import write_page
+from caffejax.tools.view import write_page
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _BROWSER_FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")  # as in containers

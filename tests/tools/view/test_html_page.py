@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from view_nets import HOSTILE_NAMES, find_config, make_hostile_net
 
-from caffejax.errors import CaffejaxError
-from caffejax.summary import FAMILIES
-from caffejax.view import write_page
-from caffejax.view.html_page import escape_json, read_asset, render_page
+from caffejax.base.errors import CaffejaxError
+from caffejax.tools.summary import FAMILIES
+from caffejax.tools.view import write_page
+from caffejax.tools.view.html_page import escape_json, read_asset, render_page
 
 LENET = find_config("lenet")
 
@@ -19,7 +19,7 @@ LENET = find_config("lenet")
 def test_a_page_references_no_other_files(tmp_path: Path) -> None:
     write_page(LENET, tmp_path / "net.html")
     text = (tmp_path / "net.html").read_text()
-    licence = (files("caffejax.view") / "assets" / "dagre" / "LICENSE").read_text()
+    licence = (files("caffejax.tools.view") / "assets" / "dagre" / "LICENSE").read_text()
     assert licence in text
     assert "Permission is hereby granted" in licence
     assert not re.search(r"""(src|href)\s*=\s*["']?(?!data:)[a-z/]""", text.partition("<script>")[0])

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from caffejax.errors import CaffejaxError
-from caffejax.view.svg_drawing import lay_out
+from caffejax.base.errors import CaffejaxError
+from caffejax.tools.view.svg_drawing import lay_out
 
 
 def test_a_path_too_long_for_the_library_is_an_error_with_a_remedy() -> None:
@@ -19,7 +19,7 @@ def test_a_path_too_long_for_the_library_is_an_error_with_a_remedy() -> None:
 
 INTERRUPTED_LAYOUT = """
 import signal, os
-from caffejax.view import svg_drawing
+from caffejax.tools.view import svg_drawing
 
 get_engine = svg_drawing._get_engine
 

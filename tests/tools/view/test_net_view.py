@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from view_nets import DATA, INVALID_NET, PROBLEMS, VALID_LAYERS, find_config, make_conv, make_hostile_net
 
-from caffejax.errors import SchemaError
-from caffejax.graph import build_graph, make_net_state
-from caffejax.schema import caffe_pb2, parse_text, read_net
-from caffejax.summary import summarize
-from caffejax.view import load_view
-from caffejax.view.net_view import collect_problems, format_layer, to_json
+from caffejax.base.errors import SchemaError
+from caffejax.core.graph import build_graph, make_net_state
+from caffejax.core.schema import caffe_pb2, parse_text, read_net
+from caffejax.tools.summary import summarize
+from caffejax.tools.view import load_view
+from caffejax.tools.view.net_view import collect_problems, format_layer, to_json
 
 
 def load_text_view(folder: Path, text: str) -> Any:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from view_nets import CONFIGS, INVALID_NET, PROBLEMS, find_config
 
-from caffejax.graph import build_graph, make_net_state
-from caffejax.graph.resolve import is_included
-from caffejax.schema import read_net
-from caffejax.summary import summarize
+from caffejax.core.graph import build_graph, make_net_state
+from caffejax.core.graph.resolve import is_included
+from caffejax.core.schema import read_net
+from caffejax.tools.summary import summarize
 
 pytestmark = pytest.mark.slow  # starting the browser is
 

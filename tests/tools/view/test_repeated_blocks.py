@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from view_nets import CONFIGS, DATA, find_config, make_conv, make_inception, make_irregular_net
 
-from caffejax.graph import make_net_state
-from caffejax.graph.resolve import is_included
-from caffejax.schema import read_net
-from caffejax.view.layer_graph import DrawnLayer, connect_layers
-from caffejax.view.repeated_blocks import Block, Box, find_blocks, make_boxes
+from caffejax.core.graph import make_net_state
+from caffejax.core.graph.resolve import is_included
+from caffejax.core.schema import read_net
+from caffejax.tools.view.layer_graph import DrawnLayer, connect_layers
+from caffejax.tools.view.repeated_blocks import Block, Box, find_blocks, make_boxes
 
 
 def load_layers(net: Path | str) -> tuple[DrawnLayer, ...]:

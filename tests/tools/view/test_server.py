@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from view_nets import DATA, make_conv
 
-from caffejax.errors import CaffejaxError, SchemaError
-from caffejax.view import serve
+from caffejax.base.errors import CaffejaxError, SchemaError
+from caffejax.tools.view import serve
 
 
 class NetServer:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from random import Random
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 CONFIGS = REPOSITORY / "configs"
 
 

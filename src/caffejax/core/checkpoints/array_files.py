@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ..atomic_write import replace_file, replace_path
-from ..errors import Problem, WeightsError
-from ..host_memory import get_free_memory
-from ..human_readable import format_bytes
-from ..paths import make_missing_problem
+from ...base.atomic_write import replace_file, replace_path
+from ...base.errors import Problem, WeightsError
+from ...base.host_memory import get_free_memory
+from ...base.human_readable import format_bytes
+from ...base.paths import make_missing_problem
 from ..schema.blob_proto import Array
 
 AnyPath = str | os.PathLike[str]

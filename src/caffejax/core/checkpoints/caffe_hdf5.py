@@ -12,11 +12,11 @@ import numpy as np
 from h5py import Group
 from numpy.typing import ArrayLike
 
-from ..atomic_write import replace_path
-from ..errors import Problem, WeightsError, raise_if_any
-from ..paths import make_missing_problem
+from ...base.atomic_write import replace_path
+from ...base.errors import Problem, WeightsError, raise_if_any
+from ...base.paths import make_missing_problem
+from ...base.untrusted_hdf5 import HDF5_ERRORS, SizeLimit, find_item, is_link, open_hdf5_file
 from ..schema.blob_proto import Array
-from ..untrusted_hdf5 import HDF5_ERRORS, SizeLimit, find_item, is_link, open_hdf5_file
 
 _MAX_BLOBS = 1_000_000  # in a group; a larger number is a sign of damage
 

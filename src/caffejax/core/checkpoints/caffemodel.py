@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..atomic_write import replace_file
-from ..errors import Problem, WeightsError, raise_if_any
-from ..paths import decode_string, describe_content, encode_string, is_hdf5, read_bytes
+from ...base.atomic_write import replace_file
+from ...base.errors import Problem, WeightsError, raise_if_any
+from ...base.paths import decode_string, describe_content, encode_string, is_hdf5, read_bytes
 from ..schema import wire
 from ..schema.blob_proto import Array, BlobError, Legacy4D, decode_blob, encode_blob, measure_blob, read_blob_proto
 from ..schema.caffe_pb2 import LayerParameter, NetParameter

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..atomic_write import make_write_problem
-from ..errors import Problem, WeightsError
+from ...base.atomic_write import make_write_problem
+from ...base.errors import Problem, WeightsError
 
 _TEMPORARY_SUFFIX = ".orbax-checkpoint-tmp"  # part of orbax's names of temporary folders
 # old steps are moved here before they are deleted, so that no step is ever incomplete

@@ -11,15 +11,15 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from ..errors import Problem, WeightsError
+from ...base.errors import Problem, WeightsError
+from ...base.paths import is_hdf5, read_bytes
+from ...base.variables import Params, ParamsLike, Variables, as_params
 from ..graph import Graph, Layer, Param
 from ..graph.graph import Slot
-from ..kernels.compilation import as_jax, find_cpu
+from ..ops.compilation import as_jax, find_cpu
 from ..parallel import put_global
-from ..paths import is_hdf5, read_bytes
 from ..schema.blob_proto import Array
 from ..schema.caffe_pb2 import TEST, TRAIN, LayerParameter, NetParameter, ParamSpec
-from ..variables import Params, ParamsLike, Variables, as_params
 from .caffemodel import decode_caffemodel, read_caffemodel, write_caffemodel
 from .match_by_name import (
     LoadReport,

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..errors import Problem, WeightsError, did_you_mean, shorten_list
-from ..glog import warn_once
+from ...base.errors import Problem, WeightsError, did_you_mean, shorten_list
+from ...base.glog import warn_once
+from ...base.human_readable import format_count, format_list
 from ..graph import Graph, Layer, Param
 from ..graph.graph import Slot
-from ..human_readable import format_count, format_list
 from ..schema.blob_proto import Array, Legacy4D, format_shape
 
 StoredBlobs = Mapping[str, Sequence[Array | None]]

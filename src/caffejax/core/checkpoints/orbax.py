@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import Problem, WeightsError
+from ...base.errors import Problem, WeightsError
 from ..parallel import all_gather, barrier, broadcast_from_first, is_first, is_true_in_all_processes, wait_on_cpu
 from .failed_saves import (
     TRASH_FOLDER,

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from h5py import Dataset, Group
 
-from ..atomic_write import replace_file
-from ..errors import Problem, WeightsError, raise_if_any
-from ..paths import is_hdf5, read_bytes
+from ...base.atomic_write import replace_file
+from ...base.errors import Problem, WeightsError, raise_if_any
+from ...base.paths import is_hdf5, read_bytes
+from ...base.untrusted_hdf5 import SizeLimit, find_item
 from ..schema import wire
 from ..schema.blob_proto import Array, BlobError, decode_blob, encode_blob
-from ..untrusted_hdf5 import SizeLimit, find_item
 from .caffe_hdf5 import open_hdf5, read_arrays, replace_hdf5, write_arrays, write_string
 from .caffemodel import check_size, measure_blobs
 

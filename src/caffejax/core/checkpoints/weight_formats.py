@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import Problem, WeightsError, did_you_mean
+from ...base.errors import Problem, WeightsError, did_you_mean
 from ..layers import layer_types
 from ..schema.blob_proto import Array, Legacy4D
 from ..schema.caffe_pb2 import LayerParameter, NetParameter

@@ -1,6 +1,5 @@
 # The package's names: type checkers read them here, and lazy_loader. `as` has type checkers take a name for public.
 
-from .annotated.annotated_datum import write_annotated as write_annotated
 from .data_layer import DataLayer as DataLayer
 from .leveldb import LevelDb as LevelDb
 from .leveldb import leveldb_writer as leveldb_writer

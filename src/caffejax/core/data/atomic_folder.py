@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..errors import DataError, Problem
+from ...base.errors import DataError, Problem
 
 PutFn = Callable[[bytes, bytes], None]
 """A function that takes a key and a value, and writes them as a record."""

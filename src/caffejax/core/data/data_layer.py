@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..errors import DataError, check_all, locate_errors
-from ..host_memory import find_memory_problem
+from ...base.errors import DataError, check_all, locate_errors
+from ...base.host_memory import find_memory_problem
 from ..layers.context import LayerDefinition
 from ..layers.data_source import Source, SourceSpec, TopSpecs
 from ..layers.types import SourceInput

@@ -10,12 +10,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from ..errors import DataError, Problem, check_all, raise_if_any
+from ...base.errors import DataError, Problem, check_all, raise_if_any
+from ...base.paths import suggest_sibling
 from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, TopSpecs
 from ..layers.registry import define_layer
 from ..layers.types import Signature
-from ..paths import suggest_sibling
 from ..schema import caffe_pb2
 from .atomic_folder import PutFn
 from .data_layer import DataLayer, refuse_unsupported

@@ -13,17 +13,17 @@ from typing import Any
 import h5py
 import numpy as np
 
-from .. import paths
-from ..atomic_write import replace_path
-from ..errors import DataError, Problem, did_you_mean, locate_errors, raise_if_any, require
-from ..human_readable import format_shape
+from ...base import paths
+from ...base.atomic_write import replace_path
+from ...base.errors import DataError, Problem, did_you_mean, locate_errors, raise_if_any, require
+from ...base.human_readable import format_shape
+from ...base.untrusted_hdf5 import HDF5_ERRORS, RefusedError, SizeLimit, find_item, open_hdf5_file
 from ..layers.context import Context, LayerDefinition, Shape
 from ..layers.data_source import SourceSpec, TopSpecs
 from ..layers.helpers import no_gradient
 from ..layers.position_values import decode_count
 from ..layers.registry import define_layer
 from ..layers.types import Gradient, HostFunction, LayerTraits, LayerType, OutputFiles, PerLayer, Signature
-from ..untrusted_hdf5 import HDF5_ERRORS, RefusedError, SizeLimit, find_item, open_hdf5_file
 from .data_layer import DataLayer, float32_top
 from .image_list import truncate_problems
 from .prefetch import Batch, Batches

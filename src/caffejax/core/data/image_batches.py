@@ -12,8 +12,8 @@ from typing import Generic, NamedTuple, TypeVar
 import jax
 import numpy as np
 
-from ..errors import DataError, locate_errors
-from ..human_readable import format_shape
+from ...base.errors import DataError, locate_errors
+from ...base.human_readable import format_shape
 from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, TopSpecs
 from .data_layer import float32_top

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, check_all, raise_if_any
+from ...base.errors import DataError, check_all, raise_if_any
 from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, TopSpecs
 from ..layers.registry import define_layer

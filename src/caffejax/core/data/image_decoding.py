@@ -20,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from ..config import MAX_IMAGE_PIXELS
-from ..errors import DataError, locate_errors
-from ..paths import describe_content, read_bytes
+from ...base.config import MAX_IMAGE_PIXELS
+from ...base.errors import DataError, locate_errors
+from ...base.paths import describe_content, read_bytes
 from ..schema import caffe_pb2
 from .import_cv2 import cv2
 

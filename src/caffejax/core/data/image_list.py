@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..errors import DataError, Problem
-from ..human_readable import format_bytes
+from ...base.errors import DataError, Problem
+from ...base.human_readable import format_bytes
+from ...base.paths import read_bytes
 from ..layers.context import LayerDefinition
-from ..paths import read_bytes
 
 _MAX_PROBLEMS = 20  # the largest number that one error shows
 _MAX_LINE_LENGTH = 1 << 16  # bytes of a line; longer than any path

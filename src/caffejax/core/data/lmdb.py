@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import lmdb
 
-from ..errors import DataError, Problem, locate_errors
+from ...base.errors import DataError, Problem, locate_errors
 from .atomic_folder import PutFn, convert_write_errors, create_folder
 
 # the binding refuses to open a folder twice in a process, but two layers may read the same folder

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import GraphError, Problem, locate_errors
+from ...base.errors import GraphError, Problem, locate_errors
 from ..graph import Graph
 from ..graph.index_ranges import IndexRange, check_labels, find_index_ranges
 from ..graph.reshape import reshape_graph

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..errors import DataError
-from ..human_readable import format_shape
+from ...base.errors import DataError
+from ...base.human_readable import format_shape
 from .data_layer import float32_top
 from .sampling import decode_position, encode_position
 

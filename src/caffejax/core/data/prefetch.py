@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import jax
 import numpy as np
 
-from ..config import DataShard
-from ..errors import CaffejaxError, DataError
+from ...base.config import DataShard
+from ...base.errors import CaffejaxError, DataError
 from .sampling import decode_position, encode_position
 
 if TYPE_CHECKING:

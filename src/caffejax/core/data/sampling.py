@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError
+from ...base.errors import DataError
 from ..layers.position_values import decode_count
 
 

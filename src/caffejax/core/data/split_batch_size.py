@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
 
-from ..errors import GraphError, Problem
+from ...base.errors import GraphError, Problem
 from ..graph.resolve import is_included
 from ..layers import LayerType, PerLayer, type_of
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState

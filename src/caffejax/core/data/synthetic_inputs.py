@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import GraphError, Problem, did_you_mean
+from ...base.errors import GraphError, Problem, did_you_mean
 from ..graph import Graph, Layer
 from ..graph.index_ranges import find_index_ranges
 from .loader import open_sources

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from ..errors import DataError, Problem, WeightsError, check_all
-from ..human_readable import format_shape
+from ...base.errors import DataError, Problem, WeightsError, check_all
+from ...base.human_readable import format_shape
 from ..layers.context import LayerDefinition
 from ..schema.blob_proto import read_blob_proto
 from .data_layer import refuse_unsupported

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, Problem, describe_type, did_you_mean, is_integer, raise_if_any
+from ...base.errors import DataError, Problem, describe_type, did_you_mean, is_integer, raise_if_any
+from ...base.human_readable import format_shape
 from ..graph import Graph
-from ..human_readable import format_shape
 from ..layers import CallerInput
-from ..layers.validation import shape_remedy
+from ..layers.blob_checks import shape_remedy
 
 
 class ArrayEpoch:

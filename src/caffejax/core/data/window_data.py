@@ -21,8 +21,8 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
-from ..errors import DataError, Problem, check_all, locate_errors, raise_if_any
-from ..human_readable import format_shape
+from ...base.errors import DataError, Problem, check_all, locate_errors, raise_if_any
+from ...base.human_readable import format_shape
 from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, TopSpecs
 from ..layers.registry import define_layer
@@ -104,9 +104,7 @@ def read_windows(file: Path, fg_threshold: float, bg_threshold: float, max_image
         raise DataError(Problem(f"the window file cannot be read: {error.strerror}", str(file))) from error
     except (ValueError, StopIteration, OverflowError) as error:
         problem = f"'{words.last_word}' is unexpected here" if words.line_number else "is empty"
-        message = (
-            f"not a window file, or damaged: {problem}; the docstring of caffejax.data.window_data describes the format"
-        )
+        message = f"not a window file, or damaged: {problem}; the docstring of {__name__} describes the format"
         raise DataError(Problem(message, str(file), words.line_number or None)) from error
     if problems:
         raise DataError(truncate_problems(problems))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ..config import MAX_IMAGE_PIXELS
-from ..errors import DataError, Problem
-from ..human_readable import format_shape
+from ...base.config import MAX_IMAGE_PIXELS
+from ...base.errors import DataError, Problem
+from ...base.human_readable import format_shape
 from ..schema import caffe_pb2
 from .image_decoding import decode_file, read_file, resize
 from .import_cv2 import cv2

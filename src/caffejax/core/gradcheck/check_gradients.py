@@ -17,15 +17,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...base.errors import GraphError, Problem, did_you_mean, shorten_list
+from ...base.variables import Variables
 from ..checkpoints.load_save import load_weights
 from ..data.synthetic_inputs import complete_inputs
-from ..errors import GraphError, Problem, did_you_mean, shorten_list
-from ..execution import Part, PassInputs, PassOutputs, Values, make_unfused_schedule, run_schedule, split_by_layer
 from ..graph import Graph, Layer
 from ..layers import LayerType
 from ..layers.context import Phase
 from ..layers.dispatch import Arrays
-from ..net import Net, Variables
+from ..program import Part, PassInputs, PassOutputs, Values, make_unfused_schedule, run_schedule, split_by_layer
+from ..program.net import Net
 from ..schema.caffe_pb2 import LayerParameter
 from .finite_differences import (
     FLOAT32,

@@ -10,12 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import LayerError, require
+from ...base.errors import LayerError, require
+from ...base.variables import Variables
 from ..layers import Context, LayerType, layer_type
 from ..layers.context import Phase
 from ..layers.dispatch import Arrays, backward, call, forward
 from ..layers.python import name_python_layer
-from ..net import Net, Variables
+from ..program.net import Net
 from ..schema import parse_text
 from ..schema.caffe_pb2 import LayerParameter, NetParameter
 

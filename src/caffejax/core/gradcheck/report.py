@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, NamedTuple
 
+from ...base.text_table import align_columns
 from ..graph import Layer
-from ..text_table import align_columns
 
 OK = "ok"
 OK_DECLARED = "ok: not the derivative, as declared"

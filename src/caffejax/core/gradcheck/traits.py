@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..graph import Layer
-from ..kernels.window import Window
 from ..layers import LayerTraits
 from ..layers.context import strip_net_fields
 from ..layers.dtype_policy import cast_inputs
 from ..layers.row_padding import rows_axis
+from ..ops.window import Window
 from .layer_gradients import Case
 from .report import Row, make_row
 

@@ -13,10 +13,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..config import ComputeConfig, DataConfig
-from ..errors import CaffejaxError, GraphError, LayerError, Problem, SchemaError, locate_errors
-from ..host_memory import find_memory_problem
-from ..human_readable import format_count
+from ...base.config import ComputeConfig, DataConfig
+from ...base.errors import CaffejaxError, GraphError, LayerError, Problem, SchemaError, locate_errors
+from ...base.host_memory import find_memory_problem
+from ...base.human_readable import format_count
 from ..layers import (
     CallerInput,
     Context,
@@ -28,10 +28,10 @@ from ..layers import (
     Traced,
     type_of,
 )
+from ..layers.blob_checks import declared_params, wrap_layer_errors
 from ..layers.context import Shape, resolve_type, strip_net_fields
 from ..layers.dispatch import forward
 from ..layers.fillers import check_filler
-from ..layers.validation import declared_params, wrap_layer_errors
 from ..schema import caffe_pb2, ignored_settings
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from .graph import UNNAMED_TOP, Graph, Layer, Param

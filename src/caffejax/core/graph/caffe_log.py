@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Iterator
 
-from ..glog import log
+from ...base.glog import log
 from ..schema import format_text
 from ..schema.caffe_pb2 import NetParameter
 from .graph import Graph

@@ -13,13 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import GraphError, Problem, locate_errors
-from ..human_readable import format_count
+from ...base.errors import GraphError, Problem, locate_errors
+from ...base.human_readable import format_count
+from ...base.text_table import escape_unprintable
 from ..layers import CallerInput, Context, LayerDefinition, LayerType, ParamSpec, Phase, type_of
 from ..layers.context import hash_name, resolve_type
 from ..layers.data_source import SourceSpec
 from ..layers.dispatch import forward
-from ..text_table import escape_unprintable
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import DataError
+from ...base.errors import DataError
 from .graph import Graph, Layer
 
 

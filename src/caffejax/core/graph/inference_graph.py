@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from ..errors import GraphError, Problem, did_you_mean, shorten_list
+from ...base.errors import GraphError, Problem, did_you_mean, shorten_list
 from ..layers import type_of
 from ..layers.context import strip_net_fields
 from ..schema.caffe_pb2 import LayerParameter

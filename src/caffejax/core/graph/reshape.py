@@ -8,10 +8,10 @@ from functools import lru_cache
 
 import jax
 
-from ..errors import CaffejaxError, GraphError, Problem, is_integer, raise_if_any
+from ...base.errors import CaffejaxError, GraphError, Problem, is_integer, raise_if_any
 from ..layers import Context, ParamSpec
+from ..layers.blob_checks import check_param_shapes
 from ..layers.context import Shape
-from ..layers.validation import check_param_shapes
 from .build import check_countable, infer_top_shapes, is_cacheable
 from .graph import Graph, Layer
 from .shared_params import make_recurrent_state_params

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..errors import GraphError, Problem, did_you_mean, shorten_list
-from ..human_readable import format_count
+from ...base.errors import GraphError, Problem, did_you_mean, shorten_list
+from ...base.human_readable import format_count
 from ..layers import LayerContext, Phase, Variants, layer_type, type_of
 from ..schema import unknown_settings
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState, NetStateRule

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..errors import GraphError
-from ..human_readable import format_count
+from ...base.errors import GraphError
+from ...base.human_readable import format_count
 from ..layers import ParamSpec
 from ..schema import caffe_pb2
 from ..schema.caffe_pb2 import LayerParameter

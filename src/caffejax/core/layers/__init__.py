@@ -2,7 +2,7 @@
 
 from .context import Context, LayerDefinition, ParamSpec, Phase
 from .data_source import Position, Source, SourceSpec
-from .implementation import LayerContext
+from .layer_kinds import LayerContext
 from .registry import layer_type, layer_types, register, register_temporarily, type_of
 from .types import (
     SAME_AS_BOTTOMS,

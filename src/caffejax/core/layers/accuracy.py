@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from ..errors import require
+from ...base.errors import require
 from . import cross_replica
 from .context import Context
 from .helpers import canonical_axis

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import require
-from ..kernels.channel_affine import channel_affine
+from ...base.errors import require
+from ..ops.channel_affine import channel_affine
 from ..schema.caffe_pb2 import FillerParameter
 from . import cross_replica
 from .context import Context, ParamSpec, Shape

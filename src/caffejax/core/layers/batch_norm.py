@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import require
-from ..kernels.normalization_op import normalize_channels
+from ...base.errors import require
+from ..ops.normalization_op import normalize_channels
 from ..schema.caffe_pb2 import FillerParameter
 from . import cross_replica
 from .context import Context, Epilogue, ParamSpec, Shape

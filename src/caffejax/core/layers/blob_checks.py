@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 
-from ..errors import CaffejaxError, LayerError, require
+from ...base.errors import CaffejaxError, LayerError, require
 from .context import Context, ParamSpec
 
 R = TypeVar("R")

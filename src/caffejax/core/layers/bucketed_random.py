@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.random import define_prng_impl
 
-from ..kernels.compilation import is_eager, runs_on_cpu
-from ..kernels.window import Shape
+from ..ops.compilation import is_eager, runs_on_cpu
+from ..ops.window import Shape
 
 _MIN_SIZE = 1 << 10
 _STEP = 1 << 20  # smaller sizes are rounded up to powers of two, larger sizes to multiples of this size

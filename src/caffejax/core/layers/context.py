@@ -14,9 +14,9 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from ..config import ComputeConfig, DataConfig
-from ..errors import LayerError, require
-from ..paths import find_file
+from ...base.config import ComputeConfig, DataConfig
+from ...base.errors import LayerError, require
+from ...base.paths import find_file
 from .bucketed_random import fold_in
 from .types import LayerType, PerLayer
 
@@ -128,7 +128,7 @@ class Context:
 
     @property
     def fast(self) -> bool:
-        """True if the layer uses the implementations of `caffejax.kernels` instead of the plain lowering."""
+        """True if the layer uses the implementations of `caffejax.core.ops` instead of the plain lowering."""
         return self.compute_config.kernels == "fast"
 
     @property
@@ -152,7 +152,7 @@ class Context:
         return self.replace(fold_in_args=fold_in_args)
 
     def with_plain_kernels(self) -> Context:
-        """Return a copy that selects the plain lowering instead of `caffejax.kernels`."""
+        """Return a copy that selects the plain lowering instead of `caffejax.core.ops`."""
         return self.replace(compute_config=self.compute_config.with_plain_kernels())
 
     def replace(self, **changes: Any) -> Context:

@@ -15,17 +15,17 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..errors import require
-from ..kernels.channel_affine import channel_affine
-from ..kernels.channel_groups import run_in_groups
-from ..kernels.convolution_op import correlate
-from ..kernels.custom_gradient import make_differentiable
-from ..kernels.platform_dispatch import PlatformOp
-from ..kernels.window import Window
+from ...base.errors import require
+from ..ops.channel_affine import channel_affine
+from ..ops.channel_groups import run_in_groups
+from ..ops.convolution_op import correlate
+from ..ops.custom_gradient import make_differentiable
+from ..ops.platform_dispatch import PlatformOp
+from ..ops.window import Window
 from .context import Context, Epilogue, ParamSpec, Shape
 from .dtype_policy import promote
 from .helpers import as_tuple, canonical_axis, is_after_first_axis
-from .implementation import Function
+from .layer_kinds import Function
 from .registry import define_layer
 from .types import SAME_AS_BOTTOMS, Fusion, Gradient, LayerDocs, LayerTraits, Signature, Traced
 from .weight_and_bias import fold_scale_bias, weight_and_bias_specs

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..errors import require
+from ...base.errors import require
 from ..schema.blob_proto import read_blob_proto
 from . import cross_replica
 from .context import Context, LayerDefinition

@@ -20,8 +20,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..errors import require
-from ..kernels.vma import vary, varying_axes
+from ...base.errors import require
+from ..ops.vma import vary, varying_axes
 from .context import Context
 
 

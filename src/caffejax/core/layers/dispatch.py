@@ -11,15 +11,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import LayerError, require
-from ..kernels.compilation import is_eager
-from ..kernels.custom_gradient import make_differentiable
-from ..kernels.elementwise import apply_elementwise
-from ..kernels.program_cache import ProgramCache
+from ...base.errors import LayerError, require
+from ..ops.compilation import is_eager
+from ..ops.custom_gradient import make_differentiable
+from ..ops.elementwise import apply_elementwise
+from ..ops.program_cache import ProgramCache
+from .blob_checks import validate_params
 from .context import Context, Epilogue
 from .dtype_policy import matmul_precision
 from .types import HostFunction, Traced
-from .validation import validate_params
 
 Arrays = tuple[jax.Array, ...]
 

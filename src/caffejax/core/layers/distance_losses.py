@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..errors import require
+from ...base.errors import require
 from . import cross_replica
 from .context import Context
 from .dtype_policy import promote

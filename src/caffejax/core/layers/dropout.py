@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..errors import require
+from ...base.errors import require
 from .context import Context
 from .param_str import parse_param_str
 from .registry import define_layer

@@ -23,7 +23,7 @@ from contextlib import AbstractContextManager
 import jax
 import jax.numpy as jnp
 
-from ..kernels.channel_reductions import promote as promote
+from ..ops.channel_reductions import promote as promote
 from .context import Context
 
 _MATMUL_PRECISIONS = {"float32": "float32", "tf32": "tensorfloat32", "bfloat16": "float32"}

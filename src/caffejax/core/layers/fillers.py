@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import LayerError, did_you_mean, require
-from ..kernels.compilation import full
+from ...base.errors import LayerError, did_you_mean, require
+from ..ops.compilation import full
 from ..schema.caffe_pb2 import FillerParameter
 from .bucketed_random import bucketed_draw
 from .context import Shape

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import require
-from ..kernels.window import Window
+from ...base.errors import require
+from ..ops.window import Window
 from .context import Context, Shape
 
 _MAX_ELEMENTS = 2**31 - 1  # elements of a blob: Caffe counts them with an int

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..errors import require
-from ..kernels.window import Window
+from ...base.errors import require
+from ..ops.window import Window
 from .context import Context, Shape
 from .convolution import FORK_DILATIONS, convolution_output_size, read_convolution
 from .helpers import canonical_axis, is_after_first_axis

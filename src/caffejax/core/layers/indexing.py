@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..errors import require
-from ..kernels.window import Window
+from ...base.errors import require
+from ..ops.window import Window
 from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec, Shape
 from .dtype_policy import promote

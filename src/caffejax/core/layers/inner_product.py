@@ -13,9 +13,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..errors import require
-from ..kernels.channel_affine import add_bias_to_rows
-from ..kernels.matmul import matmul_rows
+from ...base.errors import require
+from ..ops.channel_affine import add_bias_to_rows
+from ..ops.matmul import matmul_rows
 from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec, Shape
 from .dtype_policy import promote

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax
 
-from ..errors import require
+from ...base.errors import require
 from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec, Shape
 from .fillers import fill, is_random

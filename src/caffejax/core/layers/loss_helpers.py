@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..errors import require
+from ...base.errors import require
 from . import cross_replica
 from .context import Context, Shape
 

@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..errors import require
-from ..kernels.normalization_op import normalize_response
-from ..kernels.window import Window, half_width
+from ...base.errors import require
+from ..ops.normalization_op import normalize_response
+from ..ops.window import Window, half_width
 from .context import Context, Shape
 from .dtype_policy import promote
 from .helpers import pointwise_window

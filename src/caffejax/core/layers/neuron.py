@@ -11,13 +11,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..errors import require
-from ..kernels import elementwise
+from ...base.errors import require
+from ..ops import elementwise
 from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec
 from .dtype_policy import promote
 from .helpers import same_shape
-from .implementation import Function
+from .layer_kinds import Function
 from .registry import define_layer
 from .types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 

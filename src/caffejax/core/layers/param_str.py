@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from ..errors import LayerError, did_you_mean, require
+from ...base.errors import LayerError, did_you_mean, require
 
 _UNQUOTED_NAME = re.compile(r"(^|[{,\n])(\s*)([A-Za-z_]\w*)(\s*):")  # a name without quotes, as in YAML
 _LITERALS = {"true": "True", "false": "False", "null": "None"}

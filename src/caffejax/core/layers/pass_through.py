@@ -7,11 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..errors import require
-from ..glog import warn_once
+from ...base.errors import require
+from ...base.glog import warn_once
+from ...forks.metric_learning.margins import increment_pass_count, make_pass_count_spec
 from .context import Context, ParamSpec
 from .helpers import as_tuple, no_gradient
-from .metric_learning.margins import increment_pass_count, make_pass_count_spec
 from .registry import define_layer
 from .types import SAME_AS_BOTTOMS, Gradient, LayerDocs, LayerTraits, Signature, Traced
 

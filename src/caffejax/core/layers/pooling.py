@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..errors import require
-from ..kernels.host_constant import host_constant
-from ..kernels.pooling_op import average_pool, max_pool
-from ..kernels.window import Window
+from ...base.errors import require
+from ..ops.host_constant import host_constant
+from ..ops.pooling_op import average_pool, max_pool
+from ..ops.window import Window
 from .context import Context, Shape
 from .dtype_policy import promote
 from .helpers import first_top

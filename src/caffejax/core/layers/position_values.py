@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, is_integer
+from ...base.errors import DataError, is_integer
 
 _MAX_COUNT = 2**62
 

@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..errors import require
-from ..human_readable import format_count
-from ..kernels.vma import vary_as
+from ...base.errors import require
+from ...base.human_readable import format_count
+from ..ops.vma import vary_as
 from .context import Context, ParamSpec
 from .dtype_policy import promote
 from .registry import define_layer

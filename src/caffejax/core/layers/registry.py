@@ -19,9 +19,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import UNKNOWN_TYPE, GraphError, describe_type, did_you_mean
+from ...base.errors import UNKNOWN_TYPE, GraphError, describe_type, did_you_mean
 from ..schema.caffe_pb2 import LayerParameter
-from .implementation import Function
+from .layer_kinds import Function
 from .types import Gradient, Implementation, LayerDocs, LayerTraits, LayerType, Signature, Variants
 
 _INDEX_PATH = Path(__file__).with_name("index.json")
@@ -199,7 +199,7 @@ def _import_indexed(name: str) -> None:
 @functools.cache
 def _import_all() -> None:
     """Import all modules that register types, including modules of other packages."""
-    for package in sorted({__package__, *(".".join(module.split(".")[:2]) for module in _read_index().values())}):
+    for package in sorted({__package__, *(".".join(module.split(".")[:3]) for module in _read_index().values())}):
         paths = importlib.import_module(package).__path__
         for module in pkgutil.walk_packages(paths, f"{package}."):
             importlib.import_module(module.name)

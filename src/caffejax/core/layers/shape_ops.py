@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import require
-from ..human_readable import format_count
-from ..kernels.elementwise import concatenate_channels
+from ...base.errors import require
+from ...base.human_readable import format_count
+from ..ops.elementwise import concatenate_channels
 from .context import Context, Shape
 from .dtype_policy import promote
 from .helpers import as_tuple, canonical_axis, no_gradient, pointwise_window

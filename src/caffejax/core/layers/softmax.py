@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..errors import require
+from ...base.errors import require
 from . import cross_replica
 from .context import Context, Shape
 from .dtype_policy import promote

@@ -32,9 +32,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from ..human_readable import format_count
+from ...base.human_readable import format_count
 from .data_source import Position
-from .implementation import (
+from .layer_kinds import (
     CallerInput,
     Function,
     Fusion,

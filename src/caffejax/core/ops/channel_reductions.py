@@ -15,7 +15,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from . import onednn
+from ...cpu.kernels import onednn
 from .platform_dispatch import Arrays, PlatformOp
 
 _MAX_PARTS = 8  # XLA does not fuse a sum of more than 8 parts

@@ -17,9 +17,15 @@ import numpy as np
 from jax.extend import backend
 from jax.extend.core import get_opaque_trace_state
 
-from ..config import Kernels
-from ..fork_guard import raise_after_fork
-from .executable_cache import CachedPrograms, ProgramCacheConfig, compile_uncached, describe_settings, describe_types
+from ...base.config import Kernels
+from ...base.fork_guard import raise_after_fork
+from ...cpu.kernels.executable_cache import (
+    CachedPrograms,
+    ProgramCacheConfig,
+    compile_uncached,
+    describe_settings,
+    describe_types,
+)
 from .program_cache import BYTES_PER_EQUATION, Entry, ProgramCache, count_equations
 
 # for each platform, the options that differ from XLA's defaults

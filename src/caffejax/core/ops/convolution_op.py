@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from . import convolution_cpu, onednn
+from ...cpu.kernels import convolution_cpu, onednn
 from .batch_axis import (
     mapped_size,
     merge_into_channels,

@@ -16,8 +16,8 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
-from ..errors import LayerError
-from ..host_memory import find_memory_problem
+from ...base.errors import LayerError
+from ...base.host_memory import find_memory_problem
 
 _host_constant_p = Primitive("caffejax_host_constant")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 
-from . import onednn
+from ...cpu.kernels import onednn
 from .batch_axis import merge_into_rows, move_to_front, split_from_rows
 from .custom_gradient import make_differentiable
 from .platform_dispatch import PlatformOp

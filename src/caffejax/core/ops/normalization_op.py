@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import onednn
+from ...cpu.kernels import onednn
 from .batch_axis import map_rows
 from .channel_reductions import CHANNELS_FIRST, CHANNELS_LAST, Channels, channel_moments, channel_sums, promote
 from .custom_gradient import make_differentiable

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from . import onednn
+from ...cpu.kernels import onednn
 from .batch_axis import map_rows
 from .channel_reductions import cell_sums
 from .custom_gradient import make_differentiable

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
-from ..kernels.vma import vary, varying_axes
+from ..ops.vma import vary, varying_axes
 from .mesh import DATA
 
 Passes = Callable[[Any, Any, Any, jax.Array], tuple[Any, Any, jax.Array, Any]]

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ..errors import DataError
+from ...base.errors import DataError
 from .mesh import DATA, ShardingOrFormat, convert_layout, get_sharding, is_first, local_shard
 
 

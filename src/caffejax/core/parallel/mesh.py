@@ -13,8 +13,8 @@ import numpy as np
 from jax.experimental.layout import Format, Layout
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, Sharding
 
-from ..config import MESH_AXES, DataShard
-from ..errors import CaffejaxError
+from ...base.config import MESH_AXES, DataShard
+from ...base.errors import CaffejaxError
 
 DATA, MODEL = MESH_AXES
 

@@ -11,7 +11,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ..errors import CaffejaxError
+from ...base.errors import CaffejaxError
 from .mesh import DATA
 
 _HEARTBEAT_TIMEOUT = 30  # seconds without a heartbeat, after which a process counts as lost

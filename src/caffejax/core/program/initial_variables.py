@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import LayerError
+from ...base.errors import LayerError
+from ...base.human_readable import format_count
+from ...base.variables import Variables
 from ..graph import Graph, Layer, Param, Slot
-from ..human_readable import format_count
 from ..layers.context import fold_in_name
 from ..layers.fillers import fill, is_random
 from ..schema.blob_proto import Array, decode_blob
-from ..variables import Variables
 
 
 def _make_initializer(

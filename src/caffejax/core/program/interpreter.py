@@ -11,16 +11,16 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from ..config import Kernels
-from ..errors import LayerError
+from ...base.config import Kernels
+from ...base.errors import LayerError
 from ..graph import Layer
-from ..kernels import compilation
 from ..layers import cross_replica
+from ..layers.blob_checks import check_dtypes
 from ..layers.context import Epilogue
 from ..layers.dispatch import cached_call, cached_fused_call
 from ..layers.dtype_policy import cast_inputs, matmul_precision
 from ..layers.row_padding import strip_padding
-from ..layers.validation import check_dtypes
+from ..ops import compilation
 from .schedule import LayerSchedule, Part, Step
 
 log = logging.getLogger("caffejax.net")

@@ -7,11 +7,11 @@ from typing import Any
 
 import jax
 
-from ..errors import GraphError, Problem
+from ...base.errors import GraphError, Problem
+from ...base.host_memory import find_memory_problem, get_device_memory, get_total_memory
+from ...base.human_readable import format_bytes
+from ...tools.summary import count_layer_elements
 from ..graph import Graph
-from ..host_memory import find_memory_problem, get_device_memory, get_total_memory
-from ..human_readable import format_bytes
-from ..summary import count_layer_elements
 
 
 def check_layers_fit(graph: Graph, shardings: Any = None) -> None:

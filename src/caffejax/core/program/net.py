@@ -13,16 +13,31 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...base.config import ComputeConfig, DataConfig, Options, resolve_options
+from ...base.errors import CaffejaxError, DataError, GraphError, Problem, WeightsError, describe_type
+from ...base.fork_guard import raise_after_fork
+from ...base.human_readable import format_number
+from ...base.variables import Blobs, Outputs, Params, ParamsLike, Variables, as_params
+from ...cpu.frozen.frozen_net import Frozen
+from ...cpu.frozen.low_precision import resolve_precision
+from ...tools.summary import Summary, summarize
 from ..checkpoints.load_save import Initializer, load_and_report, save_weights
 from ..checkpoints.match_by_name import LoadReport
-from ..config import ComputeConfig, DataConfig, Options, resolve_options
-from ..errors import CaffejaxError, DataError, GraphError, Problem, WeightsError, describe_type
-from ..execution import PassInputs, PassOutputs, compute_part_with_remat, run_schedule, schedule_layers
-from ..execution.interpreter import CompiledParts
-from ..execution.memory_check import check_layers_fit
-from ..execution.rematerialize import Rematerializer
-from ..execution.schedule import strip_blob_padding, unfuse
-from ..execution.validation import (
+from ..graph import Graph, Param, Slot, build_graph, make_inference_graph, make_net_state
+from ..graph.graph import map_params
+from ..graph.index_ranges import IndexRange, check_labels, find_index_ranges
+from ..graph.reshape import reshape_graph, with_batch
+from ..graph.resolve import has_loss
+from ..layers import Phase, Source
+from ..layers.dtype_policy import to_float32
+from ..layers.fillers import is_random
+from ..ops import compilation
+from ..schema import read_valid_part, source_file
+from ..schema.caffe_pb2 import TEST, TRAIN, NetParameter, NetState
+from .initial_variables import make_initial_variables
+from .interpreter import CompiledParts, PassInputs, PassOutputs, run_schedule
+from .memory_check import check_layers_fit
+from .net_arguments import (
     add_shape_hints,
     as_variables,
     check_blob_names,
@@ -31,24 +46,8 @@ from ..execution.validation import (
     check_selection,
     check_variables,
 )
-from ..fork_guard import raise_after_fork
-from ..graph import Graph, Param, Slot, build_graph, make_inference_graph, make_net_state
-from ..graph.graph import map_params
-from ..graph.index_ranges import IndexRange, check_labels, find_index_ranges
-from ..graph.reshape import reshape_graph, with_batch
-from ..graph.resolve import has_loss
-from ..human_readable import format_number
-from ..inference.frozen_net import Frozen
-from ..inference.low_precision import resolve_precision
-from ..kernels import compilation
-from ..layers import Phase, Source
-from ..layers.dtype_policy import to_float32
-from ..layers.fillers import is_random
-from ..schema import read_valid_part, source_file
-from ..schema.caffe_pb2 import TEST, TRAIN, NetParameter, NetState
-from ..summary import Summary, summarize
-from ..variables import Blobs, Outputs, Params, ParamsLike, Variables, as_params
-from .init import make_initial_variables
+from .rematerialize import Rematerializer, compute_part_with_remat
+from .schedule import schedule_layers, strip_blob_padding, unfuse
 
 log = logging.getLogger("caffejax.net")
 

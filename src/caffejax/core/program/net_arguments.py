@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..config import quote
-from ..errors import (
+from ...base.config import quote
+from ...base.errors import (
     CaffejaxError,
     GraphError,
     LayerError,
@@ -24,11 +24,11 @@ from ..errors import (
     raise_if_any,
     shorten_list,
 )
+from ...base.variables import Variables, as_params
 from ..graph import Graph, Layer
+from ..layers.blob_checks import shape_remedy
 from ..layers.context import Phase, Shape
-from ..layers.validation import shape_remedy
-from ..variables import Variables, as_params
-from . import PassInputs
+from .interpreter import PassInputs
 
 
 def check_selection(*, phase: Any, level: Any, stages: Any) -> None:

@@ -24,9 +24,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..host_memory import get_memory_budget
-from ..human_readable import format_bytes, format_count
-from ..kernels.custom_gradient import make_differentiable
+from ...base.host_memory import get_memory_budget
+from ...base.human_readable import format_bytes, format_count
+from ..ops.custom_gradient import make_differentiable
 from .interpreter import PassInputs, PassOutputs, Values, compute_part, run_schedule
 from .schedule import LayerSchedule, Part, Step
 

@@ -15,11 +15,11 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
+from ...base.variables import Blobs
 from ..graph import Graph, Layer
 from ..layers import HostFunction
 from ..layers.context import Epilogue
 from ..layers.row_padding import first_rows, matching_rows_axis, num_valid_rows
-from ..variables import Blobs
 
 Mode = Literal["traced", "bucketed", "trimmed", "host", "remat"]
 

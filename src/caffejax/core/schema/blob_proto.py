@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import CaffejaxError, Problem, WeightsError
-from ..human_readable import format_count
-from ..paths import read_bytes
+from ...base.errors import CaffejaxError, Problem, WeightsError
+from ...base.human_readable import format_count
+from ...base.paths import read_bytes
 from . import wire
 from .caffe_pb2 import BOOL, DOUBLE, FLOAT, FLOAT16, INT, UINT, BlobShape, Type
 

@@ -9,7 +9,7 @@ from importlib.resources import files
 
 from google.protobuf.message import Message
 
-from ..human_readable import format_count
+from ...base.human_readable import format_count
 from .caffe_pb2 import LayerParameter, NetParameter
 
 _LIBRARY = "it chooses among a library's implementations"

@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from ..errors import Problem, SchemaError, locate_errors
-from ..glog import warn_once
-from ..human_readable import format_bytes
-from ..paths import describe_content, make_missing_problem
+from ...base.errors import Problem, SchemaError, locate_errors
+from ...base.glog import warn_once
+from ...base.human_readable import format_bytes
+from ...base.paths import describe_content, make_missing_problem
 from .caffe_pb2 import NetParameter, SolverParameter
 from .text import add_layer_to_problem, format_text, is_layer, parse_valid_fields
 from .upgrade import is_about_old_form, upgrade_net, upgrade_solver

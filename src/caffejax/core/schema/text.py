@@ -20,10 +20,10 @@ from google.protobuf import text_format
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from ..errors import Problem, SchemaError, did_you_mean
-from ..glog import warn_once
-from ..human_readable import format_list
-from ..paths import decode_string
+from ...base.errors import Problem, SchemaError, did_you_mean
+from ...base.glog import warn_once
+from ...base.human_readable import format_list
+from ...base.paths import decode_string
 from .tokens import CLOSING, END, Cursor, GiveUpError
 
 _INTEGER = re.compile(r"0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*", re.ASCII)

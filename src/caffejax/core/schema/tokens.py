@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from functools import cached_property
 from typing import NoReturn
 
-from ..errors import Problem
+from ...base.errors import Problem
 
 # A number includes adjacent letters and dots, so that `3x` is one invalid number instead of two tokens.
 _TOKEN = re.compile(

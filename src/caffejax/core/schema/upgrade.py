@@ -6,8 +6,8 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from ..errors import Problem, SchemaError, did_you_mean
-from ..human_readable import format_count
+from ...base.errors import Problem, SchemaError, did_you_mean
+from ...base.human_readable import format_count
 from .caffe_pb2 import AnnotatedDatum, LayerParameter, NetParameter, SolverParameter, V0LayerParameter, V1LayerParameter
 
 # other names are formed from the enum's words: INNER_PRODUCT becomes InnerProduct

@@ -1,6 +1,6 @@
 """Training of nets: the training loop, learning-rate policies, update rules and snapshots."""
 
-from ..config import TrainConfig
+from ...base.config import TrainConfig
 from .evaluate import Evaluator, Scores
 from .lr_schedules import rate_schedule
 from .reporting import Display, Pace, Stopwatch

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..config import AP_VERSIONS
-from ..errors import SolverError
+from ...base.config import AP_VERSIONS
+from ...base.errors import SolverError
 
 _NUM_RECALLS = {"11point": 11, "101point": 101}
 

@@ -18,26 +18,26 @@ import jax
 import optax
 from jax.sharding import Mesh
 
+from ...base.config import ComputeConfig, DataConfig, DataShard, TrainConfig
+from ...base.errors import GraphError, Problem, SolverError, locate_errors
+from ...base.host_memory import get_device_memory, get_free_memory, get_memory_budget
+from ...base.human_readable import format_bytes, format_count
 from ..checkpoints.load_save import drop_empty_files, load_weights
-from ..config import ComputeConfig, DataConfig, DataShard, TrainConfig
 from ..data.loader import Loader
 from ..data.split_batch_size import split_batch_sizes
 from ..data.user_data import UserData, format_inputs
-from ..debugging.memory_report import count_elements, estimate_training_memory
-from ..errors import GraphError, Problem, SolverError, locate_errors
 from ..graph import Graph
 from ..graph.caffe_log import log_creation
 from ..graph.trained_layers import separate_params
-from ..host_memory import get_device_memory, get_free_memory, get_memory_budget
-from ..human_readable import format_bytes, format_count
 from ..layers.bucketed_random import make_key
 from ..layers.context import fold_in_name
-from ..net import Net
 from ..parallel import DATA, assert_equal, broadcast_from_first, local_shard, make_mesh
+from ..program.net import Net
 from ..schema import format_text, read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from . import lr_schedules, solver_param
 from .evaluate import supports_parallel_eval
+from .memory_report import count_elements, estimate_training_memory
 from .output_checks import check_layer_outputs, check_snapshot_files
 from .periodic_evaluation import PeriodicEvaluation
 from .placement import MeshPlacement, Placement, SingleDevice

@@ -8,7 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..net import Net, Params
+from ...base.variables import Params
+from ..program.net import Net
 from .intermediates import LayerGradients, LayerTrace
 
 Pass = tuple[Params, Params, Mapping[str, jax.Array], jax.Array]  # params, state, batch, key

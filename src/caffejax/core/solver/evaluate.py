@@ -12,17 +12,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
+from ...base.errors import DataError, GraphError, Problem
+from ...base.variables import Params, Variables
+from ...cpu.frozen.frozen_pass_cache import freeze_passes, output_and_loss_names
+from ...cpu.program_keys import net_cache_key
 from ..data.loader import Loader
-from ..debugging import IndexCheck
-from ..debugging.average_precision import average_precision
-from ..errors import DataError, GraphError, Problem
 from ..graph import Graph, Param
 from ..graph.trained_layers import find_source_params, match_layers
-from ..inference.frozen_pass_cache import freeze_passes, output_and_loss_names
 from ..layers.position_values import decode_array, encode_array
-from ..net import Net, Params, Variables
 from ..parallel import DATA, all_gather, check_shapes, join_batches, local_shard, put_global, replicated_sharding
-from .program_keys import net_cache_key
+from ..program.net import Net
+from .average_precision import average_precision
+from .index_check import IndexCheck
 from .reporting import log
 
 

@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...base.variables import Variables
 from ..graph import Layer
 from ..graph.index_ranges import find_index_blob, find_out_of_range
-from ..net import Net, Variables
+from ..program.net import Net
 from .intermediates import LayerTrace
 
 Arrays = Sequence[jax.Array]

@@ -13,11 +13,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..errors import LayerError
+from ...base.errors import LayerError
+from ...base.variables import Params
 from ..graph import Graph, Layer
 from ..graph.index_ranges import count_indexed, find_index_blob, find_indexing_layers, find_out_of_range
 from ..layers import SourceInput
-from ..net import Net, Params
+from ..program.net import Net
 
 
 def check_indices(layer: Layer, bottoms: Sequence[Any]) -> None:

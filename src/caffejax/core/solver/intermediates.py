@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..execution import Part, PassInputs, PassOutputs, Values, make_unfused_schedule, run_parts, split_by_layer
-from ..execution.backward import Diffs, Pullback, has_backward, run_backward, run_with_pullback
-from ..execution.schedule import split_at_host_layers
-from ..execution.validation import check_blob_names
+from ...base.variables import Blobs, Params, Variables
+from ...cpu.frozen.frozen_pass_cache import freeze_passes
 from ..graph import Layer
-from ..inference.frozen_pass_cache import freeze_passes
-from ..net import Blobs, Net, Params, Variables
+from ..program import Part, PassInputs, PassOutputs, Values, make_unfused_schedule, run_parts, split_by_layer
+from ..program.backward import Diffs, Pullback, has_backward, run_backward, run_with_pullback
+from ..program.net import Net
+from ..program.net_arguments import check_blob_names
+from ..program.schedule import split_at_host_layers
 from .index_check import IndexCheck
 
 Tops = dict[str, list[jax.Array]]  # by layer key: the value of each top immediately after the layer

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import did_you_mean
+from ...base.errors import did_you_mean
 
 RateSchedule = Callable[[int], np.float32]
 _f32 = np.float32

@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ..errors import GraphError, Problem
-from ..execution import PassInputs
-from ..execution.rematerialize import RematGroups, choose_remat_groups
+from ...base.errors import GraphError, Problem
+from ...base.human_readable import format_bytes, format_count
+from ...base.text_table import align_columns
+from ...tools.summary import LayerSummary, count_layer_elements, summarize_layer
 from ..graph import Graph
 from ..graph.reshape import with_batch
-from ..human_readable import format_bytes, format_count
-from ..kernels import compilation
-from ..net import Net
-from ..summary import LayerSummary, count_layer_elements, summarize_layer
-from ..text_table import align_columns
+from ..ops import compilation
+from ..program import PassInputs
+from ..program.net import Net
+from ..program.rematerialize import RematGroups, choose_remat_groups
 
 SUMMED_FIELDS = ("parameters", "parameter_bytes", "activations", "activation_bytes", "multiply_adds")
 _KEY = jax.eval_shape(jax.random.key, 0)

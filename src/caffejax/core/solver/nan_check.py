@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..debugging import NonFinite, find_nonfinite, find_nonfinite_variable
-from ..errors import Problem, SolverError
-from ..net import Net, Variables
+from ...base.errors import Problem, SolverError
+from ...base.variables import Variables
+from ..program.net import Net
+from .find_nonfinite import NonFinite, find_nonfinite, find_nonfinite_variable
 from .train_step import TrainState, pass_key
 
 MAX_UNREAD = 100  # the number of newest losses that stay unread; older ones are complete, so reading them does not wait

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
+from ...base.errors import Problem, SolverError, raise_if_any
 from ..checkpoints.caffemodel import check_size, measure_blobs
-from ..errors import Problem, SolverError, raise_if_any
 from ..graph import Graph, Layer
 from ..layers import HostFunction
 from ..layers.types import OutputFiles

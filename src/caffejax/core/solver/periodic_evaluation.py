@@ -9,14 +9,15 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from ...base.errors import DataError, GraphError, Problem, SolverError, did_you_mean
+from ...base.variables import Variables
 from ..checkpoints.orbax import KeepRule
 from ..data.loader import Loader
-from ..errors import DataError, GraphError, Problem, SolverError, did_you_mean
-from ..execution.memory_check import check_layers_fit
 from ..graph import Param
 from ..layers.context import fold_in_name
-from ..net import Net, Variables
 from ..parallel import all_gather, to_first_device
+from ..program.memory_check import check_layers_fit
+from ..program.net import Net
 from ..schema.caffe_pb2 import SolverParameter
 from .evaluate import (
     Evaluator,

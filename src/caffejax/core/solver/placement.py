@@ -21,12 +21,12 @@ import numpy as np
 import optax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
+from ...base.config import Shard
+from ...base.errors import SolverError, shorten_list
+from ...base.variables import Params, Variables
 from ..checkpoints.load_save import Initializer
-from ..config import Shard
 from ..data.loader import Loader
-from ..errors import SolverError, shorten_list
 from ..graph import Graph
-from ..net import Net, Params, Variables
 from ..parallel import (
     DATA,
     MODEL,
@@ -43,6 +43,7 @@ from ..parallel import (
     tpu_conv_layout,
     wait_on_cpu,
 )
+from ..program.net import Net
 from .train_step import TrainState, abstract_state, init_train_state, iteration_key, stack_batches, train_key
 from .update_rules import History, find_history, with_history
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite
 from typing import Any
 
-from ..errors import Problem, WeightsError, is_integer
-from ..human_readable import format_bytes
+from ...base.errors import Problem, WeightsError, is_integer
+from ...base.human_readable import format_bytes
 
 _MAX_INTEGER = 2**63 - 1
 _MAX_TEXT = 16 << 20  # bytes; a position takes a few dozen bytes for each data layer

@@ -21,15 +21,15 @@ from typing import Any
 import jax
 import numpy as np
 
+from ...base.config import OnSnapshotError
+from ...base.errors import CaffejaxError, Problem, SolverError, WeightsError
+from ...base.paths import check_exist
+from ...base.variables import Params, Variables
 from ..checkpoints.failed_saves import remove_temporary_folders
 from ..checkpoints.load_save import save_weights
 from ..checkpoints.orbax import CheckpointFolder, DamagedStepError, KeepRule
-from ..config import OnSnapshotError
-from ..errors import CaffejaxError, Problem, SolverError, WeightsError
 from ..graph import Graph
-from ..net import Params, Variables
 from ..parallel import gather_to_first, is_first, is_true_in_all_processes
-from ..paths import check_exist
 from ..schema import format_text
 from ..schema.caffe_pb2 import SolverParameter
 from .reporting import log

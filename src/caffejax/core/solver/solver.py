@@ -12,21 +12,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..config import SolverOptions, TrainConfig
+from ...base.config import SolverOptions, TrainConfig
+from ...base.errors import SolverError
+from ...base.human_readable import format_count
+from ...base.variables import Params, Variables
+from ...cpu.process_settings import tune_process
+from ...cpu.program_keys import training_cache_key
 from ..data.user_data import Data
-from ..debugging import IndexCheck
-from ..debugging.debug_info import DebugInfo
-from ..errors import SolverError
-from ..human_readable import format_count
-from ..kernels.compilation import Jitted
-from ..net import Net, Params, Variables
+from ..ops.compilation import Jitted
 from ..parallel import data_parallel, wait_on_cpu
-from ..process_settings import tune_process
+from ..program.net import Net
 from ..schema.caffe_pb2 import SolverParameter
 from .build_trainer import TrainerParts, build_trainer
+from .debug_info import DebugInfo
 from .evaluate import Scores
+from .index_check import IndexCheck
 from .nan_check import FiniteCheck
-from .program_keys import training_cache_key
 from .reporting import DataWait, Display, log
 from .train_state_io import check_state
 from .train_step import StepResult, TrainState, has_varying_shapes, make_forward, make_step, make_steps, stack_batches
@@ -241,7 +242,7 @@ class Callback:
     """Base class of objects whose methods a solver calls at events. Append an instance to `Solver.callbacks`.
 
     With several processes, each process calls its callbacks at the same events. Only the process in which
-    `caffejax.parallel.is_first()` is true should write logs or files. Reading computed values, such as
+    `caffejax.core.parallel.is_first()` is true should write logs or files. Reading computed values, such as
     `solver.smoothed_loss`, waits until the devices have finished all iterations. In `on_step`, this makes training
     slower.
     """
@@ -295,7 +296,7 @@ class Solver(Trainer):
         test_data: the examples for the test net, in the same forms. For several test nets, it is a list with one item
             for each net, which is None for a net without Input layers.
         tune: whether to call `caffejax.tune_process` first.
-        options: the fields of `caffejax.training.TrainConfig`, `caffejax.ComputeConfig` and `caffejax.DataConfig`, by
+        options: the fields of `caffejax.core.solver.TrainConfig`, `caffejax.ComputeConfig`, `caffejax.DataConfig`, by
             name.
 
     Attributes:

@@ -9,12 +9,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..config import AP_VERSIONS, EVAL_TYPES
-from ..errors import GraphError, Problem, SchemaError, SolverError, WeightsError, check_all, did_you_mean, locate_errors
+from ...base.config import AP_VERSIONS, EVAL_TYPES
+from ...base.errors import (
+    GraphError,
+    Problem,
+    SchemaError,
+    SolverError,
+    WeightsError,
+    check_all,
+    did_you_mean,
+    locate_errors,
+)
+from ...base.human_readable import format_count
+from ...base.paths import check_exist, find_file, split_commas
 from ..graph import build_graph
 from ..graph.resolve import EXCLUDED_END
-from ..human_readable import format_count
-from ..paths import check_exist, find_file, split_commas
 from ..schema import ignored_fields, read_valid_part, unknown_settings
 from ..schema.caffe_pb2 import TEST, TRAIN, NetParameter, NetState, SolverParameter
 from .lr_schedules import check_policy, find_missing_fields
@@ -23,8 +32,8 @@ from .snapshots import check_folder, check_snapshot, snapshot_prefix
 from .update_rules import check_rule
 
 if TYPE_CHECKING:
-    from ..config import ComputeConfig, DataConfig
-    from ..net import Net
+    from ...base.config import ComputeConfig, DataConfig
+    from ..program.net import Net
 
 _ALLOWED_VALUES = {
     "eval_type": EVAL_TYPES,
@@ -69,7 +78,7 @@ class NetSettings:
         Raises:
             CaffejaxError: if the net cannot be built; see `caffejax.Net`.
         """
-        from ..net import Net
+        from ..program.net import Net
 
         try:
             return Net(

@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...base.errors import Problem, WeightsError
+from ...base.variables import Variables
 from ..checkpoints.load_save import load_weights
 from ..checkpoints.match_by_name import MissingLayersError
-from ..errors import Problem, WeightsError
 from ..graph import Graph, Param, Slot
-from ..net import Variables
 from ..parallel import reshard
 from ..schema.blob_proto import Array, format_shape
 from ..schema.caffe_pb2 import SolverParameter

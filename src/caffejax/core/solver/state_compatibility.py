@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import CaffejaxError, Problem, WeightsError
-from ..human_readable import format_count
+from ...base.errors import CaffejaxError, Problem, WeightsError
+from ...base.human_readable import format_count
 from ..schema import read_solver
 from .reporting import log
 from .update_rules import RULES

@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from ...base.errors import Problem, WeightsError
 from ..checkpoints.orbax import CheckpointFolder
-from ..errors import Problem, WeightsError
 from ..parallel import assert_equal
 from .reporting import log
 from .solverstate_io import find_weights, is_caffe_state, weights_namesake

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import Problem, SolverError, WeightsError, shorten_list
-from ..net import Params
+from ...base.errors import Problem, SolverError, WeightsError, shorten_list
+from ...base.variables import Params
 from ..parallel import gather_to_first
 from .reporting import log
 from .train_step import TrainState

@@ -13,15 +13,16 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from ..config import Kernels, Parallel
-from ..kernels.compilation import full
-from ..kernels.layout import materialise
-from ..kernels.platform_dispatch import PlatformOp
-from ..kernels.vma import vary_as, varying_axes
+from ...base.config import Kernels, Parallel
+from ...base.variables import Blobs, Params, Variables
 from ..layers.context import fold_in_name
 from ..layers.dtype_policy import to_float32
-from ..net import Blobs, Net, Params, Variables
+from ..ops.compilation import full
+from ..ops.layout import materialise
+from ..ops.platform_dispatch import PlatformOp
+from ..ops.vma import vary_as, varying_axes
 from ..parallel import data_parallel
+from ..program.net import Net
 from .update_rules import compute_total_norm
 
 Arrays = tuple[jax.Array, ...]

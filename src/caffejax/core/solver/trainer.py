@@ -9,8 +9,8 @@ from typing import Any, Literal, get_args
 import jax
 import numpy as np
 
-from ..errors import CaffejaxError, is_integer, locate_errors
-from ..net import Variables
+from ...base.errors import CaffejaxError, is_integer, locate_errors
+from ...base.variables import Variables
 from ..parallel import Requests, assert_equal, barrier
 from .build_trainer import TrainerParts
 from .evaluate import Scores

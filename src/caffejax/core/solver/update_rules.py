@@ -20,10 +20,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ..errors import did_you_mean
-from ..kernels import onednn
-from ..kernels.compilation import zeros_like
-from ..kernels.platform_dispatch import PlatformOp
+from ...base.errors import did_you_mean
+from ...cpu.kernels import onednn
+from ..ops.compilation import zeros_like
+from ..ops.platform_dispatch import PlatformOp
 
 Array = jax.Array
 Slots = tuple[Array, ...]

@@ -16,9 +16,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..config import ComputeConfig
-from ..errors import LayerError
-from ..execution import (
+from ...base.config import ComputeConfig
+from ...base.errors import LayerError
+from ...base.human_readable import format_bytes, format_count
+from ...core.graph import Graph, Layer
+from ...core.ops import compilation
+from ...core.ops.platform_dispatch import PlatformOp
+from ...core.program import (
     LayerSchedule,
     Part,
     PassInputs,
@@ -30,13 +34,10 @@ from ..execution import (
     run_schedule,
     schedule_layers,
 )
-from ..execution.interpreter import CompiledParts
-from ..execution.schedule import make_part
-from ..graph import Graph, Layer
-from ..human_readable import format_bytes, format_count
-from ..kernels import compilation, onednn_program
+from ...core.program.interpreter import CompiledParts
+from ...core.program.schedule import make_part
+from ..kernels import onednn_program
 from ..kernels.packed_weights import PackedWeights
-from ..kernels.platform_dispatch import PlatformOp
 from .constant_folding import host_function, materialize, remove_constants
 from .low_precision import LowPrecision
 from .partition import OnednnPart, partition

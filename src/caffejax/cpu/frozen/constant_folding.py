@@ -10,11 +10,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..execution import PassInputs, VariableTrees, compute_part
-from ..execution.schedule import make_part
-from ..graph import Graph, Layer, Param, Slot
+from ...core.graph import Graph, Layer, Param, Slot
+from ...core.layers import ParamSpec, Traced
+from ...core.program import PassInputs, VariableTrees, compute_part
+from ...core.program.schedule import make_part
 from ..kernels.packed_weights import StoredWeight
-from ..layers import ParamSpec, Traced
 
 Arrays = tuple[Any, ...]
 Constants = dict[str, Any]  # NumPy or JAX arrays by blob name

@@ -11,19 +11,19 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from ..config import ComputeConfig
-from ..errors import CaffejaxError
-from ..execution import VariableTrees
-from ..execution.memory_check import check_layers_fit
-from ..execution.schedule import strip_blob_padding
-from ..execution.validation import add_shape_hints, check_inputs, check_variables
-from ..fork_guard import raise_after_fork
-from ..graph import Graph
-from ..graph.reshape import reshape_graph, with_batch
-from ..kernels.compilation import find_cpu, has_only_cpus
+from ...base.config import ComputeConfig
+from ...base.errors import CaffejaxError
+from ...base.fork_guard import raise_after_fork
+from ...base.variables import Blobs, Variables
+from ...core.graph import Graph
+from ...core.graph.reshape import reshape_graph, with_batch
+from ...core.ops.compilation import find_cpu, has_only_cpus
+from ...core.ops.program_cache import Entry, ProgramCache
+from ...core.program import VariableTrees
+from ...core.program.memory_check import check_layers_fit
+from ...core.program.net_arguments import add_shape_hints, check_inputs, check_variables
+from ...core.program.schedule import strip_blob_padding
 from ..kernels.packed_weights import StoredWeight
-from ..kernels.program_cache import Entry, ProgramCache
-from ..variables import Blobs, Variables
 from .compiled_net import CompiledNet
 from .constant_folding import fold, materialize
 from .low_precision import LowPrecision, measure_ranges

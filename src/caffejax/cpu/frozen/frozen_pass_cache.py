@@ -11,14 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..config import ComputeConfig
-from ..graph import UNNAMED_TOP, Graph, Layer, make_inference_graph
-from ..graph.inference_graph import find_inference_names
-from ..host_memory import get_free_memory
-from ..kernels import compilation
-from ..layers import Traced
-from ..layers.dispatch import forward
-from ..variables import Blobs, Variables
+from ...base.config import ComputeConfig
+from ...base.host_memory import get_free_memory
+from ...base.variables import Blobs, Variables
+from ...core.graph import UNNAMED_TOP, Graph, Layer, make_inference_graph
+from ...core.graph.inference_graph import find_inference_names
+from ...core.layers import Traced
+from ...core.layers.dispatch import forward
+from ...core.ops import compilation
 from .frozen_net import Frozen
 
 _NUM_COPIES = 2  # the number of copies of the weights that a compiled net may hold

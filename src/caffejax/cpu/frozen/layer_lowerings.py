@@ -14,16 +14,16 @@ from typing import Any
 import jax
 import numpy as np
 
+from ...core.layers import Context
+from ...core.layers.convolution import ConvolutionOp, convolution_output_size, depthwise_context, make_convolution_op
+from ...core.layers.helpers import canonical_axis
+from ...core.layers.indexing import crop_box
+from ...core.layers.neuron import ln_base
+from ...core.layers.pooling import pad_to_cover, pool_method, window_and_output_size, window_areas
+from ...core.layers.shape_ops import concat_axis, slice_points
+from ...core.ops.window import Window
+from ...forks.detection.permute import permuted_axes
 from ..kernels.onednn_program import FieldValue
-from ..kernels.window import Window
-from ..layers import Context
-from ..layers.convolution import ConvolutionOp, convolution_output_size, depthwise_context, make_convolution_op
-from ..layers.helpers import canonical_axis
-from ..layers.indexing import crop_box
-from ..layers.neuron import ln_base
-from ..layers.permute import permuted_axes
-from ..layers.pooling import pad_to_cover, pool_method, window_and_output_size, window_areas
-from ..layers.shape_ops import concat_axis, slice_points
 from .program_builder import ProgramBuilder, Value
 
 Tops = Value | Sequence[Value] | None

@@ -15,10 +15,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..config import ComputeConfig, quote
-from ..errors import CaffejaxError
-from ..glog import log
-from ..kernels import compilation, onednn, onednn_program
+from ...base.config import ComputeConfig, quote
+from ...base.errors import CaffejaxError
+from ...base.glog import log
+from ...core.ops import compilation
+from ..kernels import onednn, onednn_program
 from ..kernels.onednn_program import FieldValue, Operation, Shape
 
 Ranges = Mapping[str, tuple[float, float]]  # the minimum and maximum of each blob

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import CaffejaxError
-from ..execution import LayerSchedule, Part, VariableTrees, make_part, schedule_layers
-from ..graph import Graph, Layer
-from ..graph.reshape import with_batch
+from ...base.errors import CaffejaxError
+from ...core.graph import Graph, Layer
+from ...core.graph.reshape import with_batch
+from ...core.program import LayerSchedule, Part, VariableTrees, make_part, schedule_layers
 from ..kernels.onednn_program import Executable
 from .layer_lowerings import LOWERINGS, LoweringContext
 from .low_precision import LowPrecision

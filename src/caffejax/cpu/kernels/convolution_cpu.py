@@ -18,12 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ...core.ops.channel_affine import affine_along_channels
+from ...core.ops.channel_groups import count_groups, run_group_by_group
+from ...core.ops.channel_reductions import CHANNELS_LAST, channel_sums, promote
+from ...core.ops.layout import materialise, materialise_channels_last, to_channels_first, to_channels_last
+from ...core.ops.window import Window
 from . import onednn
-from .channel_affine import affine_along_channels
-from .channel_groups import count_groups, run_group_by_group
-from .channel_reductions import CHANNELS_LAST, channel_sums, promote
-from .layout import materialise, materialise_channels_last, to_channels_first, to_channels_last
-from .window import Window
 
 Arrays = tuple[jax.Array, ...]
 Pad = tuple[int, int, int]  # cells added at the low end, at the high end, and between neighbours

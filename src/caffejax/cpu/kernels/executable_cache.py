@@ -33,8 +33,8 @@ import jax
 import numpy as np
 from jax.experimental import serialize_executable
 
-from ..atomic_write import replace_file
-from ..errors import CaffejaxError
+from ...base.atomic_write import replace_file
+from ...base.errors import CaffejaxError
 from . import onednn
 
 log = logging.getLogger("caffejax.compiling")
@@ -43,7 +43,7 @@ Program = Callable[..., Any]
 
 _MAGIC = b"caffejax program 1\n"
 _IMPORT_TIME = time.time_ns()
-_PACKAGE = Path(__file__).parents[1]
+_PACKAGE = Path(__file__).parents[2]
 _PACKAGES = ("jax", "jaxlib", "numpy", "optax", "flax", onednn.PACKAGE)
 _VARIABLE_PREFIXES = ("XLA_", "JAX_", "TF_", "ONEDNN_", "DNNL_", "NPROC", "PJRT_")  # prefixes of environment variables
 # prefixes of the names of JAX's settings that do not change compiled programs

@@ -18,9 +18,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..glog import log
-from .channel_groups import count_groups
-from .window import Window
+from ...base.glog import log
+from ...core.ops.channel_groups import count_groups
+from ...core.ops.window import Window
 
 PACKAGE = "onednn-cpu-gomp"
 _INSTRUCTION_SETS = {"bfloat16": (0xE7,), "int8": (0x67, 0x0F)}  # dnnl_cpu_isa_t: avx512_core_bf16; _vnni, avx2_vnni

@@ -1,4 +1,4 @@
-// Reads the program of a frozen net, an array of doubles that kernels/onednn_program.py encodes.
+// Reads the program of a frozen net, an array of doubles that cpu/kernels/onednn_program.py encodes.
 //
 // A program consists of four counts (arguments, weights, operations, results); the shape of each argument and each
 // weight, as its number of axes and its sizes; the operations; and for each result of the program, the number of its

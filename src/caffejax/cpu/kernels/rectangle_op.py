@@ -16,12 +16,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from ...core.ops.channel_reductions import promote
+from ...core.ops.custom_gradient import make_differentiable
+from ...core.ops.layout import materialise, to_channels_first, to_channels_last
+from ...core.ops.platform_dispatch import PlatformOp
+from ...core.ops.vma import vary_as
 from . import onednn
-from .channel_reductions import promote
-from .custom_gradient import make_differentiable
-from .layout import materialise, to_channels_first, to_channels_last
-from .platform_dispatch import PlatformOp
-from .vma import vary_as
 
 _MAX_TABLE_VALUES = 1 << 24  # the maximum number of values in the tables of one chunk
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import LayerError, require
-from ...graph import Layer
+from ...base.errors import LayerError, require
+from ...core.graph import Layer
 from ..inference_model import InferenceModel
 from .ir import ExpressionStep, ModuleSpec, Order, Shape, Value
 

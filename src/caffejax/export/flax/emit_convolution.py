@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import require
-from ...layers import Context
-from ...layers.c3d.c3d_layers import volume_convolution_op
-from ...layers.c3d.nd_layers import nd_convolution_op
-from ...layers.convolution import ConvolutionOp, convolution_output_size, depthwise_context, make_convolution_op
+from ...base.errors import require
+from ...core.layers import Context
+from ...core.layers.convolution import ConvolutionOp, convolution_output_size, depthwise_context, make_convolution_op
+from ...forks.c3d.c3d_layers import volume_convolution_op
+from ...forks.c3d.nd_layers import nd_convolution_op
 from .emit_context import EmitContext, collapse_equal, register_emitter
 from .ir import ModuleSpec, Shape, Value
 

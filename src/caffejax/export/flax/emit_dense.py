@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from ...errors import require
-from ...layers.helpers import canonical_axis
+from ...base.errors import require
+from ...core.layers.helpers import canonical_axis
 from .emit_context import EmitContext, caffe_order, register_emitter
 from .emit_shape_ops import flatten_from
 from .ir import ModuleSpec, Shape, Value

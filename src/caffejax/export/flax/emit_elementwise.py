@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from ...errors import require
-from ...layers.helpers import canonical_axis
+from ...base.errors import require
+from ...core.layers.helpers import canonical_axis
 from .emit_context import EmitContext, Emitter, affine_expression, register_emitter, shorten_float32
 from .ir import Value
 

@@ -7,10 +7,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ...errors import require
-from ...layers.batch_norm import running_statistics
-from ...layers.helpers import canonical_axis
-from ...layers.segmentation.bn import SEGNET_EPS, select_bn
+from ...base.errors import require
+from ...core.layers.batch_norm import running_statistics
+from ...core.layers.helpers import canonical_axis
+from ...forks.segmentation.bn import SEGNET_EPS, select_bn
 from .emit_context import EmitContext, register_emitter, shorten_float32
 from .ir import Shape, Value
 

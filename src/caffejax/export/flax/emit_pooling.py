@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ...errors import require
-from ...kernels.window import Window
-from ...layers.c3d.c3d_layers import volume_windows
-from ...layers.c3d.nd_layers import read_nd_pooling
-from ...layers.pooling import pool_method, read_height_width
+from ...base.errors import require
+from ...core.layers.pooling import pool_method, read_height_width
+from ...core.ops.window import Window
+from ...forks.c3d.c3d_layers import volume_windows
+from ...forks.c3d.nd_layers import read_nd_pooling
 from .emit_context import EmitContext, register_emitter
 from .ir import Shape, Value
 

@@ -7,10 +7,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...errors import require
-from ...layers.helpers import canonical_axis
-from ...layers.indexing import crop_box
-from ...layers.permute import flipped_axes, permuted_axes, reversed_axes, transposed_axes
+from ...base.errors import require
+from ...core.layers.helpers import canonical_axis
+from ...core.layers.indexing import crop_box
+from ...forks.detection.permute import flipped_axes, permuted_axes, reversed_axes, transposed_axes
 from .emit_context import EmitContext, caffe_order, register_emitter, reshape_expression, shorten_float32
 from .ir import Value
 

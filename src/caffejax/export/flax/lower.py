@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...errors import CaffejaxError, Problem
-from ...graph import Layer
+from ...base.errors import CaffejaxError, Problem
+from ...core.graph import Layer
 from ..inference_model import InferenceModel
 from . import emit_convolution, emit_dense, emit_elementwise, emit_normalization, emit_pooling, emit_shape_ops  # noqa: F401
 from .emit_context import EmitContext, FlaxBuilder, channels_last_order, get_emitter

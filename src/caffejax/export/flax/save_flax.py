@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...checkpoints.array_files import write_safetensors
-from ...errors import CaffejaxError, Problem
+from ...base.errors import CaffejaxError, Problem
+from ...core.checkpoints.array_files import write_safetensors
 from ..inference_model import InferenceModel
 from .codegen import generate_source, make_net_class_name, name_modules
 from .collapse_repeats import collapse_to_lists, extract_blocks

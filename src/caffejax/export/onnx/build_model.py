@@ -19,13 +19,13 @@ from jax.extend.core import ClosedJaxpr, Literal
 from onnx import ModelProto, ValueInfoProto, helper
 
 from ..._version import __version__
-from ...config import ComputeConfig
-from ...errors import CaffejaxError, GraphError, Problem
-from ...execution.schedule import find_padded_blobs
-from ...graph import Layer
-from ...layers.boxes import suppress_without_loops
-from ...layers.dispatch import call as run
-from ...layers.row_padding import matching_rows_axis, rows_axis
+from ...base.config import ComputeConfig
+from ...base.errors import CaffejaxError, GraphError, Problem
+from ...core.graph import Layer
+from ...core.layers.dispatch import call as run
+from ...core.layers.row_padding import matching_rows_axis, rows_axis
+from ...core.program.schedule import find_padded_blobs
+from ...forks.detection.boxes import suppress_without_loops
 from ..inference_model import InferenceModel
 from ..uint8_input import Uint8Preprocessing
 from .layer_converters import LAYER_CONVERSIONS, ConversionContext

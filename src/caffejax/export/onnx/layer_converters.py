@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...kernels.window import Window
-from ...layers import Context
-from ...layers.batch_norm import running_statistics
-from ...layers.convolution import ConvolutionOp, convolution_output_size, depthwise_context, make_convolution_op
-from ...layers.dropout import dropout_is_identity
-from ...layers.helpers import canonical_axis
-from ...layers.pooling import pad_to_cover, pool_method, window_and_output_size, window_areas
+from ...core.layers import Context
+from ...core.layers.batch_norm import running_statistics
+from ...core.layers.convolution import ConvolutionOp, convolution_output_size, depthwise_context, make_convolution_op
+from ...core.layers.dropout import dropout_is_identity
+from ...core.layers.helpers import canonical_axis
+from ...core.layers.pooling import pad_to_cover, pool_method, window_and_output_size, window_areas
+from ...core.ops.window import Window
 from .onnx_builder import OnnxBuilder, OnnxValue, Shape, node_output
 
 Tops: TypeAlias = OnnxValue | Sequence[OnnxValue]

@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 from onnx import ModelProto, TensorProto, checker, helper
 from onnx.external_data_helper import set_external_data
 
-from ...atomic_write import replace_file
-from ...errors import CaffejaxError, GraphError
+from ...base.atomic_write import replace_file
+from ...base.errors import CaffejaxError, GraphError
 from ..inference_model import InferenceModel, symbolic_batch_shapes
 from ..uint8_input import Uint8Preprocessing
 from .build_model import build_model

@@ -11,16 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...errors import require
-from ...kernels.host_constant import host_constant
-from ...kernels.window import Window
-from ..context import Context, ParamSpec, Shape
-from ..convolution import ConvolutionOp
-from ..dtype_policy import promote
-from ..helpers import reject_fields
-from ..loss_helpers import one_hot_mask, require_same_batch_size
-from ..registry import define_layer
-from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
+from ...base.errors import require
+from ...core.layers.context import Context, ParamSpec, Shape
+from ...core.layers.convolution import ConvolutionOp
+from ...core.layers.dtype_policy import promote
+from ...core.layers.helpers import reject_fields
+from ...core.layers.loss_helpers import one_hot_mask, require_same_batch_size
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
+from ...core.ops.host_constant import host_constant
+from ...core.ops.window import Window
 
 TEMPORAL_FIELDS = ("kernel_depth", "temporal_stride", "temporal_pad")  # fields that C3D 1.0 adds to the 2D messages
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import jax
 
-from ...errors import require
-from ...kernels.window import Window
-from ..context import Context, ParamSpec, Shape
-from ..convolution import ConvolutionOp
-from ..helpers import reject_fields
-from ..registry import define_layer
-from ..types import Gradient, LayerDocs, LayerTraits, Signature, Traced
-from ..weight_and_bias import weight_and_bias_specs
+from ...base.errors import require
+from ...core.layers.context import Context, ParamSpec, Shape
+from ...core.layers.convolution import ConvolutionOp
+from ...core.layers.helpers import reject_fields
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, LayerDocs, LayerTraits, Signature, Traced
+from ...core.layers.weight_and_bias import weight_and_bias_specs
+from ...core.ops.window import Window
 from .c3d_layers import UNREAD_FIELDS, pool_windows, pool_windows_diff
 
 Arrays = tuple[jax.Array, ...]

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .helpers import array_namespace
+from ...core.layers.helpers import array_namespace
 
 Divisor = Literal["union", "smaller", "first"]
 

@@ -8,13 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import require
-from ..boxes import areas, overlaps
-from ..context import Context, LayerDefinition, Shape
-from ..helpers import no_gradient
-from ..position_values import decode_count
-from ..registry import define_layer
-from ..types import Gradient, HostFunction, Indices, LayerDocs, LayerTraits, LayerType, PerLayer, Signature, Variants
+from ...base.errors import require
+from ...core.layers.context import Context, LayerDefinition, Shape
+from ...core.layers.helpers import no_gradient
+from ...core.layers.position_values import decode_count
+from ...core.layers.registry import define_layer
+from ...core.layers.types import (
+    Gradient,
+    HostFunction,
+    Indices,
+    LayerDocs,
+    LayerTraits,
+    LayerType,
+    PerLayer,
+    Signature,
+    Variants,
+)
+from .boxes import areas, overlaps
 from .result_files import ImageInfo, is_in_units, read_image_infos, read_resize_param, scale_to_pixels
 
 _CASCADE_COLUMNS = [0, 5, 6, 1, 2, 3, 4]  # the columns of FrcnnOutput's rows in the order of DetectionOutput

@@ -13,14 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...errors import require
-from ...kernels import onednn_program
-from ...schema.caffe_pb2 import PriorBoxParameter
-from ..boxes import decode_offsets, non_max_suppression
-from ..context import Context, LayerDefinition, Shape
-from ..registry import define_layer
-from ..row_padding import strip_padding
-from ..types import (
+from ...base.errors import require
+from ...core.layers.context import Context, LayerDefinition, Shape
+from ...core.layers.registry import define_layer
+from ...core.layers.row_padding import strip_padding
+from ...core.layers.types import (
     IMAGE_INDICES_PER_DEVICE,
     Gradient,
     HostFunction,
@@ -31,6 +28,9 @@ from ..types import (
     Signature,
     Traced,
 )
+from ...core.schema.caffe_pb2 import PriorBoxParameter
+from ...cpu.kernels import onednn_program
+from .boxes import decode_offsets, non_max_suppression
 from .prior_box import read_predictions
 from .result_files import ResultFiles, writes_files
 

@@ -8,15 +8,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..errors import require
-from ..kernels.window import Window
-from ..schema.caffe_pb2 import FillerParameter
-from .context import Context, ParamSpec
-from .dtype_policy import promote
-from .helpers import as_nchw, as_tuple, pointwise_window, reject_fields
-from .implementation import LayerContext
-from .registry import define_layer
-from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
+from ...base.errors import require
+from ...core.layers.context import Context, ParamSpec
+from ...core.layers.dtype_policy import promote
+from ...core.layers.helpers import as_nchw, as_tuple, pointwise_window, reject_fields
+from ...core.layers.layer_kinds import LayerContext
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
+from ...core.ops.window import Window
+from ...core.schema.caffe_pb2 import FillerParameter
 
 # settings of norm_param
 _SSD_SETTINGS = ("across_spatial", "scale_filler", "channel_shared", "eps", "add_eps_before_sqrt")

@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...errors import require
-from ..context import Context, LayerDefinition
-from ..dtype_policy import promote
-from ..registry import define_layer
-from ..types import Gradient, Indices, LayerDocs, LayerType, PerLayer, Signature, Traced
+from ...base.errors import require
+from ...core.layers.context import Context, LayerDefinition
+from ...core.layers.dtype_policy import promote
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, Indices, LayerDocs, LayerType, PerLayer, Signature, Traced
 from .multibox_targets import (
     Predictions,
     Targets,

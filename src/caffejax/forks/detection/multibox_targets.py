@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ...kernels.vma import vary_as
-from ...schema.caffe_pb2 import PriorBoxParameter
-from .. import cross_replica
-from ..boxes import areas, decode_offsets, encode_offsets, non_max_suppression, overlaps
-from ..context import Context
-from ..loss_helpers import loss_divisor, normalization_mode, straight_through
-from ..smooth_l1 import huber, huber_slope
-from ..softmax import LOG_FLT_MIN
+from ...core.layers import cross_replica
+from ...core.layers.context import Context
+from ...core.layers.loss_helpers import loss_divisor, normalization_mode, straight_through
+from ...core.layers.softmax import LOG_FLT_MIN
+from ...core.ops.vma import vary_as
+from ...core.schema.caffe_pb2 import PriorBoxParameter
+from ..rcnn.smooth_l1 import huber, huber_slope
+from .boxes import areas, decode_offsets, encode_offsets, non_max_suppression, overlaps
 
 _MIN_OVERLAP = 1e-6  # smaller overlaps count as 0
 _MIN_AREA = 1e-5  # nms_param excludes smaller boxes

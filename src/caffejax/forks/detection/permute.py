@@ -8,12 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..errors import require
-from ..kernels.window import Window
-from .context import Context, Shape
-from .helpers import canonical_axis, pointwise_window
-from .registry import define_layer
-from .types import Gradient, LayerDocs, LayerTraits, Signature, Traced
+from ...base.errors import require
+from ...core.layers.context import Context, Shape
+from ...core.layers.helpers import canonical_axis, pointwise_window
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, LayerDocs, LayerTraits, Signature, Traced
+from ...core.ops.window import Window
 
 
 def permute(ctx: Context, x: jax.Array) -> jax.Array:

@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...errors import require
-from ...kernels.host_constant import host_constant
-from ..context import Context, Shape
-from ..dtype_policy import promote
-from ..implementation import LayerContext
-from ..registry import define_layer
-from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
+from ...base.errors import require
+from ...core.layers.context import Context, Shape
+from ...core.layers.dtype_policy import promote
+from ...core.layers.layer_kinds import LayerContext
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
+from ...core.ops.host_constant import host_constant
 
 _UNSUPPORTED_SETTINGS = ("box_width", "box_height", "tf", "yx_order", "keras")  # settings of other forks
 _FLOAT = np.float32

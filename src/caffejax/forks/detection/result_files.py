@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...atomic_write import replace_path
-from ...errors import DataError, Problem, require
-from ...schema.caffe_pb2 import LabelMap
-from ...schema.text import parse_text
-from ..context import LayerDefinition
-from ..position_values import decode_array, decode_count, encode_array
-from ..types import OutputFiles
+from ...base.atomic_write import replace_path
+from ...base.errors import DataError, Problem, require
+from ...core.layers.context import LayerDefinition
+from ...core.layers.position_values import decode_array, decode_count, encode_array
+from ...core.layers.types import OutputFiles
+from ...core.schema.caffe_pb2 import LabelMap
+from ...core.schema.text import parse_text
 
 log = logging.getLogger("caffejax.layers")
 

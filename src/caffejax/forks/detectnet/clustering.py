@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...errors import LayerError, require
-from .. import cross_replica
-from ..boxes import overlaps
-from ..context import Context, Shape
-from ..helpers import no_gradient
-from ..types import Gradient, HostFunction, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ...base.errors import LayerError, require
+from ...core.layers import cross_replica
+from ...core.layers.context import Context, Shape
+from ...core.layers.helpers import no_gradient
+from ...core.layers.types import Gradient, HostFunction, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ..detection.boxes import overlaps
 
 
 def group_rectangles(rows: np.ndarray, threshold: int, eps: float) -> tuple[np.ndarray, np.ndarray]:

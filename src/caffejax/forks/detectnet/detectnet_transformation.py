@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ...errors import require
-from ...schema.caffe_pb2 import DetectNetGroundTruthParameter
-from ..context import Context, Shape
-from ..dtype_policy import promote
-from ..helpers import no_gradient
-from ..registry import define_layer
-from ..types import Gradient, LayerDocs, LayerTraits, Signature, Traced
+from ...base.errors import require
+from ...core.layers.context import Context, Shape
+from ...core.layers.dtype_policy import promote
+from ...core.layers.helpers import no_gradient
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, LayerDocs, LayerTraits, Signature, Traced
+from ...core.schema.caffe_pb2 import DetectNetGroundTruthParameter
 
 _MIN_AREA = 1.1920929e-07  # smaller areas count as 0
 _DEFAULT_CLASS_MAP = {1: 0}

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...errors import require
-from ...kernels.vma import vary_as
-from ..context import Context, Shape
-from ..dtype_policy import promote
-from ..registry import define_layer
-from ..types import Gradient, LayerDocs, LayerTraits, Signature, Traced
+from ...base.errors import require
+from ...core.layers.context import Context, Shape
+from ...core.layers.dtype_policy import promote
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, LayerDocs, LayerTraits, Signature, Traced
+from ...core.ops.vma import vary_as
 
 
 @dataclass(frozen=True)

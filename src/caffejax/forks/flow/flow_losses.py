@@ -8,12 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...errors import require
-from .. import cross_replica
-from ..context import Context
-from ..dtype_policy import promote
-from ..registry import define_layer
-from ..types import Gradient, LayerDocs, LayerType, Signature, Traced, Variants
+from ...base.errors import require
+from ...core.layers import cross_replica
+from ...core.layers.context import Context
+from ...core.layers.dtype_policy import promote
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, LayerDocs, LayerType, Signature, Traced, Variants
 
 
 def l1_loss(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:

@@ -9,14 +9,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...errors import require
-from ..context import Context, ParamSpec
-from ..dtype_policy import promote
-from ..helpers import canonical_axis
-from ..loss_helpers import label_indices, one_hot_mask
-from ..registry import define_layer
-from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
-from ..weight_and_bias import normalize_rows
+from ...base.errors import require
+from ...core.layers.context import Context, ParamSpec
+from ...core.layers.dtype_policy import promote
+from ...core.layers.helpers import canonical_axis
+from ...core.layers.loss_helpers import label_indices, one_hot_mask
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
+from ...core.layers.weight_and_bias import normalize_rows
 
 Arrays = tuple[jax.Array, ...]
 

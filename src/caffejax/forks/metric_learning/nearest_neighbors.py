@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ...errors import require
-from ...kernels.vma import vary_as
-from ..context import Context, ParamSpec, Shape
-from ..dtype_policy import promote
-from ..helpers import no_gradient, reject_fields
-from ..registry import define_layer
-from ..types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...base.errors import require
+from ...core.layers.context import Context, ParamSpec, Shape
+from ...core.layers.dtype_policy import promote
+from ...core.layers.helpers import no_gradient, reject_fields
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...core.ops.vma import vary_as
 
 Arrays = tuple[jax.Array, ...]
 

@@ -8,14 +8,20 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...errors import require
-from .. import cross_replica
-from ..context import Context, ParamSpec
-from ..dtype_policy import promote
-from ..helpers import canonical_axis, first_top
-from ..loss_helpers import label_indices, nan_if_unlabelled, num_classes_of_rows, one_hot_mask, require_same_batch_size
-from ..registry import define_layer
-from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced, Transform
+from ...base.errors import require
+from ...core.layers import cross_replica
+from ...core.layers.context import Context, ParamSpec
+from ...core.layers.dtype_policy import promote
+from ...core.layers.helpers import canonical_axis, first_top
+from ...core.layers.loss_helpers import (
+    label_indices,
+    nan_if_unlabelled,
+    num_classes_of_rows,
+    one_hot_mask,
+    require_same_batch_size,
+)
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced, Transform
 
 
 def read_class_distances(distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...errors import require
-from ..context import Context
-from ..helpers import as_nchw, pad_to_four_axes
+from ...base.errors import require
+from ...core.layers.context import Context
+from ...core.layers.helpers import as_nchw, pad_to_four_axes
 
 
 def require_columns(shape: Any, name: str, *columns: int) -> int:

@@ -11,13 +11,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ...errors import require
-from ..boxes import Divisor, non_max_suppression, overlaps, select_best
-from ..context import Context
-from ..dtype_policy import promote
-from ..helpers import as_nchw
-from ..registry import define_layer
-from ..types import IMAGE_INDICES_PER_DEVICE, Gradient, LayerDocs, LayerTraits, Signature, Traced
+from ...base.errors import require
+from ...core.layers.context import Context
+from ...core.layers.dtype_policy import promote
+from ...core.layers.helpers import as_nchw
+from ...core.layers.registry import define_layer
+from ...core.layers.types import IMAGE_INDICES_PER_DEVICE, Gradient, LayerDocs, LayerTraits, Signature, Traced
+from ..detection.boxes import Divisor, non_max_suppression, overlaps, select_best
 from .anchors_and_deltas import (
     AnchorGrid,
     apply_deltas,

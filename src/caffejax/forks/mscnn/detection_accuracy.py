@@ -7,13 +7,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...errors import require
-from .. import cross_replica
-from ..boxes import overlaps
-from ..context import Context
-from ..dtype_policy import promote
-from ..registry import define_layer
-from ..types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...base.errors import require
+from ...core.layers import cross_replica
+from ...core.layers.context import Context
+from ...core.layers.dtype_policy import promote
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
+from ..detection.boxes import overlaps
 from .anchors_and_deltas import (
     apply_deltas,
     count_images,

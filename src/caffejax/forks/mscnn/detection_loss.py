@@ -8,13 +8,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...errors import require
-from .. import cross_replica
-from ..context import Context
-from ..dtype_policy import promote
-from ..helpers import as_nchw
-from ..registry import define_layer
-from ..types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...base.errors import require
+from ...core.layers import cross_replica
+from ...core.layers.context import Context
+from ...core.layers.dtype_policy import promote
+from ...core.layers.helpers import as_nchw
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
 from .anchors_and_deltas import (
     count_images,
     group_by_image,

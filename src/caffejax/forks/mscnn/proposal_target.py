@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import LayerError, require
-from ..boxes import overlaps
-from ..context import Context, Shape
-from ..helpers import no_gradient, numpy_rng, promote_numpy
-from ..registry import define_layer
-from ..types import Gradient, HostFunction, LayerDocs, Signature
+from ...base.errors import LayerError, require
+from ...core.layers.context import Context, Shape
+from ...core.layers.helpers import no_gradient, numpy_rng, promote_numpy
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, HostFunction, LayerDocs, Signature
+from ..detection.boxes import overlaps
 from .anchors_and_deltas import expand_to_four_axes, read_normalization, read_rows, require_columns
 
 _MIN_SIDE = 32  # pixels; the shortest side of a random box

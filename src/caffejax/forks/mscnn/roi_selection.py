@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...errors import require
-from ..context import Context, LayerDefinition, Shape
-from ..dtype_policy import promote
-from ..helpers import no_gradient, pad_to_four_axes, promote_numpy
-from ..registry import define_layer
-from ..types import (
+from ...base.errors import require
+from ...core.layers.context import Context, LayerDefinition, Shape
+from ...core.layers.dtype_policy import promote
+from ...core.layers.helpers import no_gradient, pad_to_four_axes, promote_numpy
+from ...core.layers.registry import define_layer
+from ...core.layers.types import (
     IMAGE_INDICES_PER_DEVICE,
     SAME_AS_BOTTOMS,
     Gradient,

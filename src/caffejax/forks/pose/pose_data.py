@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import DataError, check_all, raise_if_any
-from ..human_readable import format_shape
-from ..layers.context import LayerDefinition
-from ..layers.data_source import SourceSpec, TopSpecs
-from ..layers.registry import define_layer
-from ..layers.types import LayerDocs, Signature
-from .data_layer import DataLayer, float32_top, refuse_unsupported
-from .database import DatumDataset, check_data_param
-from .image_batches import Examples, ImageBatches
-from .import_cv2 import cv2
-from .prefetch import Batch, Batches
-from .sampling import CounterRng
+from ...base.errors import DataError, check_all, raise_if_any
+from ...base.human_readable import format_shape
+from ...core.data.data_layer import DataLayer, float32_top, refuse_unsupported
+from ...core.data.database import DatumDataset, check_data_param
+from ...core.data.image_batches import Examples, ImageBatches
+from ...core.data.import_cv2 import cv2
+from ...core.data.prefetch import Batch, Batches
+from ...core.data.sampling import CounterRng
+from ...core.layers.context import LayerDefinition
+from ...core.layers.data_source import SourceSpec, TopSpecs
+from ...core.layers.registry import define_layer
+from ...core.layers.types import LayerDocs, Signature
 
 CHANNELS = 6  # blue, green, red, the people, the mask of labelled pixels, the mask of all people
 _PEOPLE_CHANNEL, _MASK_CHANNEL = 3, 4

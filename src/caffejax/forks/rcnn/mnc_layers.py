@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...errors import require
-from ...kernels.host_constant import host_constant
-from ..context import Context
-from ..dtype_policy import promote
-from ..helpers import check_plane_size, no_gradient
-from ..registry import define_layer
-from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ...base.errors import require
+from ...core.layers.context import Context
+from ...core.layers.dtype_policy import promote
+from ...core.layers.helpers import check_plane_size, no_gradient
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ...core.ops.host_constant import host_constant
 from .roi_utils import has_rows_of_five
 from .rpn_proposals import clip_boxes, decode_boxes, require_one_image
 

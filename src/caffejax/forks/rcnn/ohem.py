@@ -9,16 +9,16 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ...errors import require
-from ..context import Context
-from ..dtype_policy import promote
-from ..helpers import as_nchw, first_top, no_gradient
-from ..loss_helpers import ignored_label, loss_divisor, num_classes_along_axis, require_same_batch_size
-from ..registry import define_layer
-from ..smooth_l1 import huber, huber_slope
-from ..softmax import softmax_with_losses, softmax_with_losses_backward
-from ..types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...base.errors import require
+from ...core.layers.context import Context
+from ...core.layers.dtype_policy import promote
+from ...core.layers.helpers import as_nchw, first_top, no_gradient
+from ...core.layers.loss_helpers import ignored_label, loss_divisor, num_classes_along_axis, require_same_batch_size
+from ...core.layers.registry import define_layer
+from ...core.layers.softmax import softmax_with_losses, softmax_with_losses_backward
+from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
 from .roi_utils import round_nearest
+from .smooth_l1 import huber, huber_slope
 
 Arrays = tuple[jax.Array, ...]
 

@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...errors import require
-from ..boxes import overlaps
-from ..context import Context, Shape
-from ..dtype_policy import promote
-from ..helpers import no_gradient, numpy_rng
-from ..param_str import parse_param_str
-from ..types import Gradient, HostFunction, LayerDocs, LayerType, Signature, Traced
+from ...base.errors import require
+from ...core.layers.context import Context, Shape
+from ...core.layers.dtype_policy import promote
+from ...core.layers.helpers import no_gradient, numpy_rng
+from ...core.layers.param_str import parse_param_str
+from ...core.layers.types import Gradient, HostFunction, LayerDocs, LayerType, Signature, Traced
+from ..detection.boxes import overlaps
 from .roi_utils import has_rows_of_five
 from .rpn_proposals import (
     ANCHOR_SETTINGS,

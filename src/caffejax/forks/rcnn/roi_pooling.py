@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ...errors import require
-from ...kernels.rectangle_op import Rectangles, rectangle_maxima, scatter_maxima_diff
-from ..context import Context
-from ..dtype_policy import promote
-from ..registry import define_layer
-from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
+from ...base.errors import require
+from ...core.layers.context import Context
+from ...core.layers.dtype_policy import promote
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
+from ...cpu.kernels.rectangle_op import Rectangles, rectangle_maxima, scatter_maxima_diff
 from .roi_utils import (
     divide_into_bins,
     read_pooled_size,

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ...kernels.vma import vary_as
-from ..context import Context
-from ..dtype_policy import promote
-from ..registry import define_layer
-from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
+from ...core.layers.context import Context
+from ...core.layers.dtype_policy import promote
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
+from ...core.ops.vma import vary_as
 from .roi_utils import (
     read_pooled_size,
     replace_missing_images,

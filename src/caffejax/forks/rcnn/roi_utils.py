@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ...errors import require
-from ..context import Shape
-from ..dtype_policy import promote
+from ...base.errors import require
+from ...core.layers.context import Shape
+from ...core.layers.dtype_policy import promote
 
 _MAX_COORDINATE = 1e6  # pixels; coordinates are clipped to this, which is larger than any map and fits into integers
 

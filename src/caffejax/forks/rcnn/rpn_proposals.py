@@ -11,16 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...errors import require
-from ...kernels.host_constant import host_constant
-from ...kernels.vma import vary_as
-from ..boxes import select_best
-from ..context import Context
-from ..dtype_policy import promote
-from ..helpers import no_gradient
-from ..param_str import parse_param_str
-from ..registry import define_layer
-from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ...base.errors import require
+from ...core.layers.context import Context
+from ...core.layers.dtype_policy import promote
+from ...core.layers.helpers import no_gradient
+from ...core.layers.param_str import parse_param_str
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ...core.ops.host_constant import host_constant
+from ...core.ops.vma import vary_as
+from ..detection.boxes import select_best
 
 Rounding = Callable[[float], float]
 

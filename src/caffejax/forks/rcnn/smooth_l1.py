@@ -7,13 +7,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..errors import require
-from .context import Context
-from .dtype_policy import promote
-from .helpers import first_top, pad_to_four_axes
-from .loss_helpers import loss_divisor, normalization_mode
-from .registry import define_layer
-from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
+from ...base.errors import require
+from ...core.layers.context import Context
+from ...core.layers.dtype_policy import promote
+from ...core.layers.helpers import first_top, pad_to_four_axes
+from ...core.layers.loss_helpers import loss_divisor, normalization_mode
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 Tops = jax.Array | tuple[jax.Array, jax.Array]
 

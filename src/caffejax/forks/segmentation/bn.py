@@ -9,16 +9,26 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...errors import require
-from ...kernels.channel_affine import channel_affine
-from ...kernels.channel_reductions import CHANNELS_FIRST
-from ...schema.caffe_pb2 import FillerParameter
-from ..batch_norm import batch_statistics, normalize_batch, project_out
-from ..context import Context, Epilogue, ParamSpec, Shape
-from ..dtype_policy import promote
-from ..helpers import first_top, reject_fields, rsqrt, stop_gradient
-from ..registry import define_layer
-from ..types import ChannelAffine, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
+from ...base.errors import require
+from ...core.layers.batch_norm import batch_statistics, normalize_batch, project_out
+from ...core.layers.context import Context, Epilogue, ParamSpec, Shape
+from ...core.layers.dtype_policy import promote
+from ...core.layers.helpers import first_top, reject_fields, rsqrt, stop_gradient
+from ...core.layers.registry import define_layer
+from ...core.layers.types import (
+    ChannelAffine,
+    Fusion,
+    Gradient,
+    LayerDocs,
+    LayerTraits,
+    LayerType,
+    Signature,
+    Traced,
+    Variants,
+)
+from ...core.ops.channel_affine import channel_affine
+from ...core.ops.channel_reductions import CHANNELS_FIRST
+from ...core.schema.caffe_pb2 import FillerParameter
 
 Arrays = tuple[jax.Array, ...]
 

@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...errors import require
-from ...kernels.custom_gradient import make_differentiable
-from ...kernels.host_constant import host_constant
-from ..context import Context, Shape
-from ..dtype_policy import promote
-from ..helpers import check_plane_size
-from ..registry import define_layer
-from ..types import Gradient, LayerDocs, LayerTraits, Signature, Traced
+from ...base.errors import require
+from ...core.layers.context import Context, Shape
+from ...core.layers.dtype_policy import promote
+from ...core.layers.helpers import check_plane_size
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, LayerDocs, LayerTraits, Signature, Traced
+from ...core.ops.custom_gradient import make_differentiable
+from ...core.ops.host_constant import host_constant
 
 
 class SamplePositions(NamedTuple):

@@ -9,13 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from ...atomic_write import replace_path
-from ...errors import DataError, Problem, require
-from ..context import Context, LayerDefinition, Shape
-from ..helpers import as_nchw, no_gradient
-from ..position_values import decode_count
-from ..registry import define_layer
-from ..types import Gradient, HostFunction, LayerDocs, LayerTraits, LayerType, OutputFiles, PerLayer, Signature
+from ...base.atomic_write import replace_path
+from ...base.errors import DataError, Problem, require
+from ...core.layers.context import Context, LayerDefinition, Shape
+from ...core.layers.helpers import as_nchw, no_gradient
+from ...core.layers.position_values import decode_count
+from ...core.layers.registry import define_layer
+from ...core.layers.types import (
+    Gradient,
+    HostFunction,
+    LayerDocs,
+    LayerTraits,
+    LayerType,
+    OutputFiles,
+    PerLayer,
+    Signature,
+)
 
 
 def make_mat_write(ctx: Context, definition: LayerDefinition) -> LayerType:

@@ -16,12 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...errors import require
-from ...kernels.custom_gradient import make_differentiable
-from ...kernels.vma import vary_as
-from ..context import Context, ParamSpec
-from ..registry import define_layer
-from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
+from ...base.errors import require
+from ...core.layers.context import Context, ParamSpec
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
+from ...core.ops.custom_gradient import make_differentiable
+from ...core.ops.vma import vary_as
 
 # Vertices are compared by two linear 32-bit hashes of their coordinates, since the hash of a neighbor then differs by a
 # constant. Each base defines one of the hashes.

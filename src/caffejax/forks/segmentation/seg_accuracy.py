@@ -7,12 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...errors import require
-from .. import cross_replica
-from ..context import Context, ParamSpec
-from ..loss_helpers import ignored_label_of_metric
-from ..registry import define_layer
-from ..types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...base.errors import require
+from ...core.layers import cross_replica
+from ...core.layers.context import Context, ParamSpec
+from ...core.layers.loss_helpers import ignored_label_of_metric
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 

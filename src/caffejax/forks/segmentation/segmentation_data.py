@@ -13,22 +13,22 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ..errors import DataError, check_all, raise_if_any
-from ..human_readable import format_shape
-from ..layers.context import LayerDefinition
-from ..layers.data_source import SourceSpec, TopSpecs
-from ..layers.registry import define_layer
-from ..layers.types import LayerDocs, Signature
-from ..schema.caffe_pb2 import ImageDataParameter
-from .data_layer import DataLayer
-from .image_batches import Examples, ImageBatches
-from .image_data import LIST_FIELDS, FileListDataset, check_list_param
-from .image_decoding import BadImageError, read_image
-from .image_list import find_files, get_search_folders, read_list, read_names, read_pairs
-from .import_cv2 import cv2
-from .prefetch import Batch, Batches
-from .sampling import CounterRng
-from .transform import Transform, check_transform, crop_uint8, parse_crop, read_mean
+from ...base.errors import DataError, check_all, raise_if_any
+from ...base.human_readable import format_shape
+from ...core.data.data_layer import DataLayer
+from ...core.data.image_batches import Examples, ImageBatches
+from ...core.data.image_data import LIST_FIELDS, FileListDataset, check_list_param
+from ...core.data.image_decoding import BadImageError, read_image
+from ...core.data.image_list import find_files, get_search_folders, read_list, read_names, read_pairs
+from ...core.data.import_cv2 import cv2
+from ...core.data.prefetch import Batch, Batches
+from ...core.data.sampling import CounterRng
+from ...core.data.transform import Transform, check_transform, crop_uint8, parse_crop, read_mean
+from ...core.layers.context import LayerDefinition
+from ...core.layers.data_source import SourceSpec, TopSpecs
+from ...core.layers.registry import define_layer
+from ...core.layers.types import LayerDocs, Signature
+from ...core.schema.caffe_pb2 import ImageDataParameter
 
 
 class LabelMap(NamedTuple):

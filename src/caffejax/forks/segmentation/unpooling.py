@@ -7,13 +7,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...errors import require
-from ...kernels.window import Window
-from ..context import Context, ParamSpec, Shape
-from ..helpers import reject_fields
-from ..pooling import average_windows, constant_window_areas, pool_diff, read_height_width
-from ..registry import define_layer
-from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
+from ...base.errors import require
+from ...core.layers.context import Context, ParamSpec, Shape
+from ...core.layers.helpers import reject_fields
+from ...core.layers.pooling import average_windows, constant_window_areas, pool_diff, read_height_width
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
+from ...core.ops.window import Window
 
 
 def scatter_by_mask(x: jax.Array, mask: jax.Array, size: Shape) -> jax.Array:

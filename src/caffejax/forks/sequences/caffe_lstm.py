@@ -9,13 +9,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...errors import require
-from ...kernels.vma import vary_as
-from ..context import Context, ParamSpec
-from ..dtype_policy import promote
-from ..recurrent import Arrays, RecurrentOperands, gate_diffs, run_lstm
-from ..registry import define_layer, layer_type, register
-from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
+from ...base.errors import require
+from ...core.layers.context import Context, ParamSpec
+from ...core.layers.dtype_policy import promote
+from ...core.layers.recurrent import Arrays, RecurrentOperands, gate_diffs, run_lstm
+from ...core.layers.registry import define_layer, layer_type, register
+from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
+from ...core.ops.vma import vary_as
 
 
 def lstm(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> tuple[jax.Array, Arrays]:

@@ -9,14 +9,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ...errors import require
-from ...kernels.vma import vary_as
-from .. import cross_replica
-from ..context import Context
-from ..cross_replica import pmean
-from ..dtype_policy import promote
-from ..registry import define_layer
-from ..types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...base.errors import require
+from ...core.layers import cross_replica
+from ...core.layers.context import Context
+from ...core.layers.cross_replica import pmean
+from ...core.layers.dtype_policy import promote
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...core.ops.vma import vary_as
 
 PADDING = -1
 

@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...errors import require
-from ..boxes import overlaps
-from ..context import Shape
-from ..dtype_policy import promote
+from ...base.errors import require
+from ...core.layers.context import Shape
+from ...core.layers.dtype_policy import promote
+from ..detection.boxes import overlaps
 
 
 class PredictionMap(NamedTuple):

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...errors import require
-from ..context import Context
-from ..dtype_policy import promote
-from ..registry import define_layer
-from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
+from ...base.errors import require
+from ...core.layers.context import Context
+from ...core.layers.dtype_policy import promote
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 from .prediction_map import read_ground_truth
 
 

@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...errors import require
-from .. import cross_replica
-from ..context import Context
-from ..registry import define_layer
-from ..types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...base.errors import require
+from ...core.layers import cross_replica
+from ...core.layers.context import Context
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
 from .prediction_map import (
     GroundTruth,
     PredictionMap,

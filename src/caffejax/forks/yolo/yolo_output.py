@@ -8,12 +8,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...errors import require
-from ..boxes import non_max_suppression, select_best
-from ..context import Context
-from ..dtype_policy import promote
-from ..registry import define_layer
-from ..types import IMAGE_INDICES_PER_DEVICE, Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced, Transform
+from ...base.errors import require
+from ...core.layers.context import Context
+from ...core.layers.dtype_policy import promote
+from ...core.layers.registry import define_layer
+from ...core.layers.types import (
+    IMAGE_INDICES_PER_DEVICE,
+    Gradient,
+    Indices,
+    LayerDocs,
+    LayerTraits,
+    Signature,
+    Traced,
+    Transform,
+)
+from ..detection.boxes import non_max_suppression, select_best
 from .prediction_map import (
     PredictionMap,
     center_size_overlaps,

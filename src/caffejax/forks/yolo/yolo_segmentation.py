@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...errors import require
-from .. import cross_replica
-from ..context import Context
-from ..dtype_policy import promote
-from ..helpers import check_side_length
-from ..loss_helpers import require_same_batch_size
-from ..registry import define_layer
-from ..types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...base.errors import require
+from ...core.layers import cross_replica
+from ...core.layers.context import Context
+from ...core.layers.dtype_policy import promote
+from ...core.layers.helpers import check_side_length
+from ...core.layers.loss_helpers import require_same_batch_size
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
 
 
 def yolo_seg(ctx: Context, x: jax.Array, labels: jax.Array, *pixel_counts: jax.Array) -> jax.Array:

@@ -2,7 +2,7 @@
 
 import sys
 
-from ...schema import caffe_pb2
+from ...core.schema import caffe_pb2
 
 sys.modules[f"{__name__}.caffe_pb2"] = caffe_pb2
 

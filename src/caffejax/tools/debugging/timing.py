@@ -11,9 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..data.loader import Loader
-from ..data.synthetic_inputs import complete_inputs
-from ..execution import (
+from ...base.variables import Variables
+from ...core.data.loader import Loader
+from ...core.data.synthetic_inputs import complete_inputs
+from ...core.graph.index_ranges import find_indexing_layers
+from ...core.layers import SourceInput
+from ...core.ops import compilation
+from ...core.program import (
     Part,
     PassInputs,
     PassOutputs,
@@ -23,12 +27,9 @@ from ..execution import (
     run_schedule,
     split_by_layer,
 )
-from ..graph.index_ranges import find_indexing_layers
-from ..inference.frozen_pass_cache import freeze_passes, output_and_loss_names
-from ..kernels import compilation
-from ..layers import SourceInput
-from ..net import Net, Variables
-from .index_check import check_indices
+from ...core.program.net import Net
+from ...core.solver.index_check import check_indices
+from ...cpu.frozen.frozen_pass_cache import freeze_passes, output_and_loss_names
 
 
 class LayerTime(NamedTuple):

@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
-from ..errors import CaffejaxError
-from ..graph import Graph, Param
+from ...base.errors import CaffejaxError
+from ...core.graph import Graph, Param
 
 _MAX_SIDE = 2**14  # pixels
 _WHITE = 255

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from ..schema import caffe_pb2
-from ..schema.fork_fields import load_fork_fields
-from .types import (
+from ...core.layers.types import (
     RUNS_ON_HOST,
     TRANSFORMS,
     CallerInput,
@@ -26,6 +24,8 @@ from .types import (
     Traced,
     Variants,
 )
+from ...core.schema import caffe_pb2
+from ...core.schema.fork_fields import load_fork_fields
 
 # messages that several types share; each is described once
 SHARED_MESSAGES = (

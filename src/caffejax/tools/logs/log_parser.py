@@ -13,8 +13,8 @@ from datetime import datetime
 from io import StringIO
 from typing import Any, TextIO
 
-from ..atomic_write import replace_file
-from ..errors import DataError, Problem
+from ...base.atomic_write import replace_file
+from ...base.errors import DataError, Problem
 
 Row = dict[str, float]
 

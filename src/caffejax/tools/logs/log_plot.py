@@ -11,9 +11,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
-from ..atomic_write import replace_file
-from ..errors import CaffejaxError
-from ..text_table import escape_unprintable
+from ...base.atomic_write import replace_file
+from ...base.errors import CaffejaxError
+from ...base.text_table import escape_unprintable
 from .log_parser import COMMON_COLUMNS, Log, Row
 
 

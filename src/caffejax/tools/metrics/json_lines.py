@@ -15,13 +15,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._version import __version__
-from ..atomic_write import make_write_problem
-from ..errors import Problem, SolverError
+from ..._version import __version__
+from ...base.atomic_write import make_write_problem
+from ...base.errors import Problem, SolverError
+from ...core.parallel import is_first
+from ...core.solver import Callback, Display, Scores, Solver
+from ...core.solver.reporting import log
 from ..logs.log_parser import format_event, parse_event
-from ..parallel import is_first
-from ..training import Callback, Display, Scores, Solver
-from ..training.reporting import log
 
 
 class JsonLines(Callback):

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from ..atomic_write import make_write_problem
+from ...base.atomic_write import make_write_problem
+from ...base.errors import CaffejaxError, SolverError
+from ...base.variables import Variables
+from ...core.graph import Graph, Layer
+from ...core.parallel import is_first
+from ...core.solver import Callback, Display, Scores, Solver
+from ...core.solver.reporting import log
 from ..debugging.visualize import encode_image, enlarge, find_first_filters, make_filter_maps, make_grid
-from ..errors import CaffejaxError, SolverError
-from ..graph import Graph, Layer
-from ..net import Variables
-from ..parallel import is_first
-from ..training import Callback, Display, Scores, Solver
-from ..training.reporting import log
 
 
 def make_graph_def(graph: Graph) -> Any:

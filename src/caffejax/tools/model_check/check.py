@@ -20,29 +20,24 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from ..checkpoints.load_save import open_blobs
-from ..checkpoints.match_by_name import match_blobs, mismatch_problems, no_match_problem
-from ..config import DataConfig
-from ..data.placeholder_sources import (
-    MissingSourceError,
-    build_assumed_graphs,
-    find_missing_files,
-    has_missing_source,
-)
-from ..debugging.memory_report import count_elements
-from ..errors import CaffejaxError, Problem, SchemaError, WeightsError
-from ..glog import collect_warnings
-from ..graph import Graph
-from ..graph.resolve import NamedState, has_no_data, is_included, list_net_states
-from ..paths import find_file
-from ..schema import read_solver, read_valid_part
-from ..schema.caffe_pb2 import NetParameter, SolverParameter
-from ..schema.load import read_text
-from ..schema.text import parse_valid_fields
-from ..schema.tokens import Tokens
-from ..training import solver_param
+from ...base.config import DataConfig
+from ...base.errors import CaffejaxError, Problem, SchemaError, WeightsError
+from ...base.glog import collect_warnings
+from ...base.paths import find_file
+from ...core.checkpoints.load_save import open_blobs
+from ...core.checkpoints.match_by_name import match_blobs, mismatch_problems, no_match_problem
+from ...core.graph import Graph
+from ...core.graph.resolve import NamedState, has_no_data, is_included, list_net_states
+from ...core.schema import read_solver, read_valid_part
+from ...core.schema.caffe_pb2 import NetParameter, SolverParameter
+from ...core.schema.load import read_text
+from ...core.schema.text import parse_valid_fields
+from ...core.schema.tokens import Tokens
+from ...core.solver import solver_param
+from ...core.solver.memory_report import count_elements
 from .check_report import Kind, PhaseReport, Report, WeightsReport, make_findings
 from .model_files import detect_kind, find_weights, is_label_map
+from .placeholder_sources import MissingSourceError, build_assumed_graphs, find_missing_files, has_missing_source
 
 _FLOAT_BYTES = 4
 _COPIES_OF_PARAMETERS = 3  # in training: the parameter, its gradient and its history
@@ -343,7 +338,7 @@ def _make_crash_report(path: Path, message: str) -> Report:
 
 
 def _get_package_folder() -> str:
-    return str(Path(__file__).parents[2])
+    return str(Path(__file__).parents[3])
 
 
 def serve_pipe(pipe_number: int) -> None:

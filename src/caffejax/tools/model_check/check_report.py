@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeVar
 
-from ..errors import UNKNOWN_TYPE, Problem
-from ..human_readable import format_list
+from ...base.errors import UNKNOWN_TYPE, Problem
+from ...base.human_readable import format_list
 
 R = TypeVar("R")
 

@@ -8,11 +8,11 @@ from html import escape
 from pathlib import Path
 from types import MappingProxyType
 
-from ..errors import CaffejaxError
-from ..glog import collect_warnings
-from ..human_readable import format_bytes, format_count, format_number
-from ..schema import read_valid_part
-from ..schema.caffe_pb2 import LayerParameter, NetParameter
+from ...base.errors import CaffejaxError
+from ...base.glog import collect_warnings
+from ...base.human_readable import format_bytes, format_count, format_number
+from ...core.schema import read_valid_part
+from ...core.schema.caffe_pb2 import LayerParameter, NetParameter
 from .check_report import Finding, PhaseReport, Report, distinct_phases, distinct_weights, format_outcome
 
 _STYLE = """

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 
-from ..schema.caffe_pb2 import NetParameter, SolverParameter
-from ..schema.tokens import END, Tokens
+from ...core.schema.caffe_pb2 import NetParameter, SolverParameter
+from ...core.schema.tokens import END, Tokens
 from .check_report import Kind
 
 _MODEL_EXTENSIONS = (".prototxt", ".pt", ".pbtxt")

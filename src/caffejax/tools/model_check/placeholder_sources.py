@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
 
-from ..config import DataConfig
-from ..errors import CaffejaxError, GraphError, Problem
-from ..graph import Graph, build_graph
-from ..graph.resolve import is_included, layer_problems
-from ..layers import LayerDefinition, SourceInput, layer_type
-from ..paths import find_file
-from ..schema.caffe_pb2 import DataParameter, LayerParameter, NetParameter, NetState, Phase
-from .video.video_data import video_shape
+from ...base.config import DataConfig
+from ...base.errors import CaffejaxError, GraphError, Problem
+from ...base.paths import find_file
+from ...core.graph import Graph, build_graph
+from ...core.graph.resolve import is_included, layer_problems
+from ...core.layers import LayerDefinition, SourceInput, layer_type
+from ...core.schema.caffe_pb2 import DataParameter, LayerParameter, NetParameter, NetState, Phase
+from ...forks.c3d.video.video_data import video_shape
 
 _SOURCE_FIELDS = ("source", "mean_file")  # files and folders without which a data layer cannot be opened
 _PATH_FIELDS = (*_SOURCE_FIELDS, "label_map_file", "name_size_file")

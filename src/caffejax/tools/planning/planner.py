@@ -12,16 +12,16 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ..config import Parallel
-from ..errors import CaffejaxError, GraphError, Problem
-from ..human_readable import format_count
-from ..net import Net
-from ..parallel import DATA, make_mesh, replicated_sharding
-from ..schema.caffe_pb2 import SolverParameter
+from ...base.config import Parallel
+from ...base.errors import CaffejaxError, GraphError, Problem
+from ...base.human_readable import format_count
+from ...core.parallel import DATA, make_mesh, replicated_sharding
+from ...core.program.net import Net
+from ...core.schema.caffe_pb2 import SolverParameter
+from ...core.solver.build_trainer import config_for_mesh, make_optimizer
+from ...core.solver.placement import MeshPlacement
+from ...core.solver.train_step import TrainState, init_train_state, make_step
 from ..summary import count_multiply_adds
-from ..training.build_trainer import config_for_mesh, make_optimizer
-from ..training.placement import MeshPlacement
-from ..training.train_step import TrainState, init_train_state, make_step
 from .hardware import Chip, Target, get_devices
 from .hlo import Collective, ProgramStats, get_compiled_stats
 

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import CaffejaxError, DataError, Problem
-from ..glog import collect_warnings, log
-from ..paths import find_file
-from ..schema import read_net
-from ..schema.blob_proto import read_blob_proto
-from ..schema.caffe_pb2 import TRAIN, LayerParameter, NetParameter, TransformationParameter
+from ...base.errors import CaffejaxError, DataError, Problem
+from ...base.glog import collect_warnings, log
+from ...base.paths import find_file
+from ...core.schema import read_net
+from ...core.schema.blob_proto import read_blob_proto
+from ...core.schema.caffe_pb2 import TRAIN, LayerParameter, NetParameter, TransformationParameter
 
 
 class PublishedPreprocessing(NamedTuple):

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, GraphError, Problem
-from ..graph import Graph
-from ..human_readable import format_count
-from ..layers.row_padding import strip_padding
-from ..paths import describe_content, read_bytes
-from ..schema.caffe_pb2 import LabelMap
-from ..schema.text import parse_text
-from ..text_table import align_columns
+from ...base.errors import DataError, GraphError, Problem
+from ...base.human_readable import format_count
+from ...base.paths import describe_content, read_bytes
+from ...base.text_table import align_columns
+from ...core.graph import Graph
+from ...core.layers.row_padding import strip_padding
+from ...core.schema.caffe_pb2 import LabelMap
+from ...core.schema.text import parse_text
 
 ClassNames = Mapping[int, str]
 _FONT_HEIGHT = 22  # approximate height of OpenCV's simplex font at scale 1, in pixels

@@ -16,12 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import jaxprs_in_params
 
-from ..graph import Graph, Layer
-from ..human_readable import format_bytes, format_count, format_number
-from ..kernels.window import Window
-from ..layers import Context
-from ..layers.dispatch import forward
-from ..text_table import align_columns, escape_unprintable
+from ...base.human_readable import format_bytes, format_count, format_number
+from ...base.text_table import align_columns, escape_unprintable
+from ...core.graph import Graph, Layer
+from ...core.layers import Context
+from ...core.layers.dispatch import forward
+from ...core.ops.window import Window
 
 Family = Literal[
     "data", "convolution", "product", "normalisation", "activation", "pooling", "merge", "shape", "loss", "other"

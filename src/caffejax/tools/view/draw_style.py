@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..schema.caffe_pb2 import LayerParameter
+from ...core.schema.caffe_pb2 import LayerParameter
 
 
 @dataclass(frozen=True)

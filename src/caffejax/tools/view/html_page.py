@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ..errors import CaffejaxError
+from ...base.errors import CaffejaxError
 
 _ASSETS = files(__package__) / "assets"
 LIBRARY_PATH = "dagre/dagre.min.js"

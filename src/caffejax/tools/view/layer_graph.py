@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..graph.resolve import find_sources
-from ..schema.caffe_pb2 import LayerParameter
+from ...core.graph.resolve import find_sources
+from ...core.schema.caffe_pb2 import LayerParameter
 from .draw_style import DrawStyle, get_draw_style
 
 

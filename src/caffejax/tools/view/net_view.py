@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..atomic_write import replace_file
-from ..config import DataConfig
-from ..data.placeholder_sources import AssumedGraph, MissingSourceError, build_assumed_graphs
-from ..errors import CaffejaxError, Problem
-from ..glog import collect_warnings
-from ..graph import make_net_state
-from ..graph.resolve import find_sources, has_no_data, is_included
-from ..human_readable import format_count
-from ..layers import Phase
-from ..schema import format_text, read_valid_part
-from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
+from ...base.atomic_write import replace_file
+from ...base.config import DataConfig
+from ...base.errors import CaffejaxError, Problem
+from ...base.glog import collect_warnings
+from ...base.human_readable import format_count
+from ...core.graph import make_net_state
+from ...core.graph.resolve import find_sources, has_no_data, is_included
+from ...core.layers import Phase
+from ...core.schema import format_text, read_valid_part
+from ...core.schema.caffe_pb2 import LayerParameter, NetParameter, NetState
+from ..model_check.placeholder_sources import AssumedGraph, MissingSourceError, build_assumed_graphs
 from ..summary import LayerSummary, summarize
 from .html_page import render_page
 from .layer_graph import DrawnLayer, connect_layers

@@ -11,8 +11,8 @@ from pathlib import Path
 from socketserver import TCPServer
 from typing import Any, cast
 
-from ..config import DataConfig
-from ..errors import CaffejaxError, Problem
+from ...base.config import DataConfig
+from ...base.errors import CaffejaxError, Problem
 from .html_page import escape_json, render_page
 from .net_view import load_view, to_json
 

@@ -19,8 +19,8 @@ from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
 
-from ..errors import CaffejaxError
-from ..human_readable import format_bytes
+from ...base.errors import CaffejaxError
+from ...base.human_readable import format_bytes
 from .html_page import LAYOUT_SCRIPT, read_asset, read_library
 
 _INVISIBLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")  # except line breaks

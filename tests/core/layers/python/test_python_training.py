@@ -12,7 +12,7 @@ from python_nets import input_layer, python_layer
 
 import caffejax.pycaffe as caffe
 from caffejax import Net, Solver, read_caffemodel
-from caffejax.errors import CaffejaxError
+from caffejax.base.errors import CaffejaxError
 
 pytestmark = pytest.mark.slow
 

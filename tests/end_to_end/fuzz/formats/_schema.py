@@ -7,8 +7,8 @@ from typing import Any
 
 from google.protobuf import text_format
 
-from caffejax.layers import layer_types
-from caffejax.schema import caffe_pb2
+from caffejax.core.layers import layer_types
+from caffejax.core.schema import caffe_pb2
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from caffejax import CaffejaxError, Solver
 
 from ..harness import Files, read_files
 
-_DIGITS = Path(__file__).parents[3] / "configs" / "digits" / "digits_test_lmdb"
+_DIGITS = Path(__file__).parents[4] / "configs" / "digits" / "digits_test_lmdb"
 SOLVER = f"""
 net_param {{
   layer {{ name: "digits" type: "Data" top: "data" top: "label"

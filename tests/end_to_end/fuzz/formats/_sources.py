@@ -11,7 +11,7 @@ from caffejax import Net
 
 _MAX_NUMBERS = 1 << 16  # numbers; batches of more take long and are no damage
 _MAX_PIXELS = 1 << 22  # pixels of an image: the default lets one take more memory than a case may
-GOLDEN = Path(__file__).parents[2] / "golden" / "data"
+GOLDEN = Path(__file__).parents[3] / "golden" / "data"
 
 
 def read_net_batches(net: str, folder: Path, count: int = 3, phase: str = "TEST") -> list[tuple[np.ndarray, ...]]:

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from caffejax.data import Lmdb, write_annotated, write_lmdb
+from caffejax.core.data import Lmdb, write_lmdb
+from caffejax.forks.detection.data.annotated_datum import write_annotated
 
 from ..harness import Files, Harness, read_files
 from ..mutators.tokens import change_tokens

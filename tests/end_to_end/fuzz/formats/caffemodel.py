@@ -9,8 +9,8 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from caffejax import read_caffemodel
-from caffejax.paths import decode_string
-from caffejax.schema import caffe_pb2
+from caffejax.base.paths import decode_string
+from caffejax.core.schema import caffe_pb2
 
 from ..harness import Files, Harness, choose_mutator, mutate_one_file
 from ..mutators.byte_mutations import damage

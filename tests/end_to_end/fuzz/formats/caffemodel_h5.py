@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from caffejax import read_caffemodel
-from caffejax.checkpoints.caffe_hdf5 import write_caffemodel_h5
+from caffejax.core.checkpoints.caffe_hdf5 import write_caffemodel_h5
 
 from ..harness import Files, Harness, mutate_one_file, read_files
 from ..mutators.hdf5 import change_hdf5

@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from caffejax.schema import caffe_pb2
+from caffejax.core.schema import caffe_pb2
 
 from ..harness import Files, Harness, get_intact_sets
 from ..mutators.proto_text import change_message

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from caffejax.schema import caffe_pb2
-from caffejax.schema.blob_proto import read_blob_proto
+from caffejax.core.schema import caffe_pb2
+from caffejax.core.schema.blob_proto import read_blob_proto
 
 from ..harness import Files, Harness, choose_mutator, mutate_one_file, read_files
 from ..mutators.byte_mutations import damage

@@ -9,8 +9,8 @@ from random import Random
 from typing import Any
 
 from caffejax.cli.convert_datasets import convert_cifar_data, convert_mnist_data
-from caffejax.data import Lmdb
-from caffejax.schema.caffe_pb2 import Datum
+from caffejax.core.data import Lmdb
+from caffejax.core.schema.caffe_pb2 import Datum
 
 from ..harness import Files, Harness, mutate_one_file
 from ..mutators.byte_mutations import change_bytes, damage

@@ -7,9 +7,9 @@ from random import Random
 from typing import Any
 
 from caffejax import Net
+from caffejax.core.schema import caffe_pb2, read_net
+from caffejax.core.schema.text import parse_text
 from caffejax.pycaffe.draw import draw_net_to_file
-from caffejax.schema import caffe_pb2, read_net
-from caffejax.schema.text import parse_text
 
 from ..harness import Files, Harness
 from ..mutators.byte_mutations import damage
@@ -17,8 +17,8 @@ from ..mutators.proto_text import change_message
 from ..mutators.tokens import change_tokens
 from ._schema import differs_from_google, list_quoted_layer_types, list_schema_words
 
-_CONFIGS = Path(__file__).parents[3] / "configs"
-_GOLDEN = Path(__file__).parents[2] / "golden" / "layers"
+_CONFIGS = Path(__file__).parents[4] / "configs"
+_GOLDEN = Path(__file__).parents[3] / "golden" / "layers"
 
 
 def _make_intact_sets() -> list[Files]:

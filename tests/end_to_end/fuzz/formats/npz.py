@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from caffejax.checkpoints.weight_formats import find_format
+from caffejax.core.checkpoints.weight_formats import find_format
 
 from ..harness import Files, Harness, mutate_one_file
 from ..mutators.zips import change_archive

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from caffejax.data import write_lmdb
-from caffejax.schema.caffe_pb2 import Datum
+from caffejax.core.data import write_lmdb
+from caffejax.core.schema.caffe_pb2 import Datum
 
 from ..harness import Files, Harness, read_files
 from ..mutators.byte_mutations import damage

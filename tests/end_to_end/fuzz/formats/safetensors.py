@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
-from caffejax.checkpoints.weight_formats import find_format
+from caffejax.core.checkpoints.weight_formats import find_format
 
 from ..harness import Files, Harness, mutate_one_file
 from ..mutators.byte_mutations import damage

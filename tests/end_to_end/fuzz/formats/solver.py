@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from caffejax import Solver, read_solver
-from caffejax.schema.caffe_pb2 import SolverParameter
+from caffejax.core.schema.caffe_pb2 import SolverParameter
 
 from ..harness import Files, Harness
 from ..mutators.byte_mutations import damage

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from caffejax.schema import wire
+from caffejax.core.schema import wire
 
 from ..harness import Files, Harness
 from ..mutators.byte_mutations import damage

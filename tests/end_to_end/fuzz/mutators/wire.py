@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
-from caffejax.schema import wire
+from caffejax.core.schema import wire
 
 from .byte_mutations import damage
 from .numbers import draw_edge

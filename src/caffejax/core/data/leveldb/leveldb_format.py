@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from google_crc32c import value as crc32c
 
-from ...errors import DataError, Problem
+from ....base.errors import DataError, Problem
 
 
 class Entry(NamedTuple):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...errors import DataError, Problem, locate_errors
+from ....base.errors import DataError, Problem, locate_errors
 from .leveldb_format import VALUE, Entry, Files, make_damage_error, split_key
 from .manifest import Table, read_version
 from .sorted_table import LARGE_BLOCK, read_block, read_entries, scan_table

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ...errors import DataError, Problem, locate_errors
+from ....base.errors import DataError, Problem, locate_errors
 from .leveldb_format import (
     Files,
     encode_length_prefixed,

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import cramjam
 
-from ...errors import DataError, Problem
+from ....base.errors import DataError, Problem
 from ..atomic_folder import PutFn, convert_write_errors, create_folder
 from .leveldb_format import checksum, encode_varint, join_key
 from .manifest import Table, encode_manifest

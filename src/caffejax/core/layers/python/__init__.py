@@ -7,12 +7,12 @@ import logging
 from dataclasses import replace
 from typing import Any
 
-from ...errors import LayerError, did_you_mean
+from ....base.errors import LayerError, did_you_mean
+from ....forks.rcnn.builtin_python_layers import find_builtin_type
 from ..context import Context, LayerDefinition
 from ..registry import define_layer
 from ..types import Gradient, LayerTraits, LayerType, PerLayer, Signature
 from . import host_layers, traced_layers
-from .builtin import find_builtin_type
 from .user_code import get_dotted, import_user_module
 
 log = logging.getLogger("caffejax.net")

@@ -7,7 +7,7 @@ import operator
 
 import numpy as np
 
-from ...errors import ArgumentTypeError, ArgumentValueError, ReadOnlyError
+from ....base.errors import ArgumentTypeError, ArgumentValueError, ReadOnlyError
 
 
 class Blob:

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ...errors import LayerError
+from ....base.errors import LayerError
 from ..context import Context, LayerDefinition, ParamSpec, Shape
 from ..data_source import SourceSpec
 from ..helpers import as_tuple

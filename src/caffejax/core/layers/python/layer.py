@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterable
 from typing import Any, SupportsIndex
 
-from ...errors import ArgumentTypeError, OutOfRangeError, describe_type
+from ....base.errors import ArgumentTypeError, OutOfRangeError, describe_type
 from .blob import Blob
 
 

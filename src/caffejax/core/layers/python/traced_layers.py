@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ...errors import LayerError
+from ....base.errors import LayerError
 from ..context import Context, LayerDefinition, ParamSpec
 from ..types import LayerType, Traced
 from .user_code import set_layer_attributes, with_error_note

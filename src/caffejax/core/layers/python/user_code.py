@@ -14,8 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from ...errors import LayerError
-from ...import_alias import get_declared_package, temporary_alias
+from ....base.errors import LayerError
+from ....base.import_alias import get_declared_package, temporary_alias
 from ..context import LayerDefinition
 
 _lock = threading.Lock()

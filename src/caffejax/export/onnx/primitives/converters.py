@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ....errors import LayerError
+from ....base.errors import LayerError
 from ..onnx_builder import OnnxBuilder, OnnxValue, Shape
 
 Converter = Callable[["Equation"], OnnxValue | Sequence[OnnxValue]]

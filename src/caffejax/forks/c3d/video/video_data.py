@@ -12,21 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import DataError, Problem, check_all, locate_errors, raise_if_any
-from ...human_readable import format_shape
-from ...layers.context import LayerDefinition
-from ...layers.data_source import SourceSpec, TopSpecs
-from ...layers.registry import define_layer
-from ...layers.types import LayerDocs, Signature
-from ..data_layer import DataLayer
-from ..image_batches import Examples, ImageBatches, Label
-from ..image_data import FileListDataset, check_list_param
-from ..image_decoding import BadImageError, check_pixel_count, read_image, resize
-from ..image_list import find_files, get_search_folders, read_names, truncate_problems
-from ..import_cv2 import cv2
-from ..prefetch import Batch, Batches
-from ..sampling import CounterRng
-from ..transform import Normalize, check_transform
+from ....base.errors import DataError, Problem, check_all, locate_errors, raise_if_any
+from ....base.human_readable import format_shape
+from ....core.data.data_layer import DataLayer
+from ....core.data.image_batches import Examples, ImageBatches, Label
+from ....core.data.image_data import FileListDataset, check_list_param
+from ....core.data.image_decoding import BadImageError, check_pixel_count, read_image, resize
+from ....core.data.image_list import find_files, get_search_folders, read_names, truncate_problems
+from ....core.data.import_cv2 import cv2
+from ....core.data.prefetch import Batch, Batches
+from ....core.data.sampling import CounterRng
+from ....core.data.transform import Normalize, check_transform
+from ....core.layers.context import LayerDefinition
+from ....core.layers.data_source import SourceSpec, TopSpecs
+from ....core.layers.registry import define_layer
+from ....core.layers.types import LayerDocs, Signature
 
 _INTEGER = re.compile(r"[+-]?\d{1,9}")
 

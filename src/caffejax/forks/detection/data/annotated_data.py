@@ -11,19 +11,19 @@ from contextlib import closing
 import jax
 import numpy as np
 
-from ...errors import DataError, check_all, raise_if_any
-from ...layers.context import LayerDefinition
-from ...layers.data_source import SourceSpec, TopSpecs
-from ...layers.registry import define_layer
-from ...layers.types import LayerDocs, Signature
-from ...schema.caffe_pb2 import AnnotatedDatum
-from ..data_layer import DataLayer, float32_top, refuse_unsupported
-from ..database import RecordDataset, check_data_param
-from ..image_batches import Examples, ImageBatches
-from ..image_decoding import BadImageError, decode_datum
-from ..prefetch import Batch, Batches
-from ..sampling import CounterRng
-from ..transform import Transform, check_transform, read_mean
+from ....base.errors import DataError, check_all, raise_if_any
+from ....core.data.data_layer import DataLayer, float32_top, refuse_unsupported
+from ....core.data.database import RecordDataset, check_data_param
+from ....core.data.image_batches import Examples, ImageBatches
+from ....core.data.image_decoding import BadImageError, decode_datum
+from ....core.data.prefetch import Batch, Batches
+from ....core.data.sampling import CounterRng
+from ....core.data.transform import Transform, check_transform, read_mean
+from ....core.layers.context import LayerDefinition
+from ....core.layers.data_source import SourceSpec, TopSpecs
+from ....core.layers.registry import define_layer
+from ....core.layers.types import LayerDocs, Signature
+from ....core.schema.caffe_pb2 import AnnotatedDatum
 from .annotated_datum import Annotations, parse_annotated_datum, read_annotations
 from .annotated_image import CLASS, AnnotatedImage
 from .annotation_files import read_label_map

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from ...config import MAX_IMAGE_PIXELS
-from ...errors import DataError, locate_errors
-from ...schema import caffe_pb2
-from ...schema.caffe_pb2 import AnnotatedDatum
-from ..database import WRITERS
-from ..image_decoding import BadImageError, decode_file, read_file, resize
-from ..import_cv2 import cv2
-from ..write_imageset import make_datum
+from ....base.config import MAX_IMAGE_PIXELS
+from ....base.errors import DataError, locate_errors
+from ....core.data.database import WRITERS
+from ....core.data.image_decoding import BadImageError, decode_file, read_file, resize
+from ....core.data.import_cv2 import cv2
+from ....core.data.write_imageset import make_datum
+from ....core.schema import caffe_pb2
+from ....core.schema.caffe_pb2 import AnnotatedDatum
 from .annotated_image import BOX
 from .annotation_files import Size
 

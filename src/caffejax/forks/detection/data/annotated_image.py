@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...errors import DataError
-from ...layers.boxes import areas, overlaps
+from ....base.errors import DataError
+from ..boxes import areas, overlaps
 
 
 def box_coverage(boxes: np.ndarray, window: np.ndarray) -> np.ndarray:

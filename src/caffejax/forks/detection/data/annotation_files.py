@@ -15,10 +15,10 @@ from xml.parsers import expat
 import numpy as np
 from google.protobuf import text_format
 
-from ...errors import DataError, Problem, locate_errors
-from ...paths import read_bytes
-from ...schema.caffe_pb2 import LabelMap
-from ..image_decoding import read_file
+from ....base.errors import DataError, Problem, locate_errors
+from ....base.paths import read_bytes
+from ....core.data.image_decoding import read_file
+from ....core.schema.caffe_pb2 import LabelMap
 
 Size = tuple[float, float]  # height and width
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import DataError
-from ..import_cv2 import cv2
+from ....base.errors import DataError
+from ....core.data.import_cv2 import cv2
 
 _LEVELS = np.arange(256, dtype=np.float32)
 _CONTRAST_FIRST_PROB = 0.5  # probability of changing the contrast before saturation and hue instead of after them

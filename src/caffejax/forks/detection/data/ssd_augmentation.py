@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...errors import DataError
-from ...layers.boxes import overlaps
-from ...layers.context import LayerDefinition
-from ...schema.caffe_pb2 import EmitConstraint, ResizeParameter
-from ..import_cv2 import cv2
+from ....base.errors import DataError
+from ....core.data.import_cv2 import cv2
+from ....core.layers.context import LayerDefinition
+from ....core.schema.caffe_pb2 import EmitConstraint, ResizeParameter
+from ..boxes import overlaps
 from .annotated_image import AnnotatedImage, box_coverage, clip_boxes, mirror_boxes, window_coverage
 from .color_changes import add_noise, distort, distortion_problems, noise_problems, recompress
 

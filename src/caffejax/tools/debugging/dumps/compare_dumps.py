@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...human_readable import format_count
-from ...schema.blob_proto import Array
+from ....base.human_readable import format_count
+from ....core.schema.blob_proto import Array
 from .comparison_report import Comparison, Distance, Kind, Row, Verdict, compute_distance
 from .dump import Dump, DumpedLayer
 

@@ -14,11 +14,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ...atomic_write import replace_file
-from ...errors import CaffejaxError
-from ...human_readable import format_count
-from ...schema.blob_proto import Array
-from ...text_table import escape_unprintable
+from ....base.atomic_write import replace_file
+from ....base.errors import CaffejaxError
+from ....base.human_readable import format_count
+from ....base.text_table import escape_unprintable
+from ....core.schema.blob_proto import Array
 
 Kind = Literal["input", "param", "top", "grad", "diff"]
 Verdict = Literal["equal", "differs", "shapes", "only in A", "only in B", "random", "layers"]

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from ...checkpoints.array_files import read_npz, write_npz
-from ...errors import DataError, Problem, WeightsError
-from ...schema.blob_proto import Array
+from ....base.errors import DataError, Problem, WeightsError
+from ....core.checkpoints.array_files import read_npz, write_npz
+from ....core.schema.blob_proto import Array
 
 
 @dataclass(frozen=True)

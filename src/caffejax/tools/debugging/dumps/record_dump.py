@@ -9,15 +9,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._version import __version__
-from ...checkpoints.match_by_name import reshape_to_net
-from ...data.synthetic_inputs import complete_inputs
-from ...errors import ArgumentValueError, DataError, GraphError, Problem, WeightsError
-from ...execution.schedule import find_padded_blobs
-from ...graph import Graph, Layer, Slot, is_random
-from ...net import Net, Variables
-from ...schema.blob_proto import Array
-from ..intermediates import IsolatedInputs, LayerGradients, LayerTrace, Tops
+from ...._version import __version__
+from ....base.errors import ArgumentValueError, DataError, GraphError, Problem, WeightsError
+from ....base.variables import Variables
+from ....core.checkpoints.match_by_name import reshape_to_net
+from ....core.data.synthetic_inputs import complete_inputs
+from ....core.graph import Graph, Layer, Slot, is_random
+from ....core.program.net import Net
+from ....core.program.schedule import find_padded_blobs
+from ....core.schema.blob_proto import Array
+from ....core.solver.intermediates import IsolatedInputs, LayerGradients, LayerTrace, Tops
 from .compare_dumps import describe_mismatch
 from .dump import Dump, DumpedLayer
 

@@ -1,0 +1,1 @@
+"""Data of the forks that estimate poses."""

@@ -1,0 +1,1 @@
+"""Tools around nets: summaries, drawings, plans, checks, comparison, prediction, logs, metrics, timing."""

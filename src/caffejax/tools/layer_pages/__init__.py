@@ -1,0 +1,1 @@
+"""Descriptions of layer types, for pages and commands."""
