@@ -28,7 +28,7 @@ are arrays, else tuples of arrays.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
@@ -116,6 +116,8 @@ class Signature:
         requires_loss_weight: whether the prototxt must set loss_weight, since forks disagree about its default.
         fork_settings: settings of forks that the type supports; any other setting of a fork is an error.
         aliases: other names that forks use for the type.
+        max_blobs: the largest number of blobs that a layer of the type stores, if layers with more are a fork's
+            variant of the type; otherwise None.
     """
 
     name: str
@@ -128,6 +130,7 @@ class Signature:
     requires_loss_weight: bool = False
     fork_settings: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
+    max_blobs: int | None = None
 
     def iterate_count_problems(self, n_bottoms: int, n_tops: int) -> Iterator[str]:
         """Yield a message if a layer has a wrong number of bottoms, and a message if it has a wrong number of tops."""
@@ -136,6 +139,27 @@ class Signature:
         tops = n_bottoms if isinstance(self.tops, str) else self.tops
         if not _is_in_range(n_tops, tops) and not (self.loss and n_tops == 0):
             yield f"produces {_format_count(tops, 'top')}, but has {n_tops}"
+
+
+def unite_signatures(signatures: Sequence[Signature]) -> Signature:
+    """Return a signature that all layers of several types of one name have. It is like the first in other respects."""
+    counts = [(s.bottoms, s.tops) for s in signatures]
+    bottoms = [bottoms for bottoms, _ in counts]
+    tops = [top for _, top in counts if not isinstance(top, str)]
+    return replace(
+        signatures[0],
+        bottoms=_unite_counts(bottoms),
+        tops=_unite_counts(tops) if tops else SAME_AS_BOTTOMS,
+        fork_settings=tuple(dict.fromkeys(setting for s in signatures for setting in s.fork_settings)),
+        max_blobs=None,
+    )
+
+
+def _unite_counts(counts: Sequence[Count]) -> Count:
+    if len(set(counts)) == 1:
+        return counts[0]
+    lows, highs = zip(*((n, n) if isinstance(n, int) else n for n in counts), strict=True)
+    return min(lows), None if None in highs else max(highs)
 
 
 @dataclass(frozen=True)
