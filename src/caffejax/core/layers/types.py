@@ -63,6 +63,7 @@ __all__ = [
     "LayerType",
     "OutputFiles",
     "PerLayer",
+    "SecondReading",
     "Signature",
     "SourceInput",
     "SpatialMap",
@@ -250,6 +251,20 @@ class ChannelAffine:
 
 
 @dataclass(frozen=True)
+class SecondReading:
+    """The other meaning of settings that forks understand differently. Nets whose shapes do not fit are read by it.
+
+    Attributes:
+        rewrite: `rewrite(layer)` changes a LayerParameter, so that it has this meaning as the type reads it. It returns
+            whether it did, as the layer has such settings.
+        description: a sentence about the meaning and the reason for it, for a warning.
+    """
+
+    rewrite: Callable[[Any], bool]
+    description: str
+
+
+@dataclass(frozen=True)
 class LayerTraits:
     """Properties of a layer type that the compiler and the tools use.
 
@@ -290,6 +305,7 @@ class LayerTraits:
             shape, or None for other types. `convert_stored(ctx, blobs)` takes the blobs of a file, of which some may be
             None, and returns them in the order and the shapes that the layer has, and a warning or None.
         top_is_param: whether the top is the layer's first blob itself, with one memory, as in Parameter.
+        second_reading: a `SecondReading` for types whose settings mean something else in another fork, or None.
         pads_rows: whether the tops have the maximum number of rows, along the axis before the last. Padding rows come
             last and begin with a negative number. Outside of compiled code they are stripped, see `layers.row_padding`.
         marks_detections: whether the top has a row for each class and each detection, of which solvers compute the
@@ -313,6 +329,7 @@ class LayerTraits:
     weight_axes: int = 1
     convert_stored: Callable[..., tuple[Sequence[Any], str | None]] | None = None
     top_is_param: bool = False
+    second_reading: SecondReading | None = None
     pads_rows: bool = False
     marks_detections: bool = False
 
