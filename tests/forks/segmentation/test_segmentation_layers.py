@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from layer_nets import net_text
 from scipy.io import loadmat
 
 from caffejax.base.errors import CaffejaxError, DataError
 from caffejax.core.program.net import Net
 from caffejax.forks.segmentation.meanfield import build_lattice, filter_by_lattice
+from core.layers.layer_nets import net_text
 
 IMAGE_SHAPE = (2, 4, 5, 6)
 RANDOM = np.random.default_rng(0)
