@@ -144,34 +144,6 @@ def test_force_backward_with_labels() -> None:
         infogain_net.graph.check_backward()
 
 
-@pytest.mark.parametrize(
-    "upsampling",
-    [
-        'type: "Upsample" upsample_param { scale: 2 }',
-        'type: "Unpooling" unpooling_param { unpool: MAX kernel_size: 2 stride: 2 unpool_size: 4 }',
-    ],
-)
-def test_pooling_masks_get_no_gradient(upsampling: str) -> None:
-    """SegNet and DeconvNet are trained like this, without propagate_down."""
-    net = Net(
-        'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 2 dim: 4 dim: 4 } } }'
-        'layer { name: "conv" type: "Convolution" bottom: "data" top: "conv" convolution_param { num_output: 2 '
-        'kernel_size: 1 weight_filler { type: "constant" value: 1 } } }'
-        'layer { name: "pool" type: "Pooling" bottom: "conv" top: "pool" top: "mask" pooling_param { kernel_size: 2 '
-        "stride: 2 } }"
-        f'layer {{ name: "upsampling" bottom: "pool" bottom: "mask" top: "upsampling" {upsampling} }}'
-        'layer { name: "size" type: "Reduction" bottom: "upsampling" top: "size" loss_weight: 1 }'
-    )
-    net.graph.check_backward()
-    params, state = net.init(jax.random.key(0))
-    data = np.arange(32, dtype=np.float32).reshape(1, 2, 4, 4)
-    grads = jax.grad(lambda params: net.loss(params, state, {"data": data}, jax.random.key(0))[0])(params)
-    channel_sums = (
-        data.reshape(2, 2, 2, 2, 2).max((2, 4)).sum((1, 2))
-    )  # of each channel's windows; each goes to its place
-    np.testing.assert_allclose(np.asarray(grads["conv"][0]).reshape(2, 2), [channel_sums, channel_sums], rtol=1e-6)
-
-
 def test_embed_returns_nan_for_indices_out_of_range() -> None:
     net = Net(net_text("Embed", "embed_param { num_output: 2 input_dim: 3 }", [(3,)]))
     tops, _ = net.apply(*net.init(jax.random.key(0)), {"b0": jnp.asarray([-2.0, 2.9, 3.0])})
