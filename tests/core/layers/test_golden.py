@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from layer_nets import Replay, assert_as_recorded
 
 from caffejax.base.errors import CaffejaxError
 from caffejax.core.layers import layer_types
@@ -25,6 +24,7 @@ from golden_cases import (
     get_layer_type_of_case,
     is_fork_case,
 )
+from layer_nets import Replay, assert_as_recorded
 
 TESTS_FOLDER = Path(__file__).parent
 

@@ -64,7 +64,6 @@ class Traced:
             learnable.
         fusion: functions that fuse the layer with the layers after it, or None if it cannot be fused.
         instance: the user's object that computes the layer, or None.
-        host_forward: `forward` on NumPy arrays, for inference on a CPU without compiling, or None.
         filler: for a layer that fills its tops, how it does so where blobs outlive a pass, or None.
         top_shapes: `top_shapes(ctx, *bottoms)` returns the tops' shapes faster than evaluating forward. It returns None
             where forward must be evaluated, because forward may raise an error. Bottoms have `.shape`.
@@ -75,7 +74,6 @@ class Traced:
     stateful: bool = False
     fusion: Fusion | None = None
     instance: Any = None
-    host_forward: Function | None = None
     top_shapes: Function | None = None
     filler: TopFiller | None = None
 

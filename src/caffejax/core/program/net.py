@@ -18,8 +18,6 @@ from ...base.errors import CaffejaxError, DataError, GraphError, Problem, Weight
 from ...base.fork_guard import raise_after_fork
 from ...base.human_readable import format_number
 from ...base.variables import Blobs, Outputs, Params, ParamsLike, Variables, as_params
-from ...cpu.frozen.frozen_net import Frozen
-from ...cpu.frozen.low_precision import resolve_precision
 from ...tools.summary import Summary, summarize
 from ..checkpoints.load_save import Initializer, load_and_report, save_weights
 from ..checkpoints.match_by_name import LoadReport
@@ -32,8 +30,10 @@ from ..layers import Phase, Source
 from ..layers.dtype_policy import to_float32
 from ..layers.fillers import is_random
 from ..ops import compilation
+from ..ops.implementations import find_form
 from ..schema import read_valid_part, source_file
-from ..schema.caffe_pb2 import TEST, TRAIN, NetParameter, NetState
+from ..schema.caffe_pb2 import TEST, TRAIN, NetParameter, NetState, SolverParameter
+from .frozen import Frozen, freeze_as_program
 from .initial_variables import make_initial_variables
 from .interpreter import CompiledParts, PassInputs, PassOutputs, run_schedule
 from .memory_check import check_layers_fit
@@ -284,9 +284,6 @@ class Net:
                 each of them.
         """
         variables = as_variables(variables)
-        options, number_type = (
-            (self.compute_config, None) if precision is None else resolve_precision(precision, self.compute_config)
-        )
         has_batches = isinstance(calibration, Iterable) and not isinstance(
             calibration, np.ndarray | jax.Array | Mapping
         )
@@ -296,16 +293,34 @@ class Net:
                 f"precisions must have none, but precision is {precision!r} and calibration is "
                 f"{describe_type(calibration)}"
             )
-        net = (self if options == self.compute_config else self.with_compute_config(options)).for_inference(outputs)
-        return Frozen(net.graph, variables, options, number_type, calibration)
+        freeze = find_form("freeze") or freeze_as_program
+        return freeze(self, variables, outputs, precision, calibration)
 
-    def jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    def jit(
+        self,
+        function: Callable[..., Any],
+        *,
+        stored_as: str | None = None,
+        solver_param: SolverParameter | None = None,
+        **options: Any,
+    ) -> Callable[..., Any]:
         """Compile a function that runs the net, like `jax.jit`.
 
         If the net has host layers, the function is returned unchanged. The layers between host layers are compiled in
         either case.
+
+        Args:
+            function: the function.
+            stored_as: a name that no other function of this net has, to store the programs on disk where the process
+                stores programs, or None to store nothing.
+            solver_param: the solver's settings on which a stored function depends, too, or None.
+            options: options of `jax.jit`.
         """
-        return function if self.has_host_layers else compilation.jit(function, self.compute_config.kernels, **options)
+        if self.has_host_layers:
+            return function
+        make_key = None if stored_as is None else find_form("program_key")
+        key = None if make_key is None else make_key(stored_as, self, solver_param)
+        return compilation.jit(function, self.compute_config.kernels, cache_key=key, **options)
 
     def sources(self) -> dict[str, Source]:
         """Open the source of each data layer; return the sources by the layers' keys. The caller closes them.

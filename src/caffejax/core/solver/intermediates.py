@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from ...base.variables import Blobs, Params, Variables
-from ...cpu.frozen.frozen_pass_cache import freeze_passes
 from ..graph import Layer
 from ..program import Part, PassInputs, PassOutputs, Values, make_unfused_schedule, run_parts, split_by_layer
 from ..program.backward import Diffs, Pullback, has_backward, run_backward, run_with_pullback
+from ..program.frozen import freeze_passes
 from ..program.net import Net
 from ..program.net_arguments import check_blob_names
 from ..program.schedule import split_at_host_layers
