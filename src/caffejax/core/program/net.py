@@ -18,7 +18,6 @@ from ...base.errors import CaffejaxError, DataError, GraphError, Problem, Weight
 from ...base.fork_guard import raise_after_fork
 from ...base.human_readable import format_number
 from ...base.variables import Blobs, Outputs, Params, ParamsLike, Variables, as_params
-from ...tools.summary import Summary, summarize
 from ..checkpoints.load_save import Initializer, load_and_report, save_weights
 from ..checkpoints.match_by_name import LoadReport
 from ..graph import Graph, Param, Slot, build_graph, make_inference_graph, make_net_state
@@ -166,13 +165,6 @@ class Net:
         return (
             f"Net {self.graph!r}; {format_number(sum(prod(p.spec.shape) for p in self.graph.unique_params))} parameters"
         )
-
-    def _repr_html_(self) -> str:
-        return self.summary()._repr_html_()
-
-    def summary(self) -> Summary:
-        """Return the shapes, parameters and multiply-adds of each layer. The result prints as a table."""
-        return summarize(self.graph)
 
     @property
     def has_host_layers(self) -> bool:
