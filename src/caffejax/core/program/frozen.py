@@ -81,7 +81,10 @@ class JittedNet:
 
     def __init__(self, net: Net, variables: Variables) -> None:
         self._net, self._variables = net, variables
-        self._run = net.jit(lambda inputs, key: net.apply(*variables, inputs, key=key)[0])
+        self._run = net.jit(self._apply)
+
+    def _apply(self, inputs: Mapping[str, Any], key: jax.Array | None) -> Blobs:
+        return self._net.apply(*self._variables, inputs, key=key)[0]
 
     def __reduce__(self) -> Any:
         return type(self), (self._net, self._variables)
@@ -111,8 +114,11 @@ class JittedNet:
 
     def may_draw(self, inputs: Mapping[str, Any]) -> bool:
         """See `Frozen`."""
-        jaxpr = jax.make_jaxpr(lambda key: self._run(inputs, key))(jax.random.key(0)).jaxpr
-        return any(jaxpr.invars[0] is variable for equation in jaxpr.eqns for variable in equation.invars)
+        try:
+            jax.eval_shape(lambda inputs: self._apply(inputs, None), dict(inputs))
+        except CaffejaxError:  # a layer that draws refuses to run without a key
+            return True
+        return False
 
     def strip_padding(self, blobs: Blobs) -> Blobs:
         """See `Frozen`."""

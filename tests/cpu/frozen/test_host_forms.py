@@ -6,7 +6,6 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from layer_nets import net_text
 
 from caffejax.base.errors import LayerError
 from caffejax.core.graph import build
@@ -16,6 +15,7 @@ from caffejax.core.layers.dispatch import forward
 from caffejax.core.program.net import Net
 from caffejax.cpu.kernels import onednn_program
 from golden_cases import ACCEPTED_CASES, format_case_id, get_layer_type_of_case
+from layer_nets import net_text
 
 
 def has_attribute(case: dict[str, Any], attribute: str) -> bool:
