@@ -1,6 +1,7 @@
-"""Shape rules of tops, and layers on NumPy arrays, give the results of the compiled forward function."""
+"""Layers on NumPy arrays give the results of the compiled forward function."""
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -8,86 +9,41 @@ import numpy as np
 import pytest
 
 from caffejax.base.errors import LayerError
-from caffejax.core.graph import build
-from caffejax.core.graph.build import infer_top_shapes
 from caffejax.core.layers import Traced
 from caffejax.core.layers.dispatch import forward
+from caffejax.core.ops.implementations import find_form
 from caffejax.core.program.net import Net
+from caffejax.cpu.frozen import constant_folding  # noqa: F401  it registers the form of Concat
 from caffejax.cpu.kernels import onednn_program
 from golden_cases import ACCEPTED_CASES, format_case_id, get_layer_type_of_case
 from layer_nets import net_text
 
 
-def has_attribute(case: dict[str, Any], attribute: str) -> bool:
-    implementation = get_layer_type_of_case(case).implementation
-    return isinstance(implementation, Traced) and getattr(implementation, attribute) is not None
-
-
-CASES_WITH_TOP_SHAPES = [case for case in ACCEPTED_CASES if has_attribute(case, "top_shapes")]
-
-
-def test_top_shapes_equal_the_shapes_of_forward(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len({case["type"] for case in CASES_WITH_TOP_SHAPES}) > 15
-    graphs = {
-        format_case_id(case): Net(case["path"].with_suffix(".prototxt"), case["phase"]).graph
-        for case in CASES_WITH_TOP_SHAPES
-    }
-    monkeypatch.setattr(build, "_shapes_by_rule", lambda *_: None)
-    for case in CASES_WITH_TOP_SHAPES:
-        graph = graphs[format_case_id(case)]
-        for layer in graph.layers:
-            if isinstance(layer.type.implementation, Traced):
-                bottoms = [graph.blobs[b] for b in layer.bottoms]
-                traced_tops = infer_top_shapes(layer.context, (*layer.params, *layer.recurrent_state), bottoms)
-                assert traced_tops == tuple(graph.blobs[t] for t in layer.tops), format_case_id(case)
-
-
-@pytest.mark.parametrize(
-    ("layer_type", "text", "shapes"),
-    [
-        ("Concat", "", [(2, 3, 4), (2, 3, 5)]),
-        ("Eltwise", "", [(2, 3), (2, 4)]),
-        ("Eltwise", "eltwise_param { coeff: 1 coeff: 2 coeff: 3 }", [(2, 3), (2, 3)]),
-        ("Softmax", "softmax_param { axis: 4 }", [(2, 3)]),
-        ("BatchNorm", "", [(2,)]),
-        ("Pooling", "pooling_param { kernel_size: 9 stride: 2 pad: 9 }", [(1, 2, 4, 4)]),
-        ("Convolution", "convolution_param { num_output: 2 kernel_size: 5 }", [(1, 2, 4, 4)]),
-        ("LRN", "lrn_param { norm_region: WITHIN_CHANNEL }", [(1, 2, 4)]),
-        ("LRN", "lrn_param { norm_region: WITHIN_CHANNEL local_size: 4 }", [(1, 2, 4, 4)]),
-        ("LRN", "lrn_param { norm_region: WITHIN_CHANNEL local_size: 9 }", [(1, 2, 1, 4)]),
-        ("LRN", "lrn_param { norm_region: WITHIN_CHANNEL }", [(1, 2, 0, 4)]),
-        ("DetectionOutput", "detection_output_param { num_classes: 3 }", [(1, 36), (1, 26), (1, 2, 36)]),
-        ("DetectionOutput", "detection_output_param { num_classes: 3 keep_top_k: 0 }", [(1, 36), (1, 27), (1, 2, 36)]),
-    ],
-)
-def test_top_shapes_keep_the_errors_of_forward(
-    layer_type: str, text: str, shapes: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def build_message() -> str:
-        try:
-            return str([blob.shape for blob in Net(net_text(layer_type, text, shapes)).graph.blobs.values()])
-        except Exception as error:
-            return str(error)
-
-    rule_message = build_message()
-    monkeypatch.setattr(build, "_shapes_by_rule", lambda *_: None)
-    assert rule_message == build_message()
+def find_host_form(layer_type: Any) -> Callable[..., Any] | None:
+    implementation = layer_type.implementation
+    return find_form(implementation.forward, "host") if isinstance(implementation, Traced) else None
 
 
 def assert_host_equals_compiled(context: Any, *batches: tuple[np.ndarray, ...]) -> None:
     """Compare a layer on NumPy arrays with the compiled layer, for each tuple of bottoms."""
     compiled = jax.jit(lambda bottoms: forward(context, (), bottoms)[0])
     for bottoms in batches:
-        host_top = context.type.implementation.host_forward(context, *bottoms)
+        form = find_host_form(context.type)
+        assert form is not None
+        host_top = form(context, *bottoms)
         assert isinstance(host_top, np.ndarray)
         np.testing.assert_allclose(host_top, compiled(bottoms)[0], rtol=1e-5, atol=1e-6)
 
 
-CASES_WITH_HOST_FORWARD = [case for case in ACCEPTED_CASES if has_attribute(case, "host_forward")]
+CASES_WITH_HOST_FORM = [case for case in ACCEPTED_CASES if find_host_form(get_layer_type_of_case(case))]
 
 
-@pytest.mark.parametrize("case", CASES_WITH_HOST_FORWARD, ids=format_case_id)
-def test_host_forward_equals_compiled_forward(case: dict[str, Any]) -> None:
+def test_layers_of_core_and_of_forks_have_a_form_for_the_host() -> None:
+    assert {case["type"] for case in CASES_WITH_HOST_FORM} >= {"Concat", "PriorBox"}
+
+
+@pytest.mark.parametrize("case", CASES_WITH_HOST_FORM, ids=format_case_id)
+def test_host_form_equals_compiled_forward(case: dict[str, Any]) -> None:
     recorded = np.load(case["path"].with_suffix(".npz"))
     layer = Net(case["path"].with_suffix(".prototxt"), case["phase"]).graph.layer("layer")
     assert_host_equals_compiled(layer.context, tuple(recorded[f"bottom/{b}"] for b in layer.bottoms))
@@ -133,9 +89,11 @@ def test_host_detection_output_equals_compiled_detection_output(settings: tuple[
     assert_host_equals_compiled(net.graph.layer("layer").context, *batches)
 
 
-def test_host_forward_refuses_invalid_bottoms() -> None:
+def test_host_form_refuses_invalid_bottoms() -> None:
     net = Net(net_text("DetectionOutput", "detection_output_param { num_classes: 3 }", [(1, 36), (1, 27), (1, 2, 36)]))
     context = net.graph.layer("layer").context
     invalid_bottoms = [np.zeros(shape, np.float32) for shape in ((1, 36), (1, 26), (1, 2, 36))]
+    form = find_host_form(context.type)
+    assert form is not None
     with pytest.raises(LayerError, match="27"):
-        context.type.implementation.host_forward(context, *invalid_bottoms)
+        form(context, *invalid_bottoms)

@@ -78,7 +78,7 @@ class Net:
         graph: the layers with names, shapes and connections.
         compute_config, data_config: the options.
         layer_schedule: the order and grouping in which the layers run.
-        runner: the function that runs one part of the schedule.
+        compute_part: the function that computes one part of the schedule.
         rematerializer: the object that chooses the layers to recompute in the backward pass, or None if `remat` is not
             "auto".
 
@@ -147,7 +147,9 @@ class Net:
     def _set_graph(self, graph: Graph) -> None:
         self.graph = graph
         self.layer_schedule = schedule_layers(graph)
-        self.runner = CompiledParts(self.compute_config.kernels) if graph.has_host_layers else compute_part_with_remat
+        self.compute_part = (
+            CompiledParts(self.compute_config.kernels) if graph.has_host_layers else compute_part_with_remat
+        )
         self.rematerializer: Rematerializer | None = None
         if self.compute_config.remat == "auto" and graph.layers and not graph.has_host_layers:
             self.rematerializer = Rematerializer(self.layer_schedule, self.compute_config.memory_limit)
@@ -606,7 +608,7 @@ class Net:
                 self.rematerializer.make_schedule(inputs) if training and self.rematerializer else self.layer_schedule
             )
             return run_schedule(
-                unfuse(schedule, frozenset(inputs.perturbations)), inputs, output_names=names, runner=self.runner
+                unfuse(schedule, frozenset(inputs.perturbations)), inputs, output_names=names, compute=self.compute_part
             )
 
     def _check_labels(self, blobs: Mapping[str, Any]) -> None:

@@ -103,7 +103,9 @@ class Timer:
             times.append(time)
             return result
 
-        run_schedule(self._schedule, PassInputs(*self._variables, self._caller_inputs, self._key, {}), runner=time_part)
+        run_schedule(
+            self._schedule, PassInputs(*self._variables, self._caller_inputs, self._key, {}), compute=time_part
+        )
         return times
 
     def time_net(self) -> NetTime:
