@@ -199,7 +199,7 @@ class Spine(NamedTuple):
     num_lines: int
 
 
-def run_spine(package: Path) -> Spine:
+def run_spine() -> Spine:
     """Train LeNet on the digits for 20 iterations with an orbax checkpoint, and return the functions that were entered.
 
     Imports are not counted, except for functions that they call. Functions in other threads of this process are.
@@ -210,7 +210,9 @@ def run_spine(package: Path) -> Spine:
         if event == "call":
             codes.add(frame.f_code)
 
-    from caffejax import Solver  # the import is not part of the spine
+    import caffejax
+
+    train = caffejax.Solver  # imported before calls are recorded
 
     with tempfile.TemporaryDirectory() as folder, _change_folder(folder):
         text = (DIGITS / "lenet_solver.prototxt").read_text()
@@ -219,7 +221,7 @@ def run_spine(package: Path) -> Spine:
         threading.setprofile(record_call)
         sys.setprofile(record_call)
         try:
-            solver = Solver("solver.prototxt", checkpoint_only=True)
+            solver = train("solver.prototxt", checkpoint_only=True)
             solver.solve()
             solver.close()
         finally:
@@ -227,7 +229,7 @@ def run_spine(package: Path) -> Spine:
             threading.setprofile(None)  # type: ignore[arg-type]
         if not list(Path().rglob("*.orbax")):
             raise RuntimeError("training did not write a checkpoint")
-    return _summarize(codes, package)
+    return _summarize(codes, Path(caffejax.__file__).parent)
 
 
 @contextmanager

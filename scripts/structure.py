@@ -2,7 +2,7 @@
 
 python scripts/structure.py           prints the rooms with their lines, budgets and purposes, and the walks
 python scripts/structure.py --check   fails on a forbidden import, a passed budget or limit, or an out-of-date page
-python scripts/structure.py --write   writes the picture of the rooms and the walks into architecture.md
+python scripts/structure.py --write   writes the picture and the table of the rooms into architecture.md
 python scripts/structure.py --spine   trains LeNet on the digits, and prints the functions of base and core that ran
 
 A room's README.md names its purpose, its budget of lines and the file to begin with.
@@ -335,19 +335,14 @@ def make_room_table(rooms: Sequence[Room]) -> str:
     return "\n".join(["| room | holds | begin with | may import |", "|---|---|---|---|", *rows])
 
 
-def replace_section(text: str, name: str, content: str) -> str:
-    """Return a page with new content between the marks of a section that this script writes."""
-    begin, end = f"<!-- {name}: written by scripts/structure.py -->", f"<!-- end of {name} -->"
-    head, _, rest = text.partition(begin)
-    _, _, tail = rest.partition(end)
-    return f"{head}{begin}\n{content}\n{end}{tail}"
+BEGIN, END = "<!-- rooms: written by scripts/structure.py -->", "<!-- end of rooms -->"
 
 
 def make_page(page: Path = PAGE) -> str:
-    """Return the text of the page with the current picture of the rooms and the current walks."""
-    rooms = f"```text\n{draw_rooms()}\n```\n\n{make_room_table(measure_rooms())}"
-    walks = "\n\n".join(f"### {title}\n\n{format_walk(walk, PACKAGE)}" for title, walk in WALKS.items())
-    return replace_section(replace_section(page.read_text(), "rooms", rooms), "walks", walks)
+    """Return the text of the page with the current picture and table of the rooms."""
+    head, _, rest = page.read_text().partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}\n```text\n{draw_rooms()}\n```\n\n{make_room_table(measure_rooms())}\n{END}{tail}"
 
 
 def measure_rooms(package: Path = PACKAGE) -> list[Room]:
@@ -385,11 +380,11 @@ def print_rooms_and_walks() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="fail if the structure has a problem")
-    parser.add_argument("--write", action="store_true", help="write the rooms and walks into the page")
+    parser.add_argument("--write", action="store_true", help="write the rooms into the page")
     parser.add_argument("--spine", action="store_true", help="train LeNet, and print the functions that ran")
     options = parser.parse_args()
     if options.spine:
-        print(format_spine(run_spine(PACKAGE)))
+        print(format_spine(run_spine()))
         return
     if options.write:
         PAGE.write_text(make_page())

@@ -20,6 +20,7 @@ import structure
 from code_walks import WALKS, Walk, count_files, find_broken_links
 from structure import (
     CORE_ORDER,
+    PACKAGE,
     ROOMS,
     Import,
     find_breaches,
@@ -30,7 +31,7 @@ from structure import (
     measure_room,
 )
 
-PACKAGE = Path(caffejax.__file__).parent
+INSTALLED_PACKAGE = Path(caffejax.__file__).parent  # without READMEs if it is from a wheel
 
 
 @pytest.fixture(scope="module")
@@ -314,11 +315,11 @@ def test_an_eager_pass_enters_the_functions_of_its_walk(monkeypatch: pytest.Monk
     (stack,) = (stack for stack in stacks if any(frame.f_code.co_name == "convolution" for frame in stack))
     functions = [
         (
-            Path(frame.f_code.co_filename).relative_to(PACKAGE).as_posix(),
+            Path(frame.f_code.co_filename).relative_to(INSTALLED_PACKAGE).as_posix(),
             frame.f_code.co_qualname.replace(".<locals>", ""),
         )
         for frame in reversed(stack)
-        if Path(frame.f_code.co_filename).is_relative_to(PACKAGE)
+        if Path(frame.f_code.co_filename).is_relative_to(INSTALLED_PACKAGE)
     ]
     walk = WALKS["From an eager Net.apply to a layer's function"]
     steps = [(file, name) for file, *names in walk.stays for name in names if name != "Traced"]
@@ -327,7 +328,7 @@ def test_an_eager_pass_enters_the_functions_of_its_walk(monkeypatch: pytest.Monk
 
 @pytest.mark.slow
 def test_the_spine_counts_functions_of_base_and_core() -> None:
-    spine = code_walks.run_spine(PACKAGE)
+    spine = code_walks.run_spine()
     assert {file.partition("/")[0] for file in spine.functions} == {"base", "core"}
     assert "CompiledUpdater.update" in spine.functions["core/solver/solver.py"]
     assert "Lmdb.read_range" in spine.functions["core/data/lmdb.py"]  # in a thread
