@@ -28,7 +28,15 @@ SOURCES = ("src", "scripts", "benchmarks", "tests", "examples", "shim", ".ci", "
 SUFFIXES = ("py", "pyi", "cc", "h", "md", "json", "toml", "proto", "prototxt", "js")
 
 OTHERS = {  # names that the pages mention and that are not ours
-    *(".venv/bin/pip", ".venv/bin/ruff", ".venv/bin/mypy", ".venv/bin/pytest", "grep", "posix_memalign"),
+    *(
+        ".venv/bin/pip",
+        ".venv/bin/ruff",
+        ".venv/bin/mypy",
+        ".venv/bin/pytest",
+        ".venv/bin/clang-format",
+        "grep",
+        "posix_memalign",
+    ),
     *("--only-binary", "--no-index", "--hypothesis-profile", "OCL_ICD_FILENAMES"),
     *("estimated_cycles", "fpmath_mode", "jit_uni", "shihenw"),  # of the TPU compiler, oneDNN and a public net
     *("wheels/*.whl", "dist/*", "roofline.json", "fuzz-findings/lmdb/123"),  # that commands write
