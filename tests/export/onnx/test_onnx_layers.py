@@ -11,6 +11,7 @@ from caffejax.core.layers import layer_types
 from caffejax.core.program.net import Net
 from caffejax.export import make_inference_model
 from caffejax.export.onnx.layer_converters import LAYER_CONVERSIONS
+from core.layers.layer_nets import Replay
 from golden_cases import ACCEPTED_CASES, find_first_cases, get_layer_type_of_case, is_fork_case
 from layer_nets import Replay
 
