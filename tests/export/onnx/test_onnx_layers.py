@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from core.layers.layer_nets import Replay
 from onnx_oracle import assert_model_equals_net
 
 from caffejax.base.variables import Variables
@@ -11,7 +12,6 @@ from caffejax.core.layers import layer_types
 from caffejax.core.program.net import Net
 from caffejax.export import make_inference_model
 from caffejax.export.onnx.layer_converters import LAYER_CONVERSIONS
-from core.layers.layer_nets import Replay
 from golden_cases import ACCEPTED_CASES, find_first_cases, get_layer_type_of_case, is_fork_case
 from layer_nets import Replay
 

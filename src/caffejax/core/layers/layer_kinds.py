@@ -136,6 +136,9 @@ class SourceInput:
         instance: the user's object that reads, or None.
         user_tops: the blobs that this object writes its tops to. Its passes find there what scripts wrote to the tops.
         position: the interface to save and restore the position of that object in its data, or None.
+        example_shape: `example_shape(layer, height, width)` returns the shape of an example in the first top, of a
+            LayerParameter and the height and width of its images in pixels, without opening the source. It is None if
+            an example is an image of one or three channels.
     """
 
     probe: Callable[..., SourceSpec]
@@ -144,6 +147,7 @@ class SourceInput:
     instance: Any = None
     user_tops: Sequence[Any] = ()
     position: Position | None = None
+    example_shape: Callable[..., tuple[int, ...]] | None = None
 
 
 @dataclass(frozen=True)
