@@ -174,7 +174,7 @@ def _write_stablehlo(net: Net, inference_model: InferenceModel, options: argpars
 
 
 def _write_onnx(net: Net, inference_model: InferenceModel, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
-    from ..export import require_package
+    from ..export.stablehlo import require_package
 
     require_package("onnx", "writes models")
     from ..export.onnx import DEFAULT_OPSET, get_shapes, write_onnx

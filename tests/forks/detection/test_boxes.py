@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from forks.detection.sequential_nms import suppress_sequentially
 
 from caffejax.forks.detection.boxes import non_max_suppression, suppress_without_loops
+from forks.detection.sequential_nms import suppress_sequentially
 
 CASES = {
     "SSD": {"threshold": 0.45},

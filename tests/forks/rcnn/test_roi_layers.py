@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from forks.detection.sequential_nms import suppress_sequentially
 
 from caffejax import Net
 from caffejax.base.errors import CaffejaxError
 from caffejax.core.layers.param_str import parse_param_str
 from caffejax.forks.rcnn.rpn_proposals import ProposalLimits, decode_boxes, encode_boxes, make_base_anchors, propose
+from forks.detection.sequential_nms import suppress_sequentially
 
 
 def make_net(layer_type: str, text: str, shapes: list[tuple[int, ...]], tops: int = 1, phase: Any = "TEST") -> Net:
