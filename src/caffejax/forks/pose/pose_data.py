@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from ...core.data.image_batches import Examples, ImageBatches
 from ...core.data.import_cv2 import cv2
 from ...core.data.prefetch import Batch, Batches
 from ...core.data.sampling import CounterRng
-from ...core.layers.context import LayerDefinition
+from ...core.layers.context import LayerDefinition, Shape
 from ...core.layers.data_source import SourceSpec, TopSpecs
 from ...core.layers.registry import define_layer
 from ...core.layers.types import LayerDocs, Signature
@@ -403,6 +404,19 @@ class CPMDataLayer(DataLayer):
             problems.append(f"crop_size_x and crop_size_y are {size}, more than {limit} pixels (--max_image_pixels)")
         return [f"cpm_transform_param.{problem}" for problem in problems]
 
+    @staticmethod
+    def image_size(layer: Any) -> tuple[int, int] | None:
+        """Return the size of the crop."""
+        param = layer.cpm_transform_param
+        return (param.crop_size_y, param.crop_size_x) if param.crop_size_y and param.crop_size_x else None
+
+    @staticmethod
+    def label_shapes(layer: Any, batch_size: int, height: int, width: int) -> Sequence[Shape]:
+        """Return the shape of the weights and maps, for images of the given height and width."""
+        param = layer.cpm_transform_param
+        stride = param.stride or 1
+        return [(batch_size, 2 * (param.num_parts + 1), height // stride, width // stride)]
+
     def probe(self) -> SourceSpec:
         """Read the first record."""
         return PoseBatches(self.definition, DatumDataset(self.definition, self.rng, 1)).probe(len(self.layer_param.top))
@@ -414,7 +428,7 @@ class CPMDataLayer(DataLayer):
 
 define_layer(
     Signature("CPMData", bottoms=0, tops=(1, 2), param="cpm_transform_param", further_params=("data_param",)),
-    CPMDataLayer.implementation(),
+    replace(CPMDataLayer.implementation(), example_shape=lambda layer, height, width: (CHANNELS, height, width)),
     docs=LayerDocs(
         origin="OpenPose's training",
         restrictions="num_parts is 56 (COCO) or 43 (MPI); tables of augmentations are not supported. In TEST, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from ....core.data.import_cv2 import cv2
 from ....core.data.prefetch import Batch, Batches
 from ....core.data.sampling import CounterRng
 from ....core.data.transform import Normalize, check_transform
-from ....core.layers.context import LayerDefinition
+from ....core.layers.context import LayerDefinition, Shape
 from ....core.layers.data_source import SourceSpec, TopSpecs
 from ....core.layers.registry import define_layer
 from ....core.layers.types import LayerDocs, Signature
@@ -243,6 +243,17 @@ class VideoDataLayer(DataLayer):
             lambda: check_segments(self.definition) if kind == "segments" else None,
         )
 
+    @staticmethod
+    def image_size(layer: Any) -> tuple[int, int] | None:
+        """Return the size of the crop in image_data_param, which other types do not read."""
+        size = layer.image_data_param.crop_size
+        return (size, size) if size else None
+
+    @staticmethod
+    def label_shapes(layer: Any, batch_size: int, height: int, width: int) -> Sequence[Shape]:
+        """Return the shape of one number for each example."""
+        return [(batch_size,)]
+
     def probe(self) -> SourceSpec:
         """Check all videos of the list, and read the first video."""
         return self._batches().probe(len(self.layer_param.top))
@@ -263,6 +274,15 @@ class VideoDataLayer(DataLayer):
         return ClipBatches(definition, clips, param.batch_size, self.rng, tops, length=param.new_length)
 
 
+def video_shape(layer: Any, height: int, width: int) -> tuple[int, ...]:
+    """Return the shape of one video in a layer's first top, for frames of the given height and width."""
+    kind, param = classify_layer(layer)
+    if kind != "segments":
+        return _CHANNELS, param.new_length, height, width
+    n_channels = 2 if param.Modality.Name(param.modality) == "FLOW" else _CHANNELS
+    return param.num_segments * param.new_length * n_channels, height, width
+
+
 define_layer(
     Signature(
         "VideoData",
@@ -272,7 +292,7 @@ define_layer(
         further_params=("image_data_param",),
         fork_settings=tuple(sorted((*_CLIP_FIELDS, "new_length", "mean_value"))),
     ),
-    VideoDataLayer.implementation(),
+    dataclasses.replace(VideoDataLayer.implementation(), example_shape=video_shape),
     docs=LayerDocs(
         origin="C3D, yjxiong/caffe",
         restrictions="The VideoData layer of the SSD fork, which reads a video or a camera, is refused. A clip that "
@@ -291,15 +311,6 @@ def classify_layer(layer: Any) -> tuple[str, Any]:
         return "image_data_param", layer.image_data_param
     param = layer.video_data_param
     return ("segments" if any(param.HasField(field) for field in _SEGMENT_FIELDS) else "video_data_param"), param
-
-
-def video_shape(layer: Any, height: int, width: int) -> tuple[int, ...]:
-    """Return the shape of one video in a layer's first top, for frames of the given height and width."""
-    kind, param = classify_layer(layer)
-    if kind != "segments":
-        return _CHANNELS, param.new_length, height, width
-    n_channels = 2 if param.Modality.Name(param.modality) == "FLOW" else _CHANNELS
-    return param.num_segments * param.new_length * n_channels, height, width
 
 
 def _check_settings(layer: Any) -> None:
