@@ -14,7 +14,8 @@ from layer_examples import Examples
 from page_writer import write_or_check
 from parameter_tables import Tables
 
-from caffejax.core.layers import LayerType, Variants, layer_types, registry
+from caffejax.core.layers import LayerType, Variants, layer_types
+from caffejax.core.layers.registry import find_module
 from caffejax.core.layers.types import TRANSFORMS
 from caffejax.tools.layer_pages.descriptions import (
     SHARED_MESSAGES,
@@ -29,14 +30,16 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 ALL, CAFFE, FORKS = "layers.md", "layers_caffe.md", "layers_forks.md"
 
 FAMILIES = {
-    **dict.fromkeys(("data", "inputs"), "data"),
-    **dict.fromkeys(("neuron", "dropout"), "activation"),
+    **dict.fromkeys(("data", "inputs", "pose_data", "segmentation_data", "video_data"), "data"),
+    **dict.fromkeys(("neuron", "activations", "dropout"), "activation"),
     **dict.fromkeys(("convolution", "im2col", "inner_product"), "convolution, product"),
     "pooling": "pooling",
     **dict.fromkeys(("batch_norm", "l2_normalize", "lrn"), "normalization"),
-    **dict.fromkeys(("affine", "eltwise"), "arithmetic"),
+    **dict.fromkeys(("affine", "axpy", "channel_scale", "eltwise"), "arithmetic"),
     **dict.fromkeys(("shape_ops", "permute", "indexing", "pass_through"), "shape, selection"),
-    **dict.fromkeys(("softmax", "cross_entropy", "distance_losses", "smooth_l1", "accuracy"), "loss, metric"),
+    **dict.fromkeys(
+        ("softmax", "spatial_softmax", "cross_entropy", "distance_losses", "smooth_l1", "accuracy"), "loss, metric"
+    ),
     **dict.fromkeys(("recurrent", "sequences"), "sequence"),
     **dict.fromkeys(("detection", "detectnet", "mscnn", "rcnn", "yolo"), "detection"),
     "segmentation": "segmentation",
@@ -174,9 +177,9 @@ def make_row(name: str, t: LayerType) -> str:
 
 
 def find_family(t: LayerType) -> str:
-    """Return the family of a type, by the file or folder of `layers` that defines it, or the package `data`."""
-    package, subpackage, *_ = registry._read_index()[t.name].removeprefix("caffejax.").split(".")
-    return FAMILIES["data" if package == "data" else subpackage]
+    """Return the family of a type, by the file that defines it, or else by its folder."""
+    parts = (find_module(t.name) or "").split(".")
+    return next(FAMILIES[part] for part in reversed(parts) if part in FAMILIES)
 
 
 def make_section(t: LayerType, examples: Examples, tables: Tables) -> list[str]:

@@ -9,18 +9,24 @@ import numpy as np
 import pytest
 
 from caffejax.core.layers import LayerType, Variants, layer_types, type_of
+from caffejax.core.layers.packages import list_own_packages
 from caffejax.core.schema import read_net
 
 GOLDEN = Path(__file__).parent / "golden"
-FOLDERS = ("layers", "fork_layers", "fork_layers_more")  # BVLC's types, those of the SSD fork, those of others
+FORKS_GOLDEN = Path(__file__).parent / "forks" / "golden"
+HAS_FORKS = bool(list_own_packages()) and FORKS_GOLDEN.is_dir()  # core is tested without them, too
+FOLDERS = (
+    GOLDEN / "layers",  # BVLC's types
+    *((FORKS_GOLDEN / "fork_layers", FORKS_GOLDEN / "fork_layers_more") if HAS_FORKS else ()),  # SSD's, other forks'
+)
 
 
 def _load_recorded() -> list[dict[str, Any]]:
     """All recorded cases, each with its path without the suffix."""
     return [
-        {**case, "path": GOLDEN / folder / case["type"] / case["case"]}
+        {**case, "path": folder / case["type"] / case["case"]}
         for folder in FOLDERS
-        for case in json.loads((GOLDEN / folder / "manifest.json").read_text())
+        for case in json.loads((folder / "manifest.json").read_text())
     ]
 
 

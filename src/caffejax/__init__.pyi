@@ -49,3 +49,5 @@ from .core.schema import read_solver as read_solver
 from .core.solver import Callback as Callback
 from .core.solver import Solver as Solver
 from .cpu.process_settings import tune_process as tune_process
+from .tools.summary import summarize as summarize
+from .tools.summary.memory_report import report_memory as report_memory

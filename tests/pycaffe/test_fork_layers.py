@@ -9,7 +9,7 @@ import pytest
 
 import caffejax.pycaffe as caffe
 
-FOLDER = Path(__file__).parents[1] / "golden" / "fork_layers_more"
+FOLDER = Path(__file__).parents[1] / "forks" / "golden" / "fork_layers_more"
 CASES = {f"{case['type']}/{case['case']}": case for case in json.loads((FOLDER / "manifest.json").read_text())}
 BN = 'layer {{ name: "layer" type: "BN" bottom: "x" top: "x" bn_param {{ bn_mode: {} }} }}'
 

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> None:
         if name in descriptions.SHARED_MESSAGES:
             print("\n".join([f"{name}:", *_describe_settings(descriptions.list_message_settings(name)), ""]))
         else:
-            t = layer_type(name)
+            t = layer_type(name, with_variants=True)
             printed_settings: set[tuple[Setting, ...]] = set()
             for title, variant in (descriptions.list_variants(t) or {"": t}).items():
                 print("\n".join(_describe_type(f"{t.name}: {title}" if title else t.name, variant, printed_settings)))
@@ -66,7 +66,7 @@ def _as_json(names: Iterable[str]) -> list[dict[str, Any]]:
         if name in descriptions.SHARED_MESSAGES:
             values.append({"name": name, "settings": {name: [*map(asdict, descriptions.list_message_settings(name))]}})
             continue
-        layer = layer_type(name)
+        layer = layer_type(name, with_variants=True)
         for variant, t in (descriptions.list_variants(layer) or {"": layer}).items():
             settings = {
                 param: [*map(asdict, descriptions.list_settings(t, param))]

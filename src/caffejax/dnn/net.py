@@ -23,8 +23,8 @@ from .opencv_errors import methods_raise_opencv_errors
 if TYPE_CHECKING:
     from ..base.variables import Variables
     from ..core.graph import Graph, Param, Slot
+    from ..core.program.frozen import Frozen
     from ..core.program.net import Net as CaffeNet
-    from ..cpu.frozen.frozen_net import Frozen
 
 Array = np.ndarray
 

@@ -57,7 +57,7 @@ def _find_param_fields(type_name: str) -> tuple[str, ...]:
     """
     names: list[str | None] = []
     with suppress(GraphError):  # an unregistered type
-        kind = layer_type(type_name)
+        kind = layer_type(type_name, with_variants=True)
         variants = kind.implementation.types.values() if isinstance(kind.implementation, Variants) else ()
         names += [variant.signature.param for variant in (kind, *variants)]
     fields = LayerParameter.DESCRIPTOR.fields

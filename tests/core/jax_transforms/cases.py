@@ -15,13 +15,12 @@ import numpy as np
 from case import BATCH, Case, Shape, layer_case
 
 from caffejax.core.layers import type_of
+from caffejax.core.layers.packages import list_own_packages
 from caffejax.core.schema import read_net
 
 FOLDER = Path(__file__).parent
 CONFIGS = FOLDER.parents[2] / "configs"
 FORKS = FOLDER.parents[1] / "forks"
-if FORKS.is_dir():
-    sys.path.append(str(FORKS))
 
 
 def convolution(param: str, *shape: int, name: str) -> Case:
@@ -148,8 +147,10 @@ LAYER_CASES = [
 ]
 
 FORK_CASES: list[Case] = []
-for _family in sorted(module.name for module in iter_modules([str(FORKS / "fork_cases")])):
-    FORK_CASES += import_module(f"fork_cases.{_family}").LAYER_CASES
+if FORKS.is_dir() and list_own_packages():  # core is tested without them, too
+    sys.path.append(str(FORKS))
+    for _family in sorted(module.name for module in iter_modules([str(FORKS / "fork_cases")])):
+        FORK_CASES += import_module(f"fork_cases.{_family}").LAYER_CASES
 
 # the first of each type of forks, or variant of one, is asked everything, the others about their gradients
 _first_cases: dict[str, Case] = {}

@@ -14,6 +14,7 @@ import numpy as np
 from caffejax.core.program.net import Net
 
 GOLDEN = Path(__file__).parents[2] / "golden"
+FORKS_GOLDEN = GOLDEN.parent / "forks" / "golden"
 
 
 class Comparison(NamedTuple):

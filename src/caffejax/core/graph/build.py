@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -42,6 +41,8 @@ from .resolve import (
     layer_problems,
     missing_problems,
     net_problems,
+    rename_in_place_reshapes,
+    reread_net,
     resolve_variant,
     rule_problems,
     type_problems,
@@ -80,18 +81,14 @@ def build_graph(
     if text_problems and (net.layers or net.input):
         raise SchemaError(text_problems)  # the net was not upgraded, so its layers cannot be checked
     wiring, problems = _connect_layers(net, state, file, compute_config, data_config, text_problems)
-    if problems and not text_problems and (converted_net := _convert_openvino_zoom(net)) is not None:
-        converted_wiring, converted_problems = _connect_layers(
-            converted_net, state, file, compute_config, data_config, text_problems
+    if problems and not text_problems and (second_reading := reread_net(net)) is not None:
+        reread_wiring, problems_of_rereading = _connect_layers(
+            second_reading.net, state, file, compute_config, data_config, text_problems
         )
-        if not converted_problems:
-            net, wiring, problems = converted_net, converted_wiring, []
-            prefix = f"{file}: " if file else ""
-            log.warning(
-                "%sInterp's zoom_factor is read as a factor of sizes, as in OpenVINO, because otherwise the shapes "
-                "would not fit",
-                prefix,
-            )
+        if not problems_of_rereading:
+            net, wiring, problems = second_reading.net, reread_wiring, []
+            for sentence in second_reading.sentences:
+                log.warning("%s%s", f"{file}: " if file else "", sentence)
     if text_problems or problems:
         with locate_errors(file=file):
             raise (SchemaError if text_problems else GraphError)([*text_problems, *problems])
@@ -127,57 +124,6 @@ def _describe_equal_names(layers: Sequence[Layer]) -> Iterator[str]:
             )
 
 
-def _rename_in_place_reshapes(layers: list[LayerParameter]) -> list[LayerParameter]:
-    """Return the layers with new names for blobs that Reshape or Flatten layers replace in place.
-
-    cbfinn's fork allows such layers. The value after the layer keeps the blob's name, and the value before it is called
-    `blob_layer`. A net is changed only if it has a layer type of a fork. Other nets are rejected later, because BVLC
-    Caffe does not allow such layers.
-    """
-
-    def is_in_place_reshape(layer: LayerParameter) -> bool:
-        if len(layer.top) != 1 or list(layer.top) != list(layer.bottom):
-            return False
-        with suppress(GraphError):  # an unknown type is a problem of its layer
-            kind = type_of(layer)
-            return kind.traits.data_movement == "all" and kind.signature.in_place is False
-        return False
-
-    def has_fork_type(layer: LayerParameter) -> bool:
-        with suppress(GraphError):
-            return type_of(layer).docs.origin != "BVLC"
-        return False
-
-    if not any(map(is_in_place_reshape, layers)) or not any(map(has_fork_type, layers)):
-        return layers
-    new_names: dict[str, str] = {}
-    result = []
-    for layer in reversed(layers):
-        copy = LayerParameter()
-        copy.CopyFrom(layer)
-        copy.top[:] = [new_names.get(top, top) for top in layer.top]
-        if is_in_place_reshape(layer):
-            new_names[layer.top[0]] = f"{layer.top[0]}_{layer.name}"
-        copy.bottom[:] = [new_names.get(bottom, bottom) for bottom in layer.bottom]
-        result.append(copy)
-    return result[::-1]
-
-
-def _convert_openvino_zoom(net: NetParameter) -> NetParameter | None:
-    """Return the net with full_zoom_factor instead of zoom_factor in all Interp layers, or None if no layer sets it.
-
-    OpenVINO multiplies the size n by the factor. DeepLab's Interp computes n + (n - 1) * (factor - 1) instead.
-    """
-    if not any(layer.interp_param.HasField("zoom_factor") for layer in net.layer):
-        return None
-    converted_net = NetParameter()
-    converted_net.CopyFrom(net)
-    for param in (layer.interp_param for layer in converted_net.layer if layer.interp_param.HasField("zoom_factor")):
-        param.full_zoom_factor = param.zoom_factor
-        param.ClearField("zoom_factor")
-    return converted_net
-
-
 def _connect_layers(
     net: NetParameter,
     state: NetState,
@@ -191,7 +137,7 @@ def _connect_layers(
     Args:
         net, state, file, compute_config, data_config, text_problems: see `build_graph`.
     """
-    layers = _rename_in_place_reshapes([layer for layer in net.layer if is_included(layer, state)])
+    layers = rename_in_place_reshapes([layer for layer in net.layer if is_included(layer, state)])
     unreadable_layers = {problem.layer or "" for problem in text_problems}
     has_text_problem = [layer.name in unreadable_layers for layer in layers]
     problems = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ...base.errors import GraphError, Problem, did_you_mean, shorten_list
@@ -221,6 +222,67 @@ def resolve_variant(
     shapes = tuple(blobs[name].shape if name in blobs else None for name in layer.bottom)
     resolved_layer: LayerParameter = implementation.resolve(layer, LayerContext(shapes, tuple(layers), siblings))
     return resolved_layer
+
+
+def rename_in_place_reshapes(layers: list[LayerParameter]) -> list[LayerParameter]:
+    """Return the layers with new names for blobs that layers such as Reshape or Flatten replace in place.
+
+    Forks allow such layers. The value after the layer keeps the blob's name, and the value before it is called
+    `blob_layer`. A net is changed only if it has a layer type of a fork. Other nets are rejected later, because BVLC
+    Caffe does not allow such layers.
+    """
+
+    def is_in_place_reshape(layer: LayerParameter) -> bool:
+        if len(layer.top) != 1 or list(layer.top) != list(layer.bottom):
+            return False
+        with suppress(GraphError):  # an unknown type is a problem of its layer
+            kind = type_of(layer)
+            return kind.traits.data_movement == "all" and kind.signature.in_place is False
+        return False
+
+    def has_fork_type(layer: LayerParameter) -> bool:
+        with suppress(GraphError):
+            return type_of(layer).docs.origin != "BVLC"
+        return False
+
+    if not any(map(is_in_place_reshape, layers)) or not any(map(has_fork_type, layers)):
+        return layers
+    new_names: dict[str, str] = {}
+    result = []
+    for layer in reversed(layers):
+        copy = LayerParameter()
+        copy.CopyFrom(layer)
+        copy.top[:] = [new_names.get(top, top) for top in layer.top]
+        if is_in_place_reshape(layer):
+            new_names[layer.top[0]] = f"{layer.top[0]}_{layer.name}"
+        copy.bottom[:] = [new_names.get(bottom, bottom) for bottom in layer.bottom]
+        result.append(copy)
+    return result[::-1]
+
+
+class SecondReading(NamedTuple):
+    """A net whose settings have the other meaning that forks give them, see `LayerTraits.second_reading`.
+
+    Attributes:
+        net: the net, rewritten so that its settings mean the same as read first.
+        sentences: what was read differently, and why.
+    """
+
+    net: NetParameter
+    sentences: tuple[str, ...]
+
+
+def reread_net(net: NetParameter) -> SecondReading | None:
+    """Return the second reading of a net, or None if forks agree about its settings."""
+    new_net = NetParameter()
+    new_net.CopyFrom(net)
+    sentences: dict[str, None] = {}
+    for layer in new_net.layer:
+        with suppress(GraphError):  # an unknown type
+            reading = type_of(layer).traits.second_reading
+            if reading is not None and reading.rewrite(layer):
+                sentences[reading.description] = None
+    return SecondReading(new_net, tuple(sentences)) if sentences else None
 
 
 def net_problems(net: NetParameter) -> Iterator[Problem]:

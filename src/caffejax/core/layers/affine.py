@@ -1,4 +1,4 @@
-"""Layers that scale and shift: Bias, Scale, Axpy and ChannelScale.
+"""Layers that scale and shift: Bias and Scale.
 
 Caffe's rules: bias_layer.cpp and scale_layer.cpp.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -18,13 +17,12 @@ import numpy as np
 from ...base.errors import require
 from ..ops.channel_affine import channel_affine
 from ..schema.caffe_pb2 import FillerParameter
-from . import cross_replica
 from .context import Context, ParamSpec, Shape
 from .dtype_policy import promote
-from .helpers import array_namespace, as_nchw, canonical_axis, first_top
+from .helpers import array_namespace, canonical_axis
 from .loss_helpers import straight_through
-from .registry import define_layer, register
-from .types import ChannelAffine, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
+from .registry import define_layer
+from .types import ChannelAffine, Gradient, LayerTraits, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -188,140 +186,3 @@ def _sum_to_blob(d: jax.Array, blob: jax.Array, x: jax.Array, axis: int) -> jax.
     """Sum `d`, which has the shape of `x`, over all axes along which `blob` was broadcast."""
     start = _find_first_axis(blob, x, axis)
     return jnp.sum(promote(d), axis=[k for k in range(x.ndim) if not start <= k < start + blob.ndim])
-
-
-def axpy(ctx: Context, a: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
-    """Return a * x + y, where `a` is a factor for each channel of each item (SENet's axpy_layer.cpp).
-
-    Bottoms: `a` (N, C) or (N, C, 1, 1), x (N, C, ...) and y with the shape of x. The top has the shape of x.
-    """
-    return (_broadcast_factors(a, x, y) * x + y).astype(x.dtype)
-
-
-def axpy_backward(
-    ctx: Context, a: jax.Array, x: jax.Array, addend: jax.Array, *, y: jax.Array, dy: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    da = jnp.sum(promote(dy) * x, axis=tuple(range(2, x.ndim)))
-    return da.reshape(a.shape), _broadcast_factors(a, x, addend) * dy, dy
-
-
-define_layer(
-    Signature("Axpy", bottoms=3),
-    Traced(axpy),
-    Gradient(axpy_backward),
-    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
-    docs=LayerDocs(origin="SENet"),
-)
-
-
-def _broadcast_factors(a: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
-    require(len(x.shape) >= 2, f"bottom 1 needs a channel axis (axis 1), but has shape {x.shape}")
-    require(x.shape == y.shape, f"bottoms 1 and 2 must have equal shapes, not {x.shape} and {y.shape}")
-    require(
-        a.shape[:2] == x.shape[:2] and all(n == 1 for n in a.shape[2:]),
-        f"bottom 0 must hold a factor for each channel, {x.shape[:2]}, but has shape {a.shape}",
-    )
-    return a.reshape(*x.shape[:2], *(1,) * (x.ndim - 2))
-
-
-def channel_scale(ctx: Context, x: jax.Array, scale: jax.Array) -> jax.Array:
-    """Multiply each channel of x (N, C, H, W) by bottom 1, (N, 1, H, W). The top has the shape of x."""
-    require(ctx.n_tops == 1, "must not have a second top without global_scale: true")
-    return (x * _broadcast_scale(x, scale)).astype(x.dtype)
-
-
-def channel_scale_backward(
-    ctx: Context, x: jax.Array, scale: jax.Array, *, y: jax.Array, dy: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    return dy * _broadcast_scale(x, scale), _sum_scale_diff(x, scale, dy)
-
-
-def configurable_channel_scale(
-    ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array, scale: jax.Array
-) -> tuple[Any, tuple[jax.Array, ...]]:
-    """Apply ChannelScale with `global_scale`, or with the product omitted in the forward or the backward pass.
-
-    With `global_scale`, x is multiplied by one number, which is the blob (1,) and the optional second top. In TRAIN the
-    blob is first moved by 1 % towards the mean absolute value of bottom 1 (or set to this mean if the blob is
-    negative), and then clamped to [min_global_scale, max_global_scale]. Without `do_forward` the top is x. The
-    gradients are the gradients of the product with bottom 1, with two exceptions: without `do_backward_feature` the
-    gradient of x is the gradient of the top, and without `do_backward_scale` the gradient of bottom 1 is 0.
-    """
-    p, factors = ctx.param, _broadcast_scale(x, scale)
-    require(ctx.n_tops == 1 or p.global_scale, "must not have a second top without global_scale: true")
-    if blobs and ctx.training and p.do_forward:
-        mean_magnitude = cross_replica.pmean(ctx, jnp.mean(jnp.abs(promote(scale))))
-        new_scale = jnp.where(blobs[0] < 0, mean_magnitude, 0.99 * blobs[0] + 0.01 * mean_magnitude)
-        blobs = (jax.lax.stop_gradient(jnp.clip(new_scale, p.min_global_scale, p.max_global_scale)),)
-    top = (x * (blobs[0][0] if blobs else factors) if p.do_forward else x).astype(x.dtype)
-    return (top if ctx.n_tops == 1 else (top, *blobs)), blobs
-
-
-def configurable_channel_scale_params(ctx: Context, x: Any, scale: Any) -> list[ParamSpec]:
-    p = ctx.param
-    require(
-        p.min_global_scale <= p.max_global_scale,
-        f"min_global_scale {p.min_global_scale:g} must be at most max_global_scale {p.max_global_scale:g}",
-    )
-    return [ParamSpec((1,), learnable=False, value=np.array([-1], np.float32))] if p.global_scale else []
-
-
-def configurable_channel_scale_backward(
-    ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array, scale: jax.Array, *, y: Any, dy: Any
-) -> tuple[Any, ...]:
-    p, d_top = ctx.param, first_top(dy)
-    dx = d_top * _broadcast_scale(x, scale) if p.do_backward_feature else d_top
-    d_scale = _sum_scale_diff(x, scale, d_top) if p.do_backward_scale else jnp.zeros_like(scale)
-    return tuple(None for _ in blobs), dx, d_scale
-
-
-def _channel_scale_variant(layer: Any) -> str:
-    p = layer.channel_scale_param
-    is_product = p.do_forward and p.do_backward_feature and p.do_backward_scale and not p.global_scale
-    return "product" if is_product else "by settings"
-
-
-_CHANNEL_SCALE = LayerType(  # registered below, with its variant
-    Signature("ChannelScale", bottoms=2, tops=(1, 2), param="channel_scale_param"),
-    Traced(channel_scale),
-    Gradient(channel_scale_backward),
-    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
-    docs=LayerDocs(origin="caffe-windows", restrictions="init_global_scale is ignored, as in the fork."),
-)
-register(
-    replace(
-        _CHANNEL_SCALE,
-        implementation=Variants(
-            _channel_scale_variant,
-            {
-                "product": _CHANNEL_SCALE,
-                "by settings": replace(
-                    _CHANNEL_SCALE,
-                    implementation=Traced(
-                        configurable_channel_scale, params=configurable_channel_scale_params, stateful=True
-                    ),
-                    gradient=Gradient(
-                        configurable_channel_scale_backward,
-                        overrides_autodiff=True,
-                        deviation="Gradients are computed for the product with bottom 1, whatever the top is.",
-                    ),
-                    traits=LayerTraits(dtype_policy="bottoms", spatial_map="same"),
-                ),
-            },
-            "Settings that differ from the defaults select the second variant.",
-        ),
-    )
-)
-
-
-def _broadcast_scale(x: jax.Array, scale: jax.Array) -> jax.Array:
-    num, _, height, width = as_nchw(x.shape)
-    require(
-        as_nchw(scale.shape, "bottom 1") == (num, 1, height, width),
-        f"bottom 1 must have shape {(num, 1, height, width)} to match bottom 0, {x.shape}, not {scale.shape}",
-    )
-    return scale.reshape(x.shape[0], *(1,) * (x.ndim > 1), *x.shape[2:])
-
-
-def _sum_scale_diff(x: jax.Array, scale: jax.Array, dy: jax.Array) -> jax.Array:
-    return jnp.sum(promote(dy) * x, axis=1).reshape(scale.shape)

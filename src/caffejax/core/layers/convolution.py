@@ -1,4 +1,4 @@
-"""Convolution, Deconvolution and depthwise convolution over any number of spatial axes.
+"""Convolution and Deconvolution over any number of spatial axes.
 
 Caffe's rules (base_conv_layer.cpp): sizes round towards zero, and all bottoms share one weight.
 """
@@ -25,9 +25,8 @@ from ..ops.window import Window
 from .context import Context, Epilogue, ParamSpec, Shape
 from .dtype_policy import promote
 from .helpers import as_tuple, canonical_axis, is_after_first_axis
-from .layer_kinds import Function
 from .registry import define_layer
-from .types import SAME_AS_BOTTOMS, Fusion, Gradient, LayerDocs, LayerTraits, Signature, Traced
+from .types import SAME_AS_BOTTOMS, Fusion, Gradient, LayerTraits, Signature, Traced
 from .weight_and_bias import fold_scale_bias, weight_and_bias_specs
 
 Arrays = tuple[jax.Array, ...]
@@ -475,69 +474,11 @@ def _deconvolution_output_size(c: ConvolutionOp, x: jax.Array) -> Shape:
     return size
 
 
-def depthwise_convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
-    """Compute a Convolution. It is depthwise only if `group` is set to the number of channels."""
-    return convolution(ctx, blobs, *xs)
-
-
-define_layer(
-    Signature("DepthwiseConvolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param"),
-    Traced(
-        depthwise_convolution,
-        params=convolution_params,
-        fusion=Fusion(count_fusible, convolution_fused),
-        top_shapes=convolution_top_shapes,
-    ),
-    Gradient(convolution_backward),
-    CONVOLUTION_TRAITS,
-    LayerDocs(
-        origin="yonghenglh6/DepthwiseConvolution",
-        restrictions="Without `group` each output depends on all inputs, as in the fork on a CPU; on a GPU "
-        "the fork uses the number of channels as `group`.",
-    ),
-    settings=read_convolution,
-)
-
-
-def convolution_depthwise(ctx: Context, blobs: Arrays, x: jax.Array) -> Arrays:
-    """Cross-correlate each channel with a separate kernel: (N, C, H, W) to (N, C, *output size).
-
-    Blobs: weight (C, 1, *kernel), bias (C,). `num_output` and `group` are ignored. Sizes are rounded as in Convolution.
-    """
-    return convolution(depthwise_context(ctx, x), blobs, x)
-
-
-def _adapt_to_depthwise(function: Function, bottom: int = 0) -> Function:
-    """Adapt a function of Convolution to ConvolutionDepthwise.
-
-    `bottom` is the index of the bottom among the arguments after the context.
-    """
-
-    def depthwise_function(ctx: Context, *arguments: Any, **tops: Any) -> Any:
-        return function(depthwise_context(ctx, arguments[bottom]), *arguments, **tops)
-
-    return depthwise_function
-
-
-define_layer(
-    Signature("ConvolutionDepthwise", param="convolution_param"),
-    Traced(
-        convolution_depthwise,
-        params=_adapt_to_depthwise(convolution_params),
-        fusion=Fusion(_adapt_to_depthwise(count_fusible), _adapt_to_depthwise(convolution_fused, 1)),
-    ),
-    Gradient(_adapt_to_depthwise(convolution_backward, 1)),
-    replace(CONVOLUTION_TRAITS, row_wise=True, window=_adapt_to_depthwise(convolution_window)),
-    LayerDocs(origin="Tiny-DSOD, ShuffleNet"),
-    settings=read_convolution,
-)
-
-
 def depthwise_context(ctx: Context, x: Any) -> Context:
-    """Return the context of the equivalent Convolution, which has a group with one output for each channel.
+    """Return the context of a Convolution that has a group with one output for each channel.
 
     Args:
-        ctx: the context of a ConvolutionDepthwise layer.
+        ctx: the context of a layer with `ConvolutionSettings`.
         x: the bottom, (num, channels, height, width).
     """
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not shape {x.shape}")

@@ -9,11 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from ...base.errors import require
 from ..schema.blob_proto import read_blob_proto
-from . import cross_replica
 from .context import Context, LayerDefinition
 from .dtype_policy import promote
 from .helpers import as_nchw, canonical_axis, first_top, outer_and_inner_num
@@ -30,8 +28,8 @@ from .loss_helpers import (
     straight_through,
     valid_label_mask,
 )
-from .registry import define_layer, register
-from .types import Gradient, Indices, LayerDocs, LayerType, PerLayer, Signature, Traced, Variants
+from .registry import define_layer
+from .types import Gradient, Indices, LayerType, PerLayer, Signature, Traced
 
 _MIN_PROBABILITY = 1e-20  # smaller probabilities are clamped to it
 
@@ -103,7 +101,7 @@ def sigmoid_cross_entropy_loss_backward(
     return (dy / divisor * jnp.where(valid, jax.nn.sigmoid(x) - t, 0)).reshape(scores.shape), None
 
 
-SIGMOID_CROSS_ENTROPY_LOSS = LayerType(  # registered with its weighted form
+define_layer(
     Signature("SigmoidCrossEntropyLoss", bottoms=2, loss=True),
     Traced(sigmoid_cross_entropy_loss),
     Gradient(sigmoid_cross_entropy_loss_backward, indices=Indices((1,)), exempt_from_force_backward=(1,)),
@@ -123,64 +121,6 @@ def _prepare_operands(
     x, t = (promote(a).reshape(scores.shape[0], -1) for a in (scores, jax.lax.stop_gradient(targets)))
     valid = valid_label_mask(ctx.layer.loss_param, t)
     return x, t, valid, loss_divisor(ctx, valid, "BATCH_SIZE", valid.shape[0])
-
-
-def weighted_sigmoid_loss(ctx: Context, scores: jax.Array, targets: jax.Array, weights: jax.Array) -> jax.Array:
-    """Return the scalar SigmoidCrossEntropyLoss with a weight for each element, divided by the sum of the weights.
-
-    Bottoms: scores (N, ...), targets and weights with the same number of elements. The loss is 0 if the sum of the
-    weights is 0. The loss_param is ignored.
-    """
-    x, t, w = _flatten_operands(scores, targets, weights)
-    return jnp.sum(w * sigmoid_terms(x, t)) / _sum_weights(ctx, w)
-
-
-def weighted_sigmoid_loss_backward(
-    ctx: Context, scores: jax.Array, targets: jax.Array, weights: jax.Array, *, y: jax.Array, dy: jax.Array
-) -> tuple[jax.Array, None, None]:
-    x, t, w = _flatten_operands(scores, targets, weights)
-    return (dy * w * (jax.nn.sigmoid(x) - t) / _sum_weights(ctx, w)).reshape(scores.shape), None, None
-
-
-def _flatten_operands(scores: jax.Array, *targets_and_weights: jax.Array) -> list[jax.Array]:
-    """Return scores, targets and weights as (batch, elements)."""
-    for array, name in zip(targets_and_weights, ("targets", "weights"), strict=True):
-        require_same_batch_size(scores.shape, array.shape)
-        require(
-            scores.size == array.size,
-            f"scores and {name} must have the same number of elements: scores of shape {scores.shape} have "
-            f"{scores.size}, {name} of shape {array.shape} have {array.size}",
-        )
-    return [promote(a).reshape(scores.shape[0], -1) for a in (scores, *map(lax.stop_gradient, targets_and_weights))]
-
-
-def _sum_weights(ctx: Context, weights: jax.Array) -> jax.Array:
-    total = cross_replica.pmean(ctx, jnp.sum(weights))
-    return jnp.where(total > 0, total, 1)
-
-
-def _sigmoid_loss_variant(layer: Any) -> str:
-    return "weighted" if len(layer.bottom) == 3 else "BVLC's"
-
-
-WEIGHTED_SIGMOID_CROSS_ENTROPY_LOSS = LayerType(
-    Signature("SigmoidCrossEntropyLoss", bottoms=3, loss=True),
-    Traced(weighted_sigmoid_loss),
-    Gradient(weighted_sigmoid_loss_backward, indices=Indices((1, 2)), exempt_from_force_backward=(1, 2)),
-    docs=LayerDocs(origin="MNC"),
-)
-
-register(
-    replace(
-        SIGMOID_CROSS_ENTROPY_LOSS,
-        signature=replace(SIGMOID_CROSS_ENTROPY_LOSS.signature, bottoms=(2, 3)),
-        implementation=Variants(
-            _sigmoid_loss_variant,
-            {"BVLC's": SIGMOID_CROSS_ENTROPY_LOSS, "weighted": WEIGHTED_SIGMOID_CROSS_ENTROPY_LOSS},
-            selection_doc="The number of bottoms selects the variant.",
-        ),
-    )
-)
 
 
 _MIN_LOG_PROBABILITY = math.log(1e-20)  # smaller logarithms are clamped to it

@@ -1,4 +1,4 @@
-"""Losses by distances and margins: EuclideanLoss, ContrastiveLoss, HingeLoss, and two types of cbfinn/caffe."""
+"""Losses by distances and margins: EuclideanLoss, ContrastiveLoss and HingeLoss."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...base.errors import require
-from . import cross_replica
 from .context import Context
 from .dtype_policy import promote
 from .helpers import as_nchw, first_top
 from .loss_helpers import nan_if_unlabelled, num_classes_of_rows, one_hot_mask, require_same_batch_size
 from .registry import define_layer
-from .types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
+from .types import Gradient, Indices, LayerTraits, Signature, Traced
 
 _DISTANCE_EPS = 1e-4  # Caffe divides by the distance plus this number
 
@@ -172,70 +171,6 @@ def _compare_pairs(
 
 
 _DISTANCE_CALCULATIONS, _CENTROID_LEARNING_MODES = ("EUCLIDEAN", "MANHATTAN"), ("NONE", "MATCHING", "NONMATCHING")
-
-
-def euclidean_distance(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
-    """Return the mean distance between the 3D points of two bottoms (N, 3 * points), as (1, 1, 1, 1)."""
-    difference = _subtract_rows(a, b)
-    num_columns = difference.shape[1]
-    require(num_columns % 3 == 0, f"each row must have 3 numbers for each point, but has {num_columns} numbers")
-    points = difference.reshape(a.shape[0], -1, 3)
-    distance = cross_replica.pmean(ctx, jnp.mean(jnp.sqrt(jnp.sum(jnp.square(points), axis=2))))
-    return distance.reshape(1, 1, 1, 1).astype(a.dtype)
-
-
-define_layer(
-    Signature("EuclideanDistance", bottoms=2),
-    Traced(euclidean_distance),
-    Gradient(exists=False),
-    docs=LayerDocs(origin="cbfinn/caffe"),
-)
-
-
-def weighted_euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array, weights: jax.Array) -> jax.Array:
-    """Return the sum of d' P d, divided by twice the batch size, a scalar, where d is the difference of two rows.
-
-    Bottoms: a and b, (N, K), and a matrix P for each row, (N, K, K) or (N, K * K). The gradient of a is P d, divided
-    by the batch size, as if P were symmetric; the gradient of b is the negative of the gradient of a.
-    """
-    difference = _subtract_rows(a, b)
-    return jnp.sum(difference * _apply_weights(difference, weights)) / (2 * max(a.shape[0], 1))
-
-
-def weighted_euclidean_loss_backward(
-    ctx: Context, a: jax.Array, b: jax.Array, weights: jax.Array, *, y: jax.Array, dy: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    difference, d_loss = _subtract_rows(a, b), dy / max(a.shape[0], 1)
-    diff = d_loss * _apply_weights(difference, weights)
-    d_weights = d_loss / 2 * difference[:, :, None] * difference[:, None, :]
-    return diff.reshape(a.shape), -diff.reshape(b.shape), d_weights.reshape(weights.shape)
-
-
-define_layer(
-    Signature("WeightedEuclideanLoss", bottoms=3, loss=True),
-    Traced(weighted_euclidean_loss),
-    Gradient(weighted_euclidean_loss_backward, overrides_autodiff=True),
-    docs=LayerDocs(origin="cbfinn/caffe"),
-)
-
-
-def _subtract_rows(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Return a - b as (batch, elements)."""
-    require_same_batch_size(a.shape, b.shape)
-    require(
-        math.prod(a.shape[1:]) == math.prod(b.shape[1:]),
-        f"bottoms 0 and 1 must have rows of the same length, but have shapes {a.shape} and {b.shape}",
-    )
-    return (promote(a) - promote(b.reshape(a.shape))).reshape(a.shape[0], math.prod(a.shape[1:]))
-
-
-def _apply_weights(difference: jax.Array, weights: jax.Array) -> jax.Array:
-    num_rows, n = difference.shape
-    require(
-        weights.shape[:1] == (num_rows,) and math.prod(weights.shape[1:]) == n * n,
-        f"bottom 2 must hold a matrix of {n} x {n} for each row, but has shape {weights.shape}",
-    )
-    return jnp.einsum("bij,bj->bi", promote(weights).reshape(num_rows, n, n), difference)
 
 
 def hinge_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:

@@ -1,18 +1,13 @@
-"""Dropout; SpatialDropout, which drops channels; SeLu and SeLuDropout, which preserve mean 0 and variance 1."""
+"""Dropout, which sets random elements to 0 (dropout_layer.cpp)."""
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import jax
-import jax.numpy as jnp
 
 from ...base.errors import require
 from .context import Context
-from .param_str import parse_param_str
 from .registry import define_layer
-from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from .types import Gradient, LayerTraits, Signature, Traced
 
 
 def dropout(ctx: Context, x: jax.Array) -> jax.Array:
@@ -52,125 +47,3 @@ def _dropout_factor(ctx: Context, x: jax.Array) -> jax.Array | float | None:
         return 1 - ratio
     mask = jax.random.bernoulli(ctx.key, 1 - ratio, x.shape)
     return mask.astype(x.dtype) / ((1 - ratio) if scales_in_training else 1)
-
-
-def selu(ctx: Context, x: jax.Array) -> jax.Array:
-    """Return lambda * x where x > 0, else lambda * alpha * (exp(x) - 1). The top has the shape of the bottom."""
-    p = ctx.param
-    negative_part = jnp.where(x > 0, 0, x)  # the gradient would be NaN if the branch that is not selected overflowed
-    return getattr(p, "lambda") * jnp.where(x > 0, x, p.alpha * jnp.expm1(negative_part))
-
-
-def selu_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    scale = getattr(ctx.param, "lambda")
-    return dy * jnp.where(x > 0, scale, y + scale * ctx.param.alpha)
-
-
-define_layer(
-    Signature("SeLu", param="selu_param", aliases=("SELU", "SeLU")),
-    Traced(selu),
-    Gradient(selu_backward),
-    LayerTraits(elementwise=True, dtype_policy="bottoms"),
-    docs=LayerDocs(origin="soeaver/caffe-model"),
-)
-
-
-def selu_dropout(ctx: Context, x: jax.Array) -> jax.Array:
-    """Set elements to `alpha` with probability dropout_ratio in TRAIN, then scale and shift to keep mean and variance.
-
-    In TEST the top equals the bottom. The top has the shape of the bottom.
-    """
-    if not ctx.training:
-        return x
-    p, factor, bias = ctx.param, *_compute_factor_and_bias(ctx)
-    return (factor * jnp.where(_sample_mask(ctx, x), x, p.alpha) + bias).astype(x.dtype)
-
-
-def selu_dropout_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    if not ctx.training:
-        return dy
-    return jnp.where(_sample_mask(ctx, x), dy * _compute_factor_and_bias(ctx)[0], 0)
-
-
-define_layer(
-    Signature("SeLuDropout", param="selu_dropout_param"),
-    Traced(selu_dropout),
-    Gradient(selu_dropout_backward),
-    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
-    docs=LayerDocs(origin="soeaver/caffe-model"),
-)
-
-
-def _compute_factor_and_bias(ctx: Context) -> tuple[float, float]:
-    ratio, alpha = ctx.param.dropout_ratio, ctx.param.alpha
-    keep_rate = 1 - ratio
-    factor = 1 / math.sqrt(keep_rate * (1 + ratio * alpha**2))
-    return factor, -factor * ratio * alpha
-
-
-def spatial_dropout(ctx: Context, x: jax.Array) -> jax.Array:
-    """Set whole channels to 0 with probability dropout_ratio in TRAIN, and divide the others by 1 - dropout_ratio.
-
-    Bottom and top: (N, C, ...). In TEST the top equals the bottom.
-    """
-    return jnp.where(_sample_channel_mask(ctx, x), x / (1 - ctx.param.dropout_ratio), 0) if ctx.training else x
-
-
-def spatial_dropout_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return jnp.where(_sample_channel_mask(ctx, x), dy / (1 - ctx.param.dropout_ratio), 0) if ctx.training else dy
-
-
-define_layer(
-    Signature("SpatialDropout", param="spatial_dropout_param"),
-    Traced(spatial_dropout),
-    Gradient(spatial_dropout_backward),
-    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
-    docs=LayerDocs(origin="Intel Caffe"),
-)
-
-
-def _sample_channel_mask(ctx: Context, x: jax.Array) -> jax.Array:
-    require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
-    return _sample_mask(ctx, x[(..., *(slice(0, 1),) * (x.ndim - 2))])
-
-
-def _sample_mask(ctx: Context, x: jax.Array) -> jax.Array:
-    ratio = ctx.param.dropout_ratio
-    require(0 <= ratio < 1, f"dropout_ratio must be at least 0 and less than 1, not {ratio:g}")
-    return jax.random.bernoulli(ctx.key, 1 - ratio, x.shape)
-
-
-def spatial_dropout_layer(ctx: Context, x: jax.Array) -> jax.Array:
-    """Set each channel of each item (N, C, ...) to 0 with probability `p`, and divide the others by 1 - p.
-
-    The `phase` in the param_str applies, not the phase of the net. In TEST every channel is divided by 1 - p, as in
-    ENet's layer.
-    """
-    return (x * _spatial_dropout_factor(ctx, x)).astype(x.dtype)
-
-
-def spatial_dropout_layer_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return dy * _spatial_dropout_factor(ctx, x)
-
-
-SPATIAL_DROPOUT_LAYER = LayerType(
-    Signature("Python", param="python_param"),
-    Traced(spatial_dropout_layer),
-    Gradient(spatial_dropout_layer_backward),
-    LayerTraits(dtype_policy="bottoms", spatial_map="same"),
-    docs=LayerDocs(origin="ENet"),
-)
-
-
-def _spatial_dropout_factor(ctx: Context, x: jax.Array) -> Any:
-    options = parse_param_str(ctx.param.param_str, {"phase": "TRAIN", "p": None})
-    try:
-        p = float(options["p"])
-    except (TypeError, ValueError):
-        p = math.nan
-    require(0 < p < 1, f"p in param_str must be between 0 and 1, not {options['p']!r}")
-    require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
-    if options["phase"] != "TRAIN":
-        return 1 / (1 - p)
-    shape = (*x.shape[:2], *(1,) * (len(x.shape) - 2))
-    return jnp.where(jax.random.bernoulli(ctx.key, 1 - p, shape), 1 / (1 - p), 0).astype(x.dtype)

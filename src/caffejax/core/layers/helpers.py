@@ -99,6 +99,16 @@ def check_side_length(size: Shape) -> None:
     )
 
 
+def permuted_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
+    """Return the permutation of axes that a layer's `order` lists: entry k is the bottom's axis that becomes axis k."""
+    order = list(ctx.param.order)
+    require(
+        len(set(order)) == len(order) and all(axis < len(shape) for axis in order),
+        f"order must list axes of the bottom, shape {shape}, each at most once, not {order}",
+    )
+    return (*order, *(axis for axis in range(len(shape)) if axis not in order))
+
+
 def as_tuple(tops: Any) -> tuple[Any, ...]:
     """Return tops, or their gradients, as a tuple. An array becomes a tuple of one array."""
     return tops if isinstance(tops, tuple) else (tops,)

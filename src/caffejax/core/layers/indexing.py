@@ -12,12 +12,11 @@ from jax import lax
 
 from ...base.errors import require
 from ..ops.window import Window
-from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec, Shape
 from .dtype_policy import promote
 from .helpers import as_tuple, canonical_axis, pointwise_window
 from .registry import define_layer
-from .types import Gradient, HostFunction, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
+from .types import Gradient, HostFunction, Indices, LayerDocs, LayerTraits, Signature, Traced
 from .weight_and_bias import weight_and_bias_specs
 
 
@@ -235,51 +234,11 @@ def filter_backward(ctx: Context, *bottoms: np.ndarray, y: Any, dy: Any) -> tupl
     return (*diffs, None)
 
 
-FILTER_ROWS = LayerType(
+define_layer(
     Signature("Filter", bottoms=(2, None), tops=(1, None), in_place=False),
     HostFunction(filter_, filter_top_shapes, ragged=True),
     Gradient(filter_backward, indices=Indices((-1,))),
     LayerTraits(accepts_integers=True),
-)
-
-
-def filter_channels(ctx: Context, blobs: tuple[jax.Array, ...], *bottoms: jax.Array) -> tuple[jax.Array, ...]:
-    """Select the first `num_output` entries of each bottom along `axis` for which the blob, the selector, is not zero.
-
-    Bottoms: (N, C, ...) each. Tops: (N, num_output, ...). Blob: selector (C,), which is not trained.
-    """
-    p = ctx.param
-    channel_indices = jnp.flatnonzero(blobs[0], size=p.num_output, fill_value=0)
-    return tuple(jnp.take(x, channel_indices, axis=canonical_axis(p.axis, x.shape)) for x in bottoms)
-
-
-def filter_channels_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
-    p = ctx.param
-    require(ctx.n_tops == len(bottoms), f"needs one top for each of the {len(bottoms)} bottoms, but has {ctx.n_tops}")
-    sizes = {b.shape[canonical_axis(p.axis, b.shape)] for b in bottoms}
-    require(len(sizes) == 1, f"all bottoms must have the same size along axis {p.axis}, not {sorted(sizes)}")
-    (size,) = sizes
-    require(
-        0 < p.num_output <= size,
-        f"num_output must be between 1 and {size}, the size along axis {p.axis}, not {p.num_output}",
-    )
-    return [ParamSpec((size,), FillerParameter(value=1), learnable=False)]
-
-
-FILTER_CHANNELS = LayerType(
-    Signature("Filter", bottoms=(1, None), tops=(1, None), param="filter_param", in_place=False),
-    Traced(filter_channels, params=filter_channels_params),
-    docs=LayerDocs(origin="channel-pruning"),
-)
-
-define_layer(
-    Signature("Filter", bottoms=(1, None), tops=(1, None)),
-    Variants(
-        lambda layer: "channel-pruning" if layer.HasField("filter_param") else "BVLC",
-        {"BVLC": FILTER_ROWS, "channel-pruning": FILTER_CHANNELS},
-        selection_doc="With a filter_param it is channel-pruning's.",
-    ),
-    docs=LayerDocs(origin="BVLC, channel-pruning"),
 )
 
 

@@ -64,7 +64,6 @@ class Traced:
             learnable.
         fusion: functions that fuse the layer with the layers after it, or None if it cannot be fused.
         instance: the user's object that computes the layer, or None.
-        host_forward: `forward` on NumPy arrays, for inference on a CPU without compiling, or None.
         filler: for a layer that fills its tops, how it does so where blobs outlive a pass, or None.
         top_shapes: `top_shapes(ctx, *bottoms)` returns the tops' shapes faster than evaluating forward. It returns None
             where forward must be evaluated, because forward may raise an error. Bottoms have `.shape`.
@@ -75,7 +74,6 @@ class Traced:
     stateful: bool = False
     fusion: Fusion | None = None
     instance: Any = None
-    host_forward: Function | None = None
     top_shapes: Function | None = None
     filler: TopFiller | None = None
 
@@ -138,6 +136,9 @@ class SourceInput:
         instance: the user's object that reads, or None.
         user_tops: the blobs that this object writes its tops to. Its passes find there what scripts wrote to the tops.
         position: the interface to save and restore the position of that object in its data, or None.
+        example_shape: `example_shape(layer, height, width)` returns the shape of an example in the first top, of a
+            LayerParameter and the height and width of its images in pixels, without opening the source. It is None if
+            an example is an image of one or three channels.
     """
 
     probe: Callable[..., SourceSpec]
@@ -146,6 +147,7 @@ class SourceInput:
     instance: Any = None
     user_tops: Sequence[Any] = ()
     position: Position | None = None
+    example_shape: Callable[..., tuple[int, ...]] | None = None
 
 
 @dataclass(frozen=True)

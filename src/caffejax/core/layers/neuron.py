@@ -82,9 +82,10 @@ def _broadcast_channels(slope: jax.Array, x: jax.Array) -> jax.Array:
     return slope.reshape(*slope.shape, *(1,) * (x.ndim - 2))
 
 
-def _define_elementwise(
+def define_elementwise(
     name: str, forward: Function, backward: Function, *, origin: str = LayerDocs.origin, **signature: Any
 ) -> None:
+    """Register an element-wise type by its name and functions; `signature` has further attributes of `Signature`."""
     define_layer(
         Signature(name, **signature),
         Traced(forward, top_shapes=same_shape),
@@ -104,7 +105,7 @@ def elu_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> 
     return dy * jnp.where(x > 0, 1, y + ctx.param.alpha)
 
 
-_define_elementwise("ELU", elu, elu_backward, param="elu_param")
+define_elementwise("ELU", elu, elu_backward, param="elu_param")
 
 
 def sigmoid(ctx: Context, x: jax.Array) -> jax.Array:
@@ -116,7 +117,7 @@ def sigmoid_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array)
     return dy * y * (1 - y)
 
 
-_define_elementwise("Sigmoid", sigmoid, sigmoid_backward, param="sigmoid_param")
+define_elementwise("Sigmoid", sigmoid, sigmoid_backward, param="sigmoid_param")
 
 
 def tanh(ctx: Context, x: jax.Array) -> jax.Array:
@@ -128,7 +129,7 @@ def tanh_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) ->
     return dy * (1 - y * y)
 
 
-_define_elementwise("TanH", tanh, tanh_backward, param="tanh_param")
+define_elementwise("TanH", tanh, tanh_backward, param="tanh_param")
 
 
 def swish(ctx: Context, x: jax.Array) -> jax.Array:
@@ -141,7 +142,7 @@ def swish_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -
     return dy * (beta * y + jax.nn.sigmoid(beta * x) * (1 - beta * y))
 
 
-_define_elementwise("Swish", swish, swish_backward, param="swish_param")
+define_elementwise("Swish", swish, swish_backward, param="swish_param")
 
 
 def bnll(ctx: Context, x: jax.Array) -> jax.Array:
@@ -165,7 +166,7 @@ def absval_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) 
     return dy * ((x > 0).astype(dy.dtype) - (x < 0).astype(dy.dtype))
 
 
-_define_elementwise("AbsVal", absval, absval_backward, in_place=False)
+define_elementwise("AbsVal", absval, absval_backward, in_place=False)
 
 
 def clip(ctx: Context, x: jax.Array) -> jax.Array:
@@ -270,55 +271,3 @@ def ln_base(p: Any) -> float:
     """
     require(p.base == -1 or 0 < p.base < math.inf, f"base must be positive, or -1 for e, not {p.base:g}")
     return 1.0 if p.base == -1 else math.log(p.base)
-
-
-def mish(ctx: Context, x: jax.Array) -> jax.Array:
-    """Return x * tanh(log(1 + exp(x)))."""
-    return x * jnp.tanh(jax.nn.softplus(x))
-
-
-def mish_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    gate = jnp.tanh(jax.nn.softplus(x))
-    return dy * (gate + x * (1 - jnp.square(gate)) * jax.nn.sigmoid(x))
-
-
-_define_elementwise("Mish", mish, mish_backward, origin="YOLOv4")
-
-
-def relu6(ctx: Context, x: jax.Array) -> jax.Array:
-    """Return min(x, 6) where x > 0, else negative_slope * x. At 0 the gradient is the slope, and at 6 it is 0."""
-    return jnp.where(x > 0, jnp.where(x < 6, x, 6), ctx.param.negative_slope * x)
-
-
-def relu6_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return dy * (((x > 0) & (x < 6)) + ctx.param.negative_slope * (x <= 0)).astype(dy.dtype)
-
-
-_define_elementwise("ReLU6", relu6, relu6_backward, param="relu6_param", origin="MobileNet-SSD, MobileNet-YOLO")
-
-
-def hard_sigmoid(ctx: Context, x: jax.Array) -> jax.Array:
-    """Clamp alpha * x + beta to [0, 1]. On both bounds the gradient is 0."""
-    linear = ctx.param.alpha * x + ctx.param.beta
-    return jnp.where(linear > 0, jnp.where(linear < 1, linear, 1), 0)
-
-
-def hard_sigmoid_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return jnp.where((y > 0) & (y < 1), ctx.param.alpha * dy, 0)
-
-
-_define_elementwise(
-    "HardSigmoid", hard_sigmoid, hard_sigmoid_backward, param="hard_sigmoid_param", origin="synopsys-caffe"
-)
-
-
-def hard_swish(ctx: Context, x: jax.Array) -> jax.Array:
-    """Return x * min(max(x + 3, 0), 6) / 6."""
-    return jnp.where(x > -3, jnp.where(x < 3, x * (x + 3) / 6, x), 0)
-
-
-def hard_swish_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return dy * jnp.where(x > -3, jnp.where(x < 3, (2 * x + 3) / 6, 1), 0)
-
-
-_define_elementwise("HardSwish", hard_swish, hard_swish_backward, aliases=("HSwish",), origin="MobileNetV3")

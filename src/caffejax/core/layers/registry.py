@@ -1,8 +1,8 @@
 """The registry of layer types by Caffe's type name.
 
 The module of a type is imported when the type is first requested. `index.json`, written by
-`scripts/make_layer_index.py`, maps types to modules. If this file is missing or lacks a name, all modules of layers are
-imported. Other packages register types in a module that an entry point of the group `caffejax.layers` names.
+`scripts/make_layer_index.py`, maps BVLC Caffe's types to modules; other types are in the packages of `packages.py`. If
+both lack a name, all modules of layers are imported.
 """
 
 from __future__ import annotations
@@ -11,23 +11,36 @@ import contextlib
 import copyreg
 import functools
 import importlib
-import importlib.metadata
 import json
 import pkgutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ...base.errors import UNKNOWN_TYPE, GraphError, describe_type, did_you_mean
 from ..schema.caffe_pb2 import LayerParameter
+from ..schema.fork_fields import sets_fork_field
 from .layer_kinds import Function
-from .types import Gradient, Implementation, LayerDocs, LayerTraits, LayerType, Signature, Variants
+from .packages import iterate_packages, list_own_packages
+from .types import (
+    Gradient,
+    Implementation,
+    LayerDocs,
+    LayerTraits,
+    LayerType,
+    Signature,
+    Variants,
+    unite_signatures,
+)
 
+PLAIN = "BVLC's"  # the name of Caffe's own form among the variants of its type
 _INDEX_PATH = Path(__file__).with_name("index.json")
 
 _types: dict[str, LayerType] = {}
 _aliases: dict[str, str] = {}  # {alias: name of the type}
+_plain_types: dict[str, LayerType] = {}  # BVLC's forms of the types that got variants
 _main_types: set[str] = set()  # the names of the types that `__main__` registered
 _builtin_types: list[LayerType] = []  # types of this package, including variants
 
@@ -45,7 +58,7 @@ def register(layer_type: LayerType) -> LayerType:
     _validate(layer_type)
     module = sys._getframe(1).f_globals.get("__name__", "")
     names = (layer_type.name, *layer_type.signature.aliases)
-    for name in names:
+    for name in () if _is_own_module(module) else names:  # this package's index has no name twice
         _import_indexed(name)
     if module == "__main__" and layer_type.name in _main_types:
         previous = _types.pop(layer_type.name)
@@ -57,14 +70,53 @@ def register(layer_type: LayerType) -> LayerType:
     _aliases.update(dict.fromkeys(layer_type.signature.aliases, layer_type.name))
     if module == "__main__":
         _main_types.add(layer_type.name)
-    if module.startswith(f"{__name__.partition('.')[0]}."):
-        _builtin_types.extend(
-            [
-                layer_type,
-                *(layer_type.implementation.types.values() if isinstance(layer_type.implementation, Variants) else ()),
-            ]
-        )
+    if _is_own_module(module):
+        _note_as_builtin(layer_type)
     return layer_type
+
+
+def register_variants(
+    name: str, select: Callable[[Any], str | None], types: Mapping[str, LayerType], selection_doc: str
+) -> LayerType:
+    """Add variants of forks to one of Caffe's types; return the type with all of them.
+
+    Args:
+        name: the name of the type.
+        select: `select(layer)` returns the name of the variant that a LayerParameter belongs to, or None if it belongs
+            to Caffe's type. It is called for layers that have other numbers of bottoms or tops than Caffe's, set a
+            field of a fork that Caffe's type does not support, or store more than `Signature.max_blobs` blobs. When a
+            net has had such a layer, it is called for all layers of the type.
+        types: the variants, by their names, which documentation shows.
+        selection_doc: a sentence that tells how the variants are distinguished.
+
+    Raises:
+        ValueError: if a variant has another type name.
+    """
+    plain, previous = plain_type(name), layer_type(name).implementation
+    others = previous if isinstance(previous, Variants) else Variants(lambda layer: PLAIN, {PLAIN: plain}, "")
+    united_type = replace(
+        plain,
+        signature=unite_signatures([t.signature for t in (*others.types.values(), *types.values())]),
+        implementation=Variants(
+            lambda layer: select(layer) or others.select(layer),
+            {**others.types, **types},
+            selection_doc=f"{others.selection_doc} {selection_doc}".strip(),
+        ),
+    )
+    _validate(united_type)
+    _plain_types[name], _types[name] = plain, united_type
+    if _is_own_module(sys._getframe(1).f_globals.get("__name__", "")):
+        _note_as_builtin(united_type)
+    return united_type
+
+
+def _is_own_module(name: str) -> bool:
+    return name.startswith(f"{__name__.partition('.')[0]}.")
+
+
+def _note_as_builtin(layer_type: LayerType) -> None:
+    impl = layer_type.implementation
+    _builtin_types.extend([layer_type, *(impl.types.values() if isinstance(impl, Variants) else ())])
 
 
 def define_layer(
@@ -137,20 +189,36 @@ def layer_types() -> dict[str, LayerType]:
     return dict(sorted(_types.items()))
 
 
-def layer_type(name: str) -> LayerType:
+def layer_type(name: str, *, with_variants: bool = False) -> LayerType:
     """Return the type that has this name or alias.
+
+    With `with_variants`, one of Caffe's types has the variants of forks. Otherwise it has them only if they were needed
+    before.
 
     Raises:
         GraphError: if the name is unknown. The message suggests the most similar name.
     """
     if name not in _types and name not in _aliases:
-        _import_indexed(name)
+        _import_indexed(name, of_other_packages=True)
     if name not in _types and name not in _aliases:
         _import_all()
     type_name = _aliases.get(name, name)
     if type_name not in _types:
-        raise GraphError(f"{UNKNOWN_TYPE} '{name}'{did_you_mean(name, _types)}")
+        no_forks = "" if list_own_packages() else "; layer types of Caffe's forks are not built in"
+        raise GraphError(f"{UNKNOWN_TYPE} '{name}'{did_you_mean(name, _types)}{no_forks}")
+    if with_variants:
+        _import_variants(type_name)
     return _types[type_name]
+
+
+def plain_type(name: str) -> LayerType:
+    """Return the type that has this name or alias, of Caffe's types without the variants of forks.
+
+    Raises:
+        GraphError: if the name is unknown.
+    """
+    named_type = layer_type(name)
+    return _plain_types.get(named_type.name, named_type)
 
 
 def type_of(layer: LayerParameter) -> LayerType:
@@ -160,25 +228,43 @@ def type_of(layer: LayerParameter) -> LayerType:
         GraphError: if the name of the type is unknown.
     """
     named_type = layer_type(layer.type)
-    return (
-        named_type.implementation.types[named_type.implementation.select(layer)]
-        if isinstance(named_type.implementation, Variants)
-        else named_type
+    if not isinstance(named_type.implementation, Variants) and not _may_be_plain(named_type, layer):
+        named_type = layer_type(layer.type, with_variants=True)
+    impl = named_type.implementation
+    return impl.types[impl.select(layer)] if isinstance(impl, Variants) else named_type
+
+
+def _may_be_plain(named_type: LayerType, layer: LayerParameter) -> bool:
+    """Return whether a layer has the form of a type; otherwise it may be a fork's variant of the type."""
+    s = named_type.signature
+    params = [name for name in (s.param, *s.further_params, "loss_param") if name]
+    return not (
+        any(s.iterate_count_problems(len(layer.bottom), len(layer.top)))
+        or (s.max_blobs is not None and len(layer.blobs) > s.max_blobs)
+        or sets_fork_field(layer, params, s.fork_settings)
     )
 
 
 def _variant(name: str, variant: str) -> LayerType:
-    impl = layer_type(name).implementation
+    impl = layer_type(name, with_variants=True).implementation
     return impl.types[variant] if isinstance(impl, Variants) else layer_type(name)
 
 
+def _united_type(name: str) -> LayerType:
+    return layer_type(name, with_variants=True)
+
+
 def _reduce_type(reduced_type: LayerType) -> tuple[Any, tuple[str, ...]]:
-    impl = _types[reduced_type.name].implementation if reduced_type.name in _types else None
-    if isinstance(impl, Variants):
-        for name, variant in impl.types.items():
+    name = reduced_type.name
+    registered_type, plain = _types.get(name), _plain_types.get(name)
+    if plain is not None and reduced_type is registered_type:
+        return _united_type, (name,)
+    impl = registered_type.implementation if registered_type is not None else None
+    if isinstance(impl, Variants) and reduced_type is not plain:
+        for variant_name, variant in impl.types.items():
             if variant is reduced_type:
-                return _variant, (reduced_type.name, name)
-    return layer_type, (reduced_type.name,)
+                return _variant, (name, variant_name)
+    return plain_type, (name,)
 
 
 # a type is pickled as its name, because it may contain functions or objects that cannot be pickled
@@ -187,21 +273,42 @@ copyreg.pickle(LayerType, _reduce_type)
 
 @functools.cache
 def _read_index() -> Mapping[str, str]:
-    """Return the modules that register types, keyed by the names and aliases of the types."""
+    """Return the modules that register Caffe's types, by the names of the types."""
     return json.loads(_INDEX_PATH.read_text()) if _INDEX_PATH.exists() else {}
 
 
-def _import_indexed(name: str) -> None:
+def find_module(name: str) -> str | None:
+    """Return the name of the module that registers a type of this package, or None if its index lacks the type."""
     if name in _read_index():
-        importlib.import_module(_read_index()[name])
+        return _read_index()[name]
+    return next((package.types[name] for package in list_own_packages() if name in package.types), None)
+
+
+def _import_indexed(name: str, *, of_other_packages: bool = False) -> None:
+    """Import the module that registers a type, or alias, according to the index of core or of a package."""
+    module = _read_index().get(name)
+    if module is None:
+        packages = iterate_packages() if of_other_packages else list_own_packages()
+        module = next((package.types[name] for package in packages if name in package.types), None)
+    if module is not None:
+        importlib.import_module(module)
+
+
+@functools.cache
+def _import_variants(name: str) -> None:
+    """Import all modules that register variants of a type."""
+    for package in iterate_packages():
+        for module in package.variants.get(name, ()):
+            importlib.import_module(module)
 
 
 @functools.cache
 def _import_all() -> None:
     """Import all modules that register types, including modules of other packages."""
-    for package in sorted({__package__, *(".".join(module.split(".")[:3]) for module in _read_index().values())}):
-        paths = importlib.import_module(package).__path__
-        for module in pkgutil.walk_packages(paths, f"{package}."):
-            importlib.import_module(module.name)
-    for entry in importlib.metadata.entry_points(group="caffejax.layers"):
-        entry.load()
+    for package_name in sorted({__package__, *(".".join(module.split(".")[:3]) for module in _read_index().values())}):
+        paths = importlib.import_module(package_name).__path__
+        for found_module in pkgutil.walk_packages(paths, f"{package_name}."):
+            importlib.import_module(found_module.name)
+    for package in iterate_packages():
+        for module in (*package.types.values(), *(m for modules in package.variants.values() for m in modules)):
+            importlib.import_module(module)

@@ -28,7 +28,7 @@ are arrays, else tuples of arrays.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
@@ -63,6 +63,7 @@ __all__ = [
     "LayerType",
     "OutputFiles",
     "PerLayer",
+    "SecondReading",
     "Signature",
     "SourceInput",
     "SpatialMap",
@@ -116,6 +117,8 @@ class Signature:
         requires_loss_weight: whether the prototxt must set loss_weight, since forks disagree about its default.
         fork_settings: settings of forks that the type supports; any other setting of a fork is an error.
         aliases: other names that forks use for the type.
+        max_blobs: the largest number of blobs that a layer of the type stores, if layers with more are a fork's
+            variant of the type; otherwise None.
     """
 
     name: str
@@ -128,6 +131,7 @@ class Signature:
     requires_loss_weight: bool = False
     fork_settings: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
+    max_blobs: int | None = None
 
     def iterate_count_problems(self, n_bottoms: int, n_tops: int) -> Iterator[str]:
         """Yield a message if a layer has a wrong number of bottoms, and a message if it has a wrong number of tops."""
@@ -136,6 +140,27 @@ class Signature:
         tops = n_bottoms if isinstance(self.tops, str) else self.tops
         if not _is_in_range(n_tops, tops) and not (self.loss and n_tops == 0):
             yield f"produces {_format_count(tops, 'top')}, but has {n_tops}"
+
+
+def unite_signatures(signatures: Sequence[Signature]) -> Signature:
+    """Return a signature that all layers of several types of one name have. It is like the first in other respects."""
+    counts = [(s.bottoms, s.tops) for s in signatures]
+    bottoms = [bottoms for bottoms, _ in counts]
+    tops = [top for _, top in counts if not isinstance(top, str)]
+    return replace(
+        signatures[0],
+        bottoms=_unite_counts(bottoms),
+        tops=_unite_counts(tops) if tops else SAME_AS_BOTTOMS,
+        fork_settings=tuple(dict.fromkeys(setting for s in signatures for setting in s.fork_settings)),
+        max_blobs=None,
+    )
+
+
+def _unite_counts(counts: Sequence[Count]) -> Count:
+    if len(set(counts)) == 1:
+        return counts[0]
+    lows, highs = zip(*((n, n) if isinstance(n, int) else n for n in counts), strict=True)
+    return min(lows), None if None in highs else max(highs)
 
 
 @dataclass(frozen=True)
@@ -226,6 +251,20 @@ class ChannelAffine:
 
 
 @dataclass(frozen=True)
+class SecondReading:
+    """The other meaning of settings that forks understand differently. Nets whose shapes do not fit are read by it.
+
+    Attributes:
+        rewrite: `rewrite(layer)` changes a LayerParameter, so that it has this meaning as the type reads it. It returns
+            whether it did, as the layer has such settings.
+        description: a sentence about the meaning and the reason for it, for a warning.
+    """
+
+    rewrite: Callable[[Any], bool]
+    description: str
+
+
+@dataclass(frozen=True)
 class LayerTraits:
     """Properties of a layer type that the compiler and the tools use.
 
@@ -266,6 +305,7 @@ class LayerTraits:
             shape, or None for other types. `convert_stored(ctx, blobs)` takes the blobs of a file, of which some may be
             None, and returns them in the order and the shapes that the layer has, and a warning or None.
         top_is_param: whether the top is the layer's first blob itself, with one memory, as in Parameter.
+        second_reading: a `SecondReading` for types whose settings mean something else in another fork, or None.
         pads_rows: whether the tops have the maximum number of rows, along the axis before the last. Padding rows come
             last and begin with a negative number. Outside of compiled code they are stripped, see `layers.row_padding`.
         marks_detections: whether the top has a row for each class and each detection, of which solvers compute the
@@ -289,6 +329,7 @@ class LayerTraits:
     weight_axes: int = 1
     convert_stored: Callable[..., tuple[Sequence[Any], str | None]] | None = None
     top_is_param: bool = False
+    second_reading: SecondReading | None = None
     pads_rows: bool = False
     marks_detections: bool = False
 

@@ -151,6 +151,22 @@ def unknown_settings(message: Message, supported: Container[str] = ()) -> Iterat
             yield from (f"{field.name}.{inner}" for inner in unknown_settings(value, supported))
 
 
+def sets_fork_field(layer: LayerParameter, params: Iterable[str], supported: Container[str] = ()) -> bool:
+    """Return whether a layer sets a field that only forks have, in LayerParameter or in one of its messages.
+
+    Args:
+        layer: the layer.
+        params: the names of the messages to look into, such as "loss_param".
+        supported: fields that do not count.
+    """
+    messages = [layer, *(getattr(layer, name) for name in params if layer.HasField(name))]
+    return any(
+        field.name in load_fork_fields().get(message.DESCRIPTOR.name, ()) and field.name not in supported
+        for message in messages
+        for field, _ in message.ListFields()
+    )
+
+
 def ignored_fields(message: Message) -> Iterator[tuple[str, str]]:
     """Yield `field (of fork)` and the reason for each ignored fork field that a message sets."""
     name = message.DESCRIPTOR.name

@@ -16,13 +16,12 @@ import numpy as np
 
 from ...core.layers import Context
 from ...core.layers.convolution import ConvolutionOp, convolution_output_size, depthwise_context, make_convolution_op
-from ...core.layers.helpers import canonical_axis
+from ...core.layers.helpers import canonical_axis, permuted_axes
 from ...core.layers.indexing import crop_box
 from ...core.layers.neuron import ln_base
 from ...core.layers.pooling import pad_to_cover, pool_method, window_and_output_size, window_areas
 from ...core.layers.shape_ops import concat_axis, slice_points
 from ...core.ops.window import Window
-from ...forks.detection.permute import permuted_axes
 from ..kernels.onednn_program import FieldValue
 from .program_builder import ProgramBuilder, Value
 

@@ -18,7 +18,7 @@ from .ir import Shape, Value
 @register_emitter("BatchNorm")
 def batch_norm(e: EmitContext) -> Value:
     """Emit nnx.BatchNorm, with scale and bias if the layer has them. A Scale layer after it is merged into it later."""
-    stats_batch_size, n = e.layer.context.settings.stats_batch_size, e.bottoms[0].shape[0]
+    stats_batch_size, n = e.param.stats_batch_size, e.bottoms[0].shape[0]
     require(
         not 0 < stats_batch_size < n,
         f"computes statistics from {stats_batch_size} of {n} images (stats_batch_size), which is not supported",

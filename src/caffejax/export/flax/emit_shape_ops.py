@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...base.errors import require
-from ...core.layers.helpers import canonical_axis
+from ...core.layers.helpers import canonical_axis, permuted_axes
 from ...core.layers.indexing import crop_box
-from ...forks.detection.permute import flipped_axes, permuted_axes, reversed_axes, transposed_axes
+from ...forks.detection.permute import flipped_axes, reversed_axes, transposed_axes
 from .emit_context import EmitContext, caffe_order, register_emitter, reshape_expression, shorten_float32
 from .ir import Value
 

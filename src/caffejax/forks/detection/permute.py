@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from ...base.errors import require
 from ...core.layers.context import Context, Shape
-from ...core.layers.helpers import canonical_axis, pointwise_window
+from ...core.layers.helpers import canonical_axis, permuted_axes, pointwise_window
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 from ...core.ops.window import Window
@@ -42,16 +42,6 @@ define_layer(
     ),
     docs=LayerDocs(origin="SSD"),
 )
-
-
-def permuted_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
-    """Return the permutation of the axes: entry k is the axis of the bottom that becomes axis k of the top."""
-    order = list(ctx.param.order)
-    require(
-        len(set(order)) == len(order) and all(axis < len(shape) for axis in order),
-        f"order must list axes of the bottom, shape {shape}, each at most once, not {order}",
-    )
-    return (*order, *(axis for axis in range(len(shape)) if axis not in order))
 
 
 def transpose(ctx: Context, x: jax.Array) -> jax.Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -414,7 +415,7 @@ class CPMDataLayer(DataLayer):
 
 define_layer(
     Signature("CPMData", bottoms=0, tops=(1, 2), param="cpm_transform_param", further_params=("data_param",)),
-    CPMDataLayer.implementation(),
+    replace(CPMDataLayer.implementation(), example_shape=lambda layer, height, width: (CHANNELS, height, width)),
     docs=LayerDocs(
         origin="OpenPose's training",
         restrictions="num_parts is 56 (COCO) or 43 (MPI); tables of augmentations are not supported. In TEST, "

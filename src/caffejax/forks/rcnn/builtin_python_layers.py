@@ -5,9 +5,9 @@ A built-in version is used if the module that the net names cannot be imported.
 
 from __future__ import annotations
 
-from ...core.layers.dropout import SPATIAL_DROPOUT_LAYER
 from ...core.layers.types import LayerType
 from ..detectnet.clustering import CLUSTER_DETECTIONS, CLUSTER_GROUNDTRUTH, MEAN_AP, SCORE_DETECTIONS
+from ..general.dropout import SPATIAL_DROPOUT_LAYER
 from .mnc_layers import MASK_LAYER, STAGE_BRIDGE_LAYER
 from .rcnn_targets import ANCHOR_TARGET_LAYER, PROPOSAL_TARGET_LAYER
 from .rpn_proposals import MNC_PROPOSAL_LAYER, PROPOSAL_LAYER, SSH_PROPOSAL_LAYER

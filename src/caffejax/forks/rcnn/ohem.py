@@ -15,8 +15,8 @@ from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import as_nchw, first_top, no_gradient
 from ...core.layers.loss_helpers import ignored_label, loss_divisor, num_classes_along_axis, require_same_batch_size
 from ...core.layers.registry import define_layer
-from ...core.layers.softmax import softmax_with_losses, softmax_with_losses_backward
 from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
+from ..segmentation.softmax_loss import softmax_with_losses, softmax_with_losses_backward
 from .roi_utils import round_nearest
 from .smooth_l1 import huber, huber_slope
 

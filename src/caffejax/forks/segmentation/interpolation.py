@@ -16,9 +16,10 @@ from ...core.layers.context import Context, Shape
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import check_plane_size
 from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, LayerDocs, LayerTraits, Signature, Traced
+from ...core.layers.types import Gradient, LayerDocs, LayerTraits, SecondReading, Signature, Traced
 from ...core.ops.custom_gradient import make_differentiable
 from ...core.ops.host_constant import host_constant
+from ...core.schema.caffe_pb2 import LayerParameter
 
 
 class SamplePositions(NamedTuple):
@@ -132,11 +133,33 @@ def interp_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) 
     return jnp.pad(d_cropped, borders).astype(x.dtype)
 
 
+def _read_as_openvino(layer: LayerParameter) -> bool:
+    """Set full_zoom_factor instead of zoom_factor; return whether a layer had this.
+
+    OpenVINO multiplies the size n by the factor. DeepLab's Interp computes n + (n - 1) * (factor - 1) instead.
+    """
+    p = layer.interp_param
+    if not p.HasField("zoom_factor"):
+        return False
+    p.full_zoom_factor = p.zoom_factor
+    p.ClearField("zoom_factor")
+    return True
+
+
 define_layer(
     Signature("Interp", param="interp_param", in_place=False, aliases=("INTERP",)),
     Traced(interp),
     Gradient(interp_backward),
-    LayerTraits(row_wise=True, dtype_policy="bottoms", accepts_integers=True),
+    LayerTraits(
+        row_wise=True,
+        dtype_policy="bottoms",
+        accepts_integers=True,
+        second_reading=SecondReading(
+            _read_as_openvino,
+            "Interp's zoom_factor is read as a factor of sizes, as in OpenVINO, because otherwise the shapes would not "
+            "fit",
+        ),
+    ),
     docs=LayerDocs(
         origin="DeepLab, PSPNet", restrictions="No padding: pad_beg and pad_end must be 0 or negative, as in the fork."
     ),

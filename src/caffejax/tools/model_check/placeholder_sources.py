@@ -17,7 +17,6 @@ from ...core.graph import Graph, build_graph
 from ...core.graph.resolve import is_included, layer_problems
 from ...core.layers import LayerDefinition, SourceInput, layer_type
 from ...core.schema.caffe_pb2 import DataParameter, LayerParameter, NetParameter, NetState, Phase
-from ...forks.c3d.video.video_data import video_shape
 
 _SOURCE_FIELDS = ("source", "mean_file")  # files and folders without which a data layer cannot be opened
 _PATH_FIELDS = (*_SOURCE_FIELDS, "label_map_file", "name_size_file")
@@ -26,7 +25,6 @@ _COMMON_SIZES = (*((side, side) for side in (224, 227, 256, 299, 32, 28, 512, 64
 _MNIST_SIZE = 28, 28
 _MAX_POOLINGS = 6  # the largest number of pooling layers between the images and an Upsample layer
 _NUM_BOX_ROWS = 8  # rows of a batch's label
-_POSE_CHANNELS = 6
 _DETECTNET_LABEL = (1, 51, 16)  # for each image, a row with the number of objects and 50 rows of objects
 
 
@@ -223,11 +221,12 @@ def make_placeholder(
     channels = 1 if layer.transform_param.force_gray or _is_gray(layer) or is_digit else 3
     if layer.type == "Data" and layer.top:  # pairs of images are joined along the channels
         channels = hints.channels.get(layer.top[0], channels * max(1, layer.data_param.images_per_blob))
-    image_shape = video_shape(layer, height, width) if layer.type == "VideoData" else (channels, height, width)
+    source_input = _find_source_input(layer)
+    image_shape: tuple[int, ...] = channels, height, width
+    if source_input is not None and source_input.example_shape is not None:
+        image_shape = source_input.example_shape(layer, height, width)
     if layer.type == "Data" and layer.top and layer.top[0] in hints.labels:
         image_shape = _DETECTNET_LABEL
-    if layer.type == "CPMData":
-        image_shape = _POSE_CHANNELS, height, width
     shapes = [[batch_size, *image_shape], *_label_shapes(layer, batch_size, height, width)]
     if layer.type == "HDF5Data" or len(shapes) < len(layer.top):
         raise MissingSourceError(

@@ -7,7 +7,7 @@ from pathlib import Path
 from ..harness import Files, Harness
 from .net import build, change_net
 
-_GOLDEN = Path(__file__).parents[3] / "golden"
+_GOLDEN = Path(__file__).parents[3] / "forks" / "golden"
 
 
 def _make_intact_sets() -> list[Files]:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from ....base.errors import LayerError, did_you_mean
-from ....forks.rcnn.builtin_python_layers import find_builtin_type
 from ..context import Context, LayerDefinition
+from ..packages import find_builtin_type
 from ..registry import define_layer
 from ..types import Gradient, LayerTraits, LayerType, PerLayer, Signature
 from . import host_layers, traced_layers
@@ -65,7 +65,7 @@ PYTHON = define_layer(
 
 def _builtin_or_raise(ctx: Context, definition: LayerDefinition, error: LayerError) -> LayerType:
     """Return the built-in type for the layer's module and class, or raise `error` if the class is not built in."""
-    layer_type = find_builtin_type(ctx.param.module, ctx.param.layer)
+    layer_type: LayerType | None = find_builtin_type(ctx.param.module, ctx.param.layer)
     if layer_type is None:
         raise error
     for problem in layer_type.signature.iterate_count_problems(len(definition.layer.bottom), len(definition.layer.top)):

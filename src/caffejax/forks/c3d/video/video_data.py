@@ -263,6 +263,15 @@ class VideoDataLayer(DataLayer):
         return ClipBatches(definition, clips, param.batch_size, self.rng, tops, length=param.new_length)
 
 
+def video_shape(layer: Any, height: int, width: int) -> tuple[int, ...]:
+    """Return the shape of one video in a layer's first top, for frames of the given height and width."""
+    kind, param = classify_layer(layer)
+    if kind != "segments":
+        return _CHANNELS, param.new_length, height, width
+    n_channels = 2 if param.Modality.Name(param.modality) == "FLOW" else _CHANNELS
+    return param.num_segments * param.new_length * n_channels, height, width
+
+
 define_layer(
     Signature(
         "VideoData",
@@ -272,7 +281,7 @@ define_layer(
         further_params=("image_data_param",),
         fork_settings=tuple(sorted((*_CLIP_FIELDS, "new_length", "mean_value"))),
     ),
-    VideoDataLayer.implementation(),
+    dataclasses.replace(VideoDataLayer.implementation(), example_shape=video_shape),
     docs=LayerDocs(
         origin="C3D, yjxiong/caffe",
         restrictions="The VideoData layer of the SSD fork, which reads a video or a camera, is refused. A clip that "
@@ -291,15 +300,6 @@ def classify_layer(layer: Any) -> tuple[str, Any]:
         return "image_data_param", layer.image_data_param
     param = layer.video_data_param
     return ("segments" if any(param.HasField(field) for field in _SEGMENT_FIELDS) else "video_data_param"), param
-
-
-def video_shape(layer: Any, height: int, width: int) -> tuple[int, ...]:
-    """Return the shape of one video in a layer's first top, for frames of the given height and width."""
-    kind, param = classify_layer(layer)
-    if kind != "segments":
-        return _CHANNELS, param.new_length, height, width
-    n_channels = 2 if param.Modality.Name(param.modality) == "FLOW" else _CHANNELS
-    return param.num_segments * param.new_length * n_channels, height, width
 
 
 def _check_settings(layer: Any) -> None:

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 
 from ...base.errors import require
 from ...base.glog import warn_once
-from ...forks.metric_learning.margins import increment_pass_count, make_pass_count_spec
-from .context import Context, ParamSpec
-from .helpers import as_tuple, no_gradient
-from .registry import define_layer
-from .types import SAME_AS_BOTTOMS, Gradient, LayerDocs, LayerTraits, Signature, Traced
+from ...core.layers.context import Context, ParamSpec
+from ...core.layers.helpers import as_tuple, no_gradient
+from ...core.layers.registry import define_layer
+from ...core.layers.types import SAME_AS_BOTTOMS, Gradient, LayerDocs, LayerTraits, Signature, Traced
+from ..metric_learning.margins import increment_pass_count, make_pass_count_spec
 
 Arrays = tuple[jax.Array, ...]
 

@@ -8,10 +8,21 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from caffejax.core.layers.row_padding import strip_padding
 from caffejax.core.program.net import Net
-from golden_cases import correct_arrays
+from golden_cases import (
+    ACCEPTED_CASES,
+    KERNEL_TYPES,
+    correct_arrays,
+    find_first_cases,
+    format_case_id,
+    get_layer_type_of_case,
+    is_fork_case,
+)
+
+FIRST_RECORDED_CASES = list(find_first_cases([case for case in ACCEPTED_CASES if "stochastic" not in case]).values())
 
 
 class Replay:
@@ -65,6 +76,58 @@ class Replay:
     def run(self, backward: bool) -> tuple[Any, ...]:
         """Return the results, computed by a compiled function."""
         return tuple(self.net.jit(functools.partial(self.compute_results, backward))(self.params, self.inputs))
+
+
+def parametrize_recorded(*, is_fork: bool) -> pytest.MarkDecorator:
+    """Parametrize a test by all programs of the recorded cases of BVLC Caffe, or of those of forks.
+
+    The arguments are a case, the `backward` modes of a program, and the kernels.
+    """
+    return pytest.mark.parametrize(
+        ("case", "backward_modes", "kernels"),
+        [
+            pytest.param(
+                case,
+                backward_modes,
+                kernels,
+                id="-".join([format_case_id(case), *backward_modes, kernels]),
+                marks=_list_marks(case, backward_modes, kernels),
+            )
+            for case in ACCEPTED_CASES
+            if is_fork_case(case) == is_fork and "stochastic" not in case
+            for backward_modes, kernels in _list_programs(case)
+        ],
+    )
+
+
+def _list_marks(case: dict[str, Any], backward_modes: tuple[str, ...], kernels: str) -> list[pytest.MarkDecorator]:
+    """Return the marks of a case.
+
+    The first case of each type is quick. Reference kernels, which repeat other cases, and most cases of forks are not
+    in the default set.
+    """
+    is_first = case in FIRST_RECORDED_CASES
+    if is_fork_case(case) and not (is_first and "autodiff" in backward_modes and kernels == "fast"):
+        return [pytest.mark.optimized if kernels == "fast" else pytest.mark.long]
+    if kernels == "reference":
+        return [] if is_first and case["type"] in KERNEL_TYPES else [pytest.mark.long]
+    return [pytest.mark.quick] if is_first else []
+
+
+def _list_programs(case: dict[str, Any]) -> list[tuple[tuple[str, ...], str]]:
+    """Return (`backward` modes, kernels) for each program that is compiled for a case.
+
+    Both modes are the same for a rule that overrides autodiff. Few types of forks use the kernels; the rules of their
+    first cases, which are in the default set, are not.
+    """
+    rules = case["has_backward"] and not get_layer_type_of_case(case).gradient.overrides_autodiff
+    modes = ("autodiff", "rules") if rules else ("autodiff",)
+    if is_fork_case(case) and case not in FIRST_RECORDED_CASES:
+        return [(modes, "fast")]
+    reference = (("autodiff",), "reference")
+    if is_fork_case(case):
+        return [*(((mode,), "fast") for mode in modes), reference]
+    return [(modes, "fast"), reference]
 
 
 def has_overwritten_diff(replay: Replay, i: int) -> bool:

@@ -1,0 +1,312 @@
+"""Variants of BatchNorm: with scale and bias (NVIDIA, Intel), and with statistics of parts of the batch (Intel)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ...base.errors import require
+from ...core.layers.batch_norm import (
+    BATCH_NORM,
+    BatchNormSettings,
+    batch_norm,
+    batch_norm_backward,
+    batch_norm_params,
+    batch_statistics,
+    broadcast_channels,
+    convert_stored_batch_norm,
+    count_fusible_batch_norm,
+    fused_affine,
+    is_batch_norm_affine,
+    normalize_batch,
+    project_out,
+    read_batch_norm,
+    reduction_axes,
+    running_statistics,
+    update_sums,
+)
+from ...core.layers.context import Context, Epilogue, ParamSpec
+from ...core.layers.dtype_policy import promote
+from ...core.layers.helpers import rsqrt, stop_gradient
+from ...core.layers.registry import register_variants
+from ...core.layers.types import ChannelAffine, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ...core.schema.caffe_pb2 import FillerParameter
+
+Arrays = tuple[jax.Array, ...]
+
+INTEL_SETTINGS = ("filler", "use_weight_bias", "bias_term", "stats_batch_size")
+_MIN_EPS = 1e-5  # CUDNN_BN_MIN_EPSILON, which NVIDIA Caffe applies
+
+
+@dataclass(frozen=True)
+class ForkBatchNormSettings(BatchNormSettings):
+    """The settings of a BatchNormParameter, with those of forks.
+
+    Attributes:
+        stats_batch_size: the number of images from which Intel's fork computes statistics, or 0 for the whole batch.
+        stores_sums: whether the blobs hold sums, as in BVLC Caffe, or moving averages, as in NVIDIA Caffe.
+    """
+
+    stats_batch_size: int
+    stores_sums: bool = True
+
+    def running_statistics(self, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+        """Return mean and variance, (channels,) each. Of moving averages, blob 2 is no factor."""
+        if self.stores_sums:
+            return super().running_statistics(blobs)
+        mean, variance = (stop_gradient(promote(b)) for b in blobs[:2])
+        return mean, variance
+
+
+def read_batch_norm_of_parts(ctx: Context) -> ForkBatchNormSettings:
+    """Return the settings of a BatchNorm layer of Intel Caffe."""
+    return ForkBatchNormSettings(**asdict(read_batch_norm(ctx)), stats_batch_size=ctx.param.stats_batch_size)
+
+
+def read_scaled_batch_norm(ctx: Context) -> ForkBatchNormSettings:
+    """Return the settings of a BatchNorm layer with scale and bias.
+
+    They are read as in Intel Caffe if a field of this fork is set, otherwise as in NVIDIA Caffe.
+    """
+    settings = read_batch_norm_of_parts(ctx)
+    if any(ctx.param.HasField(field) for field in INTEL_SETTINGS):
+        return settings
+    uses_running_stats = settings.uses_running_stats or not ctx.training
+    return replace(settings, eps=max(settings.eps, _MIN_EPS), uses_running_stats=uses_running_stats, stores_sums=False)
+
+
+def batch_norm_of_parts(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
+    """Apply BatchNorm, where statistics are computed for each part of `stats_batch_size` images.
+
+    The parts update the blobs in order. Intel's fork has no blobs for scale and bias with `use_weight_bias: false`.
+    """
+    if ctx.settings.uses_running_stats:
+        return batch_norm(ctx, blobs, x)
+    return batch_norm_of_parts_fused(ctx, blobs, x, ())
+
+
+def batch_norm_of_parts_params(ctx: Context, x: Any) -> list[ParamSpec]:
+    specs = batch_norm_params(ctx, x)
+    size, n = ctx.settings.stats_batch_size, x.shape[0]
+    require(
+        size == 0 or n <= size or n % size == 0 or ctx.settings.uses_running_stats,
+        f"the batch size {n} must be a multiple of stats_batch_size {size} (Intel Caffe)",
+    )
+    return specs
+
+
+def batch_norm_of_parts_backward(
+    ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[tuple[None, None, None], jax.Array]:
+    if ctx.settings.uses_running_stats:
+        return batch_norm_backward(ctx, blobs, x, y=y, dy=dy)
+    parts, y_parts, dy_parts = (split_batch(ctx, a) for a in (x, y, dy))
+    no_diffs, d_parts = batch_norm_backward(ctx, blobs, parts, y=y_parts, dy=dy_parts)
+    return no_diffs, join_batch(d_parts, x)
+
+
+def batch_norm_of_parts_fused(
+    ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
+) -> tuple[jax.Array, Arrays]:
+    """Apply `batch_norm_of_parts` by batch statistics, fused with `epilogues`; return the last top and the blobs."""
+    mean_estimate = running_statistics(ctx, blobs)[0]
+    *affine, relu = fused_affine(epilogues, mean_estimate)
+    parts = split_batch(ctx, x)
+    factor, bias, estimate = (repeat_channels(c, x, parts) for c in (*affine, mean_estimate))
+    top, mean, variance = normalize_batch(ctx, parts, factor, bias, estimate, ctx.settings.eps, relu=relu)
+    return join_batch(top, x), _update_sums_by_parts(ctx, blobs, mean, variance, parts)
+
+
+BATCH_NORM_OF_PARTS = replace(
+    BATCH_NORM,
+    signature=Signature("BatchNorm", param="batch_norm_param", fork_settings=(*INTEL_SETTINGS, "bias_filler")),
+    implementation=Traced(
+        batch_norm_of_parts,
+        params=batch_norm_of_parts_params,
+        stateful=True,
+        fusion=Fusion(count_fusible_batch_norm, batch_norm_of_parts_fused),
+    ),
+    gradient=Gradient(batch_norm_of_parts_backward),
+    docs=LayerDocs(origin="Intel Caffe"),
+    settings=read_batch_norm_of_parts,
+)
+
+
+def split_batch(ctx: Context, x: jax.Array) -> jax.Array:
+    """Split a batch into parts of `stats_batch_size` images, and stack the parts as channels.
+
+    The shape (N, C, ...) becomes (size, N / size * C, ...), where size is `stats_batch_size`.
+    """
+    size = ctx.settings.stats_batch_size
+    if not 0 < size < x.shape[0]:
+        return x
+    return x.reshape(-1, size, *x.shape[1:]).swapaxes(0, 1).reshape(size, -1, *x.shape[2:])
+
+
+def join_batch(parts: jax.Array, x: jax.Array) -> jax.Array:
+    """Return the batch, in the shape of `x`, from the parts that `split_batch` returned."""
+    if parts.shape == x.shape:
+        return parts
+    return parts.reshape(parts.shape[0], -1, *x.shape[1:]).swapaxes(0, 1).reshape(x.shape)
+
+
+def repeat_channels(channel_values: jax.Array, x: jax.Array, parts: jax.Array) -> jax.Array:
+    """Repeat `channel_values`, (C,), for each part of the batch `x`.
+
+    `parts` is `x` after `split_batch`.
+    """
+    return channel_values if parts.shape == x.shape else jnp.tile(channel_values, parts.shape[1] // x.shape[1])
+
+
+def _update_sums_by_parts(
+    ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array, parts: jax.Array
+) -> Arrays:
+    """Return the sums in `blobs`, updated with the statistics of each of the `parts` in order."""
+    channels = blobs[0].shape
+    for statistics in zip(mean.reshape(-1, *channels), variance.reshape(-1, *channels), strict=True):
+        blobs = update_sums(ctx, blobs, *statistics, parts)
+    return blobs
+
+
+def scaled_batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
+    """Apply BatchNorm, then multiply by a factor and add a bias for each channel, blobs 3 and 4, (C,) each.
+
+    In NVIDIA Caffe, blobs 0 and 1 are moving averages, which TEST always uses, and the variance is not multiplied by
+    m/(m-1). Blob 2 is 1 after the first update, and no factor; eps is at least 1e-5. In Intel Caffe, blobs are sums,
+    as in BVLC Caffe, and with `bias_term: false` there is no blob 4.
+    """
+    if not ctx.settings.uses_running_stats:
+        return scaled_batch_norm_fused(ctx, blobs, x, ())
+    factor, bias = scaled_batch_norm_factor_and_bias(ctx, blobs)
+    return (promote(x) * broadcast_channels(factor, x) + broadcast_channels(bias, x)).astype(x.dtype), blobs[:3]
+
+
+def scaled_batch_norm_params(ctx: Context, x: Any) -> list[ParamSpec]:
+    p = ctx.param
+    factor = next((getattr(p, f) for f in ("scale_filler", "filler") if p.HasField(f)), None)
+    shape = (x.shape[1],) if len(x.shape) > 1 else ()
+    return [
+        *batch_norm_of_parts_params(ctx, x),
+        ParamSpec(shape, factor or FillerParameter(type="constant", value=1)),
+        *([ParamSpec(shape, p.bias_filler)] if p.bias_term else []),
+    ]
+
+
+def scaled_batch_norm_backward(
+    ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[tuple[Any, ...], jax.Array]:
+    d_top, uses_running_stats = promote(dy), ctx.settings.uses_running_stats
+    parts, d_normalized = (
+        a if uses_running_stats else split_batch(ctx, a) for a in (x, d_top * broadcast_channels(promote(blobs[3]), x))
+    )
+    mean, variance = running_statistics(ctx, blobs) if uses_running_stats else batch_statistics(ctx, parts)
+    deviation = broadcast_channels(jnp.sqrt(variance + ctx.settings.eps), parts)
+    normalized = (promote(parts) - broadcast_channels(mean, parts)) / deviation
+    if not uses_running_stats:
+        d_normalized = project_out(ctx, d_normalized, normalized)
+    d_factor, d_bias = ((d_top * factor).sum(reduction_axes(x)) for factor in (join_batch(normalized, x), 1))
+    return (None, None, None, d_factor, d_bias)[: len(blobs)], join_batch(d_normalized / deviation, x)
+
+
+def scaled_batch_norm_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+    mean, variance = running_statistics(ctx, blobs)
+    factor = promote(blobs[3]) * rsqrt(variance + ctx.settings.eps)
+    return factor, (promote(blobs[4]) if len(blobs) > 4 else 0) - mean * factor
+
+
+def count_fusible_scaled_batch_norm(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
+    """Return 1 if a ReLU follows and the layer uses batch statistics, else 0."""
+    return 0 if ctx.settings.uses_running_stats else int(any(f.is_relu for f in epilogues[:1]))
+
+
+def scaled_batch_norm_fused(
+    ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
+) -> tuple[jax.Array, Arrays]:
+    """Apply `scaled_batch_norm` by batch statistics, fused with `epilogues`; return the last top and the updated blobs.
+
+    `count_fusible_scaled_batch_norm` returned the number of epilogues.
+    """
+    parts = split_batch(ctx, x)
+    mean_estimate = running_statistics(ctx, blobs)[0]
+    affine = (*map(promote, blobs[3:]), jnp.zeros_like(mean_estimate))[:2]
+    factor, bias, repeated_estimate = (repeat_channels(c, x, parts) for c in (*affine, mean_estimate))
+    top, mean, variance = normalize_batch(
+        ctx, parts, factor, bias, repeated_estimate, ctx.settings.eps, relu=bool(epilogues)
+    )
+    if ctx.settings.stores_sums:
+        return join_batch(top, x), _update_sums_by_parts(ctx, blobs[:3], mean, variance, parts)
+    return top, _update_averages(ctx, blobs[:3], mean, variance)
+
+
+def _update_averages(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array) -> Arrays:
+    """Return the moving averages, updated with the statistics of the batch. The first update replaces them."""
+    fraction = ctx.settings.fraction
+    means, variances, is_updated = blobs
+    averages = (
+        jnp.where(is_updated == 0, batch_value, fraction * promote(average) + (1 - fraction) * batch_value)
+        for average, batch_value in ((means, mean), (variances, variance))
+    )
+    return tuple(
+        jax.lax.stop_gradient(n.astype(b.dtype))
+        for n, b in zip((*averages, jnp.ones_like(is_updated)), blobs, strict=True)
+    )
+
+
+def convert_stored_scaled_batch_norm(ctx: Context, blobs: Sequence[Any]) -> tuple[Sequence[Any], str | None]:
+    """Return the blobs that a file stores, in the order and the shapes of the layer's, and a warning or None.
+
+    DIGITS' older NVIDIA Caffe (0.15) stored scale, bias, mean, variance and a reserved number, whose size of 1 tells
+    this order from NVIDIA's present one.
+    """
+    if len(blobs) == 5 and all(b is not None for b in blobs) and blobs[4].size == 1 < blobs[0].size:
+        scale, bias, mean, variance, reserved = blobs
+        blobs = [mean, variance, reserved, scale, bias]
+    vectors, warning = convert_stored_batch_norm(ctx, blobs)
+    return vectors, warning if ctx.settings.stores_sums else None
+
+
+SCALED_BATCH_NORM = LayerType(
+    Signature(
+        "BatchNorm",
+        param="batch_norm_param",
+        fork_settings=("scale_bias", "scale_filler", "bias_filler", *INTEL_SETTINGS),
+    ),
+    Traced(
+        scaled_batch_norm,
+        params=scaled_batch_norm_params,
+        stateful=True,
+        fusion=Fusion(count_fusible_scaled_batch_norm, scaled_batch_norm_fused),
+    ),
+    Gradient(scaled_batch_norm_backward),
+    LayerTraits(
+        dtype_policy="bottoms",
+        spatial_map="same",
+        channel_affine=ChannelAffine(is_batch_norm_affine, scaled_batch_norm_factor_and_bias),
+        convert_stored=convert_stored_scaled_batch_norm,
+    ),
+    docs=LayerDocs(origin="NVIDIA Caffe, Intel Caffe"),
+    settings=read_scaled_batch_norm,
+)
+
+
+def _batch_norm_variant(layer: Any) -> str | None:
+    p = layer.batch_norm_param
+    fields = ("scale_filler", "bias_filler", "filler", "use_weight_bias", "bias_term")
+    is_scaled = p.use_weight_bias and (p.scale_bias or any(p.HasField(field) for field in fields))
+    if is_scaled or len(layer.blobs) > 3:
+        return "with scale and bias"
+    return "of parts" if any(p.HasField(field) for field in BATCH_NORM_OF_PARTS.signature.fork_settings) else None
+
+
+register_variants(
+    "BatchNorm",
+    _batch_norm_variant,
+    {"with scale and bias": SCALED_BATCH_NORM, "of parts": BATCH_NORM_OF_PARTS},
+    "With `scale_bias`, `scale_filler`, `bias_filler` (NVIDIA), `filler`, `use_weight_bias` or `bias_term` (Intel), or "
+    "more than three blobs, it is the variant with scale and bias. With `use_weight_bias: false`, or with "
+    "`stats_batch_size` only, it is Intel's variant without them.",
+)

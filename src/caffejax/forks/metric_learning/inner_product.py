@@ -1,0 +1,196 @@
+"""Variants of InnerProduct: a weight from a bottom, unit rows (caffe-windows, NormFace), and noise (MyCaffe)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+
+from ...base.errors import require
+from ...core.layers.context import Context, ParamSpec
+from ...core.layers.dtype_policy import promote
+from ...core.layers.fillers import scale_filler
+from ...core.layers.helpers import is_after_first_axis
+from ...core.layers.inner_product import (
+    inner_product,
+    inner_product_backward,
+    inner_product_params,
+    multiply_by_weight,
+    product_gradients,
+    read_inner_product,
+)
+from ...core.layers.registry import register_variants
+from ...core.layers.types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ...core.layers.weight_and_bias import normalize_rows
+from ...core.schema.caffe_pb2 import FillerParameter
+
+Arrays = tuple[jax.Array, ...]
+
+
+def inner_product_of_bottoms(
+    ctx: Context, blobs: Arrays, x: jax.Array, weight: jax.Array, *bias: jax.Array
+) -> jax.Array:
+    """Apply InnerProduct with the weight (num_output, K) from bottom 1, and the bias from bottom 2 or from a blob.
+
+    The weight determines the number of outputs; `num_output` and `weight_filler` are ignored.
+    """
+    _check_bottoms(ctx, x, weight, *bias)
+    return multiply_by_weight(ctx, x, weight.reshape(_matrix_shape(weight)), *(bias or blobs))
+
+
+def inner_product_of_bottoms_params(ctx: Context, x: Any, weight: Any, *bias: Any) -> list[ParamSpec]:
+    _check_bottoms(ctx, x, weight, *bias)
+    num_outputs = _matrix_shape(weight)[1 if ctx.settings.transpose else 0]
+    return [ParamSpec((num_outputs,), ctx.settings.bias_filler)] if ctx.settings.bias_term and not bias else []
+
+
+def inner_product_of_bottoms_backward(
+    ctx: Context, blobs: Arrays, x: jax.Array, weight: jax.Array, *bias: jax.Array, y: jax.Array, dy: jax.Array
+) -> tuple[Any, ...]:
+    d_flat, dx, dy_rows = product_gradients(ctx, x, weight.reshape(_matrix_shape(weight)), dy)
+    d_weight = d_flat.reshape(weight.shape)
+    d_bias = tuple(promote(dy_rows).sum(0) for _ in (bias or blobs))
+    return ((), dx, d_weight, *d_bias) if bias or not blobs else (d_bias, dx, d_weight)
+
+
+def _matrix_shape(weight: Any) -> tuple[int, int]:
+    return weight.shape[0], math.prod(weight.shape[1:])
+
+
+def _check_bottoms(ctx: Context, x: Any, weight: Any, *bias: Any) -> None:
+    require(weight.shape, "bottom 1, the weight, must have at least one axis")
+    _, num_inputs = ctx.settings.split_shape(x.shape)
+    num_outputs, num_columns = _matrix_shape(weight)[:: -1 if ctx.settings.transpose else 1]
+    require(
+        num_columns == num_inputs,
+        f"bottom 1, the weight, must have {num_inputs} inputs to match bottom 0, {x.shape}, but has shape "
+        f"{weight.shape}",
+    )
+    if bias:
+        shape = tuple(bias[0].shape)
+        require(ctx.settings.bias_term, "bottom 2, the bias, requires bias_term: true")
+        require(shape == (num_outputs,), f"bottom 2, the bias, must have shape {(num_outputs,)}, not {shape}")
+
+
+def inner_product_of_unit_rows(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
+    """Apply InnerProduct with `normalize`: each row of the weight is divided by its length, also in the stored blob.
+
+    As in the fork, a transposed weight (K, num_output) is read as if it were (num_output, K), and divided row by row.
+    """
+    return inner_product(ctx, (_normalize_weight_rows(ctx.settings.num_output, blobs[0]), *blobs[1:]), x)
+
+
+def inner_product_of_unit_rows_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
+    weight, *bias = inner_product_params(ctx, x)
+    return [replace(weight, rewrite=partial(_normalize_weight_rows, ctx.settings.num_output)), *bias]
+
+
+def inner_product_of_unit_rows_backward(
+    ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[Any, ...]:
+    return inner_product_backward(
+        ctx, (_normalize_weight_rows(ctx.settings.num_output, blobs[0]), *blobs[1:]), x, y=y, dy=dy
+    )
+
+
+def _normalize_weight_rows(num_outputs: int, weight: jax.Array) -> jax.Array:
+    return normalize_rows(weight.reshape(num_outputs, -1), eps=1e-6).reshape(weight.shape)
+
+
+def noisy_inner_product(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
+    """Apply InnerProduct with `enable_noise`: in TRAIN, weight and bias are mean + deviation * noise.
+
+    Blobs: the means of weight and bias, which have the shapes of InnerProduct's blobs, then their deviations, with the
+    same shapes. The noise is uniform in -1 .. 1 and is sampled in each pass, while MyCaffe samples it when its trainer
+    requests new noise. TEST computes with the means.
+    """
+    return inner_product(ctx, _add_noise(blobs, _sample_noise(ctx, blobs)), x)
+
+
+def noisy_inner_product_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
+    means, p = inner_product_params(ctx, x), ctx.param
+    fan_in = means[0].shape[1]
+    deviations = [p.sigma_init / math.sqrt(n) for n in (fan_in, p.num_output)]
+    return [
+        *(replace(spec, filler=scale_filler(spec.filler, 1 / math.sqrt(fan_in), spec.shape)) for spec in means),
+        *(
+            ParamSpec(spec.shape, FillerParameter(type="constant", value=value))
+            for spec, value in zip(means, deviations, strict=False)
+        ),
+    ]
+
+
+def noisy_inner_product_backward(
+    ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[Any, jax.Array]:
+    noise = _sample_noise(ctx, blobs)
+    diffs, dx = inner_product_backward(ctx, _add_noise(blobs, noise), x, y=y, dy=dy)
+    deviation_diffs = [d * n for d, n in zip(diffs, noise, strict=True)] if noise else [None] * len(diffs)
+    return (*diffs, *deviation_diffs), dx
+
+
+def _sample_noise(ctx: Context, blobs: Arrays) -> list[jax.Array]:
+    """Return the noise of the weight and, if there is one, of the bias; in TEST return an empty list."""
+    if not ctx.training:
+        return []
+    means = blobs[: len(blobs) // 2]
+    keys = jax.random.split(ctx.key, len(means))
+    return [jax.random.uniform(key, b.shape, b.dtype, -1, 1) for key, b in zip(keys, means, strict=True)]
+
+
+def _add_noise(blobs: Arrays, noise: list[jax.Array]) -> Arrays:
+    means, deviations = blobs[: len(blobs) // 2], blobs[len(blobs) // 2 :]
+    return tuple(m + s * n for m, s, n in zip(means, deviations, noise, strict=True)) if noise else means
+
+
+INNER_PRODUCT_OF_BOTTOMS = LayerType(
+    Signature("InnerProduct", bottoms=(1, 3), param="inner_product_param"),
+    Traced(inner_product_of_bottoms, params=inner_product_of_bottoms_params),
+    Gradient(inner_product_of_bottoms_backward),
+    LayerTraits(row_wise=False, dtype_policy="products", weight_axes=2),
+    docs=LayerDocs(origin="caffe-windows"),
+    settings=read_inner_product,
+)
+INNER_PRODUCT_OF_UNIT_ROWS = LayerType(
+    Signature("InnerProduct", param="inner_product_param", fork_settings=("normalize",)),
+    Traced(inner_product_of_unit_rows, params=inner_product_of_unit_rows_params),
+    Gradient(
+        inner_product_of_unit_rows_backward,
+        overrides_autodiff=True,
+        deviation="The gradient treats the normalized rows of the weight as the parameters.",
+    ),
+    LayerTraits(row_wise=is_after_first_axis, dtype_policy="products", weight_axes=2),
+    docs=LayerDocs(origin="caffe-windows"),
+    settings=read_inner_product,
+)
+NOISY_INNER_PRODUCT = LayerType(
+    Signature("InnerProduct", param="inner_product_param", fork_settings=("enable_noise", "sigma_init")),
+    Traced(noisy_inner_product, params=noisy_inner_product_params),
+    Gradient(noisy_inner_product_backward),
+    LayerTraits(row_wise=is_after_first_axis, dtype_policy="products", weight_axes=2),
+    docs=LayerDocs(origin="MyCaffe"),
+    settings=read_inner_product,
+)
+
+
+def _select_variant(layer: Any) -> str | None:
+    if len(layer.bottom) > 1:
+        return "of bottoms"
+    if layer.inner_product_param.enable_noise:
+        return "with noise"
+    return "of unit rows" if layer.inner_product_param.normalize else None
+
+
+register_variants(
+    "InnerProduct",
+    _select_variant,
+    {
+        "of bottoms": INNER_PRODUCT_OF_BOTTOMS,
+        "of unit rows": INNER_PRODUCT_OF_UNIT_ROWS,
+        "with noise": NOISY_INNER_PRODUCT,
+    },
+    "The number of bottoms, `normalize` and `enable_noise` in inner_product_param select the variant.",
+)

@@ -1,0 +1,1 @@
+"""Layer types of cbfinn/caffe, for learning visuomotor policies of robots."""

@@ -1,0 +1,35 @@
+"""SpatialSoftmax, the softmax over the positions of a plane."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from ...base.errors import require
+from ...core.layers.context import Context
+from ...core.layers.dtype_policy import promote
+from ...core.layers.helpers import global_window
+from ...core.layers.registry import define_layer
+from ...core.layers.types import Gradient, LayerDocs, LayerTraits, Signature, Traced
+
+
+def spatial_softmax(ctx: Context, x: jax.Array) -> jax.Array:
+    """Return the softmax of x / temperature, (N, C, H, W), over height and width."""
+    require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not shape {x.shape}")
+    require(ctx.param.dimension == "spatial", f'dimension "{ctx.param.dimension}" is not supported; use "spatial"')
+    require(ctx.param.temperature > 0, f"temperature must be positive, not {ctx.param.temperature:g}")
+    return jax.nn.softmax(promote(x) / ctx.param.temperature, axis=(2, 3)).astype(x.dtype)
+
+
+def spatial_softmax_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    y, dy = promote(y), promote(dy)
+    return y * (dy - jnp.sum(dy * y, axis=(2, 3), keepdims=True)) / ctx.param.temperature
+
+
+define_layer(
+    Signature("SpatialSoftmax", param="spatial_softmax_param"),
+    Traced(spatial_softmax),
+    Gradient(spatial_softmax_backward),
+    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same", receptive_window=global_window),
+    docs=LayerDocs(origin="cbfinn/caffe"),
+)
