@@ -161,6 +161,8 @@ def _exists(name: str, code: Code) -> bool:
 
 def _path_exists(name: str, code: Code) -> bool:
     pattern = re.sub(r"<\w+>", "*", name).rstrip("/")
+    if pattern.startswith("*."):
+        return any(file.endswith(pattern[1:]) for file in code.files)
     rooms = (path for path in (code.root / "src" / "caffejax").iterdir() if path.is_dir())
     folders = (code.root, code.root / "src" / "caffejax", *rooms)
     return name.startswith(("/", "~")) or any(any(folder.glob(pattern)) for folder in folders)

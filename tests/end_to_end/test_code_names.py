@@ -58,7 +58,7 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> Code:
             "core/solver/",
             "core/*/*.py",
         ),
-        *("core/<part>", "configs/lenet", "/dev/shm"),
+        *("core/<part>", "configs/lenet", "/dev/shm", "*.h"),
         *("trainer.make_trainer", "caffejax.core.solver.trainer", "caffejax.core.solver.trainer.make_trainer"),
         *("caffejax.Trainer", "caffejax.Trainer.step"),
         *("Trainer.step", "Trainer.updater", "Trainer.size", "Trainer.step(3)", "make_trainer()", "Trainer"),
@@ -73,7 +73,15 @@ def test_a_name_in_the_sources_is_found(code: Code, name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("solver/train.py", "kernels/winograd.cc", "winograd.h", "core/solvers", "configs/alexnet", "forks/<family>"),
+        *(
+            "solver/train.py",
+            "kernels/winograd.cc",
+            "winograd.h",
+            "*.cc",
+            "core/solvers",
+            "configs/alexnet",
+            "forks/<family>",
+        ),
         *("options.make_trainer", "solver_old.make_trainer", "caffejax.solver.trainer", "caffejax.core.Trainer"),
         *("Trainer.stop", "Trainer.updater.old_words", "make_train()", "Train", "caffejax.Solver"),
         *("old_words", "other_old_words", "no_words", "num_outputs", "--keep-best", "solvers"),
