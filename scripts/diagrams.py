@@ -54,7 +54,7 @@ def pipeline() -> None:
         ("pure functions", "init, apply, loss,\nfreeze", COLORS[0]),
         ("one program", "gradient and\nupdate, compiled", COLORS[0]),
     ]
-    _draw_chain(axes, boxes, ["schema", "graph", "execution", "net", "training"])
+    _draw_chain(axes, boxes, ["schema", "graph", "program", "program", "solver"])
     save_figure(figure, "pipeline")
 
 

@@ -1,8 +1,11 @@
-"""Measure the structure of src/caffejax, and keep the table of packages in docs/development/architecture.md.
+"""Check that the nine rooms of src/caffejax import only what they may, and show where things are.
 
-python scripts/structure.py           prints the measures beside their limits, and the three walks through the code
-python scripts/structure.py --check   fails if a measure is above its limit, or if the page is out of date
-python scripts/structure.py --write   writes the table of packages into the page
+python scripts/structure.py           prints the rooms with their lines, budgets and purposes, and the walks
+python scripts/structure.py --check   fails on a forbidden import, a passed budget or limit, or an out-of-date page
+python scripts/structure.py --write   writes the picture and the table of the rooms into architecture.md
+python scripts/structure.py --spine   trains LeNet on the digits, and prints the functions of base and core that ran
+
+A room's README.md names its purpose, its budget of lines and the file to begin with.
 """
 
 from __future__ import annotations
@@ -11,89 +14,52 @@ import argparse
 import ast
 import re
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from code_walks import WALKS, count_files, find_broken_links, format_spine, format_walk, run_spine
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "caffejax"
 PAGE = ROOT / "docs" / "development" / "architecture.md"
 
-# From the top down. A package or module may import from lower levels; those of one level do not import each other.
-LEVELS: tuple[dict[str, str], ...] = (
-    {"caffejax": "the public names, imported when they are first used", "__main__": "`python -m caffejax`"},
-    {"cli": "one file per command; flags, log lines, exit codes"},
-    {"shim": "a package `caffe` that is pycaffe: for the path of scripts, and to be installed"},
-    {
-        "pycaffe": "Caffe's Python interface: blobs to read and write, ranges of layers, callbacks, NetSpec",
-        "dnn": "OpenCV's interface to nets, `cv2.dnn`: nets from files and buffers, models with preprocessing",
-        "planning": "compiles a net for accelerators that may be absent, and reports what the program does",
-        "checking": "checks model files: phases, missing files, whether the weights fit, many files in parallel",
-        "metrics": "callbacks that record training: JSON lines, TensorBoard",
-    },
-    {
-        "training": "configuration, trainer, train step, update rules, learning-rate schedules, test nets, snapshots",
-        "gradcheck": "compares autodiff, the hand-written Backward and finite differences",
-        "logs": "parses training logs of Caffe, caffejax and JSON lines into tables, and plots them",
-        "export": "a pruned net as StableHLO, ONNX or flax source",
-        "prediction": "classes, boxes or labels of pixels of pictures, with the preprocessing of published nets",
-    },
-    {
-        "debugging": "memory, timing, intermediates, features, the layer where NaN arose; dumps of all values",
-        "process_settings": "settings of the whole process, each off until its function is called",
-        "view": "nets as drawings: layers without shapes, repeated blocks, the HTML page, its server, SVG",
-    },
-    {"interop": "a net as a flax module"},
-    {"net": "`init`, `apply`, `loss`: pure functions over pytrees"},
-    {"inference": "frozen nets: constant folding, partition, oneDNN programs, one cache by shapes, when they are used"},
-    {
-        "execution": "compiler passes over a graph, and the interpreter that runs layers",
-        "checkpoints": "weights and training states on disk: Caffe's formats, orbax, .npz, .safetensors",
-    },
-    {"summary": "a net in numbers: shapes, parameters, multiply-adds, receptive fields, families"},
-    {"parallel": "the mesh of devices, shardings, data parallelism, agreement of several processes"},
-    {"data": "data layers, image transforms, the loader, readers and writers of databases"},
-    {"graph": "wiring, shapes, shared params, splits, Caffe's rules about nets, which layers need a backward pass"},
-    {"layers": "layer types, one family per file or folder: settings, shapes, forward, params and Backward together"},
-    {"kernels": "operations with an implementation per platform, chosen when they are lowered"},
-    {"schema": "Caffe's messages, their text and binary forms, upgrades of old files"},
-    {"untrusted_hdf5": "limits for HDF5 files from unknown sources"},
-    {
-        "import_alias": "a package imported under another name",
-        "atomic_write": "files that are written completely or not at all",
-        "config": "the options of computing, reading data and parallel training",
-        "variables": "the types of params, state and outputs",
-    },
-    {"fork_guard": "errors in processes that were forked too late", "paths": "search for files that a prototxt names"},
-    {
-        "errors": "exceptions, and suggestions of similar names",
-        "glog": "log lines in Caffe's form",
-        "host_memory": "the memory of the machine or its control group",
-        "text_table": "tables for a terminal",
-        "_version": "the version, which setuptools-scm writes",
-    },
-    {"human_readable": "sizes and counts as people write them"},
+# The rooms and what they may import.
+ROOMS: dict[str, tuple[str, ...]] = {
+    "base": (),
+    "core": ("base",),
+    "forks": ("base", "core"),
+    "cpu": ("base", "core"),
+    "tools": ("base", "core"),
+    "pycaffe": ("base", "core", "forks", "cpu", "tools"),
+    "dnn": ("base", "core", "forks", "cpu", "tools"),
+    "export": ("base", "core", "forks", "cpu", "tools"),
+    "cli": ("base", "core", "forks", "cpu", "tools", "pycaffe", "dnn", "export"),
+}
+# The parts of core. Each may import those before it, but not those beside it.
+CORE_ORDER: tuple[tuple[str, ...], ...] = (
+    ("schema", "ops"),
+    ("parallel",),
+    ("layers",),
+    ("graph",),
+    ("data", "checkpoints"),
+    ("program",),
+    ("solver", "gradcheck"),
 )
-LEVEL_OF = {name: level_number for level_number, level in enumerate(LEVELS) for name in level}
+FACE = ("", "__main__", "_version")  # in no room; the rooms may import `_version` only
 
-# Calls whose string arguments look like module names but are not.
-NON_MODULE_CALLS = ("getLogger", "entry_points")
+# Calls whose string arguments look like names of modules that are imported, but are not.
+NON_MODULE_CALLS = ("getLogger", "entry_points", "find_spec")
+
+PICTURE_WIDTH = 107  # in columns, without the border
 
 LIMITS = {
-    "Python files": 430,
     "files per 1,000 lines": 7,
-    "lines": 56_000,
-    "modules with one importer": 60,
-    "modules with one importer and at most 60 lines": 0,
     "base names of more than one file": 20,
-}
-WALK_LIMITS = {
-    "From the command line to the optimizer's update": 20,
-    "From a prototxt field to the kernel": 25,
-    "From an image in LMDB to the device": 12,
 }
 
 
@@ -117,14 +83,14 @@ def find_imports(package: Path, *, dynamic: bool = True) -> list[Import]:
     Args:
         package: the package's folder.
         dynamic: whether to add `import_module`, module names in strings, the stubs (`.pyi`) of lazily imported names,
-            and `walk_packages` over the package package.
+            and `walk_packages` over its package.
     """
     modules = find_modules(package)
     imports = []
     for importer, path in sorted(modules.items()):
         importing_package = importer if path.name == "__init__.py" else importer.rpartition(".")[0]
         text = path.read_text()
-        file_location = str(path.relative_to(package.parent))
+        file_location = str(path.relative_to(package.parents[1]))
         if dynamic and re.search(r"(?:iter_modules|walk_packages)\(", text):
             imports += [
                 Import(importer, name, file_location) for name in modules if name.startswith(f"{importing_package}.")
@@ -132,15 +98,22 @@ def find_imports(package: Path, *, dynamic: bool = True) -> list[Import]:
         for source in (path, path.with_suffix(".pyi")):
             if source != path and not (dynamic and "attach_stub" in text and source.exists()):
                 continue
-            for name, line in _find_imported_names(ast.parse(source.read_text()), importing_package, dynamic):
-                imported = name if name in modules else name.rpartition(".")[0]  # a module, or something in it
-                if imported in modules:
-                    imports.append(Import(importer, imported, f"{source.relative_to(package.parent)}:{line}"))
+            tree = ast.parse(source.read_text())
+            names = [
+                (name if name in modules else name.rpartition(".")[0], line)  # a module, or something in it
+                for name, line in _find_imported_names(tree, importing_package, dynamic)
+            ]
+            names += _find_module_strings(tree, package.name) if dynamic else ()
+            imports += [
+                Import(importer, imported, f"{source.relative_to(package.parents[1])}:{line}")
+                for imported, line in names
+                if imported in modules
+            ]
     return imports
 
 
 def _find_imported_names(tree: ast.AST, importing_package: str, dynamic: bool) -> Iterator[tuple[str, int]]:
-    """Yield full name and line of each import in a file of a package, and of strings if `dynamic`."""
+    """Yield full name and line of each import in a file of a package, and of `import_module` if `dynamic`."""
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=aliases):
@@ -151,8 +124,6 @@ def _find_imported_names(tree: ast.AST, importing_package: str, dynamic: bool) -
             case ast.Call(args=[ast.Constant(value=str(name)), *_]) if _get_function_name(node) == "import_module":
                 if dynamic:
                     yield _resolve_relative_name(name, importing_package), node.lineno
-    if dynamic:
-        yield from _find_module_strings(tree, importing_package.partition(".")[0])
 
 
 def _find_module_strings(tree: ast.AST, package: str) -> Iterator[tuple[str, int]]:
@@ -183,20 +154,41 @@ def _resolve_relative_name(name: str, importing_package: str) -> str:
     return ".".join([*start, relative]).rstrip(".")
 
 
-def get_package(module: str) -> str:
-    """Return the top-level package or module of caffejax that a module belongs to."""
-    package, _, inner = module.partition(".")
-    return inner.partition(".")[0] or package
+def get_place(module: str) -> tuple[str, ...]:
+    """Return the room of a module, in core with its part, such as ("core", "layers"). The package is ("",)."""
+    room, *inner = module.split(".")[1:] or [""]
+    return (room, inner[0]) if room == "core" and inner else (room,)
 
 
-def find_upward_imports(imports: Sequence[Import]) -> list[str]:
-    """Return a message for each import that does not lead to a lower level."""
-    return [
-        f"{location}: {package} imports {imported}, but its level ({', '.join(LEVELS[LEVEL_OF[package]])}) is not "
-        f"above ({', '.join(LEVELS[LEVEL_OF[imported_package]])})"
+@cache
+def list_allowed_places(place: tuple[str, ...]) -> set[tuple[str, ...]]:
+    """Return the places that the modules of a place may import, besides their own."""
+    room, *part = place
+    allowed = {*ROOMS, "_version"} if room in FACE else {*ROOMS[room], "_version"} if room in ROOMS else set()
+    levels = CORE_ORDER if "core" in allowed else ()
+    if part:
+        levels = CORE_ORDER[: next((i for i, names in enumerate(CORE_ORDER) if part[0] in names), 0)]
+    return {(name,) for name in allowed} | {("core", name) for names in levels for name in names}
+
+
+def find_breaches(imports: Sequence[Import]) -> list[str]:
+    """Return a message for each import that the rooms, or the order inside core, do not allow."""
+    messages = (
+        f"{location}: {'/'.join(place)} imports {imported}"
         for importer, imported, location in imports
-        if (package := get_package(importer)) != (imported_package := get_package(imported))
-        and LEVEL_OF[package] >= LEVEL_OF[imported_package]
+        if (place := get_place(importer)) != (imported_place := get_place(imported))
+        and imported_place not in list_allowed_places(place)
+    )
+    return list(dict.fromkeys(messages))
+
+
+def find_misplaced_modules(package: Path = PACKAGE) -> list[str]:
+    """Return a message for each module outside of the rooms, or in core outside of its parts."""
+    places = {*((name,) for name in (*ROOMS, *FACE)), *(("core", name) for names in CORE_ORDER for name in names)}
+    return [
+        f"{path.relative_to(package.parents[1])} is in no room, or in no part of core"
+        for module, path in sorted(find_modules(package).items())
+        if get_place(module) not in places
     ]
 
 
@@ -227,87 +219,176 @@ def find_import_cycle(imports: Sequence[Import]) -> str:
     return ""
 
 
+class Room(NamedTuple):
+    """A room, as its README.md and its files describe it.
+
+    Attributes:
+        name: the folder.
+        purpose: the heading of the README.
+        beginning: the file to begin with, relative to the folder.
+        budget, cpp_budget: the largest numbers of lines of Python and C++ that CI allows.
+        lines, cpp_lines: the numbers of lines, without files that protoc wrote.
+    """
+
+    name: str
+    purpose: str
+    beginning: str
+    budget: int
+    cpp_budget: int
+    lines: int
+    cpp_lines: int
+
+
+README_PATTERN = re.compile(
+    r"# (?P<name>\w+): (?P<purpose>.+)\n(?s:.+)\n- Begin with: `(?P<beginning>[\w/.]+)`\n"
+    r"- May import: (?P<imports>.+)\n- Imported by: (?P<importers>.+)\n"
+    r"- Budget: (?P<budget>[\d,]+) lines(?:, and (?P<cpp_budget>[\d,]+) lines of C\+\+)?(?: \(.+\))?\n"
+)
+
+
+def read_readme(folder: Path) -> dict[str, str]:
+    """Return the fields of a room's README.md.
+
+    Raises:
+        ValueError: if the README does not have the form of the other rooms' READMEs.
+    """
+    path = folder / "README.md"
+    match = README_PATTERN.fullmatch(path.read_text())
+    if match is None:
+        raise ValueError(f"{path} must have a heading, a text and four lines, like the READMEs of the other rooms")
+    return match.groupdict(default="0")
+
+
+def measure_room(folder: Path) -> Room:
+    """Return what the README of a room says, and the lines that the room has."""
+    fields = read_readme(folder)
+    python_files = [path for path in folder.rglob("*.py") if not is_generated(path)]
+    return Room(
+        folder.name,
+        fields["purpose"],
+        fields["beginning"],
+        *(int(fields[name].replace(",", "")) for name in ("budget", "cpp_budget")),
+        lines=count_lines(python_files),
+        cpp_lines=count_lines([*folder.rglob("*.cc"), *folder.rglob("*.h")]),
+    )
+
+
+def is_generated(path: Path) -> bool:
+    """Return whether protoc or setuptools-scm wrote a file."""
+    return path.stem.endswith("_pb2") or path.stem == "_version"
+
+
+def count_lines(paths: Sequence[Path]) -> int:
+    """Return the number of lines in all files together."""
+    return sum(len(path.read_text().splitlines()) for path in paths)
+
+
+def find_passed_budgets(rooms: Sequence[Room]) -> list[str]:
+    """Return a message for each room with more lines than its budget."""
+    return [
+        f"src/caffejax/{room.name}/README.md: the budget is {budget:,} lines of {language}, but there are {lines:,}"
+        for room in rooms
+        for language, lines, budget in (
+            ("Python", room.lines, room.budget),
+            ("C++", room.cpp_lines, room.cpp_budget),
+        )
+        if lines > budget
+    ]
+
+
 def measure(package: Path = PACKAGE) -> dict[str, float]:
     """Return the measures of `LIMITS`; generated files (`*_pb2.py`, `_version.py`) are left out."""
-    modules = {
-        name: path
-        for name, path in find_modules(package).items()
-        if not path.stem.endswith("_pb2") and path.stem != "_version"
-    }
-    lines = {name: len(path.read_text().splitlines()) for name, path in modules.items()}
-    importers: defaultdict[str, set[str]] = defaultdict(set)
-    for importer, imported, _ in (i for i in find_imports(package, dynamic=False) if i.importer in modules):
-        if importer != imported and modules[importer].stem != "__init__":  # which only passes names on
-            importers[imported].add(importer)
+    modules = {name: path for name, path in find_modules(package).items() if not is_generated(path)}
+    lines = count_lines(list(modules.values()))
     ordinary_modules = [name for name, path in modules.items() if path.stem not in ("__init__", "__main__")]
-    single_importer_modules = [name for name in ordinary_modules if len(importers[name]) == 1]
     stems = Counter(modules[name].stem for name in ordinary_modules)
     return {
-        "Python files": len(modules),
-        "files per 1,000 lines": round(1000 * len(modules) / sum(lines.values()), 1),
-        "lines": sum(lines.values()),
-        "modules with one importer": len(single_importer_modules),
-        "modules with one importer and at most 60 lines": sum(lines[name] <= 60 for name in single_importer_modules),
+        "files per 1,000 lines": round(1000 * len(modules) / lines, 1),
         "base names of more than one file": sum(count > 1 for count in stems.values()),
     }
 
 
-def read_walks(page: Path = PAGE) -> dict[str, list[str]]:
-    """Return the files of each walk through the code, as the page lists them under a heading of `WALK_LIMITS`."""
-    walks: dict[str, list[str]] = {}
-    for section in re.split(r"^### ", page.read_text(), flags=re.MULTILINE)[1:]:
-        title, _, text = section.partition("\n")
-        if title in WALK_LIMITS:
-            walks[title] = list(dict.fromkeys(re.findall(r"`([\w/]+\.(?:py|cc|h))`", text.partition("\n## ")[0])))
-    return walks
+def draw_rooms() -> str:
+    """Return a picture of the rooms in rows; a room may import those of the rows below."""
+    heights: dict[str, int] = {}
+    for name, imported in ROOMS.items():  # each after the rooms that it imports
+        heights[name] = 1 + max((heights[room] for room in imported), default=-1)
+    border, lines = f"+{'-' * PICTURE_WIDTH}+", []
+    for height in range(max(heights.values()), -1, -1):
+        row = [name for name in ROOMS if heights[name] == height]
+        cells = (f"{name:^{(PICTURE_WIDTH + 1) // len(row) - 1}}" for name in row)
+        lines += [border, f"|{'|'.join(cells):{PICTURE_WIDTH}}|"]
+        if row == ["core"]:
+            order = " < ".join(", ".join(names) for names in CORE_ORDER)
+            lines.append(f"|{order:^{PICTURE_WIDTH}}|")
+    return "\n".join([*lines, border])
 
 
-def make_package_table() -> str:
-    """Return the levels as a Markdown table."""
+def make_room_table(rooms: Sequence[Room]) -> str:
+    """Return a Markdown table of the rooms, from the top down."""
     rows = [
-        f"| {level_number} | `{name}` | {text} |"
-        for level_number, level in enumerate(LEVELS)
-        for name, text in level.items()
+        f"| `{room.name}` | {room.purpose} | `{room.name}/{room.beginning}` | "
+        f"{', '.join(ROOMS[room.name]) or 'nothing'} |"
+        for room in reversed(rooms)
     ]
-    return "\n".join(["| level | package or module | holds |", "|---|---|---|", *rows])
+    return "\n".join(["| room | holds | begin with | may import |", "|---|---|---|---|", *rows])
 
 
-BEGIN, END = "<!-- packages: written by scripts/structure.py -->", "<!-- end of packages -->"
+BEGIN, END = "<!-- rooms: written by scripts/structure.py -->", "<!-- end of rooms -->"
 
 
 def make_page(page: Path = PAGE) -> str:
-    """Return the text of the page with the current table of packages."""
+    """Return the text of the page with the current picture and table of the rooms."""
     head, _, rest = page.read_text().partition(BEGIN)
     _, _, tail = rest.partition(END)
-    return f"{head}{BEGIN}\n{make_package_table()}\n{END}{tail}"
+    return f"{head}{BEGIN}\n```text\n{draw_rooms()}\n```\n\n{make_room_table(measure_rooms())}\n{END}{tail}"
 
 
-def find_problems() -> list[str]:
-    """Return a message for each measure above its limit, each missing walk or file, and a page that is out of date."""
-    walks = read_walks()
-    measures = measure() | {title: len(walks.get(title, ())) for title in WALK_LIMITS}
-    limits = LIMITS | WALK_LIMITS
-    missing = [f"{title}: {name}" for title, names in walks.items() for name in names if not (PACKAGE / name).exists()]
-    lines = [f"{name}: {value:g}, limit {limits[name]}" for name, value in measures.items() if value > limits[name]]
-    lines += [f"architecture.md has no walk '{title}'" for title in WALK_LIMITS if title not in walks]
-    lines += [f"{text} does not exist" for text in missing]
+def measure_rooms(package: Path = PACKAGE) -> list[Room]:
+    """Return all rooms, from the bottom up."""
+    return [measure_room(package / name) for name in ROOMS]
+
+
+def find_problems(imports: Sequence[Import]) -> list[str]:
+    """Return a message for each breach of the rule, passed budget, passed limit, and page that is out of date."""
+    lines = [*find_breaches(imports), *find_misplaced_modules(), *find_passed_budgets(measure_rooms())]
+    if cycle := find_import_cycle(imports):
+        lines.append(f"a cycle of imports: {cycle}")
+    lines += [f"{name}: {value:g}, limit {LIMITS[name]}" for name, value in measure().items() if value > LIMITS[name]]
+    lines += [f"{title}: {link}" for title, walk in WALKS.items() for link in find_broken_links(walk, PACKAGE)]
     if make_page() != PAGE.read_text():
         lines.append("architecture.md is out of date: run python scripts/structure.py --write")
     return lines
 
 
+def print_rooms_and_walks() -> None:
+    """Print the rooms with their lines, the measures with their limits, and the walks."""
+    for room in reversed(measure_rooms()):
+        print(f"{room.name:8} {room.lines:7,} lines of {room.budget:7,}   {room.purpose}")
+        if room.cpp_budget:
+            print(f"{'':8} {room.cpp_lines:7,} lines of {room.cpp_budget:7,}   in C++")
+    print()
+    for name, value in measure().items():
+        print(f"{name:34} {value:4g}   limit {LIMITS[name]}")
+    for title, walk in WALKS.items():
+        num_functions = len({(file, name) for file, *names in walk.stays for name in names})
+        print(f"\n{title}: {num_functions} functions in {count_files(walk)} files, goal {walk.goal}")
+        print(format_walk(walk, PACKAGE).replace("`", ""))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="fail if a measure is above its limit")
-    parser.add_argument("--write", action="store_true", help="write the table of packages into the page")
+    parser.add_argument("--check", action="store_true", help="fail if the structure has a problem")
+    parser.add_argument("--write", action="store_true", help="write the rooms into the page")
+    parser.add_argument("--spine", action="store_true", help="train LeNet, and print the functions that ran")
     options = parser.parse_args()
+    if options.spine:
+        print(format_spine(run_spine()))
+        return
     if options.write:
         PAGE.write_text(make_page())
-    for name, value in measure().items():
-        print(f"{name:50} {value:8g}   limit {LIMITS[name]}")
-    for title, files in read_walks().items():
-        print(f"{title:50} {len(files):8} files   limit {WALK_LIMITS[title]}")
-    if options.check and (lines := find_problems()):
+    print_rooms_and_walks()
+    if options.check and (lines := find_problems(find_imports(PACKAGE))):
         sys.exit("\n".join(lines))
 
 

@@ -6,13 +6,12 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 
 import hypothesis
 import pytest
 
-from caffejax.cpu.kernels.executable_cache import ProgramCacheConfig
-from caffejax.cpu.process_settings import enable_compilation_cache
 from compile_flags import make_xla_flags
 from fresh_processes import spawn_jax_process
 
@@ -21,8 +20,12 @@ if "CAFFEJAX_CACHE" not in os.environ:  # the first of the processes: what one o
     _cache_folder = tempfile.TemporaryDirectory()
     os.environ["CAFFEJAX_CACHE"] = _cache_folder.name
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-enable_compilation_cache()
-ProgramCacheConfig.folder = None  # tests change what is computed where no name of a program says so
+if find_spec("caffejax.cpu"):  # else core is tested alone
+    from caffejax.cpu.kernels.executable_cache import ProgramCacheConfig
+    from caffejax.cpu.process_settings import enable_compilation_cache
+
+    enable_compilation_cache()
+    ProgramCacheConfig.folder = None  # tests change what is computed where no name of a program says so
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # shells have programs in the background ignore it
 if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:

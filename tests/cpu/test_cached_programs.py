@@ -93,7 +93,7 @@ def test_a_stored_program_is_loaded_without_the_compiler(
 ) -> None:
     train_params()
     n_traces = len(traces)
-    monkeypatch.setattr(compilation, "compiler_options", lambda: pytest.fail("asks XLA which options it accepts"))
+    monkeypatch.setattr(compilation, "compiler_options", lambda _: pytest.fail("asks XLA which options it accepts"))
     train_params()
     assert len(traces) == n_traces
 

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jax import monitoring
 
-from caffejax.core.program import Net
+from caffejax import Net
 from caffejax.cpu.process_settings import enable_compilation_cache
 
 enable_compilation_cache()

@@ -257,18 +257,3 @@ def test_links_between_pages_exist() -> None:
     links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text())]
     assert len(links) > 20
     assert [f"{page}: {link}" for page, link in links if not (page.parent / link).exists()] == []
-
-
-def test_the_page_on_the_architecture_names_existing_files() -> None:
-    text = (REPOSITORY / "docs" / "development" / "architecture.md").read_text()
-    roots = [Path(caffejax.__file__).parent, REPOSITORY]
-    files = set(re.findall(r"`([\w/]+/[\w]+\.py)`", text))
-    assert len(files) > 20
-    assert [name for name in files if not any((root / name).exists() for root in roots)] == []
-    fields = re.findall(
-        r"`(Signature|Traced|HostFunction|SourceInput|CallerInput|PerLayer|Gradient|LayerTraits|LayerDocs|ParamSpec)\.(\w+)`",
-        text,
-    )
-    assert len(fields) > 15
-    missing = [f"{part}.{name}" for part, name in fields if name not in getattr(caffejax, part).__dataclass_fields__]
-    assert missing == []

@@ -18,7 +18,7 @@ from ..base.human_readable import format_bytes
 from . import flags, net_flags
 
 if TYPE_CHECKING:
-    from ..core.solver.memory_report import CompiledMemory, MemoryReport
+    from ..tools.summary.memory_report import CompiledMemory, MemoryReport
 
 HELP = "summarise a net: shapes, parameters, multiply-adds, memory, receptive fields"
 EXAMPLE = "caffejax summary deploy.prototxt --batch=1"
@@ -83,7 +83,7 @@ def _print_weights(options: argparse.Namespace) -> None:
 
 
 def _print_memory(options: argparse.Namespace) -> None:
-    from ..core.solver.memory_report import report_compiled_memory, report_memory
+    from ..tools.summary.memory_report import report_compiled_memory, report_memory
 
     net = net_flags.build_net(options)
     report = report_memory(net, options.batch)

@@ -1,1 +1,30 @@
-"""What makes CPUs fast: oneDNN kernels, frozen nets, their cache, settings of the process."""
+"""What makes CPUs fast: oneDNN kernels, frozen nets, their cache, settings of the process.
+
+Core knows none of this: it finds the forms that are registered here in `core.ops.implementations`.
+"""
+
+from ..core.ops.implementations import register
+
+register(
+    "cpu",
+    {
+        "convolution": f"{__name__}.kernels.convolution_cpu:correlate",
+        "convolution_diffs": f"{__name__}.kernels.convolution_cpu:correlate_diffs",
+        **{
+            operation: f"{__name__}.kernels.operations:{operation}"
+            for operation in (
+                *("matmul", "matmul_diffs", "max_pool", "max_pool_diff", "channel_moments", "row_sums"),
+                *("normalization_sums", "normalize_response", "normalize_response_diff"),
+            )
+        },
+        "rectangle_maxima": f"{__name__}.kernels.operations:rectangle_maxima",
+        "rectangle_places": f"{__name__}.kernels.operations:rectangle_places",
+        "momentum_update": f"{__name__}.fused_optimizer:fuse",
+        "stored_programs": f"{__name__}.kernels.executable_cache:CachedPrograms",
+        "program_key": f"{__name__}.program_keys:net_cache_key",
+        "freeze": f"{__name__}.frozen.frozen_net:freeze",
+        "freeze_passes": f"{__name__}.frozen.frozen_pass_cache:freeze_passes",
+        "tune_process": f"{__name__}.process_settings:tune_process",
+    },
+)
+register("host", {"non_max_suppression": f"{__name__}.kernels.onednn_program:non_max_suppression"})

@@ -1,4 +1,4 @@
-"""Keys of compiled functions in the cache of compiled programs on disk; see `kernels.executable_cache`.
+"""Keys of compiled functions in the cache of compiled programs on disk; see `kernels/executable_cache.py`.
 
 A key consists of everything that determines the function: the net, its configuration and the solver's settings.
 """
@@ -25,25 +25,22 @@ _UNCOMPILED_SETTINGS = (
 )
 
 
-def training_cache_key(name: str, net: Net, param: SolverParameter) -> bytes | None:
-    """Return the cache key of a compiled function of a solver, or None if the function must not be stored.
+def net_cache_key(name: str, net: Net, solver_param: SolverParameter | None = None) -> bytes | None:
+    """Return the cache key of a compiled function, or None if the function must not be stored.
 
     Args:
-        name: the function's name, "step", "steps" or "forward".
-        net: the train net.
-        param: the solver's settings.
+        name: the function's name.
+        net: the net.
+        solver_param: the settings of the solver on which the function depends, or None.
     """
+    key = graph_cache_key(f"{name} of {type(net).__module__}.{type(net).__qualname__}", net.graph, net.compute_config)
+    if key is None or solver_param is None:
+        return key
     settings = SolverParameter()
-    settings.CopyFrom(param)
+    settings.CopyFrom(solver_param)
     for field in _UNCOMPILED_SETTINGS:
         settings.ClearField(field)
-    key = net_cache_key(name, net)
-    return None if key is None else key + settings.SerializeToString(deterministic=True)
-
-
-def net_cache_key(name: str, net: Net) -> bytes | None:
-    """Return the cache key of a compiled function of a net, or None if the function must not be stored."""
-    return graph_cache_key(f"{name} of {type(net).__module__}.{type(net).__qualname__}", net.graph, net.compute_config)
+    return key + settings.SerializeToString(deterministic=True)
 
 
 def graph_cache_key(name: str, graph: Graph, compute_config: ComputeConfig) -> bytes | None:

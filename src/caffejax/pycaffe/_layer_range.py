@@ -285,7 +285,7 @@ class LayerRange:
 
         schedule = split_by_layer(LayerSchedule(self.graph, (self._make_part(last),)))
         result = run_schedule(
-            schedule, _fold_key(inputs), earlier_blobs=self._input_values(inputs), runner=record_pullback
+            schedule, _fold_key(inputs), earlier_blobs=self._input_values(inputs), compute=record_pullback
         )
         blobs, params = dict(seeds), dict[Slot, jax.Array]()
         for _, diffs in run_backward(pullbacks, blobs):

@@ -10,11 +10,12 @@ import jax.numpy as jnp
 
 from ..base.variables import Variables
 from ..core.graph import Layer, Slot
+from ..core.graph.inference_graph import output_and_loss_names
 from ..core.program import PassInputs, PassOutputs
 from ..core.program import net as pure
 from ..core.program.backward import Diffs, accumulates_diffs
 from ..core.solver.index_check import check_indices
-from ..cpu.frozen.frozen_pass_cache import FrozenPassCache, output_and_loss_names
+from ..cpu.frozen.frozen_pass_cache import FrozenPassCache
 from . import _global_state
 from ._blob_store import Memories
 from ._layer_range import BackwardRange, Key, LayerRange, LayerRanges

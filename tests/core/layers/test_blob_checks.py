@@ -9,16 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from layer_nets import Replay, net_text
 
 from caffejax import LayerTraits, LayerType, Signature, Traced
 from caffejax.base.errors import CaffejaxError, LayerError
 from caffejax.core.layers import layer_type, layer_types, register_temporarily
-from caffejax.core.ops.window import Window
 from caffejax.core.program import PassInputs, compute_part, make_part
 from caffejax.core.program.net import Net
-from caffejax.cpu.kernels import onednn
 from golden_cases import ACCEPTED_CASES, find_first_cases, make_case_params
+from layer_nets import Replay, net_text
 
 FIRST_CASES = find_first_cases(
     [c for c in ACCEPTED_CASES if c["type"] != "Python" and layer_type(c["type"]).signature.bottoms != 0]
@@ -204,20 +202,6 @@ def test_integer_labels_and_targets_do_not_change_gradients() -> None:
             np.testing.assert_array_equal(
                 integer_label_grad, jax.grad(loss)(x, y.astype(np.float32)), err_msg=f"{type_name} {backward}"
             )
-
-
-@pytest.mark.skipif(onednn.unavailable_reason() is not None, reason="needs oneDNN")
-def test_kernels_refuse_arrays_of_wrong_shapes() -> None:
-    ones = jnp.ones
-    with pytest.raises(ValueError, match="7 inputs, but the weight expects 6"):
-        onednn.matmul(ones((2, 7)), ones((4, 6)), transpose_b=True)
-    with pytest.raises(ValueError, match=r"the bias has shape \(3,\), but must have shape \(4,\)"):
-        onednn.matmul(ones((2, 6)), ones((4, 6)), ones(3), transpose_b=True)
-    with pytest.raises(TypeError, match="float32, not float32, float32, float16"):
-        onednn.matmul(ones((2, 6)), ones((4, 6)), ones(4, jnp.float16), transpose_b=True)
-    plain = Window.symmetric((3, 3), (1, 1), (0, 0))
-    with pytest.raises(ValueError, match="3 inputs, but the weight expects 2"):
-        onednn.convolution(ones((1, 5, 5, 3)), ones((4, 2, 3, 3)), None, plain)
 
 
 def test_integer_blobs_can_be_written_to_a_file(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from layer_nets import FIRST_RECORDED_CASES, Replay, assert_as_recorded, parametrize_recorded
 
 from caffejax.core.layers import layer_types
 from compile_flags import make_optimized_environment
 from golden_cases import ACCEPTED_CASES, format_case_id, is_fork_case
+from layer_nets import FIRST_RECORDED_CASES, Replay, assert_as_recorded, parametrize_recorded
 
 TESTS_FOLDER = Path(__file__).parent
 

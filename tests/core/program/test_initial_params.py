@@ -126,7 +126,8 @@ def test_initial_params_equal_the_recorded_ones() -> None:
             if summary["crc"] != recorded[name][mode]["crc"]:
                 mismatches.append(f"{name}: {mode}")
     if platform.machine() == "x86_64" and jax.__version__ == RECORDED_WITH:  # elsewhere rounding differs
-        assert not mismatches
+        # a compiled sum is added in vectors whose length depends on the processor
+        assert not [name for name in mismatches if not (name.startswith("gaussian_unitball") and name.endswith("jit"))]
 
 
 @pytest.mark.parametrize("filler", FILLERS)

@@ -13,8 +13,8 @@ from caffejax import Net
 from caffejax.core.program import (
     PassInputs,
     compute_part,
+    iterate_parts,
     make_unfused_schedule,
-    run_parts,
     run_schedule,
     split_by_layer,
 )
@@ -38,7 +38,7 @@ def test_blobs_without_further_readers_are_released() -> None:
     inputs = PassInputs(*net.init(jax.random.key(0)), {"data": jnp.ones((2, 3, 6, 6))}, None, {})
     per_layer_schedule = split_by_layer(net.layer_schedule)
     blobs_after_parts = [
-        set(result.values) for _, _, result in run_parts(per_layer_schedule, inputs, output_names=["tanh"])
+        set(result.values) for _, _, result in iterate_parts(per_layer_schedule, inputs, output_names=["tanh"])
     ]
     assert blobs_after_parts == [{"data"}, {"conv"}, {"tanh"}]
     assert set(run_schedule(per_layer_schedule, inputs).values) == {"data", "conv", "tanh"}
@@ -49,12 +49,12 @@ def test_runners_get_only_the_inputs_of_their_part() -> None:
     variables = net.init(jax.random.key(0))
     parts = []
 
-    def recording_runner(part: Any, pass_inputs: PassInputs, earlier_blobs: Any, needed: Any) -> Any:
+    def record_values(part: Any, pass_inputs: PassInputs, earlier_blobs: Any, needed: Any) -> Any:
         parts.append((sorted(pass_inputs.params), sorted(pass_inputs.blobs), sorted(earlier_blobs)))
         return compute_part(part, pass_inputs, earlier_blobs, needed)
 
     inputs = {"data": jnp.ones((2, 3, 6, 6)), "wanted": jnp.ones(2)}
-    run_schedule(net.layer_schedule, PassInputs(*variables, inputs, None, {}), runner=recording_runner)
+    run_schedule(net.layer_schedule, PassInputs(*variables, inputs, None, {}), compute=record_values)
     assert parts == [
         (["conv"], ["data", "wanted"], []),
         ([], [], ["conv", "wanted"]),

@@ -201,7 +201,7 @@ def test_all_groups_but_the_last_are_recomputed() -> None:
             schedule,
             PassInputs(params, variables.state, inputs, None, {}),
             output_names=(),
-            runner=compute_part_with_remat,
+            compute=compute_part_with_remat,
         ).loss
 
     expected, actual = (jax.grad(loss)(variables.params, schedule) for schedule in (net.layer_schedule, remat))

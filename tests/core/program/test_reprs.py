@@ -23,7 +23,7 @@ def test_the_repr_of_a_net_is_one_line() -> None:
     assert repr(net) == f"Net {LENET}; 431.1 k parameters"
     assert repr(net.graph.layer("conv1")) == "conv1 (Convolution): data -> conv1"
     assert repr(caffejax.Net(NET)) == "Net unnamed (TEST): 2 layers, data (2x3) -> fc (2x4); 16 parameters"
-    html = net._repr_html_()
+    html = caffejax.summarize(net)._repr_html_()
     assert html.startswith("<table>")
     assert html.count("<tr>") == 11
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax import GraphError, Net
+from caffejax import GraphError, Net, summarize
 from caffejax import pycaffe as caffe
 from caffejax.base.errors import CaffejaxError
 
@@ -84,7 +84,7 @@ def test_shapes_of_large_layers_are_inferred_without_arrays(shape: tuple[int, ..
         layer {{ name: "l" bottom: "x" top: "y" {layer} }}"""
     tracemalloc.start()
     try:
-        str(Net(text, "TEST").summary())
+        str(summarize(Net(text, "TEST")))
         peak_bytes = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

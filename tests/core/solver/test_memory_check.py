@@ -12,7 +12,7 @@ from caffejax.base.errors import SolverError
 from caffejax.base.host_memory import get_free_memory
 from caffejax.base.human_readable import parse_bytes
 from caffejax.core.solver import build_trainer
-from caffejax.core.solver.memory_report import report_memory
+from caffejax.tools.summary.memory_report import report_memory
 
 BATCH = 64
 DIGITS = Path(__file__).parents[3] / "configs" / "digits" / "digits_train_lmdb"

@@ -11,10 +11,11 @@ import pytest
 
 from caffejax import Net, Variables
 from caffejax.core.data.loader import Loader
+from caffejax.core.graph.inference_graph import output_and_loss_names
 from caffejax.core.solver import Evaluator
 from caffejax.core.solver.intermediates import extract_features
 from caffejax.cpu.frozen import frozen_pass_cache
-from caffejax.cpu.frozen.frozen_pass_cache import FrozenPasses, freeze_passes, output_and_loss_names
+from caffejax.cpu.frozen.frozen_pass_cache import FrozenPasses, freeze_passes
 
 DIGITS = Path(__file__).parents[3] / "configs" / "digits" / "lenet_train_test.prototxt"
 INPUTS = """layer { name: "in" type: "Input" top: "x" top: "label"

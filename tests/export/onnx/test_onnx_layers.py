@@ -11,8 +11,8 @@ from caffejax.core.layers import layer_types
 from caffejax.core.program.net import Net
 from caffejax.export import make_inference_model
 from caffejax.export.onnx.layer_converters import LAYER_CONVERSIONS
-from core.layers.layer_nets import Replay
 from golden_cases import ACCEPTED_CASES, find_first_cases, get_layer_type_of_case, is_fork_case
+from layer_nets import Replay
 
 FIRST_CASES = find_first_cases([case for case in ACCEPTED_CASES if "stochastic" not in case])
 HOST_TYPES = {name for name, case in FIRST_CASES.items() if get_layer_type_of_case(case).on_host} | {

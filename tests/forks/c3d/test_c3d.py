@@ -10,7 +10,7 @@ import pytest
 
 from caffejax.base.errors import GraphError
 from caffejax.core.program.net import Net
-from core.layers.layer_nets import net_text
+from layer_nets import net_text
 
 RANDOM = np.random.default_rng(0)
 VOLUME_SHAPE = (2, 2, 5, 7, 6)

@@ -16,8 +16,8 @@ from caffejax import CaffejaxError, Net, layer_types
 from caffejax.core.layers.row_padding import strip_padding
 from caffejax.forks.detection.boxes import decode_offsets, encode_offsets
 from caffejax.forks.detection.multibox_targets import Truth, match, select_hardest
-from core.layers.layer_nets import Replay, assert_as_recorded, net_text, run_layer
 from golden_cases import FORKS_GOLDEN
+from layer_nets import Replay, assert_as_recorded, net_text, run_layer
 
 FORK_CASES = FORKS_GOLDEN / "fork_layers"
 TOLERANCE = {"atol": 1e-5, "rtol": 1e-4}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from caffejax import CaffejaxError, Net
-from core.layers.layer_nets import net_text
+from layer_nets import net_text
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from caffejax.base.errors import GraphError
 from caffejax.core.program.net import Net
-from core.layers.layer_nets import net_text
+from layer_nets import net_text
 
 RANDOM = np.random.default_rng(0)
 

@@ -6,7 +6,7 @@ import pytest
 
 from caffejax.base.errors import GraphError
 from caffejax.core.program.net import Net
-from core.layers.layer_nets import net_text
+from layer_nets import net_text
 
 Shape = tuple[int, ...]
 

@@ -9,7 +9,7 @@ import pytest
 
 from caffejax.base.errors import GraphError
 from caffejax.core.program.net import Net
-from core.layers.layer_nets import net_text, run_layer
+from layer_nets import net_text, run_layer
 
 Shape = tuple[int, ...]
 

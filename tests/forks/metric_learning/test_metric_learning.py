@@ -12,7 +12,7 @@ import pytest
 from caffejax.base.errors import GraphError
 from caffejax.core.program.net import Net
 from caffejax.core.solver import Solver
-from core.layers.layer_nets import net_text
+from layer_nets import net_text
 
 RANDOM = np.random.default_rng(0)
 WEIGHT_FILLER = 'weight_filler { type: "gaussian" std: 1 }'

@@ -11,7 +11,7 @@ from caffejax import LayerError, Net
 from caffejax.base.errors import CaffejaxError, GraphError
 from caffejax.forks.mscnn.box_output import make_overlap_measure
 from caffejax.forks.mscnn.detection_loss import masked_sample, masked_topk
-from core.layers.layer_nets import net_text
+from layer_nets import net_text
 
 BBOX_REG_PARAM = "bbox_reg_param { bbox_mean: 0 bbox_mean: 0 bbox_mean: 0 bbox_mean: 0 " + (
     "bbox_std: 0.1 bbox_std: 0.1 bbox_std: 0.2 bbox_std: 0.2 %s }"

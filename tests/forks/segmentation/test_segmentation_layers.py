@@ -16,7 +16,7 @@ from scipy.io import loadmat
 from caffejax.base.errors import CaffejaxError, DataError
 from caffejax.core.program.net import Net
 from caffejax.forks.segmentation.meanfield import build_lattice, filter_by_lattice
-from core.layers.layer_nets import net_text
+from layer_nets import net_text
 
 IMAGE_SHAPE = (2, 4, 5, 6)
 RANDOM = np.random.default_rng(0)

@@ -10,7 +10,7 @@ import pytest
 
 from caffejax.base.errors import GraphError
 from caffejax.core.program.net import Net
-from core.layers.layer_nets import net_text
+from layer_nets import net_text
 
 CTC_PARAM = "ctc_loss_param { alphabet_size: 3 time_step: 4 blank_label: 2 }"
 

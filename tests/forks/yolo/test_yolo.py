@@ -9,7 +9,7 @@ import pytest
 from caffejax import Net
 from caffejax.base.errors import CaffejaxError
 from caffejax.core.layers.row_padding import strip_padding
-from core.layers.layer_nets import net_text
+from layer_nets import net_text
 
 ANCHORS = np.array([[10, 14], [40, 30], [60, 90]])
 BIASES = " ".join(f"biases: {n}" for n in ANCHORS.ravel())

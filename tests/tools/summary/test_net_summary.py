@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax import Net
+from caffejax import Net, summarize
 from caffejax.cli import main
 from caffejax.tools.summary import FAMILIES
 
@@ -56,7 +56,7 @@ def measure_receptive_field(net: Net, pixel: int) -> tuple[np.ndarray, np.ndarra
 def test_a_receptive_field_is_what_the_gradient_reaches(layers: tuple[str, ...]) -> None:
     """At some positions, deconvolutions depend on fewer pixels; the receptive field is the union over positions."""
     net = make_stack(*layers)
-    last = net.summary().layers[-1]
+    last = summarize(net).layers[-1]
     center = min(last.top_shapes[0][2:]) // 2
     fields = [measure_receptive_field(net, pixel) for pixel in range(center - 2, center + 4)]
     largest = np.max([size for _, size in fields], axis=0)
@@ -100,14 +100,14 @@ def test_layers_that_keep_the_shape_may_enlarge_the_receptive_field(layer: str, 
         "convolution_param { num_output: 2 kernel_h: 3 kernel_w: 1 pad_h: 1 } } "
         f'layer {{ name: "y" bottom: "c" top: "y" {layer} }}'
     )
-    assert net.summary().layers[-1].receptive_field == field
+    assert summarize(net).layers[-1].receptive_field == field
 
 
 @pytest.mark.parametrize(
     ("name", "field", "stride"), [("pool5/7x7_s1", 907, 32), ("inception_3a/output", 59, 8), ("conv1/7x7_s2", 7, 2)]
 )
 def test_receptive_fields_of_googlenet(name: str, field: int, stride: int) -> None:
-    layers = {x.name: x for x in Net(CONFIGS / "googlenet" / "train_val.prototxt").summary().layers}
+    layers = {x.name: x for x in summarize(Net(CONFIGS / "googlenet" / "train_val.prototxt")).layers}
     assert (layers[name].receptive_field, layers[name].stride) == ((field, field), (stride, stride))
     assert layers["loss3/classifier"].receptive_field is layers["prob"].receptive_field is None
 
@@ -139,7 +139,7 @@ FAMILIES_BY_LAYER = {
 
 @pytest.mark.parametrize(("layer", "family"), FAMILIES_BY_LAYER.items())
 def test_each_type_has_its_family(layer: str, family: str) -> None:
-    first, second = make_stack(layer).summary().layers
+    first, second = summarize(make_stack(layer)).layers
     assert family in FAMILIES
     assert (first.family, second.family) == ("data", family)
 
@@ -170,7 +170,7 @@ def test_the_table_and_json_are_equal(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_summary_is_a_table_in_python_and_notebooks() -> None:
-    summary = Net('layer { name: "<b>\\033[2J" type: "Input" top: "x" input_param { shape { dim: 2 } } }').summary()
+    summary = summarize(Net('layer { name: "<b>\\033[2J" type: "Input" top: "x" input_param { shape { dim: 2 } } }'))
     assert repr(summary) == str(summary)
     assert "\x1b" not in str(summary)
     assert "<b>" not in summary._repr_html_()
@@ -181,8 +181,8 @@ def test_host_layers_are_reported_as_not_counted() -> None:
     net = Net("""layer { name: "in" type: "Input" top: "x" top: "s"
         input_param { shape { dim: 4 dim: 2 } shape { dim: 4 } } }
       layer { name: "f" type: "Filter" bottom: "x" bottom: "s" top: "y" }""")
-    assert net.summary().layers[1].multiply_adds is None
-    assert "(without 1 on the host)" in str(net.summary())
+    assert summarize(net).layers[1].multiply_adds is None
+    assert "(without 1 on the host)" in str(summarize(net))
 
 
 def test_invalid_nets_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_invalid_nets_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: 
 
 def test_large_sizes_are_exact_and_the_name_cannot_move_the_cursor() -> None:
     shape = "input_param { shape { dim: 1 dim: 1234567 } }"
-    table = str(Net(f'name: "a\\033[31m" layer {{ name: "d" type: "Input" top: "d" {shape} }}').summary())
+    table = str(summarize(Net(f'name: "a\\033[31m" layer {{ name: "d" type: "Input" top: "d" {shape} }}')))
     assert "1x1234567" in table
     assert "\033" not in table
 

@@ -683,7 +683,7 @@ def _layer_arrays(
                 arrays[layer.key] = (blobs, bottoms, tops)
             return PassOutputs(dict(zip(layer.tops, map(_to_float64, tops), strict=True)), {}, jnp.zeros(()))
 
-        run_schedule(schedule, PassInputs(*variables, inputs, key, {}), runner=run_layer)
+        run_schedule(schedule, PassInputs(*variables, inputs, key, {}), compute=run_layer)
         return arrays
 
     run = run_layers if net.has_host_layers else jax.jit(run_layers)

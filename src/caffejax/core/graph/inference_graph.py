@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
@@ -145,3 +146,15 @@ def _remove_splits_and_in_place_tops(graph: Graph) -> tuple[list[Layer], dict[st
         current_names.update(zip(layer.tops, tops, strict=True))
         layers.append(replace(layer, bottoms=bottoms, tops=tops))
     return layers, current_names
+
+
+def output_and_loss_names(graph: Graph) -> tuple[str, ...]:
+    """Return the names of a net's outputs and loss blobs. Its total loss can be computed from these blobs.
+
+    The result is empty if the loss cannot be computed from them, because a loss blob has no name in the net, or
+    because two layers have a top with the name of a loss blob.
+    """
+    makers, roots = Counter(top for layer in graph.layers for top in layer.tops), graph.split_roots
+    if UNNAMED_TOP in graph.loss_weights or any(makers[roots.get(name, name)] > 1 for name in graph.loss_weights):
+        return ()
+    return tuple(dict.fromkeys((*graph.outputs, *graph.loss_weights)))

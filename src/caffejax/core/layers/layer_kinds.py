@@ -64,7 +64,6 @@ class Traced:
             learnable.
         fusion: functions that fuse the layer with the layers after it, or None if it cannot be fused.
         instance: the user's object that computes the layer, or None.
-        host_forward: `forward` on NumPy arrays, for inference on a CPU without compiling, or None.
         filler: for a layer that fills its tops, how it does so where blobs outlive a pass, or None.
         top_shapes: `top_shapes(ctx, *bottoms)` returns the tops' shapes faster than evaluating forward. It returns None
             where forward must be evaluated, because forward may raise an error. Bottoms have `.shape`.
@@ -75,7 +74,6 @@ class Traced:
     stateful: bool = False
     fusion: Fusion | None = None
     instance: Any = None
-    host_forward: Function | None = None
     top_shapes: Function | None = None
     filler: TopFiller | None = None
 
@@ -141,6 +139,12 @@ class SourceInput:
         example_shape: `example_shape(layer, height, width)` returns the shape of an example in the first top, of a
             LayerParameter and the height and width of its images in pixels, without opening the source. It is None if
             an example is an image of one or three channels.
+        image_size: `image_size(layer)` returns the height and width of the first top's images in pixels, or None if
+            the type's own settings do not determine them. It is None for types without such settings.
+        label_shapes: `label_shapes(layer, batch_size, height, width)` returns the shapes of the tops after the first,
+            also without opening the source. It is None, or returns None, if the settings do not determine the shapes.
+        any_shape: whether an example may be an array of any shape (C, H, W), as in Datums, so that the layers that read
+            the first top may need another shape than the shape of an image.
     """
 
     probe: Callable[..., SourceSpec]
@@ -150,6 +154,9 @@ class SourceInput:
     user_tops: Sequence[Any] = ()
     position: Position | None = None
     example_shape: Callable[..., tuple[int, ...]] | None = None
+    image_size: Callable[..., tuple[int, int] | None] | None = None
+    label_shapes: Callable[..., Sequence[tuple[int, ...]] | None] | None = None
+    any_shape: bool = False
 
 
 @dataclass(frozen=True)

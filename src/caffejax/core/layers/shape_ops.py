@@ -42,10 +42,6 @@ def concat(ctx: Context, *xs: jax.Array) -> jax.Array:
     return jnp.concatenate(xs, axis)
 
 
-def concat_on_host(ctx: Context, *xs: np.ndarray) -> np.ndarray:
-    return np.concatenate(xs, concat_axis(ctx, xs))
-
-
 def concat_top_shapes(ctx: Context, *xs: Any) -> list[Shape] | None:
     axis, first_shape = concat_axis(ctx, xs), xs[0].shape
     if len({(*x.shape[:axis], *x.shape[axis + 1 :]) for x in xs}) > 1 or any(
@@ -63,7 +59,7 @@ def concat_backward(ctx: Context, *xs: jax.Array, y: jax.Array, dy: jax.Array) -
 
 define_layer(
     Signature("Concat", bottoms=(1, None), param="concat_param"),
-    Traced(concat, host_forward=concat_on_host, top_shapes=concat_top_shapes),
+    Traced(concat, top_shapes=concat_top_shapes),
     Gradient(concat_backward),
     LayerTraits(data_movement="all", dtype_policy="bottoms", accepts_integers=True),
 )

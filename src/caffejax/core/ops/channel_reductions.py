@@ -15,7 +15,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from ...cpu.kernels import onednn
+from .implementations import cpu_form
 from .platform_dispatch import Arrays, PlatformOp
 
 _MAX_PARTS = 8  # XLA does not fuse a sum of more than 8 parts
@@ -63,16 +63,14 @@ def channel_moments(x: jax.Array) -> Arrays:
     """Return the mean and the variance of each channel of (batch, *space, channels), as (channels,), in a form that is
     fast on CPUs.
     """
-    return PlatformOp(_compute_moments, _compute_moments_on_cpu, differentiable=False)(x.reshape(-1, x.shape[-1]))
+    return PlatformOp(_compute_moments, cpu_form("channel_moments", _compute_moments), differentiable=False)(
+        x.reshape(-1, x.shape[-1])
+    )
 
 
 def _compute_moments(x: jax.Array) -> Arrays:
     mean = channel_means(x)
     return mean, channel_means(jnp.square(x - broadcast_channels(mean, x.shape)))
-
-
-def _compute_moments_on_cpu(x: jax.Array) -> Arrays:
-    return onednn.channel_moments(x) if onednn.supports(x) else _compute_moments(x)
 
 
 def cell_sums(x: jax.Array) -> jax.Array:
@@ -92,17 +90,15 @@ def broadcast_channels(b: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 def _weighted_sums(x: jax.Array, weight: float) -> jax.Array:
     n, rows, channels = _split_rows(x.shape)
     operation = PlatformOp(
-        partial(_sum_by_product, weight=weight), partial(_sum_on_cpu, weight=weight), differentiable=False
+        partial(_sum_by_product, weight=weight),
+        cpu_form("row_sums", _sum_by_product, weight=weight),
+        differentiable=False,
     )
     return operation(x.reshape(n, rows, channels).sum(0))[0]
 
 
 def _sum_by_product(x: jax.Array, *, weight: float) -> tuple[jax.Array, ...]:
     return (jnp.matmul(jnp.full((1, len(x)), weight, x.dtype), x, precision=_EXACT_PRECISION)[0],)
-
-
-def _sum_on_cpu(x: jax.Array, *, weight: float) -> tuple[jax.Array, ...]:
-    return (onednn.sum_rows(x, weight),) if onednn.supports(x) else _sum_by_product(x, weight=weight)
 
 
 def _split_rows(shape: tuple[int, ...]) -> tuple[int, int, int]:

@@ -19,13 +19,7 @@ from jax.extend.core import get_opaque_trace_state
 
 from ...base.config import Kernels
 from ...base.fork_guard import raise_after_fork
-from ...cpu.kernels.executable_cache import (
-    CachedPrograms,
-    ProgramCacheConfig,
-    compile_uncached,
-    describe_settings,
-    describe_types,
-)
+from .implementations import find_form
 from .program_cache import BYTES_PER_EQUATION, Entry, ProgramCache, count_equations
 
 # for each platform, the options that differ from XLA's defaults
@@ -38,6 +32,22 @@ _OPTIONS: dict[str, tuple[dict[str, Any], ...]] = {
 }
 
 _BYTES_PER_ARGUMENT = 64 * 2**10  # of a program from disk, for each array that it takes
+
+# prefixes of the names of JAX's settings that do not change compiled programs
+_IRRELEVANT_PREFIXES = (
+    "jax_compilation_cache",
+    "jax_persistent_cache",
+    "jax_enable_compilation_cache",
+    "jax_log",
+    "jax_dump",
+)
+
+
+def describe_settings() -> str:
+    """Return the JAX settings of the current thread that a compiled program depends on, as text."""
+    values: Mapping[str, Any] = jax.config.values
+    return repr(sorted((k, repr(v)) for k, v in values.items() if not k.startswith(_IRRELEVANT_PREFIXES)))
+
 
 # JAX's settings in this thread that a trace depends on; read before each call, by the function that JAX uses
 _read_settings: Callable[[], Any] = getattr(sys.modules.get("jax._src.config"), "trace_context", describe_settings)
@@ -124,41 +134,40 @@ class Jitted:
 
     def prefetch(self) -> None:
         """Load the newest stored program in a separate thread, if the function has a `cache_key`; return at once."""
-        if self._cache is not None:
-            self._cache.prefetch()
+        if self._stored is not None:
+            self._stored.prefetch()
 
     @functools.cached_property
-    def _cache(self) -> CachedPrograms | None:
-        if self._cache_key is None:
+    def _stored(self) -> Any | None:
+        """The programs of this function on disk, or None."""
+        open_programs = find_form("stored_programs")
+        if self._cache_key is None or open_programs is None:
             return None
         # which of the options are accepted depends on the jaxlib, whose version is a part of the key
         options = _OPTIONS["cpu"] if self._uses_compiler_options and has_only_cpus() else ()
-        return CachedPrograms(self._cache_key, self._options | {"compiler": options})
+        return open_programs(self._cache_key, self._options | {"compiler": options})
 
     def _find_or_compile(self, args: tuple[Any, ...]) -> Any:
         """Return the compiled program for arguments of these types. It is read from disk, or compiled and stored.
 
         The result is None if programs cannot be stored.
         """
-        if ProgramCacheConfig.folder is None or self._cache is None or not has_only_cpus():
+        if self._stored is None or not has_only_cpus() or (description := self._stored.describe(args)) is None:
             return None
-        types = describe_types(args)
-        if types is None:
-            return None
-        key = self._program_key, "stored", f"{types} {describe_settings()}"
+        key = self._program_key, "stored", description
         entry = self._programs.find(key)
         if entry is None:
-            program = self._cache.find(args)
+            program = self._stored.find_or_compile(args, lambda: self._lower_for_cpu(args))
             if program is None:
-                options = compiler_options("cpu") if self._uses_compiler_options else {}
-                program = compile_uncached(self._make_jit("cpu").lower(*args), options)
-                if program is None:
-                    return None
-                self._cache.store(args, program)
+                return None
             # a program from disk has no equations to count, but the larger a net, the more arrays it takes
             entry = self._programs.add(key, program, len(jax.tree.leaves(args)) * _BYTES_PER_ARGUMENT)
         self._last_program = _read_settings(), weakref.ref(entry)
         return entry.program
+
+    def _lower_for_cpu(self, args: tuple[Any, ...]) -> tuple[jax.stages.Lowered, dict[str, Any]]:
+        """Return the lowered function, and the compiler options, which are not asked for before they are needed."""
+        return self._make_jit("cpu").lower(*args), compiler_options("cpu") if self._uses_compiler_options else {}
 
     def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
         """Lower the function for arguments of these types, like `jax.jit(...).lower`."""

@@ -1,4 +1,4 @@
-"""Convolution and its gradients in XLA's operations. The implementations for CPUs are in `convolution_cpu`."""
+"""Convolution and its gradients in XLA's operations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ...cpu.kernels import convolution_cpu, onednn
 from .batch_axis import (
     mapped_size,
     merge_into_channels,
@@ -23,7 +22,8 @@ from .batch_axis import (
 from .channel_affine import channel_affine
 from .channel_groups import count_groups, run_in_groups
 from .channel_reductions import promote
-from .custom_gradient import make_differentiable
+from .custom_gradient import NeededDiffs, make_differentiable
+from .implementations import cpu_form
 from .platform_dispatch import PlatformOp
 from .window import Window
 
@@ -77,7 +77,7 @@ def _make_correlation(window: Window, relu: bool) -> Any:
     def backward(residuals: Any, dy: jax.Array, needed: Sequence[bool]) -> list[jax.Array | None]:
         (x, weight, *_), y = residuals
         needs_x, needs_weight, *needs_bias = needed
-        needed_diffs = onednn.NeededDiffs(needs_x, needs_weight)
+        needed_diffs = NeededDiffs(needs_x, needs_weight)
         diffs_operation = _diffs_operation(window, needed_diffs, any(needs_bias), y is not None)
         diffs = iter(diffs_operation(x, dy, weight, *(() if y is None else (y,))))
         return [
@@ -91,7 +91,7 @@ def _make_correlation(window: Window, relu: bool) -> Any:
 def _correlation_operation(window: Window, relu: bool) -> PlatformOp:
     return PlatformOp(
         plain=partial(_correlate, window=window, relu=relu),
-        cpu=partial(_correlate_on_cpu, window=window, relu=relu),
+        cpu=cpu_form("convolution", _correlate, window=window, relu=relu),
         gpu=partial(_correlate_on_gpu, window=window, relu=relu),
         differentiable=False,
         batch_rule=partial(_correlation_batch_rule, window=window, relu=relu),
@@ -115,12 +115,6 @@ def _convolve(window: Window, x: jax.Array, weight: jax.Array, groups: int) -> j
     )
 
 
-def _correlate_on_cpu(
-    x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, window: Window, relu: bool
-) -> Arrays:
-    return (convolution_cpu.correlate(x, weight, bias, window, relu).astype(x.dtype),)
-
-
 def _correlate_on_gpu(
     x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, window: Window, relu: bool
 ) -> Arrays:
@@ -142,12 +136,12 @@ def _correlation_batch_rule(arrays: Sequence[jax.Array], axes: Axes, *, window: 
     return (split_from_channels(y, size),)
 
 
-def _diffs_operation(window: Window, needed: onednn.NeededDiffs, needs_bias: bool, relu: bool) -> PlatformOp:
+def _diffs_operation(window: Window, needed: NeededDiffs, needs_bias: bool, relu: bool) -> PlatformOp:
     """Return the operation that maps `(x, dy, weight)`, or `(x, dy, weight, y)` with a ReLU, to the needed diffs."""
     options: Any = {"window": window, "needed": needed, "needs_bias": needs_bias}
     return PlatformOp(
         plain=partial(_compute_needed_diffs, _compute_diffs, **options),
-        cpu=partial(_compute_needed_diffs, convolution_cpu.correlate_diffs, **options),
+        cpu=partial(_compute_needed_diffs, cpu_form("convolution_diffs", _compute_diffs), **options),
         tpu=partial(_compute_needed_diffs_on_tpu, **options),
         differentiable=False,
         batch_rule=partial(_diffs_batch_rule, **options, relu=relu),
@@ -162,7 +156,7 @@ def _compute_needed_diffs(
     y: jax.Array | None = None,
     *,
     window: Window,
-    needed: onednn.NeededDiffs,
+    needed: NeededDiffs,
     needs_bias: bool,
 ) -> Arrays:
     dy = dy if y is None else jnp.where(y <= 0, 0, dy)
@@ -176,7 +170,7 @@ def _compute_needed_diffs_on_tpu(
     weight: jax.Array,
     y: jax.Array | None = None,
     *,
-    needed: onednn.NeededDiffs,
+    needed: NeededDiffs,
     **options: Any,
 ) -> Arrays:
     """Return the needed diffs on a TPU. In the first layer of a float32 net, hide from XLA that `y` is a ReLU's output.
@@ -190,7 +184,7 @@ def _compute_needed_diffs_on_tpu(
 
 
 def _compute_diffs(
-    x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, needed: onednn.NeededDiffs, needs_bias: bool
+    x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, needed: NeededDiffs, needs_bias: bool
 ) -> tuple[jax.Array | None, ...]:
     run, dy = partial(_correlate, window=window, relu=False), dy.astype(x.dtype)
     dx = jax.linear_transpose(lambda x: run(x, weight)[0], x)(dy)[0] if needed.x else None
@@ -199,7 +193,7 @@ def _compute_diffs(
 
 
 def _compute_diffs_on_tpu(
-    x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, needed: onednn.NeededDiffs, needs_bias: bool
+    x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, needed: NeededDiffs, needs_bias: bool
 ) -> tuple[jax.Array | None, ...]:
     """Return the diffs on a TPU. For a float32 input of one channel, the weight's diff is computed from patches.
 
@@ -207,7 +201,7 @@ def _compute_diffs_on_tpu(
     """
     if not (needed.weight and x.shape[1] == 1 and x.dtype == jnp.float32):
         return _compute_diffs(x, dy, weight, window=window, needed=needed, needs_bias=needs_bias)
-    needed_without_weight = onednn.NeededDiffs(needed.x, weight=False)
+    needed_without_weight = NeededDiffs(needed.x, weight=False)
     dx, _, d_bias = _compute_diffs(x, dy, weight, window=window, needed=needed_without_weight, needs_bias=needs_bias)
     padded = jnp.pad(x[:, 0], [(0, 0), *((max(low, 0), max(high, 0)) for low, high in window.padding)])
     patches = jnp.stack([padded[(slice(None), *cells)] for cells in window.cells(dy.shape[2:])], 1)
@@ -216,7 +210,7 @@ def _compute_diffs_on_tpu(
 
 
 def _diffs_batch_rule(
-    arrays: Sequence[jax.Array], axes: Axes, *, window: Window, needed: onednn.NeededDiffs, needs_bias: bool, relu: bool
+    arrays: Sequence[jax.Array], axes: Axes, *, window: Window, needed: NeededDiffs, needs_bias: bool, relu: bool
 ) -> Arrays:
     size = mapped_size(arrays, axes)
     x, dy, weight, *y = (move_to_front(a, axis, size) for a, axis in zip(arrays, axes, strict=True))

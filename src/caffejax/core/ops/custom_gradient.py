@@ -24,6 +24,23 @@ Arrays = tuple[jax.Array, ...]
 Tree = Any
 
 
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class NeededDiffs:
+    """Flags for the diffs of an operation that are needed.
+
+    One call computes both diffs if both are needed. If there were two calls, XLA would run only one of them before it
+    updates the weight in place, and would copy every weight at the start of a training step for the other call.
+
+    Attributes:
+        x: whether the input's diff is needed.
+        weight: whether the weight's diff is needed.
+    """
+
+    x: bool
+    weight: bool
+
+
 def make_differentiable(
     forward: Callable[..., tuple[Tree, Tree]],
     backward: Callable[[Tree, Tree, Sequence[Tree]], Sequence[Tree]],

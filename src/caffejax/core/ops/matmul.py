@@ -6,16 +6,15 @@ separate, because XLA cannot partition the second of two merged axes over severa
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import jax
 
-from ...cpu.kernels import onednn
 from .batch_axis import merge_into_rows, move_to_front, split_from_rows
-from .custom_gradient import make_differentiable
+from .custom_gradient import NeededDiffs, make_differentiable
+from .implementations import cpu_form
 from .platform_dispatch import PlatformOp
 
 Arrays = tuple[jax.Array, ...]
@@ -32,7 +31,7 @@ def matmul_rows(rows: jax.Array, weight: jax.Array, transpose: bool = False, fas
         transpose: whether the weight's first axis is the inputs.
         fast: whether CPUs run the implementation that is tuned for them.
     """
-    return _make_matmul(transpose)(rows, weight) if fast else _matmul(rows, weight, transpose=transpose)[0]
+    return _make_matmul(transpose)(rows, weight) if fast else multiply(rows, weight, transpose=transpose)[0]
 
 
 def _make_matmul(transpose: bool) -> Any:
@@ -41,7 +40,7 @@ def _make_matmul(transpose: bool) -> Any:
 
     def backward(residuals: Any, dy: jax.Array, needed: Sequence[bool]) -> list[jax.Array | None]:
         rows, weight = residuals
-        diffs = iter(_diffs_operation(transpose, onednn.NeededDiffs(*needed))(rows, dy, weight))
+        diffs = iter(_diffs_operation(transpose, NeededDiffs(*needed))(rows, dy, weight))
         return [next(diffs) if is_needed else None for is_needed in needed]
 
     return make_differentiable(forward, backward)
@@ -50,32 +49,16 @@ def _make_matmul(transpose: bool) -> Any:
 def _matmul_operation(transpose: bool) -> PlatformOp:
     options: Any = {"transpose": transpose}
     return PlatformOp(
-        partial(_matmul, **options),
-        partial(_matmul_on_cpu, **options),
+        partial(multiply, **options),
+        cpu_form("matmul", multiply, **options),
         differentiable=False,
         batch_rule=partial(_matmul_batch_rule, **options),
     )
 
 
-def _matmul(rows: jax.Array, weight: jax.Array, *, transpose: bool) -> Arrays:
+def multiply(rows: jax.Array, weight: jax.Array, *, transpose: bool) -> Arrays:
+    """Return the product of `matmul_rows` by XLA, as a tuple."""
     return (rows @ (weight if transpose else weight.T),)
-
-
-def _matmul_on_cpu(x: jax.Array, weight: jax.Array, *, transpose: bool) -> Arrays:
-    y = _matmul_merged_rows_on_cpu(_merge_rows(x), weight, transpose)
-    return (y.reshape(*x.shape[:-1], y.shape[-1]),)
-
-
-def _merge_rows(x: jax.Array) -> jax.Array:
-    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])  # -1 fails for 0 rows
-
-
-def _matmul_merged_rows_on_cpu(rows: jax.Array, weight: jax.Array, transpose: bool) -> jax.Array:
-    if len(rows) == 1:  # a matrix-vector product reads the weight in place; a matrix-matrix product would pack it first
-        return (rows[0] @ weight if transpose else weight @ rows[0])[None]
-    if onednn.supports(rows, weight):
-        return onednn.matmul(rows, weight, transpose_b=not transpose)
-    return _matmul(rows, weight, transpose=transpose)[0]
 
 
 def _matmul_batch_rule(arrays: Sequence[jax.Array], axes: Axes, *, transpose: bool) -> Arrays | None:
@@ -90,36 +73,27 @@ def _matmul_batch_rule(arrays: Sequence[jax.Array], axes: Axes, *, transpose: bo
     )
 
 
-def _diffs_operation(transpose: bool, needed: onednn.NeededDiffs) -> PlatformOp:
+def _diffs_operation(transpose: bool, needed: NeededDiffs) -> PlatformOp:
     """Return the operation that maps `(rows, dy, weight)` to the needed diffs of rows and weight."""
     options: Any = {"transpose": transpose, "needed": needed}
     return PlatformOp(
         partial(_compute_diffs, **options),
-        partial(_compute_diffs_on_cpu, **options),
+        cpu_form("matmul_diffs", _compute_diffs, **options),
         differentiable=False,
         batch_rule=partial(_diffs_batch_rule, **options),
     )
 
 
 def _compute_diffs(
-    rows: jax.Array, dy: jax.Array, weight: jax.Array, *, transpose: bool, needed: onednn.NeededDiffs
+    rows: jax.Array, dy: jax.Array, weight: jax.Array, *, transpose: bool, needed: NeededDiffs
 ) -> Arrays:
-    return _diffs_by_linear_transpose(_matmul, rows, dy, weight, transpose, needed)
+    return diffs_by_linear_transpose(multiply, rows, dy, weight, transpose, needed)
 
 
-def _compute_diffs_on_cpu(
-    x: jax.Array, dy: jax.Array, weight: jax.Array, *, transpose: bool, needed: onednn.NeededDiffs
+def diffs_by_linear_transpose(
+    matmul_fn: Any, rows: jax.Array, dy: jax.Array, weight: jax.Array, transpose: bool, needed: NeededDiffs
 ) -> Arrays:
-    rows, dy_rows = _merge_rows(x), _merge_rows(dy)
-    if len(rows) > 1 and onednn.supports(rows, dy_rows, weight):
-        dx, d_weight = onednn.matmul_diffs(rows, dy_rows, weight, needed, transpose=transpose)
-        return tuple(d for d in (None if dx is None else dx.reshape(x.shape), d_weight) if d is not None)
-    return _diffs_by_linear_transpose(_matmul_on_cpu, x, dy, weight, transpose, needed)
-
-
-def _diffs_by_linear_transpose(
-    matmul_fn: Any, rows: jax.Array, dy: jax.Array, weight: jax.Array, transpose: bool, needed: onednn.NeededDiffs
-) -> Arrays:
+    """Return the needed diffs of a product that `matmul_fn` computes, by JAX's transposition."""
     diffs = []
     if needed.x:
         diffs += jax.linear_transpose(lambda rows: matmul_fn(rows, weight, transpose=transpose), rows)((dy,))
@@ -129,7 +103,7 @@ def _diffs_by_linear_transpose(
 
 
 def _diffs_batch_rule(
-    arrays: Sequence[jax.Array], axes: Axes, *, transpose: bool, needed: onednn.NeededDiffs
+    arrays: Sequence[jax.Array], axes: Axes, *, transpose: bool, needed: NeededDiffs
 ) -> Arrays | None:
     (rows, dy, weight), (_, dy_axis, weight_axis) = arrays, axes
     if needed.weight or weight_axis is not None or dy_axis is None:

@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...cpu.kernels import onednn
 from .batch_axis import map_rows
 from .channel_reductions import CHANNELS_FIRST, CHANNELS_LAST, Channels, channel_moments, channel_sums, promote
 from .custom_gradient import make_differentiable
+from .implementations import cpu_form
 from .layout import materialise, to_channels_first, to_channels_last
 from .platform_dispatch import PlatformOp
 from .vma import vary, varying_axes
@@ -184,7 +184,9 @@ def _compute_masked_diffs(
 def _sum_diffs(x: jax.Array, dy: jax.Array, *channel_params: jax.Array, relu: bool) -> Arrays:
     """Return the diffs of `factor` and `bias`, (channels,), of arrays with the channels last."""
     run = PlatformOp(
-        partial(_sum_masked_diffs, relu=relu), partial(_sum_masked_diffs_on_cpu, relu=relu), differentiable=False
+        partial(_sum_masked_diffs, relu=relu),
+        cpu_form("normalization_sums", _sum_masked_diffs, relu=relu),
+        differentiable=False,
     )
     return run(x.reshape(-1, x.shape[-1]), dy.reshape(-1, x.shape[-1]), *channel_params)
 
@@ -192,14 +194,6 @@ def _sum_diffs(x: jax.Array, dy: jax.Array, *channel_params: jax.Array, relu: bo
 def _sum_masked_diffs(x: jax.Array, dy: jax.Array, *channel_params: jax.Array, relu: bool) -> Arrays:
     x_hat, dy = _compute_masked_diffs(CHANNELS_LAST, x, dy, *channel_params, relu=relu)
     return channel_sums(dy * x_hat), channel_sums(dy)
-
-
-def _sum_masked_diffs_on_cpu(*arrays: jax.Array, relu: bool) -> Arrays:
-    return (
-        onednn.normalization_sums(*arrays, relu=relu)
-        if onednn.supports(*arrays)
-        else _sum_masked_diffs(*arrays, relu=relu)
-    )
 
 
 def _compute_normalization_diffs_on_cpu(x: jax.Array, *channel_params_and_dy: jax.Array, **options: Any) -> Arrays:
@@ -220,8 +214,8 @@ def normalize_response(
     width).
     """
     options: Any = {"size": size, "k": k, "alpha": alpha, "beta": beta, "within_channel": within_channel}
-    run = partial(_response_operation, _compute_response, _compute_response_on_cpu, options)
-    diffs = partial(_response_operation, _compute_response_diff, _compute_response_diff_on_cpu, options)
+    run = partial(_response_operation, "normalize_response", _compute_response, options)
+    diffs = partial(_response_operation, "normalize_response_diff", _compute_response_diff, options)
 
     def forward(x: jax.Array) -> tuple[jax.Array, Arrays]:
         return run()(x)[0], (x,)
@@ -233,14 +227,12 @@ def normalize_response(
     return y
 
 
-def _response_operation(
-    plain: Callable[..., Arrays], cpu: Callable[..., Arrays], options: dict[str, Any]
-) -> PlatformOp:
+def _response_operation(name: str, plain: Callable[..., Arrays], options: dict[str, Any]) -> PlatformOp:
     return PlatformOp(
         partial(plain, **options),
-        partial(cpu, **options),
+        cpu_form(name, plain, **options),
         differentiable=False,
-        batch_rule=partial(map_rows, partial(_response_operation, plain, cpu, options)),
+        batch_rule=partial(map_rows, partial(_response_operation, name, plain, options)),
     )
 
 
@@ -261,19 +253,6 @@ def _compute_response_diff(
 def _compute_scale(x: jax.Array, size: int, k: float, alpha: float, within_channel: bool) -> jax.Array:
     squares = jnp.square(promote(x)).astype(x.dtype)  # arrays of 16 bits are summed as such
     return k + alpha * promote(_sum_windows(squares, size, within_channel))
-
-
-def _compute_response_on_cpu(x: jax.Array, **options: Any) -> Arrays:
-    if not onednn.supports(x):
-        return _compute_response(x, **options)
-    return (to_channels_first(onednn.normalize_response(materialise(to_channels_last(x)), **options)),)
-
-
-def _compute_response_diff_on_cpu(x: jax.Array, dy: jax.Array, **options: Any) -> Arrays:
-    if not onednn.supports(x, dy):
-        return _compute_response_diff(x, dy, **options)
-    arrays = (materialise(to_channels_last(a)) for a in (x, dy))
-    return (to_channels_first(onednn.normalize_response_diff(*arrays, **options)),)
 
 
 def _sum_windows(x: jax.Array, size: int, within_channel: bool) -> jax.Array:

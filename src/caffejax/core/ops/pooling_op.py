@@ -1,7 +1,6 @@
 """Maximum and average pooling, by XLA's window reductions or by elementwise operations on strided slices.
 
-CPUs use strided slices, because XLA fuses them. GPUs use them only for maxima. In training, CPUs compute maxima by
-oneDNN if it can be called.
+CPUs use strided slices, because XLA fuses them. GPUs use them only for maxima.
 
 Inputs and results are (batch, channels, height, width). The slices have their channels last in memory. On CPUs
 `materialise` sets this layout, in a form that XLA cannot partition over several devices. On GPUs XLA chooses the same
@@ -20,11 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...cpu.kernels import onednn
 from .batch_axis import map_rows
 from .channel_reductions import cell_sums
 from .custom_gradient import make_differentiable
 from .host_constant import host_constant
+from .implementations import cpu_form
 from .layout import leave_layout, materialise, to_channels_first, to_channels_last
 from .platform_dispatch import PlatformOp
 from .window import Window
@@ -204,7 +203,7 @@ def _pooling_operation(window: Window) -> PlatformOp:
     """Return the operation that maps `x` to the maxima of the windows and their indices."""
     return PlatformOp(
         partial(_compute_maxima_and_indices, window=window),
-        partial(_compute_maxima_and_indices_on_cpu, window=window),
+        cpu_form("max_pool", _compute_maxima_and_indices_by_slices, window=window),
         gpu=partial(_compute_maxima_and_indices_by_slices, window=window, set_layout=leave_layout),
         differentiable=False,
         batch_rule=partial(map_rows, partial(_pooling_operation, window)),
@@ -215,25 +214,11 @@ def _diff_operation(window: Window) -> PlatformOp:
     """Return the operation that maps `(x, indices, dy)` to the diff of `x`."""
     return PlatformOp(
         partial(_compute_maxima_diff, window=window),
-        partial(_compute_maxima_diff_on_cpu, window=window),
+        cpu_form("max_pool_diff", _compute_maxima_diff_by_slices, window=window),
         gpu=partial(_compute_maxima_diff_by_slices, window=window, set_layout=leave_layout),
         differentiable=False,
         batch_rule=partial(map_rows, partial(_diff_operation, window)),
     )
-
-
-def _compute_maxima_and_indices_on_cpu(x: jax.Array, window: Window) -> Arrays:
-    if not onednn.supports_max_pooling(x, window):
-        return _compute_maxima_and_indices_by_slices(x, window)
-    y, indices = onednn.max_pool(materialise(to_channels_last(x)), window)
-    return to_channels_first(materialise(y)), to_channels_first(materialise(indices))
-
-
-def _compute_maxima_diff_on_cpu(x: jax.Array, indices: jax.Array, dy: jax.Array, window: Window) -> Arrays:
-    if not onednn.supports_max_pooling(x, window):
-        return _compute_maxima_diff_by_slices(x, indices, dy, window)
-    indices, dy = materialise(to_channels_last(indices)), materialise(to_channels_last(dy))
-    return (to_channels_first(materialise(onednn.max_pool_diff(indices, dy, (x.shape[2], x.shape[3]), window))),)
 
 
 def _compute_maxima(x: jax.Array, window: Window) -> Arrays:

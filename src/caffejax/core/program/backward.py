@@ -16,7 +16,7 @@ import numpy as np
 
 from ..graph import UNNAMED_TOP, Layer, Slot
 from ..layers.dispatch import backward
-from .interpreter import PassInputs, PassOutputs, Runner, Values, compute_part, prepare_layer_inputs
+from .interpreter import ComputePart, PassInputs, PassOutputs, Values, compute_part, prepare_layer_inputs
 from .schedule import Part
 
 
@@ -54,7 +54,7 @@ def run_with_pullback(
     part: Part,
     inputs: PassInputs,
     earlier_blobs: Values,
-    runner: Runner = compute_part,
+    compute: ComputePart = compute_part,
     host_tops: Mapping[str, jax.Array] | None = None,
     start_diffs: Mapping[Slot, jax.Array] = MappingProxyType({}),
 ) -> tuple[PassOutputs, Pullback]:
@@ -63,7 +63,7 @@ def run_with_pullback(
     Args:
         part: a part that consists of this layer.
         inputs, earlier_blobs: see `compute_part`.
-        runner: the function that computes the part.
+        compute: the function that computes the part.
         host_tops: the tops of a host layer that has already run and is not run again; default: the layer is run.
         start_diffs: for a Python layer of a user, the diffs that its blobs have before its backward pass, which returns
             them with its changes. If they are empty, it returns the diffs of this pass.
@@ -71,14 +71,14 @@ def run_with_pullback(
     (layer,) = part.layers
     if layer.type.on_host:
         if host_tops is None:
-            result = runner(part, inputs, earlier_blobs, None)
+            result = compute(part, inputs, earlier_blobs, None)
         else:
             result = PassOutputs({top: host_tops[top] for top in layer.tops}, dict(inputs.state), jnp.zeros(()))
         return result, _make_host_pullback(layer, inputs, earlier_blobs, result.values, start_diffs)
     slots, names = find_differentiated_params(layer), find_differentiated_bottoms(layer)
 
     def forward(params: Mapping[str, Any], bottoms: Values) -> Any:
-        result = runner(part, inputs._replace(params={**inputs.params, **params}), {**earlier_blobs, **bottoms}, None)
+        result = compute(part, inputs._replace(params={**inputs.params, **params}), {**earlier_blobs, **bottoms}, None)
         return tuple(result.values[top] for top in layer.tops), result
 
     used_params = {slot.layer: inputs.params[slot.layer] for slot in slots}

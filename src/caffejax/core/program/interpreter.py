@@ -62,7 +62,7 @@ class PassOutputs(NamedTuple):
     loss: Any
 
 
-class Runner(Protocol):
+class ComputePart(Protocol):
     """A function that computes one part of a schedule, from the inputs of the pass and earlier blobs."""
 
     def __call__(
@@ -112,7 +112,7 @@ def run_schedule(
     *,
     earlier_blobs: Mapping[str, jax.Array] = MappingProxyType({}),
     output_names: Collection[str] | None = None,
-    runner: Runner = compute_part,
+    compute: ComputePart = compute_part,
 ) -> PassOutputs:
     """Run a schedule.
 
@@ -121,24 +121,23 @@ def run_schedule(
         inputs: the inputs of the pass.
         earlier_blobs: for a range of layers, the blobs that earlier layers made.
         output_names: the blobs to return; default: all. Other blobs are released after their last reader.
-        runner: computes each part. A runner other than `compute_part` can also observe the blobs that each part reads
-            and computes.
+        compute: the function that computes each part. It can also observe the blobs that the part reads and computes.
     """
     outputs = PassOutputs(dict(earlier_blobs), dict(inputs.state), jnp.zeros(()))
-    for _, _, outputs_so_far in run_parts(
-        schedule, inputs, earlier_blobs=earlier_blobs, output_names=output_names, runner=runner
+    for _, _, outputs_so_far in iterate_parts(
+        schedule, inputs, earlier_blobs=earlier_blobs, output_names=output_names, compute=compute
     ):
         outputs = outputs_so_far
     return outputs
 
 
-def run_parts(
+def iterate_parts(
     schedule: LayerSchedule,
     inputs: PassInputs,
     *,
     earlier_blobs: Mapping[str, jax.Array] = MappingProxyType({}),
     output_names: Collection[str] | None = None,
-    runner: Runner = compute_part,
+    compute: ComputePart = compute_part,
 ) -> Iterator[tuple[Part, Values, PassOutputs]]:
     """Run a schedule part by part; yield each part with the blobs that it read and the outputs so far.
 
@@ -148,7 +147,7 @@ def run_parts(
     for i, part in enumerate(schedule.parts):
         needed = None if output_names is None else schedule.blobs_needed_after(i).union(output_names)
         reads = {name: values[name] for name in part.reads if name in values}
-        outputs = runner(part, select_inputs(inputs._replace(state=state), part), reads, needed)
+        outputs = compute(part, select_inputs(inputs._replace(state=state), part), reads, needed)
         values |= outputs.values
         if needed is not None:
             values = {name: value for name, value in values.items() if name in needed}
@@ -216,10 +215,10 @@ def _store_state(layer: Layer, values: Sequence[jax.Array], state: dict[str, Any
 
 
 class CompiledParts:
-    """A runner that compiles each part of a schedule separately, for nets with host layers.
+    """A `ComputePart` that compiles each part of a schedule separately, for nets with host layers.
 
     The shapes of a host layer's tops may differ between passes. The layers after it are compiled again for each new
-    shape, and a message is logged. The runner accepts only concrete arrays, even under `jax.grad`.
+    shape, and a message is logged. It accepts only concrete arrays, even under `jax.grad`.
 
     Args:
         kernels: the implementation of operations, as in `ComputeConfig.kernels`.

@@ -10,8 +10,8 @@ import jax
 from ...base.errors import GraphError, Problem
 from ...base.host_memory import find_memory_problem, get_device_memory, get_total_memory
 from ...base.human_readable import format_bytes
-from ...tools.summary import count_layer_elements
 from ..graph import Graph
+from ..graph.element_counts import count_layer_elements
 
 
 def check_layers_fit(graph: Graph, shardings: Any = None) -> None:

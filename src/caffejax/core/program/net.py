@@ -18,9 +18,6 @@ from ...base.errors import CaffejaxError, DataError, GraphError, Problem, Weight
 from ...base.fork_guard import raise_after_fork
 from ...base.human_readable import format_number
 from ...base.variables import Blobs, Outputs, Params, ParamsLike, Variables, as_params
-from ...cpu.frozen.frozen_net import Frozen
-from ...cpu.frozen.low_precision import resolve_precision
-from ...tools.summary import Summary, summarize
 from ..checkpoints.load_save import Initializer, load_and_report, save_weights
 from ..checkpoints.match_by_name import LoadReport
 from ..graph import Graph, Param, Slot, build_graph, make_inference_graph, make_net_state
@@ -32,8 +29,10 @@ from ..layers import Phase, Source
 from ..layers.dtype_policy import to_float32
 from ..layers.fillers import is_random
 from ..ops import compilation
+from ..ops.implementations import find_form
 from ..schema import read_valid_part, source_file
-from ..schema.caffe_pb2 import TEST, TRAIN, NetParameter, NetState
+from ..schema.caffe_pb2 import TEST, TRAIN, NetParameter, NetState, SolverParameter
+from .frozen import Frozen, freeze_as_program
 from .initial_variables import make_initial_variables
 from .interpreter import CompiledParts, PassInputs, PassOutputs, run_schedule
 from .memory_check import check_layers_fit
@@ -79,7 +78,7 @@ class Net:
         graph: the layers with names, shapes and connections.
         compute_config, data_config: the options.
         layer_schedule: the order and grouping in which the layers run.
-        runner: the function that runs one part of the schedule.
+        compute_part: the function that computes one part of the schedule.
         rematerializer: the object that chooses the layers to recompute in the backward pass, or None if `remat` is not
             "auto".
 
@@ -148,7 +147,9 @@ class Net:
     def _set_graph(self, graph: Graph) -> None:
         self.graph = graph
         self.layer_schedule = schedule_layers(graph)
-        self.runner = CompiledParts(self.compute_config.kernels) if graph.has_host_layers else compute_part_with_remat
+        self.compute_part = (
+            CompiledParts(self.compute_config.kernels) if graph.has_host_layers else compute_part_with_remat
+        )
         self.rematerializer: Rematerializer | None = None
         if self.compute_config.remat == "auto" and graph.layers and not graph.has_host_layers:
             self.rematerializer = Rematerializer(self.layer_schedule, self.compute_config.memory_limit)
@@ -166,13 +167,6 @@ class Net:
         return (
             f"Net {self.graph!r}; {format_number(sum(prod(p.spec.shape) for p in self.graph.unique_params))} parameters"
         )
-
-    def _repr_html_(self) -> str:
-        return self.summary()._repr_html_()
-
-    def summary(self) -> Summary:
-        """Return the shapes, parameters and multiply-adds of each layer. The result prints as a table."""
-        return summarize(self.graph)
 
     @property
     def has_host_layers(self) -> bool:
@@ -284,9 +278,6 @@ class Net:
                 each of them.
         """
         variables = as_variables(variables)
-        options, number_type = (
-            (self.compute_config, None) if precision is None else resolve_precision(precision, self.compute_config)
-        )
         has_batches = isinstance(calibration, Iterable) and not isinstance(
             calibration, np.ndarray | jax.Array | Mapping
         )
@@ -296,16 +287,34 @@ class Net:
                 f"precisions must have none, but precision is {precision!r} and calibration is "
                 f"{describe_type(calibration)}"
             )
-        net = (self if options == self.compute_config else self.with_compute_config(options)).for_inference(outputs)
-        return Frozen(net.graph, variables, options, number_type, calibration)
+        freeze = find_form("freeze") or freeze_as_program
+        return freeze(self, variables, outputs, precision, calibration)
 
-    def jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    def jit(
+        self,
+        function: Callable[..., Any],
+        *,
+        stored_as: str | None = None,
+        solver_param: SolverParameter | None = None,
+        **options: Any,
+    ) -> Callable[..., Any]:
         """Compile a function that runs the net, like `jax.jit`.
 
         If the net has host layers, the function is returned unchanged. The layers between host layers are compiled in
         either case.
+
+        Args:
+            function: the function.
+            stored_as: a name that no other function of this net has, to store the programs on disk where the process
+                stores programs, or None to store nothing.
+            solver_param: the solver's settings on which a stored function depends, too, or None.
+            options: options of `jax.jit`.
         """
-        return function if self.has_host_layers else compilation.jit(function, self.compute_config.kernels, **options)
+        if self.has_host_layers:
+            return function
+        make_key = None if stored_as is None else find_form("program_key")
+        key = None if make_key is None else make_key(stored_as, self, solver_param)
+        return compilation.jit(function, self.compute_config.kernels, cache_key=key, **options)
 
     def sources(self) -> dict[str, Source]:
         """Open the source of each data layer; return the sources by the layers' keys. The caller closes them.
@@ -599,7 +608,7 @@ class Net:
                 self.rematerializer.make_schedule(inputs) if training and self.rematerializer else self.layer_schedule
             )
             return run_schedule(
-                unfuse(schedule, frozenset(inputs.perturbations)), inputs, output_names=names, runner=self.runner
+                unfuse(schedule, frozenset(inputs.perturbations)), inputs, output_names=names, compute=self.compute_part
             )
 
     def _check_labels(self, blobs: Mapping[str, Any]) -> None:

@@ -160,7 +160,7 @@ def measure_residuals(schedule: LayerSchedule, inputs: PassInputs) -> tuple[list
     units = replace(schedule, parts=tuple(replace(part, steps=steps) for steps in _group_in_place(part.steps)))
     trace = _ResidualTrace()
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), inputs)
-    run_schedule(units, shapes, runner=trace)
+    run_schedule(units, shapes, compute=trace)
     return trace.make_units(), [Value(v.bytes, v.producer, v.last_consumer) for v in trace.values]
 
 
@@ -197,7 +197,7 @@ class _TracedUnit(NamedTuple):
 
 
 class _ResidualTrace:
-    """Runner that traces each unit with shapes instead of arrays, and records the unit's residuals."""
+    """A `ComputePart` that traces each unit with shapes instead of arrays, and records the unit's residuals."""
 
     def __init__(self) -> None:
         self._current_values: dict[str, _MutableValue] = {}  # by blob name, at this point of the pass

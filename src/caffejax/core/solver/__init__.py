@@ -1,26 +1,9 @@
-"""Training of nets: the training loop, learning-rate policies, update rules and snapshots."""
+"""Training of nets: the training loop, learning-rate policies, update rules, snapshots, and what is observed meanwhile.
 
-from ...base.config import TrainConfig
-from .evaluate import Evaluator, Scores
-from .lr_schedules import rate_schedule
-from .reporting import Display, Pace, Stopwatch
-from .solver import Callback, Solver
-from .train_step import TrainState, make_step
-from .update_rules import RULES, caffe_optimizer, rule
+`__init__.pyi` lists the public names. Each is imported when it is first used, because pycaffe observes nets, too, and
+does not train them.
+"""
 
-__all__ = [
-    "RULES",
-    "Callback",
-    "Display",
-    "Evaluator",
-    "Pace",
-    "Scores",
-    "Solver",
-    "Stopwatch",
-    "TrainConfig",
-    "TrainState",
-    "caffe_optimizer",
-    "make_step",
-    "rate_schedule",
-    "rule",
-]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

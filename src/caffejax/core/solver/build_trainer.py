@@ -28,6 +28,7 @@ from ..data.split_batch_size import split_batch_sizes
 from ..data.user_data import UserData, format_inputs
 from ..graph import Graph
 from ..graph.caffe_log import log_creation
+from ..graph.element_counts import count_elements
 from ..graph.trained_layers import separate_params
 from ..layers.bucketed_random import make_key
 from ..layers.context import fold_in_name
@@ -37,7 +38,6 @@ from ..schema import format_text, read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from . import lr_schedules, solver_param
 from .evaluate import supports_parallel_eval
-from .memory_report import count_elements, estimate_training_memory
 from .output_checks import check_layer_outputs, check_snapshot_files
 from .periodic_evaluation import PeriodicEvaluation
 from .placement import MeshPlacement, Placement, SingleDevice
@@ -46,6 +46,7 @@ from .snapshots import Snapshots, snapshot_prefix
 from .solver_param import check_files, find_weights_files
 from .state_files import find_resumable
 from .train_step import TrainState
+from .training_memory import estimate_training_memory
 from .update_rules import caffe_optimizer
 
 # the measured memory was 0.7 to 1.1 times the estimate, so a net that is refused does not fit

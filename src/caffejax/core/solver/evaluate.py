@@ -14,13 +14,13 @@ from jax.sharding import Mesh, PartitionSpec
 
 from ...base.errors import DataError, GraphError, Problem
 from ...base.variables import Params, Variables
-from ...cpu.frozen.frozen_pass_cache import freeze_passes, output_and_loss_names
-from ...cpu.program_keys import net_cache_key
 from ..data.loader import Loader
 from ..graph import Graph, Param
+from ..graph.inference_graph import output_and_loss_names
 from ..graph.trained_layers import find_source_params, match_layers
 from ..layers.position_values import decode_array, encode_array
 from ..parallel import DATA, all_gather, check_shapes, join_batches, local_shard, put_global, replicated_sharding
+from ..program.frozen import freeze_passes
 from ..program.net import Net
 from .average_precision import average_precision
 from .index_check import IndexCheck
@@ -83,7 +83,7 @@ class Evaluator:
         self._freeze = freeze
         self._last_state: Params = {}
         self._index_check = IndexCheck(net)
-        self._forward = net.jit(make_score_function(net), cache_key=net_cache_key("scores", net))
+        self._forward = net.jit(make_score_function(net), stored_as="scores")
 
     def __call__(
         self,
@@ -145,9 +145,8 @@ class Evaluator:
 
     def _compile_inference(self, variables: Variables) -> Callable[..., Any] | None:
         """Return `make_score_function(net)` compiled for inference, or None if the net forbids it."""
-        passes = freeze_passes(
-            self.net.graph, self.net.compute_config, variables, output_and_loss_names(self.net.graph)
-        )
+        names = output_and_loss_names(self.net.graph)
+        passes = freeze_passes(self.net.graph, self.net.compute_config, variables, names)
         if passes is None:
             return None
 

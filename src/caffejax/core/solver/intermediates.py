@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from ...base.variables import Blobs, Params, Variables
-from ...cpu.frozen.frozen_pass_cache import freeze_passes
 from ..graph import Layer
-from ..program import Part, PassInputs, PassOutputs, Values, make_unfused_schedule, run_parts, split_by_layer
+from ..program import Part, PassInputs, PassOutputs, Values, iterate_parts, make_unfused_schedule, split_by_layer
 from ..program.backward import Diffs, Pullback, has_backward, run_backward, run_with_pullback
+from ..program.frozen import freeze_passes
 from ..program.net import Net
 from ..program.net_arguments import check_blob_names
 from ..program.schedule import split_at_host_layers
@@ -127,7 +127,7 @@ class LayerTrace:
         self._schedule = split_at_host_layers(
             split_by_layer(make_unfused_schedule(net.graph)), trim=net.has_host_layers
         )
-        self._layers, self._run_part = net.graph.layers, net.runner
+        self._layers, self._run_part = net.graph.layers, net.compute_part
         self._inputs = PassInputs(params, state, batch, key, {})
         self._has_backward, self._isolated_inputs = backward, isolated
         self._pullbacks: list[tuple[Layer, Pullback]] = []
@@ -137,7 +137,7 @@ class LayerTrace:
     def forward(self) -> Iterator[tuple[Layer, list[jax.Array], list[jax.Array]]]:
         """Run the layers one at a time, and yield each layer with its bottoms and its tops."""
         self._pullbacks, self._seeds, self.state = [], {}, dict(self._inputs.state)
-        for part, inputs, result in run_parts(self._schedule, self._inputs, runner=self._run_layer):
+        for part, inputs, result in iterate_parts(self._schedule, self._inputs, compute=self._run_layer):
             (layer,) = part.layers
             self.state |= {name: {**self.state[name], **blobs} for name, blobs in result.state.items()}
             tops = [result.values[name] for name in layer.tops]

@@ -16,10 +16,9 @@ from ...base.config import SolverOptions, TrainConfig
 from ...base.errors import SolverError
 from ...base.human_readable import format_count
 from ...base.variables import Params, Variables
-from ...cpu.process_settings import tune_process
-from ...cpu.program_keys import training_cache_key
 from ..data.user_data import Data
 from ..ops.compilation import Jitted
+from ..ops.implementations import find_form
 from ..parallel import data_parallel, wait_on_cpu
 from ..program.net import Net
 from ..schema.caffe_pb2 import SolverParameter
@@ -37,8 +36,8 @@ StackedBatches = Mapping[str, Any]
 
 
 def make_step_options(net: Net, param: SolverParameter, debug_nans: bool) -> dict[str, Any]:
-    """Return the keyword arguments of `Net.jit` for a training step on one device: cache key and donated arguments."""
-    return {"cache_key": training_cache_key("step", net, param), "donate_argnums": () if debug_nans else 0}
+    """Return the keyword arguments of `Net.jit` for a training step on one device: its name and donated arguments."""
+    return {"stored_as": "step", "solver_param": param, "donate_argnums": () if debug_nans else 0}
 
 
 def prefetch_step(net: Net, param: SolverParameter, debug_nans: bool) -> None:
@@ -98,10 +97,9 @@ class CompiledUpdater:
         )
         self._state = initial_state
         if mesh is None:
-            self._forward = net.jit(make_forward(net), cache_key=training_cache_key("forward", net, param))
+            self._forward = net.jit(make_forward(net), stored_as="forward", solver_param=param)
             self._step = net.jit(step, **make_step_options(net, param, debug_nans))
-            steps_cache_key = training_cache_key("steps", net, param)
-            self._steps = net.jit(make_steps(step), cache_key=steps_cache_key, donate_argnums=0)
+            self._steps = net.jit(make_steps(step), stored_as="steps", solver_param=param, donate_argnums=0)
         else:
             options = {"donate_argnums": 0, "out_shardings": (placement.shardings(initial_state), None)}
             self._forward = self._jit_on_mesh(data_parallel(make_forward(net), mesh))
@@ -242,7 +240,7 @@ class Callback:
     """Base class of objects whose methods a solver calls at events. Append an instance to `Solver.callbacks`.
 
     With several processes, each process calls its callbacks at the same events. Only the process in which
-    `caffejax.core.parallel.is_first()` is true should write logs or files. Reading computed values, such as
+    `jax.process_index()` is 0 should write logs or files. Reading computed values, such as
     `solver.smoothed_loss`, waits until the devices have finished all iterations. In `on_step`, this makes training
     slower.
     """
@@ -296,7 +294,7 @@ class Solver(Trainer):
         test_data: the examples for the test net, in the same forms. For several test nets, it is a list with one item
             for each net, which is None for a net without Input layers.
         tune: whether to call `caffejax.tune_process` first.
-        options: the fields of `caffejax.core.solver.TrainConfig`, `caffejax.ComputeConfig`, `caffejax.DataConfig`, by
+        options: the fields of `caffejax.TrainConfig`, `caffejax.ComputeConfig`, `caffejax.DataConfig`, by
             name.
 
     Attributes:
@@ -324,7 +322,9 @@ class Solver(Trainer):
     ) -> None:
         config = TrainConfig.from_keywords(**options)
         if tune:
-            tune_process()
+            tune_process = find_form("tune_process")
+            if tune_process is not None:
+                tune_process()
         parts, initial_state = build_trainer(
             solver,
             file,

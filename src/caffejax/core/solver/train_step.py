@@ -259,7 +259,7 @@ def make_update(
         optimizer: the update rule.
         keep_update: whether to return the subtracted arrays.
         max_barrier_size: the argument `max_size` of `separate_updates`.
-        kernels: "fast" to use the method `apply` if the optimizer is a `FusedOptimizer` and `keep_update` is false,
+        kernels: "fast" to use the method `apply`, if the optimizer has one and `keep_update` is false,
             or "reference" to use optax.
     """
     apply = getattr(optimizer, "apply", None) if kernels == "fast" and not keep_update else None

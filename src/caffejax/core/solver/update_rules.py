@@ -21,9 +21,8 @@ import jax.numpy as jnp
 import optax
 
 from ...base.errors import did_you_mean
-from ...cpu.kernels import onednn
 from ..ops.compilation import zeros_like
-from ..ops.platform_dispatch import PlatformOp
+from ..ops.implementations import find_form
 
 Array = jax.Array
 Slots = tuple[Array, ...]
@@ -242,22 +241,12 @@ def make_transformation(param: Any, lr_mults: Any) -> optax.GradientTransformati
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-class FusedOptimizer(optax.GradientTransformationExtraArgs):  # type: ignore[misc]
-    """An optimizer that can also apply its updates to the parameters, in one pass over memory on CPUs.
-
-    Attributes:
-        apply: a function `apply(grads, state, params, *, rate, iteration)` that returns `(params, state)`. Except for
-            rounding, the result is the same as from `update` and `optax.apply_updates`.
-    """
-
-    apply: Callable[..., tuple[Any, Any]]
-
-
 def caffe_optimizer(param: Any, lr_mults: Any, decay_mults: Any) -> optax.GradientTransformationExtraArgs:
     """Return the optimizer of a SolverParameter: clipping, division by iter_size, weight decay, update rule and limits.
 
     The optimizer takes gradients that are sums over `iter_size` passes. Weight decay is added after clipping and before
-    the update rule. For SGD without settings of a fork, the optimizer is a `FusedOptimizer`.
+    the update rule. For SGD without settings of a fork, the form that is registered as "momentum_update" may give the
+    optimizer a method `apply`, which also updates the parameters.
 
     Args:
         param: a SolverParameter that `check_solver` accepts.
@@ -278,79 +267,20 @@ def caffe_optimizer(param: Any, lr_mults: Any, decay_mults: Any) -> optax.Gradie
         with_local_rates(update, param, lr_mults) if uses_local_rates else update,
         *update_transforms,
     )
-    is_constant = isinstance(compute_momentum(param, 0.0, 0), float) and param.weight_decay_policy != "poly"
-    decay = 0.0 if param.regularization_type == "NONE" else param.weight_decay
-    if (
-        param.type != "SGD"
-        or uses_local_rates
-        or not is_constant
-        or has_weight_limits(param)
-        or (decay and param.regularization_type == "L1")
-    ):
+    fuse = find_form("momentum_update")
+    if fuse is None or not _is_momentum_sgd(param):
         return optimizer
-    fused_optimizer = FusedOptimizer(*optimizer)
+    decay = 0.0 if param.regularization_type == "NONE" else param.weight_decay
     decays = jax.tree.map(lambda mult: decay * mult, decay_mults)
-    fused_optimizer.apply = partial(
-        _apply_momentum, optax.chain(*gradient_transforms), param.momentum, lr_mults, decays
-    )
-    return fused_optimizer
+    return fuse(optimizer, optax.chain(*gradient_transforms), param.momentum, lr_mults, decays)
 
 
-def _apply_momentum(
-    gradient_transform: optax.GradientTransformation,
-    momentum: float,
-    lr_mults: Any,
-    decays: Any,
-    grads: Any,
-    state: Any,
-    params: Any,
-    *,
-    rate: Any,
-    iteration: Any,
-) -> tuple[Any, Any]:
-    """Return parameters and state after SGD with momentum; see `FusedOptimizer`.
-
-    Args:
-        gradient_transform: the transformation of the gradients before weight decay is added.
-        momentum: the momentum.
-        lr_mults, decays: trees with the structure of the parameters: the lr_mult and the weight decay of each.
-        grads, state, params, rate, iteration: the arguments of `optimizer.update`.
-    """
-    del iteration
-    grads, _ = gradient_transform.update(grads, gradient_transform.init(params))
-    (slots,) = find_history(state).history
-    rate = jnp.asarray(rate, jnp.float32)
-    results = jax.tree.map(
-        lambda g, p, h, lr_mult, decay: _momentum_update(
-            g, p, h, rate, lr_mult=lr_mult, decay=decay, momentum=momentum
-        ),
-        *(grads, params, slots, lr_mults, decays),
-    )
-    if not jax.tree.leaves(grads):
-        return params, state
-    params, slots = jax.tree.transpose(jax.tree.structure(grads), jax.tree.structure((0, 0)), results)
-    return params, with_history(state, History((slots,)))
-
-
-@partial(jax.jit, static_argnames=("lr_mult", "decay", "momentum"))  # traced once for each shape
-def _momentum_update(g: Array, p: Array, h: Array, rate: Array, **settings: Any) -> tuple[Array, ...]:
-    update = PlatformOp(
-        partial(_plain_momentum_update, **settings), partial(_momentum_update_on_cpu, **settings), differentiable=False
-    )
-    return update(g, p, h, rate)
-
-
-def _plain_momentum_update(
-    g: Array, p: Array, h: Array, rate: Array, *, lr_mult: float, decay: float, momentum: float
-) -> tuple[Array, ...]:
-    h = rate.astype(g.dtype) * lr_mult * (g + decay * p) + momentum * h
-    return p - h, h
-
-
-def _momentum_update_on_cpu(g: Array, p: Array, h: Array, rate: Array, **settings: Any) -> tuple[Array, ...]:
-    if onednn.supports(g, p, h):
-        return onednn.momentum_update(g, p, h, rate, **settings)
-    return _plain_momentum_update(g, p, h, rate, **settings)
+def _is_momentum_sgd(param: Any) -> bool:
+    """Return whether the update is SGD with a constant momentum and L2 decay, without settings of a fork."""
+    is_constant = isinstance(compute_momentum(param, 0.0, 0), float) and param.weight_decay_policy != "poly"
+    has_l1_decay = param.regularization_type == "L1" and param.weight_decay
+    uses_local_rates = param.larc or param.local_lr_auto
+    return param.type == "SGD" and is_constant and not (uses_local_rates or has_weight_limits(param) or has_l1_decay)
 
 
 def decoupled_decay(decay: float, lr_mults: Any, decay_mults: Any) -> optax.GradientTransformationExtraArgs:

@@ -227,7 +227,7 @@ class CompiledNet:
         inputs: Mapping[str, jax.Array],
         key: jax.Array | None,
     ) -> Values:
-        def runner(
+        def compute(
             part: Part, pass_inputs: PassInputs, earlier_blobs: Values, needed: frozenset[str] | None
         ) -> PassOutputs:
             onednn_part = self.programs.get(part.key)
@@ -245,7 +245,7 @@ class CompiledNet:
             pass_inputs,
             earlier_blobs=earlier_blobs,
             output_names=self.graph.outputs,
-            runner=runner,
+            compute=compute,
         ).values
         return {name: values[name] for name in self.graph.outputs}
 

@@ -12,6 +12,9 @@ import numpy as np
 
 from ...core.graph import Graph, Layer, Param, Slot
 from ...core.layers import ParamSpec, Traced
+from ...core.layers.context import Context
+from ...core.layers.shape_ops import concat, concat_axis
+from ...core.ops.implementations import find_form, register
 from ...core.program import PassInputs, VariableTrees, compute_part
 from ...core.program.schedule import make_part
 from ..kernels.packed_weights import StoredWeight
@@ -186,14 +189,11 @@ def host_function(layer: Layer) -> Callable[[Sequence[Any]], Constants] | None:
     The function takes a list of the bottoms as arrays, and returns the tops by name.
     """
     implementation = layer.type.implementation
-    if (
-        not isinstance(implementation, Traced)
-        or implementation.host_forward is None
-        or layer.all_params
-        or any(layer.loss_weights)
-    ):
+    if not isinstance(implementation, Traced) or layer.all_params or any(layer.loss_weights):
         return None
-    forward = implementation.host_forward
+    forward = find_form(implementation.forward, "host")
+    if forward is None:
+        return None
 
     def compute_tops(bottoms: Sequence[Any]) -> Constants:
         with layer.locate_errors(), np.errstate(all="ignore"):  # no warnings about infinity and NaN, as in XLA
@@ -201,3 +201,10 @@ def host_function(layer: Layer) -> Callable[[Sequence[Any]], Constants] | None:
         return dict(zip(layer.tops, tops if isinstance(tops, tuple) else (tops,), strict=True))
 
     return compute_tops
+
+
+def _concat_on_host(ctx: Context, *xs: np.ndarray) -> np.ndarray:
+    return np.concatenate(xs, concat_axis(ctx, xs))
+
+
+register("host", {concat: _concat_on_host})

@@ -21,12 +21,13 @@ from ...core.ops.compilation import find_cpu, has_only_cpus
 from ...core.ops.program_cache import Entry, ProgramCache
 from ...core.program import VariableTrees
 from ...core.program.memory_check import check_layers_fit
+from ...core.program.net import Net
 from ...core.program.net_arguments import add_shape_hints, check_inputs, check_variables
 from ...core.program.schedule import strip_blob_padding
 from ..kernels.packed_weights import StoredWeight
 from .compiled_net import CompiledNet
 from .constant_folding import fold, materialize
-from .low_precision import LowPrecision, measure_ranges
+from .low_precision import LowPrecision, measure_ranges, resolve_precision
 
 _BYTES_PER_LAYER = 32 * 2**10  # of a net compiled for some shapes, without its workspace
 
@@ -243,3 +244,18 @@ def _restore(
     frozen = object.__new__(cls)
     frozen._initialize(graph, variables, compute_config, low_precision)
     return frozen
+
+
+def freeze(
+    net: Net,
+    variables: Variables,
+    outputs: Iterable[str] | None,
+    precision: str | None,
+    calibration: Iterable[Mapping[str, Any]] | None,
+) -> Frozen:
+    """Return a net compiled for inference; for the arguments, see `Net.freeze`."""
+    options, number_type = (
+        (net.compute_config, None) if precision is None else resolve_precision(precision, net.compute_config)
+    )
+    net = (net if options == net.compute_config else net.with_compute_config(options)).for_inference(outputs)
+    return Frozen(net.graph, variables, options, number_type, calibration)

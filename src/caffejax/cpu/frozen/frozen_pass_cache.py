@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from operator import is_
 from typing import Any
@@ -14,7 +13,7 @@ import numpy as np
 from ...base.config import ComputeConfig
 from ...base.host_memory import get_free_memory
 from ...base.variables import Blobs, Variables
-from ...core.graph import UNNAMED_TOP, Graph, Layer, make_inference_graph
+from ...core.graph import Graph, Layer, make_inference_graph
 from ...core.graph.inference_graph import find_inference_names
 from ...core.layers import Traced
 from ...core.layers.dispatch import forward
@@ -109,18 +108,6 @@ def freeze_passes(
     if _NUM_COPIES * weight_bytes > get_free_memory() or not is_stateless(make_inference_graph(graph, names)):
         return None
     return FrozenPasses(graph, compute_config, variables, names)
-
-
-def output_and_loss_names(graph: Graph) -> tuple[str, ...]:
-    """Return the names of a net's outputs and loss blobs. Its total loss can be computed from these blobs.
-
-    The result is empty if the loss cannot be computed from them, because a loss blob has no name in the net, or
-    because two layers have a top with the name of a loss blob.
-    """
-    makers, roots = Counter(top for layer in graph.layers for top in layer.tops), graph.split_roots
-    if UNNAMED_TOP in graph.loss_weights or any(makers[roots.get(name, name)] > 1 for name in graph.loss_weights):
-        return ()
-    return tuple(dict.fromkeys((*graph.outputs, *graph.loss_weights)))
 
 
 class FrozenPassCache:

@@ -15,16 +15,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...base.config import ComputeConfig, quote
+from ...base.config import ComputeConfig
 from ...base.errors import CaffejaxError
 from ...base.glog import log
 from ...core.ops import compilation
+from ...core.program.frozen import check_precision
 from ..kernels import onednn, onednn_program
 from ..kernels.onednn_program import FieldValue, Operation, Shape
 
 Ranges = Mapping[str, tuple[float, float]]  # the minimum and maximum of each blob
 _MIN_LARGEST = 1e-30  # used as the maximum of a blob of zeros, so that its step is not 0
-_PRECISIONS = ("float32", "tf32", "bfloat16", "int8")
 _CPU_FEATURES = {"bfloat16": "AVX512-BF16", "int8": "AVX512-VNNI and AVX-VNNI"}
 _TYPE_CODES = {"float32": 0, "bfloat16": 1, "int8": 2, "uint8": 3}  # as in program.h
 _WEIGHT_OPERATIONS = {"bfloat16": ("convolution", "deconvolution", "dense"), "int8": ("convolution", "dense")}
@@ -74,9 +74,7 @@ def resolve_precision(
     Raises:
         CaffejaxError: if the precision is unknown.
     """
-    if precision not in _PRECISIONS:
-        known_precisions = ", ".join(f'"{p}"' for p in _PRECISIONS)
-        raise CaffejaxError(f"precision of a frozen net must be one of {known_precisions}, not {quote(precision)}")
+    check_precision(precision)
     if precision != "bfloat16" and precision != "int8":
         return replace(compute_config, precision=precision), None  # type: ignore[arg-type]
     if precision == "bfloat16" and not compilation.runs_on_cpu():

@@ -34,8 +34,8 @@ class ArenaPool {
     return pool;
   }
 
-  // Returns an idle block of at least `size` bytes: the block at `last` if possible, otherwise the smallest. If there is
-  // none, returns a new block and frees the largest idle block, which the new block replaces.
+  // Returns an idle block of at least `size` bytes: the block at `last` if possible, otherwise the smallest. If there
+  // is none, returns a new block and frees the largest idle block, which the new block replaces.
   Block Take(size_t size, const char* last) {
     std::lock_guard<std::mutex> lock(mutex_);
     auto best = idle_.end(), largest = idle_.end();

@@ -1,6 +1,6 @@
-// The statistics of BatchNorm: mean and variance of each channel, and the sums that its gradient needs, each in one pass
-// over the memory, in all threads. XLA needs two passes for each pair, in one thread: with them a step of MobileNet took 115
-// instead of 98 ms.
+// The statistics of BatchNorm: mean and variance of each channel, and the sums that its gradient needs, each in one
+// pass over the memory, in all threads. XLA needs two passes for each pair, in one thread: with them a step of
+// MobileNet took 115 instead of 98 ms.
 //
 // Rows are processed in blocks that stay in the cache of a core, while the next block is fetched.
 
@@ -20,8 +20,8 @@ struct Moments {
   Array x, mean, variance;
 };
 
-// The sums over rows of dy and of dy * x_hat, where x_hat = (x - mean) * scale; with `relu`, of the rows of each channel
-// where x_hat * factor + bias > 0. x and dy are (rows, channels), all others (channels,).
+// The sums over rows of dy and of dy * x_hat, where x_hat = (x - mean) * scale; with `relu`, of the rows of each
+// channel where x_hat * factor + bias > 0. x and dy are (rows, channels), all others (channels,).
 struct NormalizationSums {
   Array x, dy, mean, scale, factor, bias, d_factor, d_bias;
   bool relu;
@@ -41,8 +41,12 @@ inline void Check(const Moments& m) {
 inline void Check(const NormalizationSums& s) {
   CheckArray("x", s.x, 2);
   CheckSame("x", s.x, s.dy);
-  for (auto [name, array] : {std::pair<const char*, const Array&>{"mean", s.mean}, {"scale", s.scale}, {"factor", s.factor},
-                             {"bias", s.bias}, {"d_factor", s.d_factor}, {"d_bias", s.d_bias}}) {
+  for (auto [name, array] : {std::pair<const char*, const Array&>{"mean", s.mean},
+                             {"scale", s.scale},
+                             {"factor", s.factor},
+                             {"bias", s.bias},
+                             {"d_factor", s.d_factor},
+                             {"d_bias", s.d_bias}}) {
     CheckChannels(name, array, s.x);
   }
 }
@@ -63,7 +67,8 @@ inline __attribute__((always_inline)) void StoreLanes(ChannelLanes lanes, int64_
   else std::memcpy(to, &lanes, count * sizeof(float));
 }
 
-// Returns the sum of `get(row)` over rows. Parts of 16 rows are added first, which loses fewer digits than one long sum.
+// Returns the sum of `get(row)` over rows. Parts of 16 rows are added first, which loses fewer digits than one long
+// sum.
 template <typename Get>
 __attribute__((always_inline)) inline ChannelLanes SumInParts(int64_t rows, Get get) {
   constexpr int64_t kPart = 16;
@@ -97,7 +102,8 @@ static void ComputeMoments(const float* x, int64_t rows, int64_t channels, float
 
 // Adds the sums of some rows to `d_factor` and `d_bias`.
 CAFFEJAX_FOR_EACH_PROCESSOR
-static void AddNormalizationSums(const NormalizationSums& s, int64_t first, int64_t rows, float* d_factor, float* d_bias) {
+static void AddNormalizationSums(const NormalizationSums& s, int64_t first, int64_t rows, float* d_factor,
+                                 float* d_bias) {
   int64_t channels = s.x.dimensions()[1];
   const float *x = s.x.typed_data() + first * channels, *dy = s.dy.typed_data() + first * channels;
   for (int64_t c = 0; c < channels; c += kChannelLanes) {
@@ -108,7 +114,8 @@ static void AddNormalizationSums(const NormalizationSums& s, int64_t first, int6
     for (int64_t r = 0; r < rows; ++r) {
       __builtin_prefetch(x + (r + rows) * channels + c);
       __builtin_prefetch(dy + (r + rows) * channels + c);
-      ChannelLanes x_hat = (LoadLanes(x + r * channels + c, count) - mean) * scale, diff = LoadLanes(dy + r * channels + c, count);
+      ChannelLanes x_hat = (LoadLanes(x + r * channels + c, count) - mean) * scale,
+                   diff = LoadLanes(dy + r * channels + c, count);
       if (s.relu) diff = x_hat * factor + bias <= 0 ? ChannelLanes{} : diff;
       products += diff * x_hat;
       sum += diff;
@@ -124,7 +131,8 @@ void ForBlocksOfRows(int64_t rows, int64_t channels, int threads, Work work) {
   constexpr int64_t kFloats = 1 << 14;
   RunInParallel(threads, [&](int thread, int count) {
     int64_t block = std::clamp<int64_t>(kFloats / channels, 1, 256), end = rows * (thread + 1) / count;
-    for (int64_t start = rows * thread / count; start < end; start += block) work(thread, start, std::min(block, end - start));
+    for (int64_t start = rows * thread / count; start < end; start += block)
+      work(thread, start, std::min(block, end - start));
   });
 }
 
@@ -133,7 +141,8 @@ inline void Run(const Moments& m) {
   int threads = ThreadsToSum(m.x);
   // of each thread: the number of rows, the means, the sums of squared differences, and both of the last block
   std::vector<float> counts(threads), sums(threads * 4 * channels);
-  auto add = [&](float* mean, float* squares, float& count, const float* more_mean, const float* more_squares, float more) {
+  auto add = [&](float* mean, float* squares, float& count, const float* more_mean, const float* more_squares,
+                 float more) {
     float all = count + more;
     for (int64_t c = 0; more > 0 && c < channels; ++c) {
       float difference = more_mean[c] - mean[c];

@@ -70,9 +70,7 @@ class Weighted : public Values {
     return forms;
   }
 
-  bool IsFloat(size_t i) const {
-    return Self(i).ResultType() == Type::f32 && X(i).layout.get_data_type() == Type::f32;
-  }
+  bool IsFloat(size_t i) const { return Self(i).ResultType() == Type::f32 && X(i).layout.get_data_type() == Type::f32; }
 
   // The layouts of a convolution on numbers of less than 32 bits. Functions that oneDNN cannot fuse run in float32.
   std::vector<Form> NarrowForms(size_t i) {
@@ -137,15 +135,16 @@ class Weighted : public Values {
     }
   }
 
-  // Returns whether a convolution is computed without a matrix of all windows. With one, oneDNN computes PReLU in the same
-  // pass, but 16 to 64 channels of ENet at 128x256 take 13 ms instead of 1.
+  // Returns whether a convolution is computed without a matrix of all windows. With one, oneDNN computes PReLU in the
+  // same pass, but 16 to 64 channels of ENet at 128x256 take 13 ms instead of 1.
   template <typename Description>
   static bool IsDirect(const Description& pd) {
     return std::string(pd.impl_info_str()).find("gemm:jit") == std::string::npos;
   }
 
   // Returns whether an implementation adds the bias, and applies the post-ops, to the sum over each block of inputs. So
-  // does oneDNN's code for deconvolutions with a stride: its sums alone are right, on every processor and in every type.
+  // does oneDNN's code for deconvolutions with a stride: its sums alone are right, on every processor and in every
+  // type.
   template <typename Description>
   static bool AppliesEpilogueToPartialSums(const Description& pd) {
     return std::string(pd.impl_info_str()).find("brgconv_strided") != std::string::npos;
@@ -226,12 +225,13 @@ class Weighted : public Values {
     EmitBestForm(i, X(i), forms, Plain(weight), [&](const Form& form, const dnnl::primitive_attr& attributes) {
       return dnnl::convolution_forward::primitive_desc(
           Engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, form.x,
-          AnyOrder(weight, WeightType(form.x)),
-          bias, form.y, s.IntegerList("stride", axes, 1), gaps, s.IntegerList("low", axes, 0), s.IntegerList("high", axes, 0), attributes);
+          AnyOrder(weight, WeightType(form.x)), bias, form.y, s.IntegerList("stride", axes, 1), gaps,
+          s.IntegerList("low", axes, 0), s.IntegerList("high", axes, 0), attributes);
     });
   }
 
-  // Adds a convolution with few channels by narrow_convolution.h. Returns false if this code does not suit the convolution.
+  // Adds a convolution with few channels by narrow_convolution.h. Returns false if this code does not suit the
+  // convolution.
   bool ConvolveNarrow(size_t i) {
     const Statement& s = Self(i);
     const Dims &weight = program_.Weight(s.Integer("weight")), out = program_.operations[i].Out(), one{1, 1};
@@ -244,8 +244,9 @@ class Weighted : public Values {
       int64_t starts = in[axis + 2] + low[axis] + high[axis] - weight[axis + 2];
       if (starts < 0 || starts / stride[axis] + 1 != out[axis + 2]) return false;
     }
-    PlaneShape shape{in[0], in[2], in[3], in[1], out[2], out[3], out[1], {weight[2], weight[3]}, {stride[0], stride[1]},
-                     {low[0], low[1]}};
+    PlaneShape shape{
+        in[0],           in[2], in[3], in[1], out[2], out[3], out[1], {weight[2], weight[3]}, {stride[0], stride[1]},
+        {low[0], low[1]}};
     if (!NarrowConvolution::IsWorth(shape)) return false;
     NarrowConvolution narrow(shape);
     auto transform = [narrow](const float* from, float* to) { narrow.Pack(from, to); };
@@ -313,8 +314,9 @@ class Weighted : public Values {
     auto transform = [tiling = *tiling, groups, layout = winograd->Weight()](const float* from, float* to) {
       TransformWeights(tiling, from, groups, false, layout, to);
     };
-    Operands operands{{DNNL_ARG_SRC, steps_.WithLayout(X(i), from)},
-                      {DNNL_ARG_WEIGHTS, steps_.Weight(s.Integer("weight"), Plain(by_groups), winograd->Weight(), transform)}};
+    Operands operands{
+        {DNNL_ARG_SRC, steps_.WithLayout(X(i), from)},
+        {DNNL_ARG_WEIGHTS, steps_.Weight(s.Integer("weight"), Plain(by_groups), winograd->Weight(), transform)}};
     AddBias(i, operands);
     Tensor result = TargetOf(form, to);
     if (added >= 0) operands.emplace_back(DNNL_ARG_SRC_1, steps_.WithLayout(values_[added], to));
@@ -337,12 +339,14 @@ class Weighted : public Values {
     // oneDNN's own choice: by blocks of channels, UNet's 128 to 64 channels at 240x240 take 100 ms, by pixels 40
     auto any_in = AnyOrder(X(i).layout.get_dims()), any_out = AnyOrder(program_.operations[i].Out());
     std::vector<Form> forms{{any_in, any_out, std::nullopt}, {any_in, any_out, std::nullopt, -1, false}};
-    EmitBestForm(i, X(i), IsFloat(i) ? forms : NarrowForms(i), weight, [&](const Form& form, const dnnl::primitive_attr& attributes) {
-      return dnnl::deconvolution_forward::primitive_desc(
-          Engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::deconvolution_direct, form.x,
-          AnyOrder(weight.get_dims(), WeightType(form.x)), form.fused ? bias : memory::desc(), form.y,
-          s.IntegerList("stride", axes, 1), gaps, s.IntegerList("low", axes, 0), s.IntegerList("high", axes, 0), attributes);
-    });
+    EmitBestForm(i, X(i), IsFloat(i) ? forms : NarrowForms(i), weight,
+                 [&](const Form& form, const dnnl::primitive_attr& attributes) {
+                   return dnnl::deconvolution_forward::primitive_desc(
+                       Engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::deconvolution_direct, form.x,
+                       AnyOrder(weight.get_dims(), WeightType(form.x)), form.fused ? bias : memory::desc(), form.y,
+                       s.IntegerList("stride", axes, 1), gaps, s.IntegerList("low", axes, 0),
+                       s.IntegerList("high", axes, 0), attributes);
+                 });
   }
 
   // Multiplies rows of any shape by a matrix (outputs, inputs). For few rows, most time is spent on reading the matrix
@@ -374,8 +378,8 @@ class Weighted : public Values {
     forms.push_back({forms[1].x, AnyOrder(out), std::nullopt, -1, false});
     auto bias = BiasOf(i);
     EmitBestForm(i, x, forms, Plain(weight), [&](const Form& form, const dnnl::primitive_attr& attributes) {
-      return dnnl::inner_product_forward::primitive_desc(Engine(), dnnl::prop_kind::forward_inference, form.x,
-                                                         matrix, bias, form.y, attributes);
+      return dnnl::inner_product_forward::primitive_desc(Engine(), dnnl::prop_kind::forward_inference, form.x, matrix,
+                                                         bias, form.y, attributes);
     });
   }
 

@@ -21,6 +21,7 @@ from jax import lax
 from ...core.ops.channel_affine import affine_along_channels
 from ...core.ops.channel_groups import count_groups, run_group_by_group
 from ...core.ops.channel_reductions import CHANNELS_LAST, channel_sums, promote
+from ...core.ops.custom_gradient import NeededDiffs
 from ...core.ops.layout import materialise, materialise_channels_last, to_channels_first, to_channels_last
 from ...core.ops.window import Window
 from . import onednn
@@ -53,17 +54,18 @@ def choose_algorithm(x: jax.Array, weight: jax.Array, window: Window) -> Algorit
     return "convolution"
 
 
-def correlate(x: jax.Array, weight: jax.Array, bias: jax.Array | None, window: Window, relu: bool) -> jax.Array:
+def correlate(
+    x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, window: Window, relu: bool
+) -> tuple[jax.Array]:
     """Convolve `x` with `weight`, add a bias (outputs,), and set negative results to 0 if `relu`."""
     if onednn.supports_convolution(x, weight, window):
-        return _correlate_by_onednn(x, weight, bias, window, relu)
-    return to_channels_first(
-        affine_along_channels(CHANNELS_LAST, to_channels_last(_correlate_by_xla(x, weight, window)), None, bias, relu)
-    )
+        return (_correlate_by_onednn(x, weight, bias, window, relu).astype(x.dtype),)
+    y = to_channels_last(_correlate_by_xla(x, weight, window))
+    return (to_channels_first(affine_along_channels(CHANNELS_LAST, y, None, bias, relu)).astype(x.dtype),)
 
 
 def correlate_diffs(
-    x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, needed: onednn.NeededDiffs, needs_bias: bool
+    x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, needed: NeededDiffs, needs_bias: bool
 ) -> tuple[jax.Array | None, jax.Array | None, jax.Array | None]:
     """Return the diffs of `x`, weight and bias, from the output's diff `dy`. Diffs that are not needed may be None."""
     if onednn.supports_convolution(x, weight, window):

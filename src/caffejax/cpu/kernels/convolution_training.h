@@ -1,6 +1,6 @@
-// Chooses how a convolution and its gradients are computed in training: by Winograd's algorithm (winograd_training.h and
-// winograd_weight_diff.h), by pointwise_convolution.h and narrow_convolution.h, by the gradients of depthwise_diffs.h,
-// pointwise_weight_diff.h and weight_diff.h, or by oneDNN.
+// Chooses how a convolution and its gradients are computed in training: by Winograd's algorithm (winograd_training.h
+// and winograd_weight_diff.h), by pointwise_convolution.h and narrow_convolution.h, by the gradients of
+// depthwise_diffs.h, pointwise_weight_diff.h and weight_diff.h, or by oneDNN.
 
 #ifndef CAFFEJAX_KERNELS_CONVOLUTION_TRAINING_H_
 #define CAFFEJAX_KERNELS_CONVOLUTION_TRAINING_H_
@@ -26,8 +26,16 @@ inline std::optional<PlaneShape> ShapeOfPlanes(const Convolution& c) {
   Numbers x = c.x.dimensions(), weight = c.weight.dimensions(), y = c.y.dimensions();
   bool dilated = std::any_of(w.dilation.begin(), w.dilation.end(), [](int64_t d) { return d != 1; });
   if (x.size() != 4 || dilated) return std::nullopt;
-  return PlaneShape{x[0], x[1], x[2], x[3], y[1], y[2], y[3], {weight[2], weight[3]},
-                    {w.stride[0], w.stride[1]}, {w.low[0], w.low[1]}};
+  return PlaneShape{x[0],
+                    x[1],
+                    x[2],
+                    x[3],
+                    y[1],
+                    y[2],
+                    y[3],
+                    {weight[2], weight[3]},
+                    {w.stride[0], w.stride[1]},
+                    {w.low[0], w.low[1]}};
 }
 
 // Returns the gradients of a depthwise convolution, or nothing if the convolution is another or oneDNN is faster.

@@ -1,8 +1,9 @@
 // Both gradients of depthwise 3x3 convolutions with the channels last, for processors with AVX-512. Milliseconds beside
-// oneDNN, batch 8, two threads, arrays not in the cache: 128 channels at 56x56 0.95 and 2.5, 512 at 14x14 0.30 and 0.55.
+// oneDNN, batch 8, two threads, arrays not in the cache: 128 channels at 56x56 0.95 and 2.5, 512 at 14x14 0.30 and
+// 0.55.
 //
-// A row of diffs is multiplied by the rows of inputs for the gradient of the weight, then the weight by the rows of diffs for
-// the same rows of the gradient of the input. Each row is fetched while the row before it is computed.
+// A row of diffs is multiplied by the rows of inputs for the gradient of the weight, then the weight by the rows of
+// diffs for the same rows of the gradient of the input. Each row is fetched while the row before it is computed.
 
 #ifndef CAFFEJAX_KERNELS_DEPTHWISE_DIFFS_H_
 #define CAFFEJAX_KERNELS_DEPTHWISE_DIFFS_H_
@@ -17,8 +18,8 @@ namespace caffejax {
 
 class DepthwiseDiffs {
  public:
-  // Returns whether this code computes the gradients of a depthwise convolution of this shape, and is faster than oneDNN's by
-  // measurement.
+  // Returns whether this code computes the gradients of a depthwise convolution of this shape, and is faster than
+  // oneDNN's by measurement.
   static bool IsWorth(const PlaneShape& s) {
     auto is_short = [&](int axis) { return s.kernel[axis] == kKernel && s.low[axis] < kKernel; };
     bool is_same = s.inputs == s.outputs && s.stride[0] == s.stride[1] && s.stride[0] <= 2;
@@ -28,8 +29,8 @@ class DepthwiseDiffs {
 
   explicit DepthwiseDiffs(const PlaneShape& shape) : s_(shape), channels_(shape.inputs), stride_(shape.stride[0]) {}
 
-  // Computes dx unless it is null, from dy and weight (channels, 1, 3, 3), and d_weight unless it is null, from x and dy,
-  // and then d_bias (channels,) unless it is null.
+  // Computes dx unless it is null, from dy and weight (channels, 1, 3, 3), and d_weight unless it is null, from x and
+  // dy, and then d_bias (channels,) unless it is null.
   void Run(const float* x, const float* dy, const float* weight, float* dx, float* d_weight, float* d_bias) const {
     int64_t rows = s_.batch * s_.out_height, parts = std::min<int64_t>(MaxThreads(), rows);
     ZeroedFloats taps(dx ? kTaps * channels_ : 0), zeros(channels_), sums(d_weight ? parts * kSums * channels_ : 0);
@@ -60,7 +61,7 @@ class DepthwiseDiffs {
   // Rows of cells of all channels, which windows read.
   struct Lines {
     const float* start[kKernel];  // null where there is no row
-    int64_t step[kKernel];        // floats from cell to cell, 0 for a row of zeros
+    int64_t step[kKernel];  // floats from cell to cell, 0 for a row of zeros
   };
 
   // The channels of a few vectors.
@@ -94,7 +95,8 @@ class DepthwiseDiffs {
       lines.start[i] = inside ? x + (image * s_.height + top + i) * s_.width * channels_ : zeros;
       lines.step[i] = inside ? channels_ : 0;
     }
-    ForChannels([&](int64_t c, Masks masks) { AddCells(lines, c, dy + row * s_.out_width * channels_ + c, masks, sums + c); });
+    ForChannels(
+        [&](int64_t c, Masks masks) { AddCells(lines, c, dy + row * s_.out_width * channels_ + c, masks, sums + c); });
   }
 
   CAFFEJAX_AVX512 void AddCells(Lines lines, int64_t channel, const float* dy, Masks masks, float* sums) const {
@@ -103,7 +105,8 @@ class DepthwiseDiffs {
 #pragma GCC unroll 10
     for (int t = 0; t < kSums; ++t) {
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) total[t][v] = _mm512_maskz_loadu_ps(masks.of[v], sums + t * channels + v * kLanes);
+      for (int v = 0; v < kVectors; ++v)
+        total[t][v] = _mm512_maskz_loadu_ps(masks.of[v], sums + t * channels + v * kLanes);
     }
     for (int i = 0; i < kKernel; ++i) lines.start[i] += channel;
     for (int64_t column = 0; column < out_width; ++column, dy += channels) {
@@ -137,11 +140,13 @@ class DepthwiseDiffs {
 #pragma GCC unroll 10
     for (int t = 0; t < kSums; ++t) {
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) _mm512_mask_storeu_ps(sums + t * channels + v * kLanes, masks.of[v], total[t][v]);
+      for (int v = 0; v < kVectors; ++v)
+        _mm512_mask_storeu_ps(sums + t * channels + v * kLanes, masks.of[v], total[t][v]);
     }
   }
 
-  // Writes the rows of dx that begin at the windows of a row of diffs, and after the last row of an image all that remain.
+  // Writes the rows of dx that begin at the windows of a row of diffs, and after the last row of an image all that
+  // remain.
   void WriteRows(const float* dy, int64_t row, const float* taps, float* dx) const {
     int64_t image = row / s_.out_height, in_image = row % s_.out_height;
     int64_t first = std::min(in_image * stride_, s_.height);
@@ -168,7 +173,8 @@ class DepthwiseDiffs {
 #pragma GCC unroll 9
     for (int t = 0; t < kTaps; ++t) {
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) weight[t][v] = _mm512_maskz_loadu_ps(masks.of[v], taps + t * channels + v * kLanes);
+      for (int v = 0; v < kVectors; ++v)
+        weight[t][v] = _mm512_maskz_loadu_ps(masks.of[v], taps + t * channels + v * kLanes);
     }
     for (int64_t column = 0; column < width; ++column, dx += channels) {
       Prefetch(dx + width * channels);

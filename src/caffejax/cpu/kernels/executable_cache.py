@@ -35,6 +35,7 @@ from jax.experimental import serialize_executable
 
 from ...base.atomic_write import replace_file
 from ...base.errors import CaffejaxError
+from ...core.ops.compilation import describe_settings
 from . import onednn
 
 log = logging.getLogger("caffejax.compiling")
@@ -46,14 +47,6 @@ _IMPORT_TIME = time.time_ns()
 _PACKAGE = Path(__file__).parents[2]
 _PACKAGES = ("jax", "jaxlib", "numpy", "optax", "flax", onednn.PACKAGE)
 _VARIABLE_PREFIXES = ("XLA_", "JAX_", "TF_", "ONEDNN_", "DNNL_", "NPROC", "PJRT_")  # prefixes of environment variables
-# prefixes of the names of JAX's settings that do not change compiled programs
-_IRRELEVANT_PREFIXES = (
-    "jax_compilation_cache",
-    "jax_persistent_cache",
-    "jax_enable_compilation_cache",
-    "jax_log",
-    "jax_dump",
-)
 
 
 class ProgramCacheConfig:
@@ -78,25 +71,38 @@ class CachedPrograms:
         self._key_parts = function, repr(sorted(options.items()))
 
     def prefetch(self) -> None:
-        """Load the newest stored program in a separate thread, for the next call of `find`; return at once."""
+        """Load the newest stored program in a thread, for the next call of `find_or_compile`; return at once."""
         if (prefix := self._prefix()) is not None:
             _PREFETCHES[prefix] = _Prefetch(prefix)
 
-    def find(self, args: tuple[Any, ...]) -> Program | None:
-        """Return the stored program for arguments of these types, or None if it is not stored."""
-        prefix, types = self._prefix(), describe_types(args)
-        if prefix is None or types is None:
-            return None
-        prefetch, path = _PREFETCHES.pop(prefix, None), _program_path(prefix, types)
-        if prefetch is not None and (program := prefetch.result(path)) is not None:
-            return program
-        return _read_program(path)
+    def describe(self, args: tuple[Any, ...]) -> str | None:
+        """Return what a program depends on beside the function, as text, or None if it cannot be stored."""
+        types = None if ProgramCacheConfig.folder is None else describe_types(args)
+        return None if types is None else f"{types} {describe_settings()}"
 
-    def store(self, args: tuple[Any, ...], compiled: jax.stages.Compiled) -> None:
-        """Store the compiled program for arguments of these types. Failures are logged, not raised."""
+    def find_or_compile(
+        self, args: tuple[Any, ...], lower: Callable[[], tuple[jax.stages.Lowered, Mapping[str, Any]]]
+    ) -> Program | None:
+        """Return the stored program for arguments of these types. If there is none, compile and store it.
+
+        Args:
+            args: the arguments.
+            lower: lowers the function for the arguments; returns the result and the compiler options.
+
+        Returns:
+            The program, or None if it cannot be stored. Failures to store it are logged, not raised.
+        """
         prefix, types = self._prefix(), describe_types(args)
-        if prefix is not None and types is not None:
-            _write_program(_program_path(prefix, types), compiled)
+        path = None if prefix is None or types is None else _program_path(prefix, types)
+        if prefix is not None and path is not None:
+            prefetch = _PREFETCHES.pop(prefix, None)
+            program = (prefetch and prefetch.result(path)) or _read_program(path)
+            if program is not None:
+                return program
+        compiled = _compile_uncached(*lower())
+        if path is not None and compiled is not None:
+            _write_program(path, compiled)
+        return compiled
 
     def _prefix(self) -> Path | None:
         """Return the prefix of the paths of the function's programs, or None if programs cannot be stored."""
@@ -135,7 +141,7 @@ _PREFETCHES: dict[Path, _Prefetch] = {}
 _COMPILE_LOCK = threading.Lock()
 
 
-def compile_uncached(lowered: jax.stages.Lowered, options: Mapping[str, Any]) -> jax.stages.Compiled | None:
+def _compile_uncached(lowered: jax.stages.Lowered, options: Mapping[str, Any]) -> jax.stages.Compiled | None:
     """Compile a program without JAX's compilation cache, because XLA cannot serialize a program from that cache.
 
     A compiler option with a random value makes the key in JAX's cache unique, so that the program is never found there.
@@ -159,12 +165,6 @@ def compile_uncached(lowered: jax.stages.Lowered, options: Mapping[str, Any]) ->
             return None
         finally:
             jax.config.update(setting, previous_value)
-
-
-def describe_settings() -> str:
-    """Return the JAX settings of the current thread that a compiled program depends on, as text."""
-    values: Mapping[str, Any] = jax.config.values
-    return repr(sorted((k, repr(v)) for k, v in values.items() if not k.startswith(_IRRELEVANT_PREFIXES)))
 
 
 def describe_types(args: tuple[Any, ...]) -> str | None:

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "memory_layout.h"
 #include "arena.h"
+#include "memory_layout.h"
 #include "threads.h"
 
 namespace caffejax {

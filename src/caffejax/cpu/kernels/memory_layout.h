@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "program.h"
 #include "onednn_primitives.h"
+#include "program.h"
 
 namespace caffejax {
 

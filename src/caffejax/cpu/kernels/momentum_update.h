@@ -24,8 +24,8 @@ inline void Check(const MomentumUpdate& u) {
 }
 
 CAFFEJAX_FOR_EACH_PROCESSOR
-static void UpdateCells(const float* g, const float* w, const float* h, float* new_w, float* new_h, int64_t n, float rate,
-                        float decay, float momentum) {
+static void UpdateCells(const float* g, const float* w, const float* h, float* new_w, float* new_h, int64_t n,
+                        float rate, float decay, float momentum) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
     float step = rate * (g[i] + decay * w[i]) + momentum * h[i];
@@ -39,8 +39,8 @@ inline void Run(const MomentumUpdate& u) {
   int64_t cells = u.gradient.element_count();
   InParallelRanges(cells <= kFewCells ? 1 : MaxThreads(), cells, [&](int64_t start, int64_t end) {
     UpdateCells(u.gradient.typed_data() + start, u.weight.typed_data() + start, u.slot.typed_data() + start,
-                u.new_weight.typed_data() + start, u.new_slot.typed_data() + start, end - start,
-                u.rate, u.decay, u.momentum);
+                u.new_weight.typed_data() + start, u.new_slot.typed_data() + start, end - start, u.rate, u.decay,
+                u.momentum);
   });
 }
 

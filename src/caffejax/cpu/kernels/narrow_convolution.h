@@ -1,9 +1,9 @@
 // Convolutions with few channels, and the gradients of inputs that fill few registers, for processors with AVX-512.
-// Milliseconds, and oneDNN's, of LeNet at 64 images: the first convolution 0.18 and 0.25, the second (20 to 50) 0.43 and
-// 0.53, its input's gradient 0.64 and 0.90. LeNet's training step takes 2.8 instead of 3.1.
+// Milliseconds, and oneDNN's, of LeNet at 64 images: the first convolution 0.18 and 0.25, the second (20 to 50) 0.43
+// and 0.53, its input's gradient 0.64 and 0.90. LeNet's training step takes 2.8 instead of 3.1.
 //
-// A row of a window counts as inputs, so that few lanes of registers are empty. If a last vector would have few outputs,
-// these are computed with inputs in the lanes.
+// A row of a window counts as inputs, so that few lanes of registers are empty. If a last vector would have few
+// outputs, these are computed with inputs in the lanes.
 
 #ifndef CAFFEJAX_KERNELS_NARROW_CONVOLUTION_H_
 #define CAFFEJAX_KERNELS_NARROW_CONVOLUTION_H_
@@ -20,13 +20,15 @@ class NarrowConvolution {
   }
   static bool IsWorthForInputDiff(const PlaneShape& s) {
     bool has_empty_lanes = s.inputs < 0.7 * Panels{s.inputs}.Vectors() * kTileLanes;
-    return CanCompute(s) && has_empty_lanes && s.batch >= MaxThreads() && s.LinesOf(s.out_height) * s.LineFloats() <= kImageFloats;
+    return CanCompute(s) && has_empty_lanes && s.batch >= MaxThreads() &&
+           s.LinesOf(s.out_height) * s.LineFloats() <= kImageFloats;
   }
 
   explicit NarrowConvolution(const PlaneShape& shape)
       : s_(shape), row_inputs_(s_.kernel[1] * s_.inputs), rest_(RestOf(s_)), panels_{s_.outputs - rest_} {
     line_ = s_.LineFloats();
-    is_padded_ = s_.low[0] > 0 || s_.low[1] > 0 || s_.LinesOf(s_.out_height) > s_.height || line_ > s_.width * s_.inputs;
+    is_padded_ = s_.low[0] > 0 || s_.low[1] > 0 || s_.LinesOf(s_.out_height) > s_.height ||
+                 line_ > s_.width * s_.inputs;
   }
 
   // Packs a weight in Caffe's order, for `Run`.
@@ -61,8 +63,8 @@ class NarrowConvolution {
     if (s_.batch < threads) row_blocks = (row_blocks + threads - 1) / threads * threads;
     row_blocks = std::min(row_blocks, s_.out_height);
     int64_t most_rows = (s_.out_height + row_blocks - 1) / row_blocks, image_line = s_.width * s_.inputs;
-    TileProduct product{s_.stride[1] * s_.inputs, s_.kernel[0], is_padded_ ? line_ : image_line, row_inputs_, s_.outputs,
-                        false, relu};
+    TileProduct product{
+        s_.stride[1] * s_.inputs, s_.kernel[0], is_padded_ ? line_ : image_line, row_inputs_, s_.outputs, false, relu};
     RunInParallel(threads, [&](int thread, int count) {
       ZeroedFloats cells(is_padded_ ? s_.LinesOf(most_rows) * line_ : 0);
       Range own = Range{0, s_.batch * row_blocks}.Part(thread, count);
@@ -125,7 +127,8 @@ class NarrowConvolution {
   }
 
  private:
-  static constexpr int64_t kPixels = 192, kImageFloats = 1 << 17, kWeightFloats = 1 << 16, kMostRest = 4, kRestPixels = 4;
+  static constexpr int64_t kPixels = 192, kImageFloats = 1 << 17, kWeightFloats = 1 << 16, kMostRest = 4,
+                           kRestPixels = 4;
 
   static bool CanCompute(const PlaneShape& s) {
     return __builtin_cpu_supports("avx512f") && !s.IsPointwise() && s.HasNarrowPadding() && s.OutPixels() > 0;
@@ -155,11 +158,13 @@ class NarrowConvolution {
 
   // Computes the last outputs of a line of pixels, with inputs in the lanes.
   void RunRest(const TileProduct& product, const float* x, const float* packed, const float* bias, float* y) const {
-    using Tile = void (NarrowConvolution::*)(const TileProduct&, const float*, const float*, const float*, float*) const;
+    using Tile = void (NarrowConvolution::*)(const TileProduct&, const float*, const float*, const float*, float*)
+        const;
     static constexpr Tile kTiles[] = {&NarrowConvolution::RunRestTile<1>, &NarrowConvolution::RunRestTile<2>,
                                       &NarrowConvolution::RunRestTile<3>, &NarrowConvolution::RunRestTile<4>};
     for (int64_t pixel = 0; pixel < s_.out_width; pixel += kRestPixels) {
-      int64_t start = std::max<int64_t>(0, std::min(pixel, s_.out_width - kRestPixels));  // the last two tiles may overlap
+      int64_t start = std::max<int64_t>(0,
+                                        std::min(pixel, s_.out_width - kRestPixels));  // the last two tiles may overlap
       (this->*kTiles[rest_ - 1])(product, x + start * product.pixel_step, packed, bias, y + start * s_.outputs);
     }
   }
@@ -208,8 +213,8 @@ class NarrowConvolution {
 
   PlaneShape s_;
   int64_t row_inputs_, line_;  // floats of a row of a window, and of a line of cells
-  int64_t rest_;               // the outputs that are computed with inputs in the lanes
-  Panels panels_;              // the other outputs
+  int64_t rest_;  // the outputs that are computed with inputs in the lanes
+  Panels panels_;  // the other outputs
   bool is_padded_;
 };
 

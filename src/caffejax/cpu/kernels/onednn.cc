@@ -39,8 +39,8 @@ std::optional<Array> Optional(const Remaining& remaining) {
   return ArrayOf(*bias);
 }
 
-ffi::Error Output(Array x, Array weight, ffi::RemainingArgs bias, Result y, bool relu, Numbers stride,
-                  Numbers dilation, Numbers low, Numbers high, int64_t groups) {
+ffi::Error Output(Array x, Array weight, ffi::RemainingArgs bias, Result y, bool relu, Numbers stride, Numbers dilation,
+                  Numbers low, Numbers high, int64_t groups) {
   return Guarded("convolution", [&] {
     Convolution c{x, weight, *y, Optional(bias), {stride, dilation, low, high, groups}};
     Check(c);
@@ -165,7 +165,8 @@ ffi::Error NormalizeResponse(Array x, Result y, int64_t size, float k, float alp
   });
 }
 
-ffi::Error NormalizeResponseDiff(Array x, Array dy, Result dx, int64_t size, float k, float alpha, float beta, bool within_channel) {
+ffi::Error NormalizeResponseDiff(Array x, Array dy, Result dx, int64_t size, float k, float alpha, float beta,
+                                 bool within_channel) {
   return Guarded("normalize_response_diff", [&] {
     ResponseNormalization n{x, *dx, dy, size, k, alpha, beta, within_channel};
     Check(n);
@@ -227,22 +228,12 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_input_diff, InputDiff,
                               WithWindow(ffi::Ffi::Bind().Arg<Array>().Arg<Array>().Ret<Array>()));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_weight_diff, WeightDiff,
                               WithWindow(ffi::Ffi::Bind().Arg<Array>().Arg<Array>().Ret<Array>().RemainingRets()));
-XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_convolution_diffs, ConvolutionDiffs,
-                              WithWindow(ffi::Ffi::Bind()
-                                              .Arg<Array>()
-                                              .Arg<Array>()
-                                              .Arg<Array>()
-                                              .Ret<Array>()
-                                              .Ret<Array>()
-                                              .RemainingRets()));
-XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_matmul_diffs, MatmulDiffs,
-                              ffi::Ffi::Bind()
-                                  .Arg<Array>()
-                                  .Arg<Array>()
-                                  .Arg<Array>()
-                                  .Ret<Array>()
-                                  .Ret<Array>()
-                                  .Attr<bool>("transpose"));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    caffejax_convolution_diffs, ConvolutionDiffs,
+    WithWindow(ffi::Ffi::Bind().Arg<Array>().Arg<Array>().Arg<Array>().Ret<Array>().Ret<Array>().RemainingRets()));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    caffejax_matmul_diffs, MatmulDiffs,
+    ffi::Ffi::Bind().Arg<Array>().Arg<Array>().Arg<Array>().Ret<Array>().Ret<Array>().Attr<bool>("transpose"));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_max_pool, MaxPool,
                               WithPooling(ffi::Ffi::Bind().Arg<Array>().Ret<Array>().Ret<Places>()));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_max_pool_diff, MaxPoolDiff,

@@ -12,7 +12,6 @@ import importlib.metadata
 import importlib.util
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -20,6 +19,7 @@ import numpy as np
 
 from ...base.glog import log
 from ...core.ops.channel_groups import count_groups
+from ...core.ops.custom_gradient import NeededDiffs
 from ...core.ops.window import Window
 
 PACKAGE = "onednn-cpu-gomp"
@@ -42,23 +42,6 @@ _FUNCTIONS = (
     "rectangle_maxima",
     "rectangle_places",
 )
-
-
-@jax.tree_util.register_static
-@dataclass(frozen=True)
-class NeededDiffs:
-    """Flags for the diffs of an operation that are needed.
-
-    One call computes both diffs if both are needed. If there were two calls, XLA would run only one of them before it
-    updates the weight in place, and would copy every weight at the start of a training step for the other call.
-
-    Attributes:
-        x: whether the input's diff is needed.
-        weight: whether the weight's diff is needed.
-    """
-
-    x: bool
-    weight: bool
 
 
 def is_available() -> bool:

@@ -100,8 +100,8 @@ struct Prepared {
 template <typename Description>
 Prepared Prepare(const Description& pd, const memory::desc& weight_layout, Operand weight,
                  std::vector<Operand> others) {
-  Prepared prepared{dnnl::primitive(pd.get()), pd.scratchpad_desc(), weight, std::move(others), weight_layout,
-                    std::nullopt};
+  Prepared prepared{dnnl::primitive(pd.get()), pd.scratchpad_desc(), weight,
+                    std::move(others),         weight_layout,        std::nullopt};
   if (weight_layout != weight.layout) {
     auto from = weight.layout, to = weight_layout;
     if (weight.name == DNNL_ARG_DIFF_WEIGHTS) std::swap(from, to);
@@ -212,7 +212,8 @@ inline Key KeyOf(Kind kind, const Convolution& c) {
   const Window& w = c.window;
   Key key{static_cast<int64_t>(kind), c.bias.has_value(), w.groups};
   key.reserve(32);
-  for (Numbers part : {c.x.dimensions(), c.weight.dimensions(), c.y.dimensions(), w.stride, w.dilation, w.low, w.high}) {
+  for (Numbers part :
+       {c.x.dimensions(), c.weight.dimensions(), c.y.dimensions(), w.stride, w.dilation, w.low, w.high}) {
     key.insert(key.end(), part.begin(), part.end());
   }
   return key;

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "nms.h"
-#include "program_run.h"
 #include "onednn_errors.h"
+#include "program_run.h"
 
 #include "xla/ffi/api/ffi.h"
 
@@ -84,7 +84,8 @@ ffi::Error RunFrozen(State* state, ffi::RemainingArgs arguments, ffi::RemainingR
     }
     for (size_t i = 0; i < program.arguments.size(); ++i) {
       auto array = arguments.get<Array>(weights.size() + i);
-      Require(array.has_value() && Is(array->dimensions(), program.arguments[i], times), "argument ", i, " is of another shape");
+      Require(array.has_value() && Is(array->dimensions(), program.arguments[i], times), "argument ", i,
+              " is of another shape");
       from.push_back(static_cast<char*>(array->untyped_data()));
     }
     for (size_t i = 0; i < results.size(); ++i) {
@@ -117,7 +118,8 @@ class NumpyArrays {
       bool is_in_order = !PyObject_GetBuffer(PyTuple_GetItem(arrays, i), &view, flags);
       if (is_in_order) views_.push_back(view);
       else PyErr_Clear();
-      if (is_in_order && !std::strcmp(view.format, "f") && Is({view.shape, size_t(view.ndim)}, shapes[i], times)) continue;
+      if (is_in_order && !std::strcmp(view.format, "f") && Is({view.shape, size_t(view.ndim)}, shapes[i], times))
+        continue;
       std::string expected;
       for (size_t axis = 0; axis < shapes[i].size(); ++axis) {
         expected += (axis ? " x " : "") + std::to_string(axis ? shapes[i][axis] : shapes[i][0] * times);
@@ -216,9 +218,10 @@ extern "C" const char* caffejax_program_unpack(void* layout, char* packed, float
   return ErrorMessageOf("unpacking weights", [&] { Unpack(*static_cast<const Packed*>(layout), packed, weight); });
 }
 
-// Runs a program on tuples of arrays, whose first axes are `times` as long as in the program. The caller holds Python's lock.
+// Runs a program on tuples of arrays, whose first axes are `times` as long as in the program. The caller holds Python's
+// lock.
 extern "C" const char* caffejax_program_call(void* program, PyObject* arguments, PyObject* results, char** packed,
-                                            int64_t times) {
+                                             int64_t times) {
   return ErrorMessageOf("frozen net", [&] {
     Frozen& frozen = *static_cast<Frozen*>(program);
     std::vector<Dims> shapes;
@@ -242,15 +245,13 @@ extern "C" void* caffejax_program_type_info() { return &State::info; }
 // XLA passes all attributes of a call to each of its stages.
 template <typename Binding>
 auto WithAttributes(Binding&& binding) {
-  return std::move(binding).template Attr<Code>("program").template Attr<int64_t>("mark").template Attr<
-      int64_t>("times");
+  return std::move(binding).template Attr<Code>("program").template Attr<int64_t>("mark").template Attr<int64_t>(
+      "times");
 }
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_program_make, Make, WithAttributes(ffi::Ffi::BindInstantiate()));
-XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_program_run, RunFrozen,
-                              WithAttributes(ffi::Ffi::Bind()
-                                                 .Ctx<ffi::State<State>>()
-                                                 .RemainingArgs()
-                                                 .RemainingRets()));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    caffejax_program_run, RunFrozen,
+    WithAttributes(ffi::Ffi::Bind().Ctx<ffi::State<State>>().RemainingArgs().RemainingRets()));
 
 }  // namespace caffejax

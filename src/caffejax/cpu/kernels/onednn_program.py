@@ -226,10 +226,10 @@ def _empty_result(shape: Shape, num_repeats: int) -> np.ndarray:
     return aligned_empty(shape, np.float32)
 
 
-def non_max_suppression(boxes: np.ndarray, threshold: float, eta: float) -> np.ndarray:
-    """Return the indices of the boxes that remain after non-maximum suppression, as int64.
+def non_max_suppression(boxes: np.ndarray, threshold: float, eta: float) -> np.ndarray | None:
+    """Return the indices of the boxes that remain after non-maximum suppression, as int64; None without oneDNN.
 
-    The function `non_max_suppression` in `layers.boxes` gives the same result.
+    The function `non_max_suppression` in `forks.detection.boxes` gives the same result.
 
     Args:
         boxes: (N, 4) of float32, sorted by descending score.
@@ -238,7 +238,8 @@ def non_max_suppression(boxes: np.ndarray, threshold: float, eta: float) -> np.n
             the threshold above 0.5.
     """
     library = _library()
-    assert library is not None
+    if library is None:
+        return None
     boxes, selected_indices = np.ascontiguousarray(boxes, np.float32), np.empty(len(boxes), np.int64)
     count = library.caffejax_program_suppress(address(boxes), len(boxes), threshold, eta, address(selected_indices))
     return selected_indices[:count]

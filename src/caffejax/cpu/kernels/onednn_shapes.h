@@ -95,8 +95,8 @@ inline void CheckSame(const char* name, const Array& array, const Array& gradien
 }
 
 inline void CheckWindow(const Window& w, size_t axes) {
-  for (auto [name, numbers, least] : {std::tuple{"stride", w.stride, 1}, {"dilation", w.dilation, 1},
-                                      {"low", w.low, 0}, {"high", w.high, 0}}) {
+  for (auto [name, numbers, least] :
+       {std::tuple{"stride", w.stride, 1}, {"dilation", w.dilation, 1}, {"low", w.low, 0}, {"high", w.high, 0}}) {
     Require(numbers.size() == axes, name, " ", numbers, " is not for ", axes, " axes");
     Require(AllBetween(least, numbers, kLargest), name, " ", numbers, " is not from ", least, " to ", kLargest);
   }
@@ -135,10 +135,10 @@ inline void Check(const Product& p) {
   CheckArray("a", p.a, 2);
   CheckArray("b", p.b, 2);
   CheckArray("c", p.c, 2);
-  Require(p.b.dimensions()[p.transpose_b ? 1 : 0] == p.K() && p.c.dimensions()[0] == p.M() &&
-              p.c.dimensions()[1] == p.N(),
-          "a ", p.a, p.transpose_a ? " transposed" : "", " times b ", p.b, p.transpose_b ? " transposed" : "",
-          " is not c ", p.c);
+  Require(
+      p.b.dimensions()[p.transpose_b ? 1 : 0] == p.K() && p.c.dimensions()[0] == p.M() && p.c.dimensions()[1] == p.N(),
+      "a ", p.a, p.transpose_a ? " transposed" : "", " times b ", p.b, p.transpose_b ? " transposed" : "", " is not c ",
+      p.c);
   CheckBias(p.bias, p.N());
 }
 

@@ -27,13 +27,22 @@ class Build : public Weighted {
 
   void Compute(size_t i) {
     using Member = void (Build::*)(size_t);
-    static const auto& methods = *new std::map<std::string, Member>{
-        {"apply", &Build::Apply},     {"concat", &Build::Concatenate},         {"convolution", &Build::Convolve},
-        {"convert", &Build::Convert},
-        {"dense", &Build::Multiply},  {"deconvolution", &Build::Deconvolve},   {"lrn", &Build::NormalizeResponse},
-        {"max", &Build::Pool},        {"mean", &Build::Pool},                  {"padded_mean", &Build::Pool},
-        {"pad", &Build::Pad},         {"permute", &Build::Permute}, {"reshape", &Build::Reshape},            {"shuffle", &Build::Shuffle},
-        {"slice", &Build::Slice},     {"softmax", &Build::Softmax}};
+    static const auto& methods = *new std::map<std::string, Member>{{"apply", &Build::Apply},
+                                                                    {"concat", &Build::Concatenate},
+                                                                    {"convolution", &Build::Convolve},
+                                                                    {"convert", &Build::Convert},
+                                                                    {"dense", &Build::Multiply},
+                                                                    {"deconvolution", &Build::Deconvolve},
+                                                                    {"lrn", &Build::NormalizeResponse},
+                                                                    {"max", &Build::Pool},
+                                                                    {"mean", &Build::Pool},
+                                                                    {"padded_mean", &Build::Pool},
+                                                                    {"pad", &Build::Pad},
+                                                                    {"permute", &Build::Permute},
+                                                                    {"reshape", &Build::Reshape},
+                                                                    {"shuffle", &Build::Shuffle},
+                                                                    {"slice", &Build::Slice},
+                                                                    {"softmax", &Build::Softmax}};
     auto method = methods.find(Self(i).name);
     Require(method != methods.end(), "no operation ", Self(i).name);
     ScopedSingleThread one(IsSmall(i));
@@ -79,13 +88,14 @@ class Build : public Weighted {
     Dims out = program_.operations[i].Out();
     size_t axes = out.size() - 2;
     Require(IsSpatial(out) && X(i).layout.get_dims().size() == out.size(), s.name, ": not 1 to 3 spatial axes");
-    auto kind = s.name == "max" ? a::pooling_max
-                : s.name == "mean" ? a::pooling_avg_exclude_padding : a::pooling_avg_include_padding;
+    auto kind = s.name == "max"    ? a::pooling_max
+                : s.name == "mean" ? a::pooling_avg_exclude_padding
+                                   : a::pooling_avg_include_padding;
     auto describe = [&](const memory::desc& x, const memory::desc& y) {
-      return dnnl::pooling_forward::primitive_desc(
-          Engine(), dnnl::prop_kind::forward_inference, kind, x, y, s.IntegerList("stride", axes, 1),
-          s.IntegerList("kernel", axes, 1), Dims(axes, 0), s.IntegerList("low", axes, 0), s.IntegerList("high", axes, 0),
-          Attributes());
+      return dnnl::pooling_forward::primitive_desc(Engine(), dnnl::prop_kind::forward_inference, kind, x, y,
+                                                   s.IntegerList("stride", axes, 1), s.IntegerList("kernel", axes, 1),
+                                                   Dims(axes, 0), s.IntegerList("low", axes, 0),
+                                                   s.IntegerList("high", axes, 0), Attributes());
     };
     Tensor x = X(i);
     auto at = ConcatSlot(ResultNumber(i));
@@ -106,8 +116,9 @@ class Build : public Weighted {
     const Statement& s = Self(i);
     auto kind = s.Integer("within") ? dnnl::algorithm::lrn_within_channel : dnnl::algorithm::lrn_across_channels;
     auto describe = [&](const memory::desc& x) {
-      return dnnl::lrn_forward::primitive_desc(Engine(), dnnl::prop_kind::forward_inference, kind, x, x, s.Integer("size"),
-                                               s.Number("alpha"), s.Number("beta"), s.Number("k"), Attributes());
+      return dnnl::lrn_forward::primitive_desc(Engine(), dnnl::prop_kind::forward_inference, kind, x, x,
+                                               s.Integer("size"), s.Number("alpha"), s.Number("beta"), s.Number("k"),
+                                               Attributes());
     };
     Tensor x = X(i);
     auto pd = describe(x.layout);

@@ -49,8 +49,8 @@ class Values {
     last_use_[value] = static_cast<int>(operation);
   }
 
-  // The inputs of a concatenation of one image along the channels may be computed directly in its result, if each begins at
-  // a full block of channels.
+  // The inputs of a concatenation of one image along the channels may be computed directly in its result, if each
+  // begins at a full block of channels.
   void FindConcatSlots(size_t operation) {
     const Statement& s = program_.operations[operation].self;
     Dims out = program_.operations[operation].Out();
@@ -105,7 +105,8 @@ class Values {
   int64_t CountReads(size_t operation, int64_t value) const {
     Dims in = Self(operation).IntegerList("in");
     int64_t count = std::count(in.begin(), in.end(), value);
-    for (const Statement& s : program_.operations[operation].after) count += s.Has("value") && s.Integer("value") == value;
+    for (const Statement& s : program_.operations[operation].after)
+      count += s.Has("value") && s.Integer("value") == value;
     return count;
   }
 
@@ -115,7 +116,8 @@ class Values {
       Buffer& buffer = steps_.buffers[value.buffer];
       auto plain = Plain(value.layout.get_dims());
       bool rows = plain.get_dims().size() == 2;  // rows need not begin at a multiple of 64 bytes
-      if (rows && buffer.kind == BufferKind::kArena && !buffer.shared && value.layout == plain) {  // computed in the result
+      if (rows && buffer.kind == BufferKind::kArena && !buffer.shared &&
+          value.layout == plain) {  // computed in the result
         buffer.kind = BufferKind::kResult;
         buffer.number = static_cast<int64_t>(i);
       } else {
@@ -151,7 +153,9 @@ class Values {
     return IsQuantized(value) || IsQuantized(like) ? WithType(layout, Type::f32) : layout;
   }
 
-  Tensor QuantizationScale(const Statement& s, const char* field) { return steps_.Weight(s.Integer(field), Plain({1})); }
+  Tensor QuantizationScale(const Statement& s, const char* field) {
+    return steps_.Weight(s.Integer(field), Plain({1}));
+  }
 
   // Returns a value as float32. The statement has its step.
   Tensor ToFloat(const Tensor& value, const memory::desc& layout, const Statement& s) {

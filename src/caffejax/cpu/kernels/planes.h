@@ -50,8 +50,8 @@ struct PlaneShape {
     return true;
   }
 
-  // Returns the cell at the start of a pixel's window, or -1 if it is in the padding. Cells and pixels of all images are
-  // counted.
+  // Returns the cell at the start of a pixel's window, or -1 if it is in the padding. Cells and pixels of all images
+  // are counted.
   int64_t CellOf(int64_t pixel) const {
     int64_t row = pixel / out_width % out_height * stride[0] - low[0], column = pixel % out_width * stride[1] - low[1];
     if (row < 0 || row >= height || column < 0 || column >= width) return -1;

@@ -1,6 +1,6 @@
-// 1x1 convolutions in training and the gradients of their inputs, for processors with AVX-512. Milliseconds, and those of
-// oneDNN with its reordering of weights, arrays not in the cache: 512 to 2048 at 7x7 2.0 and 2.4, 256 to 64 at 56x56 1.8 and
-// 2.3 (batch 8), 128 to 16 at 56x56 0.66 and 1.6 (batch 16).
+// 1x1 convolutions in training and the gradients of their inputs, for processors with AVX-512. Milliseconds, and those
+// of oneDNN with its reordering of weights, arrays not in the cache: 512 to 2048 at 7x7 2.0 and 2.4, 256 to 64 at
+// 56x56 1.8 and 2.3 (batch 8), 128 to 16 at 56x56 0.66 and 1.6 (batch 16).
 //
 // A block of pixels stays in the core's cache while all outputs are computed, and the next block is fetched.
 
@@ -65,7 +65,8 @@ class PointwiseConvolution {
 
   // Computes y from x, a weight in Caffe's order, and a bias unless it is null.
   void Run(const float* x, const float* weight, const float* bias, bool relu, float* y) const {
-    // Large weights are divided among the threads, else the pixels are. A thread packs the weights for a group of panels.
+    // Large weights are divided among the threads, else the pixels are. A thread packs the weights for a group of
+    // panels.
     int64_t threads = MaxThreads(), count = panels_.Count();
     int64_t panel_parts = inputs_ * panels_.outputs > kWeightFloats ? std::min(threads, count) : 1;
     int64_t pixel_parts = std::max<int64_t>(1, threads / panel_parts);
@@ -120,7 +121,8 @@ class PointwiseConvolution {
         int64_t rows = std::min(kTileLanes, inputs_ - i), lanes = panels_.LanesOf({v, v + 1});
         if (backward_) {
           const float* from = weight + i * panels_.outputs + v * kTileLanes;
-          for (int64_t r = 0; r < rows; ++r) std::memcpy(at + r * step, from + r * panels_.outputs, lanes * sizeof(float));
+          for (int64_t r = 0; r < rows; ++r)
+            std::memcpy(at + r * step, from + r * panels_.outputs, lanes * sizeof(float));
         } else {
           Transpose(weight + v * kTileLanes * inputs_ + i, inputs_, lanes, rows, at, step);
         }

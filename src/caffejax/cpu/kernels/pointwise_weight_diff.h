@@ -1,6 +1,6 @@
 // The weight gradient of 1x1 convolutions, for processors with AVX-512: the product of the diffs (pixels, outputs),
-// transposed, and the inputs (pixels, inputs). Beside oneDNN, with the order of Caffe's weight restored: 1024 to 1024 at 7x7
-// 1.7 times as fast, 64 to 64 at 56x56 1.4 times, 512 to 512 at 14x14 as fast.
+// transposed, and the inputs (pixels, inputs). Beside oneDNN, with the order of Caffe's weight restored: 1024 to 1024
+// at 7x7 1.7 times as fast, 64 to 64 at 56x56 1.4 times, 512 to 512 at 14x14 as fast.
 //
 // 6x64 sums stay in registers while all pixels of a block of some 128 are added; nothing is copied.
 
@@ -33,7 +33,8 @@ class PointwiseWeightDiff {
     // The threads divide the pixels if each thread's sums fit in its core's cache, else the outputs or the inputs.
     int64_t threads = MaxThreads(), size = s_.outputs * s_.inputs;
     bool by_outputs = s_.outputs > s_.inputs;
-    int64_t units = by_outputs ? out_tiles_ : in_vectors_, unit_parts = size > kSmallSums ? std::min(threads, units) : 1;
+    int64_t units = by_outputs ? out_tiles_ : in_vectors_,
+            unit_parts = size > kSmallSums ? std::min(threads, units) : 1;
     int64_t pixel_parts = std::clamp<int64_t>(threads / unit_parts, 1, (pixels_ + kPixels - 1) / kPixels);
     ZeroedFloats sums((pixel_parts - 1) * size), bias(d_bias ? pixel_parts * s_.outputs : 0);
     RunInParallel(unit_parts * pixel_parts, [&](int thread, int count) {
@@ -44,7 +45,8 @@ class PointwiseWeightDiff {
         divided = divided.Part(unit, unit_parts);
         Accumulate(x, dy, pixel ? sums.get() + (pixel - 1) * size : d_weight, pixels, tiles, vectors);
         if (d_bias && unit == 0) {
-          SumRows(dy + pixels.start * s_.outputs, pixels.size(), s_.outputs, 0, s_.outputs, 1, bias.get() + pixel * s_.outputs);
+          SumRows(dy + pixels.start * s_.outputs, pixels.size(), s_.outputs, 0, s_.outputs, 1,
+                  bias.get() + pixel * s_.outputs);
         }
       }
     });
@@ -67,8 +69,8 @@ class PointwiseWeightDiff {
     });
   }
 
-  // Sets the `sums` (outputs, inputs) of some tiles of kOutputs outputs and some vectors of inputs to the products of some
-  // pixels.
+  // Sets the `sums` (outputs, inputs) of some tiles of kOutputs outputs and some vectors of inputs to the products of
+  // some pixels.
   void Accumulate(const float* x, const float* dy, float* sums, Range pixels, Range tiles, Range vectors) const {
     ZeroedFloats gathered(reads_all_cells_ ? 0 : kPixels * s_.inputs);
     int64_t blocks = (pixels.size() + kPixels - 1) / kPixels;
@@ -89,8 +91,8 @@ class PointwiseWeightDiff {
     }
   }
 
-  // Adds the products of `count` pixels to the sums of `kCount` outputs and `kWidth` vectors of inputs, or sets the sums to
-  // the products. The last vector has `lanes` inputs.
+  // Adds the products of `count` pixels to the sums of `kCount` outputs and `kWidth` vectors of inputs, or sets the
+  // sums to the products. The last vector has `lanes` inputs.
   template <int kCount, int kWidth>
   CAFFEJAX_AVX512 void MultiplyTile(const float* dy, const float* x, int64_t count, int64_t lanes, bool add,
                                     bool fetch_x, bool fetch_dy, float* sums) const {
@@ -125,14 +127,14 @@ class PointwiseWeightDiff {
     }
   }
 
-  using Tile = void (PointwiseWeightDiff::*)(const float*, const float*, int64_t, int64_t, bool, bool, bool, float*) const;
+  using Tile = void (PointwiseWeightDiff::*)(const float*, const float*, int64_t, int64_t, bool, bool, bool,
+                                             float*) const;
 
   template <int... kCounts>
   static Tile Select(std::integer_sequence<int, kCounts...>, int64_t count, int64_t width) {
-    static constexpr Tile tiles[][kVectors] = {{&PointwiseWeightDiff::MultiplyTile<kCounts + 1, 1>,
-                                                &PointwiseWeightDiff::MultiplyTile<kCounts + 1, 2>,
-                                                &PointwiseWeightDiff::MultiplyTile<kCounts + 1, 3>,
-                                                &PointwiseWeightDiff::MultiplyTile<kCounts + 1, 4>}...};
+    static constexpr Tile tiles[][kVectors] = {
+        {&PointwiseWeightDiff::MultiplyTile<kCounts + 1, 1>, &PointwiseWeightDiff::MultiplyTile<kCounts + 1, 2>,
+         &PointwiseWeightDiff::MultiplyTile<kCounts + 1, 3>, &PointwiseWeightDiff::MultiplyTile<kCounts + 1, 4>}...};
     return tiles[count - 1][width - 1];
   }
 

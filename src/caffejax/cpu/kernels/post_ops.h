@@ -15,15 +15,22 @@ namespace caffejax {
 // The elementwise function of a statement, or nothing if it is not elementwise.
 inline std::optional<dnnl::algorithm> Pointwise(const Statement& s) {
   using a = dnnl::algorithm;
-  static const auto& algorithms = *new std::map<std::string, a>{
-      {"abs", a::eltwise_abs},           {"clip", a::eltwise_clip},
-      {"elu", a::eltwise_elu},           {"exp", a::eltwise_exp},
-      {"hardsigmoid", a::eltwise_hardsigmoid}, {"hardswish", a::eltwise_hardswish},
-      {"linear", a::eltwise_linear},     {"logistic", a::eltwise_logistic},
-      {"relu", a::eltwise_relu},         {"softplus", a::eltwise_soft_relu},
-      {"swish", a::eltwise_swish},       {"tanh", a::eltwise_tanh},
-      {"square", a::eltwise_square},     {"mish", a::eltwise_mish},
-      {"log", a::eltwise_log},           {"power", a::eltwise_pow}};
+  static const auto& algorithms = *new std::map<std::string, a>{{"abs", a::eltwise_abs},
+                                                                {"clip", a::eltwise_clip},
+                                                                {"elu", a::eltwise_elu},
+                                                                {"exp", a::eltwise_exp},
+                                                                {"hardsigmoid", a::eltwise_hardsigmoid},
+                                                                {"hardswish", a::eltwise_hardswish},
+                                                                {"linear", a::eltwise_linear},
+                                                                {"logistic", a::eltwise_logistic},
+                                                                {"relu", a::eltwise_relu},
+                                                                {"softplus", a::eltwise_soft_relu},
+                                                                {"swish", a::eltwise_swish},
+                                                                {"tanh", a::eltwise_tanh},
+                                                                {"square", a::eltwise_square},
+                                                                {"mish", a::eltwise_mish},
+                                                                {"log", a::eltwise_log},
+                                                                {"power", a::eltwise_pow}};
   auto entry = algorithms.find(s.name);
   if (entry == algorithms.end()) return std::nullopt;
   return entry->second;

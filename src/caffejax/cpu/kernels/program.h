@@ -9,10 +9,10 @@
 //
 // Values are float32, except if an operation has the field "type": 1 for bfloat16, 2 for int8, 3 for uint8. An
 // operation computes in the type of its first input. Only "convert" may have an input whose type differs from its
-// result's. An integer stands for the product of itself and a step. "scale" is the weight (1,) with the step of the result. "scales" is the
-// weight with the step of the input: of shape (1,) for "convert"; of shape (outputs,) for operations with a weight of
-// integers, where the steps of the weight are multiplied by the step of the input. A statement that adds an integer
-// value has the step of that value as "a" and as the weight "scale".
+// result's. An integer stands for the product of itself and a step. "scale" is the weight (1,) with the step of the
+// result. "scales" is the weight with the step of the input: of shape (1,) for "convert"; of shape (outputs,) for
+// operations with a weight of integers, where the steps of the weight are multiplied by the step of the input. A
+// statement that adds an integer value has the step of that value as "a" and as the weight "scale".
 
 #ifndef CAFFEJAX_KERNELS_PROGRAM_H_
 #define CAFFEJAX_KERNELS_PROGRAM_H_
@@ -29,13 +29,15 @@ namespace caffejax {
 
 // Words of statements and names of fields, in the order of their numbers. Python reads both lists from here.
 inline constexpr const char* kWords[] = {
-    "apply", "concat", "convert", "convolution", "dense", "deconvolution", "lrn", "max", "mean", "pad", "padded_mean", "permute", "reshape",
-    "shuffle", "slice", "softmax",  // operations; the words below are applied to results
-    "plus", "times", "maximum", "prelu", "abs", "clip", "elu", "exp", "hardsigmoid", "hardswish", "linear", "logistic",
-    "relu", "softplus", "swish", "tanh", "square", "mish", "log", "power"};
-inline constexpr const char* kFields[] = {
-    "in", "out", "weight", "bias", "value", "stride", "dilation", "low", "high", "kernel", "groups", "axis", "from",
-    "order", "size", "within", "alpha", "beta", "k", "a", "b", "type", "scale", "scales"};
+    "apply", "concat",      "convert",   "convolution", "dense",    "deconvolution", "lrn",
+    "max",   "mean",        "pad",       "padded_mean", "permute",  "reshape",       "shuffle",
+    "slice", "softmax",  // operations; the words below are applied to results
+    "plus",  "times",       "maximum",   "prelu",       "abs",      "clip",          "elu",
+    "exp",   "hardsigmoid", "hardswish", "linear",      "logistic", "relu",          "softplus",
+    "swish", "tanh",        "square",    "mish",        "log",      "power"};
+inline constexpr const char* kFields[] = {"in",    "out",    "weight", "bias", "value", "stride", "dilation", "low",
+                                          "high",  "kernel", "groups", "axis", "from",  "order",  "size",     "within",
+                                          "alpha", "beta",   "k",      "a",    "b",     "type",   "scale",    "scales"};
 
 inline Dims Integers(const std::string& name, const std::vector<double>& numbers) {
   Dims integers;

@@ -1,6 +1,6 @@
-// Maxima over rectangles of feature maps, for ROIPooling on CPUs. XLA reads them from tables of the maxima over all rectangles
-// of 2**a x 2**b cells, because it has no loops of different lengths: the bins of 300 regions of 72x240 cells with 512
-// channels take 1500 ms, here 60.
+// Maxima over rectangles of feature maps, for ROIPooling on CPUs. XLA reads them from tables of the maxima over all
+// rectangles of 2**a x 2**b cells, because it has no loops of different lengths: the bins of 300 regions of 72x240
+// cells with 512 channels take 1500 ms, here 60.
 
 #ifndef CAFFEJAX_KERNELS_RECTANGLE_MAXIMA_H_
 #define CAFFEJAX_KERNELS_RECTANGLE_MAXIMA_H_

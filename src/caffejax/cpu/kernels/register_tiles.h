@@ -1,5 +1,5 @@
-// The product of a line of pixels and a panel of weights, for processors with AVX-512. The sums of 6x64, 8x48, 8x32 or 8x16
-// results stay in registers while the products of all inputs are added.
+// The product of a line of pixels and a panel of weights, for processors with AVX-512. The sums of 6x64, 8x48, 8x32 or
+// 8x16 results stay in registers while the products of all inputs are added.
 
 #ifndef CAFFEJAX_KERNELS_REGISTER_TILES_H_
 #define CAFFEJAX_KERNELS_REGISTER_TILES_H_
@@ -28,10 +28,11 @@ struct WeightPanel {
   }
 };
 
-// Reads inputs x and writes, or with `add` adds to, outputs y. The inputs of a pixel are `taps` parts of `length` floats.
+// Reads inputs x and writes, or with `add` adds to, outputs y. The inputs of a pixel are `taps` parts of `length`
+// floats.
 struct TileProduct {
   int64_t pixel_step, taps, tap_step, length;  // floats from pixel to pixel of x, and from part to part
-  int64_t y_step;                              // floats from pixel to pixel of y
+  int64_t y_step;  // floats from pixel to pixel of y
   bool add, relu;
 
   // Computes `kPixels` pixels. Unless `next` is null, fetches as many pixels from there.
@@ -42,7 +43,8 @@ struct TileProduct {
     for (int p = 0; p < kPixels; ++p) {
 #pragma GCC unroll 4
       for (int v = 0; v < kWidth; ++v) {
-        total[p][v] = panel.bias ? _mm512_maskz_loadu_ps(panel.Mask(v), panel.bias + v * kTileLanes) : _mm512_setzero_ps();
+        total[p][v] = panel.bias ? _mm512_maskz_loadu_ps(panel.Mask(v), panel.bias + v * kTileLanes)
+                                 : _mm512_setzero_ps();
       }
     }
     const float* weight = panel.weight;
@@ -75,8 +77,8 @@ struct TileProduct {
     }
   }
 
-  // Computes a line of pixels, whose first output is written to `y`. `fetch(tile, part)` returns the address of the pixels that are fetched during
-  // a tile, which computes this part of the line, or null.
+  // Computes a line of pixels, whose first output is written to `y`. `fetch(tile, part)` returns the address of the
+  // pixels that are fetched during a tile, which computes this part of the line, or null.
   template <typename Fetch>
   void RunLine(int64_t pixels, const float* x, const WeightPanel& panel, float* y, Fetch fetch) const {
     int64_t tiles = (pixels + kTilePixels[panel.vectors - 1] - 1) / kTilePixels[panel.vectors - 1];
@@ -99,10 +101,14 @@ struct TileProduct {
   // Returns the function for a number of pixels and of vectors of outputs.
   static Tile Select(int64_t pixels, int64_t width) {
     switch (width) {
-      case 1: return SelectOfWidth<1>(std::make_integer_sequence<int, kTilePixels[0]>(), pixels);
-      case 2: return SelectOfWidth<2>(std::make_integer_sequence<int, kTilePixels[1]>(), pixels);
-      case 3: return SelectOfWidth<3>(std::make_integer_sequence<int, kTilePixels[2]>(), pixels);
-      default: return SelectOfWidth<4>(std::make_integer_sequence<int, kTilePixels[3]>(), pixels);
+      case 1:
+        return SelectOfWidth<1>(std::make_integer_sequence<int, kTilePixels[0]>(), pixels);
+      case 2:
+        return SelectOfWidth<2>(std::make_integer_sequence<int, kTilePixels[1]>(), pixels);
+      case 3:
+        return SelectOfWidth<3>(std::make_integer_sequence<int, kTilePixels[2]>(), pixels);
+      default:
+        return SelectOfWidth<4>(std::make_integer_sequence<int, kTilePixels[3]>(), pixels);
     }
   }
 };

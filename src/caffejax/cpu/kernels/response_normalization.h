@@ -44,7 +44,8 @@ struct ResponseLines {
 
 // Sets `sums` (length,) to the sums of the windows of a row of get(row, i). `padded` begins and ends with zeros.
 template <typename Get>
-__attribute__((always_inline)) inline void SumWindows(const ResponseLines& l, int64_t row, float* padded, float* sums, Get get) {
+__attribute__((always_inline)) inline void SumWindows(const ResponseLines& l, int64_t row, float* padded, float* sums,
+                                                      Get get) {
   float* line = padded + l.Halo();
   for (int64_t i = 0; i < l.length; ++i) line[i] = get(row, i);
   for (int64_t r = std::max<int64_t>(0, row - l.half_rows); r < std::min(l.rows, row + l.half_rows + 1); ++r) {
@@ -54,7 +55,8 @@ __attribute__((always_inline)) inline void SumWindows(const ResponseLines& l, in
     for (int64_t i = 0; i < l.length; ++i) sums[i] = padded[i] + padded[i + l.step] + padded[i + 2 * l.step];
   } else if (l.half == 2) {
     for (int64_t i = 0; i < l.length; ++i) {
-      sums[i] = padded[i] + padded[i + l.step] + padded[i + 2 * l.step] + padded[i + 3 * l.step] + padded[i + 4 * l.step];
+      sums[i] = padded[i] + padded[i + l.step] + padded[i + 2 * l.step] + padded[i + 3 * l.step] +
+                padded[i + 4 * l.step];
     }
   } else {
     std::copy(padded, padded + l.length, sums);
@@ -66,8 +68,8 @@ __attribute__((always_inline)) inline void SumWindows(const ResponseLines& l, in
 
 // `power(s)` returns s ** -beta.
 template <typename Power>
-__attribute__((always_inline)) inline void NormalizeLines(const ResponseLines& l, const float* x, float* padded, float* sums,
-                                                          float* y, Power power) {
+__attribute__((always_inline)) inline void NormalizeLines(const ResponseLines& l, const float* x, float* padded,
+                                                          float* sums, float* y, Power power) {
   for (int64_t row = 0; row < l.rows; ++row) {
     SumWindows(l, row, padded, sums, [=](int64_t r, int64_t i) __attribute__((always_inline)) {
       return x[r * l.length + i] * x[r * l.length + i];
@@ -96,7 +98,8 @@ __attribute__((always_inline)) inline void ComputeDiffOfLines(const ResponseLine
   }
   float factor = 2 * l.beta * l.alpha;
   for (int64_t row = 0; row < l.rows; ++row) {
-    SumWindows(l, row, padded, sums, [=](int64_t r, int64_t i) __attribute__((always_inline)) { return ratios[r * l.length + i]; });
+    SumWindows(l, row, padded, sums,
+               [=](int64_t r, int64_t i) __attribute__((always_inline)) { return ratios[r * l.length + i]; });
     for (int64_t i = 0; i < l.length; ++i) dx[row * l.length + i] -= factor * x[row * l.length + i] * sums[i];
   }
 }

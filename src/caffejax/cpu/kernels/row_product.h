@@ -1,6 +1,6 @@
-// A matrix (outputs, inputs) times one row, for processors with AVX-512: fully connected layers of frozen nets at batch 1.
-// Four lines of the matrix are read at a time. CaffeNet's 4096 x 4096 takes 1.46 ms, by oneDNN 1.69; all of CaffeNet 8.3
-// instead of 8.7, LeNet 0.035 instead of 0.037.
+// A matrix (outputs, inputs) times one row, for processors with AVX-512: fully connected layers of frozen nets at
+// batch 1. Four lines of the matrix are read at a time. CaffeNet's 4096 x 4096 takes 1.46 ms, by oneDNN 1.69; all of
+// CaffeNet 8.3 instead of 8.7, LeNet 0.035 instead of 0.037.
 
 #ifndef CAFFEJAX_KERNELS_ROW_PRODUCT_H_
 #define CAFFEJAX_KERNELS_ROW_PRODUCT_H_
@@ -23,7 +23,8 @@ struct RowProduct {
       Range own = Range{0, (outputs + kLines - 1) / kLines}.Part(thread, count);
       for (int64_t k = own.start * kLines; k < std::min(own.end * kLines, outputs); k += kLines) {
         if (k + kLines <= outputs) MultiplyLines<kLines>(x, matrix, bias, k, y);
-        else for (int64_t last = k; last < outputs; ++last) MultiplyLines<1>(x, matrix, bias, last, y);
+        else
+          for (int64_t last = k; last < outputs; ++last) MultiplyLines<1>(x, matrix, bias, last, y);
       }
     });
   }
@@ -33,7 +34,8 @@ struct RowProduct {
   static constexpr int64_t kLanes = 16;
 
   template <int kCount>
-  CAFFEJAX_AVX512 void MultiplyLines(const float* x, const float* matrix, const float* bias, int64_t first, float* y) const {
+  CAFFEJAX_AVX512 void MultiplyLines(const float* x, const float* matrix, const float* bias, int64_t first,
+                                     float* y) const {
     __m512 sums[kCount];
     for (__m512& sum : sums) sum = _mm512_setzero_ps();
     const float* lines = matrix + first * inputs;
@@ -41,7 +43,8 @@ struct RowProduct {
     for (; i + kLanes <= inputs; i += kLanes) {
       __m512 values = _mm512_loadu_ps(x + i);
 #pragma GCC unroll 4
-      for (int k = 0; k < kCount; ++k) sums[k] = _mm512_fmadd_ps(values, _mm512_loadu_ps(lines + k * inputs + i), sums[k]);
+      for (int k = 0; k < kCount; ++k)
+        sums[k] = _mm512_fmadd_ps(values, _mm512_loadu_ps(lines + k * inputs + i), sums[k]);
     }
     auto mask = static_cast<__mmask16>((1 << (inputs - i)) - 1);
     __m512 values = _mm512_maskz_loadu_ps(mask, x + i);

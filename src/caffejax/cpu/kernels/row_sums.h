@@ -1,5 +1,5 @@
-// Sums over the rows of a matrix. XLA would compile a product with ones for each sum, which took two thirds of the code of
-// a training step of ResNet-50 when its statistics were computed in this way.
+// Sums over the rows of a matrix. XLA would compile a product with ones for each sum, which took two thirds of the code
+// of a training step of ResNet-50 when its statistics were computed in this way.
 
 #ifndef CAFFEJAX_KERNELS_ROW_SUMS_H_
 #define CAFFEJAX_KERNELS_ROW_SUMS_H_

@@ -22,8 +22,8 @@ class DirectWeightDiff {
   static constexpr int64_t kLanes = 16, kInputs = 6, kOutputs = 4 * kLanes, kPixels = 128;
   using Floats __attribute__((vector_size(kLanes * sizeof(float)), aligned(4))) = float;
 
-  // Returns whether this code is faster than oneDNN's by measurement: for few inputs and wide planes. Padding wider than the
-  // kernel, whose copy could take much memory, is left to oneDNN.
+  // Returns whether this code is faster than oneDNN's by measurement: for few inputs and wide planes. Padding wider
+  // than the kernel, whose copy could take much memory, is left to oneDNN.
   static bool IsWorth(const PlaneShape& s) {
     if (!__builtin_cpu_supports("avx512f") || !s.HasNarrowPadding()) return false;
     return s.inputs < kLanes || (s.outputs >= 3 * kLanes && s.out_width >= 48);
@@ -72,7 +72,8 @@ class DirectWeightDiff {
   CAFFEJAX_AVX512 void Accumulate(const float* x, const float* dy, float* sums, float* bias, Range blocks,
                                   Range outputs) const {
     int64_t in_panel = in_rows_ * in_width_ * cell_, out_panel = block_rows_ * s_.out_width * kOutputs;
-    ZeroedFloats packed_x(merged_ ? in_panel : in_blocks_ * in_panel), packed_dy((outputs.end - outputs.start) * out_panel);
+    ZeroedFloats packed_x(merged_ ? in_panel : in_blocks_ * in_panel),
+        packed_dy((outputs.end - outputs.start) * out_panel);
     for (int64_t block = blocks.start; block < blocks.end; ++block) {
       int64_t image = block / row_blocks_, first = block % row_blocks_ * block_rows_;
       int64_t rows = std::min(block_rows_, s_.out_height - first);
@@ -93,8 +94,8 @@ class DirectWeightDiff {
     }
   }
 
-  // Adds to `sums` (kInputs, kOutputs) the products of some inputs and diffs of all pixels of some rows. `kCount` is the
-  // number of inputs, `kVectors` of vectors of outputs; all sums stay in registers.
+  // Adds to `sums` (kInputs, kOutputs) the products of some inputs and diffs of all pixels of some rows. `kCount` is
+  // the number of inputs, `kVectors` of vectors of outputs; all sums stay in registers.
   template <int kCount, int kVectors>
   CAFFEJAX_AVX512 void MultiplyTile(const float* x, int64_t rows, const float* dy, float* sums) const {
     __m512 total[kCount][kVectors];
@@ -128,10 +129,9 @@ class DirectWeightDiff {
 
   template <int... kCounts>
   static Tile Select(std::integer_sequence<int, kCounts...>, int64_t count, int64_t vectors) {
-    static constexpr Tile tiles[][4] = {{&DirectWeightDiff::MultiplyTile<kCounts + 1, 1>,
-                                         &DirectWeightDiff::MultiplyTile<kCounts + 1, 2>,
-                                         &DirectWeightDiff::MultiplyTile<kCounts + 1, 3>,
-                                         &DirectWeightDiff::MultiplyTile<kCounts + 1, 4>}...};
+    static constexpr Tile tiles[][4] = {
+        {&DirectWeightDiff::MultiplyTile<kCounts + 1, 1>, &DirectWeightDiff::MultiplyTile<kCounts + 1, 2>,
+         &DirectWeightDiff::MultiplyTile<kCounts + 1, 3>, &DirectWeightDiff::MultiplyTile<kCounts + 1, 4>}...};
     return tiles[count - 1][vectors - 1];
   }
 
@@ -147,7 +147,8 @@ class DirectWeightDiff {
   CAFFEJAX_AVX512 void PackInputs(const float* x, int64_t first, int64_t rows, float* to, int64_t panel) const {
     if (merged_) return s_.CopyLines(x, {first, first + rows}, to);
     int64_t count = s_.LinesOf(rows), width = in_width_ * cell_;
-    int64_t start = std::min(in_width_, s_.low[1]), end = std::clamp(s_.width + s_.low[1], start, in_width_);  // within x
+    int64_t start = std::min(in_width_, s_.low[1]),
+            end = std::clamp(s_.width + s_.low[1], start, in_width_);  // within x
     for (int64_t r = 0; r < count; ++r, to += width) {
       int64_t row = first * s_.stride[0] - s_.low[0] + r;
       bool inside = 0 <= row && row < s_.height;
@@ -203,7 +204,8 @@ class DirectWeightDiff {
           int64_t tap = merged_ ? cell / s_.kernel[1] : cell;
           int64_t i = merged_ ? cell % s_.kernel[1] * s_.inputs + c : c;
           int64_t at = (((tap * out_blocks_ + k / kOutputs) * in_blocks_ + i / kInputs) * kInputs + i % kInputs) *
-                           kOutputs + k % kOutputs;
+                           kOutputs +
+                       k % kOutputs;
           float total = sums[at];
           for (int64_t part = 1; part < parts; ++part) total += sums[part * Sums() + at];
           d_weight[(k * s_.inputs + c) * cells + cell] = total;

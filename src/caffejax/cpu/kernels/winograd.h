@@ -1,11 +1,12 @@
-// Convolutions of 3x3 and 5x5 by Winograd's algorithm. For a result, F(4x4, 3x3) needs 2.25 multiplications instead of 9,
-// F(2x2, 3x3) 4, and F(2x2, 5x5) 9 instead of 25. oneDNN has no Winograd convolutions for AVX-512. Frozen nets with the
-// larger tiles in place of F(2x2, 3x3) alone: GoogLeNet 80 instead of 101 ms for 16 images, CaffeNet 69 instead of 85 for 32,
-// ResNet-50 99 instead of 112 for 8. A dilated convolution of 512 to 512 channels at 64x64 takes 56 instead of 180 ms on an
-// older processor.
+// Convolutions of 3x3 and 5x5 by Winograd's algorithm. For a result, F(4x4, 3x3) needs 2.25 multiplications instead of
+// 9, F(2x2, 3x3) 4, and F(2x2, 5x5) 9 instead of 25. oneDNN has no Winograd convolutions for AVX-512. Frozen nets with
+// the larger tiles in place of F(2x2, 3x3) alone: GoogLeNet 80 instead of 101 ms for 16 images, CaffeNet 69 instead of
+// 85 for 32, ResNet-50 99 instead of 112 for 8. A dilated convolution of 512 to 512 channels at 64x64 takes 56 instead
+// of 180 ms on an older processor.
 //
-// This code transforms tiles (winograd_tiles.h). oneDNN computes the products: one matrix (tiles, inputs) times one matrix
-// (inputs, outputs) for each place of a tile and group. Each thread processes tiles in blocks that stay in its cache.
+// This code transforms tiles (winograd_tiles.h). oneDNN computes the products: one matrix (tiles, inputs) times one
+// matrix (inputs, outputs) for each place of a tile and group. Each thread processes tiles in blocks that stay in its
+// cache.
 
 #ifndef CAFFEJAX_KERNELS_WINOGRAD_H_
 #define CAFFEJAX_KERNELS_WINOGRAD_H_
@@ -38,8 +39,8 @@ struct Image {
 
 inline constexpr int kMaxPlaces = 36;
 
-// The pixels of a square of an image, or each `step`-th of a larger one, in the order of `IntoTile`: pointers to the first
-// block of channels, and the distances between blocks. Pixels beyond the image are zeros.
+// The pixels of a square of an image, or each `step`-th of a larger one, in the order of `IntoTile`: pointers to the
+// first block of channels, and the distances between blocks. Pixels beyond the image are zeros.
 struct Pixels {
   Pixels(const float* image, const Image& shape, int64_t top, int64_t left, int size, int64_t step = 1)
       : count(size * size) {
@@ -94,8 +95,8 @@ class Winograd : public Executable {
       for (int64_t group = 0; group < groups; ++group) {
         if (group > 0) pixels.Skip(inputs / kBlock);
         float* to = matrices + (group * matrix_rows + row) * inputs;
-        IntoTile(tiling, pixels.cells, pixels.steps, inputs / kBlock, tiling.results * this->x.width * this->x.pixel, to,
-                 groups * matrix_rows * inputs);
+        IntoTile(tiling, pixels.cells, pixels.steps, inputs / kBlock, tiling.results * this->x.width * this->x.pixel,
+                 to, groups * matrix_rows * inputs);
       }
     }
 
@@ -110,8 +111,8 @@ class Winograd : public Executable {
     int64_t StartOf(int64_t tile) const { return tile / dilation * dilation * tiling.results + tile % dilation; }
   };
 
-  // Costs of a number in multiplications, as measured: of transforming it in a tile, of reading it (and, if the weight is
-  // not packed in advance, of transforming it) in a transformed weight, and of reading it in a plain weight.
+  // Costs of a number in multiplications, as measured: of transforming it in a tile, of reading it (and, if the weight
+  // is not packed in advance, of transforming it) in a transformed weight, and of reading it in a plain weight.
   struct Costs {
     double tile = 26, transformed_weight = 20, plain_weight = 15;
     double largest_weight = 5e6;  // numbers of a transformed weight, which a frozen net stores
@@ -141,8 +142,7 @@ class Winograd : public Executable {
     return fastest;
   }
 
-  explicit Winograd(const Shape& shape)
-      : s_(shape), places_(shape.tiling.Places()), threads_(MaxThreads()) {
+  explicit Winograd(const Shape& shape) : s_(shape), places_(shape.tiling.Places()), threads_(MaxThreads()) {
     block_ = Block();
     ScopedSingleThread alone;
     Dims x{places_ * s_.groups, block_, s_.inputs}, w{x[0], s_.inputs, s_.outputs}, y{x[0], block_, s_.outputs};
@@ -180,7 +180,9 @@ class Winograd : public Executable {
         int64_t to = std::min(from + block_, s_.Tiles());
         auto inputs = reinterpret_cast<float*>(scratch);
         for (int64_t tile = from; tile < to; ++tile) s_.Enter(x, tile, inputs, tile - from, block_);
-        multiply_.execute(Stream(), {{DNNL_ARG_SRC, tiles}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DST, results},
+        multiply_.execute(Stream(), {{DNNL_ARG_SRC, tiles},
+                                     {DNNL_ARG_WEIGHTS, w},
+                                     {DNNL_ARG_DST, results},
                                      {DNNL_ARG_SCRATCHPAD, primitive_scratch}});
         auto products = reinterpret_cast<float*>(scratch + products_);
         for (int64_t tile = from; tile < to; ++tile) Leave(arrays, tile, products, tile - from);
@@ -203,7 +205,8 @@ class Winograd : public Executable {
     int64_t most = std::max(kCache / (places_ * s_.groups * channels), s_.inputs * s_.outputs / channels);
     int64_t count = (s_.Tiles() + most - 1) / std::max<int64_t>(most, 1);
     count = (count + threads_ - 1) / threads_ * threads_;
-    return ((s_.Tiles() + count - 1) / count) | 1;  // odd, so that the matrices begin at different positions in the cache
+    return ((s_.Tiles() + count - 1) / count) |
+           1;  // odd, so that the matrices begin at different positions in the cache
   }
 
   // Transforms row `row` of the matrices to the results of a tile.

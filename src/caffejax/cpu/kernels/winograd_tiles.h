@@ -111,12 +111,12 @@ CAFFEJAX_INLINE void TransformKernelDiffs(const Lanes (&t)[kSide], Lanes (&g)[kK
   }
 }
 
-// Transforms a tile. The result in place p, counted by rows, is written to `to[p * stride]`. `cells` points to the pixels
-// of the tile. `steps` has, for each pixel, the distance in floats between blocks of its channels. The pixels `below` floats
-// behind the last kResults rows and columns, which the tile below reads, are fetched into the cache.
+// Transforms a tile. The result in place p, counted by rows, is written to `to[p * stride]`. `cells` points to the
+// pixels of the tile. `steps` has, for each pixel, the distance in floats between blocks of its channels. The pixels
+// `below` floats behind the last kResults rows and columns, which the tile below reads, are fetched into the cache.
 template <int kSide, int kResults>
-CAFFEJAX_INLINE void TransformTile(const float* const* cells, const int64_t* steps, int64_t blocks, int64_t below, float* to,
-                                   int64_t stride) {
+CAFFEJAX_INLINE void TransformTile(const float* const* cells, const int64_t* steps, int64_t blocks, int64_t below,
+                                   float* to, int64_t stride) {
   for (int64_t block = 0; block < blocks; ++block, to += kBlock) {
     Lanes columns[kSide][kSide];  // by column
     for (int j = 0; j < kSide; ++j) {
@@ -139,7 +139,7 @@ CAFFEJAX_INLINE void TransformTile(const float* const* cells, const int64_t* ste
 
 // The bias, the added value and the activation of a result, applied before it is stored.
 struct Finish {
-  const float* bias = nullptr;          // the bias of the first channel, or null if there is none
+  const float* bias = nullptr;  // the bias of the first channel, or null if there is none
   const float* const* added = nullptr;  // the pixels to add, in the order of `cells`, or null
   bool relu = false;
   float slope = 0;
@@ -207,8 +207,8 @@ CAFFEJAX_INLINE void TransformDiffTile(const float* const* cells, const int64_t*
 }
 
 CAFFEJAX_FOR_EACH_PROCESSOR
-static void IntoTile(Tiling tiling, const float* const* cells, const int64_t* steps, int64_t blocks, int64_t below, float* to,
-                     int64_t stride) {
+static void IntoTile(Tiling tiling, const float* const* cells, const int64_t* steps, int64_t blocks, int64_t below,
+                     float* to, int64_t stride) {
   if (tiling.Side() == 4) TransformTile<4, 2>(cells, steps, blocks, below, to, stride);
   else if (tiling.results == 4) TransformTile<6, 4>(cells, steps, blocks, below, to, stride);
   else TransformTile<6, 2>(cells, steps, blocks, below, to, stride);

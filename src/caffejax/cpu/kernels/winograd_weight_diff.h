@@ -1,6 +1,6 @@
-// The weight gradient of 3x3 and 5x5 convolutions by Winograd's algorithm: the transpose of winograd.h with respect to the
-// weight. Milliseconds beside the faster of oneDNN and weight_diff.h, batch 8: 64 to 64 at 56x56 1.6 and 3.9, 128 to 128 at
-// 28x28 1.3 and 3.5, 256 to 256 at 14x14 1.9 and 3.6; batch 16: 64 to 192 at 56x56 9.4 and 23.5.
+// The weight gradient of 3x3 and 5x5 convolutions by Winograd's algorithm: the transpose of winograd.h with respect to
+// the weight. Milliseconds beside the faster of oneDNN and weight_diff.h, batch 8: 64 to 64 at 56x56 1.6 and 3.9, 128
+// to 128 at 28x28 1.3 and 3.5, 256 to 256 at 14x14 1.9 and 3.6; batch 16: 64 to 192 at 56x56 9.4 and 23.5.
 //
 // All threads transform a block of tiles of inputs and of diffs; oneDNN multiplies them, for each place of a tile one
 // matrix (inputs, tiles) times one matrix (tiles, outputs), and adds the products to those of earlier blocks.
@@ -55,7 +55,8 @@ static void ToWeights(Tiling tiling, const float* from, int64_t inputs, int64_t 
 
 class WinogradWeightDiff {
  public:
-  // Returns the weight gradient for these shapes, or nothing if another algorithm computes it faster or has to compute it.
+  // Returns the weight gradient for these shapes, or nothing if another algorithm computes it faster or has to compute
+  // it.
   static std::unique_ptr<WinogradWeightDiff> Make(const Convolution& c) {
     auto shape = WinogradShape(c);
     if (!shape) return nullptr;
@@ -105,7 +106,9 @@ class WinogradWeightDiff {
         }
       });
       const dnnl::primitive& multiply = from ? multiply_and_add_ : multiply_;
-      multiply.execute(Stream(), {{DNNL_ARG_SRC, inputs}, {DNNL_ARG_WEIGHTS, diffs}, {DNNL_ARG_DST, products},
+      multiply.execute(Stream(), {{DNNL_ARG_SRC, inputs},
+                                  {DNNL_ARG_WEIGHTS, diffs},
+                                  {DNNL_ARG_DST, products},
                                   {DNNL_ARG_SCRATCHPAD, scratchpad}});
       Stream().wait();
     }

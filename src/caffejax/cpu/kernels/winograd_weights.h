@@ -10,21 +10,22 @@
 
 namespace caffejax {
 
-// The number of columns of a panel if each matrix of a transformed weight is stored in panels, (panels, rows, columns of a
-// panel), or 0 if it is stored in another order.
+// The number of columns of a panel if each matrix of a transformed weight is stored in panels, (panels, rows, columns
+// of a panel), or 0 if it is stored in another order.
 inline int64_t PanelOf(const memory::desc& layout) {
   using tag = memory::format_tag;
   Dims dims = layout.get_dims();
   if (layout == Plain(dims)) return dims.at(2);
-  for (auto [panel, blocked] : {std::pair{64, tag::aCB16b64c}, {48, tag::aCB16b48c}, {32, tag::aCB16b32c}, {16, tag::aCB16b16c}}) {
+  for (auto [panel, blocked] :
+       {std::pair{64, tag::aCB16b64c}, {48, tag::aCB16b48c}, {32, tag::aCB16b32c}, {16, tag::aCB16b16c}}) {
     if (layout == memory::desc(dims, Type::f32, blocked)) return panel;
   }
   return 0;
 }
 
-// Transforms weights (outputs, inputs, kernel, kernel) of one group to matrices (rows, columns) for each place, which are
-// `step` floats apart and stored in panels of `panel` columns. The rows are the inputs, or if `backward` the outputs, whose
-// kernels are then turned by half a turn. Computes 16 outputs, from `k` on.
+// Transforms weights (outputs, inputs, kernel, kernel) of one group to matrices (rows, columns) for each place, which
+// are `step` floats apart and stored in panels of `panel` columns. The rows are the inputs, or if `backward` the
+// outputs, whose kernels are then turned by half a turn. Computes 16 outputs, from `k` on.
 template <int kSide, int kKernel>
 CAFFEJAX_INLINE void TransformBlocks(const float* weight, int64_t outputs, int64_t inputs, bool backward, int64_t k,
                                      float* to, int64_t step, int64_t panel) {
@@ -68,10 +69,10 @@ static void TransformOutputs(Tiling tiling, const float* weight, int64_t outputs
   }
 }
 
-// Transforms weights (groups, outputs, inputs, kernel, kernel) to (places, groups, rows, columns) in `layout`. The rows are
-// the inputs and the columns the outputs, or the reverse if `backward`; the channels are in full blocks.
-inline void TransformWeights(Tiling tiling, const float* weight, int64_t groups, bool backward, const memory::desc& layout,
-                             float* to) {
+// Transforms weights (groups, outputs, inputs, kernel, kernel) to (places, groups, rows, columns) in `layout`. The rows
+// are the inputs and the columns the outputs, or the reverse if `backward`; the channels are in full blocks.
+inline void TransformWeights(Tiling tiling, const float* weight, int64_t groups, bool backward,
+                             const memory::desc& layout, float* to) {
   Dims dims = layout.get_dims();
   int64_t panel = PanelOf(layout), rows = dims[1], columns = dims[2];
   int64_t outputs = backward ? rows : columns, inputs = backward ? columns : rows, blocks = outputs / kBlock;
@@ -81,7 +82,7 @@ inline void TransformWeights(Tiling tiling, const float* weight, int64_t groups,
     for (int64_t i = groups * blocks * thread / threads; i < groups * blocks * (thread + 1) / threads; ++i) {
       int64_t group = i / blocks, block = i % blocks;
       TransformOutputs(tiling, weight + group * weight_size, outputs, inputs, backward, block * kBlock,
-                        to + group * matrix, groups * matrix, panel);
+                       to + group * matrix, groups * matrix, panel);
     }
   });
 }

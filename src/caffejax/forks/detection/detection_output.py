@@ -28,8 +28,8 @@ from ...core.layers.types import (
     Signature,
     Traced,
 )
+from ...core.ops.implementations import find_form, register
 from ...core.schema.caffe_pb2 import PriorBoxParameter
-from ...cpu.kernels import onednn_program
 from .boxes import decode_offsets, non_max_suppression
 from .prior_box import read_predictions
 from .result_files import ResultFiles, writes_files
@@ -51,15 +51,15 @@ def make_detection_output(ctx: Context, definition: LayerDefinition) -> LayerTyp
     if not writes_files(ctx.param.save_output_param):
         return replace(
             ctx.type,
-            implementation=Traced(
-                detection_output, host_forward=detect_on_host, top_shapes=detection_output_top_shapes
-            ),
+            implementation=Traced(detection_output, top_shapes=detection_output_top_shapes),
         )
     files = ResultFiles(ctx.param, definition)
 
     @cache
     def choose_detect() -> Callable[..., Any]:  # when the layer runs, because the question starts JAX
-        return detect_on_host if onednn_program.is_available() else jax.jit(detection_output, static_argnums=0)
+        suppress = find_form("non_max_suppression", "host")
+        is_available = suppress is not None and suppress(np.zeros((0, 4), np.float32), 0.5, 1.0) is not None
+        return detect_on_host if is_available else jax.jit(detection_output, static_argnums=0)
 
     def detect_and_save(ctx: Context, *bottoms: Any) -> np.ndarray:
         top = strip_padding(np.asarray(choose_detect()(ctx, *bottoms)))
@@ -118,6 +118,8 @@ def _read_top_k(p: Any, num_priors: int) -> int:
 def detect_on_host(ctx: Context, loc: np.ndarray, conf: np.ndarray, prior: np.ndarray, *_image: Any) -> np.ndarray:
     """Compute `detection_output` on the host with NumPy, without compilation."""
     p, (locations, scores, priors) = ctx.param, _read_bottoms(ctx, loc, conf, prior)
+    suppress = find_form("non_max_suppression", "host")
+    assert suppress is not None
     labels = [label for label in range(p.num_classes) if label != p.background_label_id]
     min_score = p.confidence_threshold if p.HasField("confidence_threshold") else np.finfo(np.float32).min
     top_k, num_images = min(_read_top_k(p, priors.shape[1]), priors.shape[1]), scores.shape[0]
@@ -132,7 +134,7 @@ def detect_on_host(ctx: Context, loc: np.ndarray, conf: np.ndarray, prior: np.nd
             label_scores = scores[image_index, :, label]
             best_indices = _top_indices(label_scores, np.flatnonzero(label_scores > min_score), top_k)
             label_boxes = boxes[image_index, best_indices, 0 if p.share_location else label]
-            selected = onednn_program.non_max_suppression(label_boxes, p.nms_param.nms_threshold, p.nms_param.eta)
+            selected = suppress(label_boxes, p.nms_param.nms_threshold, p.nms_param.eta)
             image_and_label = np.broadcast_to(np.asarray([image_index, label], top.dtype), (len(selected), 2))
             rows_by_label.append(
                 np.concatenate(
@@ -147,6 +149,9 @@ def detect_on_host(ctx: Context, loc: np.ndarray, conf: np.ndarray, prior: np.nd
     if not end:
         top[:num_images, 0] = np.arange(num_images)
     return top[None, None].astype(loc.dtype)
+
+
+register("host", {detection_output: detect_on_host})
 
 
 def _top_indices(scores: np.ndarray, candidates: np.ndarray, count: int) -> np.ndarray:

@@ -17,6 +17,7 @@ from ...core.layers.layer_kinds import LayerContext
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 from ...core.ops.host_constant import host_constant
+from ...core.ops.implementations import register
 
 _UNSUPPORTED_SETTINGS = ("box_width", "box_height", "tf", "yx_order", "keras")  # settings of other forks
 _FLOAT = np.float32
@@ -81,7 +82,7 @@ def _make_variant(origin: str) -> LayerType:
         Signature(
             "PriorBox", bottoms=2, param="prior_box_param", in_place=False, fork_settings=("denser_prior_boxes",)
         ),
-        Traced(prior_box, host_forward=prior_box, top_shapes=prior_box_top_shapes),
+        Traced(prior_box, top_shapes=prior_box_top_shapes),
         Gradient(exists=False),
         LayerTraits(depends_only_on_shapes=True, accepts_integers=True),
         docs=LayerDocs(origin=origin, restrictions="Settings of other forks are refused, such as box_width."),
@@ -271,7 +272,7 @@ define_layer(
         in_place=False,
         fork_settings=("width", "height"),
     ),
-    Traced(prior_box_clustered, host_forward=prior_box_clustered),
+    Traced(prior_box_clustered),
     Gradient(exists=False),
     LayerTraits(depends_only_on_shapes=True, accepts_integers=True),
     docs=LayerDocs(origin="OpenVINO", restrictions="Sizes of PriorBox, such as min_size, are refused."),
@@ -327,3 +328,6 @@ def read_predictions(loc: Any, conf: Any, prior: Any, num_groups: int, num_class
         promote(conf).reshape(num_images, num_priors, num_classes),
         promote(prior).reshape(2, num_priors, 4),
     )
+
+
+register("host", {function: function for function in (prior_box, prior_box_clustered)})  # by NumPy, given its arrays

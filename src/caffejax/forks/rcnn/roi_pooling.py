@@ -11,7 +11,7 @@ from ...core.layers.context import Context
 from ...core.layers.dtype_policy import promote
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
-from ...cpu.kernels.rectangle_op import Rectangles, rectangle_maxima, scatter_maxima_diff
+from .rectangle_op import Rectangles, rectangle_maxima, scatter_maxima_diff
 from .roi_utils import (
     divide_into_bins,
     read_pooled_size,

@@ -15,6 +15,7 @@ from ...base.variables import Variables
 from ...core.data.loader import Loader
 from ...core.data.synthetic_inputs import complete_inputs
 from ...core.graph.index_ranges import find_indexing_layers
+from ...core.graph.inference_graph import output_and_loss_names
 from ...core.layers import SourceInput
 from ...core.ops import compilation
 from ...core.program import (
@@ -27,9 +28,9 @@ from ...core.program import (
     run_schedule,
     split_by_layer,
 )
+from ...core.program.frozen import freeze_passes
 from ...core.program.net import Net
 from ...core.solver.index_check import check_indices
-from ...cpu.frozen.frozen_pass_cache import freeze_passes, output_and_loss_names
 
 
 class LayerTime(NamedTuple):
@@ -102,7 +103,9 @@ class Timer:
             times.append(time)
             return result
 
-        run_schedule(self._schedule, PassInputs(*self._variables, self._caller_inputs, self._key, {}), runner=time_part)
+        run_schedule(
+            self._schedule, PassInputs(*self._variables, self._caller_inputs, self._key, {}), compute=time_part
+        )
         return times
 
     def time_net(self) -> NetTime:

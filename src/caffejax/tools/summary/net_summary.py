@@ -19,9 +19,11 @@ from jax.extend.core import jaxprs_in_params
 from ...base.human_readable import format_bytes, format_count, format_number
 from ...base.text_table import align_columns, escape_unprintable
 from ...core.graph import Graph, Layer
+from ...core.graph.element_counts import count_layer_elements
 from ...core.layers import Context
 from ...core.layers.dispatch import forward
 from ...core.ops.window import Window
+from ...core.program.net import Net
 
 Family = Literal[
     "data", "convolution", "product", "normalisation", "activation", "pooling", "merge", "shape", "loss", "other"
@@ -211,20 +213,6 @@ class LayerSummary:
         return None if self.field is None else tuple(map(float, self.field.stride))
 
 
-def count_layer_elements(layer: Layer, graph: Graph) -> tuple[int, int, int]:
-    """Return the sizes of a layer.
-
-    Returns:
-        The number of elements of the params that the layer owns, the number of elements of its tops that do not share
-        memory with a bottom, and the size of these tops in bytes.
-    """
-    shared_names = layer.tops if layer.type.traits.is_copy else layer.bottoms
-    new_tops = [graph.blobs[name] for name in layer.tops if name not in shared_names]
-    counts = [math.prod(blob.shape) for blob in new_tops]
-    num_bytes = sum(count * blob.dtype.itemsize for count, blob in zip(counts, new_tops, strict=True))
-    return sum(math.prod(p.spec.shape) for p in layer.params if p.is_owner), sum(counts), num_bytes
-
-
 def summarize_layer(layer: Layer, graph: Graph, *, field: ReceptiveField | None = None) -> LayerSummary:
     """Return the summary of a layer. `field` is the receptive field of its first top, if it is known."""
     tops = [graph.blobs[top] for top in layer.tops]
@@ -348,8 +336,9 @@ class Summary:
         )
 
 
-def summarize(graph: Graph) -> Summary:
-    """Return the summary of a net. The net is not run."""
+def summarize(net: Net | Graph) -> Summary:
+    """Return the shapes, parameters and multiply-adds of each layer. Nothing is run; the result prints as a table."""
+    graph = net if isinstance(net, Graph) else net.graph
     fields = find_receptive_fields(graph)
     layers = [x for x in graph.layers if not x.is_inserted_split]
     return Summary(graph.name, graph.phase, tuple(summarize_layer(x, graph, field=fields[x.key]) for x in layers))

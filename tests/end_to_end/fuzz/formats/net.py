@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from caffejax import Net
+from caffejax import Net, summarize
 from caffejax.core.schema import caffe_pb2, read_net
 from caffejax.core.schema.text import parse_text
 from caffejax.pycaffe.draw import draw_net_to_file
@@ -50,7 +50,7 @@ def build(folder: Path) -> Any:
     message = read_net(path)
     for phase in ("TEST", "TRAIN"):
         net = Net(path, phase, level=0)  # type: ignore[arg-type]
-        str(net.summary())
+        str(summarize(net))
     return message
 
 

@@ -12,16 +12,14 @@ import jax
 from ...base.errors import GraphError, Problem
 from ...base.human_readable import format_bytes, format_count
 from ...base.text_table import align_columns
-from ...tools.summary import LayerSummary, count_layer_elements, summarize_layer
-from ..graph import Graph
-from ..graph.reshape import with_batch
-from ..ops import compilation
-from ..program import PassInputs
-from ..program.net import Net
-from ..program.rematerialize import RematGroups, choose_remat_groups
+from ...core.graph.reshape import with_batch
+from ...core.ops import compilation
+from ...core.program.net import Net
+from ...core.program.rematerialize import RematGroups, choose_remat_groups
+from ...core.solver.training_memory import KEY_SHAPE, make_pass_inputs
+from .net_summary import LayerSummary, summarize_layer
 
 SUMMED_FIELDS = ("parameters", "parameter_bytes", "activations", "activation_bytes", "multiply_adds")
-_KEY = jax.eval_shape(jax.random.key, 0)
 
 
 class CompiledMemory(NamedTuple):
@@ -98,34 +96,13 @@ def report_memory(net: Net, batch: int | None = None) -> MemoryReport:
     graph = net.graph if batch is None else with_batch(net.graph, batch)
     training = None
     if not net.has_host_layers and any(graph.loss_weights) and graph.phase == "TRAIN":
-        inputs = _make_pass_inputs(net, graph)
+        inputs = make_pass_inputs(net, graph)
         training = (
             net.rematerializer.choose_groups(inputs)
             if net.rematerializer
             else choose_remat_groups(net.layer_schedule, inputs, sys.maxsize)
         )
     return MemoryReport(tuple(summarize_layer(layer, graph) for layer in graph.layers), training)
-
-
-def estimate_training_memory(net: Net, batch: int | None = None, limit: int = sys.maxsize) -> RematGroups:
-    """Estimate the memory of training, and choose layers to rematerialize if the memory exceeds a limit.
-
-    Args:
-        net: a net without host layers.
-        batch: the batch size, or None for the net's batch size.
-        limit: the bytes that training may take.
-
-    Raises:
-        GraphError: if the net does not support this batch size.
-    """
-    graph = net.graph if batch is None else with_batch(net.graph, batch)
-    return choose_remat_groups(net.layer_schedule, _make_pass_inputs(net, graph), limit)
-
-
-def _make_pass_inputs(net: Net, graph: Graph) -> PassInputs:
-    params, state = jax.eval_shape(net.init, _KEY)
-    inputs: Any = {name: graph.blobs[name] for name in net.input_names}
-    return PassInputs(params, state, inputs, _KEY, {})
 
 
 def report_compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory:
@@ -145,15 +122,9 @@ def report_compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory
         raise GraphError(Problem(message, file=net.graph.file))
     net.graph.check_backward()
     graph = net.graph if batch is None else with_batch(net.graph, batch)
-    variables = jax.eval_shape(net.init, _KEY)
+    variables = jax.eval_shape(net.init, KEY_SHAPE)
     inputs = {name: graph.blobs[name] for name in net.input_names}
     loss_and_gradients = compilation.jit(jax.value_and_grad(net.loss_or_zero, has_aux=True), net.compute_config.kernels)
-    analysis: Any = loss_and_gradients.lower(*variables, inputs, _KEY).compile().memory_analysis()
+    analysis: Any = loss_and_gradients.lower(*variables, inputs, KEY_SHAPE).compile().memory_analysis()
     sizes = (analysis.argument_size_in_bytes, analysis.output_size_in_bytes, analysis.temp_size_in_bytes)
     return CompiledMemory(*map(int, sizes))
-
-
-def count_elements(graph: Graph) -> tuple[int, int]:
-    """Return the number of elements of a net's parameters and the number of elements of its activations."""
-    sizes = [count_layer_elements(layer, graph) for layer in graph.layers]
-    return sum(parameters for parameters, *_ in sizes), sum(activations for _, activations, _ in sizes)

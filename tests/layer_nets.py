@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax.core.layers.dispatch import forward
 from caffejax.core.layers.row_padding import strip_padding
 from caffejax.core.program.net import Net
 from golden_cases import (
@@ -219,12 +218,3 @@ def run_layer(layer_type: str, fields: str, *bottoms: Any, tops: int = 1, phase:
     params, state = net.init(jax.random.key(0))
     blobs = net.jit(lambda *args: net.apply(*args)[0])(params, state, arrays)
     return [np.asarray(blobs[f"t{i}"]) for i in range(tops)]
-
-
-def assert_host_equals_compiled(context: Any, *batches: tuple[np.ndarray, ...]) -> None:
-    """Compare a layer on NumPy arrays with the compiled layer, for each tuple of bottoms."""
-    compiled = jax.jit(lambda bottoms: forward(context, (), bottoms)[0])
-    for bottoms in batches:
-        host_top = context.type.implementation.host_forward(context, *bottoms)
-        assert isinstance(host_top, np.ndarray)
-        np.testing.assert_allclose(host_top, compiled(bottoms)[0], rtol=1e-5, atol=1e-6)

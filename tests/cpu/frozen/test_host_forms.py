@@ -1,15 +1,53 @@
-"""DetectionOutput on NumPy arrays gives the results of the compiled forward function."""
+"""Layers on NumPy arrays give the results of the compiled forward function."""
 
 import itertools
+from collections.abc import Callable
+from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
-from caffejax.base.errors import CaffejaxError, LayerError
-from caffejax.core.graph import build
+from caffejax.base.errors import LayerError
+from caffejax.core.layers import Traced
+from caffejax.core.layers.dispatch import forward
+from caffejax.core.ops.implementations import find_form
 from caffejax.core.program.net import Net
+from caffejax.cpu.frozen import constant_folding  # noqa: F401  it registers the form of Concat
 from caffejax.cpu.kernels import onednn_program
-from core.layers.layer_nets import assert_host_equals_compiled, net_text
+from golden_cases import ACCEPTED_CASES, format_case_id, get_layer_type_of_case
+from layer_nets import net_text
+
+
+def find_host_form(layer_type: Any) -> Callable[..., Any] | None:
+    implementation = layer_type.implementation
+    return find_form(implementation.forward, "host") if isinstance(implementation, Traced) else None
+
+
+def assert_host_equals_compiled(context: Any, *batches: tuple[np.ndarray, ...]) -> None:
+    """Compare a layer on NumPy arrays with the compiled layer, for each tuple of bottoms."""
+    compiled = jax.jit(lambda bottoms: forward(context, (), bottoms)[0])
+    for bottoms in batches:
+        form = find_host_form(context.type)
+        assert form is not None
+        host_top = form(context, *bottoms)
+        assert isinstance(host_top, np.ndarray)
+        np.testing.assert_allclose(host_top, compiled(bottoms)[0], rtol=1e-5, atol=1e-6)
+
+
+CASES_WITH_HOST_FORM = [case for case in ACCEPTED_CASES if find_host_form(get_layer_type_of_case(case))]
+
+
+def test_layers_of_core_and_of_forks_have_a_form_for_the_host() -> None:
+    assert {case["type"] for case in CASES_WITH_HOST_FORM} >= {"Concat", "PriorBox"}
+
+
+@pytest.mark.parametrize("case", CASES_WITH_HOST_FORM, ids=format_case_id)
+def test_host_form_equals_compiled_forward(case: dict[str, Any]) -> None:
+    recorded = np.load(case["path"].with_suffix(".npz"))
+    layer = Net(case["path"].with_suffix(".prototxt"), case["phase"]).graph.layer("layer")
+    assert_host_equals_compiled(layer.context, tuple(recorded[f"bottom/{b}"] for b in layer.bottoms))
+
 
 SETTINGS = list(
     itertools.product(
@@ -51,27 +89,11 @@ def test_host_detection_output_equals_compiled_detection_output(settings: tuple[
     assert_host_equals_compiled(net.graph.layer("layer").context, *batches)
 
 
-def test_host_forward_refuses_invalid_bottoms() -> None:
+def test_host_form_refuses_invalid_bottoms() -> None:
     net = Net(net_text("DetectionOutput", "detection_output_param { num_classes: 3 }", [(1, 36), (1, 27), (1, 2, 36)]))
     context = net.graph.layer("layer").context
     invalid_bottoms = [np.zeros(shape, np.float32) for shape in ((1, 36), (1, 26), (1, 2, 36))]
+    form = find_host_form(context.type)
+    assert form is not None
     with pytest.raises(LayerError, match="27"):
-        context.type.implementation.host_forward(context, *invalid_bottoms)
-
-
-@pytest.mark.parametrize(("settings", "num_scores"), [("", 26), ("keep_top_k: 0", 27)])
-def test_the_shape_of_the_top_keeps_the_errors_of_forward(
-    settings: str, num_scores: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shapes = [(1, 36), (1, num_scores), (1, 2, 36)]
-    text = net_text("DetectionOutput", f"detection_output_param {{ num_classes: 3 {settings} }}", shapes)
-
-    def build_message() -> str:
-        try:
-            return str([blob.shape for blob in Net(text).graph.blobs.values()])
-        except CaffejaxError as error:
-            return str(error)
-
-    rule_message = build_message()
-    monkeypatch.setattr(build, "_shapes_by_rule", lambda *_: None)
-    assert rule_message == build_message()
+        form(context, *invalid_bottoms)

@@ -9,8 +9,8 @@ import pytest
 
 from caffejax import GraphError, Net
 from caffejax.cli import main
-from caffejax.core.solver.memory_report import report_compiled_memory, report_memory
 from caffejax.tools.summary import count_multiply_adds
+from caffejax.tools.summary.memory_report import report_compiled_memory, report_memory
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 DIGITS = CONFIGS / "digits" / "lenet_train_test.prototxt"

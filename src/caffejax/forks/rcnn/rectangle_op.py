@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,10 +17,9 @@ from jax import lax
 
 from ...core.ops.channel_reductions import promote
 from ...core.ops.custom_gradient import make_differentiable
-from ...core.ops.layout import materialise, to_channels_first, to_channels_last
+from ...core.ops.implementations import cpu_form
 from ...core.ops.platform_dispatch import PlatformOp
 from ...core.ops.vma import vary_as
-from . import onednn
 
 _MAX_TABLE_VALUES = 1 << 24  # the maximum number of values in the tables of one chunk
 
@@ -102,28 +100,8 @@ def _compute_places(x: jax.Array, *ranges: jax.Array) -> Cells:
     return (_map_channel_chunks(argmax_chunk, x),)
 
 
-def _run_on_cpu(
-    plain: Callable[..., Cells],
-    run: Callable[[jax.Array, jax.Array], jax.Array],
-    x: jax.Array,
-    *ranges: jax.Array,
-) -> Cells:
-    if not onednn.supports(x):
-        return plain(x, *ranges)
-    image_index, *rows_and_columns = ranges
-    rows, columns = rows_and_columns[:2], rows_and_columns[2:]
-    numbers = [image_index[:, None, None], *(r[:, :, None] for r in rows), *(c[:, None, :] for c in columns)]
-    rectangles = jnp.stack(jnp.broadcast_arrays(*numbers), -1).astype(jnp.int32)
-    results = run(materialise(to_channels_last(x)), rectangles.reshape(-1, 5))
-    return (to_channels_first(results.reshape(*rectangles.shape[:3], x.shape[1])),)
-
-
-_maxima = PlatformOp(
-    _compute_maxima, partial(_run_on_cpu, _compute_maxima, onednn.rectangle_maxima), differentiable=False
-)
-_places = PlatformOp(
-    _compute_places, partial(_run_on_cpu, _compute_places, onednn.rectangle_places), differentiable=False
-)
+_maxima = PlatformOp(_compute_maxima, cpu_form("rectangle_maxima", _compute_maxima), differentiable=False)
+_places = PlatformOp(_compute_places, cpu_form("rectangle_places", _compute_places), differentiable=False)
 
 
 def scatter_add(dy: jax.Array, index: jax.Array, image_index: jax.Array, shape: tuple[Any, ...]) -> jax.Array:

@@ -1,24 +1,23 @@
-"""Shape rules of tops, and layers on NumPy arrays, give the results of the compiled forward function."""
+"""Shape rules of tops give the shapes and errors of the forward function."""
 
 from typing import Any
 
-import numpy as np
 import pytest
-from layer_nets import assert_host_equals_compiled, net_text
 
 from caffejax.core.graph import build
 from caffejax.core.graph.build import infer_top_shapes
 from caffejax.core.layers import Traced
 from caffejax.core.program.net import Net
 from golden_cases import ACCEPTED_CASES, format_case_id, get_layer_type_of_case
+from layer_nets import net_text
 
 
-def has_attribute(case: dict[str, Any], attribute: str) -> bool:
+def has_shape_rule(case: dict[str, Any]) -> bool:
     implementation = get_layer_type_of_case(case).implementation
-    return isinstance(implementation, Traced) and getattr(implementation, attribute) is not None
+    return isinstance(implementation, Traced) and implementation.top_shapes is not None
 
 
-CASES_WITH_TOP_SHAPES = [case for case in ACCEPTED_CASES if has_attribute(case, "top_shapes")]
+CASES_WITH_TOP_SHAPES = [case for case in ACCEPTED_CASES if has_shape_rule(case)]
 
 
 def test_top_shapes_equal_the_shapes_of_forward(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,13 +64,3 @@ def test_top_shapes_keep_the_errors_of_forward(
     rule_message = build_message()
     monkeypatch.setattr(build, "_shapes_by_rule", lambda *_: None)
     assert rule_message == build_message()
-
-
-CASES_WITH_HOST_FORWARD = [case for case in ACCEPTED_CASES if has_attribute(case, "host_forward")]
-
-
-@pytest.mark.parametrize("case", CASES_WITH_HOST_FORWARD, ids=format_case_id)
-def test_host_forward_equals_compiled_forward(case: dict[str, Any]) -> None:
-    recorded = np.load(case["path"].with_suffix(".npz"))
-    layer = Net(case["path"].with_suffix(".prototxt"), case["phase"]).graph.layer("layer")
-    assert_host_equals_compiled(layer.context, tuple(recorded[f"bottom/{b}"] for b in layer.bottoms))
