@@ -406,8 +406,6 @@ def test_a_mask_that_hides_the_gradient_is_drawn_again(factor: float, mask: np.n
     ("name", "param", "bottoms"),
     [
         ("SoftmaxWithLoss", "loss_param { ignore_label: -1 }", [(4, 3), -np.ones(4)]),
-        ("SmoothL1Loss", "", [(2, 4)] * 4),
-        ("SmoothL1Loss", "", [(2, 4), (2, 4), np.zeros((2, 4)), np.zeros((2, 4))]),
         ("EuclideanLoss", "", [NORMAL[0, 0], NORMAL[0, 0]]),
         ("ContrastiveLoss", "contrastive_loss_param { margin: 0.01 }", [(4, 3), (4, 3), np.zeros(4)]),
     ],

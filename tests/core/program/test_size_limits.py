@@ -67,15 +67,6 @@ def test_pooling_windows_much_larger_than_the_image_are_rejected(pool: str) -> N
     [
         ((1, 2, 20_000_000, 7), 'type: "Im2col" convolution_param { kernel_size: 3 }'),
         ((1, 2, 20_000_000, 7), 'type: "Pooling" pooling_param { pool: AVE kernel_size: 3 pad: 1 }'),
-        ((1, 2, 8_000_000, 3, 3), 'type: "Pooling3D" pooling3d_param { pool: AVE kernel_size: 2 kernel_depth: 2 }'),
-        ((1, 2, 16_000_000, 3), 'type: "MaskResize" mask_resize_param { output_height: 40 output_width: 11 }'),
-        ((1, 2, 16_000_000, 3), 'type: "Resample" resample_param { height: 40 width: 11 type: NEAREST }'),
-        ((1, 2, 3_000_000, 3), 'type: "PriorBox" bottom: "x" prior_box_param { min_size: 2 }'),
-        (
-            (1, 21, 4, 3_000_000),
-            """type: "Yolov3DetectionOutput" yolov3_detection_output_param { num_classes: 2 anchors_scale: 32 num_box: 3
-            mask_group_num: 1 mask: 0 mask: 1 mask: 2 biases: 1 biases: 2 biases: 3 biases: 4 biases: 5 biases: 6 }""",
-        ),
     ],
 )
 def test_shapes_of_large_layers_are_inferred_without_arrays(shape: tuple[int, ...], layer: str) -> None:

@@ -17,31 +17,11 @@ from caffejax.core.program.net import Net
 from caffejax.core.schema import read_solver
 from caffejax.core.solver import Solver
 from caffejax.core.solver.output_checks import check_snapshot_files
+from writing_layers import NET, check_each_file_has_one_writer, check_folders_can_be_written
 
-NET = """
-layer { name: "x" type: "DummyData" top: "a" top: "b" dummy_data_param { shape { dim: 1 dim: 1 } } }
-layer { name: "ip" type: "InnerProduct" bottom: "a" top: "ip" inner_product_param { num_output: 1 } }
-layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "b" top: "loss" }
-"""
 # layers that write, with their files in a folder
 HDF5_OUTPUT = """layer { name: "out" type: "HDF5Output" bottom: "ip" bottom: "b"
     hdf5_output_param { file_name: "FOLDER/out.h5" } RULE }"""
-MAT_WRITE = 'layer { name: "out" type: "MatWrite" bottom: "ip" mat_write_param { prefix: "FOLDER/out" } RULE }'
-DETECTIONS = """
-layer { name: "y" type: "DummyData" top: "loc" top: "conf" top: "prior" dummy_data_param {
-  shape { dim: 1 dim: 4 } shape { dim: 1 dim: 2 } shape { dim: 1 dim: 2 dim: 4 } } RULE }
-layer { name: "out" type: "DetectionOutput" bottom: "loc" bottom: "conf" bottom: "prior" top: "det" RULE
-  detection_output_param { num_classes: 2 nms_param { top_k: 1 } save_output_param { output_directory: "FOLDER"
-    label_map_file: "labels" name_size_file: "names" output_format: "VOC" } } }
-layer { name: "si" type: "Silence" bottom: "det" RULE }"""
-WRITERS = {"HDF5Output": HDF5_OUTPUT, "MatWrite": MAT_WRITE, "DetectionOutput": DETECTIONS}
-
-
-def make_solver(layers: str, settings: str = "") -> Solver:
-    return Solver(
-        f'net_param {{ {NET} {layers} }} base_lr: 0.1 lr_policy: "fixed" max_iter: 9 snapshot_prefix: "s" '
-        f"snapshot_after_train: false {settings}"
-    )
 
 
 @pytest.fixture(autouse=True)
@@ -49,55 +29,12 @@ def _use_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("kind", WRITERS)
-def test_two_nets_or_layers_that_write_one_file_are_refused(kind: str) -> None:
-    layers = WRITERS[kind].replace("FOLDER", str(Path().absolute()))
-    tests = "test_iter: 1 test_interval: 5"
-    two_tests = 'test_iter: 1 test_iter: 1 test_interval: 5 test_state { stage: "a" } test_state { stage: "b" }'
-    second = layers.replace("RULE", "").replace('"out"', '"out2"').replace('"y"', '"y2"').replace('"si"', '"si2"')
-    for top in ("loc", "conf", "prior", "det"):
-        second = second.replace(f'"{top}"', f'"{top}2"')
-    for text, settings, problem in (
-        (
-            layers.replace("RULE", ""),
-            tests,
-            "test net #0 would overwrite .*, which layer 'out' of the train net writes",
-        ),
-        (
-            layers.replace("RULE", "include { phase: TEST }"),
-            two_tests,
-            "test net #1 would .* layer 'out' of test net #0",
-        ),
-        (layers.replace("RULE", "") + second, "", "'out2' .*the train net would .* layer 'out' of the train net"),
-    ):
-        with pytest.raises(SolverError, match=problem) as exc_info:
-            make_solver(text, settings)
-        assert "include { phase" in str(exc_info.value)
-    for text, settings in (
-        (layers.replace("RULE", "include { phase: TEST }"), tests),
-        (layers.replace("RULE", ""), ""),
-        (layers.replace("RULE", 'include { phase: TEST stage: "a" }'), two_tests),
-    ):
-        make_solver(text, settings).close()
+def test_two_nets_or_layers_that_write_one_file_are_refused() -> None:
+    check_each_file_has_one_writer(HDF5_OUTPUT)
 
 
-@pytest.mark.parametrize("kind", WRITERS)
-def test_folders_that_cannot_be_written_are_named(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("file").write_text("")
-    Path("locked").mkdir()
-    access = os.access
-    monkeypatch.setattr("os.access", lambda path, mode: not str(path).endswith("locked") and access(path, mode))
-    for folder, problem in (
-        ("absent/deeper", "there is no folder"),
-        ("file", "is not a folder"),
-        ("locked", "is not writable"),
-    ):
-        layers = WRITERS[kind].replace("RULE", "include { phase: TEST }").replace("FOLDER", folder)
-        if folder.startswith("absent") and kind == "DetectionOutput":  # which creates it
-            make_solver(layers, "test_iter: 1 test_interval: 5").close()
-            continue
-        with pytest.raises(SolverError, match=rf"layer 'out' \({kind}\): cannot write .*{problem}"):
-            make_solver(layers, "test_iter: 1 test_interval: 5")
+def test_folders_that_cannot_be_written_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_folders_can_be_written(HDF5_OUTPUT, "HDF5Output", monkeypatch)
 
 
 def test_the_test_command_checks_them(capsys: pytest.CaptureFixture[str]) -> None:
