@@ -45,16 +45,24 @@ layer {{ name: "accuracy" type: "Accuracy" bottom: "ip" bottom: "label" top: "ac
 
 # a row of the data is a whole sequence: the recurrent layer has time first
 _LSTM = """
-layer { name: "time" type: "Permute" bottom: "data" top: "time"
-    permute_param { order: 1 order: 0 order: 2 } }
-layer { name: "label_time" type: "Permute" bottom: "label" top: "label_time" permute_param { order: 1 order: 0 } }
-layer { name: "cont_time" type: "Permute" bottom: "cont" top: "cont_time" permute_param { order: 1 order: 0 } }
+layer { name: "time" type: "Python" bottom: "data" top: "time"
+    python_param { module: "parallel_nets" layer: "put_time_first" } }
+layer { name: "label_time" type: "Python" bottom: "label" top: "label_time"
+    python_param { module: "parallel_nets" layer: "put_time_first" } }
+layer { name: "cont_time" type: "Python" bottom: "cont" top: "cont_time"
+    python_param { module: "parallel_nets" layer: "put_time_first" } }
 layer { name: "lstm" type: "LSTM" bottom: "time" bottom: "cont_time" top: "lstm" recurrent_param {
     num_output: 16 weight_filler { type: "xavier" } } }
 layer { name: "ip" type: "InnerProduct" bottom: "lstm" top: "ip" inner_product_param {
     num_output: 5 axis: 2 weight_filler { type: "xavier" } } }
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label_time" top: "loss" softmax_param { axis: 2 } }
 """
+
+
+def put_time_first(x: Any) -> Any:
+    """A traced Python layer."""
+    return x.swapaxes(0, 1)
+
 
 _IGNORED = """
 layer { name: "conv" type: "Convolution" bottom: "data" top: "conv" convolution_param {
