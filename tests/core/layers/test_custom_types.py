@@ -183,7 +183,10 @@ def test_invalid_declarations_raise() -> None:
 def test_notebook_cell_replaces_only_types_of_the_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"_types": layer_types(), "_aliases": {}, "_main_types": set()}.items():
         monkeypatch.setattr(registry, name, value)
-    cell = "from caffejax import *; register(LayerType(Signature(name, aliases=aliases), Traced(forward)))"
+    cell = (
+        "from caffejax import LayerType, Signature, Traced, register\n"
+        "register(LayerType(Signature(name, aliases=aliases), Traced(forward)))"
+    )
     names: dict[str, Any] = {"__name__": "__main__"}
     for factor in (2, 3):
         exec(cell, names | {"name": "Own", "aliases": ("Ours",), "forward": lambda ctx, x, by=factor: by * x})

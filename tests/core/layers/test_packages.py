@@ -73,7 +73,10 @@ def add_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
     return add_module
 
 
-REGISTER = "from caffejax import *\nregister(LayerType(Signature('{name}'), Traced(lambda ctx, x: x)))"
+REGISTER = """
+from caffejax import LayerType, Signature, Traced, register
+register(LayerType(Signature("{name}"), Traced(lambda ctx, x: x)))
+"""
 
 
 def test_an_entry_may_register_types_by_itself_or_list_them(
