@@ -88,7 +88,7 @@ WALKS: dict[str, Walk] = {
         5,
         (
             ("core/program/net.py", "Net.apply", "Net._run"),
-            ("core/program/interpreter.py", "run_schedule", "run_parts"),
+            ("core/program/interpreter.py", "run_schedule", "iterate_parts"),
             ("core/program/rematerialize.py", "compute_part_with_remat"),
             ("core/program/interpreter.py", "compute_part", "_compute_tops"),
             ("core/layers/dispatch.py", "cached_call", "_find_jitted.run", "_call_with_key"),

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core.layers.layer_nets import Replay
 from onnx_oracle import assert_model_equals_net
 
 from caffejax.base.variables import Variables
