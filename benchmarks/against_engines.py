@@ -48,7 +48,7 @@ from engine_competitor import ENGINES
 from engine_models import EXPORTERS, write_models
 from training_competitor import BATCHES
 
-from caffejax.base.errors import CaffejaxError
+from caffejax import CaffejaxError
 
 NETS = ("lenet", "cifar10_full", "caffenet", "googlenet", "squeezenet", "resnet50", "mobilenet")
 PUBLISHED_NETS = ("mobilenet_ssd", "ssd300", "fcn8s", "lstm")

@@ -10,9 +10,8 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from caffejax.base.errors import CaffejaxError
-from caffejax.core.graph import build_graph, make_net_state
-from caffejax.core.schema import read_net
+from caffejax import CaffejaxError, build_graph, read_net
+from caffejax.core.graph import make_net_state
 
 
 def read_texts(path: Path) -> Iterator[tuple[str, str]]:

@@ -44,7 +44,7 @@ from cold_start_nets import (
 )
 from competitor_client import FOLDER, describe_run, format_head, format_headline, format_row
 
-from caffejax.base.errors import CaffejaxError
+from caffejax import CaffejaxError
 
 TOLERANCE = 1e-3
 OPENCV = "opencv-python-headless==4.11.0.86"

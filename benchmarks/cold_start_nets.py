@@ -16,12 +16,10 @@ import numpy as np
 from engine_models import write_deploy
 from training_competitor import BATCHES, CONFIGS, draw_inputs
 
-from caffejax.base.errors import CaffejaxError
-from caffejax.base.variables import Params, Variables
-from caffejax.core.checkpoints.load_save import load_and_report, save_weights
+from caffejax import CaffejaxError, Net, Variables, read_net, save_weights
+from caffejax.base.variables import Params
+from caffejax.core.checkpoints.load_save import load_and_report
 from caffejax.core.graph.reshape import reshape_graph
-from caffejax.core.program.net import Net
-from caffejax.core.schema import read_net
 from caffejax.core.schema.caffe_pb2 import NetParameter
 
 PUBLISHED = {  # how the published files end
@@ -144,8 +142,7 @@ def write_onnx_model(folder: Path) -> None:
     Raises:
         CaffejaxError, ImportError: if it cannot be exported.
     """
-    from caffejax.export import InferenceModel
-    from caffejax.export.onnx import write_onnx
+    from caffejax.export import InferenceModel, write_onnx
 
     net = Net(folder / "deploy.prototxt", "TEST")
     write_onnx(InferenceModel(net.for_inference(), net.load(folder / "weights.caffemodel")), folder / "model.onnx")

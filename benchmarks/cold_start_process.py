@@ -170,7 +170,7 @@ def write_torch(folder: Path) -> None:
     import torch as library
     from torch_net import TorchNet, trace_net
 
-    from caffejax.core.program.net import Net
+    from caffejax import Net
 
     net = Net(folder / "train.prototxt", "TRAIN")
     traced = trace_net(TorchNet(net.graph, net.load(folder / "weights.caffemodel")))

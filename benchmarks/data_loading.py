@@ -23,10 +23,8 @@ import lmdb
 import numpy as np
 import torch
 
-from caffejax import Net, tune_process
-from caffejax.core.data import write_lmdb
+from caffejax import Net, caffe_pb2, tune_process, write_lmdb
 from caffejax.core.data.prefetch import count_available_cores
-from caffejax.core.schema import caffe_pb2
 
 MEAN = (104.0, 117.0, 123.0)
 

@@ -21,9 +21,7 @@ import numpy as np
 from competitor_server import read_memory
 from google.protobuf import text_format
 
-from caffejax import Solver
-from caffejax.core.data import write_lmdb
-from caffejax.core.schema import caffe_pb2
+from caffejax import Solver, caffe_pb2, write_lmdb
 
 NETS = {  # name: (shape of an image, batch, transform_param, layers)
     "LeNet 28x28": ((1, 28, 28), 64, "scale: 0.00390625", ((20, 5), (50, 5))),

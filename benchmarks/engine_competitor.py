@@ -23,7 +23,7 @@ Inputs = Mapping[str, np.ndarray]
 
 
 def _load_net(folder: Path) -> Any:
-    from caffejax.core.program.net import Net
+    from caffejax import Net
 
     net = Net(folder / "deploy.prototxt")
     return net, net.load(folder / "weights.caffemodel")

@@ -10,10 +10,7 @@ from typing import Any
 import numpy as np
 from training_competitor import CONFIGS, draw_inputs, draw_variables
 
-from caffejax.base.variables import Variables
-from caffejax.core.checkpoints.load_save import save_weights
-from caffejax.core.program.net import Net
-from caffejax.core.schema import read_net
+from caffejax import Net, Variables, read_net, save_weights
 from caffejax.core.schema.caffe_pb2 import NetParameter
 from caffejax.export import InferenceModel
 
@@ -39,7 +36,7 @@ def write_models(name: str, batch: int, folder: Path, exporter: str) -> None:
 
 
 def _write_caffejax_onnx(net: Net, variables: Variables, data: np.ndarray, path: Path) -> None:
-    from caffejax.export.onnx import write_onnx
+    from caffejax.export import write_onnx
 
     write_onnx(InferenceModel(net.for_inference().with_batch(len(data)), variables), path, symbolic_batch=False)
 

@@ -38,9 +38,7 @@ from competitor_client import Competitor, median_ratio, time_in_turns
 from competitor_server import Run, serve
 from training_competitor import CONFIGS, draw_inputs, draw_variables, make_training_step
 
-from caffejax import tune_process
-from caffejax.core.program.net import Net
-from caffejax.core.solver.memory_report import report_memory
+from caffejax import Net, report_memory, tune_process
 from caffejax.core.solver.train_step import TrainState
 from caffejax.tools.planning.hardware import CHIPS
 from caffejax.tools.planning.hlo import get_compiled_stats

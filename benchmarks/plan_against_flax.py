@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from typing import Any
 
-from caffejax.cpu.process_settings import compile_for_absent_devices
+from caffejax import compile_for_absent_devices
 
 compile_for_absent_devices()  # before jax is imported
 
@@ -42,8 +42,8 @@ TITLES = {
 
 
 def plan_caffejax(name: str, target: str, precision: Any, batch: int) -> dict[str, Any]:
-    from caffejax import Net
-    from caffejax.tools.planning import parse_target, plan
+    from caffejax import Net, plan
+    from caffejax.tools.planning import parse_target
 
     net = Net(CONFIGS / name / "train_val.prototxt", "TRAIN", precision=precision, sync_bn=True)  # as flax's BatchNorm
     start_cpu_time = time.process_time()

@@ -24,9 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 from training_competitor import make_training_step
 
-from caffejax import tune_process
+from caffejax import Net, tune_process
 from caffejax.base.human_readable import format_bytes, parse_bytes
-from caffejax.core.program.net import Net
 
 MODEL = Path(__file__).parents[1] / "configs" / "resnet152" / "train_val.prototxt"
 

@@ -32,11 +32,10 @@ from competitor_client import describe_run, format_head, format_headline, format
 from training_competitor import BATCHES, CONFIGS, draw_variables
 
 import caffejax
+from caffejax import Net, Timer
 from caffejax.core.graph import Layer
 from caffejax.core.ops.window import Window
-from caffejax.core.program.net import Net
 from caffejax.cpu.kernels import onednn
-from caffejax.tools.debugging import Timer
 from caffejax.tools.summary.net_summary import summarize_layer
 
 NETS = ("lenet", "cifar10_full", "caffenet", "googlenet", "squeezenet", "resnet50", "mobilenet")

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch_ssd import SSD_FUNCTIONS, SsdLayer
 
-from caffejax.base.variables import Variables
-from caffejax.core.graph import Graph, Layer
+from caffejax import Graph, Variables
+from caffejax.core.graph import Layer
 from caffejax.core.layers.dispatch import forward
 
 

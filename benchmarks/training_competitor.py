@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from competitor_server import Run, serve
 
-from caffejax import tune_process
-from caffejax.base.variables import Variables
-from caffejax.core.program.net import Net
+from caffejax import Net, Variables, tune_process
 
 if TYPE_CHECKING:
     from caffejax.core.solver.train_step import Step, TrainState

@@ -4,14 +4,15 @@ from pathlib import Path
 
 import numpy as np
 
-from caffejax.core.data import Lmdb
-from caffejax.core.data.image_decoding import read_datum
+import caffejax
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 
 
 def load_digits(part: str) -> tuple[np.ndarray, np.ndarray]:
     """Return images (N, 1, 28, 28), from 0 to 1, and labels (N,) of a part: train or test."""
-    database = Lmdb(CONFIGS / "digits" / f"digits_{part}_lmdb")
-    images, labels = zip(*(read_datum(value) for _, value in database.read_range(0, len(database))), strict=True)
+    database = caffejax.Lmdb(CONFIGS / "digits" / f"digits_{part}_lmdb")
+    images, labels = zip(
+        *(caffejax.read_datum(value) for _, value in database.read_range(0, len(database))), strict=True
+    )
     return np.float32(images) / 256, np.array(labels)

@@ -7,10 +7,11 @@ import jax
 import numpy as np
 from digits import load_digits
 
-from caffejax.cli import main
+import caffejax
+from caffejax.export import make_inference_model, write_stablehlo
 
-status = main(["export", "lenet.prototxt", "--weights=lenet.caffemodel", "--outputs=ip2", "--to=lenet.stablehlo"])
-assert status == 0
+net = caffejax.Net("lenet.prototxt")
+write_stablehlo(make_inference_model(net, net.load("lenet.caffemodel"), ["ip2"]), "lenet.stablehlo")
 
 with open("lenet.stablehlo", "rb") as file:
     exported = jax.export.deserialize(bytearray(file.read()))  # from here on caffejax is not needed

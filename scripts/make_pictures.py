@@ -25,6 +25,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from caffejax.core.solver.memory_report import report_memory
 from chart_style import new_figure, save_figure, save_quantized
 from diagrams import bfloat16, pipeline, pooling
 from matplotlib.patches import Rectangle
@@ -38,9 +39,8 @@ from caffejax.core.checkpoints.caffemodel import write_caffemodel
 from caffejax.core.data.loader import Loader
 from caffejax.core.schema import read_net, read_solver
 from caffejax.core.solver.intermediates import extract_features
-from caffejax.core.solver.memory_report import report_memory
 from caffejax.tools.metrics import JsonLines
-from caffejax.tools.view import write_page
+from caffejax.tools.view import write_view
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 CONFIGS = REPOSITORY / "configs"
@@ -339,7 +339,7 @@ def draw_view() -> None:
     """Draw the page of `caffejax view`."""
     os.chdir(REPOSITORY)  # the page shows the path
     file = Path(tempfile.gettempdir()) / "googlenet.html"
-    write_page(GOOGLENET.relative_to(REPOSITORY), file)
+    write_view(GOOGLENET.relative_to(REPOSITORY), file)
     os.chdir(file.parent)
     with screenshot_page(file, 1400, 800) as page:
         page.evaluate(OPENED_BLOCK, ["inception_4a/3x3", "inception_4a#0"])

@@ -9,16 +9,21 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
-from caffejax.tools.view import write_page
+from caffejax.tools.view import write_view
 
 REPOSITORY = Path(__file__).parents[1]
-PUBLIC_STUB = REPOSITORY / "src" / "caffejax" / "__init__.pyi"
+PACKAGE = REPOSITORY / "src" / "caffejax"
+REFERENCE_MODULES = {  # the two doors for Caffe's and OpenCV's own names have pages of their own
+    "caffejax": PACKAGE / "__init__.pyi",
+    "caffejax.export": PACKAGE / "export" / "__init__.pyi",
+}
 
 
-def list_public_names() -> list[str]:
-    """Each public name with the module that it comes from, such as caffejax.core.solver.Solver; not private ones."""
-    imports = [node for node in ast.parse(PUBLIC_STUB.read_text()).body if isinstance(node, ast.ImportFrom)]
-    return [f"caffejax.{node.module}.{alias.name}" for node in imports for alias in node.names if node.level == 1]
+def list_public_names(stub: Path) -> list[str]:
+    """Each name that a stub lists, without private ones, in the order of the alphabet."""
+    imports = [node for node in ast.parse(stub.read_text()).body if isinstance(node, ast.ImportFrom)]
+    names = [alias.name for node in imports for alias in node.names if not alias.name.startswith("_")]
+    return sorted(names, key=str.lower)
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -32,7 +37,7 @@ def on_files(files: Files, config: Any) -> Files:
     with tempfile.TemporaryDirectory() as temporary_folder:
         viewer = Path(temporary_folder) / "googlenet.html"
         net = REPOSITORY / "configs" / "googlenet" / "train_val.prototxt"
-        write_page(os.path.relpath(net), viewer)  # the page shows the path
+        write_view(os.path.relpath(net), viewer)  # the page shows the path
         files.append(File.generated(config, "viewer/googlenet.html", content=viewer.read_text()))
     return files
 
@@ -45,7 +50,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     markdown = re.sub(r"\]\(\.\./examples/(\w+)\.(py|md)\)", r"](examples/\1.md)", markdown)
     if source != "reference.md":
         return markdown
-    names = sorted(
-        (name for name in list_public_names() if "._" not in name), key=lambda name: name.rpartition(".")[2].lower()
-    )
-    return "\n\n".join([markdown, *(f"::: {name}" for name in names)])
+    for module, stub in REFERENCE_MODULES.items():
+        entries = [f"::: {module}.{name}" for name in list_public_names(stub)]
+        markdown = "\n\n".join([markdown, f"## {module}", *entries])
+    return markdown

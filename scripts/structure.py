@@ -97,13 +97,16 @@ def find_imports(package: Path) -> list[Import]:
             if source != path and not ("attach_stub" in text and source.exists()):
                 continue
             tree = ast.parse(source.read_text())
-            strings = _find_module_strings(tree, package.name)
-            # a word behind the package's name that is no module is a public name or a group of entry points
-            strings = [place for place in strings if place[0] in modules or place[0].count(".") > 1]
-            for name, line in (*_find_imported_names(tree, importing_package), *strings):
-                imported = name if name in modules else name.rpartition(".")[0]  # a module, or something in it
-                if imported in modules:
-                    imports.append(Import(importer, imported, f"{source.relative_to(package.parents[1])}:{line}"))
+            names = [
+                (name if name in modules else name.rpartition(".")[0], line)  # a module, or something in it
+                for name, line in _find_imported_names(tree, importing_package)
+            ]
+            names += _find_module_strings(tree, package.name)
+            imports += [
+                Import(importer, imported, f"{source.relative_to(package.parents[1])}:{line}")
+                for imported, line in names
+                if imported in modules
+            ]
     return imports
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from caffejax.base.import_alias import temporary_alias
 from caffejax.cli import main
-from caffejax.tools.debugging.dumps import Dump, DumpedLayer, compare, read_dump
+from caffejax.tools.debugging.dumps import Dump, DumpedLayer, compare_dumps, read_dump
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "collect_with_caffe.py"
 NET = """
@@ -43,13 +43,13 @@ def run_script(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
 
 
 def test_the_script_makes_the_same_dump(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The script runs pycaffe layer by layer, with the diffs in the blobs, independently of `collect`."""
+    """The script runs pycaffe layer by layer, with the diffs in the blobs, independently of `record_dump`."""
     assert len(SCRIPT.read_text().splitlines()) < 40
     flags = ["--model=net.prototxt", "--phase=TRAIN", "--backward"]
     assert main(["collect", *flags, "--out=ours.npz"]) == 0
     run_script(monkeypatch, "net.prototxt", "caffe.npz", "--like=ours.npz", "--phase=TRAIN", "--backward")
     caffejax_dump, script_dump = read_dump("ours.npz"), read_dump("caffe.npz")
-    result = compare(caffejax_dump, script_dump, rtol=1e-6)
+    result = compare_dumps(caffejax_dump, script_dump, rtol=1e-6)
     assert result.ok, str(result)
     assert caffejax_dump.arrays.keys() <= script_dump.arrays.keys()
     assert [x.name for x in script_dump.layers] == [x.name for x in caffejax_dump.layers]
@@ -202,11 +202,11 @@ def test_names_in_a_dump_cannot_move_the_cursor(folder: Path, capsys: pytest.Cap
 def test_dumps_of_net_mismatch_differ(folder: Path) -> None:
     arrays = {"blob/a": np.ones(2)}
     a, b = (Dump("test", "", "TEST", (DumpedLayer(name, "ReLU", ("x",), ("a",)),), arrays) for name in "ab")
-    result = compare(a, b)
+    result = compare_dumps(a, b)
     assert [row.verdict for row in result.differences] == ["only in A", "only in B"]
     assert result.net_mismatch in str(result).replace("These", "these")
     assert "with 1 layer, B of '' with 1, and 0 of them have the same name" in result.net_mismatch
-    assert not compare(a, a).net_mismatch
+    assert not compare_dumps(a, a).net_mismatch
 
 
 def test_a_dump_of_another_net_is_reported_as_such(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

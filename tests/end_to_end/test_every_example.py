@@ -28,7 +28,7 @@ from caffejax.core.layers import layer_types, registry
 from caffejax.core.schema.caffe_pb2 import Datum, NetParameter, SolverParameter, V1LayerParameter
 from caffejax.core.solver.update_rules import caffe_optimizer
 from caffejax.pycaffe import Layer, layers, params
-from caffejax.tools.debugging.dumps import collect, write_dump
+from caffejax.tools.debugging.dumps import record_dump, write_dump
 
 PACKAGE = Path(caffejax.__file__).parent
 IMAGE_SHAPE = 3, 40, 40  # of deploy.prototxt
@@ -96,7 +96,7 @@ def _write_files() -> None:
     net = caffejax.Net("train_val.prototxt", "TRAIN")
     variables = net.init(jax.random.key(0))
     net.save(*variables, "net.caffemodel")
-    write_dump("caffe.npz", collect(net, variables))
+    write_dump("caffe.npz", record_dump(net, variables))
     lenet = caffejax.Net("configs/digits/lenet_train_test.prototxt", "TEST")
     lenet.save(*lenet.init(jax.random.key(0)), "snapshots/lenet_iter_1000.caffemodel")
     shutil.copy("snapshots/lenet_iter_1000.caffemodel", ".")

@@ -55,7 +55,7 @@ def _parse_tolerance(text: str) -> float:
 def run(options: argparse.Namespace) -> None:
     """Print the comparison. If the dumps differ, raise `CaffejaxError`; the error describes the first difference."""
     start_logging()
-    from ..tools.debugging.dumps import ATOL, RTOL, compare, draw_errors, read_dump
+    from ..tools.debugging.dumps import ATOL, RTOL, compare_dumps, draw_errors, read_dump
 
     if options.model is None and options.b is not None and Path(options.b).suffix in _NET_EXTENSIONS:
         options.model, options.b = options.b, None
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> None:
         name: default if getattr(options, name) is None else getattr(options, name)
         for name, default in (("rtol", RTOL), ("atol", ATOL))
     }
-    comparison = compare(a, b, **tolerances, compare_random=options.random)
+    comparison = compare_dumps(a, b, **tolerances, compare_random=options.random)
     print(comparison.to_json() if options.json else comparison)
     if options.picture:
         draw_errors(comparison, options.picture)
@@ -91,9 +91,9 @@ def run(options: argparse.Namespace) -> None:
 
 def _run_net(options: argparse.Namespace, dump: Dump) -> Dump:
     """Run the net that the flags select on the inputs in `dump`; return a dump of this run."""
-    from ..tools.debugging.dumps import replay
+    from ..tools.debugging.dumps import replay_dump
 
     options.phase = options.phase or dump.phase
     net = net_flags.build_net(options)
     variables = net_flags.load_variables(net, options.weights, options.strict_weights) if options.weights else None
-    return replay(dump, net, variables, isolate_layers=options.each_layer)
+    return replay_dump(dump, net, variables, isolate_layers=options.each_layer)

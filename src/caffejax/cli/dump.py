@@ -36,14 +36,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run the net and write the dump."""
     start_logging()
-    from ..tools.debugging.dumps import collect, read_inputs, write_dump
+    from ..tools.debugging.dumps import read_inputs, record_dump, write_dump
 
     flags.check_output_path(options.out, options.model, *flags.split_commas(options.weights), options.inputs)
     with device_flags.default_device_scope(options):
         net = net_flags.build_net(options)
         inputs = read_inputs(options.inputs, net.input_names) if options.inputs else {}
         variables = net_flags.load_variables(net, options.weights, options.strict_weights)
-        dump = collect(net, variables, inputs, backward=options.diffs, seed=options.seed)
+        dump = record_dump(net, variables, inputs, backward=options.diffs, seed=options.seed)
     write_dump(options.out, dump)
     counts = [format_count(n, noun) for kind, noun in _NOUNS_BY_KIND if (n := len(dump.arrays_of_kind(kind)))]
     print(f"Wrote {options.out}: {', '.join(counts)}; loss {dump.arrays['loss']:g}")

@@ -107,7 +107,7 @@ def _describe_omissions(net: Net, outputs: Sequence[str], options: argparse.Name
             flag = "" if options.to == "flax" else f", or use --preprocess={_TRANSFORM_PARAM}"
             yield f"transform_param of layer '{layer.name}' ({'; '.join(settings)}): apply it to the inputs{flag}"
         scores = net.graph.split_roots.get(layer.bottoms[0], layer.bottoms[0]) if layer.bottoms else ""
-        if layer.type.name == "SoftmaxWithLoss" and scores in outputs:
+        if layer.type.traits.takes_logits and scores in outputs:
             yield f"the softmax of layer '{layer.name}': '{scores}' contains scores, not probabilities"
 
 
@@ -174,7 +174,7 @@ def _write_stablehlo(net: Net, inference_model: InferenceModel, options: argpars
 
 
 def _write_onnx(net: Net, inference_model: InferenceModel, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
-    from ..export import require_package
+    from ..export.stablehlo import require_package
 
     require_package("onnx", "writes models")
     from ..export.onnx import DEFAULT_OPSET, get_shapes, write_onnx

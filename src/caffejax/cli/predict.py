@@ -86,6 +86,7 @@ def run(options: argparse.Namespace) -> None:
     from ..tools.prediction.results import (
         check_outputs,
         draw_results,
+        find_logits,
         find_main_outputs,
         find_names_problem,
         find_tiny_map,
@@ -140,7 +141,7 @@ def run(options: argparse.Namespace) -> None:
         )
         log.info("Preprocessing: %d x %d, %s", *shape[1:], preprocessing)
         pictures = _read_pictures(options, gray=shape[0] == 1)
-        score_names = {layer.bottom[0] for layer in net_param.layer if layer.type == "SoftmaxWithLoss" and layer.bottom}
+        score_names = find_logits(net_param)
         strict = options.strict_weights or not options.random_weights
         frozen_net = net.freeze(net_flags.load_variables(net, options.weights, strict))
         results: list[list[Result]] = []

@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> None:
     from pathlib import Path
 
     from ..base.errors import CaffejaxError
-    from ..tools.view import serve, write_page
+    from ..tools.view import serve, write_view
 
     path, stages, data_config = Path(options.model), net_flags.get_stages(options), flags.make_data_config(options)
     if options.serve:
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> None:
     flags.check_output_path(str(out), options.model)
     if out.suffix.lower() in _PICTURE_EXTENSIONS:
         raise CaffejaxError(f"{out}: this command writes an HTML page; `caffejax draw` draws pictures")
-    _print_report(write_page(path, out, options.level, stages, data_config), out)
+    _print_report(write_view(path, out, options.level, stages, data_config), out)
 
 
 def _print_address(server: ThreadingHTTPServer) -> None:

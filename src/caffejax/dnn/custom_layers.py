@@ -214,7 +214,7 @@ def read_own_settings(text: str) -> OwnSettings:
 def is_custom(layer: LayerParameter) -> bool:
     """Return whether a layer is one of those that `replace_custom_layers` inserts."""
     settings = layer.python_param
-    return bool(layer.type == "Python" and (settings.module, settings.layer) == (__name__, CustomLayer.__name__))
+    return (settings.module, settings.layer) == (__name__, CustomLayer.__name__)
 
 
 def get_opencv_type(layer: LayerParameter) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..core.graph import Graph, Layer
     from ..core.graph.graph import Slot
     from ..core.program.net import Net as CaffeNet
-    from ..core.schema.caffe_pb2 import NetParameter
+    from ..core.schema.caffe_pb2 import LayerParameter, NetParameter
 
 StoredBlobs = Mapping[str, Sequence[np.ndarray | None]]
 BuiltNet = tuple["CaffeNet", "Variables", "set[Slot]"]
@@ -62,7 +62,7 @@ class ModelSource:
         self.unknown_inputs: dict[str, tuple[int, ...] | None] = {}
         names: list[str] = []
         for layer in message.layer:
-            if layer.type == "Input":
+            if _is_net_input(layer):
                 names += layer.top
                 shapes = [tuple(max(0, int(n)) for n in shape.dim) for shape in layer.input_param.shape] or [()]
                 shapes = shapes * len(layer.top) if len(shapes) == 1 else shapes
@@ -70,7 +70,7 @@ class ModelSource:
                     if 0 in shape or not shape:
                         self.unknown_inputs[name] = shape or None
         self.input_names = tuple(names)
-        self.has_layers = any(layer.type != "Input" for layer in message.layer)
+        self.has_layers = not all(_is_net_input(layer) for layer in message.layer)
 
     def build_first(self) -> BuiltNet | None:
         """Return the net for the shapes in the definition, or for guessed shapes; None if no guess fits.
@@ -106,7 +106,7 @@ class ModelSource:
             message = type(message)()
             message.CopyFrom(self._message)
             for layer in message.layer:
-                if layer.type == "Input":
+                if _is_net_input(layer):
                     old_shapes = [tuple(shape.dim) for shape in layer.input_param.shape] or [()]
                     old_shapes = old_shapes * len(layer.top) if len(old_shapes) == 1 else old_shapes
                     del layer.input_param.shape[:]
@@ -189,6 +189,15 @@ class ModelSource:
             names = ", ".join(shorten_list([layer for layer, blobs in stored_blobs.items() if blobs])) or "no layer"
             raise WeightsError(Problem(f"contains no weights for layers of this net, only for {names}; {remedy}", name))
         return arrays
+
+
+def _is_net_input(layer: LayerParameter) -> bool:
+    from ..core.layers import layer_type
+
+    try:
+        return layer_type(layer.type).is_net_input
+    except GraphError:  # an unknown type, which `build` reports
+        return False
 
 
 def _fill_with_zeros(graph: Graph, arrays: Mapping[Slot, np.ndarray]) -> tuple[Variables, set[Slot]]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..base.errors import CaffejaxError, describe_type
 from .net import Net, as_array, to_names, to_numbers
+from .nodes import get_rules
 from .opencv_errors import methods_raise_opencv_errors
 from .read_models import readNet
 
@@ -232,7 +233,7 @@ class DetectionModel(Model):
             and height in each row. If nothing is detected, the result is three empty tuples.
         """
         kind = self._net.getLayer(self._net.getLayerNames()[-1]).type
-        if kind != "DetectionOutput":
+        if not get_rules(kind).has_detections:
             raise CaffejaxError(f"DetectionModel takes a net whose last layer is a DetectionOutput, not {kind}")
         frame = _check_image(frame)
         height, width = frame.shape[:2]

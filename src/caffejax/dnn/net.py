@@ -17,7 +17,7 @@ from ..base.errors import CaffejaxError, Problem, describe_type, did_you_mean, s
 from ..base.glog import warn_once
 from ..base.human_readable import format_count
 from .model_source import ModelSource
-from .nodes import Node, Shape, count_operations, find_top_shapes, list_nodes
+from .nodes import Node, Shape, count_operations, find_top_shapes, get_rules, list_nodes
 from .opencv_errors import methods_raise_opencv_errors
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Layer:
     @blobs.setter
     def blobs(self, arrays: Sequence[Any]) -> None:
         shapes = [param.spec.shape for param in self._net._get_params(self._number)]
-        lacks_bias = self.type in ("Convolution", "Deconvolution") and (len(arrays), len(shapes)) == (1, 2)
+        lacks_bias = get_rules(self.type).has_optional_bias and (len(arrays), len(shapes)) == (1, 2)
         values = [*arrays, np.zeros(shapes[1])] if lacks_bias else arrays
         if len(values) != len(shapes):
             raise CaffejaxError(f"layer '{self.name}' has {len(shapes)} blobs, but {len(arrays)} arrays were assigned")
@@ -236,7 +236,7 @@ class Net:
         array = np.array(param.array(*self._variables), np.float32)
         if array.ndim > 1:
             return array
-        return array.reshape((1, -1) if self._nodes[number - 1].type == "InnerProduct" else (-1, 1))
+        return array.reshape((1, -1) if get_rules(self._nodes[number - 1].type).has_row_vectors else (-1, 1))
 
     def setParam(
         self, layer: int | str | None = None, numParam: int = 0, blob: Any = None, *, layerName: str | None = None
@@ -408,7 +408,7 @@ class Net:
             raise
         arrays = {name: np.array(blob, np.float32) for name, blob in frozen.strip_padding(blobs).items()}
         for node in self._nodes:
-            if node.layer.definition.layer.type == "DetectionOutput" and node.tops[0] in arrays:
+            if get_rules(node.layer.definition.layer.type).has_detections and node.tops[0] in arrays:
                 self._reshape({name: array.shape for name, array in self._input_arrays.items()})
                 rows = arrays[node.tops[0]].reshape(-1, 7)
                 rows = rows[rows[:, 1] >= 0]  # without Caffe's row for an image in which nothing was detected

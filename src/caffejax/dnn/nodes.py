@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +12,7 @@ from .custom_layers import get_opencv_type, is_custom
 
 if TYPE_CHECKING:
     from ..core.graph import Graph, Layer, Param
+    from ..core.schema.caffe_pb2 import LayerParameter
 
 Shape = tuple[int, ...]
 Shapes = Sequence[Shape]
@@ -45,7 +46,8 @@ def find_top_shapes(graph: Graph, node: Node) -> tuple[Shape, ...]:
     shapes = tuple(graph.blobs[top].shape for top in node.tops)
     if not node.layer.tops:
         return shapes[:1] * len(shapes)
-    if node.type == "DetectionOutput" and (keep := node.layer.definition.layer.detection_output_param.keep_top_k) > 0:
+    keep = node.layer.definition.layer.detection_output_param.keep_top_k
+    if get_rules(node.type).has_detections and keep > 0:
         return ((1, 1, keep * graph.blobs[node.layer.bottoms[0]].shape[0], 7),)
     return shapes
 
@@ -73,40 +75,46 @@ def list_nodes(graph: Graph, inference_graph: Graph) -> Iterator[Node]:
         layer, message = layers.get(original.key), original.definition.layer
         if layer is None:  # the layer has no tops
             layer = replace(original, bottoms=tuple(names[bottom] for bottom in original.bottoms))
-        node_type = get_opencv_type(message)
-        settings = message.batch_norm_param
-        if node_type == "BatchNorm" and settings.HasField("use_global_stats") and not settings.use_global_stats:
-            yield Node(f"{name}/mvn", "MVN", layer, (), layer.tops)
-        elif node_type == "Axpy" and not is_custom(message):
-            yield Node(f"{name}/scale", "Scale", layer, (), ())
-            node_type = "Eltwise"
-        elif node_type == "Convolution":
-            name = str(message.top[0])
-        elif node_type == "ConvolutionDepthwise":
-            node_type = "Convolution"
-        yield Node(name, node_type, layer, layer.params, layer.tops or layer.bottoms)
+        node = Node(name, get_opencv_type(message), layer, layer.params, layer.tops or layer.bottoms)
+        yield from get_rules(node.type).convert(node)
 
 
-_OPERATIONS_PER_ELEMENT = {  # operations for each element of the top
-    **dict.fromkeys(("AbsVal", "HardSwish", "Log", "PReLU", "ReLU", "Softplus", "TanH"), 1),
-    **dict.fromkeys(("ELU", "ReLU6", "Scale"), 2),
-    **dict.fromkeys(("BatchNorm", "Exp", "Mish", "Sigmoid", "Swish"), 3),
-    "Softmax": 4,
-    "BNLL": 5,
-}
+@dataclass(frozen=True)
+class TypeRules:
+    """OpenCV's rules for the layers of a type.
+
+    Attributes:
+        count_operations: the number of operations of a layer with bottoms and tops of the given shapes; 0 for types for
+            which OpenCV has no rule, such as Concat and Normalize.
+        convert: returns the layers as which OpenCV lists a layer of Caffe.
+        set_defaults: sets OpenCV's defaults in a layer that has just been read.
+        has_detections: whether the top has `keep_top_k` rows (image, class, score, box) for each image, sorted by image
+            and descending score.
+        has_optional_bias: whether the blobs may be set to a weight alone, which removes the bias.
+        has_row_vectors: whether a blob with one axis is shown as a row, not as a column.
+    """
+
+    count_operations: Callable[[Node, Shapes, Shapes], int] = lambda node, bottoms, tops: 0
+    convert: Callable[[Node], Iterator[Node]] = lambda node: iter([node])
+    set_defaults: Callable[[LayerParameter], None] = lambda layer: None
+    has_detections: bool = False
+    has_optional_bias: bool = False
+    has_row_vectors: bool = False
+
+
+def get_rules(type_name: str) -> TypeRules:
+    """Return the rules for a layer type of OpenCV or Caffe, or the default rules if the type has none."""
+    return TYPE_RULES.get(type_name, _DEFAULT_RULES)
 
 
 def count_operations(node: Node, bottoms: Shapes, tops: Shapes) -> int:
-    """Return the number of operations that OpenCV counts for a layer with bottoms and tops of these shapes.
+    """Return the number of operations that OpenCV counts for a layer with bottoms and tops of these shapes."""
+    return 0 if is_custom(node.layer.definition.layer) else get_rules(node.type).count_operations(node, bottoms, tops)
 
-    Types for which OpenCV has no rule, such as Concat and Normalize, count as 0.
-    """
-    if is_custom(node.layer.definition.layer):
-        return 0
-    if node.type in _OPERATIONS_PER_ELEMENT:
-        return _OPERATIONS_PER_ELEMENT[node.type] * prod(tops[0])
-    rule = _OPERATION_COUNTERS.get(node.type)
-    return rule(node, bottoms, tops) if rule else 0
+
+def _count_per_element(number: int) -> Callable[[Node, Shapes, Shapes], int]:
+    """Return a rule that counts `number` operations for each element of the top."""
+    return lambda node, bottoms, tops: number * prod(tops[0])
 
 
 def _count_convolution(node: Node, bottoms: Shapes, tops: Shapes) -> int:
@@ -159,14 +167,60 @@ def _count_prior_box(node: Node, bottoms: Shapes, tops: Shapes) -> int:
     return sum(prod(bottom[2:]) * per_cell for bottom in bottoms)
 
 
-_OPERATION_COUNTERS: dict[str, Callable[[Node, Shapes, Shapes], int]] = {
-    "Convolution": _count_convolution,
-    "Deconvolution": _count_deconvolution,
-    "Eltwise": _count_eltwise,
-    "InnerProduct": _count_inner_product,
-    "LRN": _count_lrn,
-    "MVN": _count_mvn,
-    "Pooling": _count_pooling,
-    "Power": _count_power,
-    "PriorBox": _count_prior_box,
+def _convert_axpy(node: Node) -> Iterator[Node]:
+    if is_custom(node.layer.definition.layer):
+        yield node
+        return
+    yield Node(f"{node.name}/scale", "Scale", node.layer, (), ())
+    yield node._replace(type="Eltwise")
+
+
+def _convert_batch_norm(node: Node) -> Iterator[Node]:
+    settings = node.layer.definition.layer.batch_norm_param
+    if settings.HasField("use_global_stats") and not settings.use_global_stats:
+        yield Node(f"{node.name}/mvn", "MVN", node.layer, (), node.layer.tops)
+    yield node
+
+
+def _convert_convolution(node: Node) -> Iterator[Node]:
+    yield node._replace(name=str(node.layer.definition.layer.top[0]))
+
+
+def _convert_depthwise(node: Node) -> Iterator[Node]:
+    yield node._replace(type="Convolution")
+
+
+def _clip_boxes(layer: LayerParameter) -> None:
+    if not layer.prior_box_param.HasField("clip"):
+        layer.prior_box_param.clip = True
+
+
+def _match_by_count(layer: LayerParameter) -> None:
+    if len(layer.bottom) == 2:
+        layer.scale_param.match_by_count = True
+
+
+_DEFAULT_RULES = TypeRules()
+TYPE_RULES: dict[str, TypeRules] = {  # by OpenCV's name of the type, or Caffe's where OpenCV has none
+    **dict.fromkeys(
+        ("AbsVal", "HardSwish", "Log", "PReLU", "ReLU", "Softplus", "TanH"), TypeRules(_count_per_element(1))
+    ),
+    **dict.fromkeys(("ELU", "ReLU6"), TypeRules(_count_per_element(2))),
+    **dict.fromkeys(("Exp", "Mish", "Sigmoid", "Swish"), TypeRules(_count_per_element(3))),
+    "Axpy": TypeRules(convert=_convert_axpy),
+    "BNLL": TypeRules(_count_per_element(5)),
+    "BatchNorm": TypeRules(_count_per_element(3), _convert_batch_norm),
+    "Convolution": TypeRules(_count_convolution, _convert_convolution, has_optional_bias=True),
+    "ConvolutionDepthwise": TypeRules(convert=_convert_depthwise),
+    "Deconvolution": TypeRules(_count_deconvolution, has_optional_bias=True),
+    "DetectionOutput": TypeRules(has_detections=True),
+    "Eltwise": TypeRules(_count_eltwise),
+    "InnerProduct": TypeRules(_count_inner_product, has_row_vectors=True),
+    "LRN": TypeRules(_count_lrn),
+    "MVN": TypeRules(_count_mvn),
+    "Pooling": TypeRules(_count_pooling),
+    "Power": TypeRules(_count_power),
+    "PriorBox": TypeRules(_count_prior_box, set_defaults=_clip_boxes),
+    "Scale": TypeRules(_count_per_element(2), set_defaults=_match_by_count),
+    "Softmax": TypeRules(_count_per_element(4)),
 }

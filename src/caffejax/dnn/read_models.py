@@ -14,6 +14,7 @@ from ..base.glog import warn_once
 from .custom_layers import OwnSettings, is_own_setting, read_own_settings, replace_custom_layers
 from .model_source import ModelSource
 from .net import Net
+from .nodes import get_rules
 from .opencv_errors import raises_opencv_errors
 
 if TYPE_CHECKING:
@@ -51,10 +52,7 @@ def readNetFromCaffe(
             raise CaffejaxError("the prototxt is a text, not the path of a file; give the text as bytes: text.encode()")
         message, own_settings = _read_prototxt(Path(file))
     for layer in message.layer:
-        if layer.type == "PriorBox" and not layer.prior_box_param.HasField("clip"):
-            layer.prior_box_param.clip = True  # OpenCV's default
-        if layer.type == "Scale" and len(layer.bottom) == 2:
-            layer.scale_param.match_by_count = True
+        get_rules(layer.type).set_defaults(layer)
     if not (is_buffer(model) or isinstance(model, str | os.PathLike)):
         raise CaffejaxError(f"the .caffemodel must be a path, or its content as bytes, not {describe_type(model)}")
     name = "bufferModel" if is_buffer(model) else os.fspath(model)

@@ -1,22 +1,8 @@
-"""Export of nets to StableHLO, ONNX and flax source."""
+"""Export of nets to StableHLO, ONNX and flax: source code that runs without caffejax, and modules that call the net.
 
-from .export_weights import find_zero_weights, load_export_weights
-from .inference_model import BatchError, InferenceModel, make_inference_model
-from .stablehlo import PLATFORMS, export_stablehlo, require_package, write_stablehlo
-from .uint8_input import Uint8Preprocessing, caffe_channel_order, find_image_input, read_data_layer_preprocessing
+`__init__.pyi` lists the public names. Each is imported when it is first used: ONNX's need the package `onnx`.
+"""
 
-__all__ = [
-    "PLATFORMS",
-    "BatchError",
-    "InferenceModel",
-    "Uint8Preprocessing",
-    "caffe_channel_order",
-    "export_stablehlo",
-    "find_image_input",
-    "find_zero_weights",
-    "load_export_weights",
-    "make_inference_model",
-    "read_data_layer_preprocessing",
-    "require_package",
-    "write_stablehlo",
-]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

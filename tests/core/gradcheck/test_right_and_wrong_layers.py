@@ -546,6 +546,8 @@ LIES: dict[str, tuple[Any, LayerTraits]] = {
     ),
     "top_is_param": (lambda ctx, blobs, x: x * blobs[0][0], LayerTraits(top_is_param=True)),
     "marks_detections": (lambda ctx, x: x[..., :4], LayerTraits(marks_detections=True)),
+    "takes_logits": (lambda ctx, x: jnp.exp(x), LayerTraits(takes_logits=True)),
+    "label_axis": (lambda ctx, x: x[:, :1], LayerTraits(label_axis=lambda ctx: 1)),
 }
 LIES_WITH_PARAMS = ("weight_axes", "convert_stored", "top_is_param")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from caffejax.core.program.net import Net
-from caffejax.tools.debugging.dumps import Dump, collect, compare, compute_distance, replay
+from caffejax.tools.debugging.dumps import Dump, compare_dumps, compute_distance, record_dump, replay_dump
 
 # a layer of each kind, in place and branched, shared params, a name with a slash and one that is not ASCII
 NET_TEXT = """
@@ -54,7 +54,7 @@ def mark_long(names: Iterable[str], short_count: int = 2) -> list[Any]:
 
 def make_dump(text: str = NET_TEXT, phase: Any = "TRAIN", **options: Any) -> tuple[Net, Dump]:
     net = Net(text, phase)
-    return net, collect(net, net.init(jax.random.key(1)), backward=True, **options)
+    return net, record_dump(net, net.init(jax.random.key(1)), backward=True, **options)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def dump() -> Dump:
 
 
 def test_a_net_equals_itself(dump: Dump) -> None:
-    result = compare(dump, replay(dump, Net(NET_TEXT, "TRAIN")))
+    result = compare_dumps(dump, replay_dump(dump, Net(NET_TEXT, "TRAIN")))
     assert result.ok, str(result)
     rows = {(row.layer, row.kind, row.name) for row in result.rows}
     assert {
@@ -81,11 +81,13 @@ def test_a_layer_that_computes_differently_is_found(layer: str, dump: Dump) -> N
     text = NET_TEXT[:start] + NET_TEXT[start:].replace(*EDITS[layer], 1)
     assert text != NET_TEXT
     net = Net(text, "TRAIN")
-    first_difference = compare(dump, replay(dump, net)).first_difference
+    first_difference = compare_dumps(dump, replay_dump(dump, net)).first_difference
     assert first_difference is not None
     assert first_difference.layer == layer
     # each layer by itself, nothing else parts
-    assert {row.layer for row in compare(dump, replay(dump, net, isolate_layers=True)).differences} == {layer}
+    assert {row.layer for row in compare_dumps(dump, replay_dump(dump, net, isolate_layers=True)).differences} == {
+        layer
+    }
 
 
 @pytest.mark.slow
@@ -94,14 +96,18 @@ def test_isolated_layers_differ_only_at_the_changed_array(dump: Dump) -> None:
     changed_dump = replace_array(dump, "blob/pool", dump.arrays["blob/pool"] * 1.1)
     differing_arrays = {
         (row.layer, row.kind)
-        for row in compare(changed_dump, replay(changed_dump, Net(NET_TEXT, "TRAIN"), isolate_layers=True)).differences
+        for row in compare_dumps(
+            changed_dump, replay_dump(changed_dump, Net(NET_TEXT, "TRAIN"), isolate_layers=True)
+        ).differences
     }
     # the layer that does not make that, and those that read it through the Split
     assert differing_arrays == {("pool", "top"), ("pool_pool_0_split", "top")}
     changed_dump = replace_array(dump, "diff/ip1", dump.arrays["diff/ip1"] * 1.1)
     differing_arrays = {
         (row.layer, row.kind)
-        for row in compare(changed_dump, replay(changed_dump, Net(NET_TEXT, "TRAIN"), isolate_layers=True)).differences
+        for row in compare_dumps(
+            changed_dump, replay_dump(changed_dump, Net(NET_TEXT, "TRAIN"), isolate_layers=True)
+        ).differences
     }
     assert differing_arrays == {
         ("both", "diff"),
@@ -116,9 +122,9 @@ def test_each_layer_reads_what_the_dump_has() -> None:
     """If the dump lacks a blob, or shapes differ, a layer reads the results of the layers before it."""
     net, dump = make_dump()
     dump_without_pool = dataclasses.replace(dump, arrays={k: v for k, v in dump.arrays.items() if k != "blob/pool"})
-    assert compare(dump, replay(dump_without_pool, net, isolate_layers=True)).ok
+    assert compare_dumps(dump, replay_dump(dump_without_pool, net, isolate_layers=True)).ok
     wider_net = Net(NET_TEXT.replace("num_output: 5", "num_output: 6"), "TRAIN")
-    result = compare(dump, replay(dump, wider_net, wider_net.init(jax.random.key(0)), isolate_layers=True))
+    result = compare_dumps(dump, replay_dump(dump, wider_net, wider_net.init(jax.random.key(0)), isolate_layers=True))
     assert {row.layer for row in result.differences if row.kind == "top"} == {"conv/1x1", "ip1", "ip2", "both", "loss"}
 
 
@@ -137,10 +143,10 @@ def test_isolated_layers_read_the_valid_rows(rows: int) -> None:
     priors = np.stack([boxes.ravel(), np.full(12, 0.1, np.float32)])[None]
     conf = np.ravel([[0.1, 0.9]] * rows + [[0.9, 0.1]] * (3 - rows))[None]
     net = Net(text)
-    dump = collect(net, net.init(jax.random.key(0)), {"loc": np.zeros((1, 12)), "conf": conf, "priors": priors})
+    dump = record_dump(net, net.init(jax.random.key(0)), {"loc": np.zeros((1, 12)), "conf": conf, "priors": priors})
     assert dump.arrays["blob/out"].shape[2] == rows
-    replayed = replay(dump, net, isolate_layers=True)
-    assert compare(dump, replayed).ok, str(compare(dump, replayed))
+    replayed = replay_dump(dump, net, isolate_layers=True)
+    assert compare_dumps(dump, replayed).ok, str(compare_dumps(dump, replayed))
 
 
 def replace_array(dump: Dump, member: str, array: Any) -> Dump:
@@ -152,12 +158,12 @@ def test_one_weight_that_differs_is_found(layer: str, dump: Dump) -> None:
     changed_weight = dump.arrays[f"param/{layer}/0"].copy()
     changed_weight.flat[-1] += 0.1
     unshared_net = Net(NET_TEXT.replace('param { name: "w" } param { name: "b" }', ""), "TRAIN")
-    replayed = replay(replace_array(dump, f"param/{layer}/0", changed_weight), unshared_net)
-    first_difference = compare(dump, replayed).first_difference
+    replayed = replay_dump(replace_array(dump, f"param/{layer}/0", changed_weight), unshared_net)
+    first_difference = compare_dumps(dump, replayed).first_difference
     assert first_difference is not None
     assert (first_difference.layer, first_difference.kind, first_difference.name) == (layer, "param", "0")
     arrays_without_params = {name: array for name, array in replayed.arrays.items() if not name.startswith("param/")}
-    first_difference = compare(
+    first_difference = compare_dumps(
         dump, dataclasses.replace(replayed, arrays=arrays_without_params)
     ).first_difference  # and by the numbers alone
     assert first_difference is not None
@@ -192,7 +198,7 @@ def test_an_error_in_any_array_is_found_at_its_layer(dump: Dump) -> None:
     for member in members:
         changed_array = dump.arrays[member].copy()
         changed_array.flat[rng.integers(changed_array.size)] += 0.01 * (np.abs(changed_array).max() + 1)
-        (row,) = compare(dump, replace_array(dump, member, changed_array)).differences
+        (row,) = compare_dumps(dump, replace_array(dump, member, changed_array)).differences
         assert (row.layer, row.name) == find_owner(dump, member), member
 
 
@@ -200,30 +206,32 @@ def test_nan_at_the_same_index_is_equal(dump: Dump) -> None:
     nonfinite_array = dump.arrays["blob/sum"].copy()
     nonfinite_array[0, 0, 0, :2] = np.nan, np.inf
     nonfinite_dump = replace_array(dump, "blob/sum", nonfinite_array)
-    assert compare(nonfinite_dump, nonfinite_dump).ok
-    (row,) = compare(dump, nonfinite_dump).differences
+    assert compare_dumps(nonfinite_dump, nonfinite_dump).ok
+    (row,) = compare_dumps(dump, nonfinite_dump).differences
     assert (row.layer, row.distance and row.distance.position) == ("sum", (0, 0, 0, 0))
     assert "off by inf" in str(row)
     changed_sign = nonfinite_array.copy()
     changed_sign[0, 0, 0, 1] = -np.inf
-    assert len(compare(nonfinite_dump, replace_array(dump, "blob/sum", changed_sign)).differences) == 1
+    assert len(compare_dumps(nonfinite_dump, replace_array(dump, "blob/sum", changed_sign)).differences) == 1
 
 
 def test_missing_arrays_and_wrong_shapes_differ(dump: Dump) -> None:
     def drop_arrays(*starts: str) -> Dump:
         return dataclasses.replace(dump, arrays={k: v for k, v in dump.arrays.items() if not k.startswith(starts)})
 
-    assert {r.verdict for r in compare(dump, drop_arrays("blob/sum")).differences} == {"only in A"}
-    assert {r.verdict for r in compare(drop_arrays("blob/sum"), dump).differences} == {"only in B"}
+    assert {r.verdict for r in compare_dumps(dump, drop_arrays("blob/sum")).differences} == {"only in A"}
+    assert {r.verdict for r in compare_dumps(drop_arrays("blob/sum"), dump).differences} == {"only in B"}
     # kinds that a dump does not hold at all were not recorded; of blobs written over, the last value may be all
     for kinds in (("diff/", "grad/", "top_diff/"), ("param/",), ("input/",), ("top/", "top_diff/")):
-        assert compare(dump, drop_arrays(*kinds)).ok, kinds
-    assert {r.layer for r in compare(dump, drop_arrays("grad/conv")).differences} == {"conv/1x1"}
-    (row,) = compare(dump, replace_array(dump, "blob/ip1", np.zeros((3, 4)))).differences
+        assert compare_dumps(dump, drop_arrays(*kinds)).ok, kinds
+    assert {r.layer for r in compare_dumps(dump, drop_arrays("grad/conv")).differences} == {"conv/1x1"}
+    (row,) = compare_dumps(dump, replace_array(dump, "blob/ip1", np.zeros((3, 4)))).differences
     assert str(row) == "top ip1 has shape 3x5 in A and 3x4 in B"
     dump_without_norm = dataclasses.replace(dump, layers=tuple(x for x in dump.layers if x.name != "norm"))
-    assert [(row.layer, row.verdict) for row in compare(dump, dump_without_norm).differences] == [("norm", "only in A")]
-    assert not compare(drop_arrays(""), drop_arrays("")).ok  # there was nothing to compare
+    assert [(row.layer, row.verdict) for row in compare_dumps(dump, dump_without_norm).differences] == [
+        ("norm", "only in A")
+    ]
+    assert not compare_dumps(drop_arrays(""), drop_arrays("")).ok  # there was nothing to compare
 
 
 @pytest.mark.parametrize("name", ["data", "images"])
@@ -235,10 +243,10 @@ def test_nets_for_training_and_deployment_differ_in_labels_and_outputs_only(name
         .replace("shape { dim: 3 } ", "")
     )
     net = Net(NET_TEXT, "TEST")
-    dump = collect(net, net.init(jax.random.key(1)))
+    dump = record_dump(net, net.init(jax.random.key(1)))
     assert "SoftmaxWithLoss" in loss
-    result = compare(
-        dump, replay(dump, Net(deploy + 'layer { name: "prob" type: "Softmax" bottom: "both" top: "prob" }'))
+    result = compare_dumps(
+        dump, replay_dump(dump, Net(deploy + 'layer { name: "prob" type: "Softmax" bottom: "both" top: "prob" }'))
     )
     assert {(row.name, row.verdict) for row in result.differences} == {
         ("label", "only in A"),
@@ -252,16 +260,16 @@ def test_random_layers_count_only_with_compare_random() -> None:
     dropout = 'layer { name: "drop" type: "Dropout" bottom: "norm" top: "norm" } '
     sum_start = NET_TEXT.index('layer { name: "sum"')
     net, a = make_dump(NET_TEXT[:sum_start] + dropout + NET_TEXT[sum_start:])
-    b = replay(a, net, seed=7)
-    result = compare(a, b)
+    b = replay_dump(a, net, seed=7)
+    result = compare_dumps(a, b)
     assert [layer.name for layer in a.layers if layer.random] == ["drop"]
     assert result.ok
     assert {"drop", "sum", "loss"} <= {row.layer for row in result.rows if row.verdict == "random"}
     assert all(row.verdict == "equal" for row in result.rows if row.layer in ("conv/1x1", "pool") and row.kind == "top")
-    first_difference = compare(a, b, compare_random=True).first_difference
+    first_difference = compare_dumps(a, b, compare_random=True).first_difference
     assert first_difference is not None
     assert first_difference.layer == "drop"
-    result = compare(a, replay(a, net, seed=7, isolate_layers=True))
+    result = compare_dumps(a, replay_dump(a, net, seed=7, isolate_layers=True))
     assert result.ok
     assert {row.layer for row in result.rows if row.verdict == "random"} == {"drop"}
 
@@ -269,7 +277,7 @@ def test_random_layers_count_only_with_compare_random() -> None:
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])
 def test_dumps_of_other_floats_are_compared(dump: Dump, dtype: Any) -> None:
     arrays = {name: array.astype(dtype) for name, array in dump.arrays.items()}
-    assert compare(dump, dataclasses.replace(dump, arrays=arrays), rtol=1e-3, atol=1e-4).ok
+    assert compare_dumps(dump, dataclasses.replace(dump, arrays=arrays), rtol=1e-3, atol=1e-4).ok
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
@@ -280,8 +288,8 @@ def test_one_nonzero_value_among_zeros_differs(value: float) -> None:
 
 def test_zero_tops_are_marked_as_proving_nothing(dump: Dump) -> None:
     zeros = dataclasses.replace(dump, arrays={name: np.zeros_like(array) for name, array in dump.arrays.items()})
-    assert re.search(r"\d+ tops of these prove nothing, because all values are 0", str(compare(zeros, zeros)))
-    assert "prove nothing" not in str(compare(dump, dump))
+    assert re.search(r"\d+ tops of these prove nothing, because all values are 0", str(compare_dumps(zeros, zeros)))
+    assert "prove nothing" not in str(compare_dumps(dump, dump))
 
 
 @pytest.mark.filterwarnings("error")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from caffejax.core.program.net import Net
-from caffejax.tools.debugging.dumps import Dump, DumpedLayer, compare, replay
+from caffejax.tools.debugging.dumps import Dump, DumpedLayer, compare_dumps, replay_dump
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "nets"
 RECORDED_NETS = sorted(path.stem for path in GOLDEN.glob("*.npz"))
@@ -42,13 +42,13 @@ def load_recorded(name: str) -> tuple[Dump, Net]:
 )
 def test_equal_except_where_caffe_is_wrong(name: str) -> None:
     caffe_dump, net = load_recorded(name)
-    replayed_dump = replay(caffe_dump, net)
-    result = compare(caffe_dump, replayed_dump, rtol=1e-5)
+    replayed_dump = replay_dump(caffe_dump, net)
+    result = compare_dumps(caffe_dump, replayed_dump, rtol=1e-5)
     assert {(row.layer, row.kind, row.name) for row in result.differences} == WRONG_IN_CAFFE.get(name, set()), str(
         result
     )
     np.testing.assert_allclose(replayed_dump.arrays["loss"], caffe_dump.arrays["loss"], rtol=1e-5)
-    layerwise_result = compare(caffe_dump, replay(caffe_dump, net, isolate_layers=True), rtol=1e-5)
+    layerwise_result = compare_dumps(caffe_dump, replay_dump(caffe_dump, net, isolate_layers=True), rtol=1e-5)
     wrong_diffs = {
         row for row in WRONG_IN_CAFFE.get(name, set()) if row[1] == "diff"
     }  # what follows from it does not part

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from caffejax.tools.view import write_page
+from caffejax.tools.view import write_view
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _BROWSER_FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")  # as in containers
@@ -50,7 +50,7 @@ def write_net_page(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path |
         folder = tmp_path_factory.mktemp("page")
         if isinstance(net, str):
             (folder / "net.prototxt").write_text(net)
-        write_page(folder / "net.prototxt" if isinstance(net, str) else net, folder / "net.html")
+        write_view(folder / "net.prototxt" if isinstance(net, str) else net, folder / "net.html")
         return folder / "net.html"
 
     return write_once

@@ -10,14 +10,14 @@ from view_nets import HOSTILE_NAMES, find_config, make_hostile_net
 
 from caffejax.base.errors import CaffejaxError
 from caffejax.tools.summary import FAMILIES
-from caffejax.tools.view import write_page
+from caffejax.tools.view import write_view
 from caffejax.tools.view.html_page import escape_json, read_asset, render_page
 
 LENET = find_config("lenet")
 
 
 def test_a_page_references_no_other_files(tmp_path: Path) -> None:
-    write_page(LENET, tmp_path / "net.html")
+    write_view(LENET, tmp_path / "net.html")
     text = (tmp_path / "net.html").read_text()
     licence = (files("caffejax.tools.view") / "assets" / "dagre" / "LICENSE").read_text()
     assert licence in text
@@ -34,7 +34,7 @@ def test_each_family_has_a_color() -> None:
 
 def test_text_of_a_net_cannot_end_the_json(tmp_path: Path) -> None:
     (tmp_path / "net.prototxt").write_text(make_hostile_net())
-    write_page(tmp_path / "net.prototxt", tmp_path / "net.html")
+    write_view(tmp_path / "net.prototxt", tmp_path / "net.html")
     text = (tmp_path / "net.html").read_text()
     assert text.count("</script>") == text.count("<script") == 2
     assert "hacked" in text
@@ -65,5 +65,5 @@ def test_the_policy_allows_only_the_script_of_the_page() -> None:
 
 def test_a_page_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(CaffejaxError, match="create the folder first"):
-        write_page(LENET, tmp_path / "absent" / "net.html")
+        write_view(LENET, tmp_path / "absent" / "net.html")
     assert list(tmp_path.iterdir()) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import Any
 
 import jax
@@ -12,7 +12,7 @@ import numpy as np
 
 from ...base.errors import DataError, check_all, locate_errors
 from ...base.host_memory import find_memory_problem
-from ..layers.context import LayerDefinition
+from ..layers.context import LayerDefinition, Shape
 from ..layers.data_source import Source, SourceSpec, TopSpecs
 from ..layers.types import SourceInput
 from ..schema.fork_fields import IGNORED_FIELDS
@@ -35,7 +35,10 @@ class DataLayer(ABC):
         definition: the layer's definition.
         layer_param: its LayerParameter.
         rng: the layer's random numbers.
+        any_shape: see `SourceInput.any_shape`.
     """
+
+    any_shape = False
 
     def __init__(self, definition: LayerDefinition) -> None:
         self.definition = definition
@@ -66,6 +69,22 @@ class DataLayer(ABC):
     def open(self, tops: TopSpecs) -> Batches:
         """Open the source, and return its batches. `tops` are the shapes and dtypes that `probe` returned."""
 
+    @staticmethod
+    def image_size(layer: Any) -> tuple[int, int] | None:
+        """Return the height and width of images that settings of this type alone state, or None; see `SourceInput`."""
+        return None
+
+    @staticmethod
+    def label_shapes(layer: Any, batch_size: int, height: int, width: int) -> Sequence[Shape] | None:
+        """Return the shapes of the tops after the first, without opening the source, or None if they are unknown.
+
+        Args:
+            layer: the LayerParameter.
+            batch_size: the number of examples in a batch.
+            height, width: the size of the images in pixels.
+        """
+        return None
+
     @classmethod
     def implementation(cls) -> SourceInput:
         """Return the class as the implementation of a `LayerType`. Errors of `probe` and `open` name the layer."""
@@ -89,7 +108,14 @@ class DataLayer(ABC):
                 )
 
         open_source.__doc__ = cls.__doc__
-        return SourceInput(probe, open_source, check)
+        return SourceInput(
+            probe,
+            open_source,
+            check,
+            image_size=cls.image_size,
+            label_shapes=cls.label_shapes,
+            any_shape=cls.any_shape,
+        )
 
 
 def _check_prefetch(prefetch: int) -> None:

@@ -6,13 +6,13 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ...base.errors import DataError, Problem, check_all, raise_if_any
 from ...base.paths import suggest_sibling
-from ..layers.context import LayerDefinition
+from ..layers.context import LayerDefinition, Shape
 from ..layers.data_source import SourceSpec, TopSpecs
 from ..layers.registry import define_layer
 from ..layers.types import Signature
@@ -188,9 +188,24 @@ class DatumDataset(RecordDataset[int]):
 class DatabaseLayer(DataLayer):
     """Batches of Datums from an LMDB or LevelDB. `prefetch` batches are read ahead."""
 
+    any_shape = True
+
     def check_settings(self) -> None:
         """Check data_param and transform_param."""
         check_all(lambda: check_data_param(self.definition), lambda: check_transform(self.definition))
+
+    @staticmethod
+    def label_shapes(layer: Any, batch_size: int, height: int, width: int) -> Sequence[Shape]:
+        """Return the shape of the labels, or of MyCaffe's labels of pairs of images and of several labels.
+
+        The number of several labels that are not one-hot is in the source alone; a label for each pixel is assumed.
+        """
+        param = layer.data_param
+        if param.label_type == "MULTIPLE":
+            size: Shape = (param.one_hot_label_size, 1, 1) if param.one_hot_label_size else (height * width,)
+        else:
+            size = (param.images_per_blob,) if param.output_all_labels and param.images_per_blob > 1 else ()
+        return [(batch_size, *size)]
 
     def probe(self) -> SourceSpec:
         """Read the first record. Later keys of a LevelDB are not read."""

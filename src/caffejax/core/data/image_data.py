@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import DataError, check_all, raise_if_any
-from ..layers.context import LayerDefinition
+from ..layers.context import LayerDefinition, Shape
 from ..layers.data_source import SourceSpec, TopSpecs
 from ..layers.registry import define_layer
 from ..layers.types import Signature
@@ -148,6 +148,11 @@ class ImageDataLayer(DataLayer):
             lambda: check_list_param(param, "image_data_param", _SUPPORTED_FIELDS),
             lambda: check_transform(self.definition),
         )
+
+    @staticmethod
+    def label_shapes(layer: Any, batch_size: int, height: int, width: int) -> Sequence[Shape]:
+        """Return the shape of one number for each example."""
+        return [(batch_size,)]
 
     def probe(self) -> SourceSpec:
         """Check the list, and read the first image. All missing images are reported at once."""

@@ -14,16 +14,16 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
 from ...base.errors import DataError, Problem, check_all, locate_errors, raise_if_any
 from ...base.human_readable import format_shape
-from ..layers.context import LayerDefinition
+from ..layers.context import LayerDefinition, Shape
 from ..layers.data_source import SourceSpec, TopSpecs
 from ..layers.registry import define_layer
 from ..layers.types import Signature
@@ -399,6 +399,11 @@ class WindowDataLayer(DataLayer):
         if not 0 <= param.fg_fraction <= 1:
             problems.append(f"window_data_param.fg_fraction is {param.fg_fraction:g}; it must be between 0 and 1")
         return problems
+
+    @staticmethod
+    def label_shapes(layer: Any, batch_size: int, height: int, width: int) -> Sequence[Shape]:
+        """Return the shape of one number for each example."""
+        return [(batch_size,)]
 
     def probe(self) -> SourceSpec:
         """Check the mean and the first image of the window file.

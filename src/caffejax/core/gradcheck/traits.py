@@ -266,6 +266,22 @@ def _check_marks_detections(case: Case) -> str | None:
     return None if shape[-1:] == (5,) else f"rows of detections have 5 numbers, but top 0 has the shape {shape}"
 
 
+def _check_takes_logits(case: Case) -> str | None:
+    x, *others = case.bottoms
+    return _compare(case.compute_tops(bottoms=(x + _scale(x), *others)), case.tops, "the same after all scores rise")
+
+
+def _check_label_axis(case: Case) -> str | None:
+    label_axis = case.context.type.traits.label_axis
+    axis = label_axis(case.context) if label_axis is not None else None
+    if axis is None:
+        return None
+    labels, num_labels = np.asarray(case.tops[0]), case.bottoms[0].shape[axis]
+    if np.isin(labels, np.arange(num_labels)).all():
+        return None
+    return f"top 0 holds other numbers than the indices 0 to {num_labels - 1} of axis {axis}"
+
+
 def _check_pads_rows(case: Case) -> str | None:
     for i, top in enumerate(case.tops):
         rows = np.asarray(top)
@@ -326,6 +342,8 @@ _TESTS: Mapping[str, Callable[[Case], str | None]] = MappingProxyType(
         "convert_stored": _check_convert_stored,
         "top_is_param": _check_top_is_param,
         "marks_detections": _check_marks_detections,
+        "takes_logits": _check_takes_logits,
+        "label_axis": _check_label_axis,
         "pads_rows": _check_pads_rows,
     }
 )

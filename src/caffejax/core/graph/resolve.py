@@ -107,7 +107,13 @@ def has_no_data(net: NetParameter, state: NetState) -> bool:
 
 def _is_conditional_loss(layer: LayerParameter) -> bool:
     """Return whether a layer is a loss or metric with include or exclude rules."""
-    return bool(layer.include or layer.exclude) and ("Loss" in layer.type or "Accuracy" in layer.type)
+    if not (layer.include or layer.exclude):
+        return False
+    try:
+        layer_type = type_of(layer)
+    except GraphError:  # an unknown type, which `build_graph` reports
+        return False
+    return layer_type.is_loss or layer_type.is_metric or bool(layer.loss_weight)
 
 
 _Top = tuple[int, int]  # the layer's index, and the top's index in the layer

@@ -128,7 +128,7 @@ class Context:
 
     @property
     def fast(self) -> bool:
-        """True if the layer uses the implementations of `caffejax.core.ops` instead of the plain lowering."""
+        """True if the layer uses the implementations of `core.ops` instead of the plain lowering."""
         return self.compute_config.kernels == "fast"
 
     @property
@@ -152,7 +152,7 @@ class Context:
         return self.replace(fold_in_args=fold_in_args)
 
     def with_plain_kernels(self) -> Context:
-        """Return a copy that selects the plain lowering instead of `caffejax.core.ops`."""
+        """Return a copy that selects the plain lowering instead of the implementations of `core.ops`."""
         return self.replace(compute_config=self.compute_config.with_plain_kernels())
 
     def replace(self, **changes: Any) -> Context:

@@ -49,11 +49,15 @@ def _argmax_window(ctx: Context, bottom: Any) -> Window | None:
     return pointwise_window(ctx, bottom) if canonical_axis(axis, bottom.shape) == 1 else None
 
 
+def _argmax_label_axis(ctx: Context) -> int | None:
+    return ctx.param.axis if ctx.param.HasField("axis") and not ctx.param.out_max_val else None
+
+
 define_layer(
     Signature("ArgMax", param="argmax_param"),
     Traced(argmax),
     Gradient(exists=False, deviation="Caffe has no backward pass for the largest values."),
-    LayerTraits(receptive_window=_argmax_window),
+    LayerTraits(receptive_window=_argmax_window, label_axis=_argmax_label_axis),
 )
 
 

@@ -139,6 +139,12 @@ class SourceInput:
         example_shape: `example_shape(layer, height, width)` returns the shape of an example in the first top, of a
             LayerParameter and the height and width of its images in pixels, without opening the source. It is None if
             an example is an image of one or three channels.
+        image_size: `image_size(layer)` returns the height and width of the first top's images in pixels, or None if
+            the type's own settings do not determine them. It is None for types without such settings.
+        label_shapes: `label_shapes(layer, batch_size, height, width)` returns the shapes of the tops after the first,
+            also without opening the source. It is None, or returns None, if the settings do not determine the shapes.
+        any_shape: whether an example may be an array of any shape (C, H, W), as in Datums, so that the layers that read
+            the first top may need another shape than the shape of an image.
     """
 
     probe: Callable[..., SourceSpec]
@@ -148,6 +154,9 @@ class SourceInput:
     user_tops: Sequence[Any] = ()
     position: Position | None = None
     example_shape: Callable[..., tuple[int, ...]] | None = None
+    image_size: Callable[..., tuple[int, int] | None] | None = None
+    label_shapes: Callable[..., Sequence[tuple[int, ...]] | None] | None = None
+    any_shape: bool = False
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,7 @@ SOFTMAX_WITH_LOSS = define_layer(
         exempt_from_force_backward=(1,),
         deviation="Probabilities are clamped to at least FLT_MIN, which the gradient ignores.",
     ),
+    LayerTraits(takes_logits=True),
     docs=LayerDocs(restrictions="A second top (the softmax) is an error, as in BVLC Caffe; add a Softmax layer."),
 )
 

@@ -310,6 +310,11 @@ class LayerTraits:
             last and begin with a negative number. Outside of compiled code they are stripped, see `layers.row_padding`.
         marks_detections: whether the top has a row for each class and each detection, of which solvers compute the
             average precision.
+        takes_logits: whether the tops depend on the first bottom only through its softmax over the classes, so that the
+            first bottom holds scores, not probabilities.
+        label_axis: a function for types whose top may hold indices of classes, as in ArgMax, or None for other types.
+            `label_axis(ctx)` returns the axis of the bottom along which the top holds indices, or None if the top also
+            holds other values.
     """
 
     elementwise: bool = False
@@ -332,6 +337,8 @@ class LayerTraits:
     second_reading: SecondReading | None = None
     pads_rows: bool = False
     marks_detections: bool = False
+    takes_logits: bool = False
+    label_axis: Callable[..., int | None] | None = None
 
     def __post_init__(self) -> None:
         literals = {"data_movement": DataMovement, "dtype_policy": DtypePolicy, "spatial_map": SpatialMap}
@@ -405,6 +412,21 @@ class LayerType:
     def is_input(self) -> bool:
         """True if the tops come from a data source or from the caller."""
         return isinstance(self.implementation, SourceInput | CallerInput)
+
+    @property
+    def is_net_input(self) -> bool:
+        """True if the tops are inputs of the net, which the caller passes to each call."""
+        return isinstance(self.implementation, CallerInput) and not self.implementation.from_arrays
+
+    @property
+    def is_loss(self) -> bool:
+        """True if the first top is a loss, by default or by the loss_weight that the type requires."""
+        return self.signature.loss or self.signature.requires_loss_weight
+
+    @property
+    def is_metric(self) -> bool:
+        """True if the type compares with labels and has no backward pass, as in Accuracy."""
+        return bool(self.gradient.indices.bottoms) and not self.gradient.exists
 
     @property
     def params(self) -> Function | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, get_args
+from typing import Any, Protocol, get_args
 
 import jax
 
@@ -19,8 +19,7 @@ from ..graph import Graph
 from ..ops.implementations import find_form
 from .net_arguments import check_variables
 
-if TYPE_CHECKING:
-    from .net import Net
+Net = Any  # `net.Net`, whose module imports this one
 
 
 class Frozen(Protocol):

@@ -240,7 +240,7 @@ class Callback:
     """Base class of objects whose methods a solver calls at events. Append an instance to `Solver.callbacks`.
 
     With several processes, each process calls its callbacks at the same events. Only the process in which
-    `caffejax.core.parallel.is_first()` is true should write logs or files. Reading computed values, such as
+    `jax.process_index()` is 0 should write logs or files. Reading computed values, such as
     `solver.smoothed_loss`, waits until the devices have finished all iterations. In `on_step`, this makes training
     slower.
     """
@@ -294,7 +294,7 @@ class Solver(Trainer):
         test_data: the examples for the test net, in the same forms. For several test nets, it is a list with one item
             for each net, which is None for a net without Input layers.
         tune: whether to call `caffejax.tune_process` first.
-        options: the fields of `caffejax.base.config.TrainConfig`, `caffejax.ComputeConfig`, `caffejax.DataConfig`, by
+        options: the fields of `caffejax.TrainConfig`, `caffejax.ComputeConfig`, `caffejax.DataConfig`, by
             name.
 
     Attributes:

@@ -12,6 +12,7 @@ from ..inference_model import InferenceModel
 from . import emit_convolution, emit_dense, emit_elementwise, emit_normalization, emit_pooling, emit_shape_ops  # noqa: F401
 from .emit_context import EmitContext, FlaxBuilder, channels_last_order, get_emitter
 from .ir import ExpressionStep, ModuleSpec, Program, Value
+from .runtime_helpers import SCALE
 
 
 def lower(model: InferenceModel) -> Program:
@@ -110,7 +111,7 @@ def _merge_scales_into_batch_norms(steps: list[ExpressionStep], outputs: tuple[i
 def _merge_scale(norm: ModuleSpec, scale: ModuleSpec) -> ModuleSpec | None:
     """Return the BatchNorm module `norm` with the factor and bias of `scale`, or None if they cannot be merged."""
     settings = dict(norm.arguments)
-    if norm.constructor != "nnx.BatchNorm" or settings.get("use_scale", True) or scale.constructor != "Scale":
+    if norm.constructor != "nnx.BatchNorm" or settings.get("use_scale", True) or scale.constructor != SCALE:
         return None
     if dict(scale.arguments)["shape"] != (settings["num_features"],):
         return None

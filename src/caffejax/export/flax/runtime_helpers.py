@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+SCALE = "Scale"  # the module that may be merged into a BatchNorm
 HELPERS = {
-    "Scale": '''
+    SCALE: '''
 class Scale(nnx.Module):
     """Multiply by learned factors and add learned biases."""
 

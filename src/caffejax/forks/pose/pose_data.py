@@ -18,7 +18,7 @@ from ...core.data.image_batches import Examples, ImageBatches
 from ...core.data.import_cv2 import cv2
 from ...core.data.prefetch import Batch, Batches
 from ...core.data.sampling import CounterRng
-from ...core.layers.context import LayerDefinition
+from ...core.layers.context import LayerDefinition, Shape
 from ...core.layers.data_source import SourceSpec, TopSpecs
 from ...core.layers.registry import define_layer
 from ...core.layers.types import LayerDocs, Signature
@@ -403,6 +403,19 @@ class CPMDataLayer(DataLayer):
             size, limit = f"{param.crop_size_x} x {param.crop_size_y}", self.definition.data_config.max_image_pixels
             problems.append(f"crop_size_x and crop_size_y are {size}, more than {limit} pixels (--max_image_pixels)")
         return [f"cpm_transform_param.{problem}" for problem in problems]
+
+    @staticmethod
+    def image_size(layer: Any) -> tuple[int, int] | None:
+        """Return the size of the crop."""
+        param = layer.cpm_transform_param
+        return (param.crop_size_y, param.crop_size_x) if param.crop_size_y and param.crop_size_x else None
+
+    @staticmethod
+    def label_shapes(layer: Any, batch_size: int, height: int, width: int) -> Sequence[Shape]:
+        """Return the shape of the weights and maps, for images of the given height and width."""
+        param = layer.cpm_transform_param
+        stride = param.stride or 1
+        return [(batch_size, 2 * (param.num_parts + 1), height // stride, width // stride)]
 
     def probe(self) -> SourceSpec:
         """Read the first record."""

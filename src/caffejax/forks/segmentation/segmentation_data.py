@@ -24,7 +24,7 @@ from ...core.data.import_cv2 import cv2
 from ...core.data.prefetch import Batch, Batches
 from ...core.data.sampling import CounterRng
 from ...core.data.transform import Transform, check_transform, crop_uint8, parse_crop, read_mean
-from ...core.layers.context import LayerDefinition
+from ...core.layers.context import LayerDefinition, Shape
 from ...core.layers.data_source import SourceSpec, TopSpecs
 from ...core.layers.registry import define_layer
 from ...core.layers.types import LayerDocs, Signature
@@ -239,6 +239,12 @@ class LabelMapLayer(DataLayer):
             lambda: check_list_param(self.param, self.param_name, self.supported_fields),
             lambda: check_label_map_settings(self.make_definition(), self.make_maps(), self.ignore_label),
         )
+
+    @staticmethod
+    def label_shapes(layer: Any, batch_size: int, height: int, width: int) -> Sequence[Shape]:
+        """Return the shapes of the label maps and of the images' sizes."""
+        divisor = layer.dense_image_data_param.label_divide_factor or 1
+        return [(batch_size, 1, height // divisor, width // divisor), (batch_size, 1, 1, 2)]
 
     def probe(self) -> SourceSpec:
         """Check all files of the list, and read the first image."""

@@ -106,12 +106,14 @@ SOFTMAX_WITH_LABEL_LOSSES = LayerType(
         exempt_from_force_backward=(1,),
         deviation="The gradient ignores that probabilities are clamped to FLT_MIN; other tops have no gradient.",
     ),
+    SOFTMAX_WITH_LOSS.traits,
     docs=LayerDocs(origin="R-FCN"),
 )
 CLASS_WEIGHTED_SOFTMAX_LOSS = LayerType(
     replace(_BVLC_SIGNATURE, fork_settings=("weight_by_label_freqs", "class_weighting")),
     Traced(weighted_softmax_loss),
     replace(_BVLC_GRADIENT, backward=weighted_softmax_loss_backward),
+    SOFTMAX_WITH_LOSS.traits,
     docs=LayerDocs(origin="SegNet"),
 )
 

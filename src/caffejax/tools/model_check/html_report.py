@@ -8,9 +8,10 @@ from html import escape
 from pathlib import Path
 from types import MappingProxyType
 
-from ...base.errors import CaffejaxError
+from ...base.errors import CaffejaxError, GraphError
 from ...base.glog import collect_warnings
 from ...base.human_readable import format_bytes, format_count, format_number
+from ...core.layers import type_of
 from ...core.schema import read_valid_part
 from ...core.schema.caffe_pb2 import LayerParameter, NetParameter
 from .check_report import Finding, PhaseReport, Report, distinct_phases, distinct_weights, format_outcome
@@ -28,19 +29,9 @@ code { background: #f3f3f3; padding: .1em .3em; border-radius: 3px; overflow-wra
 @media (prefers-color-scheme: dark) { body { background: #181818; color: #ddd; } code { background: #2a2a2a; }
   .wrong { color: #f88; } summary .number { color: #aaa; } details { border-color: #444; } }
 """
-# colours of layers in drawings, by the beginning of the type's name
-_COLORS = {
-    "Convolution": "#3b82c4",
-    "Deconvolution": "#3b82c4",
-    "InnerProduct": "#7a4fb5",
-    "Pooling": "#3aa76d",
-    "BatchNorm": "#d9a441",
-    "Scale": "#d9a441",
-    "LRN": "#d9a441",
-    "ReLU": "#b8b8b8",
-    "Softmax": "#c94f4f",
-    "Accuracy": "#c94f4f",
-}
+# colours of layers in drawings
+_LOSS, _CONVOLUTION, _POOLING, _PRODUCT = "#c94f4f", "#3b82c4", "#3aa76d", "#7a4fb5"
+_NORMALISATION, _ELEMENTWISE, _OTHER = "#d9a441", "#b8b8b8", "#8a9aa8"
 _CELL_SIZE, _MAX_LAYERS = 9, 1500
 _MAX_STATES_LENGTH = 40  # characters
 
@@ -157,10 +148,27 @@ def _render_drawing(report: Report) -> Iterator[str]:
     yield f'<svg viewBox="0 0 {width} {height}" width="{width}" role="img" aria-label="the layers of the net">'
     for index, (x, y) in positions.items():
         layer: LayerParameter = net.layer[index]
-        color = next((c for beginning, c in _COLORS.items() if layer.type.startswith(beginning)), "#8a9aa8")
         geometry = f'x="{x * _CELL_SIZE}" y="{y * _CELL_SIZE}" width="{_CELL_SIZE - 2}" height="{_CELL_SIZE - 2}"'
+        color = _choose_color(layer)
         yield f'<rect {geometry} fill="{color}"><title>{escape(f"{layer.name} ({layer.type})")}</title></rect>'
     yield "</svg>"
+
+
+def _choose_color(layer: LayerParameter) -> str:
+    try:
+        layer_type = type_of(layer)
+    except GraphError:  # an unknown type
+        return _OTHER
+    traits, has_params = layer_type.traits, layer_type.params is not None
+    if layer_type.is_loss or layer_type.is_metric:
+        return _LOSS
+    if traits.window is not None:
+        return _CONVOLUTION if has_params else _POOLING
+    if traits.channel_affine is not None:
+        return _NORMALISATION
+    if has_params and traits.weight_axes > 1:
+        return _PRODUCT
+    return _ELEMENTWISE if traits.elementwise else _OTHER
 
 
 def _lay_out_layers(net: NetParameter) -> Mapping[int, tuple[int, int]]:

@@ -16,7 +16,7 @@ from ...base.paths import find_file
 from ...core.graph import Graph, build_graph
 from ...core.graph.resolve import is_included, layer_problems
 from ...core.layers import LayerDefinition, SourceInput, layer_type
-from ...core.schema.caffe_pb2 import DataParameter, LayerParameter, NetParameter, NetState, Phase
+from ...core.schema.caffe_pb2 import LayerParameter, NetParameter, NetState, Phase
 
 _SOURCE_FIELDS = ("source", "mean_file")  # files and folders without which a data layer cannot be opened
 _PATH_FIELDS = (*_SOURCE_FIELDS, "label_map_file", "name_size_file")
@@ -24,7 +24,7 @@ _PATH_FIELDS = (*_SOURCE_FIELDS, "label_map_file", "name_size_file")
 _COMMON_SIZES = (*((side, side) for side in (224, 227, 256, 299, 32, 28, 512, 64)), (360, 480))
 _MNIST_SIZE = 28, 28
 _MAX_POOLINGS = 6  # the largest number of pooling layers between the images and an Upsample layer
-_NUM_BOX_ROWS = 8  # rows of a batch's label
+_DETECTNET_PARAMS = ("detectnet_groundtruth_param", "detectnet_augmentation_param")
 _DETECTNET_LABEL = (1, 51, 16)  # for each image, a row with the number of objects and 50 rows of objects
 
 
@@ -174,8 +174,10 @@ def guess_sizes(net: NetParameter, layers: Sequence[LayerParameter]) -> Sequence
 class ReaderHints(NamedTuple):
     """Properties of the tops of data layers that follow from the layers that read them.
 
+    They count for sources of arrays of any shape, such as Datums, whose shape the settings do not state.
+
     Attributes:
-        labels: the label blobs of DetectNetTransformation layers. Settings of Data layers do not state their shape.
+        labels: the label blobs of DetectNetTransformation layers.
         channels: the number of channels of blobs that Slice layers divide at equal distances, such as pairs of images.
     """
 
@@ -186,9 +188,11 @@ class ReaderHints(NamedTuple):
 def find_hints(net: NetParameter) -> ReaderHints:
     """Return what the layers of a net require of the tops of its data layers."""
     labels = frozenset(
-        layer.bottom[1] for layer in net.layer if layer.type == "DetectNetTransformation" and len(layer.bottom) > 1
+        layer.bottom[1]
+        for layer in net.layer
+        if len(layer.bottom) > 1 and any(layer.HasField(name) for name in _DETECTNET_PARAMS)
     )
-    slices = [layer for layer in net.layer if layer.type == "Slice" and len(layer.bottom) == 1]
+    slices = [layer for layer in net.layer if layer.HasField("slice_param") and len(layer.bottom) == 1]
     channels = {layer.bottom[0]: _sliced_channels(layer) for layer in slices}
     return ReaderHints(labels, {blob: n for blob, n in channels.items() if n})
 
@@ -219,16 +223,19 @@ def make_placeholder(
     height, width = _find_image_size(layer) or size
     is_digit = _find_image_size(layer) is None and size == _MNIST_SIZE  # MNIST's
     channels = 1 if layer.transform_param.force_gray or _is_gray(layer) or is_digit else 3
-    if layer.type == "Data" and layer.top:  # pairs of images are joined along the channels
-        channels = hints.channels.get(layer.top[0], channels * max(1, layer.data_param.images_per_blob))
+    channels *= max(1, layer.data_param.images_per_blob)  # pairs of images are joined along the channels
     source_input = _find_source_input(layer)
     image_shape: tuple[int, ...] = channels, height, width
     if source_input is not None and source_input.example_shape is not None:
         image_shape = source_input.example_shape(layer, height, width)
-    if layer.type == "Data" and layer.top and layer.top[0] in hints.labels:
-        image_shape = _DETECTNET_LABEL
-    shapes = [[batch_size, *image_shape], *_label_shapes(layer, batch_size, height, width)]
-    if layer.type == "HDF5Data" or len(shapes) < len(layer.top):
+    if source_input is not None and source_input.any_shape and layer.top:
+        image_shape = hints.channels.get(layer.top[0], channels), height, width
+        if layer.top[0] in hints.labels:
+            image_shape = _DETECTNET_LABEL
+    find_label_shapes = source_input.label_shapes if source_input is not None else None
+    label_shapes = find_label_shapes(layer, batch_size, height, width) if find_label_shapes is not None else None
+    shapes = [(batch_size, *image_shape), *(label_shapes or ())]
+    if label_shapes is None or len(shapes) < len(layer.top):
         raise MissingSourceError(
             f"{_describe_missing_sources(layer, folder)}: the source of layer '{layer.name}' ({layer.type}) is "
             "missing, and its settings do not determine the shapes of its tops"
@@ -310,56 +317,21 @@ def _find_image_size(layer: LayerParameter) -> tuple[int, int] | None:
     t = layer.transform_param
     if t.crop_size:
         return t.crop_size, t.crop_size
+    source_input = _find_source_input(layer)
+    if source_input is not None and source_input.image_size is not None and (size := source_input.image_size(layer)):
+        return size
     sizes = [
         (t.crop_h, t.crop_w),
         (layer.dense_image_data_param.crop_height, layer.dense_image_data_param.crop_width),
         *((resize.height, resize.width) for resize in t.resize_param),
-        *((p.crop_size, p.crop_size) for p in [layer.image_data_param] if layer.type == "VideoData"),
         *(
             (p.new_height, p.new_width)
             for p in (layer.image_data_param, layer.video_data_param, layer.dense_image_data_param)
         ),
         (layer.window_data_param.crop_size, layer.window_data_param.crop_size),
-        *((p.crop_size_y, p.crop_size_x) for p in [layer.cpm_transform_param] if layer.type == "CPMData"),
     ]
     return next(((h, w) for h, w in sizes if h and w), None)
 
 
 def _is_gray(layer: LayerParameter) -> bool:
     return layer.HasField("image_data_param") and not layer.image_data_param.is_color
-
-
-def _label_shapes(layer: LayerParameter, batch_size: int, height: int, width: int) -> list[list[int]]:
-    """Return the shapes of the tops after the images: labels, boxes, or maps of labels."""
-    match layer.type:
-        case "AnnotatedData":
-            return [[1, 1, _NUM_BOX_ROWS, 8]]
-        case "ImageSegData" | "DenseImageData" | "ImageLabelmapData":
-            divisor = layer.dense_image_data_param.label_divide_factor or 1
-            return [[batch_size, 1, height // divisor, width // divisor], [batch_size, 1, 1, 2]]
-        case "CPMData":
-            param = layer.cpm_transform_param
-            return [
-                [
-                    batch_size,
-                    2 * (param.num_parts + 1),
-                    height // (param.stride or 1),
-                    width // (param.stride or 1),
-                ]
-            ]
-        case "Data":
-            return [[batch_size, *_label_shape(layer.data_param, height, width)]]
-        case "ImageData" | "WindowData" | "VideoData":
-            return [[batch_size]]
-        case _:
-            return []
-
-
-def _label_shape(param: DataParameter, height: int, width: int) -> list[int]:
-    """Return the shape of the label of an image, or of MyCaffe's pairs of images and images with several labels.
-
-    The number of several labels that are not one-hot is in the source alone; a label for each pixel is assumed.
-    """
-    if param.label_type == "MULTIPLE":
-        return [param.one_hot_label_size, 1, 1] if param.one_hot_label_size else [height * width]
-    return [param.images_per_blob] if param.output_all_labels and param.images_per_blob > 1 else []

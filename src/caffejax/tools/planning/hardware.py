@@ -230,7 +230,7 @@ def _are_compiler_fields(value: Any) -> bool:
     return isinstance(value, dict) and all(_NAME.fullmatch(k) and is_number(v) for k, v in value.items())
 
 
-_HINT = "in Python, call caffejax.cpu.process_settings.compile_for_absent_devices() before JAX is first used"
+_HINT = "in Python, call caffejax.compile_for_absent_devices() before JAX is first used"
 _MIN_LAYOUTS = {
     "v4": (2, 2, 1),
     "v5e": (2, 2),

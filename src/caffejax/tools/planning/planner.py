@@ -22,7 +22,7 @@ from ...core.solver.build_trainer import config_for_mesh, make_optimizer
 from ...core.solver.placement import MeshPlacement
 from ...core.solver.train_step import TrainState, init_train_state, make_step
 from ..summary import count_multiply_adds
-from .hardware import Chip, Target, get_devices
+from .hardware import Chip, Target, get_devices, parse_target
 from .hlo import Collective, ProgramStats, get_compiled_stats
 
 FORWARD_FRACTION = 1 / 3  # fraction of a step without collectives: a backward pass takes as long as two forward passes
@@ -414,7 +414,7 @@ SGD = SolverParameter(type="SGD", base_lr=0.01, lr_policy="fixed", momentum=0.9,
 
 def plan(
     net: Net,
-    target: Target,
+    target: Target | str,
     *,
     solver: SolverParameter = SGD,
     parallel: Parallel = Parallel(),
@@ -427,7 +427,7 @@ def plan(
 
     Args:
         net: the net. It is compiled in its precision.
-        target: the devices.
+        target: the devices, or their name, such as "tpu:v5e:2x2", "cuda:h100:4", or "chip.toml:4" with a chip file.
         solver: settings of the update rule.
         parallel: how training is distributed over the devices.
         batch: examples per device or, if weights are sharded, per row of devices. By default, it is the net's batch
@@ -441,9 +441,11 @@ def plan(
     Raises:
         GraphError: if layers run on the host, if the inputs lack the batch axis, or if the net does not support the
             batch size. A net whose inputs have different batch sizes, such as images and boxes, supports no others.
-        CaffejaxError: if the compiler is not installed or fails, or if the devices cannot be arranged as `parallel`
-            requires.
+        CaffejaxError: if the target is unknown, if the compiler is not installed or fails, or if the devices cannot be
+            arranged as `parallel` requires.
     """
+    if isinstance(target, str):
+        target = parse_target(target)
     job = CompileJob(net, target, solver, parallel, batch_axis, progress)
     if batch is not None or parallel.batch != "device" or largest != "none":
         job.check_batch_size()

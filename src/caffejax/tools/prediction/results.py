@@ -15,8 +15,9 @@ from ...base.human_readable import format_count
 from ...base.paths import describe_content, read_bytes
 from ...base.text_table import align_columns
 from ...core.graph import Graph
+from ...core.layers import type_of
 from ...core.layers.row_padding import strip_padding
-from ...core.schema.caffe_pb2 import LabelMap
+from ...core.schema.caffe_pb2 import LabelMap, LayerParameter, NetParameter
 from ...core.schema.text import parse_text
 
 ClassNames = Mapping[int, str]
@@ -197,6 +198,18 @@ def find_tiny_map(graph: Graph) -> str | None:
     return None
 
 
+def find_logits(net: NetParameter) -> set[str]:
+    """Return the names of the blobs with scores of which a loss of the net, in any phase, computes the softmax."""
+    return {layer.bottom[0] for layer in net.layer if layer.bottom and _takes_logits(layer)}
+
+
+def _takes_logits(layer: LayerParameter) -> bool:
+    try:
+        return type_of(layer).traits.takes_logits
+    except GraphError:  # an unknown type, which this phase does not include
+        return False
+
+
 def _detect_kind(graph: Graph, name: str, shape: tuple[int, ...]) -> str:
     """Return the kind of an output: "boxes", "pixels" (scores), "labels" (of pixels), "classes", or "" if unknown.
 
@@ -208,10 +221,10 @@ def _detect_kind(graph: Graph, name: str, shape: tuple[int, ...]) -> str:
     producer = next(layer for layer in reversed(graph.layers) if name in layer.tops)
     if len(shape) == 4 and shape[3] == 7 and producer.type.traits.pads_rows:
         return "boxes"
-    if producer.type.name == "ArgMax":  # its numbers are no scores
-        settings = producer.definition.layer.argmax_param
-        has_labels = len(shape) == 4 and shape[1] == 1 and settings.HasField("axis") and not settings.out_max_val
-        return "labels" if has_labels and settings.axis in (1, -3) else ""
+    label_axis = producer.type.traits.label_axis
+    if label_axis is not None:  # its numbers are no scores
+        is_map = len(shape) == 4 and shape[1] == 1 and label_axis(producer.context) in (1, -3)
+        return "labels" if is_map else ""
     if len(shape) < 2 or shape[1] < 2:
         return ""
     return "classes" if math.prod(shape[2:]) == 1 else "pixels" if len(shape) == 4 else ""

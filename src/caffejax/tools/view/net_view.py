@@ -281,7 +281,7 @@ def make_page(view: NetView) -> bytes:
     return render_page(to_json(view))
 
 
-def write_page(
+def write_view(
     file: str | os.PathLike[str],
     out: str | os.PathLike[str],
     level: int = 0,

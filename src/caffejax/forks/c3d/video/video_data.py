@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from ....core.data.import_cv2 import cv2
 from ....core.data.prefetch import Batch, Batches
 from ....core.data.sampling import CounterRng
 from ....core.data.transform import Normalize, check_transform
-from ....core.layers.context import LayerDefinition
+from ....core.layers.context import LayerDefinition, Shape
 from ....core.layers.data_source import SourceSpec, TopSpecs
 from ....core.layers.registry import define_layer
 from ....core.layers.types import LayerDocs, Signature
@@ -242,6 +242,17 @@ class VideoDataLayer(DataLayer):
             lambda: check_transform(definition),
             lambda: check_segments(self.definition) if kind == "segments" else None,
         )
+
+    @staticmethod
+    def image_size(layer: Any) -> tuple[int, int] | None:
+        """Return the size of the crop in image_data_param, which other types do not read."""
+        size = layer.image_data_param.crop_size
+        return (size, size) if size else None
+
+    @staticmethod
+    def label_shapes(layer: Any, batch_size: int, height: int, width: int) -> Sequence[Shape]:
+        """Return the shape of one number for each example."""
+        return [(batch_size,)]
 
     def probe(self) -> SourceSpec:
         """Check all videos of the list, and read the first video."""

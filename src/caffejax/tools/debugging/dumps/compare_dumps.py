@@ -110,7 +110,9 @@ class _Tolerances(NamedTuple):
         return distance.error <= self.atol + self.rtol * max(distance.scale, scale)
 
 
-def compare(a: Dump, b: Dump, *, rtol: float = RTOL, atol: float = ATOL, compare_random: bool = False) -> Comparison:
+def compare_dumps(
+    a: Dump, b: Dump, *, rtol: float = RTOL, atol: float = ATOL, compare_random: bool = False
+) -> Comparison:
     """Compare two dumps.
 
     Two arrays are equal if their largest absolute difference is at most `atol + rtol * scale`. The scale is the

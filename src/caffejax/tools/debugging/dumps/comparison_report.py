@@ -148,7 +148,7 @@ class Comparison:
     Attributes:
         rows: one row per array, in the order of computation.
         a, b: the files of the dumps, or the programs that created them.
-        rtol, atol: the tolerances; see `compare`.
+        rtol, atol: the tolerances; see `compare_dumps`.
         net_mismatch: a message if the dumps are of different nets, otherwise "".
     """
 

@@ -31,7 +31,7 @@ class LegacyRandomState(np.random.RandomState):
         return self.randint(high, size=size)
 
 
-def collect(
+def record_dump(
     net: Net,
     variables: Variables,
     inputs: Mapping[str, Any] | None = None,
@@ -177,7 +177,7 @@ def _get_diff_name(producer: Layer, blob: str) -> str:
     return f"top_diff/{producer.key}/{blob}" if blob in producer.bottoms else f"diff/{blob}"
 
 
-def replay(
+def replay_dump(
     dump: Dump, net: Net, variables: Variables | None = None, *, seed: int = 0, isolate_layers: bool = False
 ) -> Dump:
     """Run a net on a dump's inputs, and return the dump of the net. The backward pass is run if the dump has diffs.
@@ -210,7 +210,7 @@ def replay(
     if variables is None:
         variables = read_variables(dump, net)
     isolated = _select_isolated_inputs(dump, net, variables, inputs) if isolate_layers else None
-    return collect(net, variables, inputs, backward=dump.has_backward, seed=seed, isolated=isolated)
+    return record_dump(net, variables, inputs, backward=dump.has_backward, seed=seed, isolated=isolated)
 
 
 def _select_isolated_inputs(dump: Dump, net: Net, variables: Variables, inputs: Mapping[str, Array]) -> IsolatedInputs:
