@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from core.layers.layer_nets import assert_as_recorded, parametrize_recorded
+from layer_nets import assert_as_recorded, parametrize_recorded
 
 from caffejax.base.errors import CaffejaxError
 from caffejax.core.layers import layer_types

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from core.layers.layer_nets import Replay, assert_as_recorded, net_text, run_layer
+from layer_nets import Replay, assert_as_recorded, net_text, run_layer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

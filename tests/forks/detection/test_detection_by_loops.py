@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core.layers.layer_nets import run_layer
+from layer_nets import run_layer
 
 F = np.float32
 

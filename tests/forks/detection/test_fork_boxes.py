@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core.layers.layer_nets import net_text, run_layer
+from layer_nets import net_text, run_layer
 
 from caffejax.base.errors import GraphError
 from caffejax.core.program.net import Net

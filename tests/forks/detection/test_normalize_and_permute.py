@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from core.layers.layer_nets import net_text
+from layer_nets import net_text
 
 from caffejax import CaffejaxError, Net
 

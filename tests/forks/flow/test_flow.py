@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from core.layers.layer_nets import net_text
+from layer_nets import net_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

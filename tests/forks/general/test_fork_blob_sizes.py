@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from core.layers.layer_nets import net_text
+from layer_nets import net_text
 
 from caffejax.base.errors import GraphError
 from caffejax.core.program.net import Net

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import pytest
-from core.layers.layer_nets import net_text
+from layer_nets import net_text
 
 from caffejax.base.errors import CaffejaxError
 from caffejax.core.program.net import Net

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from core.layers.layer_nets import net_text
+from layer_nets import net_text
 
 from caffejax import LayerError, Net
 from caffejax.base.errors import CaffejaxError
