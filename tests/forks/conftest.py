@@ -1,4 +1,7 @@
-"""Fixtures of data layers, for those of forks."""
+"""Fixtures of data layers, for those of forks; the folder of core's suite, whose functions make the cases of forks."""
+
+import sys
+from pathlib import Path
 
 from data_fixtures import (  # noqa: F401
     data_layer_text,
@@ -8,3 +11,5 @@ from data_fixtures import (  # noqa: F401
     open_source,
     raw_db,
 )
+
+sys.path.append(str(Path(__file__).parents[1] / "core" / "jax_transforms"))

@@ -5,12 +5,12 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from layer_nets import assert_as_recorded, parametrize_recorded
 
 from caffejax.base.errors import CaffejaxError
 from caffejax.core.layers import layer_types
 from caffejax.core.program.net import Net
 from golden_cases import ACCEPTED_CASES, REJECTED_CASES, format_case_id, is_fork_case
+from layer_nets import assert_as_recorded, parametrize_recorded
 
 
 def test_every_recorded_type_is_registered() -> None:

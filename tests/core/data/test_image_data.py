@@ -8,7 +8,6 @@ from labelled_images import read_labels
 from caffejax.base.errors import DataError
 from caffejax.core.data.image_decoding import read_image
 from caffejax.core.data.image_list import read_list
-from caffejax.forks.detection.data.annotated_datum import StorageOptions, encode_annotated_datum
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +74,6 @@ def test_the_pixel_limit_applies_after_resizing(folder):
     assert read_image(file, True, 8, 5, max_pixels=40).shape == (3, 8, 5)
     with pytest.raises(DataError, match=r"height 8 and width 6: .* max_image_pixels, 40 \(--max_image_pixels\)"):
         read_image(file, True, 8, 6, max_pixels=40)
-    options = StorageOptions(height=8, width=6, max_pixels=40)
-    with pytest.raises(DataError, match="height 8 and width 6: that is more than max_image_pixels"):
-        encode_annotated_datum(str(file), 1, options)
 
 
 @pytest.mark.parametrize("is_color", [True, False])

@@ -51,7 +51,8 @@ def test_every_problem_is_reported_at_once() -> None:
     """
     with pytest.raises(CaffejaxError) as exc_info:
         Net(text)
-    assert [(p.layer, p.message) for p in exc_info.value.problems] == [
+    without_forks = "; layer types of Caffe's forks are not built in"  # as core is tested alone
+    assert [(p.layer, p.message.removesuffix(without_forks)) for p in exc_info.value.problems] == [
         ("one", "unknown layer type 'Convolutoin'; did you mean 'Convolution'?"),
         ("three", "takes exactly 1 bottom, but has 2"),
         ("two", "unknown bottom blob 'dta' (bottom index 0); did you mean 'data'?"),
@@ -143,19 +144,6 @@ def test_fork_settings_are_supported_or_rejected() -> None:
     ):
         Net(POOL % "torch_pooling: true")
     Net(POOL % "torch_pooling: false")  # the default changes nothing
-
-
-def test_a_label_of_another_shape_is_an_error_with_the_shape_that_its_layer_needs() -> None:
-    text = """
-      layer { name: "map" type: "Input" top: "map" input_param { shape { dim: 2 dim: 6 dim: 3 dim: 4 } } }
-      layer { name: "label" type: "Input" top: "label" input_param { shape { dim: 2 dim: 5 } } }
-      layer { name: "loss" type: "DetectionLoss" bottom: "map" bottom: "label" top: "loss"
-        detection_loss_param { cls_num: 2 field_w: 40 field_h: 40 downsample_rate: 8 } }
-    """
-    with pytest.raises(GraphError, match=r"layer 'loss'.*\(2, 6, 3, 4\), not \(2, 5\)"):
-        Net(text, "TRAIN")
-    valid_text = text.replace("dim: 2 dim: 5", "dim: 2 dim: 6 dim: 3 dim: 4")
-    assert Net(valid_text, "TRAIN").graph.blobs["label"].shape == (2, 6, 3, 4)
 
 
 def test_euclidean_loss_of_clips_needs_equal_shapes() -> None:

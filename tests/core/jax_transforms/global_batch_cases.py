@@ -2,17 +2,16 @@
 
 import re
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 from case import BATCH, Case, Shape, layer_case
-from cases import EXTRA_FORK_CASES, LAYER_CASES
+from cases import EXTRA_FORK_CASES, FORK_CASES, LAYER_CASES
 
 MAP: Shape = (BATCH, 3, 2, 4)
 LABEL_MAP: Shape = (BATCH, 2, 4)
 MATRIX: Shape = (BATCH, 5)
 LABELS: Shape = (BATCH,)
-
-LOSS_WEIGHTS = "loss_weight: 1 loss_weight: 0"
 
 NORMALIZATIONS = (
     "normalization: FULL",
@@ -25,11 +24,10 @@ NORMALIZED_LOSSES: dict[str, tuple[tuple[Shape, ...], dict[str, Any]]] = {
     "SoftmaxWithLoss": ((MAP, LABEL_MAP), {"classes": 3}),
     "InfogainLoss": ((MAP, LABEL_MAP, (1, 1, 3, 3)), {"classes": 3}),
     "SigmoidCrossEntropyLoss": ((MAP, MAP), {}),
-    "SmoothL1LossOHEM": ((MAP, MAP), {}),
 }
 
 
-def _all_normalizations(loss: Case, fields: str = "") -> Case:
+def make_normalized_case(loss: Case, fields: str = "") -> Case:
     """Return one net with a loss layer for each normalization, all over the same bottoms."""
     layers = [
         re.sub('(name|top): "(layer|t0)"', rf'\1: "\2_{i}"', loss.layers).removesuffix("}")
@@ -41,47 +39,18 @@ def _all_normalizations(loss: Case, fields: str = "") -> Case:
     )
 
 
-def _multibox() -> list[Case]:
-    """Return cases with separate ground truth for each device's images, and one with all normalizations."""
-    boxes = [
-        replace(case, input_shapes={**case.input_shapes, "b3": (1, 1, BATCH, 8)})
-        for case in LAYER_CASES + EXTRA_FORK_CASES
-        if case.name.startswith("MultiBoxLoss")
-    ]
-    return [*boxes, _all_normalizations(boxes[0])]
-
-
 EXTRA_CASES = [
     *(
-        _all_normalizations(layer_case(layer_type, "", *shapes, **options), ignore_field)
+        make_normalized_case(layer_case(layer_type, "", *shapes, **options), ignore_field)
         for layer_type, (shapes, options) in NORMALIZED_LOSSES.items()
         for ignore_field in ("", "ignore_label: 1")
     ),
-    *_multibox(),
     *(
         layer_case("Reduction", f"reduction_param {{ operation: {name} coeff: 0.3 }}", MATRIX, name=name)
         for name in ("SUM", "ASUM", "SUMSQ", "MEAN")
     ),
     layer_case("Accuracy", "accuracy_param { ignore_label: 1 }", MATRIX, LABELS, classes=5, tops=2, name="classes"),
-    layer_case(
-        "EltwiseAccuracy", "eltwise_accuracy_param { ignore_label: 1 }", MAP, LABEL_MAP, classes=3, name="ignore"
-    ),
-    layer_case(
-        "SmoothL1Loss",
-        "loss_weight: 2 smooth_l1_loss_param {} loss_param { normalization: PRE_FIXED pre_fixed_normalizer: 7 }",
-        MATRIX,
-        MATRIX,
-        name="PRE_FIXED",
-    ),
-    layer_case("GeneralTripletLoss", LOSS_WEIGHTS, MATRIX, LABELS, classes=5, tops=2, name="means"),
-    layer_case(
-        "GeneralContrastiveLoss",
-        f"{LOSS_WEIGHTS} general_contrastive_loss_param {{ negative_margin: 2 normalize_negative: 0.1 }}",
-        MATRIX,
-        LABELS,
-        classes=5,
-        tops=2,
-        name="means",
-    ),
 ]
+if FORK_CASES:
+    EXTRA_CASES += import_module("fork_global_batch_cases").make_cases(make_normalized_case)
 CASES = [case for case in LAYER_CASES + EXTRA_FORK_CASES if not case.name.startswith("MultiBoxLoss")] + EXTRA_CASES

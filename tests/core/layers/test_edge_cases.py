@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from layer_nets import net_text
 
 from caffejax.base.errors import GraphError
 from caffejax.core.program.net import Net
 from caffejax.core.schema.caffe_pb2 import BlobProto, BlobShape
+from layer_nets import net_text
 
 
 def test_single_kernel_h_or_kernel_w_is_ignored_with_kernel_size() -> None:
@@ -142,34 +142,6 @@ def test_force_backward_with_labels() -> None:
     infogain_net = Net("force_backward: true\n" + net_text("InfogainLoss", "", [(2, 3), (2,), (3, 3)]))
     with pytest.raises(GraphError, match="cannot propagate a gradient to bottom 2"):
         infogain_net.graph.check_backward()
-
-
-@pytest.mark.parametrize(
-    "upsampling",
-    [
-        'type: "Upsample" upsample_param { scale: 2 }',
-        'type: "Unpooling" unpooling_param { unpool: MAX kernel_size: 2 stride: 2 unpool_size: 4 }',
-    ],
-)
-def test_pooling_masks_get_no_gradient(upsampling: str) -> None:
-    """SegNet and DeconvNet are trained like this, without propagate_down."""
-    net = Net(
-        'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 2 dim: 4 dim: 4 } } }'
-        'layer { name: "conv" type: "Convolution" bottom: "data" top: "conv" convolution_param { num_output: 2 '
-        'kernel_size: 1 weight_filler { type: "constant" value: 1 } } }'
-        'layer { name: "pool" type: "Pooling" bottom: "conv" top: "pool" top: "mask" pooling_param { kernel_size: 2 '
-        "stride: 2 } }"
-        f'layer {{ name: "upsampling" bottom: "pool" bottom: "mask" top: "upsampling" {upsampling} }}'
-        'layer { name: "size" type: "Reduction" bottom: "upsampling" top: "size" loss_weight: 1 }'
-    )
-    net.graph.check_backward()
-    params, state = net.init(jax.random.key(0))
-    data = np.arange(32, dtype=np.float32).reshape(1, 2, 4, 4)
-    grads = jax.grad(lambda params: net.loss(params, state, {"data": data}, jax.random.key(0))[0])(params)
-    channel_sums = (
-        data.reshape(2, 2, 2, 2, 2).max((2, 4)).sum((1, 2))
-    )  # of each channel's windows; each goes to its place
-    np.testing.assert_allclose(np.asarray(grads["conv"][0]).reshape(2, 2), [channel_sums, channel_sums], rtol=1e-6)
 
 
 def test_embed_returns_nan_for_indices_out_of_range() -> None:

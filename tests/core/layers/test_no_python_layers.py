@@ -16,12 +16,6 @@ layer { name: "x" type: "DummyData" top: "x" dummy_data_param { shape { dim: 2 d
 layer { name: "run" type: "Python" bottom: "x" top: "y" python_param { module: "leaves_a_trace" layer: "Layer" } }
 layer { name: "too" type: "Python" bottom: "y" top: "z" python_param { module: "another.trace" layer: "f" } }
 """
-BUILT_IN_NET = """
-layer { name: "rpn" type: "Input" top: "scores" top: "boxes" top: "info" input_param {
-  shape { dim: 1 dim: 18 dim: 4 dim: 5 } shape { dim: 1 dim: 36 dim: 4 dim: 5 } shape { dim: 1 dim: 3 } } }
-layer { name: "p" type: "Python" bottom: "scores" bottom: "boxes" bottom: "info" top: "rois"
-  python_param { module: "rpn.proposal_layer" layer: "ProposalLayer" param_str: "'feat_stride': 16" } }
-"""
 
 
 @pytest.fixture
@@ -30,8 +24,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "leaves_a_trace.py").write_text(module_text)
     (tmp_path / "another").mkdir()
     (tmp_path / "another" / "trace.py").write_text(module_text)
-    (tmp_path / "rpn").mkdir()
-    (tmp_path / "rpn" / "proposal_layer.py").write_text(module_text)
     (tmp_path / "net.prototxt").write_text(PYTHON_NET)
     (tmp_path / "solver.prototxt").write_text(
         'net: "net.prototxt" base_lr: 0.1 lr_policy: "fixed" max_iter: 1 snapshot_prefix: "s" snapshot_after_train: 0'
@@ -103,10 +95,4 @@ def test_nets_and_solvers_refuse_python_layers(folder: Path) -> None:
             caffe.Net(str(folder / "net.prototxt"), caffe.TEST)
     finally:
         caffe.set_limits(no_python_layers=False)
-    assert not (folder / "imported").exists()
-
-
-def test_built_in_layers_do_not_import_modules(folder: Path) -> None:
-    net = Net(BUILT_IN_NET, file=str(folder / "x.prototxt"), no_python_layers=True)
-    assert "rois" in net.graph.outputs
     assert not (folder / "imported").exists()

@@ -50,8 +50,6 @@ def test_top_shapes_equal_the_shapes_of_forward(monkeypatch: pytest.MonkeyPatch)
         ("LRN", "lrn_param { norm_region: WITHIN_CHANNEL local_size: 4 }", [(1, 2, 4, 4)]),
         ("LRN", "lrn_param { norm_region: WITHIN_CHANNEL local_size: 9 }", [(1, 2, 1, 4)]),
         ("LRN", "lrn_param { norm_region: WITHIN_CHANNEL }", [(1, 2, 0, 4)]),
-        ("DetectionOutput", "detection_output_param { num_classes: 3 }", [(1, 36), (1, 26), (1, 2, 36)]),
-        ("DetectionOutput", "detection_output_param { num_classes: 3 keep_top_k: 0 }", [(1, 36), (1, 27), (1, 2, 36)]),
     ],
 )
 def test_top_shapes_keep_the_errors_of_forward(

@@ -19,10 +19,10 @@ layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim:
 layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
   convolution_param { num_output: 3 kernel_size: 1 weight_filler { type: "xavier" } } }
 layer { name: "bn" type: "BatchNorm" bottom: "conv" top: "bn" }
-layer { name: "both" type: "BN" bottom: "bn" top: "both" bn_param { slope_filler { value: 2 } } }
-layer { name: "a" type: "InnerProduct" bottom: "both" top: "a" param { name: "w" } param { name: "b" }
+layer { name: "scale" type: "Scale" bottom: "bn" top: "scale" scale_param { filler { value: 2 } bias_term: true } }
+layer { name: "a" type: "InnerProduct" bottom: "scale" top: "a" param { name: "w" } param { name: "b" }
   inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
-layer { name: "twin" type: "InnerProduct" bottom: "both" top: "twin" param { name: "w" } param { name: "b" }
+layer { name: "twin" type: "InnerProduct" bottom: "scale" top: "twin" param { name: "w" } param { name: "b" }
   inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
 """
 OTHER_HEAD = NET.replace("twin", "head").replace('param { name: "w" } param { name: "b" }', "")
@@ -58,7 +58,7 @@ def test_saved_weights_can_be_loaded(suffix: str) -> None:
     net.save(params, state, f"x{suffix}")
     loaded, report = net.load_and_report(f"x{suffix}")
     assert_equal(loaded, Variables(params, state))
-    assert (set(report.loaded) >= {"conv", "bn", "both", "a"}, report.unused, report.missing) == (True, (), ())
+    assert (set(report.loaded) >= {"conv", "bn", "scale", "a"}, report.unused, report.missing) == (True, (), ())
     assert_equal(net.load(f"x{suffix}", draw_variables(net, seed=2)), Variables(params, state))
 
 
@@ -80,12 +80,12 @@ def test_reports_list_loaded_unused_and_missing_layers(suffix: str) -> None:
     net.save(*draw_variables(net), path)
     variables = draw_variables(other, seed=2)
     loaded, report = other.load_and_report(path, variables, exclude=["conv"])
-    assert (report.loaded, set(report.missing)) == (("bn", "both", "a"), {"conv", "head"})
+    assert (report.loaded, set(report.missing)) == (("bn", "scale", "a"), {"conv", "head"})
     assert set(chain(report.unused, ["twin"])) == {"conv", "twin"}
     for layer in ("conv", "head"):
         assert_equal(loaded.params[layer], variables.params[layer])
     assert_equal(loaded.params["a"], draw_variables(net).params["a"])
-    assert "loaded:   3 (bn, both, a)\n" in repr(report)
+    assert "loaded:   3 (bn, scale, a)\n" in repr(report)
     assert "missing:  1 (head), in the net only; 1 (conv), named in `exclude`" in repr(report)
 
 

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from layer_nets import net_text
 
 from caffejax.base.errors import GraphError
 from caffejax.core.program.net import Net
+from layer_nets import net_text
 
 RANDOM = np.random.default_rng(0)
 VOLUME_SHAPE = (2, 2, 5, 7, 6)

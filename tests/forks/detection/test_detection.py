@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from layer_nets import Replay, assert_as_recorded, net_text, run_layer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from caffejax.core.layers.row_padding import strip_padding
 from caffejax.forks.detection.boxes import decode_offsets, encode_offsets
 from caffejax.forks.detection.multibox_targets import Truth, match, select_hardest
 from golden_cases import FORKS_GOLDEN
+from layer_nets import Replay, assert_as_recorded, net_text, run_layer
 
 FORK_CASES = FORKS_GOLDEN / "fork_layers"
 TOLERANCE = {"atol": 1e-5, "rtol": 1e-4}

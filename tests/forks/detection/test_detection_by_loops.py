@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from layer_nets import run_layer
 
 F = np.float32

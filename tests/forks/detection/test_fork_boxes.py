@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from layer_nets import net_text, run_layer
 
 from caffejax.base.errors import GraphError
 from caffejax.core.program.net import Net
+from layer_nets import net_text, run_layer
 
 Shape = tuple[int, ...]
 

@@ -5,9 +5,9 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from layer_nets import net_text
 
 from caffejax import CaffejaxError, Net
+from layer_nets import net_text
 
 
 @pytest.mark.parametrize(

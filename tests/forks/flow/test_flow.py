@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from layer_nets import net_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caffejax.base.errors import GraphError
 from caffejax.core.program.net import Net
+from layer_nets import net_text
 
 RANDOM = np.random.default_rng(0)
 

@@ -3,10 +3,10 @@
 import jax
 import numpy as np
 import pytest
-from layer_nets import net_text
 
 from caffejax.base.errors import GraphError
 from caffejax.core.program.net import Net
+from layer_nets import net_text
 
 Shape = tuple[int, ...]
 

@@ -3,10 +3,10 @@
 import jax
 import jax.numpy as jnp
 import pytest
-from layer_nets import net_text
 
 from caffejax.base.errors import CaffejaxError
 from caffejax.core.program.net import Net
+from layer_nets import net_text
 
 EMPTY_CASES = [
     ("ROIPooling", "roi_pooling_param { pooled_h: 2 pooled_w: 2 }", [(1, 2, 6, 6), (0, 5)], (0, 2, 2, 2)),

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from caffejax import Net
+from caffejax import Net, layer_types
 from caffejax.base.errors import CaffejaxError
 from caffejax.base.glog import collect_warnings
 
@@ -334,3 +334,10 @@ def test_yolo_layers_accept_labels_of_ssd(layer_type: str, text: str) -> None:
         make_net(format_layer(layer_type, 2, text), x.shape, (2, 1, 2, 5)), x, np.array(yolo_labels)[:, None]
     )
     np.testing.assert_allclose(ssd_result, yolo_result, rtol=1e-5, atol=1e-6)
+
+
+def test_types_of_forks_that_compute_products_in_bfloat16() -> None:
+    fork_types = [t for t in layer_types().values() if t.docs.origin != "BVLC"]
+    product_types = {t.name for t in fork_types if t.traits.dtype_policy == "products"}
+    depthwise = {"ConvolutionDepthwise", "DepthwiseConvolution"}
+    assert product_types == depthwise | {"Convolution3D", "Deconvolution3D", "NdConvolution"}

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from layer_nets import net_text, run_layer
 
 from caffejax.base.errors import GraphError
 from caffejax.core.program.net import Net
+from layer_nets import net_text, run_layer
 
 Shape = tuple[int, ...]
 

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from layer_nets import net_text
 
 from caffejax.base.errors import GraphError
 from caffejax.core.program.net import Net
 from caffejax.core.solver import Solver
+from layer_nets import net_text
 
 RANDOM = np.random.default_rng(0)
 WEIGHT_FILLER = 'weight_filler { type: "gaussian" std: 1 }'

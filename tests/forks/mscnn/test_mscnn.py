@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from layer_nets import net_text
 
 from caffejax import LayerError, Net
-from caffejax.base.errors import CaffejaxError
+from caffejax.base.errors import CaffejaxError, GraphError
 from caffejax.forks.mscnn.box_output import make_overlap_measure
 from caffejax.forks.mscnn.detection_loss import masked_sample, masked_topk
+from layer_nets import net_text
 
 BBOX_REG_PARAM = "bbox_reg_param { bbox_mean: 0 bbox_mean: 0 bbox_mean: 0 bbox_mean: 0 " + (
     "bbox_std: 0.1 bbox_std: 0.1 bbox_std: 0.2 bbox_std: 0.2 %s }"
@@ -421,3 +421,16 @@ def test_gradients_of_a_cascade() -> None:
     assert not np.any(np.asarray(gradient["ip"][0]))  # behind a DecodeBBox
     assert blobs["rois"].shape == (12, 5, 1, 1)
     assert 1 <= len(blobs["small"]) <= len(blobs["second"]) < 12
+
+
+def test_a_label_of_another_shape_is_an_error_with_the_shape_that_its_layer_needs() -> None:
+    text = """
+      layer { name: "map" type: "Input" top: "map" input_param { shape { dim: 2 dim: 6 dim: 3 dim: 4 } } }
+      layer { name: "label" type: "Input" top: "label" input_param { shape { dim: 2 dim: 5 } } }
+      layer { name: "loss" type: "DetectionLoss" bottom: "map" bottom: "label" top: "loss"
+        detection_loss_param { cls_num: 2 field_w: 40 field_h: 40 downsample_rate: 8 } }
+    """
+    with pytest.raises(GraphError, match=r"layer 'loss'.*\(2, 6, 3, 4\), not \(2, 5\)"):
+        Net(text, "TRAIN")
+    valid_text = text.replace("dim: 2 dim: 5", "dim: 2 dim: 6 dim: 3 dim: 4")
+    assert Net(valid_text, "TRAIN").graph.blobs["label"].shape == (2, 6, 3, 4)

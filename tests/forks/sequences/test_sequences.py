@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from layer_nets import net_text
 
 from caffejax.base.errors import GraphError
 from caffejax.core.program.net import Net
+from layer_nets import net_text
 
 CTC_PARAM = "ctc_loss_param { alphabet_size: 3 time_step: 4 blank_label: 2 }"
 

@@ -5,11 +5,11 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from layer_nets import net_text
 
 from caffejax import Net
 from caffejax.base.errors import CaffejaxError
 from caffejax.core.layers.row_padding import strip_padding
+from layer_nets import net_text
 
 ANCHORS = np.array([[10, 14], [40, 30], [60, 90]])
 BIASES = " ".join(f"biases: {n}" for n in ANCHORS.ravel())

@@ -267,7 +267,7 @@ def rename_in_place_reshapes(layers: list[LayerParameter]) -> list[LayerParamete
 
 
 class SecondReading(NamedTuple):
-    """A net whose settings have the other meaning that forks give them, see `LayerTraits.second_reading`.
+    """A net whose settings have the other meaning that forks give them, see `Signature.second_reading`.
 
     Attributes:
         net: the net, rewritten so that its settings mean the same as read first.
@@ -285,7 +285,7 @@ def reread_net(net: NetParameter) -> SecondReading | None:
     sentences: dict[str, None] = {}
     for layer in new_net.layer:
         with suppress(GraphError):  # an unknown type
-            reading = type_of(layer).traits.second_reading
+            reading = type_of(layer).signature.second_reading
             if reading is not None and reading.rewrite(layer):
                 sentences[reading.description] = None
     return SecondReading(new_net, tuple(sentences)) if sentences else None

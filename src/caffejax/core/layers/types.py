@@ -101,6 +101,20 @@ IMAGE_INDICES_PER_DEVICE = "rows hold the index of their image in the batch of t
 
 
 @dataclass(frozen=True)
+class SecondReading:
+    """The other meaning of settings that forks understand differently. Nets whose shapes do not fit are read by it.
+
+    Attributes:
+        rewrite: `rewrite(layer)` changes a LayerParameter, so that it has this meaning as the type reads it. It returns
+            whether it did, as the layer has such settings.
+        description: a sentence about the meaning and the reason for it, for a warning.
+    """
+
+    rewrite: Callable[[Any], bool]
+    description: str
+
+
+@dataclass(frozen=True)
 class Signature:
     """The form of the layers of a type in a prototxt.
 
@@ -119,6 +133,7 @@ class Signature:
         aliases: other names that forks use for the type.
         max_blobs: the largest number of blobs that a layer of the type stores, if layers with more are a fork's
             variant of the type; otherwise None.
+        second_reading: a `SecondReading` for types whose settings mean something else in another fork, or None.
     """
 
     name: str
@@ -132,6 +147,7 @@ class Signature:
     fork_settings: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     max_blobs: int | None = None
+    second_reading: SecondReading | None = None
 
     def iterate_count_problems(self, n_bottoms: int, n_tops: int) -> Iterator[str]:
         """Yield a message if a layer has a wrong number of bottoms, and a message if it has a wrong number of tops."""
@@ -251,20 +267,6 @@ class ChannelAffine:
 
 
 @dataclass(frozen=True)
-class SecondReading:
-    """The other meaning of settings that forks understand differently. Nets whose shapes do not fit are read by it.
-
-    Attributes:
-        rewrite: `rewrite(layer)` changes a LayerParameter, so that it has this meaning as the type reads it. It returns
-            whether it did, as the layer has such settings.
-        description: a sentence about the meaning and the reason for it, for a warning.
-    """
-
-    rewrite: Callable[[Any], bool]
-    description: str
-
-
-@dataclass(frozen=True)
 class LayerTraits:
     """Properties of a layer type that the compiler and the tools use.
 
@@ -305,7 +307,6 @@ class LayerTraits:
             shape, or None for other types. `convert_stored(ctx, blobs)` takes the blobs of a file, of which some may be
             None, and returns them in the order and the shapes that the layer has, and a warning or None.
         top_is_param: whether the top is the layer's first blob itself, with one memory, as in Parameter.
-        second_reading: a `SecondReading` for types whose settings mean something else in another fork, or None.
         pads_rows: whether the tops have the maximum number of rows, along the axis before the last. Padding rows come
             last and begin with a negative number. Outside of compiled code they are stripped, see `layers.row_padding`.
         marks_detections: whether the top has a row for each class and each detection, of which solvers compute the
@@ -334,7 +335,6 @@ class LayerTraits:
     weight_axes: int = 1
     convert_stored: Callable[..., tuple[Sequence[Any], str | None]] | None = None
     top_is_param: bool = False
-    second_reading: SecondReading | None = None
     pads_rows: bool = False
     marks_detections: bool = False
     takes_logits: bool = False

@@ -147,18 +147,23 @@ def _read_as_openvino(layer: LayerParameter) -> bool:
 
 
 define_layer(
-    Signature("Interp", param="interp_param", in_place=False, aliases=("INTERP",)),
+    Signature(
+        "Interp",
+        param="interp_param",
+        in_place=False,
+        aliases=("INTERP",),
+        second_reading=SecondReading(
+            _read_as_openvino,
+            "Interp's zoom_factor is read as a factor of sizes, as in OpenVINO, because otherwise the shapes would not "
+            "fit",
+        ),
+    ),
     Traced(interp),
     Gradient(interp_backward),
     LayerTraits(
         row_wise=True,
         dtype_policy="bottoms",
         accepts_integers=True,
-        second_reading=SecondReading(
-            _read_as_openvino,
-            "Interp's zoom_factor is read as a factor of sizes, as in OpenVINO, because otherwise the shapes would not "
-            "fit",
-        ),
     ),
     docs=LayerDocs(
         origin="DeepLab, PSPNet", restrictions="No padding: pad_beg and pad_end must be 0 or negative, as in the fork."

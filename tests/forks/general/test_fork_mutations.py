@@ -3,13 +3,11 @@
 import copy
 import functools
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import Any
 
-import fork_cases
 import pytest
+from cases import FORK_CASES
 
 import caffejax.core.data  # noqa: F401  registers the data layers
 from caffejax.base.errors import CaffejaxError
@@ -34,10 +32,9 @@ NUMBERS_BY_CPP_TYPE: dict[int, list[Any]] = {
 def _make_nets_by_type() -> dict[str, tuple[str | Path, Any]]:
     """Return, for each fork's type, a net that contains it and the net's phase."""
     result: dict[str, tuple[str | Path, Any]] = {}
-    for module in iter_modules(fork_cases.__path__):
-        for case in import_module(f"fork_cases.{module.name}").LAYER_CASES:
-            layers = [layer.type for layer in read_net(case.prototxt(2)).layer if layer.name == "layer"]
-            result.setdefault(layers[0] if layers else "", (case.prototxt(2), case.phase))
+    for case in FORK_CASES:
+        layers = [layer.type for layer in read_net(case.prototxt(2)).layer if layer.name == "layer"]
+        result.setdefault(layers[0] if layers else "", (case.prototxt(2), case.phase))
     for case in ACCEPTED_CASES:
         result.setdefault(case["type"], (case["path"].with_suffix(".prototxt"), case["phase"]))
     types = layer_types()
