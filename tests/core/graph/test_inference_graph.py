@@ -33,12 +33,6 @@ CLASSIFIER = """
   layer { name: "accuracy" type: "Accuracy" bottom: "ip" bottom: "label" top: "accuracy" }
 """
 UNNAMED = CLASSIFIER.replace(' top: "loss"', "").replace('name: "accuracy"', 'name: "a" exclude { phase: TEST }')
-WEIGHTED = """
-  layer { name: "data" type: "Input" top: "data" top: "w"
-    input_param { shape { dim: 2 dim: 3 } shape { dim: 2 dim: 4 } } }
-  layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 4 } }
-  layer { name: "loss" type: "SmoothL1Loss" bottom: "ip" bottom: "w" bottom: "w" top: "loss" loss_weight: 1 }
-"""
 SIAMESE = """
   layer { name: "pair" type: "Input" top: "a" top: "b" input_param { shape { dim: 2 dim: 3 } } }
   layer { name: "fa" type: "InnerProduct" bottom: "a" top: "fa" param { name: "w" } param { name: "c" }
@@ -52,15 +46,6 @@ AUTOENCODER = """
   layer { name: "code" type: "InnerProduct" bottom: "flat" top: "code" inner_product_param { num_output: 12 } }
   layer { name: "loss" type: "EuclideanLoss" bottom: "code" bottom: "flat" top: "loss" }
   layer { name: "label" type: "Parameter" top: "best" parameter_param { shape { dim: 1 } } }
-"""
-
-
-DETECTOR = """
-  layer { name: "data" type: "Input" top: "data" top: "truth"
-    input_param { shape { dim: 1 dim: 1 dim: 3 dim: 7 } shape { dim: 1 dim: 1 dim: 2 dim: 8 } } }
-  layer { name: "found" type: "Scale" bottom: "data" top: "found" }
-  layer { name: "score" type: "DetectionEvaluate" bottom: "found" bottom: "truth" top: "score"
-    detection_evaluate_param { num_classes: 2 } }
 """
 
 
@@ -107,10 +92,8 @@ def test_each_blob_is_computed_once(text: str) -> None:
         (IN_PLACE, ("aside", "sum")),
         (CLASSIFIER, ("ip",)),
         (UNNAMED, ("ip",)),
-        (WEIGHTED, ("ip",)),
         (SIAMESE, ("fa", "fb")),
         (AUTOENCODER, ("best", "code")),
-        (DETECTOR, ("found",)),
     ],
 )
 def test_inference_outputs_are_the_inputs_of_losses_and_scores(text: str, predictions: tuple[str, ...]) -> None:
