@@ -5,8 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from caffejax.base.errors import CaffejaxError, LayerError
-from caffejax.core.graph import build
+from caffejax.base.errors import LayerError
 from caffejax.core.program.net import Net
 from caffejax.cpu.kernels import onednn_program
 from layer_nets import assert_host_equals_compiled, find_host_form, net_text
