@@ -106,7 +106,8 @@ def _add_python(code: Code, path: Path) -> None:
             case ast.ImportFrom(names=aliases, level=0):
                 code.imported.update(alias.asname or alias.name for alias in aliases if not _is_ours(node.module))
             case ast.Constant(value=str(value)):
-                code.words.update([value] if _NAME.fullmatch(value) else _FLAG.findall(value))
+                is_name = _NAME.fullmatch(value) or _DOTTED.fullmatch(value)  # such as a group of entry points
+                code.words.update([value] if is_name else _FLAG.findall(value))
     code.imported.discard("caffejax")
 
 
@@ -170,7 +171,7 @@ def _path_exists(name: str, code: Code) -> bool:
 
 def _dotted_name_exists(parts: Sequence[str], code: Code) -> bool:
     first, *rest = parts
-    if first in code.imported:
+    if first in code.imported or ".".join(parts) in code.words:
         return True
     if first == "caffejax":
         return _full_name_exists(parts, code)

@@ -77,13 +77,11 @@ def find_modules(package: Path) -> dict[str, Path]:
     return {".".join(parts).removesuffix(".__init__"): path for path, parts in files.items()}
 
 
-def find_imports(package: Path, *, dynamic: bool = True) -> list[Import]:
-    """Return all imports within a package, those inside functions and for the type checker included.
+def find_imports(package: Path) -> list[Import]:
+    """Return all imports within a package.
 
-    Args:
-        package: the package's folder.
-        dynamic: whether to add `import_module`, module names in strings, the stubs (`.pyi`) of lazily imported names,
-            and `walk_packages` over its package.
+    They include imports inside functions and for the type checker, `import_module`, module names in strings, the stubs
+    (`.pyi`) of lazily imported names, and `walk_packages` over a module's package.
     """
     modules = find_modules(package)
     imports = []
@@ -91,19 +89,19 @@ def find_imports(package: Path, *, dynamic: bool = True) -> list[Import]:
         importing_package = importer if path.name == "__init__.py" else importer.rpartition(".")[0]
         text = path.read_text()
         file_location = str(path.relative_to(package.parents[1]))
-        if dynamic and re.search(r"(?:iter_modules|walk_packages)\(", text):
+        if re.search(r"(?:iter_modules|walk_packages)\(", text):
             imports += [
                 Import(importer, name, file_location) for name in modules if name.startswith(f"{importing_package}.")
             ]
         for source in (path, path.with_suffix(".pyi")):
-            if source != path and not (dynamic and "attach_stub" in text and source.exists()):
+            if source != path and not ("attach_stub" in text and source.exists()):
                 continue
             tree = ast.parse(source.read_text())
             names = [
                 (name if name in modules else name.rpartition(".")[0], line)  # a module, or something in it
-                for name, line in _find_imported_names(tree, importing_package, dynamic)
+                for name, line in _find_imported_names(tree, importing_package)
             ]
-            names += _find_module_strings(tree, package.name) if dynamic else ()
+            names += _find_module_strings(tree, package.name)
             imports += [
                 Import(importer, imported, f"{source.relative_to(package.parents[1])}:{line}")
                 for imported, line in names
@@ -112,8 +110,8 @@ def find_imports(package: Path, *, dynamic: bool = True) -> list[Import]:
     return imports
 
 
-def _find_imported_names(tree: ast.AST, importing_package: str, dynamic: bool) -> Iterator[tuple[str, int]]:
-    """Yield full name and line of each import in a file of a package, and of `import_module` if `dynamic`."""
+def _find_imported_names(tree: ast.AST, importing_package: str) -> Iterator[tuple[str, int]]:
+    """Yield full name and line of each import in a file of a package, `import_module` included."""
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=aliases):
@@ -122,8 +120,7 @@ def _find_imported_names(tree: ast.AST, importing_package: str, dynamic: bool) -
                 start = _resolve_relative_name("." * level + (module or ""), importing_package)
                 yield from ((f"{start}.{alias.name}", node.lineno) for alias in aliases)
             case ast.Call(args=[ast.Constant(value=str(name)), *_]) if _get_function_name(node) == "import_module":
-                if dynamic:
-                    yield _resolve_relative_name(name, importing_package), node.lineno
+                yield _resolve_relative_name(name, importing_package), node.lineno
 
 
 def _find_module_strings(tree: ast.AST, package: str) -> Iterator[tuple[str, int]]:
@@ -164,7 +161,7 @@ def get_place(module: str) -> tuple[str, ...]:
 def list_allowed_places(place: tuple[str, ...]) -> set[tuple[str, ...]]:
     """Return the places that the modules of a place may import, besides their own."""
     room, *part = place
-    allowed = {*ROOMS, "_version"} if room in FACE else {*ROOMS[room], "_version"} if room in ROOMS else set()
+    allowed = {*ROOMS, *FACE} if room in FACE else {*ROOMS[room], "_version"} if room in ROOMS else set()
     levels = CORE_ORDER if "core" in allowed else ()
     if part:
         levels = CORE_ORDER[: next((i for i, names in enumerate(CORE_ORDER) if part[0] in names), 0)]
@@ -300,8 +297,7 @@ def measure(package: Path = PACKAGE) -> dict[str, float]:
     """Return the measures of `LIMITS`; generated files (`*_pb2.py`, `_version.py`) are left out."""
     modules = {name: path for name, path in find_modules(package).items() if not is_generated(path)}
     lines = count_lines(list(modules.values()))
-    ordinary_modules = [name for name, path in modules.items() if path.stem not in ("__init__", "__main__")]
-    stems = Counter(modules[name].stem for name in ordinary_modules)
+    stems = Counter(path.stem for path in modules.values() if path.stem not in ("__init__", "__main__"))
     return {
         "files per 1,000 lines": round(1000 * len(modules) / lines, 1),
         "base names of more than one file": sum(count > 1 for count in stems.values()),

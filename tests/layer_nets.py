@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -10,7 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from caffejax.core.layers import Traced
+from caffejax.core.layers.dispatch import forward
 from caffejax.core.layers.row_padding import strip_padding
+from caffejax.core.ops.implementations import find_form
 from caffejax.core.program.net import Net
 from golden_cases import (
     ACCEPTED_CASES,
@@ -218,3 +221,20 @@ def run_layer(layer_type: str, fields: str, *bottoms: Any, tops: int = 1, phase:
     params, state = net.init(jax.random.key(0))
     blobs = net.jit(lambda *args: net.apply(*args)[0])(params, state, arrays)
     return [np.asarray(blobs[f"t{i}"]) for i in range(tops)]
+
+
+def find_host_form(layer_type: Any) -> Callable[..., Any] | None:
+    """Return the function that computes a type's tops from NumPy arrays, or None."""
+    implementation = layer_type.implementation
+    return find_form(implementation.forward, "host") if isinstance(implementation, Traced) else None
+
+
+def assert_host_equals_compiled(context: Any, *batches: tuple[np.ndarray, ...]) -> None:
+    """Compare a layer on NumPy arrays with the compiled layer, for each tuple of bottoms."""
+    compiled = jax.jit(lambda bottoms: forward(context, (), bottoms)[0])
+    form = find_host_form(context.type)
+    assert form is not None
+    for bottoms in batches:
+        host_top = form(context, *bottoms)
+        assert isinstance(host_top, np.ndarray)
+        np.testing.assert_allclose(host_top, compiled(bottoms)[0], rtol=1e-5, atol=1e-6)

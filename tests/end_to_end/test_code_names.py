@@ -26,7 +26,7 @@ class Trainer(Base):
         self.updater = None
 
     def step(self, iterations):
-        return getattr(self, "cached_part"), "--keep-last"
+        return getattr(self, "cached_part"), "--keep-last", "caffejax.plugins"
 
 def make_trainer():
     pass  # a comment names other_old_words
@@ -60,7 +60,7 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> Code:
         ),
         *("core/<part>", "configs/lenet", "/dev/shm", "*.h"),
         *("trainer.make_trainer", "caffejax.core.solver.trainer", "caffejax.core.solver.trainer.make_trainer"),
-        *("caffejax.Trainer", "caffejax.Trainer.step"),
+        *("caffejax.Trainer", "caffejax.Trainer.step", "caffejax.plugins"),
         *("Trainer.step", "Trainer.updater", "Trainer.size", "Trainer.step(3)", "make_trainer()", "Trainer"),
         *("cached_part", "num_output", "NetParameter", "Transform", "trainer", "--keep-last", "iterations="),
         *("jnp.einsum", "functools.cache", "python scripts/make_page.py", "1 < 2", "layer { }"),

@@ -116,7 +116,8 @@ def test_a_budget_that_cannot_be_read_is_an_error(tmp_path: Path, budget: str) -
 
 
 SMALL_PACKAGE = {
-    "__init__.py": "from importlib import import_module",
+    "__init__.py": "from importlib import import_module\nfrom ._version import __version__\nfrom .cpu import kernels",
+    "__main__.py": "from .cli import Net",
     "_version.py": "__version__ = '1'",
     "cli/__init__.py": "from ..pycaffe import Net",
     "pycaffe/__init__.py": "from ..cpu import kernels\nfrom ..core.layers import lrn",
@@ -179,7 +180,9 @@ def test_a_forbidden_import_is_reported(tmp_path: Path, line: str) -> None:
     assert message == f"src/caffejax/core/graph/model.py:{number}: core/graph imports caffejax.cpu.kernels"
 
 
-@pytest.mark.parametrize("line", ['find_spec("caffejax.cpu")', 'entry_points(group="caffejax.cpu")'])
+@pytest.mark.parametrize(
+    "line", ['find_spec("caffejax.cpu")', 'entry_points(group="caffejax.cpu")', 'GROUP = "caffejax.layers"']
+)
 def test_a_name_that_is_only_looked_for_is_no_import(tmp_path: Path, line: str) -> None:
     assert find_breaches(find_imports_of_small_package(tmp_path, {"core/graph/model.py": line})) == []
 

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from layer_nets import Replay, net_text, run_together
 
 from caffejax.core.layers import layer_types
 from caffejax.core.layers.row_padding import strip_padding
@@ -19,6 +18,7 @@ from golden_cases import (
     get_layer_type_of_case,
     is_fork_case,
 )
+from layer_nets import Replay, net_text, run_together
 
 CASES = [
     c

@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from layer_nets import net_text
 
 from caffejax.base.errors import GraphError
 from caffejax.core.program.net import Net
 from caffejax.core.schema.caffe_pb2 import BlobProto, BlobShape
+from layer_nets import net_text
 
 
 def test_single_kernel_h_or_kernel_w_is_ignored_with_kernel_size() -> None:
