@@ -7,7 +7,7 @@ MATRIX = (BATCH, 5)
 LABELS = (BATCH,)
 NVIDIA = "batch_norm_param { scale_bias: true bias_filler { value: 0.5 } scale_filler { value: 2 } }"
 INTEL = "batch_norm_param { filler { value: 2 } bias_filler { value: 0.5 } }"
-PARTS = "batch_norm_param { stats_batch_size: 100 use_weight_bias: false }"
+PARTS = "batch_norm_param { use_weight_bias: false }"
 DILATED = "convolution_param { num_output: 4 kernel_size: 2 hole: 2 }"
 WEIGHTED = "loss_param { weight_by_label_freqs: true class_weighting: 0.5 class_weighting: 2 class_weighting: 1 }"
 
@@ -16,6 +16,7 @@ LAYER_CASES: list[Case] = [
     layer_case("BatchNorm", NVIDIA, IMAGE, name="with_scale_and_bias_test", phase="TEST"),
     layer_case("BatchNorm", INTEL, IMAGE, name="with_scale_and_bias_intel"),
     layer_case("BatchNorm", PARTS, IMAGE, name="of_parts"),
+    layer_case("BatchNorm", "batch_norm_param { stats_batch_size: 100 }", IMAGE, name="of_large_parts"),
     layer_case("Convolution", DILATED, IMAGE, name="hole"),
     layer_case("Dropout", "dropout_param { scale_train: false }", IMAGE, name="unscaled", random=True),
     layer_case("Dropout", "dropout_param { scale_train: false }", IMAGE, name="unscaled_test", phase="TEST"),
