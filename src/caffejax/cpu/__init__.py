@@ -13,12 +13,18 @@ register(
         **{
             operation: f"{__name__}.kernels.operations:{operation}"
             for operation in (
-                *("matmul", "matmul_diffs", "max_pool", "max_pool_diff", "channel_moments", "row_sums"),
-                *("normalization_sums", "normalize_response", "normalize_response_diff"),
+                *("matmul", "matmul_diffs", "max_pool", "max_pool_diff"),
+                *("normalize_response", "normalize_response_diff", "rectangle_maxima", "rectangle_places"),
             )
         },
-        "rectangle_maxima": f"{__name__}.kernels.operations:rectangle_maxima",
-        "rectangle_places": f"{__name__}.kernels.operations:rectangle_places",
+        **{
+            operation: f"{__name__}.kernels.channels_last:{operation}"
+            for operation in (
+                *("normalize_channels", "normalize_channels_diffs", "channel_affine", "add_bias_to_rows"),
+                *("apply_elementwise", "relu", "concatenate_channels"),
+                *("window_maxima", "window_means", "window_means_diff"),
+            )
+        },
         "momentum_update": f"{__name__}.fused_optimizer:fuse",
         "stored_programs": f"{__name__}.kernels.executable_cache:CachedPrograms",
         "program_key": f"{__name__}.program_keys:net_cache_key",

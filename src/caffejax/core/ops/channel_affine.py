@@ -8,8 +8,8 @@ from typing import Any
 import jax
 
 from . import elementwise
-from .channel_reductions import CHANNELS_FIRST, CHANNELS_LAST, Channels
-from .layout import to_channels_first, to_channels_last
+from .channel_reductions import CHANNELS_FIRST, Channels
+from .implementations import cpu_form
 from .platform_dispatch import PlatformOp
 
 
@@ -27,8 +27,10 @@ def channel_affine(
     """
     static_options: Any = {"has_factor": factor is not None, "relu": relu}
     arrays = (x, *(b for b in (factor, bias) if b is not None))
-    plain, cpu = partial(_apply, **static_options), partial(_apply_on_cpu, **static_options)
-    return (PlatformOp(plain, cpu) if fast else plain)(*arrays)[0]
+    plain = partial(apply_affine, CHANNELS_FIRST)
+    if not fast:
+        return plain(*arrays, **static_options)[0]
+    return PlatformOp(partial(plain, **static_options), cpu_form("channel_affine", plain, **static_options))(*arrays)[0]
 
 
 def add_bias_to_rows(x: jax.Array, bias: jax.Array, *, fast: bool = True) -> jax.Array:
@@ -36,15 +38,11 @@ def add_bias_to_rows(x: jax.Array, bias: jax.Array, *, fast: bool = True) -> jax
 
     If `fast` is true, CPUs run the implementation that is tuned for them.
     """
-    return PlatformOp(_add, _add_on_cpu)(x, bias)[0] if fast else x + bias
+    return PlatformOp(_add, cpu_form("add_bias_to_rows", _add))(x, bias)[0] if fast else x + bias
 
 
 def _add(x: jax.Array, bias: jax.Array) -> tuple[jax.Array]:
     return (x + bias,)
-
-
-def _add_on_cpu(x: jax.Array, bias: jax.Array) -> tuple[jax.Array]:
-    return (affine_along_channels(CHANNELS_LAST, x, None, bias, relu=False),)
 
 
 def affine_along_channels(
@@ -56,22 +54,9 @@ def affine_along_channels(
     return elementwise.relu(x) if relu else x
 
 
-def _apply(x: jax.Array, *factor_and_bias: jax.Array, has_factor: bool, relu: bool) -> tuple[jax.Array]:
-    return (affine_along_channels(CHANNELS_FIRST, x, *_split_factor_and_bias(factor_and_bias, has_factor), relu),)
-
-
-def _apply_on_cpu(x: jax.Array, *factor_and_bias: jax.Array, has_factor: bool, relu: bool) -> tuple[jax.Array]:
-    return (
-        to_channels_first(
-            affine_along_channels(
-                CHANNELS_LAST, to_channels_last(x), *_split_factor_and_bias(factor_and_bias, has_factor), relu
-            )
-        ),
-    )
-
-
-def _split_factor_and_bias(
-    factor_and_bias: tuple[jax.Array, ...], has_factor: bool
-) -> tuple[jax.Array | None, jax.Array | None]:
+def apply_affine(
+    c: Channels, x: jax.Array, *factor_and_bias: jax.Array, has_factor: bool, relu: bool
+) -> tuple[jax.Array]:
+    """Return the result of `affine_along_channels`, as a tuple; `factor_and_bias` are those that are not None."""
     factor, *bias = factor_and_bias if has_factor else (None, *factor_and_bias)
-    return factor, bias[0] if bias else None
+    return (affine_along_channels(c, x, factor, bias[0] if bias else None, relu),)

@@ -9,7 +9,7 @@ needed first. Without the room, the plain form is used everywhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal
@@ -67,10 +67,19 @@ def cpu_form(operation: str, otherwise: Callable[..., Any], **settings: Any) -> 
         otherwise: the function that computes the operation then, and where no function is registered.
         settings: keyword arguments of both functions.
     """
-    return partial(_run_form, operation, otherwise, **settings)
+    return _CpuForm(operation, otherwise, tuple(settings.items()))
 
 
-def _run_form(operation: str, otherwise: Callable[..., Any], *arrays: Any, **settings: Any) -> Any:
-    form = find_form(operation)
-    results = None if form is None else form(*arrays, **settings)
-    return otherwise(*arrays, **settings) if results is None else results
+@dataclass(frozen=True)
+class _CpuForm:
+    """See `cpu_form`. Equal forms are equal, so that JAX knows an operation again."""
+
+    operation: str
+    otherwise: Callable[..., Any]
+    settings: tuple[tuple[str, Any], ...]
+
+    def __call__(self, *arrays: Any, **further_settings: Any) -> Any:
+        settings = dict(self.settings, **further_settings)
+        form = find_form(self.operation)
+        results = None if form is None else form(*arrays, **settings)
+        return self.otherwise(*arrays, **settings) if results is None else results

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -12,10 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from .batch_axis import map_rows
-from .channel_reductions import CHANNELS_FIRST, CHANNELS_LAST, Channels, channel_moments, channel_sums, promote
+from .channel_reductions import CHANNELS_FIRST, Channels, promote
 from .custom_gradient import make_differentiable
 from .implementations import cpu_form
-from .layout import materialise, to_channels_first, to_channels_last
 from .platform_dispatch import PlatformOp
 from .vma import vary, varying_axes
 from .window import half_width
@@ -52,10 +50,13 @@ def normalize_channels(
         normalized array has a gradient.
     """
     options: Any = {"eps": eps, "relu": relu}
-    run: Any = PlatformOp(partial(_normalize, CHANNELS_FIRST, **options), partial(_normalize_on_cpu, **options))
+    run: Any = PlatformOp(
+        partial(normalize, CHANNELS_FIRST, **options),
+        cpu_form("normalize_channels", partial(normalize, CHANNELS_FIRST), **options),
+    )
     diffs: Any = PlatformOp(
-        partial(_compute_normalization_diffs, CHANNELS_FIRST, **options),
-        partial(_compute_normalization_diffs_on_cpu, **options),
+        partial(compute_normalization_diffs, CHANNELS_FIRST, **options),
+        cpu_form("normalize_channels_diffs", partial(compute_normalization_diffs, CHANNELS_FIRST), **options),
     )
     if axis_name is not None:
         if axis_name in varying_axes(jax.typeof(mean_estimate)):
@@ -64,7 +65,7 @@ def normalize_channels(
             "sum_over_devices": partial(_sum_over_devices, axis_name),
             "num_devices": jax.lax.axis_size(axis_name),
         }
-        run, diffs = (partial(f, CHANNELS_FIRST, **options) for f in (_normalize, _compute_normalization_diffs))
+        run, diffs = (partial(f, CHANNELS_FIRST, **options) for f in (normalize, compute_normalization_diffs))
 
     def forward(x: jax.Array, factor: jax.Array, bias: jax.Array, mean_estimate: jax.Array) -> tuple[Arrays, Arrays]:
         y, mean, variance = run(x, factor, bias, mean_estimate)
@@ -100,7 +101,7 @@ def _sum_separately(axis_name: str, *sums: jax.Array) -> Arrays:
     return tuple(jax.lax.psum(sums, axis_name))
 
 
-def _normalize(
+def normalize(
     c: Channels,
     x: jax.Array,
     factor: jax.Array,
@@ -112,30 +113,19 @@ def _normalize(
     sum_over_devices: Callable[..., Arrays] = _no_sum,
     num_devices: int = 1,
 ) -> Arrays:
+    """Return the results of `normalize_channels` for an array `x` with the channel axis `c`."""
     floats = promote(x)
-    if c.is_last:
-        mean, variance = channel_moments(floats)
-    else:
-        mean_estimate = mean_estimate.astype(floats.dtype)
-        offsets = floats - c.broadcast(mean_estimate, x)
-        count = num_devices * math.prod((x.shape[0], *x.shape[2:]))
-        mean_offset, square_mean = (s / count for s in sum_over_devices(c.sums(offsets), c.sums(jnp.square(offsets))))
-        mean, variance = mean_estimate + mean_offset, jnp.maximum(square_mean - jnp.square(mean_offset), 0)
+    mean, variance = c.moments(floats, mean_estimate, sum_over_devices, num_devices)
     x_hat = _standardize(c, floats, mean, jax.lax.rsqrt(variance + eps))
     y = x_hat * c.broadcast(factor, x) + c.broadcast(bias, x)
     return (jnp.maximum(y, 0) if relu else y).astype(x.dtype), mean, variance
-
-
-def _normalize_on_cpu(x: jax.Array, *channel_params: jax.Array, **options: Any) -> Arrays:
-    y, mean, variance = _normalize(CHANNELS_LAST, to_channels_last(x), *channel_params, **options)
-    return to_channels_first(y), mean, variance
 
 
 def _standardize(c: Channels, x: jax.Array, mean: jax.Array, scale: jax.Array) -> jax.Array:
     return (x - c.broadcast(mean, x)) * c.broadcast(scale, x)
 
 
-def _compute_normalization_diffs(
+def compute_normalization_diffs(
     c: Channels,
     x: jax.Array,
     factor: jax.Array,
@@ -149,13 +139,10 @@ def _compute_normalization_diffs(
     sum_over_devices: Callable[..., Arrays] = _no_sum,
     num_devices: int = 1,
 ) -> Arrays:
+    """Return the diffs of `x`, factor and bias of `normalize`, from the diff `dy` of its first result."""
     scale = jax.lax.rsqrt(variance + eps)
-    x_hat, relu_dy = _compute_masked_diffs(c, x, dy, mean, scale, factor, bias, relu=relu)
-    d_factor, d_bias = (
-        _sum_diffs(x, dy, mean, scale, factor, bias, relu=relu)
-        if c.is_last
-        else (c.sums(relu_dy * x_hat), c.sums(relu_dy))
-    )
+    x_hat, relu_dy = compute_masked_diffs(c, x, dy, mean, scale, factor, bias, relu=relu)
+    d_factor, d_bias = c.normalization_sums(x_hat, relu_dy, (x, dy, mean, scale, factor, bias), relu)
     # `x_hat` has mean 0 and variance 1 (except for eps), so the diff loses its components along 1 and `x_hat`
     count = num_devices * (x.size // mean.size)
     mean_d_bias, mean_d_factor = (d / count for d in sum_over_devices(d_bias, d_factor))
@@ -163,7 +150,7 @@ def _compute_normalization_diffs(
     return (dx * c.broadcast(factor * scale, x)).astype(x.dtype), d_factor, d_bias
 
 
-def _compute_masked_diffs(
+def compute_masked_diffs(
     c: Channels,
     x: jax.Array,
     dy: jax.Array,
@@ -179,28 +166,6 @@ def _compute_masked_diffs(
     if relu:  # recomputing the mask is cheaper than reading the output
         dy = jnp.where(x_hat * c.broadcast(factor, x) + c.broadcast(bias, x) <= 0, 0, dy)
     return x_hat, promote(dy)
-
-
-def _sum_diffs(x: jax.Array, dy: jax.Array, *channel_params: jax.Array, relu: bool) -> Arrays:
-    """Return the diffs of `factor` and `bias`, (channels,), of arrays with the channels last."""
-    run = PlatformOp(
-        partial(_sum_masked_diffs, relu=relu),
-        cpu_form("normalization_sums", _sum_masked_diffs, relu=relu),
-        differentiable=False,
-    )
-    return run(x.reshape(-1, x.shape[-1]), dy.reshape(-1, x.shape[-1]), *channel_params)
-
-
-def _sum_masked_diffs(x: jax.Array, dy: jax.Array, *channel_params: jax.Array, relu: bool) -> Arrays:
-    x_hat, dy = _compute_masked_diffs(CHANNELS_LAST, x, dy, *channel_params, relu=relu)
-    return channel_sums(dy * x_hat), channel_sums(dy)
-
-
-def _compute_normalization_diffs_on_cpu(x: jax.Array, *channel_params_and_dy: jax.Array, **options: Any) -> Arrays:
-    *channel_params, dy = channel_params_and_dy
-    arrays = (to_channels_last(x), *channel_params, materialise(to_channels_last(dy)))
-    dx, d_factor, d_bias = _compute_normalization_diffs(CHANNELS_LAST, *arrays, **options)
-    return to_channels_first(dx), d_factor, d_bias
 
 
 @partial(jax.jit, static_argnames=("size", "k", "alpha", "beta", "within_channel"))

@@ -1,6 +1,6 @@
 """Maximum and average pooling, by XLA's window reductions or by elementwise operations on strided slices.
 
-CPUs use strided slices, because XLA fuses them. GPUs use them only for maxima.
+GPUs use strided slices for maxima, because XLA fuses them; CPUs for all, in forms that are registered elsewhere.
 
 Inputs and results are (batch, channels, height, width). The slices have their channels last in memory. On CPUs
 `materialise` sets this layout, in a form that XLA cannot partition over several devices. On GPUs XLA chooses the same
@@ -20,7 +20,6 @@ import numpy as np
 from jax import lax
 
 from .batch_axis import map_rows
-from .channel_reductions import cell_sums
 from .custom_gradient import make_differentiable
 from .host_constant import host_constant
 from .implementations import cpu_form
@@ -37,18 +36,6 @@ def index_dtype(window: Window) -> Any:
     return jnp.int8 if math.prod(window.kernel) < 128 else jnp.int32
 
 
-def _compute_maxima_by_slices(x: jax.Array, window: Window) -> Arrays:
-    """Return the maximum of each window, (batch, channels, *out)."""
-    lowest = float(jnp.finfo(x.dtype).min)
-    x = _pad(materialise(to_channels_last(x)), window, lowest)
-    for axis in (2, 1):  # first along each row, then over the rows: 2k comparisons for a k x k window
-        first_cells, *later_cells = _cells(x, window, axis)
-        x = jnp.where(first_cells > lowest, first_cells, lowest)
-        for cells in later_cells:
-            x = jnp.where(cells > x, cells, x)
-    return (to_channels_first(x),)
-
-
 def _compute_maxima_and_indices_by_slices(x: jax.Array, window: Window, set_layout: SetLayout = materialise) -> Arrays:
     """Return the maximum of each window and the index of its cell in the window, both (batch, channels, *out).
 
@@ -62,7 +49,7 @@ def _compute_maxima_and_indices_by_slices(x: jax.Array, window: Window, set_layo
     lowest = float(jnp.finfo(x.dtype).min)
     dtype = index_dtype(window)
     best, best_index = jnp.asarray(lowest, x.dtype), jnp.asarray(-1, dtype)
-    for index, cells in enumerate(_all_cells(_pad(set_layout(to_channels_last(x)), window, lowest), window)):
+    for index, cells in enumerate(_all_cells(pad_window(set_layout(to_channels_last(x)), window, lowest), window)):
         best, best_index = jnp.where(cells > best, cells, best), jnp.where(cells > best, dtype(index), best_index)
     return to_channels_first(best), to_channels_first(best_index)
 
@@ -79,42 +66,11 @@ def _compute_maxima_diff_by_slices(
         window: the window over height and width.
         set_layout: a function that sets the memory layout of an array with the channels last.
     """
-    dx = _gather_diffs(window, x.shape[2:], set_layout(to_channels_last(dy)), set_layout(to_channels_last(indices)))
+    dx = gather_diffs(window, x.shape[2:], set_layout(to_channels_last(dy)), set_layout(to_channels_last(indices)))
     return (to_channels_first(set_layout(dx)),)  # otherwise each operation that reads it would recompute the sums
 
 
-def _compute_means_by_slices(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
-    """Return the sum of each window, divided by the window's entry in the array that `areas` returns.
-
-    The result is (batch, channels, *out).
-    """
-    x = to_channels_last(x)
-    if _is_global(window, x.shape[1:3]):
-        total = cell_sums(x.reshape(x.shape[0], math.prod(x.shape[1:-1]), x.shape[-1]))[:, :, None]
-    else:
-        total = _pad(x, window, 0)
-        for axis in (2, 1):
-            total = sum(_cells(total, window, axis), start=jnp.zeros((), x.dtype))
-    return (to_channels_first(total / host_constant(areas, total.shape[1:3], x.dtype)[..., None]),)
-
-
-def _compute_means_diff_by_slices(
-    x: jax.Array, dy: jax.Array, window: Window, areas: Callable[[], np.ndarray]
-) -> Arrays:
-    """Return the diff of the input `x` of average pooling. Only the shape of `x` is used."""
-    size = x.shape[2:]
-    cell_diffs = to_channels_last(dy) / host_constant(areas, dy.shape[2:], dy.dtype)[..., None]
-    if _is_global(window, size):
-        dx = jnp.broadcast_to(cell_diffs, (dy.shape[0], *size, cell_diffs.shape[-1]))
-        return (to_channels_first(dx),)
-    return (to_channels_first(_gather_diffs(window, size, materialise(cell_diffs))),)
-
-
-def _is_global(window: Window, size: tuple[int, ...]) -> bool:
-    return window.kernel == size and window.output_size(size) == (1, 1)
-
-
-def _gather_diffs(window: Window, size: tuple[int, ...], dy: jax.Array, indices: jax.Array | None = None) -> jax.Array:
+def gather_diffs(window: Window, size: tuple[int, ...], dy: jax.Array, indices: jax.Array | None = None) -> jax.Array:
     """Return, for each input cell, the sum of `dy` over the windows that contain the cell.
 
     The input is split into blocks of the size of the stride. All cells of a block are in the same few windows: the
@@ -156,12 +112,13 @@ def _gather_diffs(window: Window, size: tuple[int, ...], dy: jax.Array, indices:
     return dx[:, top : top + size[0], left : left + size[1]]
 
 
-def _pad(x: jax.Array, window: Window, value: float) -> jax.Array:
+def pad_window(x: jax.Array, window: Window, value: float) -> jax.Array:
+    """Pad (batch, height, width, channels) with a value, as the window pads."""
     widths = [(0, 0, 0), *((low, high, 0) for low, high in window.padding), (0, 0, 0)]
     return lax.pad(x, jnp.asarray(value, x.dtype), widths)
 
 
-def _cells(x: jax.Array, window: Window, axis: int) -> Iterator[jax.Array]:
+def cells_along(x: jax.Array, window: Window, axis: int) -> Iterator[jax.Array]:
     """Yield, for each kernel position along `axis`, the cell of the padded `x` at this position in every window."""
     kernel, stride = window.kernel[axis - 1], window.stride[axis - 1]
     num_windows = (x.shape[axis] - kernel) // stride + 1
@@ -174,8 +131,8 @@ def _all_cells(x: jax.Array, window: Window) -> Iterator[jax.Array]:
 
     Each array is (batch, *out, channels).
     """
-    for row in _cells(x, window, 1):
-        yield from _cells(row, window, 2)
+    for row in cells_along(x, window, 1):
+        yield from cells_along(row, window, 2)
 
 
 def max_pool(x: jax.Array, window: Window) -> jax.Array:
@@ -185,7 +142,7 @@ def max_pool(x: jax.Array, window: Window) -> jax.Array:
     maximum, because Caffe compares with `>`. The gradient goes to the first maximum in row-major order.
     """
     maxima_operation = PlatformOp(
-        partial(_compute_maxima, window=window), partial(_compute_maxima_by_slices, window=window)
+        partial(_compute_maxima, window=window), cpu_form("window_maxima", _compute_maxima, window=window)
     )
 
     def forward(x: jax.Array) -> tuple[jax.Array, Arrays]:
@@ -252,8 +209,10 @@ def average_pool(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) 
         areas: a function that returns the number by which the sum of each window is divided, (*out).
     """
     options: Any = {"window": window, "areas": areas}
-    run = PlatformOp(partial(_compute_means, **options), partial(_compute_means_by_slices, **options))
-    diff = PlatformOp(partial(_compute_means_diff, **options), partial(_compute_means_diff_by_slices, **options))
+    run = PlatformOp(partial(_compute_means, **options), cpu_form("window_means", _compute_means, **options))
+    diff = PlatformOp(
+        partial(_compute_means_diff, **options), cpu_form("window_means_diff", _compute_means_diff, **options)
+    )
 
     def forward(x: jax.Array) -> tuple[jax.Array, jax.Array]:
         return run(x)[0], x

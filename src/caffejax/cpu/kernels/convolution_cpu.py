@@ -20,11 +20,12 @@ from jax import lax
 
 from ...core.ops.channel_affine import affine_along_channels
 from ...core.ops.channel_groups import count_groups, run_group_by_group
-from ...core.ops.channel_reductions import CHANNELS_LAST, channel_sums, promote
+from ...core.ops.channel_reductions import promote
 from ...core.ops.custom_gradient import NeededDiffs
 from ...core.ops.layout import materialise, materialise_channels_last, to_channels_first, to_channels_last
 from ...core.ops.window import Window
 from . import onednn
+from .channels_last import CHANNELS_LAST, channel_sums
 
 Arrays = tuple[jax.Array, ...]
 Pad = tuple[int, int, int]  # cells added at the low end, at the high end, and between neighbours

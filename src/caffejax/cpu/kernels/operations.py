@@ -46,21 +46,6 @@ def matmul_diffs(x: jax.Array, dy: jax.Array, weight: jax.Array, *, transpose: b
     return diffs_by_linear_transpose(matmul, x, dy, weight, transpose, needed)
 
 
-def channel_moments(x: jax.Array) -> Arrays | None:
-    """Return the mean and the variance of each column of (rows, channels)."""
-    return onednn.channel_moments(x) if onednn.supports(x) else None
-
-
-def row_sums(x: jax.Array, *, weight: float) -> Arrays | None:
-    """Return the weighted sum of the rows of (rows, channels)."""
-    return (onednn.sum_rows(x, weight),) if onednn.supports(x) else None
-
-
-def normalization_sums(*arrays: jax.Array, relu: bool) -> Arrays | None:
-    """Return the diffs of factor and bias of a normalization; see `core.ops.normalization_op`."""
-    return onednn.normalization_sums(*arrays, relu=relu) if onednn.supports(*arrays) else None
-
-
 def normalize_response(x: jax.Array, **options: Any) -> Arrays | None:
     """Return the local response normalization of (batch, channels, height, width)."""
     if not onednn.supports(x):
