@@ -42,7 +42,6 @@ def set_entries(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]
 
     def forget() -> None:
         packages._list_entries.cache_clear()
-        packages._load.cache_clear()
 
     def set_entries(*entries: tuple[str, str]) -> None:
         result = []
@@ -105,7 +104,7 @@ def test_only_an_absent_module_of_this_distribution_is_passed_over(set_entries: 
         layer_type("Unheard")
     set_entries(("caffejax", "caffejax.absent"), ("someone", "absent_module"))
     assert list_own_packages() == []
-    with pytest.raises(ModuleNotFoundError, match="absent_module"):
+    with pytest.raises(caffejax.CaffejaxError, match="layer types absent_module of the package someone cannot be"):
         list(iterate_packages())
 
 
@@ -158,3 +157,17 @@ print(caffejax.Net(INPUT + LAYER % ("InnerProduct", "", ""), "TEST").graph.blobs
 def test_packages_list_types_and_variants(tmp_path: Path) -> None:
     (tmp_path / "index.json").write_text('{"types": {"A": "a"}, "variants": {"B": ["b", "c"]}}')
     assert LayerPackage.read(tmp_path / "index.json") == LayerPackage({"A": "a"}, {"B": ["b", "c"]})
+
+
+def test_a_broken_package_disturbs_only_what_needs_it(
+    set_entries: Callable[..., None], add_module: Callable[[str, str], None]
+) -> None:
+    add_module("broken_layers", "import no_such_library")
+    set_entries(("broken", "broken_layers"))
+    registry._import_variants.cache_clear()
+    for param in ("batch_norm_param { use_weight_bias: false }", "batch_norm_param { eps: 1 engine: CAFFE }"):
+        bottom = 'bottom: "x" top: "y"'
+        net = f'input: "x" input_shape {{ dim: 2 dim: 3 }} layer {{ name: "l" type: "BatchNorm" {bottom} {param} }}'
+        assert caffejax.Net(net).outputs == ("y",)
+    with pytest.raises(caffejax.CaffejaxError, match="layer types broken_layers of the package broken cannot be"):
+        layer_type("NoSuchType")

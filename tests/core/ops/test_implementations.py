@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -66,3 +67,40 @@ def test_an_operation_of_a_layer_runs_without_forms(monkeypatch: pytest.MonkeyPa
 def test_importing_caffejax_imports_no_room() -> None:
     code = "import sys, caffejax; print([n for n in sys.modules if n.startswith(('caffejax.cpu', 'caffejax.forks'))])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+THREADS = """
+import threading
+import caffejax
+from caffejax.core.ops.implementations import find_form
+barrier, forms = threading.Barrier(8), []
+def find():
+    barrier.wait()
+    forms.append(find_form("freeze"))
+threads = [threading.Thread(target=find) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(len({form is None for form in forms}), len(forms))
+"""
+
+
+def test_threads_that_read_the_table_first_find_the_same_forms() -> None:
+    process = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, check=True)
+    assert process.stdout == "1 8\n"
+
+
+@pytest.mark.usefixtures("table")
+def test_a_provider_whose_import_was_interrupted_is_imported_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "import os\nif not os.path.exists('seen'):\n    open('seen', 'w').close()\n    raise KeyboardInterrupt\n"
+    (tmp_path / "interrupted_room.py").write_text(
+        f"{text}from caffejax.core.ops.implementations import register\nregister('cpu', {{'found late': len}})\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(implementations, "_PROVIDERS", [])
+    declare_provider("interrupted_room")
+    with pytest.raises(KeyboardInterrupt):
+        find_form("found late")
+    assert find_form("found late") is len

@@ -146,7 +146,6 @@ def test_a_variant_has_the_name_of_its_type() -> None:
 def test_forks_are_found_without_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
     def forget() -> None:
         packages._list_entries.cache_clear()
-        packages._load.cache_clear()
 
     for entries in ([], [importlib.metadata.EntryPoint("json", "json", packages.GROUP)]):
         monkeypatch.setattr(importlib.metadata, "entry_points", lambda *, group, entries=entries: entries)

@@ -97,7 +97,7 @@ def has_no_data(net: NetParameter, state: NetState) -> bool:
     layers = [layer for layer in net.layer if is_included(layer, state)]
     excluded = [layer for layer in net.layer if not is_included(layer, state)]
     _, missing = find_sources(layers)
-    if missing and all(_is_conditional_loss(layers[i]) for i, _, _ in missing):
+    if missing and all(_is_label_of_conditional_loss(layers[i], bottom) for i, bottom, _ in missing):
         return True
     producers = [[layer for layer in excluded if name in layer.top] for _, _, name in missing]
     if not all(producers) or not producers:
@@ -105,15 +105,19 @@ def has_no_data(net: NetParameter, state: NetState) -> bool:
     return any(not layer.bottom for layers_of_blob in producers for layer in layers_of_blob)
 
 
-def _is_conditional_loss(layer: LayerParameter) -> bool:
-    """Return whether a layer is a loss or metric with include or exclude rules."""
+def _is_label_of_conditional_loss(layer: LayerParameter, bottom: int) -> bool:
+    """Return whether a bottom belongs to a loss or metric with include or exclude rules, or has labels of such a layer.
+
+    An unknown type counts as a loss: without its data it is not built, and would only be reported for the phase.
+    """
     if not (layer.include or layer.exclude):
         return False
     try:
-        layer_type = type_of(layer)
-    except GraphError:  # an unknown type, which `build_graph` reports
-        return False
-    return layer_type.is_loss or layer_type.is_metric or bool(layer.loss_weight)
+        named_type = layer_type(layer.type)  # of variants, some of which are a loss by default
+    except GraphError:
+        return True
+    is_scored = named_type.is_loss or named_type.is_metric or bool(layer.loss_weight)
+    return is_scored or bottom in named_type.gradient.indices.bottoms
 
 
 _Top = tuple[int, int]  # the layer's index, and the top's index in the layer

@@ -18,6 +18,8 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
+from ...base.errors import CaffejaxError
+
 GROUP = "caffejax.layers"
 _DISTRIBUTION = __name__.partition(".")[0]
 _FORKS = EntryPoint("forks", f"{_DISTRIBUTION}.forks", GROUP)  # where there is no metadata, or older metadata
@@ -86,8 +88,15 @@ def _exists(module: str) -> bool:
     return spec is not None and spec.origin is not None
 
 
-@functools.cache
 def _load(entry: EntryPoint) -> LayerPackage | None:
-    """Import the module of an entry point; return its `LAYERS`, or None if it registers types by itself."""
-    package = getattr(entry.load(), "LAYERS", None)
+    """Import the module of an entry point; return its `LAYERS`, or None if it registers types by itself.
+
+    Raises:
+        CaffejaxError: if the module cannot be imported.
+    """
+    try:
+        package = getattr(entry.load(), "LAYERS", None)
+    except Exception as error:  # whatever the code of another package raises
+        owner = f" of the package {entry.dist.name}" if entry.dist is not None else ""
+        raise CaffejaxError(f"the layer types {entry.value}{owner} cannot be imported: {error!r}") from error
     return package if isinstance(package, LayerPackage) else None

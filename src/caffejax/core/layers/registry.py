@@ -228,21 +228,26 @@ def type_of(layer: LayerParameter) -> LayerType:
         GraphError: if the name of the type is unknown.
     """
     named_type = layer_type(layer.type)
-    if not isinstance(named_type.implementation, Variants) and not _may_be_plain(named_type, layer):
-        named_type = layer_type(layer.type, with_variants=True)
+    if not isinstance(named_type.implementation, Variants):
+        fits = _fits(named_type.signature, len(layer.bottom), len(layer.top))
+        if not fits or (not _may_be_plain(named_type, layer) and named_type.name in _types_with_variants()):
+            _import_variants(named_type.name, of_other_packages=not fits)
+            named_type = _types[named_type.name]
     impl = named_type.implementation
     return impl.types[impl.select(layer)] if isinstance(impl, Variants) else named_type
 
 
 def _may_be_plain(named_type: LayerType, layer: LayerParameter) -> bool:
-    """Return whether a layer has the form of a type; otherwise it may be a fork's variant of the type."""
+    """Return whether a layer with the right counts has the form of a type; else it may be a fork's variant of it."""
     s = named_type.signature
     params = [name for name in (s.param, *s.further_params, "loss_param") if name]
-    return not (
-        any(s.iterate_count_problems(len(layer.bottom), len(layer.top)))
-        or (s.max_blobs is not None and len(layer.blobs) > s.max_blobs)
-        or sets_fork_field(layer, params, s.fork_settings)
-    )
+    has_more_blobs = s.max_blobs is not None and len(layer.blobs) > s.max_blobs
+    return not (has_more_blobs or sets_fork_field(layer, params, s.fork_settings))
+
+
+@functools.lru_cache(1024)
+def _fits(signature: Signature, num_bottoms: int, num_tops: int) -> bool:
+    return not any(signature.iterate_count_problems(num_bottoms, num_tops))
 
 
 def _variant(name: str, variant: str) -> LayerType:
@@ -295,9 +300,15 @@ def _import_indexed(name: str, *, of_other_packages: bool = False) -> None:
 
 
 @functools.cache
-def _import_variants(name: str) -> None:
-    """Import all modules that register variants of a type."""
-    for package in iterate_packages():
+def _types_with_variants() -> frozenset[str]:
+    """Return the names of Caffe's types of which this package has variants."""
+    return frozenset(name for package in list_own_packages() for name in package.variants)
+
+
+@functools.cache
+def _import_variants(name: str, *, of_other_packages: bool = True) -> None:
+    """Import all modules that register variants of a type; of other packages only for layers that lack a form here."""
+    for package in iterate_packages() if of_other_packages else list_own_packages():
         for module in package.variants.get(name, ()):
             importlib.import_module(module)
 

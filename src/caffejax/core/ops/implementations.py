@@ -8,7 +8,9 @@ needed first. Without the room, the plain form is used everywhere.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -17,7 +19,8 @@ from typing import Any, Literal
 Platform = Literal["cpu", "host"]
 Operation = str | Callable[..., Any]  # a name, or the plain form itself
 
-_PROVIDERS: list[str] = []
+_PROVIDERS: list[str] = []  # until their import has succeeded
+_LOCK = threading.RLock()
 _FORMS: dict[tuple[Operation, Platform], Any] = {}
 
 
@@ -41,10 +44,12 @@ def register(platform: Platform, forms: Mapping[Operation, Any]) -> None:
 
 def registered_operations() -> list[tuple[Operation, Platform]]:
     """Return the operations and platforms for which forms are registered."""
-    while _PROVIDERS:
-        module = _PROVIDERS.pop()
-        if find_spec(module):
-            import_module(module)
+    with _LOCK:  # other threads wait until all forms are known
+        for module in tuple(_PROVIDERS):
+            if find_spec(module):
+                import_module(module)
+            with suppress(ValueError):  # this import has read the table itself
+                _PROVIDERS.remove(module)
     return list(_FORMS)
 
 

@@ -159,12 +159,13 @@ def sets_fork_field(layer: LayerParameter, params: Iterable[str], supported: Con
         params: the names of the messages to look into, such as "loss_param".
         supported: fields that do not count.
     """
-    messages = [layer, *(getattr(layer, name) for name in params if layer.HasField(name))]
-    return any(
-        field.name in load_fork_fields().get(message.DESCRIPTOR.name, ()) and field.name not in supported
-        for message in messages
-        for field, _ in message.ListFields()
-    )
+    fork_fields = load_fork_fields()
+    for message in (layer, *(getattr(layer, name) for name in params if layer.HasField(name))):
+        names = fork_fields.get(message.DESCRIPTOR.name, ())
+        for field, _ in message.ListFields():
+            if field.name in names and field.name not in supported:
+                return True
+    return False
 
 
 def ignored_fields(message: Message) -> Iterator[tuple[str, str]]:
