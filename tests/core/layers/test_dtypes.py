@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from layer_nets import Replay
 
 from caffejax.core.layers import layer_type, layer_types
 from caffejax.core.layers.row_padding import strip_padding
 from golden_cases import ACCEPTED_CASES, COORDINATES, find_first_cases, get_layer_type_of_case, make_case_params
+from layer_nets import Replay
 
 # the first recorded case of each type that reads a bottom and is not random
 RECORDED_CASES = [c for c in ACCEPTED_CASES if "stochastic" not in c and c["type"] != "Python"]

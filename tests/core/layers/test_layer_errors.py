@@ -1,10 +1,10 @@
 """Errors that layers raise for invalid settings and shapes."""
 
 import pytest
-from layer_nets import net_text
 
 from caffejax.base.errors import GraphError
 from caffejax.core.program.net import Net
+from layer_nets import net_text
 
 INVALID_LAYERS = [
     ("PReLU", "", [(3,)], "needs a bottom with a channel axis"),

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from layer_nets import assert_as_recorded
 
 from caffejax.core.ops import platform_dispatch
 from caffejax.core.ops.normalization_op import normalize_channels
@@ -16,6 +15,7 @@ from caffejax.core.ops.pooling_op import max_pool
 from caffejax.core.ops.window import Window
 from caffejax.core.program.net import Net
 from golden_cases import ACCEPTED_CASES, format_case_id
+from layer_nets import assert_as_recorded
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 

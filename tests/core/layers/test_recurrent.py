@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.extend.core import jaxprs_in_params
-from layer_nets import net_text
 
 from caffejax.base.variables import Variables
 from caffejax.core.checkpoints.load_save import load_weights, save_weights
 from caffejax.core.program.net import Net
 from caffejax.core.solver.evaluate import Evaluator
+from layer_nets import net_text
 
 N, FEATURES, SIZE = 2, 3, 4
 PARAM = (

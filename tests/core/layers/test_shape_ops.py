@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from layer_nets import net_text
 
 from caffejax.core.program.net import Net
+from layer_nets import net_text
 
 
 def compute_tops(layer_type: str, text: str, arrays: list[Any], n_tops: int = 1) -> list[np.ndarray]:

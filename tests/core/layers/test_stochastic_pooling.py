@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from layer_nets import net_text
 
 from caffejax.core.program.net import Net
+from layer_nets import net_text
 
 
 def make_pooling_net(

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from layer_nets import net_text
 
 from caffejax.core.gradcheck import check_gradients
 from caffejax.core.ops import compilation
@@ -22,6 +21,7 @@ from caffejax.core.ops.window import Window
 from caffejax.core.program.net import Net
 from caffejax.cpu.kernels import onednn
 from caffejax.cpu.kernels.convolution_cpu import choose_algorithm
+from layer_nets import net_text
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 
