@@ -25,7 +25,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from caffejax.core.solver.memory_report import report_memory
 from chart_style import new_figure, save_figure, save_quantized
 from diagrams import bfloat16, pipeline, pooling
 from matplotlib.patches import Rectangle
@@ -180,7 +179,7 @@ def draw_memory() -> None:
     """Draw the memory of training ResNet-50: by layer, and with layers recomputed."""
     batch, limits = 32, (None, 3, 2, 1.5)
     reports = [
-        report_memory(
+        caffejax.report_memory(
             caffejax.Net(RESNET, "TRAIN", remat="auto" if gib else "none", memory_limit=gib and int(gib * 2**30)), batch
         )
         for gib in limits

@@ -142,9 +142,9 @@ def folder(prepared_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 # -- docstrings
 
 DOCSTRING_BLOCKS_NOT_RUN = {
-    "data.window_data": "the format of a file",
-    "debugging.dumps.dump": "the names of a dump's arrays",
-    "layers.dtype_policy": "what the policies mean",
+    "core.data.window_data": "the format of a file",
+    "tools.debugging.dumps.dump": "the names of a dump's arrays",
+    "core.layers.dtype_policy": "what the policies mean",
 }
 
 
@@ -227,7 +227,7 @@ def test_examples_of_docstrings_run(
                 left_out.append(module + name)
                 continue
             example_names = vars(importlib.import_module(f"caffejax.{module}".rstrip("."))) | names
-            if module == "training.update_rules":
+            if module == "core.solver.update_rules":
                 example_names |= make_names_of_update_rules(names)
             try:
                 exec(compile(block, f"{module}{name}", "exec"), example_names)
