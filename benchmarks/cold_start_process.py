@@ -127,8 +127,8 @@ def build_solver(threads: int) -> Callable[[Path], Step]:
 
     def build(folder: Path) -> Step:
         with np.load(folder / "batch.npz") as file:
-            data = dict(file)
-        solver = solver_class(folder / "solver.prototxt", data=data, weights=[folder / "weights.caffemodel"])
+            batch = dict(file)  # SSD's labels have another number of rows than its images
+        solver = solver_class(folder / "solver.prototxt", data=[batch], weights=[folder / "weights.caffemodel"])
 
         def step() -> float:
             solver.step(1)
