@@ -253,7 +253,6 @@ def caffe_optimizer(param: Any, lr_mults: Any, decay_mults: Any) -> optax.Gradie
         lr_mults, decay_mults: trees with the structure of the parameters: the lr_mult and the decay_mult of each.
     """
     update = optax.chain(add_decay(param, decay_mults), make_transformation(param, lr_mults))
-    uses_local_rates = param.larc or param.local_lr_auto
     gradient_transforms = (
         clip_by_total_norm(param.clip_gradients),
         optax.scale(1 / param.iter_size) if param.iter_size > 1 else optax.identity(),
@@ -264,7 +263,7 @@ def caffe_optimizer(param: Any, lr_mults: Any, decay_mults: Any) -> optax.Gradie
     )
     optimizer = optax.chain(
         *gradient_transforms,
-        with_local_rates(update, param, lr_mults) if uses_local_rates else update,
+        with_local_rates(update, param, lr_mults) if uses_local_rates(param) else update,
         *update_transforms,
     )
     fuse = find_form("momentum_update")
@@ -279,8 +278,11 @@ def _is_momentum_sgd(param: Any) -> bool:
     """Return whether the update is SGD with a constant momentum and L2 decay, without settings of a fork."""
     is_constant = isinstance(compute_momentum(param, 0.0, 0), float) and param.weight_decay_policy != "poly"
     has_l1_decay = param.regularization_type == "L1" and param.weight_decay
-    uses_local_rates = param.larc or param.local_lr_auto
-    return param.type == "SGD" and is_constant and not (uses_local_rates or has_weight_limits(param) or has_l1_decay)
+    return (
+        param.type == "SGD"
+        and is_constant
+        and not (uses_local_rates(param) or has_weight_limits(param) or has_l1_decay)
+    )
 
 
 def decoupled_decay(decay: float, lr_mults: Any, decay_mults: Any) -> optax.GradientTransformationExtraArgs:
@@ -324,6 +326,11 @@ def has_weight_limits(param: Any) -> bool:
 
 def _has_weight_range(param: Any) -> bool:
     return any(map(param.HasField, ("clamp_weights_lower", "clamp_weights_upper")))
+
+
+def uses_local_rates(param: Any) -> bool:
+    """Return whether a solver's settings ask for a local learning rate for each blob; see `with_local_rates`."""
+    return param.larc or param.local_lr_auto
 
 
 def with_local_rates(
