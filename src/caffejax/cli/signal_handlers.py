@@ -76,6 +76,7 @@ def handle_signals(solver: Solver, options: argparse.Namespace) -> Iterator[None
         for signal_number, previous_handler in previous_handlers.items():
             signal.signal(signal_number, previous_handler)
         solver.callbacks.remove(log_pending)
+        log_pending(solver)  # a signal after the last iteration's callbacks
 
 
 _MESSAGES = {
