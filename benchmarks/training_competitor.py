@@ -57,7 +57,7 @@ def draw_variables(net: Net) -> Variables:
     params = net.map_params(lambda p: draw_blob(p) if p.spec.learnable else None)
 
     def make_statistic(param: Any) -> Any:
-        mean = param.slot.index == 0
+        mean = param.index == 0
         return jnp.zeros(param.spec.shape) if mean else jnp.ones(param.spec.shape)  # variance, and the count
 
     return Variables(params, net.map_params(lambda p: None if p.spec.learnable else make_statistic(p)))

@@ -47,7 +47,7 @@ class Replay:
             for name, blobs in params.items()
         }
         for value, param in zip(self.list_recorded("param"), self.layer.params, strict=True):
-            (self.params if param.spec.learnable else self.state).setdefault("layer", {})[param.slot.index] = value
+            (self.params if param.spec.learnable else self.state).setdefault("layer", {})[param.slot.name] = value
         self.inputs = {name: self.recorded[f"bottom/{name}"] for name in self.net.input_names}
 
     def list_recorded(self, prefix: str) -> list[np.ndarray]:

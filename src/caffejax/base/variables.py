@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import jax
 
 from .errors import shorten_list
 from .human_readable import format_count
 
-Params = dict[str, dict[int, jax.Array]]
-ParamsLike = Mapping[str, Mapping[int, jax.Array] | Sequence[jax.Array | None]]  # accepted from users
+Params = dict[str, dict[str, jax.Array]]
+ParamsLike = Mapping[str, Mapping[str, jax.Array]]  # accepted from users
 Blobs = dict[str, jax.Array]
 
 
 class Variables(NamedTuple):
     """A net's learnable parameters and its mutable state.
 
-    Both are plain pytrees `{layer: {index: array}}`. The index is the number of the blob in the layer, in Caffe's
-    order: `params["conv1"][0]` is the weight of a convolution and `params["conv1"][1]` its bias. Each array is in
-    exactly one of the two trees: a BatchNorm layer's mean, variance and scale factor are `state["bn1"][0]` to
-    `state["bn1"][2]`. A blob that several layers share is stored under the first of these layers, which owns it. Layers
-    without arrays are absent.
+    Both are plain pytrees `{layer: {name: array}}`. `params["conv1"]["weight"]` is the weight of a convolution, and
+    `params["conv1"]["bias"]` its bias. Each array is in exactly one of the two trees: a BatchNorm layer's running
+    statistics are `state["bn1"]["mean"]`, `["variance"]` and `["scale_factor"]`. The blobs of a Python layer are named
+    by their numbers, "0", "1". A blob that several layers share is stored under the first of these layers, which owns
+    it. Layers without arrays are absent.
 
     Attributes:
         params: learnable arrays, floating point.
         state: running statistics, and the values that a recurrent layer carries from one forward pass to the next,
-            under indices after the layer's blobs.
+            whose names begin with "carried_".
     """
 
     def __repr__(self) -> str:
@@ -52,32 +52,22 @@ class Outputs(NamedTuple):
 
 
 def as_params(tree: ParamsLike) -> Params:
-    """Return a tree as `Params`: `{layer: {index: array}}`.
-
-    Args:
-        tree: for each layer a mapping from index to array, or a sequence of arrays in Caffe's order with None for blobs
-            that are in another tree.
-    """
-    return {layer: blobs if type(blobs) is dict else _index_layer_blobs(blobs) for layer, blobs in tree.items()}
-
-
-def _index_layer_blobs(blobs: Any) -> dict[int, Any]:
-    if isinstance(blobs, Mapping):
-        return dict(blobs)
-    return {i: b for i, b in enumerate(blobs) if b is not None} if isinstance(blobs, tuple | list) else {}
+    """Return a tree of mappings, such as a FrozenDict of flax, as dictionaries. Other values are left out."""
+    return {
+        layer: blobs if type(blobs) is dict else dict(blobs) if isinstance(blobs, Mapping) else {}
+        for layer, blobs in tree.items()
+    }
 
 
 def _format_shapes(tree: Params) -> str:
     """Format the shapes of a tree's arrays as text, by layer, without reading the values of the arrays."""
     if not isinstance(tree, Mapping):
         return repr(tree)
-    layers = [f"{name} ({', '.join(map(_format_shape, _sort_blobs(blobs)))})" for name, blobs in tree.items()]
+    layers = [
+        f"{layer} ({', '.join(f'{name} {_format_shape(blob)}' for name, blob in blobs.items())})"
+        for layer, blobs in as_params(tree).items()
+    ]
     return f"{format_count(len(layers), 'layer')}: {', '.join(shorten_list(layers))}" if layers else "none"
-
-
-def _sort_blobs(blobs: Any) -> list[Any]:
-    blobs_by_index = _index_layer_blobs(blobs)
-    return [blobs_by_index[i] for i in sorted(blobs_by_index)]
 
 
 def _format_shape(array: object) -> str:

@@ -137,7 +137,7 @@ def _draw_filters(options: argparse.Namespace) -> None:
             Problem(f"{message}; layers with filters: {', '.join(filters_by_layer) or 'none'}", options.model)
         )
     params = net_flags.load_variables(net, options.weights, options.strict_weights).params
-    weights = np.asarray(params[filters.owner.layer][filters.owner.index])
+    weights = np.asarray(params[filters.owner.layer][filters.owner.name])
     image_flags.write_tiles(
         make_filter_maps(weights, rgb=options.rgb), options, f"{filters.slot.layer} {weights.shape}"
     )

@@ -11,6 +11,7 @@ training is printed below it.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..base.glog import start_logging
@@ -71,7 +72,12 @@ def _print_weights(options: argparse.Namespace) -> None:
 
     check_exist([options.model])
     weights = find_format(options.model).read(options.model)
-    blobs = [(layer, i, blob) for layer, arrays in weights.items() for i, blob in enumerate(arrays) if blob is not None]
+    blobs = [
+        (layer, name, blob)
+        for layer, arrays in weights.items()
+        for name, blob in (arrays.items() if isinstance(arrays, Mapping) else enumerate(arrays))
+        if blob is not None
+    ]
     if options.json:
         flags.print_json([{"layer": layer, "blob": i, "shape": list(blob.shape)} for layer, i, blob in blobs])
         return

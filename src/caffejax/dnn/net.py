@@ -124,9 +124,9 @@ class Net:
         if self._net is not None:
             for slot in (param.slot for param in net.graph.variables):
                 for tree, old_tree in zip(variables, self._variables, strict=True):
-                    old_array = old_tree.get(slot.layer, {}).get(slot.index)
-                    if old_array is not None and old_array.shape == tree[slot.layer][slot.index].shape:
-                        tree[slot.layer][slot.index] = old_array
+                    old_array = old_tree.get(slot.layer, {}).get(slot.name)
+                    if old_array is not None and old_array.shape == tree[slot.layer][slot.name].shape:
+                        tree[slot.layer][slot.name] = old_array
                         missing_slots -= {slot} - self._missing_slots
         if self._input_names != net.graph.input_names:
             self._input_names = net.graph.input_names
@@ -252,8 +252,8 @@ class Net:
                 f"{new_array.shape}"
             )
         tree = self._variables[not param.spec.learnable]
-        blobs: dict[int, Any] = {**tree[param.owner.layer]}
-        blobs[param.owner.index] = new_array.reshape(blobs[param.owner.index].shape)
+        blobs: dict[str, Any] = {**tree[param.owner.layer]}
+        blobs[param.owner.name] = new_array.reshape(blobs[param.owner.name].shape)
         new_tree = {**tree, param.owner.layer: blobs}
         field = "params" if param.spec.learnable else "state"
         self._variables = self._variables._replace(**{field: new_tree})

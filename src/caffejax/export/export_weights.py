@@ -77,7 +77,7 @@ def find_zero_weights(model: InferenceModel) -> Iterator[Problem]:
 def _missing_flags(layer: Layer, variables: Variables) -> Iterator[bool]:
     """Yield a bool for each blob of a layer: True if neither a file nor the net's definition provides its values."""
     for param in layer.params:
-        array = variables[not param.spec.learnable][param.owner.layer][param.owner.index]
+        array = variables[not param.spec.learnable][param.owner.layer][param.owner.name]
         yield _is_shape(array) and not has_own_values(layer, param)
 
 

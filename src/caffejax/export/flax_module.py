@@ -104,9 +104,9 @@ class CaffeModule(nnx.Module):
         compute = net.loss if require_loss else net.loss_or_zero
         total, outputs = compute(*variables_of(self), inputs, key, blobs=blobs)
         for layer, values in outputs.state.items():
-            for index, value in values.items():
-                if self.state[layer][index][...] is not value:
-                    self.state[layer][index][...] = value
+            for name, value in values.items():
+                if self.state[layer][name][...] is not value:
+                    self.state[layer][name][...] = value
         return total, outputs.blobs
 
     def set_view(self, deterministic: bool | None = None) -> None:
@@ -136,9 +136,11 @@ def to_linen(net: Net, variables: Variables | None = None) -> linen.Module:
     return nnx.bridge.ToLinen(module)
 
 
-def _make_state_variables(net: Net, key: str, blobs: Mapping[int, Any]) -> dict[int, nnx.Variable[Any]]:
-    n = len(net.graph.layer(key).params)
-    return {i: (nnx.BatchStat if i < n else RecurrentState)(jnp.asarray(blob)) for i, blob in blobs.items()}
+def _make_state_variables(net: Net, key: str, blobs: Mapping[str, Any]) -> dict[str, nnx.Variable[Any]]:
+    carried = {param.slot.name for param in net.graph.layer(key).recurrent_state}
+    return {
+        name: (RecurrentState if name in carried else nnx.BatchStat)(jnp.asarray(blob)) for name, blob in blobs.items()
+    }
 
 
 def _is_variable(x: Any) -> bool:

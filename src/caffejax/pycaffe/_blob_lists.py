@@ -64,7 +64,7 @@ class BlobLists:
                 message = f"needs {len(layer.params)} blobs, but the list of its blobs has {len(blobs)}"
                 problems.append(layer.make_problem(message))
             for param, blob in zip(layer.params, blobs, strict=False):
-                i, shape = param.slot.index, param.spec.shape
+                i, shape = param.index, param.spec.shape
                 holder, held_blob = holders.setdefault(param.owner, (layer, blob))
                 if blob.count != np.prod(shape, dtype=int):
                     message = (
@@ -109,14 +109,14 @@ class BlobLists:
         for param, blob in self._pair_blobs(graph):
             tree: Any = variables.params if param.spec.learnable else variables.state
             array = blob.get_diff(device) if diffs else blob.get_data(device)
-            tree.setdefault(param.slot.layer, {})[param.slot.index] = array
+            tree.setdefault(param.slot.layer, {})[param.slot.name] = array
         return variables
 
     def store(self, graph: Graph, variables: Variables, device: jax.Device) -> None:
         """Store arrays as the data of the blobs in the lists; `graph` is the result of `describe`."""
         for param, blob in self._pair_blobs(graph):
             tree = variables.params if param.spec.learnable else variables.state
-            if (array := tree[param.slot.layer][param.slot.index]) is not blob.get_data(device):
+            if (array := tree[param.slot.layer][param.slot.name]) is not blob.get_data(device):
                 blob.data_memory.store(array)
 
     def check_training(self) -> None:
@@ -139,7 +139,7 @@ class BlobLists:
                 other, slot = users.setdefault(id(blob.data_memory), (layer, param.owner))
                 if slot != param.owner:
                     message = (
-                        f"blob {param.slot.index} is also a blob of layer '{other.name}', which a solver cannot train; "
+                        f"blob {param.index} is also a blob of layer '{other.name}', which a solver cannot train; "
                         "to share it, give both the same name in the prototxt: param { name: ... }"
                     )
                     problems.append(layer.make_problem(message))
@@ -202,8 +202,8 @@ def _make_list(layer: Layer, slots: Mapping[Slot, SyncedBlob]) -> BlobVec:
 def _make_param(layer: Layer, i: int, blob: SyncedBlob, blobs_by_slot: Mapping[Slot, SyncedBlob]) -> Param:
     """Return the param of a layer for the blob `i` of its list. The blob may be shared with the owner of the param."""
     if i >= len(layer.params):
-        slot = Slot(layer.key, i)
-        return Param(slot, slot, ParamSpec(blob.shape), name="", lr_mult=1.0, decay_mult=1.0, need_backward=False)
+        slot = Slot(layer.key, str(i))
+        return Param(slot, i, slot, ParamSpec(blob.shape), "", lr_mult=1.0, decay_mult=1.0, need_backward=False)
     param = layer.params[i]
     owner = blobs_by_slot.get(param.owner)
     is_shared = owner is not None and owner.data_memory is blob.data_memory and owner.count == blob.count

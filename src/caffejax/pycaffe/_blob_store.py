@@ -120,7 +120,7 @@ class Memories:
                 blob = self.slots[param.owner]
                 blob.data_memory.store(param.spec.rewrite(blob.get_data(self.device)))
 
-    def select_data(self, tree: Mapping[str, Mapping[int, Slot]]) -> Params:
+    def select_data(self, tree: Mapping[str, Mapping[str, Slot]]) -> Params:
         """Return a copy of a tree in which each slot is replaced by its data."""
         return {
             layer: {i: self.slots[slot].get_data(self.device) for i, slot in slots.items()}

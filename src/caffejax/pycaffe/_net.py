@@ -518,7 +518,7 @@ class Net:
             for param, source_blob in zip(layer.params, source_blobs, strict=False):
                 if sources.setdefault(param.owner, source_blob.data_memory) is not source_blob.data_memory:
                     message = (
-                        f"shares blob {param.slot.index} with layer '{sharers[param.owner]}' in one net, but not in "
+                        f"shares blob {param.index} with layer '{sharers[param.owner]}' in one net, but not in "
                         "the other; give the params of both nets the same names"
                     )
                     problems.append(layer.make_problem(message))

@@ -44,7 +44,7 @@ class NetEvaluator(Evaluator):
         slots = self._test_net._executor.memories.slots
         for param in (param for layer in self.net.graph.layers for param in layer.recurrent_state):
             if param.slot.layer in self._last_state:
-                slots[param.slot].data_memory.store(self._last_state[param.slot.layer][param.slot.index])
+                slots[param.slot].data_memory.store(self._last_state[param.slot.layer][param.slot.name])
             else:
                 slots[param.slot].data_memory.clear()
 

@@ -25,7 +25,7 @@ def make_initial_variables(net: Net) -> Variables:
 def get_blob(net: Net, variables: Variables, layer: str, index: int) -> jax.Array:
     param = net.graph.layer(layer).params[index]
     tree = variables.params if param.spec.learnable else variables.state
-    return tree[param.owner.layer][param.owner.index]
+    return tree[param.owner.layer][param.owner.name]
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c["expected"]], ids=lambda c: c["case"])

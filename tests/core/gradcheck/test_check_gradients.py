@@ -54,7 +54,7 @@ def compute_case_gradients(name: str) -> tuple[Case, LayerGradients]:
         }
         for param in net.graph.layer("layer").params:
             tree = params if param.spec.learnable else state
-            tree["layer"][param.slot.index] = recorded[f"param/{param.slot.index}"]
+            tree["layer"][param.slot.name] = recorded[f"param/{param.index}"]
         inputs = complete_inputs(net.graph, {name: recorded[f"bottom/{name}"] for name in net.input_names}, random)
         ((_, case),) = make_cases(net, ["layer"], Variables(params, state), inputs, random, jax.random.key(1))
         return case, compute_gradients(case, 24, random)

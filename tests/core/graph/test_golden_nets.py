@@ -74,8 +74,8 @@ def describe(graph: Graph) -> dict[str, Any]:
         "net_params": [
             {
                 "layer": graph.layer(p.slot.layer).name,
-                "index": p.slot.index,
-                "display_name": p.name or str(p.slot.index),
+                "index": p.index,
+                "display_name": p.shared_name or str(p.index),
                 "owner": -1 if p.is_owner else [q.slot for q in params].index(p.owner),
                 "learnable": unique_slots.index(p.owner),
                 "lr_mult": pytest.approx(p.lr_mult),
@@ -152,7 +152,7 @@ def test_values_and_diffs_equal_caffe(name: str, backward: Any, kernels: Any) ->
         if slot in overwritten_diffs:
             continue
         layer, index = slot.rsplit("/", 1)
-        owner = next(p for p in net.graph.layer(layer).params if p.slot.index == int(index)).owner
+        owner = next(p for p in net.graph.layer(layer).params if p.index == int(index)).owner
         np.testing.assert_allclose(
-            param_diffs[owner.layer][owner.index].reshape(expected.shape), expected, **tolerances, err_msg=slot
+            param_diffs[owner.layer][owner.name].reshape(expected.shape), expected, **tolerances, err_msg=slot
         )

@@ -61,7 +61,7 @@ def assert_follows_recording(solver: Solver, expected: dict[str, Any]) -> None:
             _, _, layer, index = name.split("/")
             param = solver.net.graph.layer(layer).params[int(index)]
             arrays = solver.train_state.params if param.spec.learnable else solver.train_state.state
-            actual = arrays[param.owner.layer][param.owner.index]
+            actual = arrays[param.owner.layer][param.owner.name]
             np.testing.assert_allclose(actual, expected[name], rtol=1e-4, atol=2e-6, err_msg=name)
             num_checked += solver.iteration == 20
     assert num_checked

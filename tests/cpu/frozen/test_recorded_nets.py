@@ -62,7 +62,7 @@ def test_frozen_recorded_layers_equal_the_net(name: str) -> None:
     values = dict(np.load(path.with_suffix(".npz")))
     net = Net(path.with_suffix(".prototxt"), "TEST")
     layer = net.graph.layer("layer")
-    owned_arrays = [(values[f"param/{p.slot.index}"], p.spec.learnable) for p in layer.params]
+    owned_arrays = [(values[f"param/{p.index}"], p.spec.learnable) for p in layer.params]
     trees = [{"layer": tuple(value if learnable == is_param else None for value, learnable in owned_arrays)}
              for is_param in (True, False)]  # fmt: skip
     # a Parameter layer is named like its top, whose value is recorded as a bottom

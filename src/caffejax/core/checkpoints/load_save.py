@@ -7,6 +7,7 @@ import mmap
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -70,7 +71,7 @@ def load_weights(
     if strict is None:
         paths = drop_empty_files(paths, strict)
     loaded_arrays: dict[Slot, jax.Array] = {}
-    unused_blobs: dict[str, Sequence[Array | None]] = {}
+    unused_blobs: dict[str, Any] = {}
     for file_path in paths:
         arrays, _, unmatched_blobs = _read_matching(file_path, graph, variables, strict)
         loaded_arrays |= arrays
@@ -121,7 +122,7 @@ def _merge_loaded(loaded_arrays: Mapping[Slot, jax.Array], variables: Variables 
 
     def replace_blobs(tree: ParamsLike) -> Params:
         return {
-            layer: {i: loaded_arrays.get(Slot(layer, i), current) for i, current in blobs.items()}
+            layer: {name: loaded_arrays.get(Slot(layer, name), current) for name, current in blobs.items()}
             for layer, blobs in as_params(tree).items()
         }
 
@@ -167,7 +168,7 @@ def _read_matching(
 
 
 def _find_array(variables: Variables, slot: Slot) -> jax.Array | None:
-    return next((blobs[slot.index] for tree in variables if slot.index in (blobs := tree.get(slot.layer, {}))), None)
+    return next((blobs[slot.name] for tree in variables if slot.name in (blobs := tree.get(slot.layer, {}))), None)
 
 
 def _convert_like(array: Array, current: jax.Array | None) -> jax.Array:
@@ -233,9 +234,15 @@ def save_weights(
         message = f"a {extension} file cannot store {kind}; rename one, or write a .caffemodel"
         raise WeightsError(Problem(message, os.fspath(path), layer=name) for name in refused_names)
     all_blobs = dict(zip(names, blobs, strict=True))
+    stored_blobs = all_blobs if FORMATS[extension].stores_copies else owned_blobs
     weights = {
-        name: tuple((all_blobs if FORMATS[extension].stores_copies else owned_blobs)[name])
-        for name in layers_with_blobs
+        layer.name: {
+            param.slot.name: blob
+            for param, blob in zip(layer.params, stored_blobs[layer.name], strict=True)
+            if blob is not None
+        }
+        for layer in graph.layers
+        if layer.params
     }
     FORMATS[extension].write(os.fspath(path), NetParameter(), weights)
 

@@ -17,7 +17,7 @@ from ..graph import Graph, Layer, Param
 from ..graph.graph import Slot
 from ..schema.blob_proto import Array, Legacy4D, format_shape
 
-StoredBlobs = Mapping[str, Sequence[Array | None]]
+StoredBlobs = Mapping[str, Sequence[Array | None] | Mapping[str, Array]]
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,7 @@ def match_blobs(
         WeightsError: if a layer of `exclude` is not in the net.
     """
     layers_by_name = {layer.name: layer for layer in reversed(graph.layers) if not layer.is_inserted_split}
+    mismatched: list[Problem] = []
     unknown_problems = [
         Problem(f"exclude: no layer '{n}' in the net{did_you_mean(n, layers_by_name)}")
         for n in exclude
@@ -106,11 +107,19 @@ def match_blobs(
         raise WeightsError(unknown_problems)
     matches: dict[Slot, Array] = {}
     loaded_layers: set[str] = set()
-    mismatched: list[Problem] = []
     layers_by_warning: dict[str, list[str]] = {}
     included_layers = {name: layer for name, layer in layers_by_name.items() if name not in exclude}
     for name, layer in ((name, included_layers[name]) for name in stored_blobs if name in included_layers):
-        blobs = stored_blobs[name][: len(layer.params)] if layer.recurrent_state else stored_blobs[name]
+        blobs = stored_blobs[name]
+        if isinstance(blobs, Mapping):
+            names = [param.slot.name for param in layer.params]
+            if not set(blobs) <= set(names):
+                message = f"the file has blobs {', '.join(blobs)}, the net {', '.join(names) or 'none'}"
+                mismatched.append(Problem(message, os.fspath(file), layer=name))
+                continue
+            blobs = tuple(blobs.get(blob) for blob in names)
+        elif layer.recurrent_state:
+            blobs = blobs[: len(layer.params)]
         if convert := layer.type.traits.convert_stored:
             blobs, warning = convert(layer.context, blobs)
             if warning:
@@ -125,7 +134,7 @@ def match_blobs(
             loaded_layers.add(name)
         for param, array in zip(layer.params, arrays, strict=True):
             if array is not None:
-                shape = graph.layer(param.owner.layer).params[param.owner.index].spec.shape
+                shape = graph.find_param(param.owner).spec.shape
                 matches[param.owner] = array.reshape(shape)
     for warning, names in layers_by_warning.items():
         warn_once(f"{os.fspath(file)}: {_format_layers(names)}: {warning}")
@@ -261,7 +270,10 @@ def describe_nearest(layers: Sequence[Layer], stored_blobs: StoredBlobs, max_pai
             name
             for name, blobs in stored_blobs.items()
             if len(blobs) == len(shapes) > 0
-            and all(blob is not None and _is_compatible(blob, shape) for blob, shape in zip(blobs, shapes, strict=True))
+            and all(
+                blob is not None and _is_compatible(blob, shape)
+                for blob, shape in zip(blobs.values() if isinstance(blobs, Mapping) else blobs, shapes, strict=True)
+            )
         ]
         similar_names = difflib.get_close_matches(layer.name, compatible_names, 1, 0.3) if compatible_names else []
         similar_names = similar_names or (difflib.get_close_matches(layer.name, stored_blobs, 1) if shapes else [])

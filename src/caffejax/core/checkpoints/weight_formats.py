@@ -8,13 +8,16 @@ definition says which blobs are shared.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ...base.errors import Problem, WeightsError, did_you_mean
+from ...base.errors import Problem, WeightsError, did_you_mean, shorten_list
+from ...base.glog import log
+from ..graph.graph import CARRIED
 from ..layers import layer_types
 from ..schema.blob_proto import Array, Legacy4D
 from ..schema.caffe_pb2 import LayerParameter, NetParameter
@@ -22,7 +25,9 @@ from . import array_files
 from .caffemodel import read_caffemodel, write_caffemodel
 from .orbax import CheckpointFolder
 
-Weights = dict[str, tuple[Array | None, ...]]
+Blobs = Sequence[Array | None] | Mapping[str, Array]  # in Caffe's order, or by name
+Weights = Mapping[str, Blobs]
+OrderedWeights = dict[str, tuple[Array | None, ...]]
 _MAX_BLOBS = 1000  # in a layer; a larger number is a sign of damage
 
 
@@ -32,7 +37,8 @@ class Format:
 
     Attributes:
         read: a function `read(path)` that returns the weights.
-        write: a function `write(path, net, weights)`. The net must have every layer that the weights have.
+        write: a function `write(path, net, weights)`. The net must have every layer that the weights have. Caffe's
+            formats take the blobs in Caffe's order, the others also by name.
         stores_copies: whether a shared blob is stored with every layer that uses it.
         supports_legacy_4d: whether the format can store the 4-D shapes of Caffe's files from before 2015.
         is_detected_by_content: whether the format is .caffemodel or .caffemodel.h5, which are distinguished by the
@@ -42,7 +48,7 @@ class Format:
     """
 
     read: Callable[[str], Weights]
-    write: Callable[[str, NetParameter, Weights], None]
+    write: Callable[[str, NetParameter, Any], None]
     stores_copies: bool
     supports_legacy_4d: bool = False
     is_detected_by_content: bool = False
@@ -85,7 +91,7 @@ def find_extension(path: str, *, known_only: bool = True) -> str:
     raise WeightsError(Problem(f"unknown format; the name should end in one of {', '.join(FORMATS)}{hint}", file=path))
 
 
-def convert(source: str, target: str, net: NetParameter | None = None) -> Weights:
+def convert(source: str, target: str, net: NetParameter | None = None) -> OrderedWeights:
     """Convert weights from one format to another, and return the weights that were written.
 
     Args:
@@ -99,7 +105,7 @@ def convert(source: str, target: str, net: NetParameter | None = None) -> Weight
             although it is needed.
     """
     source_format, target_format = find_format(source), find_format(target)
-    weights = source_format.read(source)
+    weights = {name: _in_caffe_order(blobs, name, source) for name, blobs in source_format.read(source).items()}
     if net is None:
         net = NetParameter(layer=[LayerParameter(name=name) for name in weights])
     names = {layer.name for layer in net.layer}
@@ -124,6 +130,28 @@ def convert(source: str, target: str, net: NetParameter | None = None) -> Weight
     return weights
 
 
+_CAFFE_ORDERS = (
+    ("weight", "bias"),
+    ("mean", "variance", "scale_factor", "weight", "bias"),
+    ("weight_x", "bias", "weight_static", "weight_h", "weight_out", "bias_out"),
+)
+
+
+def _in_caffe_order(blobs: Blobs, layer: str, file: str) -> tuple[Array | None, ...]:
+    """Return a layer's blobs in Caffe's order. The names of BVLC's types say it; those of other types need the net."""
+    if not isinstance(blobs, Mapping):
+        return tuple(blobs)
+    if len(blobs) == 1:
+        return tuple(blobs.values())
+    for order in _CAFFE_ORDERS:
+        if set(blobs) <= set(order) and (order[0] in blobs) and ("scale_factor" in blobs) == ("scale_factor" in order):
+            return tuple(blobs[name] for name in order if name in blobs)
+    message = (
+        f"the order of its blobs {', '.join(blobs)} is known only with the net: convert it with net.load and net.save"
+    )
+    raise WeightsError(Problem(message, file, layer=layer))
+
+
 def _find_shared_owners(net: NetParameter) -> dict[tuple[str, int], tuple[str, int]]:
     """Map each shared blob `(layer, index)` to its owner, the first blob with the same `param.name` in the net."""
     first_owner: dict[str, tuple[str, int]] = {}
@@ -135,7 +163,7 @@ def _find_shared_owners(net: NetParameter) -> dict[tuple[str, int], tuple[str, i
     return owners
 
 
-def _copy_shared_blobs(net: NetParameter, weights: Weights, file: str) -> Weights:
+def _copy_shared_blobs(net: NetParameter, weights: OrderedWeights, file: str) -> OrderedWeights:
     """Return the weights with a copy of each shared blob in every layer that uses it."""
     completed_blobs = {name: list(blobs) for name, blobs in weights.items()}
     for (name, i), (owner, j) in _find_shared_owners(net).items():
@@ -150,7 +178,7 @@ def _copy_shared_blobs(net: NetParameter, weights: Weights, file: str) -> Weight
     return {name: tuple(blobs) for name, blobs in completed_blobs.items()}
 
 
-def _drop_legacy_axes(net: NetParameter, weights: Weights, file: str) -> Weights:
+def _drop_legacy_axes(net: NetParameter, weights: OrderedWeights, file: str) -> OrderedWeights:
     """Return the weights with the 4-D shapes of old files converted to the shapes of the current layer types."""
     type_names, registered_types = {layer.name: layer.type for layer in net.layer}, layer_types()
     legacy_layers = [name for name, blobs in weights.items() if any(isinstance(b, Legacy4D) for b in blobs)]
@@ -172,31 +200,56 @@ def _drop_legacy_axes(net: NetParameter, weights: Weights, file: str) -> Weights
     }
 
 
+def _name_blobs(blobs: Blobs) -> dict[str, Array]:
+    """Return a layer's blobs by name. Without names, their names are their numbers."""
+    if isinstance(blobs, Mapping):
+        return dict(blobs)
+    return {str(i): blob for i, blob in enumerate(blobs) if blob is not None}
+
+
 def _flatten(weights: Weights) -> dict[str, Array]:
-    return {f"{name}/{i}": blob for name, blobs in weights.items() for i, blob in enumerate(blobs) if blob is not None}
+    return {f"{layer}.{name}": blob for layer, blobs in weights.items() for name, blob in _name_blobs(blobs).items()}
 
 
 def _unflatten(path: str, arrays: Mapping[str, Array]) -> Weights:
-    layers: dict[str, dict[int, Array]] = {}
-    problems = []
+    """Return a file's arrays by layer. They are named `<layer>.<blob>`, or `<layer>/<number>` in older files.
+
+    Other arrays, and those that hold no numbers, are left out, and the log names them.
+    """
+    layers: dict[str, dict[str, Array]] = {}
+    others = []
     for key, array in arrays.items():
-        name, _, index = key.rpartition("/")
-        if not (name and index.isascii() and index.isdigit() and len(index) < 10 and int(index) < _MAX_BLOBS):
-            problems.append(f"array '{key}' is not named <layer>/<number of the blob>")
-        elif array.dtype.kind not in "fiu" and array.dtype.name != "bfloat16":
-            problems.append(f"array '{key}' holds {array.dtype}, not numbers")
+        layer, _, name = key.rpartition("/")
+        if not _is_number(name):
+            layer, _, name = key.rpartition(".")
+        if not (layer and name) or (array.dtype.kind not in "fiu" and array.dtype.name != "bfloat16"):
+            others.append(f"'{key}'")
         else:
-            layers.setdefault(name, {})[int(index)] = np.asarray(array, np.float32)
-    if problems:
-        raise WeightsError([Problem(message, file=path) for message in problems])
-    return {name: tuple(blobs.get(i) for i in range(1 + max(blobs))) for name, blobs in layers.items()}
+            layers.setdefault(layer, {})[name] = np.asarray(array, np.float32)
+    if others:
+        message = f"{', '.join(shorten_list(others))}: no numbers named <layer>.<blob>"
+        if not layers:
+            raise WeightsError(Problem(f"the file has no weights, only {message}", file=path))
+        log.warning("%s: left out %s", path, message)
+    return {layer: _unname_blobs(blobs) for layer, blobs in layers.items()}
 
 
-def _write_caffemodel(path: str, net: NetParameter, weights: Weights) -> None:
+def _unname_blobs(blobs: dict[str, Array]) -> Blobs:
+    """Return blobs as a tuple if all names are numbers, as in files of earlier versions, otherwise unchanged."""
+    if not all(map(_is_number, blobs)):
+        return blobs
+    return tuple(blobs.get(str(i)) for i in range(1 + max(map(int, blobs))))
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdigit() and name == str(int(name)) and int(name) < _MAX_BLOBS
+
+
+def _write_caffemodel(path: str, net: NetParameter, weights: OrderedWeights) -> None:
     write_caffemodel(path, net, {name: [b for b in blobs if b is not None] for name, blobs in weights.items()})
 
 
-def _write_caffemodel_h5(path: str, net: NetParameter, weights: Weights) -> None:
+def _write_caffemodel_h5(path: str, net: NetParameter, weights: OrderedWeights) -> None:
     from .caffe_hdf5 import write_caffemodel_h5  # importing h5py takes long
 
     write_caffemodel_h5(path, weights, layers=list(dict.fromkeys(layer.name for layer in net.layer)))
@@ -214,11 +267,13 @@ def _read_orbax(path: str, with_state: bool = False) -> Weights:
         checkpoints.close()
     params = {name: dict(blobs) for name, blobs in arrays.get("params", {}).items()}
     for name, blobs in arrays.get("state", {}).items():
-        # arrays with numbers above the params of a layer are recurrent state (LSTM), not blobs
-        last_index = max(map(int, params.get(name, {})), default=_MAX_BLOBS)
-        params.setdefault(name, {}).update({i: b for i, b in blobs.items() if with_state or int(i) < last_index})
-    named_arrays = {f"{name}/{i}": np.asarray(blob) for name, blobs in params.items() for i, blob in blobs.items()}
-    return _unflatten(path, named_arrays)
+        # recurrent state is no blob: in earlier versions, it had numbers above those of the layer's params
+        last_index = max((int(i) for i in params.get(name, {}) if _is_number(i)), default=_MAX_BLOBS)
+        is_blob = {i: int(i) < last_index or with_state if _is_number(i) else not i.startswith(CARRIED) for i in blobs}
+        params.setdefault(name, {}).update({i: b for i, b in blobs.items() if is_blob[i]})
+    return _unflatten(
+        path, {f"{layer}.{name}": np.asarray(blob) for layer, blobs in params.items() for name, blob in blobs.items()}
+    )
 
 
 def check_not_orbax_item(folder: Path) -> None:
@@ -234,9 +289,7 @@ def check_not_orbax_item(folder: Path) -> None:
 
 def _write_orbax(path: str, net: NetParameter, weights: Weights) -> None:
     folder, step = _split_step(path)
-    arrays = {
-        name: {str(i): blob for i, blob in enumerate(blobs) if blob is not None} for name, blobs in weights.items()
-    }
+    arrays = {layer: _name_blobs(blobs) for layer, blobs in weights.items()}
     checkpoints = CheckpointFolder(folder)
     checkpoints.save(step or 0, {"params": {name: blobs for name, blobs in arrays.items() if blobs}}, {"weights": True})
     checkpoints.close()

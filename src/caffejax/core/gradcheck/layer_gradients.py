@@ -238,5 +238,5 @@ def _make_variables(net: Net, blobs: Sequence[Any] | None, random: np.random.Gen
             raise LayerError(f"the blobs have shapes {shapes}, but the layer needs {expected}")
         for param, blob in zip(net.graph.params, blobs, strict=True):
             tree = params if param.spec.learnable else state
-            tree[param.slot.layer][param.slot.index] = jnp.asarray(blob, jnp.float64)
+            tree[param.slot.layer][param.slot.name] = jnp.asarray(blob, jnp.float64)
     return Variables(params, state)

@@ -26,11 +26,14 @@ T = TypeVar("T")
 UNNAMED_TOP = "(automatic)"  # Caffe's name for a loss top that the net does not name
 
 
+CARRIED = "carried_"  # begins the names of state that a layer carries to the next pass and that is no blob in Caffe
+
+
 class Slot(NamedTuple):
-    """The position of a param in the trees of params and state: the layer's key, and the param's index in the layer."""
+    """The position of a param in the trees of params and state: the layer's key, and the param's name in the layer."""
 
     layer: str
-    index: int  # type: ignore[assignment]  # hides the method `index` of tuples
+    name: str
 
 
 @dataclass(frozen=True)
@@ -38,19 +41,21 @@ class Param:
     """A learnable param or a running statistic of one layer.
 
     Attributes:
-        slot: the layer's key, and the param's index in the layer.
+        slot: the layer's key, and the param's name in the layer, such as "weight".
+        index: the number of the param in the layer, from 0, in Caffe's order.
         owner: the slot of the layer that owns the array. It is equal to `slot` if the param is not shared.
         spec: shape and filler.
-        name: the name by which layers share the param, or "".
+        shared_name: the name by which layers share the param, or "".
         lr_mult, decay_mult: the multipliers in effect. If the owner does not set a multiplier, the first value that a
             layer sets for the shared param is in effect.
         need_backward: whether this layer contributes to the param's gradient.
     """
 
     slot: Slot
+    index: int
     owner: Slot
     spec: ParamSpec
-    name: str
+    shared_name: str
     lr_mult: float
     decay_mult: float
     need_backward: bool
@@ -64,9 +69,9 @@ class Param:
         """Return the array of this param from `params` or `state`, in the shape that this layer uses.
 
         Args:
-            params, state: trees `{layer: {index: array}}`, see `Variables`.
+            params, state: trees `{layer: {name: array}}`, see `Variables`.
         """
-        array = (params if self.spec.learnable else state)[self.owner.layer][self.owner.index]
+        array = (params if self.spec.learnable else state)[self.owner.layer][self.owner.name]
         # with share_mode PERMISSIVE, the owner's shape may differ
         return array if tuple(array.shape) == self.spec.shape else array.reshape(self.spec.shape)
 
@@ -271,7 +276,7 @@ class Graph:
         """All arrays of params and state, each once, by layer and in Caffe's order of a layer's blobs."""
         return tuple(p for layer in self.layers for p in layer.all_params if p.is_owner)
 
-    def map_variables(self, value: Callable[[Param], T]) -> tuple[dict[str, dict[int, T]], dict[str, dict[int, T]]]:
+    def map_variables(self, value: Callable[[Param], T]) -> tuple[dict[str, dict[str, T]], dict[str, dict[str, T]]]:
         """Return `value(param)` for each array in `variables`, as two trees with the structures of params and state."""
         learnable, statistics = (
             [p for p in self.variables if p.spec.learnable == learned] for learned in (True, False)
@@ -341,6 +346,10 @@ class Graph:
                 return layer
         raise GraphError(f"net '{self.name}' has no layer '{key}'")
 
+    def find_param(self, slot: Slot) -> Param:
+        """Return the param or running statistic that a slot names."""
+        return next(param for param in self.layer(slot.layer).all_params if param.slot == slot)
+
     def check_backward(self, layers: slice = slice(None)) -> None:
         """Check that the backward pass can compute every gradient that it needs.
 
@@ -371,15 +380,15 @@ def _unpickle_graph(state: dict[str, Any]) -> Graph:
     return Graph(**state)
 
 
-def map_params(params: Iterable[Param], value: Callable[[Param], T | None]) -> dict[str, dict[int, T]]:
-    """Return `{layer: {index: value(param)}}`, the structure of params and state.
+def map_params(params: Iterable[Param], value: Callable[[Param], T | None]) -> dict[str, dict[str, T]]:
+    """Return `{layer: {name: value(param)}}`, the structure of params and state.
 
     Params whose value is None are omitted, and so are layers without any value.
     """
-    tree: dict[str, dict[int, T]] = {}
+    tree: dict[str, dict[str, T]] = {}
     for param in params:
         if (x := value(param)) is not None:
-            tree.setdefault(param.slot.layer, {})[param.slot.index] = x
+            tree.setdefault(param.slot.layer, {})[param.slot.name] = x
     return tree
 
 

@@ -11,7 +11,7 @@ from ...base.human_readable import format_count
 from ..layers import ParamSpec
 from ..schema import caffe_pb2
 from ..schema.caffe_pb2 import LayerParameter
-from .graph import Layer, Param, Slot
+from .graph import CARRIED, Layer, Param, Slot
 
 
 @dataclass
@@ -53,12 +53,14 @@ class SharedParams:
         if layer.freeze_learning:  # a setting of MyCaffe
             messages = [caffe_pb2.ParamSpec(name=message.name, lr_mult=0) for message in messages]
         return tuple(
-            self._make_param(Slot(key, i), layer.name, message, spec, explicit=strict and i < len(layer.param))
+            self._make_param(
+                Slot(key, spec.name or str(i)), i, layer.name, message, spec, explicit=strict and i < len(layer.param)
+            )
             for i, (message, spec) in enumerate(zip(messages, specs, strict=True))
         )
 
     def _make_param(
-        self, slot: Slot, layer: str, message: caffe_pb2.ParamSpec, spec: ParamSpec, explicit: bool
+        self, slot: Slot, index: int, layer: str, message: caffe_pb2.ParamSpec, spec: ParamSpec, explicit: bool
     ) -> Param:
         lr = message.lr_mult if message.HasField("lr_mult") else None
         decay = message.decay_mult if message.HasField("decay_mult") else None
@@ -66,7 +68,7 @@ class SharedParams:
         if not spec.learnable:
             if explicit and lr != 0:  # an unset lr_mult is 1
                 value = 1 if lr is None else lr
-                raise GraphError(f"param {slot.index} holds running statistics: its lr_mult must be 0, not {value:g}")
+                raise GraphError(f"param {index} holds running statistics: its lr_mult must be 0, not {value:g}")
             lr = 0.0
         shared = self._shared_by_name.get(message.name) if message.name else None
         if message.name and shared is None:
@@ -77,9 +79,10 @@ class SharedParams:
             shared.decay_mult = _merge_multiplier("decay_mult", message.name, decay, shared.decay_mult)
         return Param(
             slot=slot,
+            index=index,
             owner=shared.owner if shared else slot,
             spec=spec,
-            name=message.name,
+            shared_name=message.name,
             lr_mult=1.0 if lr is None else lr,
             decay_mult=1.0 if decay is None else decay,
             need_backward=need_backward,
@@ -105,10 +108,10 @@ class SharedParams:
 
 def make_recurrent_state_params(key: str, num_params: int, specs: Sequence[ParamSpec]) -> tuple[Param, ...]:
     """Return params for a layer's recurrent state, numbered from `num_params` on. They are not shared."""
-    slots = [Slot(key, num_params + i) for i in range(len(specs))]
+    slots = [Slot(key, f"{CARRIED}{spec.name or i}") for i, spec in enumerate(specs)]
     return tuple(
-        Param(slot=s, owner=s, spec=spec, name="", lr_mult=0.0, decay_mult=0.0, need_backward=False)
-        for s, spec in zip(slots, specs, strict=True)
+        Param(s, num_params + i, s, spec, shared_name="", lr_mult=0.0, decay_mult=0.0, need_backward=False)
+        for i, (s, spec) in enumerate(zip(slots, specs, strict=True))
     )
 
 

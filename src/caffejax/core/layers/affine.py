@@ -48,7 +48,7 @@ def bias_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Ar
 def bias_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
     if len(bottoms) == 2:
         return []
-    return [ParamSpec(_spanned_shape(ctx.param, bottoms[0].shape), ctx.param.filler)]
+    return [ParamSpec(_spanned_shape(ctx.param, bottoms[0].shape), ctx.param.filler, name="bias")]
 
 
 def affine_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape] | None:
@@ -93,8 +93,8 @@ def scale_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
     p = ctx.param
     shape = _factor_shape(p, *bottoms) if len(bottoms) == 2 else _spanned_shape(p, bottoms[0].shape)
     filler = p.filler if p.HasField("filler") else FillerParameter(type="constant", value=1)
-    factor = [ParamSpec(shape, filler)] if len(bottoms) == 1 else []
-    return [*factor, ParamSpec(shape, p.bias_filler)] if p.bias_term else factor
+    factor = [ParamSpec(shape, filler, name="weight")] if len(bottoms) == 1 else []
+    return [*factor, ParamSpec(shape, p.bias_filler, name="bias")] if p.bias_term else factor
 
 
 def scale_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:

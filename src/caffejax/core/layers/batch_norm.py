@@ -80,7 +80,9 @@ def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Ar
 
 def batch_norm_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
     require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
-    return [ParamSpec(shape, learnable=False) for shape in ((x.shape[1],), (x.shape[1],), (1,))]
+    channels = (x.shape[1],)
+    shapes = {"mean": channels, "variance": channels, "scale_factor": (1,)}
+    return [ParamSpec(shape, learnable=False, name=name) for name, shape in shapes.items()]
 
 
 def batch_norm_top_shapes(ctx: Context, x: Any) -> list[Shape] | None:

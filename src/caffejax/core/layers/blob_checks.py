@@ -51,6 +51,8 @@ def declared_params(ctx: Context, bottoms: Sequence[Any]) -> list[ParamSpec]:
     specs = list(ctx.type.params(ctx, *bottoms)) if ctx.type.params else []
     for spec in specs:
         require(isinstance(spec, ParamSpec), f"params must list ParamSpecs, not {spec!r}")
+    names = [spec.name or str(i) for i, spec in enumerate(specs)]
+    require(len({*names}) == len(names), f"params must have different names, not {names}")
     is_persistent = [spec.persistent for spec in specs]
     require(
         is_persistent == sorted(is_persistent, reverse=True), "params that are not persistent must be declared last"

@@ -50,6 +50,7 @@ class ParamSpec:
         learnable: False for running statistics, which are state, not parameters.
         persistent: False for state that is kept from one forward pass to the next and is not saved, such as the
             hidden state of an LSTM. Caffe does not count it as a blob. It is declared after all other blobs.
+        name: the blob's key in the trees of params and state, such as "weight", or "" for its number in the layer.
         value: an array of initial values, used instead of the filler.
         rewrite: `rewrite(blob)` returns the values with which Caffe's forward pass overwrites the blob, such as
             normalized rows; training then updates these values. Forward must also apply the function; see
@@ -60,6 +61,7 @@ class ParamSpec:
     filler: Any = None
     learnable: bool = True
     persistent: bool = True
+    name: str = ""
     value: Any = dataclasses.field(default=None, compare=False, repr=False)
     rewrite: Callable[[jax.Array], jax.Array] | None = None
 
@@ -67,6 +69,10 @@ class ParamSpec:
         is_shape = isinstance(self.shape, tuple) and all(isinstance(n, Integral) and n >= 0 for n in self.shape)
         require(is_shape, f"a ParamSpec's shape must be a tuple of non-negative integers, not {self.shape!r}")
         require(self.persistent or not self.learnable, "a ParamSpec that is not persistent cannot be learnable")
+        require(
+            not set(self.name) & set("./"),
+            f"the name of a ParamSpec must not contain '.' or '/', as '{self.name}' does",
+        )
         value_shape = None if self.value is None else tuple(np.shape(self.value))
         require(
             value_shape in (None, self.shape),

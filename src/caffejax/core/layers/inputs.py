@@ -123,7 +123,7 @@ def parameter(ctx: Context, blobs: tuple[jax.Array]) -> jax.Array:
 
 def parameter_params(ctx: Context) -> list[ParamSpec]:
     filler = ctx.param.blob_filler if ctx.param.HasField("blob_filler") else None
-    return [ParamSpec(tuple(int(d) for d in ctx.param.shape.dim), filler)]
+    return [ParamSpec(tuple(int(d) for d in ctx.param.shape.dim), filler, name="weight")]
 
 
 def parameter_backward(ctx: Context, blobs: tuple[jax.Array], *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array]:

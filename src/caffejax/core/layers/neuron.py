@@ -58,7 +58,7 @@ def prelu_params(ctx: Context, x: Any) -> list[ParamSpec]:
     require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
     channels = x.shape[1]
     filler = p.filler if p.HasField("filler") else FillerParameter(type="constant", value=0.25)
-    return [ParamSpec(() if p.channel_shared else (channels,), filler)]
+    return [ParamSpec(() if p.channel_shared else (channels,), filler, name="slope")]
 
 
 def prelu_backward(

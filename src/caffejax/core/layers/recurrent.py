@@ -147,13 +147,17 @@ def declare_params(
     _check_bottoms(ctx, n_states, bottoms)
     p, x = ctx.param, bottoms[0]
     input_specs = [
-        ParamSpec((width, math.prod(x.shape[2:])), p.weight_filler),
-        ParamSpec((width,), p.bias_filler),
+        ParamSpec((width, math.prod(x.shape[2:])), p.weight_filler, name="weight_x"),
+        ParamSpec((width,), p.bias_filler, name="bias"),
     ]
     if _has_static(ctx, n_states, bottoms):
-        input_specs.append(ParamSpec((width, math.prod(bottoms[2].shape[1:])), p.weight_filler))
-    state_spec = ParamSpec((1, x.shape[1], p.num_output), learnable=False, persistent=False)
-    return [*input_specs, *state_specs, *([] if p.expose_hidden else [state_spec] * n_states)]
+        width_and_size = (width, math.prod(bottoms[2].shape[1:]))
+        input_specs.append(ParamSpec(width_and_size, p.weight_filler, name="weight_static"))
+    state_shape = (1, x.shape[1], p.num_output)
+    carried_specs = [
+        ParamSpec(state_shape, learnable=False, persistent=False, name=name) for name in ("hidden", "cell")[:n_states]
+    ]
+    return [*input_specs, *state_specs, *([] if p.expose_hidden else carried_specs)]
 
 
 def _has_static(ctx: Context, n_states: int, bottoms: Any) -> bool:
@@ -218,9 +222,9 @@ def rnn_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
     )
     _select_nonlinearities(ctx)
     state_specs = [
-        ParamSpec((n, n), p.weight_filler),
-        ParamSpec((n, n), p.weight_filler),
-        ParamSpec((n,), p.bias_filler),
+        ParamSpec((n, n), p.weight_filler, name="weight_h"),
+        ParamSpec((n, n), p.weight_filler, name="weight_out"),
+        ParamSpec((n,), p.bias_filler, name="bias_out"),
     ]
     return declare_params(ctx, 1, n, bottoms, state_specs)
 
@@ -401,9 +405,8 @@ def run_lstm(s: RecurrentOperands) -> tuple[Arrays, Arrays]:
 
 def lstm_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
     p = ctx.param
-    return declare_params(
-        ctx, 2, 4 * p.num_output, bottoms, [ParamSpec((4 * p.num_output, p.num_output), p.weight_filler)]
-    )
+    weight_spec = ParamSpec((4 * p.num_output, p.num_output), p.weight_filler, name="weight_h")
+    return declare_params(ctx, 2, 4 * p.num_output, bottoms, [weight_spec])
 
 
 def lstm_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:

@@ -18,8 +18,8 @@ def weight_and_bias_specs(p: Any, shape: Shape) -> list[ParamSpec]:
 
     `p` is the parameter message or the settings of the layer.
     """
-    weight = ParamSpec(shape, p.weight_filler)
-    return [weight, ParamSpec((p.num_output,), p.bias_filler)] if p.bias_term else [weight]
+    weight = ParamSpec(shape, p.weight_filler, name="weight")
+    return [weight, ParamSpec((p.num_output,), p.bias_filler, name="bias")] if p.bias_term else [weight]
 
 
 @dataclass(frozen=True, eq=False)

@@ -88,7 +88,7 @@ def run_with_pullback(
         cotangents = tuple(map(_match_top, top_diffs, tops, layer.loss_weights))
         with layer.locate_errors():
             params, bottoms = vjp(cotangents)
-        return Diffs(bottoms, {slot: params[slot.layer][slot.index] for slot in slots})
+        return Diffs(bottoms, {slot: params[slot.layer][slot.name] for slot in slots})
 
     return result, pullback
 

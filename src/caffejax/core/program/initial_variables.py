@@ -27,7 +27,7 @@ def _make_initializer(
     `shardings` is a tree like params. One compiled program creates the shards of all params that `shardings` splits
     over several devices.
     """
-    target_shardings = {p.slot: shardings.get(p.slot.layer, {}).get(p.slot.index) for p in graph.variables}
+    target_shardings = {p.slot: shardings.get(p.slot.layer, {}).get(p.slot.name) for p in graph.variables}
     sharded_params = [
         p
         for p in graph.variables
@@ -63,7 +63,7 @@ def make_initial_param(graph: Graph, param: Param, key: jax.Array | None, dtype:
         param_key = None
         if is_random(param.spec.filler):  # most are not random, and creating a key takes time
             assert key is not None
-            param_key = jax.random.fold_in(fold_in_name(key, param.slot.layer), param.slot.index)
+            param_key = jax.random.fold_in(fold_in_name(key, param.slot.layer), param.index)
         return fill(param.spec.filler, param_key, param.spec.shape, dtype)
 
 
@@ -75,12 +75,12 @@ def _param_from_definition(layer: Layer, param: Param) -> Array:
             f"{len(layer.params)}"
         )
     try:
-        array = decode_blob(memoryview(blobs[param.slot.index].SerializeToString()))
+        array = decode_blob(memoryview(blobs[param.index].SerializeToString()))
     except ValueError as error:
-        raise LayerError(f"blob {param.slot.index} in the field 'blobs' of its definition: {error}") from error
+        raise LayerError(f"blob {param.index} in the field 'blobs' of its definition: {error}") from error
     if math.prod(array.shape) != math.prod(param.spec.shape):
         raise LayerError(
-            f"blob {param.slot.index} in the field 'blobs' of its definition has shape {array.shape}, but the layer "
+            f"blob {param.index} in the field 'blobs' of its definition has shape {array.shape}, but the layer "
             f"needs {param.spec.shape}"
         )
     return array.reshape(param.spec.shape)

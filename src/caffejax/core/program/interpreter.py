@@ -211,7 +211,7 @@ def _store_state(layer: Layer, values: Sequence[jax.Array], state: dict[str, Any
     """Store a layer's new state in `state`, so that later layers that share it read the new values."""
     state_params = [p for p in layer.all_params if not p.spec.learnable]
     for param, value in zip(state_params, values, strict=False):
-        state[param.owner.layer] = {**state[param.owner.layer], param.owner.index: value}
+        state[param.owner.layer] = {**state[param.owner.layer], param.owner.name: value}
 
 
 class CompiledParts:

@@ -203,9 +203,7 @@ def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
             problems.append(Problem(f"{name} must be a dict {{layer: blobs}}, not {describe_type(tree)}{hint}"))
     if not problems:
         trees = {name: as_params(tree) for name, tree in trees.items()}
-        problems = _text_key_problems(graph, trees) or [
-            problem for layer in graph.layers for problem in _layer_problems(layer, trees)
-        ]
+        problems = [problem for layer in graph.layers for problem in _layer_problems(layer, trees)]
     if not problems and (deleted_trees := [name for name, tree in trees.items() if _has_deleted_arrays(tree)]):
         problems.append(
             Problem(
@@ -219,30 +217,6 @@ def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
     return Variables(**trees)
 
 
-def _text_key_problems(graph: Graph, trees: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
-    """Return a list with one problem if the keys of any blobs are text, such as '0', instead of numbers.
-
-    Orbax and flax.serialization convert keys to text.
-    """
-    layers = [
-        layer.name
-        for layer in graph.layers
-        for blobs in [{**trees["params"].get(layer.key, {}), **trees["state"].get(layer.key, {})}]
-        if any(str(p.slot.index) in blobs and p.slot.index not in blobs for p in layer.all_params)
-    ]
-    if not layers:
-        return []
-    names = ", ".join(shorten_list([f"'{name}'" for name in layers], 5))
-    return [
-        Problem(
-            f"the blobs of these layers have text such as '0' as their keys, not numbers such as 0: {names}. Pass the "
-            "result of Net.init as the template to orbax (restore(path, template)) or to flax.serialization "
-            "(from_bytes(template, data)), which then return numbers; a snapshot of a Solver is read by "
-            'net.load("lenet.orbax/500")'
-        )
-    ]
-
-
 def _has_deleted_arrays(tree: Any) -> bool:
     arrays = (x for x in jax.tree.leaves(tree) if isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer))
     return any(x.is_deleted() for x in arrays)
@@ -253,16 +227,17 @@ def _layer_problems(layer: Layer, trees: Mapping[str, Mapping[str, Any]]) -> Ite
         if not param.is_owner:
             continue
         tree = "params" if param.spec.learnable else "state"
-        problem = _array_problem(trees[tree].get(layer.key, {}), param.slot.index, param.spec.shape)
+        problem = _array_problem(trees[tree].get(layer.key, {}), param.slot.name, param.spec.shape)
         if problem is not None:
-            yield layer.make_problem(f"blob {param.slot.index} in {tree} {problem}")
+            yield layer.make_problem(f"'{param.slot.name}' in {tree} {problem}")
 
 
-def _array_problem(blobs: Mapping[int, Any], index: int, shape: Shape) -> str | None:
-    """Return the problem of the array at `index` of a layer's blobs as text, or None if it is valid."""
-    if blobs.get(index) is None:
-        return f"is missing; pass the arrays that Net.init or load_weights returns, where its shape is {shape}"
-    blob = blobs[index]
+def _array_problem(blobs: Mapping[str, Any], name: str, shape: Shape) -> str | None:
+    """Return the problem of an array of a layer's blobs as text, or None if it is valid."""
+    if blobs.get(name) is None:
+        others = f", which has {', '.join(map(repr, blobs))}" if blobs else ""
+        return f"is missing{others}; pass the arrays that Net.init or load_weights returns, where its shape is {shape}"
+    blob = blobs[name]
     if not isinstance(getattr(blob, "dtype", None), np.dtype):
         return f"must be an array, not {describe_type(blob)}"
     if tuple(blob.shape) != shape:

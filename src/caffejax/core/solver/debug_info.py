@@ -49,7 +49,7 @@ class DebugInfo:
             for name, value in zip(layer.tops, means["tops"][layer.key], strict=True):
                 yield f"    [Forward] Layer {layer.name}, top blob {name} data: {value:g}"
             for param, value in zip(layer.params, means["params"][layer.key], strict=True):
-                name = param.name or str(param.slot.index)
+                name = param.shared_name or str(param.index)
                 yield f"    [Forward] Layer {layer.name}, param blob {name} data: {value:g}"
         if not self._backward:
             return
@@ -92,7 +92,7 @@ class DebugInfo:
             for i, (param, gradient) in enumerate(zip(layer.params, contribution.params, strict=True)):
                 if gradient is not None:
                     owner = param.owner
-                    diffs[owner.layer][owner.index] = sums[i] = diffs[owner.layer][owner.index] + gradient
+                    diffs[owner.layer][owner.name] = sums[i] = diffs[owner.layer][owner.name] + gradient
             gradients[layer.key] = contribution._replace(params=sums)
         means["gradients"] = _mean_abs(gradients)
         # Caffe's learnable params, which include running statistics

@@ -162,7 +162,7 @@ class Evaluator:
         for layer in self.net.graph.layers:
             if layer.recurrent_state and layer.key in self._last_state:
                 last_blobs = self._last_state[layer.key]
-                recurrent_blobs = {p.slot.index: last_blobs[p.slot.index] for p in layer.recurrent_state}
+                recurrent_blobs = {p.slot.name: last_blobs[p.slot.name] for p in layer.recurrent_state}
                 merged_state[layer.key] = {**state[layer.key], **recurrent_blobs}
         return merged_state
 
@@ -242,9 +242,9 @@ def copy_trained_params(test_graph: Graph, initial: Variables, train_graph: Grap
 
     def choose_value(param: Param) -> Any:
         if (source := sources.get(param.slot)) is None:  # recurrent state is not shared, either
-            return (initial.params if param.spec.learnable else initial.state)[param.slot.layer][param.slot.index]
+            return (initial.params if param.spec.learnable else initial.state)[param.slot.layer][param.slot.name]
         tree = trained.params if source.spec.learnable else trained.state
-        value = tree[source.owner.layer][source.owner.index]
+        value = tree[source.owner.layer][source.owner.name]
         is_reshaped = np.shape(value) not in ((), param.spec.shape)  # with share_mode PERMISSIVE; () is a placeholder
         return value.reshape(param.spec.shape) if is_reshaped else value
 
@@ -337,7 +337,7 @@ def encode_recurrent_state(graph: Graph, state: Params) -> dict[str, Any]:
     The value of an array has its shape and its float32 numbers in base64.
     """
     return {
-        layer.key: {_RECORD_KEY: [encode_array(state[layer.key][p.slot.index]) for p in layer.recurrent_state]}
+        layer.key: {_RECORD_KEY: [encode_array(state[layer.key][p.slot.name]) for p in layer.recurrent_state]}
         for layer in graph.layers
         if layer.recurrent_state and layer.key in state
     }
@@ -362,9 +362,7 @@ def decode_recurrent_state(graph: Graph, record: Mapping[str, Any]) -> Params:
         except (TypeError, ValueError, KeyError) as error:
             raise DataError(layer.make_problem(f"its recurrent state is damaged in the snapshot: {error}")) from error
         if [a.shape for a in arrays] == [param.spec.shape for param in layer.recurrent_state]:
-            state[layer.key] = {
-                p.slot.index: jnp.asarray(a) for p, a in zip(layer.recurrent_state, arrays, strict=True)
-            }
+            state[layer.key] = {p.slot.name: jnp.asarray(a) for p, a in zip(layer.recurrent_state, arrays, strict=True)}
         else:
             log.warning(
                 "the recurrent state of layer '%s' has shapes %s in the snapshot, but %s in the net; it starts at 0",

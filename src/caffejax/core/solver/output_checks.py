@@ -28,7 +28,7 @@ def check_snapshot_files(param: SolverParameter, graph: Graph) -> None:
     if param.snapshot_format == SolverParameter.HDF5:
         from ..checkpoints.caffe_hdf5 import find_name_problems  # importing h5py takes long
 
-        blobs = {layer.name: [p.slot.index for p in layer.params if p.is_owner] for layer in graph.layers}
+        blobs = {layer.name: [p.index for p in layer.params if p.is_owner] for layer in graph.layers}
         remedy = "rename it, or set snapshot_format: BINARYPROTO"
         problems += find_name_problems([layer.name for layer in graph.layers], blobs, graph.file, remedy)
     else:

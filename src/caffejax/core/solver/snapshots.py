@@ -323,8 +323,9 @@ class Snapshots:
             self._follow(path, int(state.iteration))
             return state, record, None
         folder, step = _split_step(Path(path))
-        recurrent_state = [f"{p.slot.layer}/{p.slot.index}" for layer in graph.layers for p in layer.recurrent_state]
-        restorer = StateRestorer(updater.abstract_state, str(path), recurrent_state)
+        recurrent_state = ["/".join(p.slot) for layer in graph.layers for p in layer.recurrent_state]
+        numbered = {f"{p.slot.layer}/{p.index}": "/".join(p.slot) for p in graph.variables}
+        restorer = StateRestorer(updater.abstract_state, str(path), recurrent_state, numbered)
 
         def restore_target(record: dict[str, Any], shapes: Mapping[str, Any]) -> Mapping[str, Any]:
             _check_record(record, str(path))

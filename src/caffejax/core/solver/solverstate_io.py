@@ -117,10 +117,10 @@ def load_state(path: Path, template: TrainState, graph: Graph, type: str) -> tup
     def load_slot(slot_index: int, tree: Any) -> Any:
         return {
             key: {
-                i: np.asarray(
-                    stored.history[slot_index * len(param_indices) + param_indices[Slot(key, i)]], current.dtype
+                name: np.asarray(
+                    stored.history[slot_index * len(param_indices) + param_indices[Slot(key, name)]], current.dtype
                 )
-                for i, current in blobs.items()
+                for name, current in blobs.items()
             }
             for key, blobs in tree.items()
         }
@@ -157,7 +157,7 @@ def _find_differences(stored: SolverState, graph: Graph, num_slots: int) -> Iter
     expected = list(graph.unique_params) * num_slots
     for i, (param, array) in enumerate(zip(expected, stored.history, strict=True)):
         if array.shape != param.spec.shape:
-            description = f"history blob {i} (layer '{param.slot.layer}', blob {param.slot.index})"
+            description = f"history blob {i} (layer '{param.slot.layer}', blob {param.index})"
             yield (
                 f"{description} has shape {format_shape(array.shape)} in the file, but "
                 f"{format_shape(param.spec.shape)} in the net; resume with the net that wrote the file"
@@ -168,4 +168,4 @@ def _history_array(param: Param, tree: Any) -> Array:
     """Return the history of a blob as float32: zeros for running statistics, for which Caffe also stores zeros."""
     if not param.spec.learnable:
         return np.zeros(param.spec.shape, np.float32)
-    return np.asarray(tree[param.slot.layer][param.slot.index], np.float32)
+    return np.asarray(tree[param.slot.layer][param.slot.name], np.float32)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -30,7 +30,7 @@ def to_host(state: TrainState) -> TrainState:
 
 
 def to_arrays(state: TrainState, device_statistics: Params | None = None) -> dict[str, Any]:
-    """Return a state in the form in which checkpoints store it: nested dictionaries of arrays with string keys.
+    """Return a state in the form in which checkpoints store it: nested dictionaries of arrays.
 
     Args:
         state: the state.
@@ -38,10 +38,10 @@ def to_arrays(state: TrainState, device_statistics: Params | None = None) -> dic
     """
     histories = enumerate(find_history(state.opt_state).history)
     return {
-        **({_DEVICE_STATISTICS: _name_blobs(device_statistics)} if device_statistics else {}),
-        "params": _name_blobs(state.params),
-        "state": _name_blobs(state.state),
-        "history": {str(i): _name_blobs(tree) for i, tree in histories},
+        **({_DEVICE_STATISTICS: device_statistics} if device_statistics else {}),
+        "params": state.params,
+        "state": state.state,
+        "history": {str(i): tree for i, tree in histories},
         "iteration": state.iteration,
         "key": _key_data(state.key),
     }
@@ -49,10 +49,6 @@ def to_arrays(state: TrainState, device_statistics: Params | None = None) -> dic
 
 def _key_data(key: Any) -> Any:
     return jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key
-
-
-def _name_blobs(tree: Params) -> dict[str, Any]:
-    return {layer: {str(i): b for i, b in blobs.items()} for layer, blobs in tree.items()}
 
 
 def check_state(state: TrainState, expected: TrainState) -> None:
@@ -77,13 +73,15 @@ class StateRestorer:
     Attributes:
         expected: the shapes and shardings of a state of this solver, which `Placement.abstract_state` returned.
         file: the name of the checkpoint in error messages.
-        recurrent_state: the names "layer/index" of the arrays that recurrent layers carry from one batch to the next.
+        recurrent_state: the names "layer/name" of the arrays that recurrent layers carry from one batch to the next.
             They start at zero if the batch size has changed.
+        numbered: the names "layer/name" of arrays by "layer/number", which checkpoints of earlier versions contain.
     """
 
     expected: TrainState
     file: str
     recurrent_state: Collection[str] = ()
+    numbered: Mapping[str, str] = field(default_factory=dict)
 
     def restore_target(self, shapes: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the target for each array of a checkpoint, which tells orbax the sharding with which it is restored.
@@ -99,7 +97,7 @@ class StateRestorer:
                 names the layers, or else each such array.
         """
         expected = self._flatten_expected()
-        flat = _flatten({name: tree for name, tree in shapes.items() if name != _DEVICE_STATISTICS})
+        flat = self._flatten_stored({name: tree for name, tree in shapes.items() if name != _DEVICE_STATISTICS})
         layers, stored_layers = _layer_names(expected), _layer_names(flat)
         if layers.keys() != stored_layers.keys():
             missing = [name for name in layers if name not in stored_layers]
@@ -110,7 +108,7 @@ class StateRestorer:
             raise WeightsError([Problem(message, file=self.file) for message in messages])
 
         def array_target(name: str, stored: Any) -> Any:
-            abstract = expected.get(name)
+            abstract = expected.get(self._find_name(name))
             matches = abstract is not None and abstract.sharding is not None and abstract.shape == tuple(stored.shape)
             return abstract if matches else np.empty(stored.shape, stored.dtype)
 
@@ -121,7 +119,7 @@ class StateRestorer:
 
         The statistics are stacked on axis 0. They are None if the checkpoint does not contain them.
         """
-        flat, expected = _flatten(arrays), self._flatten_expected()
+        flat, expected = self._flatten_stored(arrays), self._flatten_expected()
         for name in (f"state/{name}" for name in self.recurrent_state):
             if name in flat and flat[name].shape != expected[name].shape:
                 stored, shape = flat[name].shape, expected[name].shape
@@ -131,7 +129,7 @@ class StateRestorer:
                 flat[name] = np.zeros(expected[name].shape, expected[name].dtype)
 
         def load_tree(prefix: str, tree: Params) -> Params:
-            return {layer: {i: flat[f"{prefix}/{layer}/{i}"] for i in blobs} for layer, blobs in tree.items()}
+            return {layer: {name: flat[f"{prefix}/{layer}/{name}"] for name in blobs} for layer, blobs in tree.items()}
 
         expected_state = self.expected
         histories = enumerate(find_history(expected_state.opt_state).history)
@@ -144,7 +142,23 @@ class StateRestorer:
             iteration=flat["iteration"],
             key=jax.random.wrap_key_data(flat["key"]),
         )
-        return state, _unflatten_statistics(_flatten(arrays.get(_DEVICE_STATISTICS, {})), expected_state.state)
+        statistics = {
+            name.removeprefix(f"{_DEVICE_STATISTICS}/"): x
+            for name, x in flat.items()
+            if name.startswith(_DEVICE_STATISTICS)
+        }
+        return state, _unflatten_statistics(statistics, expected_state.state)
+
+    def _flatten_stored(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        return {self._find_name(name): array for name, array in _flatten(arrays).items()}
+
+    def _find_name(self, stored: str) -> str:
+        """Return the name of an array, such as "history/0/conv1/weight", whose stored name may end with a number."""
+        tree, _, name = stored.partition("/")
+        if tree == "history":
+            slot, _, name = name.partition("/")
+            tree = f"{tree}/{slot}"
+        return f"{tree}/{self.numbered[name]}" if name in self.numbered else stored
 
     def _flatten_expected(self) -> dict[str, Any]:
         return _flatten(to_arrays(self.expected))
@@ -186,10 +200,10 @@ def _layer_names(flat: Mapping[str, Any]) -> dict[str, None]:
 
 def _unflatten_statistics(flat: Mapping[str, Any], template: Params) -> Params | None:
     """Return the running statistics of each device, stacked on axis 0, or None if the checkpoint lacks any of them."""
-    names = _flatten(_name_blobs(template))
+    names = _flatten(template)
     if set(flat) != set(names) or any(flat[name].shape[1:] != b.shape for name, b in names.items()):
         return None
-    return {layer: {i: flat[f"{layer}/{i}"] for i in blobs} for layer, blobs in template.items()}
+    return {layer: {name: flat[f"{layer}/{name}"] for name in blobs} for layer, blobs in template.items()}
 
 
 def _flatten(tree: Mapping[str, Any]) -> dict[str, Any]:

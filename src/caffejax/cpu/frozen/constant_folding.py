@@ -95,7 +95,7 @@ class _FoldedGraphBuilder:
         trees: tuple[dict[str, Any], dict[str, Any]] = {}, {}
         for layer in layers:
             for param, array in zip(layer.all_params, self._arrays[layer.key], strict=True):
-                trees[not param.spec.learnable].setdefault(layer.key, {})[param.slot.index] = array
+                trees[not param.spec.learnable].setdefault(layer.key, {})[param.slot.name] = array
         return replace(self._graph, layers=layers, blobs=blobs), trees
 
     def _store(self, layer: Layer, arrays: Arrays) -> None:
@@ -136,9 +136,11 @@ class _FoldedGraphBuilder:
         if folded_layer is None:
             return False
         message, blobs = folded_layer
-        slots = [Slot(producer.key, i) for i in range(len(blobs))]
-        specs = [ParamSpec(tuple(b.shape)) for b in blobs]
-        params = tuple(Param(s, s, spec, "", 1, 1, False) for s, spec in zip(slots, specs, strict=True))
+        params = tuple(
+            Param(slot, i, slot, ParamSpec(tuple(b.shape)), "", 1, 1, False)
+            for i, b in enumerate(blobs)
+            for slot in [Slot(producer.key, str(i))]
+        )
         context = replace(producer.context, layer=message)
         del self._producers[bottom]
         self._store(replace(producer, context=context, params=params, tops=layer.tops), blobs)

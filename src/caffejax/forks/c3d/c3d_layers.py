@@ -204,8 +204,8 @@ def volume_convolution_op(ctx: Context, x: Any) -> ConvolutionOp:
 
 
 def _weight_and_bias_specs(p: Any, shape: Shape, has_bias: bool) -> list[ParamSpec]:
-    bias = ParamSpec((1, 1, 1, 1, p.num_output), p.bias_filler)
-    return [ParamSpec(shape, p.weight_filler), *([bias] if has_bias else [])]
+    bias = ParamSpec((1, 1, 1, 1, p.num_output), p.bias_filler, name="bias")
+    return [ParamSpec(shape, p.weight_filler, name="weight"), *([bias] if has_bias else [])]
 
 
 def _transposed_size(c: ConvolutionOp, x: jax.Array) -> Shape:

@@ -37,7 +37,7 @@ def normalize_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
     p = ctx.layer.norm_param
     _, channels, _, _ = as_nchw(x.shape)
     filler = p.scale_filler if p.HasField("scale_filler") else FillerParameter(value=1)
-    return [ParamSpec(shape=() if p.channel_shared else (channels,), filler=filler)]
+    return [ParamSpec(shape=() if p.channel_shared else (channels,), filler=filler, name="scale")]
 
 
 def normalize_backward(

@@ -191,8 +191,8 @@ def scaled_batch_norm_params(ctx: Context, x: Any) -> list[ParamSpec]:
     shape = (x.shape[1],) if len(x.shape) > 1 else ()
     return [
         *batch_norm_of_parts_params(ctx, x),
-        ParamSpec(shape, factor or FillerParameter(type="constant", value=1)),
-        *([ParamSpec(shape, p.bias_filler)] if p.bias_term else []),
+        ParamSpec(shape, factor or FillerParameter(type="constant", value=1), name="weight"),
+        *([ParamSpec(shape, p.bias_filler, name="bias")] if p.bias_term else []),
     ]
 
 

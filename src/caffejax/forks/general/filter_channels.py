@@ -35,7 +35,7 @@ def filter_channels_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
         0 < p.num_output <= size,
         f"num_output must be between 1 and {size}, the size along axis {p.axis}, not {p.num_output}",
     )
-    return [ParamSpec((size,), FillerParameter(value=1), learnable=False)]
+    return [ParamSpec((size,), FillerParameter(value=1), learnable=False, name="mask")]
 
 
 FILTER_CHANNELS = LayerType(

@@ -57,7 +57,7 @@ def configurable_channel_scale_params(ctx: Context, x: Any, scale: Any) -> list[
         p.min_global_scale <= p.max_global_scale,
         f"min_global_scale {p.min_global_scale:g} must be at most max_global_scale {p.max_global_scale:g}",
     )
-    return [ParamSpec((1,), learnable=False, value=np.array([-1], np.float32))] if p.global_scale else []
+    return [ParamSpec((1,), learnable=False, value=np.array([-1], np.float32), name="scale")] if p.global_scale else []
 
 
 def configurable_channel_scale_backward(

@@ -65,7 +65,7 @@ def inner_distance_params(ctx: Context, x: Any, *bottoms: Any) -> list[ParamSpec
     require(p.num_output > 0, f"num_output must be positive, not {p.num_output}")
     shape = (num_features, p.num_output) if p.transpose else (p.num_output, num_features)
     rewrite = (lambda w: _normalize_rows(w.reshape(p.num_output, num_features)).reshape(shape)) if p.normalize else None
-    return [ParamSpec(shape, p.weight_filler, rewrite=rewrite)]
+    return [ParamSpec(shape, p.weight_filler, rewrite=rewrite, name="weight")]
 
 
 def inner_distance_backward(

@@ -44,7 +44,11 @@ def inner_product_of_bottoms(
 def inner_product_of_bottoms_params(ctx: Context, x: Any, weight: Any, *bias: Any) -> list[ParamSpec]:
     _check_bottoms(ctx, x, weight, *bias)
     num_outputs = _matrix_shape(weight)[1 if ctx.settings.transpose else 0]
-    return [ParamSpec((num_outputs,), ctx.settings.bias_filler)] if ctx.settings.bias_term and not bias else []
+    return (
+        [ParamSpec((num_outputs,), ctx.settings.bias_filler, name="bias")]
+        if ctx.settings.bias_term and not bias
+        else []
+    )
 
 
 def inner_product_of_bottoms_backward(
@@ -117,7 +121,7 @@ def noisy_inner_product_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
     return [
         *(replace(spec, filler=scale_filler(spec.filler, 1 / math.sqrt(fan_in), spec.shape)) for spec in means),
         *(
-            ParamSpec(spec.shape, FillerParameter(type="constant", value=value))
+            ParamSpec(spec.shape, FillerParameter(type="constant", value=value), name=f"{spec.name}_deviation")
             for spec, value in zip(means, deviations, strict=False)
         ),
     ]

@@ -21,7 +21,8 @@ from ...core.layers.weight_and_bias import normalize_rows
 
 def make_pass_count_spec(start: int) -> ParamSpec:
     """Return the spec of a state array (1,) that counts forward passes, starting from `start`."""
-    return ParamSpec((1,), learnable=False, persistent=False, value=np.array([start], np.float32))
+    value = np.array([start], np.float32)
+    return ParamSpec((1,), learnable=False, persistent=False, value=value, name="count")
 
 
 def increment_pass_count(count: jax.Array) -> jax.Array:
@@ -70,7 +71,7 @@ def margin_inner_product_params(ctx: Context, x: Any, labels: Any) -> list[Param
     )
     num_features = math.prod(x.shape[1:])
     return [
-        ParamSpec((p.num_output, num_features), p.weight_filler, rewrite=normalize_rows),
+        ParamSpec((p.num_output, num_features), p.weight_filler, rewrite=normalize_rows, name="weight"),
         make_pass_count_spec(p.iteration),
     ]
 

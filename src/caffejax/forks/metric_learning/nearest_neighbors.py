@@ -136,7 +136,8 @@ def decode_params(ctx: Context, x: Any, *labels: Any) -> list[ParamSpec]:
     num_features = math.prod(x.shape[1:])
     shapes = [(num_labels, num_features, 1, 1), (num_labels, 1, 1, 1), (num_labels, 1, 1, 1)]
     shapes += [(num_labels, x.shape[0] * p.cache_size, num_features, 1)] if p.target == p.KNN else []
-    return [ParamSpec(shape, learnable=False) for shape in shapes]
+    names = ("centroids", "is_complete", "counts", "encodings")[: len(shapes)]
+    return [ParamSpec(shape, learnable=False, name=name) for name, shape in zip(names, shapes, strict=True)]
 
 
 define_layer(
@@ -216,8 +217,8 @@ def accuracy_encoding_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpe
     )
     require(p.cache_size > 0, f"decode_param.cache_size must be positive, not {p.cache_size}")
     num_labels = _label_count(p)
-    shapes: list[Shape] = [(num_labels, math.prod(x.shape[1:])), (num_labels,)]
-    return [ParamSpec(shape, learnable=False, persistent=False) for shape in shapes]
+    shapes: dict[str, Shape] = {"centroids": (num_labels, math.prod(x.shape[1:])), "counts": (num_labels,)}
+    return [ParamSpec(shape, learnable=False, persistent=False, name=name) for name, shape in shapes.items()]
 
 
 define_layer(
@@ -282,8 +283,12 @@ def knn_params(ctx: Context, x: Any, *labels: Any) -> list[ParamSpec]:
         f"num_output {p.num_output} and max_stored_batches {p.max_stored_batches} must be positive",
     )
     require(bool(labels) or not ctx.training, "training needs the labels as bottom 1")
-    shapes: list[Shape] = [(1,), (p.max_stored_batches, n, math.prod(x.shape[1:])), (p.max_stored_batches, n)]
-    return [ParamSpec(shape, learnable=False) for shape in shapes]
+    shapes: dict[str, Shape] = {
+        "count": (1,),
+        "encodings": (p.max_stored_batches, n, math.prod(x.shape[1:])),
+        "labels": (p.max_stored_batches, n),
+    }
+    return [ParamSpec(shape, learnable=False, name=name) for name, shape in shapes.items()]
 
 
 define_layer(
@@ -354,8 +359,8 @@ def data_sequence_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:
         f"with k: {p.k} and output_labels: {p.output_labels} the layer has {num_tops} tops, not {ctx.n_tops}",
     )
     num_labels = p.label_count if p.label_count > 0 else _DEFAULT_NUM_LABELS
-    shapes: list[Shape] = [(num_labels, p.cache_size, math.prod(x.shape[1:])), (num_labels,)]
-    return [ParamSpec(shape, learnable=False, persistent=False) for shape in shapes]
+    shapes: dict[str, Shape] = {"rows": (num_labels, p.cache_size, math.prod(x.shape[1:])), "counts": (num_labels,)}
+    return [ParamSpec(shape, learnable=False, persistent=False, name=name) for name, shape in shapes.items()]
 
 
 define_layer(

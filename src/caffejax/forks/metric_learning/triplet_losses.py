@@ -79,7 +79,7 @@ def center_loss_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:
         math.prod(labels.shape[1:]) == 1 and labels.shape[:1] == x.shape[:1],
         f"needs one label per item: data {x.shape}, labels {labels.shape}",
     )
-    return [ParamSpec((p.num_output, math.prod(x.shape[1:])), p.center_filler)]
+    return [ParamSpec((p.num_output, math.prod(x.shape[1:])), p.center_filler, name="centers")]
 
 
 def center_loss_backward(
@@ -177,7 +177,7 @@ def general_contrastive_loss_params(ctx: Context, distances: Any, labels: Any, *
             bottom.shape == distances.shape,
             f"bottom 2 must have the shape of bottom 0, {distances.shape}, not {bottom.shape}",
         )
-    return [ParamSpec((1,), learnable=False, persistent=False)] if ctx.param.add_intra_mae else []
+    return [ParamSpec((1,), learnable=False, persistent=False, name="mean_error")] if ctx.param.add_intra_mae else []
 
 
 def general_contrastive_loss_backward(

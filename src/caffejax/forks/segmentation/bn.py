@@ -86,8 +86,12 @@ def pspnet_bn_params(ctx: Context, x: Any) -> list[ParamSpec]:
     reject_fields(p, _SEGNET_SETTINGS, "it is a setting of SegNet's layer, but this is PSPNet's")
     require(0 <= p.momentum <= 1, f"momentum must be between 0 and 1, not {p.momentum:g}")
     variance = FillerParameter(type="constant", value=float(p.frozen))
-    learned = [ParamSpec(shape, p.slope_filler), ParamSpec(shape, p.bias_filler)]
-    return [*learned, ParamSpec(shape, learnable=False), ParamSpec(shape, variance, learnable=False)]
+    return [
+        ParamSpec(shape, p.slope_filler, name="weight"),
+        ParamSpec(shape, p.bias_filler, name="bias"),
+        ParamSpec(shape, learnable=False, name="mean"),
+        ParamSpec(shape, variance, learnable=False, name="variance"),
+    ]
 
 
 def pspnet_bn_backward(
@@ -188,7 +192,10 @@ def segnet_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> object:
 def segnet_bn_params(ctx: Context, x: Any) -> list[ParamSpec]:
     reject_fields(ctx.param, _PSPNET_SETTINGS, "it is a setting of PSPNet's layer, but this is SegNet's")
     require(_is_learn_mode(ctx) or ctx.n_tops == 1, "with bn_mode: INFERENCE there are no tops for mean and variance")
-    return [ParamSpec(blob_shape(x), ctx.param.scale_filler), ParamSpec(blob_shape(x), ctx.param.shift_filler)]
+    return [
+        ParamSpec(blob_shape(x), ctx.param.scale_filler, name="weight"),
+        ParamSpec(blob_shape(x), ctx.param.shift_filler, name="bias"),
+    ]
 
 
 def segnet_bn_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: Any, dy: Any) -> tuple[Any, jax.Array]:

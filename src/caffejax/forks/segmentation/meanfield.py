@@ -223,8 +223,12 @@ def multi_stage_meanfield_params(ctx: Context, unary: Any, start: Any, image: An
     _check(ctx, unary, start, image)
     p, num_classes = ctx.param, unary.shape[1]
     identity = np.eye(num_classes, dtype=np.float32).reshape(1, 1, num_classes, num_classes)
-    weights = (p.spatial_filter_weight * identity, p.bilateral_filter_weight * identity, -identity)
-    return [ParamSpec(identity.shape, value=w) for w in weights]
+    weights = {
+        "spatial_weight": p.spatial_filter_weight * identity,
+        "bilateral_weight": p.bilateral_filter_weight * identity,
+        "compatibility": -identity,
+    }
+    return [ParamSpec(identity.shape, value=w, name=name) for name, w in weights.items()]
 
 
 def _sample_image(ctx: Context, random: np.random.Generator, unary: Any, start: Any, image: Any) -> np.ndarray:

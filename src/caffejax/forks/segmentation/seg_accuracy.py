@@ -46,7 +46,11 @@ def seg_accuracy(ctx: Context, blobs: Arrays, scores: jax.Array, labels: jax.Arr
 def seg_accuracy_params(ctx: Context, scores: Any, labels: Any) -> list[ParamSpec]:
     require_label_map(scores, labels)
     num_classes = scores.shape[1]
-    return [] if ctx.param.reset else [ParamSpec((num_classes, num_classes), learnable=False, persistent=False)]
+    return (
+        []
+        if ctx.param.reset
+        else [ParamSpec((num_classes, num_classes), learnable=False, persistent=False, name="counts")]
+    )
 
 
 def _checkable_class_count(ctx: Context, scores: Any, labels: Any) -> int | None:

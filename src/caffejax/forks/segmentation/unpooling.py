@@ -106,7 +106,7 @@ def window_unpooling_params(ctx: Context, x: Any) -> list[ParamSpec]:
         all(start < n for start, n in zip(last_starts, size, strict=True)),
         f"the last window would start at {tuple(last_starts)}, outside the top of {size}: set a larger unpool_size",
     )
-    return [ParamSpec((*x.shape[:2], *_unpool_size(ctx, x)), learnable=False, persistent=False)]
+    return [ParamSpec((*x.shape[:2], *_unpool_size(ctx, x)), learnable=False, persistent=False, name="values")]
 
 
 def window_unpooling_backward(

@@ -42,9 +42,14 @@ def lstm_params(ctx: Context, x: Any, *clip: Any) -> list[ParamSpec]:
     _check_bottoms(p, x, *clip)
     num_steps, num_sequences = _count_steps_and_sequences(p, x)
     num_features = math.prod(x.shape) // max(num_steps * num_sequences, 1)
-    weight_specs = [ParamSpec((4 * p.num_output, n), p.weight_filler) for n in (num_features, p.num_output)]
-    state_spec = ParamSpec((1, num_sequences, p.num_output), learnable=False, persistent=False)
-    return [*weight_specs, ParamSpec((4 * p.num_output,), p.bias_filler), *([state_spec] * 2 if clip else [])]
+    width, state_shape = 4 * p.num_output, (1, num_sequences, p.num_output)
+    state_specs = [ParamSpec(state_shape, learnable=False, persistent=False, name=name) for name in ("hidden", "cell")]
+    return [
+        ParamSpec((width, num_features), p.weight_filler, name="weight_input"),
+        ParamSpec((width, p.num_output), p.weight_filler, name="weight_hidden"),
+        ParamSpec((width,), p.bias_filler, name="bias"),
+        *(state_specs if clip else []),
+    ]
 
 
 def lstm_backward(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
