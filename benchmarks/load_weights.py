@@ -78,7 +78,7 @@ def main() -> None:
             return jax.block_until_ready(caffejax.load_weights(path, net.graph, variables))
 
         loaded = load()  # and warms up
-        assert all(np.array_equal(loaded.params[k][0][:1], v) for k, v in first_values.items())
+        assert all(np.array_equal(loaded.params[k]["weight"][:1], v) for k, v in first_values.items())
         del loaded
         read_times, load_times, peak_growths = [], [], []
         for _ in range(options.repeat):

@@ -30,10 +30,10 @@ class TorchNet(nn.Module):
         self.norms = nn.ModuleDict()
         self.ssd = nn.ModuleDict()
         for layer in graph.layers:
-            for i, array in variables.params.get(layer.key, {}).items():
+            for i, array in enumerate(p.array(*variables) for p in layer.params if p.spec.learnable):
                 self.weights[f"{layer.key}/{i}"] = nn.Parameter(torch.from_numpy(np.array(array)))
             if layer.type.name == "BatchNorm":
-                mean, variance, count = map(np.asarray, variables.state[layer.key].values())
+                mean, variance, count = (np.asarray(param.array(*variables)) for param in layer.params)
                 norm = nn.BatchNorm2d(len(mean), eps=layer.context.param.eps, momentum=0.001, affine=False)
                 count = count if count else 1
                 norm.running_mean, norm.running_var = torch.tensor(mean / count), torch.tensor(variance / count)

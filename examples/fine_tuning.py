@@ -25,8 +25,8 @@ solver = caffejax.Solver(
     data={"data": images, "label": labels % 2},
     test_data={"data": test_images, "label": test_labels % 2},
 )
-conv1_before = np.array(solver.variables.params["conv1"][0])
+conv1_before = np.array(solver.variables.params["conv1"]["weight"])
 solver.step(40)
 (scores,) = solver.test()
 print(f"accuracy {scores.outputs['accuracy']:.3f}")
-print("conv1 unchanged:", bool((solver.variables.params["conv1"][0] == conv1_before).all()))
+print("conv1 unchanged:", bool((solver.variables.params["conv1"]["weight"] == conv1_before).all()))

@@ -178,7 +178,9 @@ def _assert_as_recorded(case: dict[str, Any], replay: Replay, results: tuple[Any
         )
     rewritten_params = replay.net.rewrite_params(replay.params)
     for i, expected in replay.list_changed_blobs():
-        blob = (rewritten_params if replay.layer.params[i].spec.learnable else state)["layer"][i]
+        blob = (rewritten_params if replay.layer.params[i].spec.learnable else state)["layer"][
+            replay.layer.params[i].slot.name
+        ]
         np.testing.assert_allclose(
             blob, expected, atol=case["atol"], rtol=case["rtol"], err_msg=f"{backward_mode}: {i}"
         )
@@ -186,7 +188,7 @@ def _assert_as_recorded(case: dict[str, Any], replay: Replay, results: tuple[Any
         return
     tolerances = {"atol": max(case["atol"], 1e-7), "rtol": case["rtol"]}
     num_compared = 0
-    parameters = {name: diffs[0] for name, diffs in param_diffs.items() if name != "layer"}
+    parameters = {name: diffs["weight"] for name, diffs in param_diffs.items() if name != "layer"}
     for name, diff in {**bottom_diffs, **parameters}.items():
         if f"bottom_diff/{name}" in replay.recorded:
             expected = replay.recorded[f"bottom_diff/{name}"]
@@ -196,7 +198,7 @@ def _assert_as_recorded(case: dict[str, Any], replay: Replay, results: tuple[Any
             num_compared += 1
     for i, expected in enumerate(replay.list_recorded("param_diff")):
         previous_diff = 0 if has_overwritten_diff(replay, i) else replay.recorded.get(f"param_diff_before/{i}", 0)
-        diff = param_diffs.get("layer", {}).get(i, 0)  # statistics never get one
+        diff = param_diffs.get("layer", {}).get(replay.layer.params[i].slot.name, 0)  # statistics never get one
         np.testing.assert_allclose(diff + previous_diff, expected, **tolerances, err_msg=f"{backward_mode}: param {i}")
         num_compared += 1
     assert num_compared, "the case compares nothing"

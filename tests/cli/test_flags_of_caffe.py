@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("net.prototxt").write_text(NET)
     ten, zero = np.full((1, 1), 10, np.float32), np.zeros(1, np.float32)
     for name, net in ("both", NET), ("only_a", NET.replace('name: "B"', 'name: "C"')):
-        params = {layer: {0: ten, 1: zero} for layer in ("A", "B" if name == "both" else "C")}
+        params = {layer: {"weight": ten, "bias": zero} for layer in ("A", "B" if name == "both" else "C")}
         Net(net, "TRAIN").save(params, {}, f"{name}.caffemodel")
     Path("no_weights.caffemodel").write_text("text")
     return tmp_path

@@ -96,7 +96,9 @@ def run_predict(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[li
 
 def compute_probabilities(picture: np.ndarray, variables: Variables, mean: Any, scale: float) -> np.ndarray:
     x = (picture.astype(np.float64).transpose(2, 0, 1) - np.reshape(mean, (-1, 1, 1))) * scale
-    scores = np.asarray(variables.params["ip"][0], np.float64) @ x.ravel() + np.asarray(variables.params["ip"][1])
+    scores = np.asarray(variables.params["ip"]["weight"], np.float64) @ x.ravel() + np.asarray(
+        variables.params["ip"]["bias"]
+    )
     exponentials = np.exp(scores - scores.max())
     return exponentials / exponentials.sum()
 

@@ -12,9 +12,9 @@ from caffejax.core.schema.caffe_pb2 import SolverParameter
 from caffejax.core.solver.train_step import TrainState, make_update
 from caffejax.core.solver.update_rules import caffe_optimizer, compute_momentum
 
-SHAPES: Any = {"conv": {0: (6, 3, 3, 3), 1: (6,)}, "ip": {0: (300, 130)}, "scale": {0: ()}}
-LR_MULTS: Any = {"conv": {0: 1.0, 1: 2.0}, "ip": {0: 0.0}, "scale": {0: 0.5}}
-DECAY_MULTS: Any = {"conv": {0: 1.0, 1: 0.0}, "ip": {0: 1.0}, "scale": {0: 3.0}}
+SHAPES: Any = {"conv": {"weight": (6, 3, 3, 3), "bias": (6,)}, "ip": {"weight": (300, 130)}, "scale": {"weight": ()}}
+LR_MULTS: Any = {"conv": {"weight": 1.0, "bias": 2.0}, "ip": {"weight": 0.0}, "scale": {"weight": 0.5}}
+DECAY_MULTS: Any = {"conv": {"weight": 1.0, "bias": 0.0}, "ip": {"weight": 1.0}, "scale": {"weight": 3.0}}
 FUSED_SETTINGS: list[dict[str, Any]] = [
     {"momentum": 0.9, "weight_decay": 0.05},
     {"momentum": 0.5, "weight_decay": 0.05, "iter_size": 4},
@@ -58,16 +58,16 @@ def test_fused_sgd_equals_optax_and_numpy(settings: dict[str, Any]) -> None:
         for a, b in ((fused.params, expected.params), (fused.opt_state, expected.opt_state)):
             jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), a, b)
 
-    weight, slot = np.asarray(draw_arrays(0)["conv"][0], np.float64), np.zeros(SHAPES["conv"][0])
+    weight, slot = np.asarray(draw_arrays(0)["conv"]["weight"], np.float64), np.zeros(SHAPES["conv"][0])
     decay = 0 if param.regularization_type == "NONE" else param.weight_decay
     for i in range(3):
         grads = draw_arrays(i + 1)
         norm = np.sqrt(sum(float((g**2).sum()) for g in jax.tree.leaves(grads)))
         clip_scale = 1 if param.clip_gradients < 0 else min(1, param.clip_gradients / norm)
-        grad = np.asarray(grads["conv"][0], np.float64) * clip_scale / param.iter_size
+        grad = np.asarray(grads["conv"]["weight"], np.float64) * clip_scale / param.iter_size
         slot = 0.1 / (i + 1) * (grad + decay * weight) + param.momentum * slot
         weight = weight - slot
-    np.testing.assert_allclose(fused.params["conv"][0], weight, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(fused.params["conv"]["weight"], weight, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_the_page_on_weights_works(
     (expected_output,) = re.findall(r"```text\n(.*?)```", (REPOSITORY / "docs" / "weights.md").read_text(), re.DOTALL)
     assert capsys.readouterr().out == expected_output
     solver, variables = namespace["solver"], namespace["variables"]
-    np.testing.assert_array_equal(solver.variables.params["conv1"][0], variables.params["conv1"][0])
+    np.testing.assert_array_equal(solver.variables.params["conv1"]["weight"], variables.params["conv1"]["weight"])
 
 
 @pytest.mark.long

@@ -101,12 +101,14 @@ def test_params_from_a_file_are_not_initialized(files: tuple[str, str], monkeypa
     net.load(files[1])
     caffe.Net(*files, caffe.TEST)
     assert not draw_calls
-    drawn_by_init = net.init(jax.random.key(0)).params["fc"][0]
+    drawn_by_init = net.init(jax.random.key(0)).params["fc"]["weight"]
     renamed_net = caffejax.Net(NET.replace('name: "fc"', 'name: "fc2"'))
     variables = renamed_net.load(files[1])
     assert draw_calls
-    np.testing.assert_array_equal(variables.params["fc2"][0], renamed_net.init(jax.random.key(0)).params["fc2"][0])
-    assert not np.array_equal(variables.params["fc2"][0], drawn_by_init)
+    np.testing.assert_array_equal(
+        variables.params["fc2"]["weight"], renamed_net.init(jax.random.key(0)).params["fc2"]["weight"]
+    )
+    assert not np.array_equal(variables.params["fc2"]["weight"], drawn_by_init)
 
 
 @compiled_kernels

@@ -108,10 +108,10 @@ def _measure_statistics(path: str, phase: Phase, variables: Variables, outputs: 
     return variables._replace(state={**variables.state, **updated})
 
 
-def _raise_variances(statistics: dict[int, Any]) -> dict[int, Any]:
+def _raise_variances(statistics: dict[str, Any]) -> dict[str, Any]:
     """Raise each variance to at least a tenth of the mean one, since smaller ones would magnify rounding."""
-    variance = statistics[1]
-    return {**statistics, 1: np.maximum(variance, 0.1 * np.mean(variance) or 1.0)}
+    variance = statistics["variance"]
+    return {**statistics, "variance": np.maximum(variance, 0.1 * np.mean(variance) or 1.0)}
 
 
 def _draw_inputs(subject: InferenceModel, seed: int) -> dict[str, np.ndarray]:

@@ -247,7 +247,7 @@ def test_random_layers_draw_new_values_in_each_frozen_pass() -> None:
     for _ in range(2):
         out = net.forward()["ip"].copy()
         assert is_frozen(net)
-        weight = net._executor.memories.variables.params["ip"][0]
+        weight = net._executor.memories.variables.params["ip"]["weight"]
         noise = net.blobs["noise"].data.copy()
         np.testing.assert_allclose(noise @ np.asarray(weight).T, out, **CLOSE)
         noises.append(noise)

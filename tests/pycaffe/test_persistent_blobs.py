@@ -241,7 +241,7 @@ def test_training_with_random_dummy_data_equals_the_command(write: Write) -> Non
     solver.step(2)
     other.step(2)
     other.close()
-    np.testing.assert_allclose(solver.net.params["ip"][0].data, other.variables.params["ip"][0], rtol=1e-5)
+    np.testing.assert_allclose(solver.net.params["ip"][0].data, other.variables.params["ip"]["weight"], rtol=1e-5)
 
 
 PLACEHOLDER = """

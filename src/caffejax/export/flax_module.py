@@ -49,9 +49,9 @@ class CaffeModule(nnx.Module):
 
     Attributes:
         net: the net.
-        weights: `{layer: {index: nnx.Param}}`, in Caffe's order and shapes. A shared blob is stored only for the layer
+        weights: `{layer: {name: nnx.Param}}`, in Caffe's shapes. A shared blob is stored only for the layer
             that owns it.
-        state: `{layer: {index: variable}}`, where running statistics are nnx.BatchStat and recurrent state is
+        state: `{layer: {name: variable}}`, where running statistics are nnx.BatchStat and recurrent state is
             RecurrentState.
         deterministic: whether the module is in eval mode.
 

@@ -75,7 +75,7 @@ class Memories:
 
     @property
     def params(self) -> Params:
-        """The net's parameters as JAX arrays: `{layer: {index: array}}`."""
+        """The net's parameters as JAX arrays: `{layer: {name: array}}`."""
         self.bind_lists()
         return self.select_data(self._params)
 
@@ -87,7 +87,7 @@ class Memories:
 
     @property
     def param_diffs(self) -> Params:
-        """The diffs of the parameters as JAX arrays: `{layer: {index: array}}`."""
+        """The diffs of the parameters as JAX arrays: `{layer: {name: array}}`."""
         self.bind_lists()
         return {
             layer: {i: self.slots[slot].get_diff(self.device) for i, slot in slots.items()}

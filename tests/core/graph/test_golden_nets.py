@@ -125,7 +125,7 @@ def test_values_and_diffs_equal_caffe(name: str, backward: Any, kernels: Any) ->
 
     net = Net(GOLDEN / f"{name}.prototxt", CASES[name]["runs"][0]["phase"], backward=backward, kernels=kernels)
     params, state = net.init(jax.random.key(0))
-    params = {k: {i: values[f"param/{k}/{i}"] for i in bs} for k, bs in params.items()}
+    params = net.map_params(lambda p: values[f"param/{p.slot.layer}/{p.index}"] if p.spec.learnable else None)
     perturbations = {b: jnp.zeros(net.graph.blobs[b].shape) for b in select_arrays("blobdiff")}
 
     @jax.jit

@@ -30,8 +30,8 @@ def test_force_backward_is_stronger_than_propagate_down(header: str, factor: int
 
     grads, inputs = jax.grad(loss, argnums=(0, 1))(variables.params, {"x": x})
     np.testing.assert_array_equal(inputs["x"], np.full((2, 3), 24 * factor))
-    np.testing.assert_array_equal(grads["below"][0], np.full((3, 3), 8 * factor))
-    np.testing.assert_array_equal(grads["above"][1], np.full(4, 2))
+    np.testing.assert_array_equal(grads["below"]["weight"], np.full((3, 3), 8 * factor))
+    np.testing.assert_array_equal(grads["above"]["bias"], np.full(4, 2))
 
 
 @pytest.mark.parametrize(("header", "factor"), [("", 0), ("force_backward: true", 1)])

@@ -19,7 +19,7 @@ def test_statistics_shared_by_name_are_updated_one_after_the_other() -> None:
     net = Net(INPUT + layers, "TRAIN")
     params, state = net.init(jax.random.key(0))
     _, state = net.forward(params, state, {"a": np.full((8, 2), 1.0), "b": np.full((8, 2), 3.0)})
-    mean, _, factor = state["bn_a"].values()
+    mean, factor = state["bn_a"]["mean"], state["bn_a"]["scale_factor"]
     np.testing.assert_allclose(factor, [1 + 0.999], rtol=1e-6)
     np.testing.assert_allclose(mean, [3 + 0.999 * 1] * 2, rtol=1e-6)
     assert "bn_b" not in state
@@ -45,14 +45,14 @@ def test_layers_with_equal_names_are_saved_and_loaded_as_in_caffe(tmp_path: Path
     np.testing.assert_array_equal(read_caffemodel(tmp_path / "two.caffemodel")["ip"][0], [[2, 2]])  # the last counts
     assert (tmp_path / "two.caffemodel").read_bytes().count(np.float32([1, 1]).tobytes()) == 1
     loaded = load_weights(tmp_path / "two.caffemodel", net.graph, variables)
-    np.testing.assert_array_equal(loaded.params["ip"][0], [[2, 2]])
-    np.testing.assert_array_equal(loaded.params["ip#2"][0], [[2, 2]])  # untouched: it was 2 before
+    np.testing.assert_array_equal(loaded.params["ip"]["weight"], [[2, 2]])
+    np.testing.assert_array_equal(loaded.params["ip#2"]["weight"], [[2, 2]])  # untouched: it was 2 before
 
 
 def test_blobs_in_the_definition_replace_fillers() -> None:
     text = """layer { name: "ip" type: "InnerProduct" bottom: "a" top: "ip" inner_product_param { num_output: 1
       bias_term: false } blobs { shape { dim: 1 dim: 2 } data: 5 data: 7 } }"""
-    np.testing.assert_array_equal(Net(INPUT + text).init(jax.random.key(0)).params["ip"][0], [[5, 7]])
+    np.testing.assert_array_equal(Net(INPUT + text).init(jax.random.key(0)).params["ip"]["weight"], [[5, 7]])
     with pytest.raises(CaffejaxError, match=r"layer 'ip'.*\(1, 3\).*\(1, 2\)"):
         Net(INPUT + text.replace("dim: 2 }", "dim: 3 }").replace("data: 5", "data: 5 data: 6")).init(jax.random.key(0))
 

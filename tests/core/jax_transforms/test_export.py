@@ -20,19 +20,7 @@ PLATFORMS = ("cpu", "cuda", "tpu")
 
 def export_case_net(case_net: CaseNet, inputs: Any, *platforms: str) -> jax.export.Exported:
     """Export a function that returns loss, tops, state and all gradients."""
-
-    def function(params: Any, inputs: Any) -> Any:
-        params_by_index = {layer: {int(i): blob for i, blob in blobs.items()} for layer, blobs in params.items()}
-        return with_string_keys(case_net.value_and_grad(params_by_index, inputs))
-
-    return jax.export.export(jax.jit(function), platforms=platforms)(with_string_keys(case_net.params), inputs)
-
-
-def with_string_keys(tree: Any) -> Any:
-    """Convert dictionary keys to strings: `jax.export` serializes no others."""
-    if isinstance(tree, dict):
-        return {str(key): with_string_keys(value) for key, value in tree.items()}
-    return tuple(map(with_string_keys, tree)) if isinstance(tree, tuple | list) else tree
+    return jax.export.export(jax.jit(case_net.value_and_grad), platforms=platforms)(case_net.params, inputs)
 
 
 def is_exported_with_symbolic_batch(case: Case) -> bool:
@@ -49,8 +37,8 @@ def test_artifact_for_all_platforms_runs_without_caffejax(
     case_net = cached_case_net(case, kernels)
     with expect_support("export", case_net):
         artifact = bytes(export_case_net(case_net, case_net.inputs, *PLATFORMS).serialize())
-        actual = fresh_process.submit(call_exported, artifact, with_string_keys(case_net.point)).result()
-        assert_close(actual, with_string_keys(case_net.compiled_value_and_grad(*case_net.point)), 1e-4)
+        actual = fresh_process.submit(call_exported, artifact, case_net.point).result()
+        assert_close(actual, case_net.compiled_value_and_grad(*case_net.point), 1e-4)
 
 
 @parametrize_cases(LAYER_CASES + COMPILED_NETS)
@@ -60,8 +48,8 @@ def test_artifact_with_symbolic_batch_accepts_any_number_of_rows(
     case_net, larger_net = cached_case_net(case, kernels), CaseNet(case, kernels, rows=5)
     with expect_support("symbolic_batch", case_net):
         artifact = bytes(export_case_net(case_net, make_symbolic_inputs(case_net), *PLATFORMS).serialize())
-        actual = fresh_process.submit(call_exported, artifact, with_string_keys(larger_net.point)).result()
-        assert_close(actual, with_string_keys(larger_net.compiled_value_and_grad(*larger_net.point)), 1e-4)
+        actual = fresh_process.submit(call_exported, artifact, larger_net.point).result()
+        assert_close(actual, larger_net.compiled_value_and_grad(*larger_net.point), 1e-4)
 
 
 @pytest.mark.long

@@ -64,9 +64,9 @@ def test_elementwise_layers_may_have_params_and_state(kernels: Any) -> None:
             blobs, new_state = net.forward(params, state, {"x": X})
             if params:
                 np.testing.assert_allclose(blobs["y"], np.tanh(2 * X), rtol=1e-6)
-                assert jax.grad(lambda p, net=net: net.apply(p, {}, {"x": X})[0]["y"].sum())(params)["own"][0] != 0
+                assert jax.grad(lambda p, net=net: net.apply(p, {}, {"x": X})[0]["y"].sum())(params)["own"]["0"] != 0
             else:
-                assert new_state["own"][0] == 4
+                assert new_state["own"]["0"] == 4
 
 
 def test_elementwise_layers_may_run_on_the_host() -> None:
@@ -109,7 +109,7 @@ def test_state_does_not_count_padding_rows() -> None:
         net = Net(text)
         params, state = net.init(jax.random.key(0))
         _, state = net.apply(params, state, {"x": X, "w": np.array([1, 0, 1, 1], np.float32)})
-        assert state["own"][0] == 3
+        assert state["own"]["0"] == 3
 
 
 def make_invalid_types() -> dict[str, tuple[LayerType, str]]:

@@ -39,7 +39,7 @@ def compute_expected(has_bias: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 def make_variables(has_bias: bool) -> Variables:
-    return Variables({"e": {0: WEIGHT, 1: BIAS} if has_bias else {0: WEIGHT}}, {})
+    return Variables({"e": {"weight": WEIGHT, "bias": BIAS} if has_bias else {"weight": WEIGHT}}, {})
 
 
 def run_frozen(text: str, variables: Variables, _: Path) -> Any:
@@ -80,8 +80,8 @@ def test_gradients(has_bias: bool, options: Any) -> None:
     (_, outputs), grads = jax.value_and_grad(net.loss, has_aux=True)(params, state, {"x": INDICES}, jax.random.key(0))
     _, *expected = compute_expected(has_bias)
     assert np.isfinite(outputs.blobs["loss"])
-    for i, gradient in grads["e"].items():
-        np.testing.assert_allclose(gradient, expected[i], rtol=1e-6)
+    for name, gradient in grads["e"].items():
+        np.testing.assert_allclose(gradient, expected[("weight", "bias").index(name)], rtol=1e-6)
 
 
 def test_diffs_of_pycaffe_and_gradcheck() -> None:

@@ -170,7 +170,12 @@ def train(
     if resume:
         solver.restore(resume)
     solver.step(iterations)
-    params = {key: [np.asarray(blob) for blob in blobs.values()] for key, blobs in solver.variables.params.items()}
+    variables = solver.variables
+    params = {
+        layer.key: [np.asarray(p.array(*variables)) for p in layer.params if p.spec.learnable]
+        for layer in solver.net.graph.layers
+        if layer.key in variables.params
+    }
     solver.close()
     return losses, params
 

@@ -47,7 +47,7 @@ def make_batch(row_count: int) -> dict[str, np.ndarray]:
 def compute_reference_loss(params: Any, inputs: dict[str, np.ndarray]) -> jax.Array:
     """The same loss on the rows that pass."""
     rows = np.flatnonzero(inputs["keep"])
-    (w1, b1), (w2, b2) = params["ip1"].values(), params["ip2"].values()
+    (w1, b1), (w2, b2) = ((params[layer]["weight"], params[layer]["bias"]) for layer in ("ip1", "ip2"))
     scores = jnp.tanh(jnp.maximum(inputs["data"][rows] @ w1.T + b1, 0) @ w2.T + b2)
     labels = inputs["label"][rows].astype(int)
     return -jnp.mean(jax.nn.log_softmax(scores)[jnp.arange(len(rows)), labels])

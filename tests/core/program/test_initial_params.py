@@ -107,7 +107,7 @@ def _summarize_cases() -> dict[str, Any]:
         jax.random.key(SEEDS[0])
     )
     for case, arrays in zip(compiled_cases, compiled_params, strict=True):
-        result[case]["jit"] = _summarize(arrays.values())
+        result[case]["jit"] = _summarize([arrays[name] for name in ("weight", "bias") if name in arrays])
     return {_format_case(case): summaries for case, summaries in result.items()}
 
 

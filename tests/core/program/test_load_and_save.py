@@ -148,7 +148,7 @@ def test_folders_without_snapshots_are_rejected(tmp_path: Path) -> None:
 
 def test_params_of_another_net_are_refused(tmp_path: Path) -> None:
     net = Net(NET)
-    with pytest.raises(WeightsError, match=r"layer 'head' .*blob 0 in params is missing"):
+    with pytest.raises(WeightsError, match=r"layer 'head' .*'weight' in params is missing"):
         Net(OTHER_HEAD).save(*draw_variables(net), "x.npz")
     assert list(tmp_path.iterdir()) == []
 

@@ -42,4 +42,4 @@ def test_labels_of_the_prototxt_freeze_under_weight_decay(optimizer: optax.Gradi
         new_params = optax.apply_updates(new_params, updates)
     for index, blob in params["conv"].items():
         np.testing.assert_array_equal(new_params["conv"][index], blob)
-    assert not np.allclose(new_params["ip"][0], params["ip"][0])
+    assert not np.allclose(new_params["ip"]["weight"], params["ip"]["weight"])

@@ -54,7 +54,7 @@ def test_nets_return_padded_rows_and_pycaffe_only_valid_rows(num_rows: int, tmp_
     assert blobs["ip"].shape == (6, 2)
     stripped_blobs = net.strip_padding(blobs)
     np.testing.assert_array_equal(stripped_blobs["found"], x[x[:, 0] >= 0])
-    weight, bias = params["ip"][0], params["ip"][1]
+    weight, bias = params["ip"]["weight"], params["ip"]["bias"]
     expected = np.maximum(x[x[:, 0] >= 0] @ np.asarray(weight).T + bias, 0)
     np.testing.assert_allclose(stripped_blobs["ip"], expected, rtol=1e-5)
 
@@ -80,10 +80,10 @@ def test_blobs_have_only_valid_rows_in_nets_with_host_layers(num_rows: int) -> N
     )(params, x)
     valid_rows = x[x[:, 0] >= 0]
     np.testing.assert_array_equal(outputs.blobs["found"], valid_rows)
-    expected = np.maximum(valid_rows @ np.asarray(params["ip"][0]).T, 0)
+    expected = np.maximum(valid_rows @ np.asarray(params["ip"]["weight"]).T, 0)
     np.testing.assert_allclose(outputs.blobs["ip"], expected, rtol=1e-5)
     np.testing.assert_allclose(loss, expected.sum(), rtol=1e-5)
-    np.testing.assert_allclose(grads["ip"][0], (expected > 0).T.astype(np.float32) @ valid_rows, rtol=1e-5)
+    np.testing.assert_allclose(grads["ip"]["weight"], (expected > 0).T.astype(np.float32) @ valid_rows, rtol=1e-5)
     np.testing.assert_array_equal(dx, np.zeros_like(x))  # what was found is no function with a derivative
 
 

@@ -36,10 +36,12 @@ def test_reprs_escape_control_characters() -> None:
 
 def test_the_repr_of_variables_has_their_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     net = caffejax.Net(NET)
-    shapes = "Variables\n  params: 1 layer: fc (4x3, 4)\n  state: none"
+    shapes = "Variables\n  params: 1 layer: fc (weight 4x3, bias 4)\n  state: none"
     assert repr(net.init(jax.random.key(0))) == shapes
     assert repr(jax.eval_shape(net.init, jax.random.key(0))) == shapes
-    large_variables = caffejax.Variables({f"l{i}": {0: jnp.zeros(3), 1: jnp.zeros(())} for i in range(100)}, {})
+    large_variables = caffejax.Variables(
+        {f"l{i}": {"weight": jnp.zeros(3), "bias": jnp.zeros(())} for i in range(100)}, {}
+    )
     assert "100 layers: l0 (3, a number), " in repr(large_variables)
     assert repr(large_variables).endswith("..., l99 (3, a number)\n  state: none")
     assert "Variables" in str(jax.jit(lambda v: repr(v) and v)(net.init(jax.random.key(0))))

@@ -53,7 +53,7 @@ def test_abstract_init_allocates_nothing() -> None:
     """This allows planning of nets that are too large for this machine."""
     result = make_net('type: "InnerProduct" inner_product_param { num_output: 2000000000 }')
     shapes = jax.eval_shape(result.init, jax.random.key(0))
-    assert shapes.params["l"][0].shape == (2_000_000_000, 60)
+    assert shapes.params["l"]["weight"].shape == (2_000_000_000, 60)
 
 
 @pytest.mark.parametrize("pool", ["MAX", "AVE"])

@@ -26,11 +26,11 @@ def test_without_a_rule_a_layer_trains_by_autodiff():
     with register_temporarily(LayerType(Signature("TestCube"), Traced(lambda ctx, x: x**3))):
         solver = caffejax.Solver(SOLVER % "TestCube")
         solver.step(1)
-        weight, bias = solver.train_state.params["ip"].values()
+        params = solver.train_state.params["ip"]
         # y = 1.5^3, dL/dy = (y - 8) / 4 for each of 4 rows, dy/dw = 3 * 1.5^2
         step = 0.1 * (1.5**3 - 8) * 3 * 1.5**2
-        np.testing.assert_allclose(weight, jnp.full((1, 3), 0.5 - step), rtol=1e-6)
-        np.testing.assert_allclose(bias, [-step], rtol=1e-6)
+        np.testing.assert_allclose(params["weight"], jnp.full((1, 3), 0.5 - step), rtol=1e-6)
+        np.testing.assert_allclose(params["bias"], [-step], rtol=1e-6)
         solver.close()
     assert "TestCube" not in layer_types()
 

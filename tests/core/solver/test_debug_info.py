@@ -27,7 +27,7 @@ base_lr: 0.1 lr_policy: "fixed" display: 2 random_seed: 1 debug_info: true
 
 def test_the_log_has_mean_values_and_gradients_of_every_layer(caplog: pytest.LogCaptureFixture) -> None:
     solver = Solver(SOLVER)
-    weight, bias = (np.asarray(solver.train_state.params["ip"][i]) for i in (0, 1))
+    weight, bias = (np.asarray(solver.train_state.params["ip"][name]) for name in ("weight", "bias"))
     with caplog.at_level(logging.INFO, logger="caffejax"):
         solver.step(2)
     solver.close()

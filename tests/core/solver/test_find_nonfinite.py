@@ -83,7 +83,7 @@ def test_an_infinite_gradient_of_a_finite_loss_is_named() -> None:
 def test_a_parameter_whose_gradient_overflows_is_named() -> None:
     result = find_nonfinite_of_step(EUCLID, np.full((1, 4, 5), 1e10), np.ones((1, 4, 1)))
     assert get_layer_name(result) == "ip"
-    assert result.message.startswith("the gradient of its parameter 0 has 5 infinite of 5 values")
+    assert result.message.startswith("the gradient of its parameter weight has 5 infinite of 5 values")
 
 
 def test_data_that_is_not_finite_is_named() -> None:
@@ -98,7 +98,7 @@ def test_an_update_that_overflows_is_named() -> None:
     result = find_nonfinite_of_step(SOFTMAX, 1e3 * X, rate=3e38)
     assert get_layer_name(result) == "ip1"
     assert re.match(
-        "all gradients are finite, but the update overflows: parameter 0 has .* of 15 values", result.message
+        "all gradients are finite, but the update overflows: parameter weight has .* of 15 values", result.message
     )
 
 
@@ -142,11 +142,11 @@ def test_a_similarity_is_no_label() -> None:
 def test_parameters_that_were_not_finite_before_are_named() -> None:
     net = Net(SOFTMAX, "TRAIN")
     variables = net.init(jax.random.key(0))
-    variables.params["ip2"][0] = variables.params["ip2"][0].at[0, 0].set(np.nan)
+    variables.params["ip2"]["weight"] = variables.params["ip2"]["weight"].at[0, 0].set(np.nan)
     batches = {"x": jnp.asarray(X), "label": jnp.asarray(LABELS)}
     result = find_nonfinite(net, variables, batches, [jax.random.key(1)], variables)
     assert result == NonFinite(
-        "parameter 0 has 1 NaN of 9 values before this step", net.graph.layer("ip2"), "Start from other weights"
+        "parameter weight has 1 NaN of 9 values before this step", net.graph.layer("ip2"), "Start from other weights"
     )
 
 
@@ -159,9 +159,9 @@ def test_a_step_that_is_finite_layer_by_layer_names_no_layer() -> None:
 
 
 def test_the_first_array_that_is_not_finite_is_named() -> None:
-    finite_params = {"b": {0: jnp.ones(2)}, "a": {0: jnp.ones(3)}}
+    finite_params = {"b": {"weight": jnp.ones(2)}, "a": {0: jnp.ones(3)}}
     assert find_nonfinite_variable(Variables(finite_params, {})) is None
-    nonfinite_params = {**finite_params, "a": {0: jnp.array([np.inf, np.nan, 1.0])}}
+    nonfinite_params = {**finite_params, "a": {"weight": jnp.array([np.inf, np.nan, 1.0])}}
     expected = "0 of layer 'a' has 1 NaN and 1 infinite of 3 values"
     assert find_nonfinite_variable(Variables(nonfinite_params, nonfinite_params)) == NonFinite(f"parameter {expected}")
     assert find_nonfinite_variable(Variables(finite_params, nonfinite_params)) == NonFinite(

@@ -76,18 +76,28 @@ def test_larc_computes_a_rate_for_each_blob(policy: str) -> None:
     )
     solver_param.check_solver(param)
     rng = np.random.default_rng(0)
-    params: Any = {"a": (rng.normal(size=(3, 4)).astype("f"), np.zeros(3, "f")), "b": (rng.normal(size=5).astype("f"),)}
-    grads: Any = {"a": (rng.normal(size=(3, 4)).astype("f"), np.ones(3, "f")), "b": (rng.normal(size=5).astype("f"),)}
-    optimizer = caffe_optimizer(param, {"a": (2.0, 1.0), "b": (0.0,)}, {"a": (1.0, 0.0), "b": (1.0,)})
+    params: Any = {
+        "a": {"weight": rng.normal(size=(3, 4)).astype("f"), "bias": np.zeros(3, "f")},
+        "b": {"weight": rng.normal(size=5).astype("f")},
+    }
+    grads: Any = {
+        "a": {"weight": rng.normal(size=(3, 4)).astype("f"), "bias": np.ones(3, "f")},
+        "b": {"weight": rng.normal(size=5).astype("f")},
+    }
+    optimizer = caffe_optimizer(
+        param,
+        {"a": {"weight": 2.0, "bias": 1.0}, "b": {"weight": 0.0}},
+        {"a": {"weight": 1.0, "bias": 0.0}, "b": {"weight": 1.0}},
+    )
     updates, _ = optimizer.update(grads, optimizer.init(params), params, rate=0.5, iteration=0)
     assert isinstance(optimizer, optax.GradientTransformationExtraArgs)
 
-    w, g = params["a"][0], grads["a"][0]
+    w, g = params["a"]["weight"], grads["a"]["weight"]
     local_rate = (1 - 0.9) * 0.2 * np.linalg.norm(w) / np.linalg.norm(g)  # lr_mult 2 does not count
     rate = min(0.5, local_rate) if policy == "clip" else 0.5 * local_rate
-    np.testing.assert_allclose(updates["a"][0], -rate * (g + 0.1 * w), rtol=1e-5)
-    np.testing.assert_allclose(updates["a"][1], -0.5 * np.ones(3), rtol=1e-6)  # a blob of zeros: the rate itself
-    np.testing.assert_array_equal(updates["b"][0], 0)
+    np.testing.assert_allclose(updates["a"]["weight"], -rate * (g + 0.1 * w), rtol=1e-5)
+    np.testing.assert_allclose(updates["a"]["bias"], -0.5 * np.ones(3), rtol=1e-6)  # a blob of zeros: the rate itself
+    np.testing.assert_array_equal(updates["b"]["weight"], 0)
 
 
 def test_stepearly_reduces_the_rate_when_the_accuracy_stops_rising() -> None:

@@ -28,7 +28,7 @@ def make_solver(folder: Path, settings: str = "", prefix: str = "snap", **option
 
 def weight(solver: Solver) -> float:
     """Return a weight: it starts at 0 and falls by base_lr with each update."""
-    return float(np.asarray(solver.variables.params["ip"][0])[0, 0])
+    return float(np.asarray(solver.variables.params["ip"]["weight"])[0, 0])
 
 
 def train(folder: Path, iterations: int, settings: str = "", **options: object) -> None:

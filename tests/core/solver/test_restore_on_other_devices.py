@@ -37,11 +37,11 @@ def place(leaf):
 solver.train_state = jax.tree.map(place, solver.train_state)
 if snapshot != "none":
     solver.restore(snapshot)
-    assert len(solver.train_state.params["ip"][0].sharding.device_set) == n
+    assert len(solver.train_state.params["ip"]["weight"].sharding.device_set) == n
 solver.step(steps)
 solver.snapshot()
 solver.close()
-np.save(result, np.asarray(solver.train_state.params["ip"][0]))
+np.save(result, np.asarray(solver.train_state.params["ip"]["weight"]))
 """
 
 

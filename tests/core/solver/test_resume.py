@@ -93,7 +93,7 @@ def test_a_checkpoint_is_readable_with_orbax_alone(tmp_path: Path) -> None:
     s.close()
     with ocp.CheckpointManager(tmp_path / "snap.orbax") as manager:
         arrays = manager.restore(0, args=ocp.args.Composite(arrays=ocp.args.StandardRestore()))["arrays"]
-    np.testing.assert_array_equal(arrays["params"]["ip"]["0"], s.train_state.params["ip"][0])
+    np.testing.assert_array_equal(arrays["params"]["ip"]["weight"], s.train_state.params["ip"]["weight"])
 
 
 def test_another_net_is_refused_by_name_and_shape(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_another_net_is_refused_by_name_and_shape(tmp_path: Path) -> None:
     s.snapshot()
     s.close()
     other_solver = make_solver(tmp_path, net=NET.replace("num_output: 3", "num_output: 4"))
-    with pytest.raises(WeightsError, match=r"'params/ip/0' has shape \(3, 6\), but this solver needs \(4, 6\)"):
+    with pytest.raises(WeightsError, match=r"'params/ip/weight' has shape \(3, 6\), but this solver needs \(4, 6\)"):
         other_solver.restore(tmp_path / "snap.orbax")
 
 
@@ -179,7 +179,7 @@ def test_fine_tuning_loads_layers_by_name(tmp_path: Path) -> None:
     new_head = NET.replace('"ip"', '"other"')
     text = f'net_param {{ {NET} }} base_lr: 0.1 lr_policy: "fixed"'
     tuned_solver = Solver(text, weights=[weights])
-    np.testing.assert_array_equal(tuned_solver.train_state.params["ip"][0], s.train_state.params["ip"][0])
+    np.testing.assert_array_equal(tuned_solver.train_state.params["ip"]["weight"], s.train_state.params["ip"]["weight"])
     with pytest.raises(WeightsError, match=r"has no blobs for any layer of the net.*\(other\).*\(ip\)"):
         Solver(text.replace(NET, new_head), weights=[weights])
     with pytest.raises(CaffejaxError, match=r"ip.*rename the layer"):

@@ -82,7 +82,9 @@ def test_layers_that_share_in_the_test_net_only() -> None:
     text = "".join(format_layer(name, "", param="v" if name in "CD" else "w") for name in "BACDE")
     test_net = Net(DATA + text, "TEST")
     graph = separate_params(test_net.graph, train_net.graph)
-    trained = Variables({name: {0: jnp.full((1, 1), value)} for name, value in zip("ABC", (1, 2, 3), strict=True)}, {})
+    trained = Variables(
+        {name: {"weight": jnp.full((1, 1), value)} for name, value in zip("ABC", (1, 2, 3), strict=True)}, {}
+    )
     test_net = test_net.with_graph(graph, reshaped=True)
     variables = copy_trained_params(graph, make_variables(test_net, 0), train_net.graph, trained)
     actual = {layer.name: layer.params[0].array(*variables).item() for layer in graph.layers if layer.params}
@@ -99,10 +101,10 @@ def test_sharing_of_different_shapes() -> None:
     )
     text = layer.format("p", "dim: 2 dim: 3", "include { phase: TEST }") + layer.format("q", "dim: 6", "")
     train_net, test_net = Net(text, "TRAIN"), Net(text, "TEST")
-    trained = Variables({"q": {0: jnp.arange(6.0)}}, {})
-    initial = Variables({"p": {0: jnp.zeros((2, 3))}}, {})
+    trained = Variables({"q": {"weight": jnp.arange(6.0)}}, {})
+    initial = Variables({"p": {"weight": jnp.zeros((2, 3))}}, {})
     variables = copy_trained_params(test_net.graph, initial, train_net.graph, trained)
-    np.testing.assert_array_equal(variables.params["p"][0], [[0, 1, 2], [3, 4, 5]])
+    np.testing.assert_array_equal(variables.params["p"]["weight"], [[0, 1, 2], [3, 4, 5]])
     blobs, _ = test_net.apply(*variables, {})
     np.testing.assert_array_equal(blobs["q"], np.arange(6.0))
 

@@ -41,7 +41,7 @@ def test_refuses_the_settings_that_caffe_refuses(
     np.testing.assert_allclose(rates, [float(r) for r in case["lr"]], rtol=3e-7)
     solver.step(4)
     solver.close()
-    weight = np.asarray(solver.train_state.params["ip"][0]).ravel()[[0, -1]]
+    weight = np.asarray(solver.train_state.params["ip"]["weight"]).ravel()[[0, -1]]
     np.testing.assert_allclose(weight, [float(w) for w in case["w"]], rtol=1e-5, atol=1e-6)
 
 

@@ -188,4 +188,4 @@ def test_the_data_restarts_at_the_first_row() -> None:
     for solver in (fresh, advanced):
         solver.restore(folder / STATES[0])
         solver.step(2)
-    np.testing.assert_array_equal(*(s.train_state.params["ip"][0] for s in (fresh, advanced)))
+    np.testing.assert_array_equal(*(s.train_state.params["ip"]["weight"] for s in (fresh, advanced)))

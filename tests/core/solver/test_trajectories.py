@@ -53,9 +53,7 @@ def test_training_follows_the_recorded_trajectory(case: str, backward: str, kern
             _, _, layer, index = name.split("/")
             param = solver.net.graph.layer(layer).params[int(index)]
             tree = solver.train_state.params if param.spec.learnable else solver.train_state.state
-            assert_close(
-                tree[param.owner.layer][param.owner.name], expected[name], 5e-5 if is_adaptive else 1e-5, name
-            )
+            assert_close(tree[param.owner.layer][param.owner.name], expected[name], 5e-5 if is_adaptive else 1e-5, name)
     solver.close()
 
 

@@ -112,7 +112,10 @@ def test_nan_comes_out_of_every_epilogue(branches: Any, place: str) -> None:
     for layer in weighted:
         top = np.asarray(tops[layer.tops[0]])
         is_nan = np.isnan(top)
-        weight_diff, bias_diff = np.asarray(param_diffs[layer.key][0]), np.asarray(param_diffs[layer.key][1])
+        weight_diff, bias_diff = (
+            np.asarray(param_diffs[layer.key]["weight"]),
+            np.asarray(param_diffs[layer.key]["bias"]),
+        )
         if place != "input":
             # every window has the weight, because there is no padding; a channel's numbers depend on its weights only
             assert is_nan[:, CHANNEL].all(), layer.key
@@ -160,7 +163,7 @@ def test_nan_before_a_host_layer_comes_out_of_the_loss(value: float, monkeypatch
     net = Net(text, "TRAIN")
     weight = jnp.ones((3, 2, 3, 3), jnp.float32).at[:, 1].set(-1)  # inf - inf is NaN
     x = np.full((1, 2, 4, 4), value, np.float32)
-    loss, _ = net.loss({"c": {0: weight, 1: jnp.zeros(3)}}, {}, {"x": x})
+    loss, _ = net.loss({"c": {"weight": weight, "bias": jnp.zeros(3)}}, {}, {"x": x})
     assert np.isnan(loss)
 
 

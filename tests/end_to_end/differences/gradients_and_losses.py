@@ -72,7 +72,7 @@ def _compare_hinge_gradient(net: str) -> list[Comparison]:
     grads = jax.grad(lambda p: model.loss(p, state, inputs, jax.random.key(0))[0])(params)
     return [
         Comparison(
-            "first numbers of the gradient of the bias of layer a", result["paramdiff/a/1"][:3], grads["a"][1][:3]
+            "first numbers of the gradient of the bias of layer a", result["paramdiff/a/1"][:3], grads["a"]["bias"][:3]
         )
     ]
 

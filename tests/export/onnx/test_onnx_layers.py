@@ -63,7 +63,9 @@ def test_embed_gives_zeros_for_padding() -> None:
         layer { name: "e" type: "Embed" bottom: "x" top: "y" embed_param { num_output: 2 input_dim: 3 } }
         """
     )
-    variables = Variables({"e": {0: np.arange(1, 7, dtype=np.float32).reshape(3, 2), 1: np.ones(2, np.float32)}}, {})
+    variables = Variables(
+        {"e": {"weight": np.arange(1, 7, dtype=np.float32).reshape(3, 2), "bias": np.ones(2, np.float32)}}, {}
+    )
     indices = np.array([-1, 0, 2, -1.5], np.float32)
     np.testing.assert_array_equal(net.apply(*variables, {"x": indices})[0]["y"], [[0, 0], [2, 3], [6, 7], [0, 0]])
     assert_model_equals_net(make_inference_model(net, variables, ("y",)), {"x": indices})

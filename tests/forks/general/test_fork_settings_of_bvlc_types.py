@@ -17,6 +17,10 @@ RNG = np.random.default_rng(3)
 KEY = jax.random.key(0)
 
 
+def get_statistics(state: Any) -> list[Any]:
+    return [state["layer"][name] for name in ("mean", "variance", "scale_factor")]
+
+
 def make_net(param: str, *shapes: tuple[int, ...], tops: int = 1, phase: Any = "TEST", **options: Any) -> Net:
     inputs = "".join(
         f'layer {{ name: "b{i}" type: "Input" top: "b{i}" input_param {{ shape {{ '
@@ -79,11 +83,11 @@ def test_nvidias_statistics_are_moving_averages_and_intels_are_sums(kernels: Any
     )
     out = run(model, blobs, X)
     np.testing.assert_allclose(out.blobs["t0"], expected, rtol=1e-4, atol=1e-4)
-    state = list(out.state["layer"].values())
+    state = get_statistics(out.state)
     for result, array in zip(state, (MEAN * 0.75 + mean / 4, VARIANCE * 0.75 + variance / 4, [1]), strict=True):
         np.testing.assert_allclose(result, array, rtol=1e-5)
     first_pass = run(model, (MEAN, VARIANCE, np.zeros(1), FACTOR, BIAS), X)  # there are none yet: the batch's own
-    for result, array in zip(first_pass.state["layer"].values(), (mean, variance, [1]), strict=True):
+    for result, array in zip(get_statistics(first_pass.state), (mean, variance, [1]), strict=True):
         np.testing.assert_allclose(result, array, rtol=1e-4, atol=1e-6)
 
     model = make_net(
@@ -92,7 +96,7 @@ def test_nvidias_statistics_are_moving_averages_and_intels_are_sums(kernels: Any
     out, n = run(model, blobs, X), X.size / 3
     np.testing.assert_allclose(out.blobs["t0"], expected, rtol=1e-4, atol=1e-4)
     sums = (MEAN * 0.75 + mean, VARIANCE * 0.75 + variance * n / (n - 1), [1.75])
-    for result, array in zip(list(out.state["layer"].values()), sums, strict=True):
+    for result, array in zip(get_statistics(out.state), sums, strict=True):
         np.testing.assert_allclose(result, array, rtol=1e-5)
 
 

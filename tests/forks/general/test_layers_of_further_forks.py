@@ -50,14 +50,19 @@ def test_lstm_of_ctpn_equals_a_loop_over_time() -> None:
         c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
         h = sigmoid(o) * np.tanh(c)
         expected.append(h)
-    np.testing.assert_allclose(run(net, x, params={"x": {0: w_x, 1: w_h, 2: b}}), expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        run(net, x, params={"x": {"weight_input": w_x, "weight_hidden": w_h, "bias": b}}),
+        expected,
+        rtol=1e-4,
+        atol=1e-6,
+    )
 
 
 @pytest.mark.parametrize("axis", [1, -1])
 def test_filter_param_selects_channels(axis: int) -> None:
     x = np.random.default_rng(1).normal(size=(2, 4, 3, 4))
     net = make_net(format_layer("Filter", 1, f"filter_param {{ num_output: 2 axis: {axis} }}"), x.shape)
-    result = run(net, x, state={"x": {0: np.array([0, 2, 0, -1], "f")}})
+    result = run(net, x, state={"x": {"mask": np.array([0, 2, 0, -1], "f")}})
     np.testing.assert_allclose(result, np.take(x, [1, 3], axis=axis), rtol=1e-6)
     with pytest.raises(CaffejaxError, match="num_output must be between 1 and 4"):
         make_net(format_layer("Filter", 1, "filter_param { num_output: 5 }"), x.shape)
@@ -73,7 +78,9 @@ def test_smooth_l1_loss_ohem_ignores_trailing_axes_of_size_1() -> None:
 
 def test_prelu_with_five_axes_has_a_slope_for_each_channel() -> None:
     x = np.random.default_rng(3).normal(size=(2, 3, 2, 2, 2))
-    result = run(make_net(format_layer("PReLU", 1), x.shape), x, params={"x": {0: np.array([0.1, 0.2, 0.3], "f")}})
+    result = run(
+        make_net(format_layer("PReLU", 1), x.shape), x, params={"x": {"slope": np.array([0.1, 0.2, 0.3], "f")}}
+    )
     slopes = np.array([0.1, 0.2, 0.3]).reshape(3, 1, 1, 1)
     np.testing.assert_allclose(result, np.where(x > 0, x, slopes * x), rtol=1e-6)
 
@@ -144,7 +151,7 @@ def test_decode_returns_distances_to_the_mean_of_each_label() -> None:
     text = format_layer("Decode", 2, 'top: "z" decode_param { cache_size: 1 pregen_label_count: 2 }')
     tops, state = run_forward(text, SHAPES, POINTS, LABELS)
     means = np.array([[0, 1], [6, 4]], "f")
-    np.testing.assert_allclose(state["x"][0].reshape(2, 2), means, rtol=1e-6)
+    np.testing.assert_allclose(state["x"]["centroids"].reshape(2, 2), means, rtol=1e-6)
     np.testing.assert_allclose(tops["y"][0].ravel(), [0, 0], atol=1e-6)  # the first item sees itself alone
     assert not np.any(tops["z"])  # two of four encodings complete no centroid
     tops, state = run_forward(text, SHAPES, POINTS, LABELS, state=state)
@@ -173,7 +180,7 @@ def test_accuracy_encoding_compares_with_the_mean_of_each_label(phase: str) -> N
             distances = [np.sum((item - means[k]) ** 2) if counts[k] else np.inf for k in range(4)]
             n_nearest += int(np.argmin(distances) == label)
         np.testing.assert_allclose(tops["y"], n_nearest / 6, rtol=1e-6)
-        np.testing.assert_allclose(state["x"][0], means, rtol=1e-4)
+        np.testing.assert_allclose(state["x"]["centroids"], means, rtol=1e-4)
     assert max(counts) > 12
     assert n_nearest < 6
 

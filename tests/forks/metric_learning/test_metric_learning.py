@@ -61,9 +61,9 @@ def test_training_updates_the_weights_that_forward_wrote(tmp_path: Path) -> None
     solver_text = f'net: "{tmp_path}/net.prototxt" base_lr: 0 lr_policy: "fixed" max_iter: 1 random_seed: 1'
     (tmp_path / "solver.prototxt").write_text(solver_text)
     solver = Solver(tmp_path / "solver.prototxt")
-    old_weight = np.array(solver.variables.params["far"][0])
+    old_weight = np.array(solver.variables.params["far"]["weight"])
     solver.step(1)  # with a rate of 0, all that happens
-    new_weight = solver.variables.params["far"][0]
+    new_weight = solver.variables.params["far"]["weight"]
     norm = np.linalg.norm(old_weight, axis=1, keepdims=True)
     assert np.all(np.abs(norm - 1) > 1e-3)
     np.testing.assert_allclose(new_weight, old_weight / norm, rtol=1e-4)
@@ -237,7 +237,7 @@ def test_update_center_only_updates_only_the_rows_of_the_labels(distance_type: s
         ) -> Any:
             inputs = {"b0": x, "b1": labels} if has_params else {"b0": x, "b1": blob, "b2": labels}
             inputs = {name: jnp.asarray(value, jnp.float32) for name, value in inputs.items()}
-            weights = {"layer": {0: blob.reshape(4, 3)}} if has_params else {}
+            weights = {"layer": {"weight": blob.reshape(4, 3)}} if has_params else {}
             return jnp.sum(net.apply(weights, state, inputs)[0]["t0"] * d_top)
 
         np.testing.assert_allclose(

@@ -417,8 +417,8 @@ def test_gradients_of_a_cascade() -> None:
 
     (value, blobs), gradient = net.jit(jax.value_and_grad(loss, has_aux=True))(params)
     assert np.isfinite(value)
-    assert np.any(np.asarray(gradient["score"][0]))
-    assert not np.any(np.asarray(gradient["ip"][0]))  # behind a DecodeBBox
+    assert np.any(np.asarray(gradient["score"]["weight"]))
+    assert not np.any(np.asarray(gradient["ip"]["weight"]))  # behind a DecodeBBox
     assert blobs["rois"].shape == (12, 5, 1, 1)
     assert 1 <= len(blobs["small"]) <= len(blobs["second"]) < 12
 

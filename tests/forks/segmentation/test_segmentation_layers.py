@@ -416,4 +416,6 @@ def test_pooling_masks_get_no_gradient(upsampling: str) -> None:
     channel_sums = (
         data.reshape(2, 2, 2, 2, 2).max((2, 4)).sum((1, 2))
     )  # of each channel's windows; each goes to its place
-    np.testing.assert_allclose(np.asarray(grads["conv"][0]).reshape(2, 2), [channel_sums, channel_sums], rtol=1e-6)
+    np.testing.assert_allclose(
+        np.asarray(grads["conv"]["weight"]).reshape(2, 2), [channel_sums, channel_sums], rtol=1e-6
+    )

@@ -102,7 +102,7 @@ def test_histograms_and_filters_are_those_of_the_params(training_run: tuple[list
     assert images.keys() == {"filters/conv"}
     image = images["filters/conv"][6]
     picture = cv2.imdecode(np.frombuffer(image.encoded_image_string, np.uint8), cv2.IMREAD_UNCHANGED)
-    expected = enlarge(make_grid(make_filter_maps(np.asarray(solver.variables.params["conv"][0]))))
+    expected = enlarge(make_grid(make_filter_maps(np.asarray(solver.variables.params["conv"]["weight"]))))
     np.testing.assert_array_equal(picture, expected)
     assert (image.height, image.width, image.colorspace) == (*expected.shape[:2], 3)
 

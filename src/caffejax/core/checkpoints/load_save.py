@@ -100,8 +100,9 @@ def load_and_report(
     variables: Variables | Initializer,
     strict: bool | None = False,
     exclude: Collection[str] = (),
+    names: Mapping[str, str] | None = None,
 ) -> tuple[Variables, LoadReport]:
-    """Load one file as `load_weights` does, except the layers named in `exclude`.
+    """Load one file as `load_weights` does, except the layers named in `exclude`. For `names`, see `Net.load`.
 
     Returns:
         The variables, and a report of the layers that were and were not loaded.
@@ -109,7 +110,7 @@ def load_and_report(
     Raises:
         WeightsError: if a layer of `exclude` is not in the net, or for the reasons in `load_weights`.
     """
-    loaded_arrays, report, unused_blobs = _read_matching(path, graph, variables, strict, exclude)
+    loaded_arrays, report, unused_blobs = _read_matching(path, graph, variables, strict, exclude, names)
     excluded = {param.owner for layer in graph.layers if layer.name in exclude for param in layer.params}
     report_missing(graph, loaded_arrays.keys() | excluded, [path], strict, unused_blobs)
     return _merge_loaded(loaded_arrays, variables), report
@@ -135,12 +136,13 @@ def _read_matching(
     variables: Variables | Initializer,
     strict: bool | None,
     exclude: Collection[str] = (),
+    names: Mapping[str, str] | None = None,
 ) -> tuple[dict[Slot, jax.Array], LoadReport, StoredBlobs]:
     """Return the arrays that a file has for a net, the report, and the file's blobs for other layers.
 
     The arrays are keyed by `Slot`, and have the dtypes and shardings of `variables`.
     """
-    stored_blobs, free_pages, stores_copies = open_blobs(path)
+    stored_blobs, free_pages, stores_copies = open_blobs(path, names)
     matches, report = match_blobs(graph, stored_blobs, path, stores_copies=stores_copies, exclude=exclude)
     if report.mismatched:
         raise WeightsError(mismatch_problems(report))
@@ -260,14 +262,26 @@ def _make_definition(layer: Layer, phase: str) -> LayerParameter:
     return definition
 
 
-def open_blobs(path: str | os.PathLike[str]) -> tuple[StoredBlobs, Callable[[], object], bool]:
+def open_blobs(
+    path: str | os.PathLike[str], names: Mapping[str, str] | None = None
+) -> tuple[StoredBlobs, Callable[[], object], bool]:
     """Open a weight file. The formats .caffemodel and .caffemodel.h5 are distinguished by content.
+
+    Args:
+        path: the file or folder.
+        names: other names for arrays of an .npz or .safetensors file; see `Net.load`.
 
     Returns:
         The blobs by layer name, a function that frees the memory of the bytes that were read so far, and whether the
         format stores a shared blob with every layer that uses it.
     """
     format_ = FORMATS.get(find_extension(os.fspath(path), known_only=False))
+    if names:
+        if format_ is None or format_.read_renamed is None:
+            raise WeightsError(
+                Problem("only the arrays of an .npz or .safetensors file can be renamed", os.fspath(path))
+            )
+        return format_.read_renamed(os.fspath(path), names), lambda: None, format_.stores_copies
     if format_ is not None and not format_.is_detected_by_content:
         return (format_.read_with_state or format_.read)(os.fspath(path)), lambda: None, format_.stores_copies
     if os.path.isdir(path):

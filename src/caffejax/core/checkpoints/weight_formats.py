@@ -43,6 +43,8 @@ class Format:
         supports_legacy_4d: whether the format can store the 4-D shapes of Caffe's files from before 2015.
         is_detected_by_content: whether the format is .caffemodel or .caffemodel.h5, which are distinguished by the
             file's content.
+        read_renamed: a function `read_renamed(path, names)` that reads the arrays that `names` contains under the names
+            to which it maps them, or None if the arrays of the format have no names of their own.
         read_with_state: a function like `read` that appends each layer's recurrent state to its blobs, or None if the
             format stores no state.
     """
@@ -52,6 +54,7 @@ class Format:
     stores_copies: bool
     supports_legacy_4d: bool = False
     is_detected_by_content: bool = False
+    read_renamed: Callable[[str, Mapping[str, str]], Weights] | None = None
     read_with_state: Callable[[str], Weights] | None = None
 
 
@@ -300,6 +303,24 @@ def _split_step(path: str) -> tuple[Path, int | None]:
     return (folder.parent, int(folder.name)) if folder.name.isdigit() else (folder, None)
 
 
+def _make_array_format(
+    read: Callable[[str], dict[str, Array]], write: Callable[[str, Mapping[str, Array]], None]
+) -> Format:
+    def read_renamed(path: str, names: Mapping[str, str]) -> Weights:
+        arrays = read(path)
+        problems = [f"has no array '{name}'{did_you_mean(name, arrays)}" for name in names if name not in arrays]
+        if problems:
+            raise WeightsError(Problem(problem, path) for problem in problems)
+        return _unflatten(path, {names.get(name, name): array for name, array in arrays.items()})
+
+    return Format(
+        lambda path: read_renamed(path, {}),
+        lambda path, net, weights: write(path, _flatten(weights)),
+        stores_copies=True,
+        read_renamed=read_renamed,
+    )
+
+
 FORMATS: dict[str, Format] = {
     ".caffemodel": Format(
         read_caffemodel, _write_caffemodel, stores_copies=True, supports_legacy_4d=True, is_detected_by_content=True
@@ -308,14 +329,6 @@ FORMATS: dict[str, Format] = {
     ".orbax": Format(
         _read_orbax, _write_orbax, stores_copies=False, read_with_state=lambda path: _read_orbax(path, with_state=True)
     ),
-    ".npz": Format(
-        lambda path: _unflatten(path, array_files.read_npz(path)),
-        lambda path, net, weights: array_files.write_npz(path, _flatten(weights)),
-        stores_copies=True,
-    ),
-    ".safetensors": Format(
-        lambda path: _unflatten(path, array_files.read_safetensors(path)),
-        lambda path, net, weights: array_files.write_safetensors(path, _flatten(weights)),
-        stores_copies=True,
-    ),
+    ".npz": _make_array_format(array_files.read_npz, array_files.write_npz),
+    ".safetensors": _make_array_format(array_files.read_safetensors, array_files.write_safetensors),
 }

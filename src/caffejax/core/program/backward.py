@@ -21,7 +21,7 @@ from .schedule import Part
 
 
 class Diffs(NamedTuple):
-    """Gradients of blobs by blob name, and of parameters by the `Slot` (layer, index) where the array is stored."""
+    """Gradients of blobs by blob name, and of parameters by the `Slot` where the array is stored."""
 
     blobs: Mapping[str, jax.Array]
     params: Mapping[Slot, jax.Array]
@@ -46,7 +46,7 @@ def find_differentiated_bottoms(layer: Layer) -> list[str]:
 
 
 def find_differentiated_params(layer: Layer) -> list[Slot]:
-    """Return the parameters whose diffs a layer computes, each as the `Slot` (layer, index) where it is stored."""
+    """Return the parameters whose diffs a layer computes, each as the `Slot` where it is stored."""
     return [p.owner for p in layer.params if p.spec.learnable and p.need_backward]
 
 

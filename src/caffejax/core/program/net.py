@@ -55,7 +55,7 @@ log = logging.getLogger("caffejax.net")
 class Net:
     """A Caffe net for one phase, as pure functions of params, state and inputs.
 
-    Params and state are pytrees `{layer: {index: array}}`; see `Variables`.
+    Params and state are pytrees `{layer: {name: array}}`; see `Variables`.
 
         net = caffejax.Net("train_val.prototxt", phase="TRAIN")
         params, state = net.init(jax.random.key(0))
@@ -184,7 +184,7 @@ class Net:
         return self.graph.outputs
 
     def map_params(self, value: Callable[[Param], Any]) -> Any:
-        """Return `{layer: {index: value(param)}}` for every param and running statistic.
+        """Return `{layer: {name: value(param)}}` for every param and running statistic.
 
         Params whose value is None are omitted, and so are layers without any value.
 
@@ -419,6 +419,7 @@ class Net:
         key: jax.Array | None = None,
         strict: bool = False,
         exclude: Iterable[str] = (),
+        names: Mapping[str, str] | None = None,
     ) -> Variables:
         """Return params and state with the weights of a file, matched by layer name.
 
@@ -428,7 +429,7 @@ class Net:
             WeightsError: see `load_and_report`.
             CaffejaxError: if `key` is not a random key.
         """
-        return self.load_and_report(path, variables, key=key, strict=strict, exclude=exclude)[0]
+        return self.load_and_report(path, variables, key=key, strict=strict, exclude=exclude, names=names)[0]
 
     def load_and_report(
         self,
@@ -438,6 +439,7 @@ class Net:
         key: jax.Array | None = None,
         strict: bool = False,
         exclude: Iterable[str] = (),
+        names: Mapping[str, str] | None = None,
     ) -> tuple[Variables, LoadReport]:
         """Return params and state with the weights of a file, and a report of layers loaded, skipped and missing.
 
@@ -447,14 +449,16 @@ class Net:
             key: a random key for initial values; default: `jax.random.key(0)`.
             strict: raise an error if the file lacks weights of any layer that is not in `exclude`.
             exclude: names of layers that keep their values, even if the file has weights for them.
+            names: for a file of other names, `{name in the file: "<layer>.<blob>"}`, such as
+                `{"features.0.weight": "conv1.weight"}`. Only for .npz and .safetensors files.
 
         Raises:
-            WeightsError: if the file cannot be read, if a name in `exclude` is not a layer of the net, if blobs of a
-                layer differ in number or shape, or if `strict` is true and a layer has no weights. The message names
-                each such layer.
+            WeightsError: if the file cannot be read, if it lacks a name of `names`, if a name in `exclude` is not a
+                layer of the net, if blobs of a layer differ in number or shape, or if `strict` is true and a layer has
+                no weights. The message names each such layer.
         """
         start = self.initializer(key) if variables is None else variables
-        return load_and_report(path, self.graph, start, strict, tuple(exclude))
+        return load_and_report(path, self.graph, start, strict, tuple(exclude), names)
 
     def save(self, params: ParamsLike, state: ParamsLike, path: str | os.PathLike[str]) -> None:
         """Write params and state to a file.

@@ -60,7 +60,7 @@ def check_key(key: Any) -> None:
 
 
 def check_inputs_and_variables(graph: Graph, inputs: PassInputs) -> PassInputs:
-    """Check the arguments of a forward pass; return them with params and state as `{layer: {index: array}}`.
+    """Check the arguments of a forward pass; return them with params and state as `{layer: {name: array}}`.
 
     Raises:
         GraphError: if inputs or perturbations are invalid.
@@ -188,7 +188,7 @@ def as_variables(variables: Any) -> Variables:
 
 
 def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
-    """Check params and state, and return them as `{layer: {index: array}}`.
+    """Check params and state, and return them as `{layer: {name: array}}`.
 
     The arrays of a layer may also be a sequence in Caffe's order.
 

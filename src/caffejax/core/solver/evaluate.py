@@ -344,7 +344,7 @@ def encode_recurrent_state(graph: Graph, state: Params) -> dict[str, Any]:
 
 
 def decode_recurrent_state(graph: Graph, record: Mapping[str, Any]) -> Params:
-    """Return the recurrent state that `encode_recurrent_state` encoded, as `{layer: {index: array}}`.
+    """Return the recurrent state that `encode_recurrent_state` encoded, as `{layer: {name: array}}`.
 
     A layer is omitted, so that its state starts at zero, if its stored state does not have the shapes that the net
     needs. This happens if the batch size has changed.

@@ -38,7 +38,7 @@ def separate_updates(params: Any, grads: Any, max_size: float = math.inf) -> tup
     does not fuse updates in this way. On TPUs, barriers for all parameters or for no parameters take less memory.
 
     Args:
-        params, grads: the parameters and their gradients, `{layer: {index: array}}`.
+        params, grads: the parameters and their gradients, `{layer: {name: array}}`.
         max_size: parameters with at most this number of elements get a barrier.
     """
     leaves: list[jax.Array]
@@ -91,8 +91,8 @@ class TrainState:
     """The arrays that a training step takes and returns.
 
     Attributes:
-        params: the learned parameters, `{layer: {index: array}}`.
-        state: the running statistics and the state of recurrent layers, `{layer: {index: array}}`.
+        params: the learned parameters, `{layer: {name: array}}`.
+        state: the running statistics and the state of recurrent layers, `{layer: {name: array}}`.
         opt_state: the optimizer's state, which contains the history of the update rule.
         iteration: the number of updates so far, int32.
         key: the random key of training; see `iteration_key`.
@@ -291,14 +291,14 @@ def _average_statistics(net: Net, state: Params) -> Params:
     """
     axis_name = net.compute_config.axis_name if net.compute_config.sync_bn else None
     slots = [p.slot for p in net.graph.unique_params if not p.spec.learnable]
-    arrays = [state[layer][index] for layer, index in slots]
+    arrays = [state[layer][name] for layer, name in slots]
     if axis_name is None or not any(axis_name in varying_axes(jax.typeof(x)) for x in arrays):
         return state
     split_points = np.cumsum([x.size for x in arrays])[:-1].tolist()
     parts = jnp.split(jax.lax.pmean(jnp.concatenate([x.ravel() for x in arrays]), axis_name), split_points)
     new_tree = {layer: dict(blobs) for layer, blobs in state.items()}
-    for (layer, index), x, part in zip(slots, arrays, parts, strict=True):
-        new_tree[layer][index] = part.reshape(x.shape)
+    for (layer, name), x, part in zip(slots, arrays, parts, strict=True):
+        new_tree[layer][name] = part.reshape(x.shape)
     return new_tree
 
 

@@ -180,10 +180,10 @@ def test_setup_sets_the_initial_values_of_blobs(tmp_path: Path) -> None:
     """A weight file overrides the values of `setup`; the net's value is saved."""
     net = Net(python_layer("p", "ParameterLayer", tops="y"))
     initial_params, state = net.init(jax.random.key(0))
-    np.testing.assert_array_equal(initial_params["p"][0], [5])
-    net.save({"p": (initial_params["p"][0] + 2,)}, state, tmp_path / "seven.caffemodel")
+    np.testing.assert_array_equal(initial_params["p"]["0"], [5])
+    net.save({"p": {"0": initial_params["p"]["0"] + 2}}, state, tmp_path / "seven.caffemodel")
     loaded = Net(python_layer("p", "ParameterLayer", tops="y")).load(tmp_path / "seven.caffemodel")
-    np.testing.assert_array_equal(loaded.params["p"][0], [7])
+    np.testing.assert_array_equal(loaded.params["p"]["0"], [7])
 
 
 def test_pycaffe_forward_writes_to_the_blobs_of_the_net(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -37,11 +37,11 @@ def test_gradients_of_a_layer_between_compiled_layers(backward: str) -> None:
     )
     inputs = draw_inputs((4, 3))
     params, loss, (grads, diffs) = compute_loss_and_grads(text + "force_backward: true", inputs, backward)
-    np.testing.assert_allclose(params["ip"][0], np.linspace(-1, 1, 6).reshape(2, 3), rtol=1e-6)
-    np.testing.assert_array_equal(params["ip"][1], [0.5, 0.5])
+    np.testing.assert_allclose(params["ip"]["0"], np.linspace(-1, 1, 6).reshape(2, 3), rtol=1e-6)
+    np.testing.assert_array_equal(params["ip"]["1"], [0.5, 0.5])
 
     def reference_loss(params: Any, inputs: Any) -> Any:
-        weight, bias = params["ip"][0], params["ip"][1]
+        weight, bias = params["ip"]["0"], params["ip"]["1"]
         return jnp.sum((jnp.tanh(inputs["x0"]) @ weight.T + bias) ** 2)
 
     expected, expected_grads = jax.value_and_grad(reference_loss, argnums=(0, 1))(params, inputs)
@@ -62,7 +62,7 @@ def test_gradient_of_a_shared_blob_is_the_sum() -> None:
     assert list(params) == ["one"]
 
     def reference_loss(params: Any) -> Any:
-        weight, bias = params["one"][0], params["one"][1]
+        weight, bias = params["one"]["0"], params["one"]["1"]
         return jnp.sum(((inputs["x0"] @ weight.T + bias) @ weight.T + bias) ** 2)
 
     expected, expected_grads = jax.value_and_grad(reference_loss)(params)
@@ -75,7 +75,7 @@ def test_diff_written_by_backward_is_the_gradient() -> None:
         python_layer("p", "ParameterLayer", tops="y", fields="loss_weight: 3"), {}
     )
     assert loss == 15
-    np.testing.assert_array_equal(grads["p"][0], [1])
+    np.testing.assert_array_equal(grads["p"]["0"], [1])
 
 
 @pytest.mark.parametrize("weight", [1, 0.25])

@@ -75,11 +75,11 @@ def test_class_with_blobs_param_str_and_phase(backward: Any) -> None:
     text = input_layer((4, 3)) + python_layer("s", "LearnedScale", "x0", "y", param_str="3") + LOSS_LAYER
     net = Net(text, "TRAIN", backward=backward)
     params, state = net.init(jax.random.key(0))
-    np.testing.assert_array_equal(params["s"][0], [3, 3, 3])
+    np.testing.assert_array_equal(params["s"]["0"], [3, 3, 3])
     inputs = draw_inputs((4, 3))
     (loss, _), grads = jax.jit(jax.value_and_grad(net.loss, has_aux=True))(params, state, inputs)
     np.testing.assert_allclose(loss, 3 * inputs["x0"].sum(), rtol=1e-5)
-    np.testing.assert_allclose(grads["s"][0], inputs["x0"].sum(axis=0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(grads["s"]["0"], inputs["x0"].sum(axis=0), rtol=1e-5, atol=1e-6)
     test_blobs, _ = Net(text, "TEST").forward(params, state, inputs)
     np.testing.assert_allclose(test_blobs["loss"], 2 * loss, rtol=1e-5)
 
@@ -95,7 +95,7 @@ def test_backward_of_a_class_is_used_with_rules(monkeypatch: pytest.MonkeyPatch)
         net = Net(text, "TRAIN", backward=backward)  # type: ignore[arg-type]
         params, state = net.init(jax.random.key(0))
         grads = jax.grad(lambda p, net=net, state=state: net.loss(p, state, draw_inputs((4, 3)))[0])(params)
-        assert bool(jnp.all(grads["s"][0] == 7)) is uses_backward
+        assert bool(jnp.all(grads["s"]["0"] == 7)) is uses_backward
 
 
 def test_in_place_layers() -> None:

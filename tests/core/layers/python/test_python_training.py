@@ -40,13 +40,13 @@ def make_solver(folder: Path, net: str, settings: str = "", **options: Any) -> S
 
 def train(folder: Path, net: str, settings: str = "", **options: Any) -> Any:
     s = make_solver(folder, net, settings, **options)
-    initial_blobs = (
-        Net(HIDDEN_NET + LINEAR, "TRAIN").init(jax.random.key(0)).params["ip"]
-    )  # the built-in layer starts with zeros
+    linear_net = Net(HIDDEN_NET + LINEAR, "TRAIN")
+    linear_blobs = linear_net.init(jax.random.key(0)).params["ip"].values()  # the built-in layer starts with zeros
+    initial_blobs = dict(zip((p.slot.name for p in s.net.graph.layer("ip").params), linear_blobs, strict=True))
     s.train_state = s.train_state.replace(params={**s.train_state.params, "ip": initial_blobs})  # type: ignore[attr-defined]
     s.step(20)
     s.close()
-    return s.train_state.params
+    return {(p.slot.layer, p.index): p.array(*s.variables) for p in s.net.graph.params}
 
 
 @pytest.mark.parametrize(("backward", "settings"), [("autodiff", "iter_size: 2"), ("rules", "")])
@@ -80,12 +80,12 @@ def test_caffemodel_stores_the_blobs_of_a_layer(tmp_path: Path) -> None:
     s.step(3)
     s.snapshot()
     stored_blobs = read_caffemodel(tmp_path / "x_iter_3.caffemodel")
-    for trained_blob, stored_blob in zip(s.train_state.params["ip"].values(), stored_blobs["ip"], strict=True):
-        np.testing.assert_array_equal(trained_blob, stored_blob)
+    for i, stored_blob in enumerate(stored_blobs["ip"]):
+        np.testing.assert_array_equal(s.train_state.params["ip"][str(i)], stored_blob)
     fine_tuning_solver = make_solver(
         tmp_path, HIDDEN_NET + LINEAR + PYTHON_LOSS, weights=[tmp_path / "x_iter_3.caffemodel"]
     )
-    np.testing.assert_array_equal(fine_tuning_solver.train_state.params["ip"][0], s.train_state.params["ip"][0])
+    np.testing.assert_array_equal(fine_tuning_solver.train_state.params["ip"]["0"], s.train_state.params["ip"]["0"])
     for open_solver in (s, fine_tuning_solver):
         open_solver.close()
 
