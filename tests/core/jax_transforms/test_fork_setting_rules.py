@@ -12,7 +12,6 @@ import pytest
 from case import Case
 from case_net import CaseNet
 from cases import EXTRA_FORK_CASES, LAYER_CASES
-from field_reads import FieldReads, record_reads
 
 from caffejax import CaffejaxError
 from caffejax.core.graph import build as graph_build
@@ -22,6 +21,7 @@ from caffejax.core.layers.types import LayerType
 from caffejax.core.schema import read_net
 from caffejax.core.schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from caffejax.tools.layer_pages.descriptions import list_param_fields, list_settings
+from field_reads import FieldReads, record_reads
 
 _CASES_BY_TYPE: dict[LayerType, list[Case]] = {}
 for _case in (*LAYER_CASES, *EXTRA_FORK_CASES):
