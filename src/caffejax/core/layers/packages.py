@@ -34,8 +34,8 @@ class LayerPackage:
         variants: the modules that call `register_variants`, by the name of the type that gets the variants.
         python_layers: a module with a function `find_builtin_type(module, name)`, which returns the `LayerType` that
             computes Python layers of that module and class, or None. Default: there are no such types.
-        fillers: a module with `FILLERS`, a dictionary of `fillers.Filler`s by their names. Only those of this distribution
-            count. Default: there are none.
+        fillers: a module with `FILLERS`, a dictionary of `fillers.Filler`s by their names, if the package is of this
+            distribution. Default: there are none.
     """
 
     types: Mapping[str, str]
