@@ -21,29 +21,19 @@ from ...core.layers.registry import register_variants
 from ...core.layers.types import LayerDocs
 
 
-class ShuffledDatabaseLayer(DatabaseLayer):
+class ForkDatabaseLayer(DatabaseLayer):
     """Batches of Datums from an LMDB or LevelDB. With `shuffle`, each epoch has a different random order."""
 
     def check_settings(self) -> None:
         """Check data_param and transform_param."""
         check_all(lambda: check_data_param(self.definition, ["shuffle"]), lambda: check_transform(self.definition))
 
-    def open(self, tops: TopSpecs) -> Batches:
-        """Open the database."""
-        return self.make_batches(DatumDataset(self.definition, self.rng, shuffle=True), tops)
-
-
-class PairDatabaseLayer(DatabaseLayer):
-    """Batches of MyCaffe's pairs of images, or of images with several labels, which are refused.
-
-    A net with such a layer can be built and checked on placeholders of its shapes.
-    """
-
     @staticmethod
     def label_shapes(layer: Any, batch_size: int, height: int, width: int) -> Sequence[Shape]:
-        """Return the shape of the labels of pairs of images, or of several labels.
+        """Return the shape of the labels, or of MyCaffe's labels of pairs of images and of several labels.
 
-        The number of several labels that are not one-hot is in the source alone; a label for each pixel is assumed.
+        The latter are refused, but a net with them can be checked. The number of several labels that are not one-hot is
+        in the source alone; a label for each pixel is assumed.
         """
         param = layer.data_param
         if param.label_type == "MULTIPLE":
@@ -52,30 +42,26 @@ class PairDatabaseLayer(DatabaseLayer):
             size = (param.images_per_blob,) if param.output_all_labels and param.images_per_blob > 1 else ()
         return [(batch_size, *size)]
 
+    def open(self, tops: TopSpecs) -> Batches:
+        """Open the database."""
+        dataset = DatumDataset(self.definition, self.rng, shuffle=self.layer_param.data_param.shuffle)
+        return self.make_batches(dataset, tops)
 
-_PAIR_SETTINGS = ("label_type", "one_hot_label_size", "output_all_labels", "images_per_blob")
 
-
-def _data_variant(layer: Any) -> str | None:
-    param = layer.data_param
-    if any(param.HasField(name) for name in _PAIR_SETTINGS):
-        return "of pairs"
-    return "shuffled" if param.shuffle else None
-
+_DATA_SETTINGS = ("shuffle", "label_type", "one_hot_label_size", "output_all_labels", "images_per_blob")
 
 register_variants(
     "Data",
-    _data_variant,
+    lambda layer: "of forks" if any(layer.data_param.HasField(name) for name in _DATA_SETTINGS) else None,
     {
-        "shuffled": replace(
+        "of forks": replace(
             DATA,
             signature=replace(DATA.signature, fork_settings=("shuffle",)),
-            implementation=ShuffledDatabaseLayer.implementation(),
+            implementation=ForkDatabaseLayer.implementation(),
             docs=LayerDocs(origin="NVIDIA Caffe, Intel Caffe, yjxiong/caffe"),
-        ),
-        "of pairs": replace(DATA, implementation=PairDatabaseLayer.implementation(), docs=LayerDocs(origin="MyCaffe")),
+        )
     },
-    "With `shuffle` it is the variant in random order. With MyCaffe's settings of pairs and labels it is refused.",
+    "With `shuffle` the records are in random order. MyCaffe's settings of pairs and labels are refused.",
 )
 
 
