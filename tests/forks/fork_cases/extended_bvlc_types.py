@@ -8,6 +8,7 @@ LABELS = (BATCH,)
 NVIDIA = "batch_norm_param { scale_bias: true bias_filler { value: 0.5 } scale_filler { value: 2 } }"
 INTEL = "batch_norm_param { filler { value: 2 } bias_filler { value: 0.5 } }"
 PARTS = "batch_norm_param { use_weight_bias: false }"
+BIAS = "bias_term: true bias_filler { value: 0.5 }"
 DILATED = "convolution_param { num_output: 4 kernel_size: 2 hole: 2 }"
 WEIGHTED = "loss_param { weight_by_label_freqs: true class_weighting: 0.5 class_weighting: 2 class_weighting: 1 }"
 
@@ -55,7 +56,8 @@ LAYER_CASES: list[Case] = [
         name="filled",
     ),
     layer_case("RNN", RNN_PARAM, (3, BATCH, 4), (3, BATCH), name="of_nonlinearities"),
-    layer_case("Scale", "scale_param { min_value: -100 max_value: 100 }", IMAGE, name="held"),
+    layer_case("Scale", f"scale_param {{ min_value: -100 max_value: 100 {BIAS} }}", IMAGE, name="held"),
+    layer_case("Scale", "scale_param { match_by_count: true }", IMAGE, (3, 1, 1), name="matched"),
     layer_case("SigmoidCrossEntropyLoss", "", MATRIX, MATRIX, MATRIX, name="weighted", distribution="positive"),
     layer_case("Softmax", "softmax_param { temperature: 2.5 }", MATRIX, name="with_temperature"),
     layer_case(
