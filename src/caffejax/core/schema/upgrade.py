@@ -427,16 +427,16 @@ _DILATIONS = (("hole",), ("hole_h", "hole_w"), ("dilation_h", "dilation_w"))  # 
 
 def _rename_dilation(p: ConvolutionParameter) -> str | None:
     """Rename the settings for `dilation`; return an error message or None."""
-    for names in _DILATIONS:
-        values = [getattr(p, name) for name in names if p.HasField(name)]
-        if values and p.dilation:
-            return f"{names[0]} and dilation mean the same; set only one of them"
-        if 0 < len(values) < len(names):
+    fork_names = [names for names in _DILATIONS if any(p.HasField(name) for name in names)]
+    all_names = [*fork_names, *([("dilation",)] if p.dilation else [])]
+    if len(all_names) > 1:
+        return f"{all_names[0][0]} and {all_names[1][0]} mean the same; set only one of them"
+    for names in fork_names:
+        if not all(p.HasField(name) for name in names):
             return f"set both of {' and '.join(names)}"
-        if values:
-            p.dilation.extend(values)
-            for name in names:
-                p.ClearField(name)
+        p.dilation.extend(getattr(p, name) for name in names)
+        for name in names:
+            p.ClearField(name)
     return None
 
 
