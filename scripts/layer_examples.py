@@ -42,6 +42,8 @@ layer {{ name: "data" type: "MemoryData" top: "data" top: "label"
 layer {{ name: "data" type: "Data" {_IMAGES} data_param {{ {_DATA} }} }}
 layer {{ name: "data" type: "ImageData" {_IMAGES}
   image_data_param {{ {_LIST} root_folder: "images/" new_height: 256 new_width: 256 }} }}
+layer {{ name: "data" type: "Data" {_IMAGES} data_param {{ {_DATA} shuffle: true }} }}
+layer {{ name: "data" type: "ImageData" {_IMAGES} image_data_param {{ {_LIST} short_side: 256 }} }}
 layer {{ name: "data" type: "HDF5Data" top: "data" top: "label" hdf5_data_param {{ {_LIST} }} }}
 layer {{ name: "data" type: "WindowData" {_IMAGES}
   window_data_param {{ source: "windows.txt" batch_size: 32 fg_threshold: 0.5 bg_threshold: 0.5 fg_fraction: 0.25

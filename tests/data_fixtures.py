@@ -10,7 +10,7 @@ import pytest
 
 import caffejax.core.data  # registers the layers
 from caffejax.base.config import DataConfig
-from caffejax.core.layers import LayerDefinition, Source, SourceInput, SourceSpec, layer_type
+from caffejax.core.layers import LayerDefinition, Source, SourceInput, SourceSpec, type_of
 from caffejax.core.schema import caffe_pb2, read_net
 
 GOLDEN = Path(__file__).parents[0] / "golden" / "data"
@@ -48,7 +48,7 @@ def open_source() -> Iterator[Callable[..., TransformedSource]]:
         net: str | Path, phase: Any = "TEST", folder: Path | None = None, **data_options: Any
     ) -> TransformedSource:
         layer = read_net(net).layer[0]
-        implementation = layer_type(layer.type).implementation
+        implementation = type_of(layer).implementation
         assert isinstance(implementation, SourceInput)
         file = None if folder is None else str(folder / "net.prototxt")
         definition = LayerDefinition(layer, phase, file, DataConfig(**data_options))

@@ -8,5 +8,7 @@ from pathlib import Path
 from ..core.layers.packages import LayerPackage
 
 LAYERS = LayerPackage.read(
-    Path(__file__).with_name("index.json"), python_layers=f"{__name__}.rcnn.builtin_python_layers"
+    Path(__file__).with_name("index.json"),
+    python_layers=f"{__name__}.rcnn.builtin_python_layers",
+    fillers=f"{__name__}.general.fillers",
 )

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from ..core.graph import UNNAMED_TOP, Graph, Layer, Slot
 from ..core.graph.index_ranges import find_index_blob, find_indexing_layers
+from ..core.layers.context import Context
 from ..core.layers.row_padding import strip_padding
 from ..core.ops import compilation
 from ..core.ops.program_cache import ProgramCache
@@ -37,7 +39,6 @@ from ..core.program.backward import (
     Pullback,
     find_differentiated_bottoms,
     has_backward,
-    make_deconv_pullback,
     run_backward,
     run_with_pullback,
 )
@@ -47,6 +48,27 @@ from ..cpu.kernels.executable_cache import ProgramCacheConfig
 _SMALL_SIZE = 2**28  # elements
 
 Key = tuple[jax.Array, *tuple[Any, ...]]  # a PRNG key, and numbers that are folded into it in this order
+
+
+# the diff of the bottom in a deconvolution pass, by the type of the layer, or None for the gradient
+_DECONV_RULES: Mapping[str, Callable[[Context, jax.Array], jax.Array | None]] = {
+    "ReLU": lambda ctx, dy: jnp.maximum(dy, 0),  # regardless of the slope and the bottom
+    "LRN": lambda ctx, dy: dy if ctx.param.deconv_ignore else None,
+}
+
+
+def _make_deconv_pullback(layer: Layer, pullback: Pullback) -> Pullback:
+    """Return the pullback of a layer for a deconvolution pass: by its rule, or else the gradient."""
+    rule = _DECONV_RULES.get(layer.type.name)
+    if rule is None:
+        return pullback
+
+    def deconv_pullback(top_diffs: Sequence[Any]) -> Diffs:
+        (bottom,) = find_differentiated_bottoms(layer)
+        diff = rule(layer.context, *top_diffs)
+        return pullback(top_diffs) if diff is None else Diffs({bottom: diff}, {})
+
+    return deconv_pullback
 
 
 class BackwardRange:
@@ -280,7 +302,7 @@ class LayerRange:
             result, pullback = run_with_pullback(
                 part, inputs, earlier_blobs, host_tops=host_tops, start_diffs=start_diffs
             )
-            pullbacks.append((layer, make_deconv_pullback(layer, pullback) if backward_layers.deconv else pullback))
+            pullbacks.append((layer, _make_deconv_pullback(layer, pullback) if backward_layers.deconv else pullback))
             return result
 
         schedule = split_by_layer(LayerSchedule(self.graph, (self._make_part(last),)))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from caffejax.base.errors import DataError
-from caffejax.core.data import Lmdb, write_leveldb, write_lmdb
+from caffejax.core.data import write_leveldb, write_lmdb
 from caffejax.core.schema import caffe_pb2
 
 
@@ -48,24 +48,6 @@ def test_the_seed_determines_where_rand_skip_starts(open_source, data_layer_text
         assert read_labels(open_source(net, seed=seed), 1) == [first]
         starts.append(first[0])
     assert set(starts) == set(range(6))
-
-
-@pytest.mark.parametrize("backend", ["LMDB", "LEVELDB"])
-def test_seed_determines_the_shuffled_order_of_each_epoch(open_source, data_layer_text, raw_db, tmp_path, backend):
-    source = raw_db
-    if backend == "LEVELDB":
-        source = tmp_path / "db"
-        write_leveldb(source, Lmdb(raw_db))
-    net = data_layer_text(source, data=f"backend: {backend} shuffle: true rand_skip: 3")
-    order = np.concatenate(read_labels(open_source(net, seed=1), 16))  # of batches of 4
-    assert np.array_equal(order, np.concatenate(read_labels(open_source(net, seed=1), 16)))
-    resumed_source = open_source(net, seed=1)
-    resumed_source.set_state({"examples": 8})
-    assert np.array_equal(np.concatenate(read_labels(resumed_source, 14)), order[8:])
-    skips = [n for n in range(3) if all(len(set(order[k : k + 13])) == 13 for k in (13 - n, 26 - n, 39 - n))]
-    assert skips
-    epochs = [tuple(order[k : k + 13]) for k in (13 - skips[0], 26 - skips[0], 39 - skips[0])]
-    assert len(set(epochs)) == 3
 
 
 def test_layers_have_different_random_crops(open_source, data_layer_text, raw_db):

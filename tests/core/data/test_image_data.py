@@ -170,31 +170,3 @@ def test_files_that_are_not_lists_are_refused(open_source, tmp_path, content, me
     with pytest.raises(DataError, match=message) as exc_info:
         open_source(layer_text(tmp_path / "list"))
     assert len(exc_info.value.problems) == 1
-
-
-@pytest.mark.parametrize(
-    ("settings", "shape", "expected"),
-    [
-        ("short_side: 6", (9, 4), (13, 6)),
-        ("short_side: 6 new_height: 2 new_width: 2", (4, 9), (6, 13)),
-        ("new_dim: 6 bicubic: true", (9, 4), (13, 6)),
-        ("new_height: 7 new_width: 5 bicubic: true", (9, 4), (7, 5)),
-        ("min_height: 6 min_width: 8", (5, 3), (13, 8)),  # of the width 5 are missing, of the height 1
-        ("min_height: 9 min_width: 4", (5, 3), (9, 5)),
-        ("min_height: 5 min_width: 3", (5, 3), (5, 3)),
-        ("min_height: 6 min_width: 8 new_height: 4 new_width: 4", (5, 3), (4, 4)),
-    ],
-)
-def test_images_are_resized_by_settings_of_forks(tmp_path, open_source, settings, shape, expected):
-    image = np.random.default_rng(0).integers(0, 256, (*shape, 3), np.uint8)
-    cv2.imwrite(str(tmp_path / "a.png"), image)
-    (tmp_path / "list.txt").write_text(f"{tmp_path}/a.png 0\n")
-    data, _ = next(open_source(layer_text(tmp_path / "list.txt", settings, 1)))
-    interpolation = cv2.INTER_CUBIC if "bicubic" in settings else cv2.INTER_LINEAR
-    resized_image = cv2.resize(image, expected[::-1], interpolation=interpolation)
-    np.testing.assert_array_equal(np.asarray(data)[0], resized_image.transpose(2, 0, 1))
-
-
-def test_min_height_and_min_width_must_both_be_set(folder, open_source):
-    with pytest.raises(DataError, match="only one of min_height and min_width"):
-        open_source(layer_text(folder / "list.txt", "min_width: 8"))

@@ -17,7 +17,7 @@ from caffejax.base.config import ComputeConfig, DataConfig, DataShard, Options, 
 from caffejax.base.errors import CaffejaxError
 from caffejax.core.data import Batch, Pipeline
 from caffejax.core.data.image_batches import ImageBatches
-from caffejax.core.layers import LayerDefinition, layer_type
+from caffejax.core.layers import LayerDefinition, type_of
 from caffejax.core.layers.data_source import ShardedSource
 from caffejax.core.schema import read_net
 
@@ -145,7 +145,7 @@ def test_prefetch_is_multiplied_by_the_shards_batches(
         read_net(data_layer_text(raw_db, data="backend: LMDB prefetch: 2")).layer[0],
         data_config=DataConfig(shard=shard),
     )
-    implementation: Any = layer_type("Data").implementation
+    implementation: Any = type_of(definition.layer).implementation
     source = implementation.open(definition, implementation.probe(definition).tops)
     next(source)
     expected_count, deadline = 1 + 2 * shard.count, time.monotonic() + TIMEOUT

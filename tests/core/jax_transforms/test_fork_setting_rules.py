@@ -12,7 +12,6 @@ import pytest
 from case import Case
 from case_net import CaseNet
 from cases import EXTRA_FORK_CASES, LAYER_CASES
-from field_reads import FieldReads, record_reads
 
 from caffejax import CaffejaxError
 from caffejax.core.graph import build as graph_build
@@ -22,6 +21,7 @@ from caffejax.core.layers.types import LayerType
 from caffejax.core.schema import read_net
 from caffejax.core.schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from caffejax.tools.layer_pages.descriptions import list_param_fields, list_settings
+from field_reads import FieldReads, record_reads
 
 _CASES_BY_TYPE: dict[LayerType, list[Case]] = {}
 for _case in (*LAYER_CASES, *EXTRA_FORK_CASES):
@@ -101,7 +101,6 @@ _SOMETIMES_READ = {
     "bn_param.icnet": "to choose the layer",
     "channel_scale_param.max_global_scale": "with global_scale",
     "channel_scale_param.min_global_scale": "with global_scale",
-    "contrastive_loss_param.output_matches": "with a second top",
     "convolution3d_param.bias_term": "as in C3D, Deconvolution3D reads it from convolution_param",
     "decode_param.k": "with target KNN",
     "detection_output_param.input_height": "without normalized",
@@ -110,7 +109,6 @@ _SOMETIMES_READ = {
     "knn_param.k": "in TEST",
     "label_specific_rescale_param.positive_weight": "in TRAIN",
     "label_specific_rescale_param.rescale_test": "in TEST",
-    "lrn_param.deconv_ignore": "by pycaffe's deconv",
     "prior_box_param.flip": "with aspect_ratio",
     "proposal_target_param.img_height": "without ROIs",
     "proposal_target_param.img_width": "without ROIs",

@@ -186,3 +186,44 @@ def test_params_of_missing_biases_are_dropped_as_in_mycaffe(
     assert ["second param of a layer without bias" in warning for warning in warnings] == [True] * (
         num_params - num_remaining
     )
+
+
+@pytest.mark.parametrize(
+    ("layer_type", "fork_settings", "settings"),
+    [
+        ("Convolution", "convolution_param { hole: 2 }", "convolution_param { dilation: 2 }"),
+        ("Im2col", "convolution_param { hole_h: 2 hole_w: 1 }", "convolution_param { dilation: 2 dilation: 1 }"),
+        (
+            "Deconvolution",
+            "convolution_param { dilation_w: 3 dilation_h: 2 }",
+            "convolution_param { dilation: [2, 3] }",
+        ),
+        ("Pooling", "pooling_param { ceil_mode: false }", "pooling_param { round_mode: FLOOR }"),
+        ("Pooling", "pooling_param { ceil_mode: true round_mode: FLOOR }", "pooling_param { round_mode: FLOOR }"),
+        ("SoftmaxWithLoss", "softmaxloss_param { ignore_label: 3 }", "loss_param { ignore_label: 3 }"),
+        ("Convolution3D", "convolution_param { hole: 2 }", "convolution_param { hole: 2 }"),
+    ],
+)
+def test_settings_that_forks_name_otherwise_become_bvlcs(layer_type: str, fork_settings: str, settings: str) -> None:
+    fork_net, net = (read_net(f'layer {{ type: "{layer_type}" {s} }}') for s in (fork_settings, settings))
+    assert fork_net == net
+
+
+def test_all_settings_without_another_name_are_reported() -> None:
+    with pytest.raises(SchemaError) as exc_info:
+        read_net(
+            """layer { name: "a" type: "Convolution" convolution_param { hole: 2 dilation: 2 } }
+            layer { name: "b" type: "Convolution" convolution_param { dilation_w: 2 } }
+            layer { name: "c" type: "Convolution" convolution_param { hole: 2 hole_h: 2 hole_w: 2 } }
+            layer { name: "d" type: "SoftmaxWithLoss" softmaxloss_param { ignore_label: 3 ignore_label: 4 } }"""
+        )
+    assert [(p.layer, p.layer_type, p.message) for p in exc_info.value.problems] == [
+        ("a", "Convolution", "hole and dilation mean the same; set only one of them"),
+        ("b", "Convolution", "set both of dilation_h and dilation_w"),
+        ("c", "Convolution", "hole and hole_h mean the same; set only one of them"),
+        (
+            "d",
+            "SoftmaxWithLoss",
+            "setting softmaxloss_param.ignore_label (of deeplab) is not supported, except a single ignore_label",
+        ),
+    ]

@@ -83,12 +83,47 @@ VARIANT_LAYERS = {
     "a shared message": (make_layer("SoftmaxWithLoss", 2, 1, loss_param={"weight_by_label_freqs": True}), "SegNet"),
     "blobs": (make_layer("BatchNorm", 1, 1, blobs=[{} for _ in range(5)]), "NVIDIA Caffe, Intel Caffe"),
 }
+# one of each further type that has a single variant
+LAYERS_OF_SINGLE_VARIANTS = {
+    "distances": (make_layer("Accuracy", 2, 1, accuracy_param={"min_is_better": True}), "caffe-windows"),
+    "labels of pairs": (
+        make_layer("ContrastiveLoss", 3, 1, contrastive_loss_param={"distance_calculation": "EUCLIDEAN"}),
+        "MyCaffe",
+    ),
+    "records in random order": (
+        make_layer("Data", 0, 1, data_param={"shuffle": True}),
+        "NVIDIA Caffe, Intel Caffe, yjxiong/caffe",
+    ),
+    "an unscaled Dropout": (
+        make_layer("Dropout", 1, 1, dropout_param={"scale_train": False}),
+        "SegNet, synopsys-caffe",
+    ),
+    "resized images": (
+        make_layer("ImageData", 0, 2, image_data_param={"short_side": 5}),
+        "NVIDIA Caffe, Intel Caffe, channel-pruning",
+    ),
+    "deconvolution": (make_layer("LRN", 1, 1, lrn_param={"deconv_ignore": True}), "Deep Visualization Toolbox"),
+    "a filler": (make_layer("Parameter", 0, 1, parameter_param={"blob_filler": {}}), "caffe-windows"),
+    "nonlinearities": (make_layer("RNN", 2, 1, rnn_param={}), "cbfinn/caffe"),
+    "limits": (make_layer("Scale", 1, 1, scale_param={"min_value": 0}), "caffe-windows, OpenCV"),
+    "a temperature": (make_layer("Softmax", 1, 1, softmax_param={"temperature": 2}), "cbfinn/caffe"),
+}
 PLAIN_LAYERS = {
     "InnerProduct": make_layer("InnerProduct", 1, 1, inner_product_param={"num_output": 2}),
     "Filter": make_layer("Filter", 2, 1),
     "BatchNorm": make_layer("BatchNorm", 1, 1, batch_norm_param={"eps": 0.1}, blobs=[{} for _ in range(3)]),
     "SoftmaxWithLoss": make_layer("SoftmaxWithLoss", 2, 1, loss_param={"ignore_label": 1}),
     "SigmoidCrossEntropyLoss": make_layer("SigmoidCrossEntropyLoss", 2, 1),
+    "Accuracy": make_layer("Accuracy", 2, 1, accuracy_param={"top_k": 5}),
+    "ContrastiveLoss": make_layer("ContrastiveLoss", 3, 1, contrastive_loss_param={"legacy_version": True}),
+    "Data": make_layer("Data", 0, 1, data_param={"rand_skip": 5}),
+    "Dropout": make_layer("Dropout", 1, 1, dropout_param={"dropout_ratio": 0.25}),
+    "ImageData": make_layer("ImageData", 0, 2, image_data_param={"shuffle": True}),
+    "LRN": make_layer("LRN", 1, 1, lrn_param={"k": 2}),
+    "Parameter": make_layer("Parameter", 0, 1, parameter_param={"shape": {"dim": [2]}}),
+    "RNN": make_layer("RNN", 2, 1, recurrent_param={"num_output": 2}),
+    "Scale": make_layer("Scale", 1, 1, scale_param={"bias_term": True}),
+    "Softmax": make_layer("Softmax", 1, 1, softmax_param={"axis": 2}),
 }
 
 TYPE_OF_LAYER = """
@@ -107,6 +142,22 @@ def test_a_variant_is_found_when_nothing_was_imported(name: str) -> None:
     plain_layer = PLAIN_LAYERS[layer.type]
     texts = [x.SerializeToString().hex() for x in (plain_layer, layer, plain_layer)]
     assert run_python(TYPE_OF_LAYER, *texts).splitlines() == ["BVLC", origin, "BVLC"]
+
+
+def test_single_variants_are_found_when_nothing_of_their_type_was_imported() -> None:
+    layers = [
+        (x, origin)
+        for layer, variant_origin in LAYERS_OF_SINGLE_VARIANTS.values()
+        for x, origin in (
+            (PLAIN_LAYERS[layer.type], "BVLC"),
+            (layer, variant_origin),
+            (PLAIN_LAYERS[layer.type], "BVLC"),
+        )
+    ]
+    texts = [layer.SerializeToString().hex() for layer, _ in layers]
+    assert run_python(TYPE_OF_LAYER, *texts).splitlines() == [origin for _, origin in layers]
+    all_types = {layer.type for layer, _ in (*VARIANT_LAYERS.values(), *LAYERS_OF_SINGLE_VARIANTS.values())}
+    assert all_types == set(json.loads(Path(forks.__file__).with_name("index.json").read_text())["variants"])
 
 
 @pytest.mark.parametrize("name", VARIANT_LAYERS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
@@ -39,24 +39,21 @@ WRITERS: Mapping[str, Callable[[str | os.PathLike[str]], AbstractContextManager[
 }
 
 
-_SUPPORTED_FIELDS = {
+_SUPPORTED_FIELDS = (
     *("source", "batch_size", "backend", "rand_skip", "prefetch"),
-    "shuffle",  # a setting of forks
     *("scale", "mean_file", "crop_size", "mirror", "force_encoded_color"),  # in old files; Caffe ignores them here
-    *("threads", "parser_threads", "disk_reader_threads", "cache", "precache", "verbose"),  # ignored settings of forks
-}
+)
 
 
 class RecordDataset(ImageDataset[Label]):
     """The records of a layer's database as examples, repeated endlessly.
 
-    With `shuffle`, a setting of forks, each epoch has a different random order.
-
     Args:
         definition: the layer's definition.
-        rng: the source of the number of records that rand_skip skips at the start, and of the random order.
+        rng: the source of the number of records that rand_skip skips at the start, and of a random order.
         max_examples: the number of examples that will be read, or None for all records. A LevelDB reads only the keys
             that are needed.
+        shuffle: whether each epoch has a different random order, if all records are read.
 
     Attributes:
         decode_mode: how compressed images are decoded; see `read_datum`.
@@ -66,7 +63,9 @@ class RecordDataset(ImageDataset[Label]):
         DataError: if the database cannot be read.
     """
 
-    def __init__(self, definition: LayerDefinition, rng: CounterRng, max_examples: int | None = None) -> None:
+    def __init__(
+        self, definition: LayerDefinition, rng: CounterRng, max_examples: int | None = None, *, shuffle: bool = False
+    ) -> None:
         param, transform_param = definition.layer.data_param, definition.layer.transform_param
         self.decode_mode = COLOR if transform_param.force_color else GRAY if transform_param.force_gray else UNCHANGED
         self.max_pixels = definition.data_config.max_image_pixels
@@ -82,9 +81,8 @@ class RecordDataset(ImageDataset[Label]):
         num_skipped = rng.random_integer(param.rand_skip) if param.rand_skip else 0
         self._records = records if max_examples is None else records.head(num_skipped + max_examples)
         self._num_skipped = num_skipped % len(self._records)  # opens the database without reading a record
-        self._shuffle = bool(param.shuffle) and max_examples is None
-        shuffle_param = caffe_pb2.DataParameter(shuffle=self._shuffle)
-        self._sampler = IndexSampler(len(self._records), shuffle_param, rng)
+        self._shuffle = shuffle and max_examples is None
+        self._sampler = IndexSampler(len(self._records), rng, shuffle=self._shuffle)
 
     @abstractmethod
     def decode(self, value: bytes) -> tuple[np.ndarray, Label]:
@@ -138,8 +136,8 @@ class RecordDataset(ImageDataset[Label]):
         return type(error)(Problem(f"record '{key_text}' {error}", file=str(self._records.path)))
 
 
-def check_data_param(definition: LayerDefinition) -> None:
-    """Check the settings of a layer's data_param.
+def check_data_param(definition: LayerDefinition, extra_fields: Iterable[str] = ()) -> None:
+    """Check the settings of a layer's data_param. `extra_fields` are supported, too.
 
     Raises:
         DataError: if the source or the batch size is missing, or a setting is not supported. The message lists all
@@ -157,7 +155,7 @@ def check_data_param(definition: LayerDefinition) -> None:
 
     check_all(
         lambda: raise_if_any(DataError, list_problems()),
-        lambda: refuse_unsupported(param, "data_param", _SUPPORTED_FIELDS),
+        lambda: refuse_unsupported(param, "data_param", (*_SUPPORTED_FIELDS, *extra_fields)),
         lambda: definition.path(param.source),
     )
 
@@ -165,8 +163,10 @@ def check_data_param(definition: LayerDefinition) -> None:
 class DatumDataset(RecordDataset[int]):
     """The Datums in a layer's database as examples. See `RecordDataset` for the arguments."""
 
-    def __init__(self, definition: LayerDefinition, rng: CounterRng, max_examples: int | None = None) -> None:
-        super().__init__(definition, rng, max_examples)
+    def __init__(
+        self, definition: LayerDefinition, rng: CounterRng, max_examples: int | None = None, *, shuffle: bool = False
+    ) -> None:
+        super().__init__(definition, rng, max_examples, shuffle=shuffle)
         self._reader = DatumReader(self.decode_mode, self.max_pixels)
 
     def decode(self, value: bytes) -> tuple[np.ndarray, int]:
@@ -196,16 +196,8 @@ class DatabaseLayer(DataLayer):
 
     @staticmethod
     def label_shapes(layer: Any, batch_size: int, height: int, width: int) -> Sequence[Shape]:
-        """Return the shape of the labels, or of MyCaffe's labels of pairs of images and of several labels.
-
-        The number of several labels that are not one-hot is in the source alone; a label for each pixel is assumed.
-        """
-        param = layer.data_param
-        if param.label_type == "MULTIPLE":
-            size: Shape = (param.one_hot_label_size, 1, 1) if param.one_hot_label_size else (height * width,)
-        else:
-            size = (param.images_per_blob,) if param.output_all_labels and param.images_per_blob > 1 else ()
-        return [(batch_size, *size)]
+        """Return the shape of one number for each example."""
+        return [(batch_size,)]
 
     def probe(self) -> SourceSpec:
         """Read the first record. Later keys of a LevelDB are not read."""
@@ -215,11 +207,11 @@ class DatabaseLayer(DataLayer):
 
     def open(self, tops: TopSpecs) -> Batches:
         """Open the database."""
-        dataset = DatumDataset(self.definition, self.rng)
+        return self.make_batches(DatumDataset(self.definition, self.rng), tops)
+
+    def make_batches(self, dataset: DatumDataset, tops: TopSpecs) -> ImageBatches[int]:
+        """Return the batches of a data set."""
         return ImageBatches(self.definition, dataset, self.layer_param.data_param.batch_size, self.rng, tops)
 
 
-define_layer(
-    Signature("Data", bottoms=0, tops=(1, 2), param="data_param", fork_settings=("shuffle",)),
-    DatabaseLayer.implementation(),
-)
+DATA = define_layer(Signature("Data", bottoms=0, tops=(1, 2), param="data_param"), DatabaseLayer.implementation())

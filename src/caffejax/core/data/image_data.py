@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,16 +17,24 @@ from .data_layer import DataLayer, refuse_unsupported
 from .image_batches import ImageBatches, ImageDataset, Label
 from .image_decoding import read_image, resize
 from .image_list import find_files, get_search_folders, read_list
-from .import_cv2 import cv2
 from .prefetch import Batches
 from .sampling import CounterRng, IndexSampler
 from .transform import check_transform
 
+SIZE_FIELDS = (("new_height", "new_width"),)
 LIST_FIELDS = ("source", "batch_size", "rand_skip", "shuffle", "new_height", "new_width", "is_color", "root_folder")
 
 
-def check_list_param(param: Any, name: str, supported: Container[str]) -> None:
+def check_list_param(
+    param: Any, name: str, supported: Container[str], size_fields: Iterable[tuple[str, str]] = SIZE_FIELDS
+) -> None:
     """Check the settings of a layer that reads the files of a list.
+
+    Args:
+        param: the message with the settings.
+        name: the name of the message.
+        supported: the supported fields.
+        size_fields: pairs of fields for a height and a width, of which both or none must be set.
 
     Raises:
         DataError: if they are invalid or not supported. The message lists all problems.
@@ -39,7 +47,7 @@ def check_list_param(param: Any, name: str, supported: Container[str]) -> None:
             yield f"{name}.source must not contain a NUL character: {param.source!r}"
         if param.batch_size < 1:
             yield f"{name}.batch_size must be 1 or more, not {param.batch_size}"
-        for sizes in (("new_height", "new_width"), ("min_height", "min_width")):
+        for sizes in size_fields:
             height, width = (bool(getattr(param, size, 0)) for size in sizes)
             if height != width:
                 yield f"{name} has only one of {' and '.join(sizes)}; set both or none"
@@ -63,7 +71,7 @@ class FileListDataset(ImageDataset[Label]):
 
     def __init__(self, paths: Sequence[str], param: Any, rng: CounterRng) -> None:
         self._paths = paths
-        self._sampler = IndexSampler(len(paths), param, rng)
+        self._sampler = IndexSampler(len(paths), rng, shuffle=param.shuffle, rand_skip=param.rand_skip)
 
     @abstractmethod
     def read_example(self, n: int, i: int) -> tuple[np.ndarray, Label]:
@@ -83,15 +91,6 @@ class FileListDataset(ImageDataset[Label]):
         return DataError(f"{self.item_name} '{self._paths[self._sampler[n]]}' {error}")
 
 
-_FORK_SIZE_FIELDS = ("short_side", "new_dim", "bicubic", "min_height", "min_width")
-_SUPPORTED_FIELDS = {
-    *LIST_FIELDS,
-    *_FORK_SIZE_FIELDS,
-    *("scale", "mean_file", "crop_size", "mirror"),  # in old files; Caffe ignores them here
-    *("threads", "cache", "precache"),  # ignored settings of forks
-}
-
-
 class ImageFileDataset(FileListDataset[int]):
     """The images that an ImageData layer's list names, with their labels.
 
@@ -100,8 +99,8 @@ class ImageFileDataset(FileListDataset[int]):
     """
 
     def __init__(self, definition: LayerDefinition, rng: CounterRng) -> None:
-        param = self._param = definition.layer.image_data_param
-        self._max_pixels = definition.data_config.max_image_pixels
+        param = self.param = definition.layer.image_data_param
+        self.max_pixels = definition.data_config.max_image_pixels
         file = definition.path(param.source)
         images = read_list(file)
         self._labels = images.labels
@@ -111,28 +110,12 @@ class ImageFileDataset(FileListDataset[int]):
 
     def read_example(self, n: int, i: int) -> tuple[np.ndarray, int]:
         """Read the image (C, H, W) and the label of line i of the list."""
-        param = self._param
-        image = read_image(self._paths[i], param.is_color, max_pixels=self._max_pixels)
-        interpolation = cv2.INTER_CUBIC if param.bicubic else cv2.INTER_LINEAR
-        size = _resized_size(param, *image.shape[1:])
-        return resize(image, *size, self._max_pixels, interpolation), self._labels[i]
+        image = read_image(self._paths[i], self.param.is_color, max_pixels=self.max_pixels)
+        return self.resize(image), self._labels[i]
 
-
-def _resized_size(p: Any, height: int, width: int) -> tuple[int, int]:
-    """Return the (height, width) to which an image of the given size is resized, or zeros if it is not resized.
-
-    The shorter side is resized to `short_side`, of NVIDIA's fork, or `new_dim`, of channel-pruning's fork. An image
-    that is smaller than `min_height` or `min_width`, of Intel's fork, is enlarged until the side that falls short by
-    more pixels has its minimum.
-    """
-    if side := p.short_side or p.new_dim:
-        return (height * side // width, side) if height > width else (side, width * side // height)
-    if p.new_height or (height >= p.min_height and width >= p.min_width):
-        return p.new_height, p.new_width
-    ratio = np.float32(height) / np.float32(width)
-    if p.min_width - width > p.min_height - height:
-        return int(np.float32(p.min_width) * ratio + 0.5), p.min_width
-    return p.min_height, int(np.float32(p.min_height) * (np.float32(width) / np.float32(height)) + 0.5)
+    def resize(self, image: np.ndarray) -> np.ndarray:
+        """Return an image (C, H, W) in the size that the layer's parameters set."""
+        return resize(image, self.param.new_height, self.param.new_width, self.max_pixels)
 
 
 class ImageDataLayer(DataLayer):
@@ -141,11 +124,18 @@ class ImageDataLayer(DataLayer):
     With `shuffle`, each epoch has a new order, which the seed determines. It differs from Caffe's order.
     """
 
+    dataset_class = ImageFileDataset
+    size_fields: tuple[tuple[str, str], ...] = SIZE_FIELDS
+    supported_fields: tuple[str, ...] = (
+        *LIST_FIELDS,
+        *("scale", "mean_file", "crop_size", "mirror"),  # in old files; Caffe ignores them here
+    )
+
     def check_settings(self) -> None:
         """Check image_data_param and transform_param."""
         param = self.layer_param.image_data_param
         check_all(
-            lambda: check_list_param(param, "image_data_param", _SUPPORTED_FIELDS),
+            lambda: check_list_param(param, "image_data_param", self.supported_fields, self.size_fields),
             lambda: check_transform(self.definition),
         )
 
@@ -163,11 +153,10 @@ class ImageDataLayer(DataLayer):
         return self._batches(tops)
 
     def _batches(self, tops: TopSpecs = ()) -> ImageBatches[int]:
-        dataset = ImageFileDataset(self.definition, self.rng)
+        dataset = self.dataset_class(self.definition, self.rng)
         return ImageBatches(self.definition, dataset, self.layer_param.image_data_param.batch_size, self.rng, tops)
 
 
-define_layer(
-    Signature("ImageData", bottoms=0, tops=2, param="image_data_param", fork_settings=_FORK_SIZE_FIELDS),
-    ImageDataLayer.implementation(),
+IMAGE_DATA = define_layer(
+    Signature("ImageData", bottoms=0, tops=2, param="image_data_param"), ImageDataLayer.implementation()
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -62,16 +61,17 @@ class IndexSampler:
 
     Args:
         num_files: the number of files.
-        param: a message with `shuffle` and `rand_skip`.
         rng: the source of the order and of the number of skipped files.
+        shuffle: whether the order is random.
+        rand_skip: the number below which a random number of files is skipped at the start, or 0.
 
     Raises:
         DataError: if all files are skipped.
     """
 
-    def __init__(self, num_files: int, param: Any, rng: CounterRng) -> None:
-        self._num_files, self._shuffle, self._rng = num_files, param.shuffle, rng
-        self._num_skipped = rng.random_integer(param.rand_skip) if param.rand_skip else 0
+    def __init__(self, num_files: int, rng: CounterRng, *, shuffle: bool, rand_skip: int = 0) -> None:
+        self._num_files, self._shuffle, self._rng = num_files, shuffle, rng
+        self._num_skipped = rng.random_integer(rand_skip) if rand_skip else 0
         if self._num_skipped >= num_files:
             raise DataError(
                 f"rand_skip skips {self._num_skipped} of {num_files} images; it must be less than {num_files}"

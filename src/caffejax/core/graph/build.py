@@ -92,8 +92,8 @@ def build_graph(
     if text_problems or problems:
         with locate_errors(file=file):
             raise (SchemaError if text_problems else GraphError)([*text_problems, *problems])
-    layers = [layer for layer in net.layer if is_included(layer, state)]
-    for sentence in ignored_settings(net, [(layer, type_of(layer).signature.param) for layer in layers]):
+    layers = [(layer.definition.layer, layer.type.signature.param) for layer in wiring.layers]
+    for sentence in ignored_settings(net, layers):
         log.warning("%s%s", f"{file}: " if file else "", sentence)
     for sentence in _describe_equal_names(wiring.layers):
         log.warning("%s%s", f"{file}: " if file else "", sentence)
@@ -195,8 +195,9 @@ class _Wiring:
             with locate_errors(file=self.file, layer=layer.name, layer_type=layer.type):
                 if index is not None:
                     layer = resolve_variant(layer, index, self.definitions, self.blobs)
-                self._connect(layer)
-                context, definition = self._make_context(layer)
+                kind = type_of(layer)
+                self._connect(layer, kind)
+                context, definition = self._make_context(layer, kind)
                 if self.failed_tops.isdisjoint(layer.bottom):
                     self._append_layer(context, definition, inserted=index is None)
                     return
@@ -204,8 +205,7 @@ class _Wiring:
             self.problems += error.problems
         self.failed_tops.update(layer.top)
 
-    def _connect(self, layer: LayerParameter) -> None:
-        kind = type_of(layer)
+    def _connect(self, layer: LayerParameter, kind: LayerType) -> None:
         self.unread_blobs.difference_update(layer.bottom)
         for i, top in enumerate(layer.top):
             in_place = i < len(layer.bottom) and top == layer.bottom[i]
@@ -221,10 +221,9 @@ class _Wiring:
         if isinstance(kind.implementation, CallerInput) and not kind.implementation.from_arrays:
             self.input_layer_tops.extend(layer.top)
 
-    def _make_context(self, layer: LayerParameter) -> tuple[Context, LayerDefinition]:
+    def _make_context(self, layer: LayerParameter, kind: LayerType) -> tuple[Context, LayerDefinition]:
         phase: Any = caffe_pb2.Phase.Name(layer.phase) if layer.HasField("phase") else self.phase
         definition = LayerDefinition(layer, phase, self.file, self.data_config)
-        kind = type_of(layer)
         context = Context(strip_net_fields(layer), kind, phase, self.compute_config)
         return resolve_type(context, definition), definition
 

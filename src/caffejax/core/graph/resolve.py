@@ -325,10 +325,6 @@ def layer_problems(layer: LayerParameter) -> Iterator[Problem]:
             "0; set loss_weight"
         )
         yield Problem(text, layer=layer.name, layer_type=layer.type)
-    if layer.softmaxloss_param.ListFields():
-        settings = ", ".join(field.name for field, _ in layer.softmaxloss_param.ListFields())
-        text = f"setting softmaxloss_param.{settings} (of deeplab) is not supported, except a single ignore_label"
-        yield Problem(text, layer=layer.name, layer_type=layer.type)
     for message in (m for m in (kind.signature.param, "loss_param") if m and layer.HasField(m)):
         for setting in unknown_settings(getattr(layer, message), kind.signature.fork_settings):
             text = f"setting {message}.{setting} is not supported; BVLC Caffe does not have it either"

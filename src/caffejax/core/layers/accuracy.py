@@ -19,9 +19,8 @@ def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
 
     Bottoms: scores with the classes along `axis`, and labels: a class number for each position along the other axes. A
     label is correct if fewer than top_k other classes have a score at least as large; with top_k 0 no label is correct.
-    With `min_is_better` (caffe-windows) smaller scores are better, as for distances. A label that is not a class number
-    counts as incorrect; data layers pass such a label only if a loss ignores it. The optional second top, (classes,),
-    holds the accuracy of each class, which is 0 for a class without labels.
+    A label that is not a class number counts as incorrect; data layers pass such a label only if a loss ignores it. The
+    optional second top, (classes,), holds the accuracy of each class, which is 0 for a class without labels.
     """
     p = ctx.param
     axis = canonical_axis(p.axis, scores.shape)
@@ -29,7 +28,7 @@ def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     require(problem is None, problem or "")
     num_classes = scores.shape[axis]
     require(p.top_k <= num_classes, f"top_k must be at most the number of classes {num_classes}, not {p.top_k}")
-    score_rows = jnp.moveaxis(-scores if p.min_is_better else scores, axis, -1).reshape(-1, num_classes)
+    score_rows = jnp.moveaxis(scores, axis, -1).reshape(-1, num_classes)
     class_ids = labels.astype(jnp.int32).reshape(-1)
     is_valid = valid_label_mask(p, class_ids)
     is_in_range = is_valid & (class_ids >= 0) & (class_ids < num_classes)
@@ -44,8 +43,8 @@ def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     return overall, _fraction(ctx, is_correct[:, None] * one_hot, one_hot)
 
 
-define_layer(
-    Signature("Accuracy", bottoms=2, tops=(1, 2), param="accuracy_param", fork_settings=("min_is_better",)),
+ACCURACY = define_layer(
+    Signature("Accuracy", bottoms=2, tops=(1, 2), param="accuracy_param"),
     Traced(accuracy),
     Gradient(exists=False, indices=Indices((1,), num_classes_along_axis, ignored_label_of_metric, counts_ignored=True)),
 )

@@ -5,14 +5,12 @@ Caffe's rules: bias_layer.cpp and scale_layer.cpp.
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ...base.errors import require
 from ..ops.channel_affine import channel_affine
@@ -20,7 +18,6 @@ from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec, Shape
 from .dtype_policy import promote
 from .helpers import array_namespace, canonical_axis
-from .loss_helpers import straight_through
 from .registry import define_layer
 from .types import ChannelAffine, Gradient, LayerTraits, Signature, Traced
 
@@ -37,7 +34,8 @@ def bias(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
     return _apply_steps(ctx, x, [(operator.add, addend)])
 
 
-def _spans_channels(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
+def spans_channels(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
+    """Return whether the blobs of a Bias or Scale layer span exactly the channels; see `ChannelAffine.applies`."""
     return bool(ctx.param.axis == axis and set(shapes) == {(channels,)})
 
 
@@ -66,7 +64,7 @@ define_layer(
     Traced(bias, params=bias_params, top_shapes=affine_top_shapes),
     Gradient(bias_backward),
     LayerTraits(
-        dtype_policy="bottoms", spatial_map="same", channel_affine=ChannelAffine(_spans_channels, bias_factor_and_bias)
+        dtype_policy="bottoms", spatial_map="same", channel_affine=ChannelAffine(spans_channels, bias_factor_and_bias)
     ),
 )
 
@@ -76,22 +74,20 @@ def scale(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
 
     The factor is bottom 1 or, with one bottom, a learnable blob that spans `num_axes` axes, as in Bias. With
     `bias_term` a learnable bias of the same shape is added; in a layer with two bottoms, this bias is the only blob.
-    `min_value` and `max_value` (forks) clamp the factor. The top has the shape of x. With `match_by_count` (OpenCV) the
-    factor spans the axes of x from `axis` on that have its number of elements, such as (N, C, 1, 1) with axis 0.
+    The top has the shape of x.
     """
     x, factor, *biases = *bottoms, *blobs
-    factor = _clamp_factor(ctx, factor.reshape(_factor_shape(ctx.param, x, factor)))
     return _apply_steps(ctx, x, [(operator.mul, factor), *((operator.add, b) for b in biases)])
 
 
 def scale_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    factor, *biases = _clamp_factor(ctx, blobs[0]), *blobs[1:]
+    factor, *biases = blobs
     return factor, biases[0] if biases else array_namespace(factor).zeros_like(factor)
 
 
 def scale_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
     p = ctx.param
-    shape = _factor_shape(p, *bottoms) if len(bottoms) == 2 else _spanned_shape(p, bottoms[0].shape)
+    shape = bottoms[1].shape if len(bottoms) == 2 else _spanned_shape(p, bottoms[0].shape)
     filler = p.filler if p.HasField("filler") else FillerParameter(type="constant", value=1)
     factor = [ParamSpec(shape, filler, name="weight")] if len(bottoms) == 1 else []
     return [*factor, ParamSpec(shape, p.bias_filler, name="bias")] if p.bias_term else factor
@@ -99,41 +95,21 @@ def scale_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
 
 def scale_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
     axis = ctx.param.axis
-    x, whole_factor, *biases = *bottoms, *blobs
-    factor = _clamp_factor(ctx, whole_factor.reshape(_factor_shape(ctx.param, x, whole_factor)))
+    x, factor, *biases = *bottoms, *blobs
     dx = dy * _broadcast_blob(factor, x, axis)
-    d_factor = _sum_to_blob(promote(dy) * x, factor, x, axis).reshape(whole_factor.shape)
+    d_factor = _sum_to_blob(promote(dy) * x, factor, x, axis)
     d_biases = tuple(_sum_to_blob(dy, b, x, axis) for b in biases)
     return ((d_factor, *d_biases), dx) if len(bottoms) == 1 else (d_biases, dx, d_factor)
 
 
-define_layer(
-    Signature("Scale", bottoms=(1, 2), param="scale_param", fork_settings=("min_value", "max_value", "match_by_count")),
+SCALE = define_layer(
+    Signature("Scale", bottoms=(1, 2), param="scale_param"),
     Traced(scale, params=scale_params, top_shapes=affine_top_shapes),
     Gradient(scale_backward),
     LayerTraits(
-        dtype_policy="bottoms", spatial_map="same", channel_affine=ChannelAffine(_spans_channels, scale_factor_and_bias)
+        dtype_policy="bottoms", spatial_map="same", channel_affine=ChannelAffine(spans_channels, scale_factor_and_bias)
     ),
 )
-
-
-def _factor_shape(p: Any, x: Any, factor: Any) -> Shape:
-    """Return the shape that the factor needs in order to be broadcast."""
-    if not p.match_by_count:
-        return tuple(factor.shape)
-    start = canonical_axis(p.axis, x.shape)
-    ends = range(start + 1, len(x.shape) + 1)
-    return next((x.shape[start:end] for end in ends if math.prod(x.shape[start:end]) == factor.size), factor.shape)
-
-
-def _clamp_factor(ctx: Context, factor: Any) -> Any:
-    """Clamp a Scale's factor to [`min_value`, `max_value`]; the gradient ignores the clamp."""
-    p = ctx.param
-    low, high = (getattr(p, f) if p.HasField(f) else None for f in ("min_value", "max_value"))
-    if low is None and high is None:
-        return factor
-    clamped_factor = array_namespace(factor).clip(factor, low, high)
-    return clamped_factor if isinstance(clamped_factor, np.ndarray) else straight_through(factor, clamped_factor)
 
 
 def _spanned_shape(p: Any, shape: Shape) -> Shape:

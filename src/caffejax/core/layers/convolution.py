@@ -32,10 +32,6 @@ from .weight_and_bias import fold_scale_bias, weight_and_bias_specs
 Arrays = tuple[jax.Array, ...]
 
 
-# names of `dilation` in forks: for each axis, like kernel_h, and DeepLab's `hole`
-FORK_DILATIONS = ("dilation_h", "dilation_w", "hole", "hole_h", "hole_w")
-
-
 @dataclass(frozen=True)
 class AxisSizes:
     """The sizes along the spatial axes that a prototxt sets, such as a kernel size or a stride.
@@ -43,22 +39,22 @@ class AxisSizes:
     Attributes:
         name: the repeated field, such as "kernel_size".
         values: the values of this field: none, one for all axes, or one for each axis.
-        pair_names: the fields for height and width, such as ("kernel_h", "kernel_w").
+        pair_names: the fields for height and width, such as ("kernel_h", "kernel_w"), or () for `dilation`.
         pair: the values of these fields, each None if not set.
         default: the size along all axes if none is set, or None if a size is required.
     """
 
     name: str
     values: Shape
-    pair_names: tuple[str, str]
-    pair: tuple[int | None, int | None]
+    pair_names: tuple[str, ...]
+    pair: tuple[int | None, ...]
     default: int | None
 
     @classmethod
-    def read(cls, p: Any, name: str, pair_names: tuple[str, str], default: int | None) -> AxisSizes:
+    def read(cls, p: Any, name: str, pair_names: tuple[str, ...], default: int | None) -> AxisSizes:
         """Return the sizes that the fields `name` and `pair_names` of a ConvolutionParameter set."""
-        height, width = (getattr(p, field) if p.HasField(field) else None for field in pair_names)
-        return cls(name, tuple(getattr(p, name)), pair_names, (height, width), default)
+        pair = tuple(getattr(p, field) if p.HasField(field) else None for field in pair_names)
+        return cls(name, tuple(getattr(p, name)), pair_names, pair, default)
 
     def resolve(self, n_axes: int) -> Shape:
         """Return the size along each of `n_axes` axes.
@@ -66,14 +62,14 @@ class AxisSizes:
         Raises:
             LayerError: if sizes are missing, are set twice, or do not match the number of axes.
         """
-        name, (height, width) = self.name, self.pair_names
-        if self.pair != (None, None):
-            require(n_axes == 2, f"{height} and {width} need 2 spatial axes, but the bottom has {n_axes}; use {name}")
-            require(not self.values, f"give either {name} or {height} and {width}, not both")
-            require(name == "pad" or None not in self.pair, f"{height} and {width} must both be set")
+        name, pair_names = self.name, " and ".join(self.pair_names)
+        if any(size is not None for size in self.pair):
+            require(n_axes == 2, f"{pair_names} need 2 spatial axes, but the bottom has {n_axes}; use {name}")
+            require(not self.values, f"give either {name} or {pair_names}, not both")
+            require(name == "pad" or None not in self.pair, f"{pair_names} must both be set")
             return tuple(self.default or 0 if size is None else size for size in self.pair)
         if not self.values:
-            require(self.default is not None or n_axes == 0, f"{name} (or {height} and {width}) must be set")
+            require(self.default is not None or n_axes == 0, f"{name} (or {pair_names}) must be set")
             return (self.default or 0,) * n_axes
         require(
             len(self.values) in (1, n_axes),
@@ -124,11 +120,7 @@ def _window(n_axes: int, *sizes: AxisSizes) -> Window:
 
 
 def read_convolution(ctx: Context) -> ConvolutionSettings:
-    """Return the settings of the layer's ConvolutionParameter, including the names that forks use for `dilation`.
-
-    Raises:
-        LayerError: if the dilation is set twice, or is set for only one of two axes.
-    """
+    """Return the settings of the layer's ConvolutionParameter."""
     p = ctx.param
     return ConvolutionSettings(
         num_output=p.num_output,
@@ -140,24 +132,8 @@ def read_convolution(ctx: Context) -> ConvolutionSettings:
         kernel=AxisSizes.read(p, "kernel_size", ("kernel_h", "kernel_w"), None),
         stride=AxisSizes.read(p, "stride", ("stride_h", "stride_w"), 1),
         pad=AxisSizes.read(p, "pad", ("pad_h", "pad_w"), 0),
-        dilation=_read_dilation(p),
+        dilation=AxisSizes.read(p, "dilation", (), 1),
     )
-
-
-def _read_dilation(p: Any) -> AxisSizes:
-    sizes = AxisSizes.read(p, "dilation", ("dilation_h", "dilation_w"), 1)
-    hole_names = [name for name in ("hole", "hole_h", "hole_w") if p.HasField(name)]
-    if not hole_names:
-        return sizes
-    caffe_names = [name for name in ("dilation_h", "dilation_w") if p.HasField(name)] + ["dilation"] * bool(p.dilation)
-    require(
-        not caffe_names,
-        f"{hole_names[0]} and {caffe_names[0] if caffe_names else ''} mean the same; set only one of them",
-    )
-    if hole_names == ["hole"]:
-        return replace(sizes, name="hole", values=(p.hole,))
-    require(hole_names == ["hole_h", "hole_w"], "give either hole or both of hole_h and hole_w")
-    return replace(sizes, pair_names=("hole_h", "hole_w"), pair=(p.hole_h, p.hole_w))
 
 
 def convolution_output_size(size: Shape, window: Window) -> Shape:
@@ -393,13 +369,7 @@ CONVOLUTION_TRAITS = LayerTraits(
 )
 
 define_layer(
-    Signature(
-        "Convolution",
-        bottoms=(1, None),
-        tops=SAME_AS_BOTTOMS,
-        param="convolution_param",
-        fork_settings=FORK_DILATIONS,
-    ),
+    Signature("Convolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param"),
     Traced(
         convolution,
         params=convolution_params,
@@ -446,13 +416,7 @@ def deconvolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, 
 
 
 define_layer(
-    Signature(
-        "Deconvolution",
-        bottoms=(1, None),
-        tops=SAME_AS_BOTTOMS,
-        param="convolution_param",
-        fork_settings=FORK_DILATIONS,
-    ),
+    Signature("Deconvolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param"),
     Traced(deconvolution, params=deconvolution_params),
     Gradient(deconvolution_backward),
     replace(CONVOLUTION_TRAITS, spatial_map="transposed", fold_scale_bias=None),  # the weight's axis 0 is the input

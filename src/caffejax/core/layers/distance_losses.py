@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from ...base.errors import require
 from .context import Context
 from .dtype_policy import promote
-from .helpers import as_nchw, first_top
+from .helpers import as_nchw
 from .loss_helpers import nan_if_unlabelled, num_classes_of_rows, one_hot_mask, require_same_batch_size
 from .registry import define_layer
 from .types import Gradient, Indices, LayerTraits, Signature, Traced
@@ -58,80 +57,75 @@ def _subtract(a: jax.Array, b: jax.Array) -> jax.Array:
     return (promote(a) - promote(b.reshape(a.shape))).reshape(a.shape[0], -1)
 
 
-def contrastive_loss(
-    ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array, *centroids: jax.Array
-) -> jax.Array | tuple[jax.Array, jax.Array]:
+def contrastive_loss(ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array) -> jax.Array:
     """Return half the mean over pairs of d**2 (similar pairs) or max(margin - d, 0)**2 (other pairs), a scalar.
 
     d is the Euclidean distance of a pair. Bottoms: features a and b, (N, C), and `similar`, (N,), nonzero for similar
     pairs. With `legacy_version`, max(margin - d**2, 0) replaces max(margin - d, 0)**2. The gradient divides by d + 1e-4
     instead of d. Caffe's rule: contrastive_loss_layer.cpp.
-
-    MyCaffe adds:
-
-    - Bottom 2 may have 2 or 3 labels for each pair. The pair is similar if its labels are equal.
-    - A second top, (N, 1, 1, 1), is 1 for pairs that the margin classifies correctly, by d <= margin, and 0 for others.
-    - `matching_distance_scale` multiplies d**2 of similar pairs, but does not affect the gradient.
-    - `distance_calculation: MANHATTAN` replaces d**2 with the sum of absolute differences, and implies legacy_version.
-    - Bottom 3 has centroids (labels, C). If they are not all 0, the centroid of the pair's first label replaces a, in
-      similar pairs (`centroid_learning: MATCHING`) or in dissimilar pairs (NONMATCHING).
     """
-    _, is_similar, squared_distance, gap = _compare_pairs(ctx, a, b, similar, *centroids)
-    hinge = jnp.maximum(gap, 0)
-    hinge = hinge if _is_legacy(ctx.param) else jnp.square(hinge)
-    scale = ctx.param.matching_distance_scale
-    loss = jnp.sum(jnp.where(is_similar, scale * squared_distance, hinge)) / (2 * a.shape[0])
-    if ctx.n_tops == 1:
-        return loss
-    is_near = (
-        jnp.where(is_similar, ctx.param.margin - _compared_distance(ctx.param, scale * squared_distance), gap) >= 0
-    )
-    return loss, lax.stop_gradient((is_near == is_similar).astype(a.dtype)).reshape(-1, 1, 1, 1)
+    return sum_pair_losses(_compare_pairs(ctx, a, b, similar))
 
 
 def contrastive_loss_backward(
-    ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array, *centroids: jax.Array, y: Any, dy: Any
+    ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array | None, ...]:
-    diff, is_similar, squared_distance, gap = _compare_pairs(ctx, a, b, similar, *centroids)
-    slope = 1.0 if _is_legacy(ctx.param) else gap / (jnp.sqrt(squared_distance) + _DISTANCE_EPS)
-    factor = first_top(dy) / a.shape[0] * jnp.where(is_similar, 1, jnp.where(gap > 0, -slope, 0))
-    da = factor[:, None] * diff
-    return da.reshape(a.shape), -da.reshape(b.shape), None, *(None for _ in centroids)
+    da = pair_gradient(_compare_pairs(ctx, a, b, similar), dy)
+    return da.reshape(a.shape), -da.reshape(b.shape), None
 
 
-define_layer(
-    Signature(
-        "ContrastiveLoss",
-        bottoms=(3, 4),
-        tops=(1, 2),
-        param="contrastive_loss_param",
-        loss=True,
-        fork_settings=("output_matches", "centroid_learning", "distance_calculation", "matching_distance_scale"),
-    ),
+CONTRASTIVE_LOSS = define_layer(
+    Signature("ContrastiveLoss", bottoms=3, param="contrastive_loss_param", loss=True),
     Traced(contrastive_loss),
     Gradient(
-        contrastive_loss_backward,
-        overrides_autodiff=True,
-        indices=Indices((2,)),
-        exempt_from_force_backward=(2, 3),
+        contrastive_loss_backward, overrides_autodiff=True, indices=Indices((2,)), exempt_from_force_backward=(2,)
     ),
 )
 
 
-def _is_legacy(p: Any) -> bool:
-    return bool(p.legacy_version or p.distance_calculation == "MANHATTAN")
+class Pairs(NamedTuple):
+    """Pairs of feature vectors.
+
+    Attributes:
+        diff: the differences of their values, (pairs, channels).
+        is_similar: whether a pair is similar, (pairs,).
+        squared_distance: the squares of their distances, (pairs,).
+        margin: the distance that pairs that are not similar should have.
+        is_legacy: whether the margin limits the squared distance; see `contrastive_loss`.
+    """
+
+    diff: jax.Array
+    is_similar: jax.Array
+    squared_distance: jax.Array
+    margin: float
+    is_legacy: bool
+
+    @property
+    def gap(self) -> jax.Array:
+        """The distance that is missing to the margin, (pairs,)."""
+        return self.margin - (self.squared_distance if self.is_legacy else jnp.sqrt(self.squared_distance))
 
 
-def _compared_distance(p: Any, squared_distance: jax.Array) -> jax.Array:
-    """Return the distances to compare with the margin, (pairs,); in the legacy version, the squared distances."""
-    return squared_distance if _is_legacy(p) else jnp.sqrt(squared_distance)
+def sum_pair_losses(pairs: Pairs) -> jax.Array:
+    """Return the contrastive loss, a scalar."""
+    hinge = jnp.maximum(pairs.gap, 0)
+    losses = jnp.where(pairs.is_similar, pairs.squared_distance, hinge if pairs.is_legacy else jnp.square(hinge))
+    return jnp.sum(losses) / (2 * losses.shape[0])
 
 
-def _compare_pairs(
-    ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array, *centroids: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Return differences (pairs, channels), the mask of similar pairs, squared distances, and margin - distance."""
-    p = ctx.param
+def pair_gradient(pairs: Pairs, dy: jax.Array) -> jax.Array:
+    """Return the gradient of the first vectors, (pairs, channels), for the gradient of the loss, a scalar."""
+    slope = 1.0 if pairs.is_legacy else pairs.gap / (jnp.sqrt(pairs.squared_distance) + _DISTANCE_EPS)
+    factor = jnp.where(pairs.is_similar, 1, jnp.where(pairs.gap > 0, -slope, 0))
+    return (dy / factor.shape[0] * factor)[:, None] * pairs.diff
+
+
+def read_pairs(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the features of pairs as float32 (pairs, channels) each.
+
+    Raises:
+        LayerError: if a shape is not (pairs, channels) or (pairs, channels, 1, 1), or their sizes differ.
+    """
     require_same_batch_size(a.shape, b.shape)
     for i, x in enumerate((a, b)):
         require(
@@ -139,38 +133,20 @@ def _compare_pairs(
             f"bottom {i} must have shape (pairs, channels) or (pairs, channels, 1, 1), not {x.shape}",
         )
     require(a.size == b.size, f"bottom 1 must have as many channels as bottom 0, {a.shape}, but has shape {b.shape}")
-    n, n_labels, *plane = as_nchw(similar.shape, "bottom 2")
+    return promote(a).reshape(a.shape[0], -1), promote(b).reshape(b.shape[0], -1)
+
+
+def _compare_pairs(ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array) -> Pairs:
+    p = ctx.param
+    rows_a, rows_b = read_pairs(a, b)
     require(
-        (n, *plane) == (a.shape[0], 1, 1) and 1 <= n_labels <= 3,
-        f"bottom 2 must hold one number, or two or three labels, for each of the {a.shape[0]} pairs, but has shape "
-        f"{similar.shape}",
+        as_nchw(similar.shape, "bottom 2") == (a.shape[0], 1, 1, 1),
+        f"bottom 2 must hold one number for each of the {a.shape[0]} pairs, but has shape {similar.shape}; for a label "
+        'of each item, set distance_calculation: "EUCLIDEAN", which makes it MyCaffe\'s layer',
     )
-    require(ctx.n_tops == 1 or p.output_matches, "has two tops: set output_matches, or remove the second top")
-    for name, choices in (
-        ("distance_calculation", _DISTANCE_CALCULATIONS),
-        ("centroid_learning", _CENTROID_LEARNING_MODES),
-    ):
-        require(getattr(p, name) in choices, f"{name} must be one of {', '.join(choices)}, not {getattr(p, name)}")
-    labels = promote(similar).reshape(n, n_labels)
-    is_similar = (
-        labels[:, 0].astype(jnp.int32) != 0 if n_labels == 1 else jnp.all(labels[:, 1:] == labels[:, :1], axis=1)
-    )
-    rows_a, rows_b = (promote(x).reshape(n, -1) for x in (a, b))
-    if centroids and p.centroid_learning != "NONE":
-        require(n_labels > 1, "centroid_learning needs two or three labels for each pair in bottom 2, not one")
-        centroid_rows = lax.stop_gradient(promote(centroids[0]).reshape(centroids[0].shape[0], -1))
-        require(
-            centroid_rows.shape[1:] == rows_a.shape[1:],
-            f"bottom 3 must have {rows_a.shape[1]} channels, like bottom 0, not {centroid_rows.shape[1]}",
-        )
-        is_replaced = jnp.any(centroid_rows != 0) & (is_similar if p.centroid_learning == "MATCHING" else ~is_similar)
-        rows_a = jnp.where(is_replaced[:, None], centroid_rows[labels[:, 0].astype(jnp.int32)], rows_a)
     diff = rows_a - rows_b
-    squared_distance = jnp.sum(jnp.abs(diff) if p.distance_calculation == "MANHATTAN" else jnp.square(diff), axis=1)
-    return diff, is_similar, squared_distance, p.margin - _compared_distance(p, squared_distance)
-
-
-_DISTANCE_CALCULATIONS, _CENTROID_LEARNING_MODES = ("EUCLIDEAN", "MANHATTAN"), ("NONE", "MATCHING", "NONMATCHING")
+    is_similar = promote(similar).reshape(-1).astype(jnp.int32) != 0
+    return Pairs(diff, is_similar, jnp.sum(jnp.square(diff), axis=1), p.margin, p.legacy_version)
 
 
 def hinge_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:

@@ -13,37 +13,35 @@ from .types import Gradient, LayerTraits, Signature, Traced
 def dropout(ctx: Context, x: jax.Array) -> jax.Array:
     """Set elements to 0 with probability dropout_ratio in TRAIN, and divide the others by 1 - dropout_ratio.
 
-    In TEST the top equals the bottom. The top has the shape of the bottom. Forks have two settings. With `scale_train:
-    false`, TRAIN does not divide, and TEST multiplies by 1 - dropout_ratio instead. With `sample_weights_test: true`,
-    TEST drops elements, too. Caffe's rule: dropout_layer.cpp.
+    In TEST the top equals the bottom. The top has the shape of the bottom. Caffe's rule: dropout_layer.cpp.
     """
-    factor = _dropout_factor(ctx, x)
-    return x if factor is None else x * factor
+    ratio = dropout_ratio(ctx)
+    return x * (sample_mask(ctx, x) / (1 - ratio)) if ctx.training else x
 
 
 def dropout_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    factor = _dropout_factor(ctx, x)
-    return dy if factor is None else dy * factor
+    return dy * (sample_mask(ctx, x) / (1 - dropout_ratio(ctx))) if ctx.training else dy
 
 
-def dropout_is_identity(ctx: Context) -> bool:
-    return not (ctx.training or ctx.param.sample_weights_test) and bool(ctx.param.scale_train)
-
-
-define_layer(
-    Signature("Dropout", param="dropout_param", fork_settings=("scale_train", "sample_weights_test")),
-    Traced(dropout, top_shapes=lambda ctx, x: [x.shape] if dropout_is_identity(ctx) else None),
+DROPOUT = define_layer(
+    Signature("Dropout", param="dropout_param"),
+    Traced(dropout, top_shapes=lambda ctx, x: None if ctx.training else [x.shape]),
     Gradient(dropout_backward),
-    LayerTraits(row_wise=True, is_identity=dropout_is_identity, dtype_policy="bottoms", spatial_map="same"),
+    LayerTraits(row_wise=True, is_identity=lambda ctx: not ctx.training, dtype_policy="bottoms", spatial_map="same"),
 )
 
 
-def _dropout_factor(ctx: Context, x: jax.Array) -> jax.Array | float | None:
-    ratio, scales_in_training = ctx.param.dropout_ratio, ctx.param.scale_train
+def dropout_ratio(ctx: Context) -> float:
+    """Return the probability with which elements are dropped.
+
+    Raises:
+        LayerError: if it is not at least 0 and less than 1.
+    """
+    ratio: float = ctx.param.dropout_ratio
     require(0 <= ratio < 1, f"dropout_ratio must be at least 0 and less than 1, not {ratio:g}")
-    if dropout_is_identity(ctx):
-        return None
-    if not (ctx.training or ctx.param.sample_weights_test):
-        return 1 - ratio
-    mask = jax.random.bernoulli(ctx.key, 1 - ratio, x.shape)
-    return mask.astype(x.dtype) / ((1 - ratio) if scales_in_training else 1)
+    return ratio
+
+
+def sample_mask(ctx: Context, x: jax.Array) -> jax.Array:
+    """Return an array like `x` of random elements: 0 with probability dropout_ratio, otherwise 1."""
+    return jax.random.bernoulli(ctx.key, 1 - dropout_ratio(ctx), x.shape).astype(x.dtype)

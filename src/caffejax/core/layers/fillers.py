@@ -1,26 +1,39 @@
-"""Fillers, which compute the initial values of blobs. Each type of filler is a function of (filler, key, shape).
+"""Fillers, which compute the initial values of blobs.
 
 Caffe's rules: filler.hpp.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ...base.errors import LayerError, did_you_mean, require
 from ..ops.compilation import full
 from ..schema.caffe_pb2 import FillerParameter
 from .bucketed_random import bucketed_draw
 from .context import Shape
+from .packages import list_own_packages
 
-_Filler = Callable[[Any, Any, Shape], jax.Array]
+
+class Filler(NamedTuple):
+    """A type of filler.
+
+    Attributes:
+        fill: `fill(filler, key, shape)` returns the initial values, float32, for a FillerParameter. The key is a random
+            key, or None if the values are not random.
+        is_random: whether the values are random.
+    """
+
+    fill: Callable[[Any, Any, Shape], jax.Array]
+    is_random: bool = True
 
 
 def fill(filler: Any, key: jax.Array | None, shape: Shape, dtype: Any = jnp.float32) -> jax.Array:
@@ -37,23 +50,18 @@ def fill(filler: Any, key: jax.Array | None, shape: Shape, dtype: Any = jnp.floa
     """
     if filler is None:
         return full(shape, 0, dtype)
-    check_filler(filler)
+    filler_type = _find_filler(filler.type)
     require(
         filler.sparse == -1 or filler.type == "gaussian",
         f"filler '{filler.type}' does not support sparse; only gaussian does",
     )
-    return _FILLERS[filler.type](filler, key, shape).astype(dtype)
+    return filler_type.fill(filler, key, shape).astype(dtype)
 
 
 def check_filler(filler: Any) -> None:
     """Raise `LayerError` if a filler has an unknown type. None, which fills with zeros, is valid."""
-    is_known = filler is None or filler.type in _FILLERS
-    require(
-        is_known or filler.type != "gabor",
-        "filler 'gabor' (Intel Caffe), which has fixed kernels for the first layers of four nets, is not supported; "
-        "use msra or xavier",
-    )
-    require(is_known, "" if is_known else f"unknown filler type '{filler.type}'{did_you_mean(filler.type, _FILLERS)}")
+    if filler is not None:
+        _find_filler(filler.type)
 
 
 def scale_filler(filler: Any, factor: float, shape: Shape) -> Any:
@@ -77,7 +85,7 @@ def scale_filler(filler: Any, factor: float, shape: Shape) -> Any:
 
 def is_random(filler: Any) -> bool:
     """Return whether the values of a filler are random."""
-    return filler is not None and filler.type not in ("constant", "bilinear", "expectation", "imagexy")
+    return filler is not None and _find_filler(filler.type).is_random
 
 
 def _fan(filler: Any, shape: Shape) -> float:
@@ -118,11 +126,6 @@ def _positive_unitball(filler: Any, key: Any, shape: Shape) -> jax.Array:
     return (rows / rows.sum(axis=1, keepdims=True)).reshape(shape)
 
 
-def _gaussian_unitball(filler: Any, key: Any, shape: Shape) -> jax.Array:
-    rows = bucketed_draw(jax.random.normal, key, (shape[0], math.prod(shape[1:])))
-    return (rows / jnp.linalg.norm(rows, axis=1, keepdims=True)).reshape(shape)
-
-
 def _xavier(filler: Any, key: Any, shape: Shape) -> jax.Array:
     bound = _xavier_bound(filler, shape)
     return bucketed_draw(partial(jax.random.uniform, minval=-bound, maxval=bound), key, shape)
@@ -150,78 +153,31 @@ def _bilinear(filler: Any, key: Any, shape: Shape) -> jax.Array:
     return jnp.broadcast_to(tent[:, None] * tent, shape)
 
 
-_EXPECTATION_COORDINATES: dict[str, tuple[str, ...]] = {
-    "x": ("x",),
-    "y": ("y",),
-    "xy": ("x", "y"),
-    "-x^2y^2": ("-x^2", "-y^2"),
+_FILLERS = {
+    "constant": Filler(_constant, is_random=False),
+    "uniform": Filler(_uniform),
+    "gaussian": Filler(_gaussian),
+    "positive_unitball": Filler(_positive_unitball),
+    "xavier": Filler(_xavier),
+    "msra": Filler(_msra),
+    "bilinear": Filler(_bilinear, is_random=False),
 }
-_IMAGEXY_COORDINATES = {"x": ("x",), "y": ("y",), "ones": ("1",), "both": ("x", "y"), "nboth2": ("-x^2", "-y^2")}
 
 
-def _expectation(filler: Any, key: Any, shape: Shape) -> jax.Array:
-    """Return the coordinates of all positions of a map, from -1 to 1, (coordinates, height * width).
+@functools.cache
+def _list_fillers() -> Mapping[str, Filler]:
+    """Return the types of fillers, including those of other packages."""
+    modules = [package.fillers for package in list_own_packages() if package.fillers is not None]
+    return _FILLERS | {name: f for module in modules for name, f in importlib.import_module(module).FILLERS.items()}
 
-    In cbfinn/caffe, the product of this blob and the probabilities of the positions is the expected position.
-    """
-    option, (height, width) = filler.expectation_option, (filler.height, filler.width)
+
+def _find_filler(name: str) -> Filler:
+    filler = _FILLERS.get(name) or _list_fillers().get(name)
     require(
-        option in _EXPECTATION_COORDINATES,
-        f"expectation filler: expectation_option must be one of {', '.join(_EXPECTATION_COORDINATES)}, not '{option}'",
+        name != "gabor",
+        "filler 'gabor' (Intel Caffe), which has fixed kernels for the first layers of four nets, is not supported; "
+        "use msra or xavier",
     )
-    names = _EXPECTATION_COORDINATES[option]
-    _require_shape("expectation", shape, (len(names), height * width))
-    grid = np.meshgrid(*(_side_coordinates(n, includes_start=True) for n in (height, width)), indexing="ij")
-    return jnp.stack([_coordinate(name, *grid).ravel() for name in names])
-
-
-def _imagexy(filler: Any, key: Any, shape: Shape) -> jax.Array:
-    """Return a block-diagonal matrix with the coordinates of a map in the block of each channel.
-
-    The coordinates start one step after -1, and end at 1. This is an older form of `_expectation`.
-    """
-    num_channels, height, width = filler.channels, filler.height, filler.width
-    require(
-        filler.xy in _IMAGEXY_COORDINATES,
-        f"imagexy filler: xy must be one of {', '.join(_IMAGEXY_COORDINATES)}, not '{filler.xy}'",
-    )
-    names = _IMAGEXY_COORDINATES[filler.xy]
-    _require_shape("imagexy", shape, (num_channels * len(names), num_channels * height * width))
-    grid = np.meshgrid(*(_side_coordinates(n, includes_start=False) for n in (height, width)), indexing="ij")
-    rows = np.stack([_coordinate(name, *grid).ravel() for name in names])
-    return jnp.asarray(np.kron(np.eye(num_channels, dtype=np.float32), rows))
-
-
-def _side_coordinates(n: int, *, includes_start: bool) -> np.ndarray:
-    """Return n equidistant coordinates, (n,), that end at 1.
-
-    They start at -1 if `includes_start` is true, otherwise one step after -1.
-    """
-    start = 0 if includes_start else 1
-    num_steps = n - 1 + start
-    require(num_steps > 0, f"width and height of the map must be at least {2 - start}, not {n}")
-    return (2 * (np.arange(n) + start) / num_steps - 1).astype(np.float32)
-
-
-def _coordinate(name: str, y: np.ndarray, x: np.ndarray) -> np.ndarray:
-    return {"x": x, "y": y, "-x^2": -x * x, "-y^2": -y * y, "1": np.ones_like(x)}[name]
-
-
-def _require_shape(name: str, shape: Shape, expected_shape: Shape) -> None:
-    require(
-        shape == expected_shape, f"{name} filler: the settings require a blob of shape {expected_shape}, not {shape}"
-    )
-
-
-_FILLERS: dict[str, _Filler] = {
-    "constant": _constant,
-    "uniform": _uniform,
-    "gaussian": _gaussian,
-    "positive_unitball": _positive_unitball,
-    "gaussian_unitball": _gaussian_unitball,
-    "xavier": _xavier,
-    "msra": _msra,
-    "bilinear": _bilinear,
-    "expectation": _expectation,
-    "imagexy": _imagexy,
-}
+    if filler is None:
+        raise LayerError(f"unknown filler type '{name}'{did_you_mean(name, _list_fillers())}")
+    return filler

@@ -11,7 +11,7 @@ from jax import lax
 from ...base.errors import require
 from ..ops.window import Window
 from .context import Context, Shape
-from .convolution import FORK_DILATIONS, convolution_output_size, read_convolution
+from .convolution import convolution_output_size, read_convolution
 from .helpers import canonical_axis, is_after_first_axis
 from .registry import define_layer
 from .types import Gradient, LayerTraits, Signature, Traced
@@ -38,7 +38,7 @@ def im2col_window(ctx: Context, x: jax.Array) -> Window:
 
 
 define_layer(
-    Signature("Im2col", param="convolution_param", fork_settings=FORK_DILATIONS),
+    Signature("Im2col", param="convolution_param"),
     Traced(im2col),
     Gradient(im2col_backward),
     LayerTraits(

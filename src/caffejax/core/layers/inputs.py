@@ -114,24 +114,20 @@ def _dummy_shapes(ctx: Context) -> list[Shape]:
 
 
 def parameter(ctx: Context, blobs: tuple[jax.Array]) -> jax.Array:
-    """Return a learnable blob as a top, with the `shape` of parameter_param.
-
-    The blob is initially zero, or filled by `blob_filler` (forks).
-    """
+    """Return a learnable blob as a top, with the `shape` of parameter_param. The blob is initially zero."""
     return blobs[0]
 
 
 def parameter_params(ctx: Context) -> list[ParamSpec]:
-    filler = ctx.param.blob_filler if ctx.param.HasField("blob_filler") else None
-    return [ParamSpec(tuple(int(d) for d in ctx.param.shape.dim), filler, name="weight")]
+    return [ParamSpec(tuple(int(d) for d in ctx.param.shape.dim), name="weight")]
 
 
 def parameter_backward(ctx: Context, blobs: tuple[jax.Array], *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array]:
     return (dy,)
 
 
-define_layer(
-    Signature("Parameter", bottoms=0, param="parameter_param", fork_settings=("blob_filler",)),
+PARAMETER = define_layer(
+    Signature("Parameter", bottoms=0, param="parameter_param"),
     Traced(parameter, params=parameter_params),
     Gradient(parameter_backward, overwrites_diffs=True),
     LayerTraits(top_is_param=True),

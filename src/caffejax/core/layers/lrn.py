@@ -88,10 +88,10 @@ def _receptive_window(ctx: Context, bottom: Any) -> Window:
     )
 
 
-define_layer(
-    Signature("LRN", param="lrn_param", fork_settings=("deconv_ignore",)),
+LRN = define_layer(
+    Signature("LRN", param="lrn_param"),
     Traced(lrn, top_shapes=lrn_top_shapes),
-    Gradient(lrn_backward, deconv=lambda ctx, dy: dy if ctx.param.deconv_ignore else None),
+    Gradient(lrn_backward),
     LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same", receptive_window=_receptive_window),
     settings=read_lrn,
 )

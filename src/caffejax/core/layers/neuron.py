@@ -39,7 +39,7 @@ def relu_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) ->
 define_layer(
     Signature("ReLU", param="relu_param"),
     Traced(relu, top_shapes=same_shape),
-    Gradient(relu_backward, deconv=lambda ctx, dy: jnp.maximum(dy, 0)),  # regardless of the slope and the bottom
+    Gradient(relu_backward),
     LayerTraits(is_relu=lambda ctx: ctx.param.negative_slope == 0, elementwise=True, dtype_policy="bottoms"),
 )
 

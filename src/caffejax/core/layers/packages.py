@@ -34,16 +34,19 @@ class LayerPackage:
         variants: the modules that call `register_variants`, by the name of the type that gets the variants.
         python_layers: a module with a function `find_builtin_type(module, name)`, which returns the `LayerType` that
             computes Python layers of that module and class, or None. Default: there are no such types.
+        fillers: a module with `FILLERS`, a dictionary of `fillers.Filler`s by their names, if the package is of this
+            distribution. Default: there are none.
     """
 
     types: Mapping[str, str]
     variants: Mapping[str, Sequence[str]] = field(default_factory=dict)
     python_layers: str | None = None
+    fillers: str | None = None
 
     @classmethod
-    def read(cls, index: Path, python_layers: str | None = None) -> LayerPackage:
+    def read(cls, index: Path, python_layers: str | None = None, fillers: str | None = None) -> LayerPackage:
         """Return a package whose `types` and `variants` are in a JSON file, {"types": ..., "variants": ...}."""
-        return cls(**json.loads(index.read_text()), python_layers=python_layers)
+        return cls(**json.loads(index.read_text()), python_layers=python_layers, fillers=fillers)
 
 
 def list_own_packages() -> list[LayerPackage]:

@@ -68,15 +68,15 @@ def read_pooling(ctx: Context) -> PoolingSettings:
         not p.global_pooling or (pad == (0, 0) and stride == (1, 1)),
         f"with global_pooling: true, pad must be 0 and stride 1, not {pad} and {stride}",
     )
-    rounds_down = p.round_mode == p.FLOOR or not p.ceil_mode
-    return PoolingSettings(pool_method(p), kernel, stride, pad, math.floor if rounds_down else math.ceil)
+    rounding = math.floor if p.round_mode == p.FLOOR else math.ceil
+    return PoolingSettings(pool_method(p), kernel, stride, pad, rounding)
 
 
 def pooling(ctx: Context, x: jax.Array) -> object:
     """Pool windows by MAX, AVE or STOCHASTIC: (N, C, H, W) to (N, C, *output size). Caffe's rule: pooling_layer.cpp.
 
-    Output sizes are (size + 2 * pad - kernel) / stride + 1, rounded up, or down with `round_mode: FLOOR` (in forks:
-    `ceil_mode: false`). A last window that would start in the padding is dropped.
+    Output sizes are (size + 2 * pad - kernel) / stride + 1, rounded up, or down with `round_mode: FLOOR`. A last
+    window that would start in the padding is dropped.
 
     MAX takes the first maximum in row-major order; the optional second top holds its index in the plane. A window
     without input gives -FLT_MAX and index -1. AVE divides by the number of cells of the window inside the padded plane.
@@ -109,7 +109,7 @@ def pooling_window(ctx: Context, x: Any) -> Window:
 
 
 define_layer(
-    Signature("Pooling", tops=(1, 2), param="pooling_param", fork_settings=("ceil_mode",)),
+    Signature("Pooling", tops=(1, 2), param="pooling_param"),
     Traced(pooling, top_shapes=pooling_top_shapes),
     Gradient(pooling_backward),
     LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="windows", window=pooling_window),

@@ -9,8 +9,9 @@ are stored next to each other in the order i, f, o, g. Only one step is compiled
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -191,36 +192,39 @@ def _check_bottoms(ctx: Context, n_states: int, bottoms: Any) -> None:
         require(shape == state_shape, f"bottom {k} must have the shape of the state, {state_shape}, not {shape}")
 
 
-_NONLINEARITIES: dict[str, tuple[Any, Any]] = {
-    "TanH": (jnp.tanh, lambda y: 1 - y * y),
-    "ReLU": (jax.nn.relu, lambda y: (y > 0).astype(y.dtype)),
-    "Sigmoid": (jax.nn.sigmoid, lambda y: y * (1 - y)),
-}
+class Nonlinearity(NamedTuple):
+    """A function, and its derivative as a function of its result: for y = tanh(x) it is 1 - y**2."""
+
+    function: Callable[[jax.Array], jax.Array]
+    slope: Callable[[jax.Array], jax.Array]
+
+
+TANH = Nonlinearity(jnp.tanh, lambda y: 1 - y * y)
 
 
 def rnn(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Arrays]:
     """Return o_t = tanh(W_ho h_t + b_o) for every step, where h_t = tanh(W_hh cont_t h_{t-1} + W_xh x_t + b_h).
 
     Bottoms: x (T, N, ...), cont (T, N), [x_static (N, ...)], [h_0 (1, N, num_output)]. Tops: o (T, N, num_output), [h_T
-    (1, N, num_output)]. Blobs: W_xh, b_h, [W_xh_static], W_hh, W_ho, b_o. In cbfinn/caffe, rnn_param can replace tanh:
-    `recurrent_nonlinearity` for h, `output_nonlinearity` for o. Caffe's rule: rnn_layer.cpp.
+    (1, N, num_output)]. Blobs: W_xh, b_h, [W_xh_static], W_hh, W_ho, b_o. Caffe's rule: rnn_layer.cpp.
     """
+    return run_rnn(ctx, blobs, bottoms, TANH, TANH)
+
+
+def run_rnn(
+    ctx: Context, blobs: Arrays, bottoms: Arrays, for_state: Nonlinearity, for_output: Nonlinearity
+) -> tuple[Arrays, Arrays]:
+    """Run a recurrent network with these nonlinearities of the state and of the output; see `rnn`."""
     s = read_operands(ctx, 1, blobs, bottoms)
     _, w_out, b_out = s.state_blobs
-    (activate_state, _), (activate_output, _) = _select_nonlinearities(ctx)
-    h = _compute_hidden_states(s, activate_state)
-    top = activate_output(s.multiply_by_weight(h, w_out) + b_out).astype(s.x.dtype)
+    h = _compute_hidden_states(s, for_state)
+    top = for_output.function(s.multiply_by_weight(h, w_out) + b_out).astype(s.x.dtype)
     return s.make_tops(top, (h[-1],))
 
 
 def rnn_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
     p = ctx.param
     n = p.num_output
-    num_hidden = ctx.layer.rnn_param.num_hidden
-    require(
-        num_hidden in (0, n), f"rnn_param.num_hidden must equal num_output, {n}, not {num_hidden}; remove num_hidden"
-    )
-    _select_nonlinearities(ctx)
     state_specs = [
         ParamSpec((n, n), p.weight_filler, name="weight_h"),
         ParamSpec((n, n), p.weight_filler, name="weight_out"),
@@ -229,45 +233,43 @@ def rnn_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
     return declare_params(ctx, 1, n, bottoms, state_specs)
 
 
-def _select_nonlinearities(ctx: Context) -> list[tuple[Any, Any]]:
-    """Return `(function, derivative)` for the nonlinearity of the state, and for the nonlinearity of the output.
-
-    The derivative takes the result of the function, not its argument; for y = tanh(x) it is 1 - y**2.
-    """
-    p = ctx.layer.rnn_param
-    names = p.recurrent_nonlinearity, p.output_nonlinearity
-    choices = ", ".join(_NONLINEARITIES)
-    require(
-        all(n in _NONLINEARITIES for n in names),
-        f"the nonlinearities in rnn_param must be among {choices}, but are {' and '.join(names)}",
-    )
-    return [_NONLINEARITIES[name] for name in names]
-
-
-def _compute_hidden_states(s: RecurrentOperands, nonlinearity: Any) -> jax.Array:
+def _compute_hidden_states(s: RecurrentOperands, nonlinearity: Nonlinearity) -> jax.Array:
     """Return the state after every step, (T, N, num_output)."""
     w_h = s.state_blobs[0]
 
     def step(h: jax.Array, inputs: Any) -> Pair:
         projection, cont = inputs
-        h = nonlinearity(projection + s.multiply_by_weight(cont * h, w_h)).astype(h.dtype)
+        h = nonlinearity.function(projection + s.multiply_by_weight(cont * h, w_h)).astype(h.dtype)
         return h, h
 
     return lax.scan(step, s.initial_state[0].astype(s.x.dtype), (s.input_projection, s.cont))[1]
 
 
 def rnn_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
+    return rnn_diffs(ctx, blobs, bottoms, TANH, TANH, y=y, dy=dy)
+
+
+def rnn_diffs(
+    ctx: Context,
+    blobs: Arrays,
+    bottoms: Arrays,
+    for_state: Nonlinearity,
+    for_output: Nonlinearity,
+    *,
+    y: Any,
+    dy: Any,
+) -> tuple[Any, ...]:
+    """Return the gradients of `run_rnn` as a backward rule does."""
     s = read_operands(ctx, 1, blobs, bottoms)
     top, d_top = (promote(v[0] if s.exposes_states else v) for v in (y, dy))
     w_h, w_out, _ = (promote(b) for b in s.state_blobs)
-    (activate_state, recurrent_slope), (_, output_slope) = _select_nonlinearities(ctx)
-    h = _compute_hidden_states(s, activate_state)
+    h = _compute_hidden_states(s, for_state)
     previous_h = s.cont * jnp.concatenate([s.initial_state[0][None].astype(h.dtype), h[:-1]])
-    d_out = d_top * output_slope(top)
+    d_out = d_top * for_output.slope(top)
 
     def step(dh: jax.Array, inputs: Any) -> Pair:
         h, dh_top, cont = inputs
-        d = (dh + dh_top) * recurrent_slope(h)
+        d = (dh + dh_top) * for_state.slope(h)
         return cont * (d @ w_h), d
 
     steps = (promote(h), d_out @ w_out, promote(s.cont))
@@ -280,8 +282,8 @@ def rnn_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: A
     return collect_diffs(s, blobs, bottoms, d, state_diffs)
 
 
-define_layer(
-    Signature("RNN", bottoms=(2, 4), tops=(1, 2), param="recurrent_param", further_params=("rnn_param",)),
+RNN = define_layer(
+    Signature("RNN", bottoms=(2, 4), tops=(1, 2), param="recurrent_param"),
     Traced(rnn, params=rnn_params, stateful=True),
     Gradient(rnn_backward, indices=Indices((1,)), exempt_from_force_backward=(1,), deviation=STATES_WITHOUT_GRADIENT),
     docs=LayerDocs(unsupported=UNSUPPORTED_TRANSFORMS),

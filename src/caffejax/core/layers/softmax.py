@@ -33,28 +33,20 @@ LOG_FLT_MIN = float(np.log(np.finfo(np.float32).tiny))  # smaller log-probabilit
 
 
 def softmax(ctx: Context, x: jax.Array) -> jax.Array:
-    """Return exp(x / temperature) divided by its sum along `axis`. The top has the shape of the bottom.
-
-    The temperature (cbfinn/caffe) is 1 by default. Caffe's rule: softmax_layer.cpp.
-    """
-    p = ctx.param
-    require(p.temperature > 0, f"temperature must be positive, not {p.temperature:g}")
-    require(p.dimension == "channel", f'dimension "{p.dimension}" is not supported; use "channel" or "spatial"')
-    values = promote(x) if p.temperature == 1 else promote(x) / p.temperature
-    return jax.nn.softmax(values, canonical_axis(p.axis, x.shape)).astype(x.dtype)
+    """Return exp(x) divided by its sum along `axis`. The top has the shape of the bottom (softmax_layer.cpp)."""
+    return jax.nn.softmax(promote(x), canonical_axis(ctx.param.axis, x.shape)).astype(x.dtype)
 
 
 def softmax_top_shapes(ctx: Context, x: Any) -> list[Shape] | None:
-    is_plain = ctx.param.temperature == 1 and ctx.param.dimension == "channel"
-    return [x.shape] if is_plain and 0 <= ctx.param.axis < len(x.shape) else None
+    return [x.shape] if 0 <= ctx.param.axis < len(x.shape) else None
 
 
 def softmax_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return y * (dy - jnp.sum(dy * y, axis=ctx.param.axis, keepdims=True)) / ctx.param.temperature
+    return y * (dy - jnp.sum(dy * y, axis=ctx.param.axis, keepdims=True))
 
 
-define_layer(
-    Signature("Softmax", param="softmax_param", fork_settings=("temperature", "dimension")),
+SOFTMAX = define_layer(
+    Signature("Softmax", param="softmax_param"),
     Traced(softmax, top_shapes=softmax_top_shapes),
     Gradient(softmax_backward),
     LayerTraits(row_wise=is_after_first_axis, receptive_window=pointwise_window_along(lambda ctx: ctx.param.axis)),

@@ -235,8 +235,6 @@ class Gradient:
         overwrites_diffs: whether the backward pass of Caffe or the fork overwrites the diffs of the layer's blobs
             instead of adding to them. `pycaffe.Net.backward` then overwrites them, too; training always sums over
             passes.
-        deconv: `deconv(ctx, dy)` returns the bottom's diff in `pycaffe.Net.deconv`, a kind of backward pass of the
-            Deep Visualization Toolbox's fork. If `deconv` is None or returns None, the gradient is used.
     """
 
     backward: Function | None = None
@@ -247,7 +245,6 @@ class Gradient:
     deviation: str = ""
     stops_gradient: bool = False
     overwrites_diffs: bool = False
-    deconv: Function | None = None
 
 
 @dataclass(frozen=True)

@@ -93,24 +93,6 @@ def run_with_pullback(
     return result, pullback
 
 
-def make_deconv_pullback(layer: Layer, pullback: Pullback) -> Pullback:
-    """Return the pullback of a layer for a deconvolution pass (Zeiler and Fergus 2013).
-
-    This pullback applies the deconvolution rule of the layer's type. If the type has no rule, or the rule returns None,
-    it computes the gradient.
-    """
-    rule = layer.type.gradient.deconv
-    if rule is None:
-        return pullback
-
-    def deconv_pullback(top_diffs: Sequence[Any]) -> Diffs:
-        (bottom,) = find_differentiated_bottoms(layer)
-        diff = rule(layer.context, *top_diffs)
-        return pullback(top_diffs) if diff is None else Diffs({bottom: diff}, {})
-
-    return deconv_pullback
-
-
 def run_backward(
     pullbacks: Sequence[tuple[Layer, Pullback]], blob_diffs: dict[str, jax.Array]
 ) -> Iterator[tuple[Layer, Diffs]]:

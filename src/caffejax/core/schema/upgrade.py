@@ -8,7 +8,15 @@ from google.protobuf.message import Message
 
 from ...base.errors import Problem, SchemaError, did_you_mean
 from ...base.human_readable import format_count
-from .caffe_pb2 import AnnotatedDatum, LayerParameter, NetParameter, SolverParameter, V0LayerParameter, V1LayerParameter
+from .caffe_pb2 import (
+    AnnotatedDatum,
+    ConvolutionParameter,
+    LayerParameter,
+    NetParameter,
+    SolverParameter,
+    V0LayerParameter,
+    V1LayerParameter,
+)
 
 # other names are formed from the enum's words: INNER_PRODUCT becomes InnerProduct
 _IRREGULAR_V1_NAMES = {
@@ -68,9 +76,6 @@ def _upgrade_v1_layer(old: V1LayerParameter, new: LayerParameter) -> None:
             setattr(new, name, getattr(old, name))
     if old.HasField("type"):
         new.type = get_v1_type_name(old.type)
-    if len(old.softmaxloss_param.ignore_label) == 1 and not old.loss_param.HasField("ignore_label"):  # DeepLab's
-        new.loss_param.ignore_label = old.softmaxloss_param.ignore_label[0]
-        del new.softmaxloss_param.ignore_label[:]
     names = {"param": "name", "blob_share_mode": "share_mode", "blobs_lr": "lr_mult", "weight_decay": "decay_mult"}
     for name, new_name in names.items():  # the modes have the same numbers in both versions
         for i, value in enumerate(getattr(old, name)):
@@ -390,6 +395,62 @@ def _drop_inactive_messages(message: Message) -> None:
             message.ClearField(field.name)
 
 
+def rename_fork_settings(net: NetParameter) -> list[str]:
+    """Replace settings that are other names for BVLC Caffe's by these.
+
+    They are `hole` (DeepLab) and `dilation_h` (yjxiong/caffe) for `dilation`, `ceil_mode` for `round_mode`, and
+    DeepLab's softmaxloss_param for loss_param. The returned list is empty, because these changes need no remark.
+
+    Raises:
+        SchemaError: if a setting is set twice or incompletely, or has no other name. It contains all problems.
+    """
+    problems = []
+    for layer in net.layer:
+        message = None
+        if layer.type in ("Convolution", "Deconvolution", "Im2col"):
+            message = _rename_dilation(layer.convolution_param)
+        elif layer.type == "Pooling" and layer.pooling_param.HasField("ceil_mode"):
+            if not layer.pooling_param.ceil_mode:
+                layer.pooling_param.round_mode = layer.pooling_param.FLOOR
+            layer.pooling_param.ClearField("ceil_mode")
+        elif layer.HasField("softmaxloss_param"):
+            message = _rename_ignored_label(layer)
+        if message is not None:
+            problems.append(Problem(message, layer=layer.name, layer_type=layer.type))
+    if problems:
+        raise SchemaError(problems)
+    return []
+
+
+_DILATIONS = (("hole",), ("hole_h", "hole_w"), ("dilation_h", "dilation_w"))  # for all axes, or for height and width
+
+
+def _rename_dilation(p: ConvolutionParameter) -> str | None:
+    """Rename the settings for `dilation`; return an error message or None."""
+    fork_names = [names for names in _DILATIONS if any(p.HasField(name) for name in names)]
+    all_names = [*fork_names, *([("dilation",)] if p.dilation else [])]
+    if len(all_names) > 1:
+        return f"{all_names[0][0]} and {all_names[1][0]} mean the same; set only one of them"
+    for names in fork_names:
+        if not all(p.HasField(name) for name in names):
+            return f"set both of {' and '.join(names)}"
+        p.dilation.extend(getattr(p, name) for name in names)
+        for name in names:
+            p.ClearField(name)
+    return None
+
+
+def _rename_ignored_label(layer: LayerParameter) -> str | None:
+    p, loss = layer.softmaxloss_param, layer.loss_param
+    if len(p.ignore_label) == 1 and not loss.HasField("ignore_label"):
+        loss.ignore_label = p.ignore_label[0]
+        del p.ignore_label[:]
+    if settings := ", ".join(field.name for field, _ in p.ListFields()):
+        return f"setting softmaxloss_param.{settings} (of deeplab) is not supported, except a single ignore_label"
+    layer.ClearField("softmaxloss_param")
+    return None
+
+
 _SOLVER_TYPES = {  # by names in capitals, which the enum of old files and MyCaffe use
     name.upper(): name for name in ("SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam", "SAG", "AdamW")
 }
@@ -585,5 +646,5 @@ def _v1_type(v0_layer: V0LayerParameter) -> V1LayerParameter.LayerType:
 _UPGRADES = (
     *(upgrade_v0, upgrade_transforms, upgrade_v1, upgrade_inputs, upgrade_batch_norms),
     *(upgrade_softmax, upgrade_memory_data, upgrade_stats_batch_size, drop_inactive_settings, drop_bias_multipliers),
-    expand_layers,
+    *(expand_layers, rename_fork_settings),
 )

@@ -13,7 +13,6 @@ import numpy as np
 from ...core.layers import Context
 from ...core.layers.batch_norm import running_statistics
 from ...core.layers.convolution import ConvolutionOp, convolution_output_size, depthwise_context, make_convolution_op
-from ...core.layers.dropout import dropout_is_identity
 from ...core.layers.helpers import canonical_axis
 from ...core.layers.pooling import pad_to_cover, pool_method, window_and_output_size, window_areas
 from ...core.ops.window import Window
@@ -380,7 +379,8 @@ def hard_swish(ctx: ConversionContext) -> Tops:
 @register_conversion("Dropout", operators="Dropout", exceptions="it scales or drops in TEST")
 def dropout(ctx: ConversionContext) -> Tops | None:
     """Convert to Dropout, which is the identity in inference."""
-    return ctx.emit("Dropout") if dropout_is_identity(ctx.context) else None
+    is_identity = ctx.context.type.traits.is_identity
+    return ctx.emit("Dropout") if is_identity is not None and is_identity(ctx.context) else None
 
 
 @register_conversion("Split", operators="Identity")

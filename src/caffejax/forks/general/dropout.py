@@ -1,8 +1,9 @@
-"""SpatialDropout, which drops channels; SeLu and SeLuDropout, which preserve mean 0 and variance 1."""
+"""A variant of Dropout; SpatialDropout drops channels; SeLu and SeLuDropout preserve mean 0 and variance 1."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -10,9 +11,52 @@ import jax.numpy as jnp
 
 from ...base.errors import require
 from ...core.layers.context import Context
+from ...core.layers.dropout import DROPOUT, dropout_ratio, sample_mask
 from ...core.layers.param_str import parse_param_str
-from ...core.layers.registry import define_layer
+from ...core.layers.registry import define_layer, register_variants
 from ...core.layers.types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+
+
+def dropout_of_forks(ctx: Context, x: jax.Array) -> jax.Array:
+    """Set elements to 0 with probability dropout_ratio in TRAIN; with `sample_weights_test: true` in TEST, too.
+
+    The others are divided by 1 - dropout_ratio. With `scale_train: false` they are not, and if TEST drops no elements,
+    it multiplies by 1 - dropout_ratio instead. The top has the shape of the bottom.
+    """
+    return x * _dropout_factor(ctx, x)
+
+
+def dropout_of_forks_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return dy * _dropout_factor(ctx, x)
+
+
+def _dropout_factor(ctx: Context, x: jax.Array) -> Any:
+    p, keep_rate = ctx.param, 1 - dropout_ratio(ctx)
+    factor = sample_mask(ctx, x) if ctx.training or p.sample_weights_test else keep_rate
+    return factor / keep_rate if p.scale_train else factor
+
+
+DROPOUT_OF_FORKS = replace(
+    DROPOUT,
+    signature=replace(DROPOUT.signature, fork_settings=("scale_train", "sample_weights_test")),
+    implementation=Traced(dropout_of_forks),
+    gradient=Gradient(dropout_of_forks_backward),
+    traits=replace(DROPOUT.traits, is_identity=None),
+    docs=LayerDocs(origin="SegNet, synopsys-caffe"),
+)
+
+
+def _dropout_variant(layer: Any) -> str | None:
+    p = layer.dropout_param
+    return "of forks" if p.sample_weights_test or not p.scale_train else None
+
+
+register_variants(
+    "Dropout",
+    _dropout_variant,
+    {"of forks": DROPOUT_OF_FORKS},
+    "`scale_train: false` and `sample_weights_test: true` select the variant of forks.",
+)
 
 
 def selu(ctx: Context, x: jax.Array) -> jax.Array:

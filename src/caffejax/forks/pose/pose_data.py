@@ -378,7 +378,7 @@ class CPMDataLayer(DataLayer):
         """Check data_param and cpm_transform_param."""
         param = self.layer_param.cpm_transform_param
         check_all(
-            lambda: check_data_param(self.definition),
+            lambda: check_data_param(self.definition, ["shuffle"]),
             lambda: refuse_unsupported(param, "cpm_transform_param", _SUPPORTED_FIELDS),
             lambda: raise_if_any(DataError, self._list_problems()),
         )
@@ -423,7 +423,8 @@ class CPMDataLayer(DataLayer):
 
     def open(self, tops: TopSpecs) -> Batches:
         """Open the database."""
-        return PoseBatches(self.definition, DatumDataset(self.definition, self.rng), tops)
+        shuffle = self.layer_param.data_param.shuffle
+        return PoseBatches(self.definition, DatumDataset(self.definition, self.rng, shuffle=shuffle), tops)
 
 
 define_layer(

@@ -1,6 +1,8 @@
-"""SpatialSoftmax, the softmax over the positions of a plane."""
+"""SpatialSoftmax, the softmax over the positions of a plane, and Softmax with a temperature."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +11,8 @@ from ...base.errors import require
 from ...core.layers.context import Context
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import global_window
-from ...core.layers.registry import define_layer
+from ...core.layers.registry import define_layer, register_variants
+from ...core.layers.softmax import SOFTMAX, softmax, softmax_backward
 from ...core.layers.types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 
 
@@ -32,4 +35,30 @@ define_layer(
     Gradient(spatial_softmax_backward),
     LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same", receptive_window=global_window),
     docs=LayerDocs(origin="cbfinn/caffe"),
+)
+
+
+def softmax_with_temperature(ctx: Context, x: jax.Array) -> jax.Array:
+    """Return the softmax of x / temperature along `axis`. The top has the shape of the bottom."""
+    require(ctx.param.temperature > 0, f"temperature must be positive, not {ctx.param.temperature:g}")
+    return softmax(ctx, promote(x) / ctx.param.temperature).astype(x.dtype)
+
+
+def softmax_with_temperature_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return softmax_backward(ctx, x, y=y, dy=dy) / ctx.param.temperature
+
+
+SOFTMAX_WITH_TEMPERATURE = replace(
+    SOFTMAX,
+    signature=replace(SOFTMAX.signature, fork_settings=("temperature",)),
+    implementation=Traced(softmax_with_temperature),
+    gradient=Gradient(softmax_with_temperature_backward),
+    docs=LayerDocs(origin="cbfinn/caffe"),
+)
+
+register_variants(
+    "Softmax",
+    lambda layer: "with temperature" if layer.softmax_param.temperature != 1 else None,
+    {"with temperature": SOFTMAX_WITH_TEMPERATURE},
+    "With `temperature` it is the variant with a temperature.",
 )

@@ -15,7 +15,7 @@ from ...base.errors import CaffejaxError, GraphError, Problem
 from ...base.paths import find_file
 from ...core.graph import Graph, build_graph
 from ...core.graph.resolve import is_included, layer_problems
-from ...core.layers import LayerDefinition, SourceInput, layer_type
+from ...core.layers import LayerDefinition, SourceInput, type_of
 from ...core.schema.caffe_pb2 import LayerParameter, NetParameter, NetState, Phase
 
 _SOURCE_FIELDS = ("source", "mean_file")  # files and folders without which a data layer cannot be opened
@@ -118,7 +118,7 @@ def has_missing_source(layer: LayerParameter, folder: Path | None) -> bool:
 def _find_source_input(layer: LayerParameter) -> SourceInput | None:
     """Return the implementation of a layer that reads from a source, or None for other layers and unknown types."""
     try:
-        implementation = layer_type(layer.type).implementation
+        implementation = type_of(layer).implementation
     except GraphError:
         return None
     return implementation if isinstance(implementation, SourceInput) else None

@@ -201,7 +201,7 @@ class AnnotatedDataLayer(DataLayer):
         if param.anno_type != AnnotatedDatum.BBOX:
             problems.append("annotated_data_param.anno_type must be BBOX; other types are not supported")
         check_all(
-            lambda: check_data_param(self.definition),
+            lambda: check_data_param(self.definition, ["shuffle"]),
             lambda: refuse_unsupported(param, "annotated_data_param", self.supported_fields),
             lambda: check_transform(self.definition, TRANSFORM_FIELDS),
             lambda: raise_if_any(DataError, problems),
@@ -224,7 +224,9 @@ class AnnotatedDataLayer(DataLayer):
 
     def open(self, tops: TopSpecs) -> Batches:
         """Open the database."""
-        return AnnotatedBatches(self.definition, AnnotatedDataset(self.definition, self.rng), self.rng, tops)
+        shuffle = self.layer_param.data_param.shuffle
+        dataset = AnnotatedDataset(self.definition, self.rng, shuffle=shuffle)
+        return AnnotatedBatches(self.definition, dataset, self.rng, tops)
 
     def _check_classes(self, dataset: AnnotatedDataset) -> None:
         """Check that the label map, if its file exists, has the classes of the first records.

@@ -1,0 +1,99 @@
+"""Scale with limits of its factor (caffe-windows), or with a factor that is matched by its size (OpenCV)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from ...core.layers.affine import (
+    SCALE,
+    affine_top_shapes,
+    scale,
+    scale_backward,
+    scale_factor_and_bias,
+    scale_params,
+    spans_channels,
+)
+from ...core.layers.context import Context, ParamSpec, Shape
+from ...core.layers.helpers import array_namespace, canonical_axis
+from ...core.layers.loss_helpers import straight_through
+from ...core.layers.registry import register_variants
+from ...core.layers.types import ChannelAffine, Gradient, LayerDocs, Traced
+
+Arrays = tuple[jax.Array, ...]
+
+
+def adapted_scale(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
+    """Apply Scale with the factor clamped to [`min_value`, `max_value`]; the gradient ignores the clamp.
+
+    With `match_by_count` the factor spans the axes of the bottom from `axis` on that have its number of elements, such
+    as (N, C, 1, 1) with axis 0.
+    """
+    adapted_blobs, adapted_bottoms = _adapt_factor(ctx, blobs, bottoms)
+    return scale(ctx, adapted_blobs, *adapted_bottoms)
+
+
+def adapted_scale_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
+    x, *factors = bottoms
+    return scale_params(ctx, x, *(jax.ShapeDtypeStruct(_factor_shape(ctx.param, x, f), f.dtype) for f in factors))
+
+
+def adapted_scale_backward(
+    ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array
+) -> tuple[Any, ...]:
+    adapted_blobs, adapted_bottoms = _adapt_factor(ctx, blobs, bottoms)
+    blob_diffs, dx, *factor_diff = scale_backward(ctx, adapted_blobs, *adapted_bottoms, y=y, dy=dy)
+    if factor_diff:
+        return blob_diffs, dx, factor_diff[0].reshape(bottoms[1].shape)
+    return (blob_diffs[0].reshape(blobs[0].shape), *blob_diffs[1:]), dx
+
+
+def limited_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+    return scale_factor_and_bias(ctx, (_limit(ctx.param, blobs[0]), *blobs[1:]))
+
+
+def _adapt_factor(ctx: Context, blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
+    """Return blobs and bottoms with the factor, which is bottom 1 or the first blob, reshaped and limited."""
+    x, factor, *biases = *bottoms, *blobs
+    adapted_factor = _limit(ctx.param, factor.reshape(_factor_shape(ctx.param, x, factor)))
+    return (tuple(biases), (x, adapted_factor)) if len(bottoms) == 2 else ((adapted_factor, *biases), bottoms)
+
+
+def _factor_shape(p: Any, x: Any, factor: Any) -> Shape:
+    """Return the shape that the factor needs in order to be broadcast."""
+    if not p.match_by_count:
+        return tuple(factor.shape)
+    start = canonical_axis(p.axis, x.shape)
+    ends = range(start + 1, len(x.shape) + 1)
+    return next((x.shape[start:end] for end in ends if math.prod(x.shape[start:end]) == factor.size), factor.shape)
+
+
+def _limit(p: Any, factor: Any) -> Any:
+    low, high = (getattr(p, f) if p.HasField(f) else None for f in ("min_value", "max_value"))
+    if low is None and high is None:
+        return factor
+    limited_factor = array_namespace(factor).clip(factor, low, high)
+    return limited_factor if isinstance(limited_factor, np.ndarray) else straight_through(factor, limited_factor)
+
+
+_SETTINGS = ("min_value", "max_value", "match_by_count")
+
+ADAPTED_SCALE = replace(
+    SCALE,
+    signature=replace(SCALE.signature, fork_settings=_SETTINGS),
+    implementation=Traced(adapted_scale, params=adapted_scale_params, top_shapes=affine_top_shapes),
+    gradient=Gradient(adapted_scale_backward),
+    traits=replace(SCALE.traits, channel_affine=ChannelAffine(spans_channels, limited_factor_and_bias)),
+    docs=LayerDocs(origin="caffe-windows, OpenCV"),
+)
+
+register_variants(
+    "Scale",
+    lambda layer: "of an adapted factor" if any(layer.scale_param.HasField(f) for f in _SETTINGS) else None,
+    {"of an adapted factor": ADAPTED_SCALE},
+    "With `min_value` or `max_value` (caffe-windows), or `match_by_count` (OpenCV), the factor is adapted.",
+)

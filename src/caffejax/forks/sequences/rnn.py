@@ -1,0 +1,70 @@
+"""cbfinn's variant of RNN, with other nonlinearities than tanh."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+
+from ...base.errors import require
+from ...core.layers.context import Context, ParamSpec
+from ...core.layers.recurrent import RNN, TANH, Nonlinearity, rnn_diffs, rnn_params, run_rnn
+from ...core.layers.registry import register_variants
+from ...core.layers.types import Traced
+
+Arrays = tuple[jax.Array, ...]
+
+_NONLINEARITIES = {
+    "TanH": TANH,
+    "ReLU": Nonlinearity(jax.nn.relu, lambda y: (y > 0).astype(y.dtype)),
+    "Sigmoid": Nonlinearity(jax.nn.sigmoid, lambda y: y * (1 - y)),
+}
+
+
+def rnn_of_nonlinearities(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Arrays]:
+    """Apply RNN with rnn_param's `recurrent_nonlinearity` for h and `output_nonlinearity` for o, instead of tanh."""
+    return run_rnn(ctx, blobs, bottoms, *_select_nonlinearities(ctx))
+
+
+def rnn_of_nonlinearities_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
+    n, num_hidden = ctx.param.num_output, ctx.layer.rnn_param.num_hidden
+    require(
+        num_hidden in (0, n), f"rnn_param.num_hidden must equal num_output, {n}, not {num_hidden}; remove num_hidden"
+    )
+    _select_nonlinearities(ctx)
+    return rnn_params(ctx, *bottoms)
+
+
+def rnn_of_nonlinearities_backward(
+    ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any
+) -> tuple[Any, ...]:
+    return rnn_diffs(ctx, blobs, bottoms, *_select_nonlinearities(ctx), y=y, dy=dy)
+
+
+def _select_nonlinearities(ctx: Context) -> tuple[Nonlinearity, Nonlinearity]:
+    """Return the nonlinearities of the state and of the output."""
+    p = ctx.layer.rnn_param
+    names = p.recurrent_nonlinearity, p.output_nonlinearity
+    choices = ", ".join(_NONLINEARITIES)
+    require(
+        all(n in _NONLINEARITIES for n in names),
+        f"the nonlinearities in rnn_param must be among {choices}, but are {' and '.join(names)}",
+    )
+    return _NONLINEARITIES[names[0]], _NONLINEARITIES[names[1]]
+
+
+RNN_OF_NONLINEARITIES = replace(
+    RNN,
+    signature=replace(RNN.signature, further_params=("rnn_param",)),
+    implementation=Traced(rnn_of_nonlinearities, params=rnn_of_nonlinearities_params, stateful=True),
+    gradient=replace(RNN.gradient, backward=rnn_of_nonlinearities_backward),
+    docs=replace(RNN.docs, origin="cbfinn/caffe"),
+)
+
+register_variants(
+    "RNN",
+    lambda layer: "of nonlinearities" if layer.HasField("rnn_param") else None,
+    {"of nonlinearities": RNN_OF_NONLINEARITIES},
+    "With an rnn_param it is the variant of nonlinearities.",
+)

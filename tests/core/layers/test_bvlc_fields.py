@@ -1,0 +1,131 @@
+"""Core reads only settings that BVLC Caffe has; forks/ reads those of forks, or the upgrade of nets renames them.
+
+The oracle is the list of fields of BVLC Caffe's caffe.proto.
+"""
+
+import ast
+import csv
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+from caffejax import core
+from caffejax.core.layers import Traced, type_of
+from caffejax.core.layers.blob_checks import declared_params
+from caffejax.core.layers.dispatch import backward, forward
+from caffejax.core.layers.registry import plain_type
+from caffejax.core.program.net import Net
+from caffejax.core.schema import caffe_pb2
+from field_reads import FieldReads, RecordedMessage
+from golden_cases import ACCEPTED_CASES, GOLDEN, is_fork_case
+
+CORE = Path(core.__file__).parent
+FOLDERS = ("checkpoints", "data", "graph", "layers", "ops", "parallel", "program")
+
+# fields of forks that core reads, since layers of any type may have them, and no variant of a type could read them
+SHARED = {
+    ("FillerParameter", "alpha"): "a number of msra",
+    ("FillerParameter", "scale"): "a number of msra",
+    ("LayerParameter", "freeze_learning"): "params of all types have a learning rate",
+    ("LossParameter", "pre_fixed_normalizer"): "losses share their normalization",
+    **{
+        ("TransformationParameter", name): "data layers share crops; BVLC's are squares"
+        for name in ("crop_h", "crop_w", "crop_height", "crop_width")
+    },
+}
+# names in the code that are also fields of forks, where no message is meant
+WORDS = {"cache", "maximum", "minimum", "random", "relu", "seed", "subtract"}
+
+
+def read_bvlc_fields() -> set[tuple[str, str]]:
+    """Return the pairs (message, field) of BVLC Caffe's schema."""
+    with (GOLDEN / "schema" / "bvlc_caffe.tsv").open() as lines:
+        return {(row["message_or_enum"], row["field"]) for row in csv.DictReader(lines, delimiter="\t")}
+
+
+BVLC_FIELDS = read_bvlc_fields()
+FORK_FIELDS = {  # that forks added to BVLC's messages
+    (message.name, field.name)
+    for message in caffe_pb2.DESCRIPTOR.message_types_by_name.values()
+    for field in message.fields
+    if message.name in {name for name, _ in BVLC_FIELDS}
+} - BVLC_FIELDS
+# names that can only be fields of forks
+FORK_NAMES = {name for _, name in FORK_FIELDS} - {name for _, name in BVLC_FIELDS} - WORDS
+
+
+def iterate_names(path: Path) -> Iterator[tuple[str, int]]:
+    """Yield the names of attributes, and strings that are names, with their lines."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute):
+            yield node.attr, node.lineno
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value, node.lineno
+
+
+def test_no_name_of_a_fork_s_field_stands_in_core() -> None:
+    shared_names = {name for _, name in SHARED}
+    found = [
+        f"{path.relative_to(CORE)}:{line}: {name}"
+        for folder in FOLDERS
+        for path in sorted((CORE / folder).rglob("*.py"))
+        for name, line in iterate_names(path)
+        if name in FORK_NAMES - shared_names
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_the_lists_tell_fields_of_forks_from_bvlc_s() -> None:
+    assert {"hole", "ceil_mode", "min_is_better", "temperature", "rnn_param"} <= FORK_NAMES
+    assert not {"dilation", "round_mode", "top_k"} & FORK_NAMES
+    assert set(SHARED) <= FORK_FIELDS
+
+
+BVLC_CASES: dict[str, list[dict[str, Any]]] = {}
+for _case in ACCEPTED_CASES:
+    if not is_fork_case(_case):
+        BVLC_CASES.setdefault(_case["type"], []).append(_case)
+
+
+@pytest.mark.parametrize("name", BVLC_CASES)
+def test_bvlc_s_types_read_only_bvlc_s_fields(name: str) -> None:
+    """In all recorded cases, also where a field of a fork has the name of one of BVLC's."""
+    assert not plain_type(name).signature.fork_settings
+    reads: FieldReads = set()
+    for case in BVLC_CASES[name]:
+        trace_recorded_layer(case, reads)
+    unknown = {(message.rpartition(".")[2], field) for message, field in reads} - BVLC_FIELDS - set(SHARED)
+    assert not unknown
+
+
+def trace_recorded_layer(case: dict[str, Any], reads: FieldReads) -> None:
+    """Trace forward and the backward rule of a recorded case, and add the fields that they read to `reads`."""
+    graph = Net(case["path"].with_suffix(".prototxt"), case["phase"]).graph
+    layer = graph.layer("layer")
+    message = RecordedMessage(layer.context.layer, reads)
+    ctx = dataclasses.replace(layer.context, layer=message)
+    bottoms = [graph.blobs[name] for name in layer.bottoms]
+    if not isinstance(ctx.type.implementation, Traced) or ctx.has_own_type:
+        return
+    assert type_of(layer.definition.layer) is plain_type(case["type"])
+    blobs = [jax.ShapeDtypeStruct(spec.shape, "float32") for spec in declared_params(ctx, bottoms)]
+
+    def compute(key: jax.Array, blobs: Any, bottoms: Any) -> Any:
+        keyed_ctx = ctx.replace(fold_in_args=(key, 0))
+        tops, state = forward(keyed_ctx, blobs, bottoms)
+        rule = ctx.type.gradient.backward
+        return tops, state, None if rule is None else backward(keyed_ctx, blobs, bottoms, tops, tops)
+
+    jax.eval_shape(compute, jax.random.key(0), blobs, bottoms)
+
+
+def test_a_read_of_a_fork_s_field_is_seen() -> None:
+    reads: FieldReads = set()
+    text = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 } } }'
+    message = RecordedMessage(Net(text).graph.layer("x").context.layer, reads)
+    assert message.dropout_param.scale_train
+    assert ("caffe.DropoutParameter", "scale_train") in reads
