@@ -21,6 +21,7 @@ from ...base.variables import Blobs, Outputs, Params, ParamsLike, Variables, as_
 from ..checkpoints.load_save import Initializer, load_and_report, save_weights
 from ..checkpoints.match_by_name import LoadReport
 from ..graph import Graph, Param, Slot, build_graph, make_inference_graph, make_net_state
+from ..graph.array_inputs import replace_data_layers, suggest_array_inputs
 from ..graph.graph import map_params
 from ..graph.index_ranges import IndexRange, check_labels, find_index_ranges
 from ..graph.reshape import reshape_graph, with_batch
@@ -68,6 +69,9 @@ class Net:
         level: the level that the layers' include and exclude rules compare with `min_level` and `max_level`.
         stages: the stages that the layers' include and exclude rules test.
         state: a complete NetState, instead of `phase`, `level` and `stages`.
+        inputs: the shapes of the tops of all data layers, `{blob: shape}`, to pass arrays instead of reading data: the
+            data layers become Input layers, whose arrays are used as they are, without transform_param, and no source
+            is opened. Tops of Input layers may be named, too. An array stands for its shape.
         compute_config: how the net computes.
         data_config: how data layers read their data.
         file: the file that a NetParameter was read from. Error messages name it, and relative paths start there.
@@ -97,6 +101,7 @@ class Net:
         level: int = 0,
         stages: Sequence[str] = (),
         state: NetState | None = None,
+        inputs: Mapping[str, Any] | None = None,
         compute_config: ComputeConfig = ComputeConfig(),
         data_config: DataConfig = DataConfig(),
         file: str | None = None,
@@ -107,19 +112,25 @@ class Net:
         message, text_problems = read_valid_part(model)
         if file is None and (path := source_file(model)) is not None:
             file = str(path)
-        state = state or make_net_state(message, phase, level, stages)
-        self._definition = message, state, file
+        net_state = state or make_net_state(message, phase, level, stages)
+        if inputs is not None:
+            message = replace_data_layers(message, net_state, inputs, file)
+        self._definition = message, net_state, file
         self._reshaped = False  # True if the graph differs from the definition's
-        self._set_graph(
-            build_graph(
+        try:
+            graph = build_graph(
                 message,
-                state,
+                net_state,
                 file=file,
                 compute_config=self.compute_config,
                 data_config=self.data_config,
                 text_problems=text_problems,
             )
-        )
+        except GraphError as error:
+            if state is not None:  # the caller, such as a solver, may have no array
+                raise
+            raise suggest_array_inputs(error, message) from error.__cause__
+        self._set_graph(graph)
 
     def __reduce__(self) -> Any:
         # a net is pickled as its definition and built again; compiled functions are not pickled
