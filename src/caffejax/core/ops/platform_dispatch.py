@@ -258,10 +258,28 @@ class _MappedFunction:
         return results
 
 
+@dataclass(frozen=True)
+class _FunctionByRule:
+    """An operation under `jax.vmap`, by its batching rule. It consists of operations, so JAX can transform it again."""
+
+    batch_rule: BatchRule
+    mapped: Function
+    axes: tuple[int | None, ...]
+
+    def __call__(self, *arrays: jax.Array) -> Arrays:
+        results = self.batch_rule(arrays, self.axes)
+        return self.mapped(*arrays) if results is None else results
+
+
 def _batch(arrays: Sequence[Any], axes: Sequence[int | None], *, operation: PlatformOp, plain: ClosedJaxpr) -> Any:
-    results = operation.batch_rule(arrays, axes) if operation.batch_rule else None
-    if results is None:
-        results = operation.map_implementations(partial(_MappedFunction, axes=tuple(axes)), plain)(*arrays)
+    transform = partial(_MappedFunction, axes=tuple(axes))
+    mapped = operation.map_implementations(transform, plain)
+    if operation.batch_rule is not None:
+        # XLA cannot partition the mapped axis if it is merged with another, so other platforms and programs keep it
+        cpu = _FunctionByRule(operation.batch_rule, mapped, tuple(axes))
+        gpu, tpu = (f and transform(f) for f in (operation.gpu, operation.tpu))
+        mapped = PlatformOp(transform(jaxpr_as_fun(plain)), cpu, gpu, tpu)
+    results = mapped(*arrays)
     return results, (0,) * len(results)
 
 
