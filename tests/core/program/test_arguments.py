@@ -176,9 +176,50 @@ def test_a_label_that_is_no_class_is_refused_outside_of_traced_code(
     assert np.isnan(lenet.forward(*variables, invalid_batch)[0]["loss"])
 
 
-def test_unneeded_arrays_of_a_batch_are_ignored(lenet: Net, variables: Variables) -> None:
-    expected = lenet.loss(*variables, make_batch())[0]
-    assert lenet.loss(*variables, make_batch() | {"weight": "of another use"})[0] == expected
+def test_unknown_inputs_are_refused(lenet: Net, variables: Variables) -> None:
+    """In nets and frozen nets; inputs of the whole net are known to the nets of its parts, which do not need them."""
+    part, frozen = lenet.for_inference(["ip2"]), lenet.freeze(variables)
+    for run, batch in (
+        (lambda x: lenet.loss(*variables, x), make_batch()),
+        (lambda x: jax.jit(lenet.apply)(*variables, x), make_batch()),
+        (lambda x: part.apply(*variables, x), {"data": make_batch()["data"]}),
+        (frozen, {"data": make_batch()["data"]}),
+    ):
+        run(batch)
+        for name, remedy in (("dta", "; did you mean 'data'?"), ("conv1", ""), ("weight", "")):
+            with pytest.raises(GraphError) as exc_info:
+                run(batch | {name: np.zeros(2)})
+            assert f"the net has no input '{name}' in phase" in str(exc_info.value)
+            assert str(exc_info.value).endswith(remedy)
+    expected = part.apply(*variables, {"data": make_batch()["data"]})[0]["ip2"]
+    for result in (part.apply(*variables, make_batch())[0], frozen(make_batch())):
+        np.testing.assert_allclose(result["ip2"], expected, atol=1e-6)
+
+
+def test_unknown_layers_in_params_are_refused(lenet: Net, variables: Variables) -> None:
+    """Layers of the whole net are known to the nets of its parts, which do not need them."""
+    params, state = variables
+    part, inputs = lenet.for_inference(["ip1"]), {"data": make_batch()["data"]}
+    assert part.apply(params, state, inputs)[0]["ip1"].shape == (2, 500)
+    with pytest.raises(WeightsError, match=r"params: the net has no layer 'cnv1'; did you mean 'conv1'\?"):
+        lenet.loss({**params, "cnv1": params["conv1"]}, state, make_batch())
+    with pytest.raises(WeightsError, match="state: the net has no layer 'bn'"):
+        part.apply(params, {"bn": {0: np.zeros(3, np.float32)}}, inputs)
+    with pytest.raises(WeightsError, match="the net has no layer 'cnv1'"):
+        lenet.freeze(Variables({**params, "cnv1": params["conv1"]}, state))
+
+
+def test_params_and_state_in_the_wrong_order_are_said_to_be_swapped() -> None:
+    text = """
+    layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 } } }
+    layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 4 } }
+    layer { name: "bn" type: "BatchNorm" bottom: "ip" top: "bn" }
+    """
+    net = Net(text)
+    params, state = net.init(KEY)
+    with pytest.raises(WeightsError, match="params and state are swapped") as exc_info:
+        net.apply(state, params, {"data": np.ones((2, 3), np.float32)})
+    assert len(exc_info.value.problems) == 1
 
 
 def test_lists_of_numbers_are_arrays(lenet: Net, variables: Variables) -> None:

@@ -33,7 +33,7 @@ from ..layers.dispatch import forward
 from ..layers.fillers import check_filler
 from ..schema import caffe_pb2, ignored_settings
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
-from .graph import UNNAMED_TOP, Graph, Layer, Param
+from .graph import UNNAMED_TOP, DefinedNames, Graph, Layer, Param
 from .resolve import (
     find_sources,
     insert_splits,
@@ -106,6 +106,10 @@ def build_graph(
         outputs=tuple(sorted(wiring.unread_blobs, key=str.encode)),
         force_backward=net.force_backward,
         file=file,
+        defined=DefinedNames(
+            layers=frozenset(layer.name for layer in net.layer),
+            inputs=frozenset(top for layer in net.layer if not layer.bottom for top in layer.top),
+        ),
     )
 
 

@@ -112,7 +112,9 @@ _UNNEEDED_INPUTS = (
 
 
 def check_inputs(graph: Graph, names: Sequence[str], inputs: Any, remedy: str = "") -> None:
-    """Check that `inputs` has an array of numbers for each blob in `names`. It may contain further blobs.
+    """Check that `inputs` has an array of numbers for each blob in `names`.
+
+    It may also contain inputs that other phases of the net have, or that the net had before `Net.for_inference`.
 
     Args:
         graph: the net's graph.
@@ -121,7 +123,7 @@ def check_inputs(graph: Graph, names: Sequence[str], inputs: Any, remedy: str = 
         remedy: text to append to the message if some inputs are missing and all other inputs are named correctly.
 
     Raises:
-        GraphError: if blobs are missing or not numeric. The message names each of them.
+        GraphError: if blobs are missing, unknown or not numeric. The message names each of them.
     """
     if not isinstance(inputs, Mapping):
         raise GraphError(Problem(f"inputs must be a dict {{blob: array}}, not {describe_type(inputs)}", graph.file))
@@ -130,9 +132,9 @@ def check_inputs(graph: Graph, names: Sequence[str], inputs: Any, remedy: str = 
         remedy = ""
     problems = [f"the input for blob '{name}' is missing{remedy}" for name in missing]
     for name, value in inputs.items():
-        if name not in names and missing:
+        if name not in names and (missing or name not in graph.defined.inputs):
             valid_names = ", ".join(f"'{n}'" for n in names) or "none"
-            hint = did_you_mean(name, missing)
+            hint = did_you_mean(str(name), missing or names)
             problems.append(f"the net has no input '{name}' in phase {graph.phase}; its inputs are {valid_names}{hint}")
         elif name in names and not _is_numeric(value):
             dtype = getattr(value, "dtype", None)
@@ -203,9 +205,9 @@ def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
             problems.append(Problem(f"{name} must be a dict {{layer: blobs}}, not {describe_type(tree)}{hint}"))
     if not problems:
         trees = {name: as_params(tree) for name, tree in trees.items()}
-        problems = _text_key_problems(graph, trees) or [
-            problem for layer in graph.layers for problem in _layer_problems(layer, trees)
-        ]
+        problems = _text_key_problems(graph, trees) or _find_array_problems(graph, trees)
+        if problems and not _find_array_problems(graph, {"params": trees["state"], "state": trees["params"]}):
+            problems = [Problem("params and state are swapped: params, which are learned, come first")]
     if not problems and (deleted_trees := [name for name, tree in trees.items() if _has_deleted_arrays(tree)]):
         problems.append(
             Problem(
@@ -241,6 +243,20 @@ def _text_key_problems(graph: Graph, trees: Mapping[str, Mapping[str, Any]]) -> 
             'net.load("lenet.orbax/500")'
         )
     ]
+
+
+def _find_array_problems(graph: Graph, trees: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
+    problems = [problem for layer in graph.layers for problem in _layer_problems(layer, trees)]
+    return [*problems, *_find_unknown_layers(graph, trees)]
+
+
+def _find_unknown_layers(graph: Graph, trees: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+    """Yield a problem for each key of params or state that is not a layer of the net's definition, in any phase."""
+    keys = {layer.key for layer in graph.layers} | graph.defined.layers
+    for tree, layers in trees.items():
+        for key in layers:
+            if key not in keys and str(key).rpartition("#")[0] not in graph.defined.layers:
+                yield Problem(f"{tree}: the net has no layer '{key}'{did_you_mean(str(key), keys)}; remove this key")
 
 
 def _has_deleted_arrays(tree: Any) -> bool:
