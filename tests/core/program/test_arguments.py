@@ -420,3 +420,43 @@ def test_wrong_batch_sizes_are_refused(lenet: Net, batch: Any, axis: Any, messag
 
 def test_a_batch_size_may_be_a_numpy_integer(lenet: Net) -> None:
     assert lenet.with_batch(np.int64(3)).graph.blobs["data"].shape == (3, 1, 28, 28)
+
+
+def test_a_blob_of_the_other_phase_is_named_with_its_phase(lenet: Net, variables: Variables) -> None:
+    for ask in (
+        lambda: lenet.for_inference(["prob"]),
+        lambda: lenet.freeze(variables, ["prob"]),
+        lambda: lenet.apply(*variables, make_batch(), blobs=["prob"]),
+    ):
+        with pytest.raises(
+            GraphError, match="no blob 'prob' in the net; in phase TEST it has: build it with phase='TE"
+        ):
+            ask()
+    assert Net(LENET, "TEST").for_inference(["prob"]).outputs == ("prob",)
+
+
+RECURRENT = """
+layer { name: "in" type: "Input" top: "x" top: "cont"
+  input_param { shape { dim: 3 dim: 2 dim: 4 } shape { dim: 3 dim: 2 } } }
+layer { name: "lstm" type: "LSTM" bottom: "x" bottom: "cont" top: "h"
+  recurrent_param { num_output: 5 weight_filler { type: "gaussian" std: 0.5 } } }
+"""
+
+
+def test_recurrent_nets_name_with_batch_for_another_number_of_sequences() -> None:
+    net = Net(RECURRENT)
+    params, state = net.init(KEY)
+    x, cont = jax.random.normal(KEY, (3, 2, 4)), jnp.ones((3, 2))
+
+    def run(net: Net, state: Any, x: Any, cont: Any) -> Any:
+        return net.apply(params, state, {"x": x, "cont": cont})[0]["h"]
+
+    with pytest.raises(
+        CaffejaxError, match=r"net\.with_batch\(1, axis=1\), and take the state of its init"
+    ) as exc_info:
+        jax.vmap(lambda x, cont: run(net, state, x, cont), 1)(x[:, :, None], cont[:, :, None])
+    assert "with_batch" not in str(exc_info.value.problems[-1])
+    of_one = net.with_batch(1, axis=1)
+    _, state_of_one = of_one.init(KEY)
+    each = jax.vmap(lambda x, cont: run(of_one, state_of_one, x, cont), 1, 1)(x[:, :, None], cont[:, :, None])
+    np.testing.assert_allclose(each[:, :, 0], run(net, state, x, cont), rtol=1e-5, atol=1e-6)

@@ -117,11 +117,11 @@ class Loader:
         )
 
     def epoch(self) -> Iterator[dict[str, Any]]:
-        """Return an iterator over the shard's batches among the next `len(loader)` batches: an epoch of the first source.
+        """Return an iterator over the next `len(loader)` batches, an epoch of the first source.
 
-        As in Caffe, batches are full: the last one ends with the first examples of the next epoch if the batch size
-        does not divide the number of examples, and the next epoch continues after it. The errors are those of
-        `__len__` and `__next__`.
+        Of these it returns those of the shard. As in Caffe, batches are full: the last one ends with the first examples
+        of the next epoch if the batch size does not divide the number of examples, and the next epoch continues after
+        it. The errors are those of `__len__` and `__next__`.
         """
         return (batch for _ in range(len(self)) if (batch := self._advance()) is not None)
 

@@ -106,10 +106,20 @@ def build_graph(
         outputs=tuple(sorted(wiring.unread_blobs, key=str.encode)),
         force_backward=net.force_backward,
         file=file,
-        defined=DefinedNames(
-            layers=frozenset(layer.name for layer in net.layer),
-            inputs=frozenset(top for layer in net.layer if not layer.bottom for top in layer.top),
-        ),
+        defined=_find_defined_names(net, state),
+    )
+
+
+def _find_defined_names(net: NetParameter, state: NetState) -> DefinedNames:
+    other_state = NetState()
+    other_state.CopyFrom(state)
+    other_state.phase = caffe_pb2.TEST if state.phase == caffe_pb2.TRAIN else caffe_pb2.TRAIN
+    other_phase: Any = caffe_pb2.Phase.Name(other_state.phase)
+    return DefinedNames(
+        layers=frozenset(layer.name for layer in net.layer),
+        inputs=frozenset(top for layer in net.layer if not layer.bottom for top in layer.top),
+        other_phase=other_phase,
+        other_tops=frozenset(top for layer in net.layer if is_included(layer, other_state) for top in layer.top),
     )
 
 

@@ -220,10 +220,14 @@ class DefinedNames:
     Attributes:
         layers: the names of the layers.
         inputs: the tops of layers without bottoms.
+        other_phase: the phase for which the net was not built.
+        other_tops: the tops in that phase.
     """
 
     layers: frozenset[str] = frozenset()
     inputs: frozenset[str] = frozenset()
+    other_phase: Phase = "TEST"
+    other_tops: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -175,9 +175,8 @@ class Net:
     # -- description
 
     def __repr__(self) -> str:
-        return (
-            f"Net {self.graph!r}; {format_number(sum(prod(p.spec.shape) for p in self.graph.unique_params))} parameters"
-        )
+        count = sum(prod(p.spec.shape) for p in self.graph.unique_params)
+        return f"Net {self.graph!r}; {format_number(count) if count else 'no'} parameters"
 
     @property
     def has_host_layers(self) -> bool:
@@ -222,6 +221,10 @@ class Net:
 
     def for_inference(self, outputs: Iterable[str] | None = None) -> Net:
         """Return a net for phase TEST with only the layers that the given blobs need. The same variables fit it.
+
+        Its layers are some of this net's: include and exclude rules are not applied again. So a net built for phase
+        TRAIN has the scores that its loss reads, and a layer that only phase TEST has, such as the Softmax `prob`, is
+        in the result only if this net was built for TEST.
 
         Args:
             outputs: names of the blobs to compute. Default: the net's outputs, where losses and metrics are replaced by
@@ -271,6 +274,9 @@ class Net:
         calibration: Iterable[Mapping[str, Any]] | None = None,
     ) -> Frozen:
         """Compile the net in phase TEST for fixed params and state, as a function from inputs to outputs.
+
+        A net built for phase TRAIN gives the scores that its loss reads, without softmax; for probabilities freeze the
+        net built for TEST, whose `prob` they usually are. See `for_inference`.
 
         Args:
             variables: params and state.

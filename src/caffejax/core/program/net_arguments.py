@@ -172,6 +172,8 @@ def check_blob_names(graph: Graph, argument: str, names: Any) -> tuple[str, ...]
 def _suggest_blob(name: str, graph: Graph) -> str:
     """Return a hint for a message: the most similar blob name or, if there is none, up to 20 blobs of the net."""
     tops = dict.fromkeys(top for layer in graph.layers if not layer.is_inserted_split for top in layer.tops)
+    if name in graph.defined.other_tops:
+        return f"; in phase {graph.defined.other_phase} it has: build it with phase='{graph.defined.other_phase}'"
     return did_you_mean(name, graph.blobs) or f"; it has {', '.join(shorten_list([*tops], 20))}"
 
 
@@ -300,7 +302,8 @@ def add_shape_hints(graph: Graph, inputs: Mapping[str, Any]) -> Iterator[None]:
         hints = [
             Problem(
                 f"the input '{name}' has shape {shape}, but the net was built for {old_shape}"
-                + (shape_remedy(shape, old_shape) or f"; pass an array of shape {_any_batch(old_shape)}"),
+                + (shape_remedy(shape, old_shape) or f"; pass an array of shape {_any_batch(old_shape)}")
+                + _recurrent_remedy(graph, shape, old_shape),
                 graph.file,
             )
             for name, (shape, old_shape) in shapes.items()
@@ -312,6 +315,14 @@ def add_shape_hints(graph: Graph, inputs: Mapping[str, Any]) -> Iterator[None]:
 def _any_batch(shape: Shape) -> str:
     """Format a shape whose first axis may have any length, such as "(N, 3, 224, 224)"."""
     return f"({', '.join(['N', *map(str, shape[1:])])})"
+
+
+def _recurrent_remedy(graph: Graph, shape: Shape, old_shape: Shape) -> str:
+    """Return advice for another number of sequences, axis 1 of the inputs of a recurrent layer, or ""."""
+    is_recurrent = any(layer.recurrent_state for layer in graph.layers)
+    if not is_recurrent or len(shape) != len(old_shape) or shape[2:] != old_shape[2:] or shape[1] == old_shape[1]:
+        return ""
+    return f", or change the number of sequences by net.with_batch({shape[1]}, axis=1), and take the state of its init"
 
 
 def _is_numeric(value: Any) -> bool:
