@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
-from jax.interpreters import ad, batching, mlir
+from jax.extend.core import ClosedJaxpr, Primitive, Var, jaxpr_as_fun
+from jax.interpreters import ad, batching, mlir, partial_eval
 
 Arrays = tuple[jax.Array, ...]
 Function = Callable[..., Arrays]
@@ -284,3 +284,33 @@ def _batch(arrays: Sequence[Any], axes: Sequence[int | None], *, operation: Plat
 
 
 batching.primitive_batchers[_operation_p] = _batch
+
+
+def _is_saved(saveable: Callable[..., Any], plain: ClosedJaxpr) -> bool:
+    """Return whether a policy of `jax.checkpoint` saves any of the plain operations, such as a convolution."""
+    return any(
+        saveable(eqn.primitive, *(v.aval for v in eqn.invars), **eqn.params) is True
+        or any(isinstance(inner, ClosedJaxpr) and _is_saved(saveable, inner) for inner in eqn.params.values())
+        for eqn in plain.jaxpr.eqns
+    )
+
+
+def _partially_evaluate(
+    saveable: Callable[..., Any], is_unknown: Sequence[bool], is_recomputed: Sequence[bool], eqn: Any
+) -> Any:
+    """Save the results of an operation for the backward pass if the policy saves an operation of its plain form.
+
+    Policies know JAX's primitives only, such as `dot_general`.
+
+    Returns:
+        The equation of the forward pass and that of the backward pass, either of them None; for each result, whether it
+        is unknown in the forward pass and whether the backward pass has it without saving; and the values to save.
+    """
+    n = len(eqn.outvars)
+    if not any(is_unknown) and _is_saved(saveable, eqn.params["plain"]):
+        return eqn, None, [False] * n, [False] * n, []
+    residuals = [v for v, has in zip(eqn.invars, is_recomputed, strict=True) if type(v) is Var and not has]
+    return None if any(is_unknown) else eqn, eqn, [any(is_unknown)] * n, [True] * n, residuals
+
+
+partial_eval.partial_eval_jaxpr_custom_rules[_operation_p] = _partially_evaluate
