@@ -460,3 +460,50 @@ def test_recurrent_nets_name_with_batch_for_another_number_of_sequences() -> Non
     _, state_of_one = of_one.init(KEY)
     each = jax.vmap(lambda x, cont: run(of_one, state_of_one, x, cont), 1, 1)(x[:, :, None], cont[:, :, None])
     np.testing.assert_allclose(each[:, :, 0], run(net, state, x, cont), rtol=1e-5, atol=1e-6)
+
+
+def test_one_key_is_needed_not_several(lenet: Net) -> None:
+    for keys in (jax.random.split(KEY, 2), jax.random.split(jax.random.PRNGKey(0), 2)):
+        with pytest.raises(CaffejaxError, match=r"one random key is needed.*jax\.vmap\(net\.init\)\(keys\)"):
+            lenet.init(keys)
+    two = jax.vmap(lenet.init)(jax.random.split(KEY, 2))
+    assert all(array.shape[0] == 2 for array in jax.tree.leaves(two))
+
+
+def test_a_key_may_be_the_fourth_argument_of_every_pass(lenet: Net, variables: Variables) -> None:
+    expected = lenet.apply(*variables, make_batch(), key=KEY)[0]["loss"]
+    for run in (lenet.apply, lenet.forward, jax.jit(lenet.apply)):
+        np.testing.assert_allclose(run(*variables, make_batch(), KEY)[0]["loss"], expected, rtol=1e-6)
+
+
+def test_one_hot_labels_are_told_to_become_class_numbers(lenet: Net, variables: Variables) -> None:
+    for run in (lenet.loss, jax.jit(lenet.loss)):
+        with pytest.raises(CaffejaxError, match=r"'label' has shape \(2, 10\).*pass jnp\.argmax\(labels, axis=-1\)"):
+            run(*variables, make_batch() | {"label": np.eye(10, dtype=np.float32)[:2]})
+    with pytest.raises(CaffejaxError, match=r"'label' has shape \(\), .*pass an array with 1 axis, of which"):
+        lenet.loss(*variables, make_batch() | {"label": np.float32(1)})
+
+
+def test_the_text_of_a_model_must_not_be_empty() -> None:
+    for text in ("", " \n"):
+        with pytest.raises(CaffejaxError, match="the text is empty; give the path of a prototxt, or its text"):
+            Net(text)
+
+
+@pytest.mark.parametrize("kernels", ["fast", "reference"])
+@pytest.mark.parametrize("name", ["lenet", "googlenet", "lstm"])
+def test_rank_promotion_may_be_forbidden_in_the_code_around_a_net(name: str, kernels: Any) -> None:
+    """Building, losses and first and second derivatives, up to the lowering, which traces the forms for CPUs."""
+    with jax.numpy_rank_promotion("raise"):
+        net = Net(CONFIGS / name / "train_val.prototxt", "TRAIN", kernels=kernels)
+        variables, inputs = jax.eval_shape(net.init, KEY), {blob: net.graph.blobs[blob] for blob in net.input_names}
+        gradient = jax.grad(lambda params, state, inputs: net.loss(params, state, inputs, KEY)[0])
+        jax.jit(gradient).lower(*variables, inputs)
+
+        def curvature(params: Any, state: Any, inputs: Any) -> Any:
+            return jax.jvp(lambda p: gradient(p, state, inputs), (params,), (params,))[1]
+
+        if name != "googlenet":
+            jax.jit(curvature).lower(*variables, inputs)
+        with pytest.raises(ValueError, match="rank_promotion"):
+            jnp.zeros((2, 2)) + jnp.zeros(2)

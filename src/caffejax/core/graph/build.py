@@ -353,7 +353,8 @@ def _infer_tops(
     def run_forward(key: jax.Array, *arguments: Any) -> Any:
         return forward(context.with_fold_in_args((key, 0)), *arguments)[0]
 
-    with wrap_layer_errors(bottoms, keep_exceptions=kind.instance is not None):
+    is_own_type = kind.instance is not None
+    with wrap_layer_errors(bottoms, keep_exceptions=is_own_type), jax.numpy_rank_promotion("allow"):
         tops: tuple[jax.ShapeDtypeStruct, ...] = jax.eval_shape(run_forward, _KEY, arrays, bottoms)
     return tops
 

@@ -145,7 +145,8 @@ def _lower(ctx: mlir.LoweringRuleContext, *values: Any, operation: PlatformOp, p
     run = select_implementation(
         operation, plain, module.platforms[0] if has_one_platform else None, single_device=_is_single_device(module)
     )
-    return mlir.lower_fun(run, multiple_results=True)(ctx, *values)
+    with jax.numpy_rank_promotion("allow"):  # of the user's code; traced here is only the operation
+        return mlir.lower_fun(run, multiple_results=True)(ctx, *values)
 
 
 mlir.register_lowering(_operation_p, _lower)

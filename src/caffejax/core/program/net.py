@@ -504,8 +504,8 @@ class Net:
         params: ParamsLike,
         state: ParamsLike,
         inputs: Mapping[str, jax.Array],
-        *,
         key: jax.Array | None = None,
+        *,
         blobs: Iterable[str] | None = None,
     ) -> tuple[Blobs, Params]:
         """Run one forward pass.
@@ -535,8 +535,8 @@ class Net:
         params: ParamsLike,
         state: ParamsLike,
         inputs: Mapping[str, jax.Array],
-        *,
         key: jax.Array | None = None,
+        *,
         blobs: Iterable[str] | None = None,
     ) -> tuple[Blobs, Params]:
         """Run one forward pass like `apply`, compiled with the compiler options that are fastest on a CPU."""
@@ -620,7 +620,8 @@ class Net:
             self._checked_memory = True
         if training:
             self._check_labels(inputs.blobs)
-        with add_shape_hints(self.graph, inputs.blobs):
+        # the setting is for the user's own code; layers broadcast as NumPy does
+        with add_shape_hints(self.graph, inputs.blobs), jax.numpy_rank_promotion("allow"):
             schedule = (
                 self.rematerializer.make_schedule(inputs) if training and self.rematerializer else self.layer_schedule
             )

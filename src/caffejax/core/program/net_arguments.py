@@ -26,6 +26,7 @@ from ...base.errors import (
 )
 from ...base.variables import Variables, as_params
 from ..graph import Graph, Layer
+from ..graph.index_ranges import find_index_ranges
 from ..layers.blob_checks import shape_remedy
 from ..layers.context import Phase, Shape
 from .interpreter import PassInputs
@@ -57,6 +58,11 @@ def check_key(key: Any) -> None:
     dtype = getattr(key, "dtype", None)
     if dtype is None or not (jnp.issubdtype(dtype, jax.dtypes.prng_key) or dtype == np.uint32):
         raise CaffejaxError(f"a random key must be a JAX key, such as jax.random.key(0), not {describe_type(key)}")
+    if key.ndim != (0 if jnp.issubdtype(dtype, jax.dtypes.prng_key) else 1):
+        raise CaffejaxError(
+            f"one random key is needed, not an array of keys of shape {key.shape}; take one of them, or map over them: "
+            "jax.vmap(net.init)(keys)"
+        )
 
 
 def check_inputs_and_variables(graph: Graph, inputs: PassInputs) -> PassInputs:
@@ -299,10 +305,15 @@ def add_shape_hints(graph: Graph, inputs: Mapping[str, Any]) -> Iterator[None]:
     except (LayerError, GraphError) as error:
         # user inputs only: batches of a source may differ from the blob until `SourceSpec.device_transform` is applied
         shapes = {name: (np.shape(inputs[name]), graph.blobs[name].shape) for name in graph.caller_inputs}
+        labels = find_index_ranges(graph)
         hints = [
             Problem(
                 f"the input '{name}' has shape {shape}, but the net was built for {old_shape}"
-                + (shape_remedy(shape, old_shape) or f"; pass an array of shape {_any_batch(old_shape)}")
+                + (
+                    (_one_hot_remedy(shape, old_shape) if name in labels else "")
+                    or shape_remedy(shape, old_shape)
+                    or f"; pass an array of shape {_any_batch(old_shape)}"
+                )
                 + _recurrent_remedy(graph, shape, old_shape),
                 graph.file,
             )
@@ -315,6 +326,12 @@ def add_shape_hints(graph: Graph, inputs: Mapping[str, Any]) -> Iterator[None]:
 def _any_batch(shape: Shape) -> str:
     """Format a shape whose first axis may have any length, such as "(N, 3, 224, 224)"."""
     return f"({', '.join(['N', *map(str, shape[1:])])})"
+
+
+def _one_hot_remedy(shape: Shape, old_shape: Shape) -> str:
+    """Return advice for labels with an axis of classes, or ""."""
+    has_classes = len(shape) == len(old_shape) + 1
+    return "; labels are class numbers: for one-hot labels pass jnp.argmax(labels, axis=-1)" if has_classes else ""
 
 
 def _recurrent_remedy(graph: Graph, shape: Shape, old_shape: Shape) -> str:
