@@ -1,4 +1,4 @@
-"""The digits of configs/digits as arrays, for the other examples."""
+"""What the other examples share: the digits of configs/digits as arrays, and a check of what they read."""
 
 from pathlib import Path
 
@@ -16,3 +16,10 @@ def load_digits(part: str) -> tuple[np.ndarray, np.ndarray]:
         *(caffejax.read_datum(value) for _, value in database.read_range(0, len(database))), strict=True
     )
     return np.float32(images) / 256, np.array(labels)
+
+
+def require_files(*names: str) -> None:
+    """Exit with a message if files that lenet_from_arrays.py writes are not in the working directory."""
+    missing = [name for name in names if not Path(name).exists()]
+    if missing:
+        raise SystemExit(f"{' and '.join(missing)} not found here: run lenet_from_arrays.py first, in this folder")

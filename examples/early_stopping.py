@@ -3,9 +3,11 @@
 Run lenet_from_arrays.py first: it writes lenet.prototxt.
 """
 
-from digits import load_digits
+from digits import load_digits, require_files
 
 import caffejax
+
+require_files("lenet.prototxt")
 
 
 class EarlyStopping(caffejax.Callback):

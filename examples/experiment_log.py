@@ -6,9 +6,11 @@ Run lenet_from_arrays.py first: it writes lenet.prototxt.
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from digits import load_digits
+from digits import load_digits, require_files
 
 import caffejax
+
+require_files("lenet.prototxt")
 
 Record = Callable[[Mapping[str, float], int], object]  # values by name, and the iteration
 

@@ -5,10 +5,12 @@ Run lenet_from_arrays.py first: it writes lenet.prototxt and lenet.caffemodel.
 
 import jax
 import numpy as np
-from digits import load_digits
+from digits import load_digits, require_files
 
 import caffejax
 from caffejax.export import make_inference_model, write_stablehlo
+
+require_files("lenet.prototxt", "lenet.caffemodel")
 
 net = caffejax.Net("lenet.prototxt")
 write_stablehlo(make_inference_model(net, net.load("lenet.caffemodel"), ["ip2"]), "lenet.stablehlo")

@@ -7,9 +7,11 @@ Run lenet_from_arrays.py first: it writes lenet.prototxt and lenet.caffemodel.
 from pathlib import Path
 
 import numpy as np
-from digits import load_digits
+from digits import load_digits, require_files
 
 import caffejax
+
+require_files("lenet.prototxt", "lenet.caffemodel")
 
 net = Path("lenet.prototxt").read_text()
 net = net.replace('"ip2"', '"parity"').replace("num_output: 10", "num_output: 2")

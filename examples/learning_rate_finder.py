@@ -4,9 +4,11 @@ Run lenet_from_arrays.py first: it writes lenet.prototxt.
 """
 
 import numpy as np
-from digits import load_digits
+from digits import load_digits, require_files
 
 import caffejax
+
+require_files("lenet.prototxt")
 
 
 class RateFinder(caffejax.Callback):

@@ -4,9 +4,11 @@ Run lenet_from_arrays.py first: it writes lenet.prototxt and lenet.caffemodel.
 """
 
 import numpy as np
-from digits import load_digits
+from digits import load_digits, require_files
 
 import caffejax
+
+require_files("lenet.prototxt", "lenet.caffemodel")
 
 net = caffejax.Net("lenet.prototxt", "TEST")
 frozen = net.freeze(net.load("lenet.caffemodel"), outputs=["ip1"])  # a function of the inputs alone

@@ -5,9 +5,11 @@ Run lenet_from_arrays.py first: it writes lenet.prototxt and lenet.caffemodel.
 
 import jax
 import numpy as np
-from digits import load_digits
+from digits import load_digits, require_files
 
 import caffejax
+
+require_files("lenet.prototxt", "lenet.caffemodel")
 
 net = caffejax.Net("lenet.prototxt", "TEST")
 params, state = net.load("lenet.caffemodel")

@@ -13,17 +13,32 @@ from caffejax.tools.view import write_view
 
 REPOSITORY = Path(__file__).parents[1]
 PACKAGE = REPOSITORY / "src" / "caffejax"
-REFERENCE_MODULES = {  # the two doors for Caffe's and OpenCV's own names have pages of their own
-    "caffejax": PACKAGE / "__init__.pyi",
-    "caffejax.export": PACKAGE / "export" / "__init__.pyi",
+REFERENCE_STUBS = {  # by prefix; the two doors for Caffe's and OpenCV's own names have pages of their own
+    "": PACKAGE / "__init__.pyi",
+    "export.": PACKAGE / "export" / "__init__.pyi",
 }
+_NAMES = re.compile(r"^`[\w.]+`(?:\s`[\w.]+`)*$", re.MULTILINE)  # a paragraph of names
 
 
-def list_public_names(stub: Path) -> list[str]:
-    """Each name that a stub lists, without private ones, in the order of the alphabet."""
-    imports = [node for node in ast.parse(stub.read_text()).body if isinstance(node, ast.ImportFrom)]
-    names = [alias.name for node in imports for alias in node.names if not alias.name.startswith("_")]
+def list_public_names() -> list[str]:
+    """Each name that a stub lists, in the order of the alphabet."""
+    names = []
+    for prefix, stub in REFERENCE_STUBS.items():
+        imports = [node for node in ast.parse(stub.read_text()).body if isinstance(node, ast.ImportFrom)]
+        names += [prefix + alias.name for node in imports for alias in node.names]
     return sorted(names, key=str.lower)
+
+
+def list_reference_names(markdown: str) -> list[str]:
+    """Each name on the page of the reference, in its order."""
+    return [name for paragraph in _NAMES.findall(markdown) for name in paragraph.replace("`", "").split()]
+
+
+def write_reference(markdown: str) -> str:
+    """Replace the names on the page by their docstrings; add names that it lacks."""
+    missing = sorted(set(list_public_names()) - set(list_reference_names(markdown)))
+    markdown += "\n" + " ".join(f"`{name}`" for name in missing) + "\n"
+    return _NAMES.sub(lambda names: "\n\n".join(f"::: caffejax.{n}" for n in list_reference_names(names[0])), markdown)
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -48,9 +63,4 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if source == "examples/README.md":
         return re.sub(r"\]\((\w+)\.py\)", r"](\1.md)", markdown)
     markdown = re.sub(r"\]\(\.\./examples/(\w+)\.(py|md)\)", r"](examples/\1.md)", markdown)
-    if source != "reference.md":
-        return markdown
-    for module, stub in REFERENCE_MODULES.items():
-        entries = [f"::: {module}.{name}" for name in list_public_names(stub)]
-        markdown = "\n\n".join([markdown, f"## {module}", *entries])
-    return markdown
+    return write_reference(markdown) if source == "reference.md" else markdown

@@ -1,6 +1,9 @@
 """The code of the documentation runs, and its statements hold."""
 
+import os
 import re
+import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +19,7 @@ import caffejax.core.solver.solver
 from caffejax import Net, check_gradients
 from caffejax.cli import main
 from caffejax.core.layers import layer_types, registry
+from compile_flags import make_cpu_devices_environment
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -178,6 +182,81 @@ def test_the_page_for_jax_users_works(
     for name, gradients in {n: namespace[n] for n in ("whole", "gradients")}.items():
         for a, b in zip(*map(namespace["jax"].tree.leaves, (gradients, expected)), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5, err_msg=name)
+
+
+TWO_DEVICES_SCRIPT = """
+import jax, numpy as np
+assert len(jax.devices()) == 2
+expected = jax.grad(loss)(jax.device_get(params), images, labels)
+for gradient in whole, gradients:
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), gradient, expected)
+"""
+
+
+@pytest.mark.slow
+def test_the_page_for_jax_users_works_on_two_devices(tmp_path: Path) -> None:
+    (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
+    (tmp_path / "page.py").write_text("\n".join([*read_python_blocks("jax.md"), TWO_DEVICES_SCRIPT]))
+    environment = {**os.environ, **make_cpu_devices_environment(2)}
+    command = [sys.executable, "page.py"]
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (0, "True\n"), run.stderr
+
+
+@pytest.mark.slow
+def test_the_page_on_profiling_works(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Layers' names are in the program and in the trace, and XLA counts what the page says."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
+    namespace: dict[str, Any] = {}
+    for block in read_python_blocks("profiling.md"):
+        exec(block, namespace)
+    has_names, counts = capsys.readouterr().out.splitlines()
+    fast, reference = map(float, counts.split())
+    assert has_names == "True"
+    assert fast < 1
+    assert 840 < reference < 880  # 3 times 147 million multiply-adds, but for the gradient of the images
+    (trace,) = tmp_path.glob("profile/**/*.xplane.pb")
+    assert b"jvp(conv1)" in trace.read_bytes()
+
+
+def test_the_reference_groups_every_public_name_once() -> None:
+    page = (REPOSITORY / "docs" / "reference.md").read_text()
+    hooks = runpy.run_path(str(REPOSITORY / "scripts" / "mkdocs_hooks.py"))
+    names = hooks["list_reference_names"](page)
+    assert len(names) == len(set(names))
+    assert set(names) <= set(hooks["list_public_names"]())
+    written = hooks["write_reference"](page)
+    assert re.findall(r"^::: caffejax\.(\S+)$", written, re.MULTILINE)[:2] == ["Net", "Variables"]
+    assert set(re.findall(r"^::: caffejax\.(\S+)$", written, re.MULTILINE)) == set(hooks["list_public_names"]())
+
+
+@pytest.mark.skipif(not (REPOSITORY / ".git").exists(), reason="needs a clone")
+def test_the_readme_and_the_page_for_jax_users_leave_git_status_clean() -> None:
+    text = "".join((REPOSITORY / name).read_text() for name in ("README.md", "docs/jax.md", "docs/profiling.md"))
+    files = re.findall(r"--(?:out|to)[= ](\S+\.\w+)", text)
+    files += re.findall(r'(?:net\.save\([^"]*|Path\(|trace\()"([^"]+)"', text)
+    assert {"lenet.onnx", "lenet.caffemodel", "own_checkpoint", "googlenet.html", "profile"} <= set(files)
+    for file in files:
+        command = ["git", "-C", REPOSITORY, "check-ignore", file, f"{file}/x"]
+        is_ignored = subprocess.run(command, capture_output=True, check=False)
+        assert is_ignored.returncode == 0, file
+
+
+def test_commands_of_the_readme_run_in_a_clone_or_have_placeholders_in_capitals() -> None:
+    """Each file that a command reads is in the clone, or is written by the first command, or is a word in capitals."""
+    page = (REPOSITORY / "README.md").read_text()
+    commands = re.findall(r"^    (caffejax (?:.*\\\n)*.*)$", page, re.MULTILINE)
+    assert len(commands) >= 6
+    for command in commands:
+        words = shlex.split(re.sub(r"--(to|out)[= ]\S+", "", command), comments=True)[2:]
+        for word in (word.split("=")[-1] for word in words):
+            is_file = "." in word or "/" in word
+            assert not is_file or (REPOSITORY / word).exists() or word == "snapshots/lenet_iter_1000.caffemodel", (
+                command
+            )
 
 
 @pytest.mark.slow

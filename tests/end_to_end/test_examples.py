@@ -55,3 +55,14 @@ def test_examples_print_their_results(name: str, folder: Path) -> None:
     result = re.search(pattern, output)
     assert result is not None, output
     assert minimum is None or float(result[1]) >= minimum
+
+
+@pytest.mark.parametrize("name", ["fine_tuning", "saliency", "export"])
+def test_an_example_alone_names_the_one_to_run_first(name: str, tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, EXAMPLES / f"{name}.py"], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert run.returncode == 1
+    assert run.stderr == (
+        "lenet.prototxt and lenet.caffemodel not found here: run lenet_from_arrays.py first, in this folder\n"
+    )

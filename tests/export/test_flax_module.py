@@ -233,3 +233,32 @@ def test_a_net_without_a_loss_raises_an_error() -> None:
     assert model({"x": jnp.ones(2)})["x"].shape == (2,)
     with pytest.raises(GraphError, match="this net has no loss in phase TEST; add a loss layer"):
         model.loss({"x": jnp.ones(2)})
+
+
+def test_a_module_of_a_part_has_the_arrays_of_its_layers_only() -> None:
+    """So AdamW does not decay, and Adam does not store, what the part does not compute with."""
+    net = Net(RANDOM, "TRAIN")
+    variables = net.init(jax.random.key(0))
+    part = net.for_inference(["ip"])
+    for model in (CaffeModule(part, variables), CaffeModule(net, variables)):
+        assert jax.tree.structure(variables_of(model)) == jax.tree.structure(model.net.init(jax.random.key(0)))
+    assert variables_of(CaffeModule(part, variables)).state == {}
+    x = normal(64, 5)
+    assert_equal(CaffeModule(part, variables)({"x": x})["ip"], part.apply(*variables, {"x": x})[0]["ip"])
+    collections = to_linen(part, variables).init({"params": jax.random.key(0)}, {"x": x})
+    assert set(collections) == {"params"}
+
+
+def test_a_module_of_a_part_keeps_params_that_it_shares_with_a_removed_layer() -> None:
+    shared = """
+    layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }
+    layer { name: "a" type: "InnerProduct" bottom: "x" top: "a" param { name: "w" } param { name: "b" }
+      inner_product_param { num_output: 4 weight_filler { type: "xavier" } } }
+    layer { name: "b" type: "InnerProduct" bottom: "x" top: "b" param { name: "w" } param { name: "b" }
+      inner_product_param { num_output: 4 weight_filler { type: "xavier" } } }
+    """
+    net = Net(shared)
+    variables, part = net.init(jax.random.key(0)), net.for_inference(["b"])
+    assert_equal(
+        CaffeModule(part, variables)({"x": normal(2, 3)})["b"], net.apply(*variables, {"x": normal(2, 3)})[0]["b"]
+    )

@@ -7,7 +7,6 @@ mistake in a file at once. The command line prints the problems without a traceb
 from __future__ import annotations
 
 import difflib
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -201,10 +200,16 @@ def did_you_mean(name: str, known_names: Iterable[str]) -> str:
     """
     names_by_lowercase = {k.lower(): k for k in known_names}
     extensions = (k for k in names_by_lowercase if k.startswith(f"{name.lower()}_"))
-    match = [*itertools.islice(extensions, 1)] or difflib.get_close_matches(
-        name.lower(), names_by_lowercase, n=1, cutoff=0.6
-    )
-    return f"; did you mean '{names_by_lowercase[match[0]]}'?" if match else ""
+    match = next(extensions, None) or _find_similar(name.lower(), names_by_lowercase)
+    return f"; did you mean '{names_by_lowercase[match]}'?" if match else ""
+
+
+def _find_similar(name: str, names: Iterable[str]) -> str | None:
+    """Return the most similar name. The ending "_param", which most messages have, makes names no more similar."""
+    ending = "_param" if name.endswith("_param") else ""
+    stems = {n.removesuffix(ending): n for n in names if n.endswith(ending)}
+    stem = difflib.get_close_matches(name.removesuffix(ending), stems, n=1, cutoff=0.61)  # "swiglu" is not "selu"
+    return stems[stem[0]] if stem else None
 
 
 def require(condition: object, message: str) -> None:

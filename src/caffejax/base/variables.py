@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from .errors import shorten_list
 from .human_readable import format_count
@@ -60,15 +62,26 @@ def as_params(tree: ParamsLike) -> Params:
 
 
 def _format_shapes(tree: Params) -> str:
-    """Format the shapes of a tree's arrays as text, by layer, without reading the values of the arrays."""
+    """Format a tree as text, by layer: the shapes of arrays, and the values of numbers and of what is no array."""
     if not isinstance(tree, Mapping):
         return repr(tree)
-    layers = [
-        f"{layer} ({', '.join(f'{name} {_format_shape(blob)}' for name, blob in blobs.items())})"
-        for layer, blobs in as_params(tree).items()
-    ]
+    layers = [f"{name} ({_format_layer(blobs)})" for name, blobs in tree.items()]
     return f"{format_count(len(layers), 'layer')}: {', '.join(shorten_list(layers))}" if layers else "none"
 
 
-def _format_shape(array: object) -> str:
-    return "x".join(map(str, getattr(array, "shape", ()))) or "a number"
+def _format_layer(blobs: Any) -> str:
+    if not isinstance(blobs, Mapping):
+        return _format_leaf(blobs)
+    return ", ".join(f"{name} {_format_leaf(blob)}" for name, blob in blobs.items())
+
+
+def _format_leaf(leaf: Any) -> str:
+    if not hasattr(leaf, "shape"):
+        return reprlib.repr(leaf)
+    if leaf.shape:
+        return "x".join(map(str, leaf.shape))
+    is_readable = isinstance(leaf, np.ndarray | np.generic | jax.Array) and not isinstance(leaf, jax.core.Tracer)
+    try:
+        return str(np.asarray(leaf)) if is_readable else "a number"
+    except RuntimeError:  # it was donated, or is on devices of other processes
+        return "a number"

@@ -90,7 +90,8 @@ def _describe_type(title: str, t: LayerType, printed_settings: set[tuple[Setting
     yield f"{title} (from {t.docs.origin})" if t.docs.origin != "BVLC" else title
     if t.signature.aliases:
         yield f"Also called {', '.join(t.signature.aliases)}."
-    yield from ("", descriptions.get_docstring(t), "", descriptions.format_facts(t))
+    docstring = descriptions.get_docstring(t) or "No description: the function that computes it has no docstring."
+    yield from ("", docstring, "", descriptions.format_facts(t))
     restrictions = " ".join(descriptions.list_restrictions(t))
     if restrictions:
         yield from textwrap.wrap(f"Restrictions: {restrictions}", _WIDTH)

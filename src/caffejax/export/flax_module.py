@@ -43,7 +43,8 @@ class CaffeModule(nnx.Module):
     Args:
         net: the net.
         variables: its parameters and state, from `Net.init`, `load_weights` or a solver, or None to initialise them
-            with `rngs`.
+            with `rngs`. Those of layers that the net does not have, after `Net.for_inference`, are left out, so that
+            no optimizer decays or stores them.
         rngs: the random streams. The stream `params` initialises variables, and the stream `dropout` is for random
             layers. If either stream is missing, the stream `default` replaces it.
 
@@ -64,7 +65,10 @@ class CaffeModule(nnx.Module):
             if rngs is None:
                 raise ValueError("CaffeModule needs variables, or rngs to initialise them")
             variables = net.init(rngs.params())
-        variables = Variables(*map(as_params, variables))
+        layers = {param.owner.layer for layer in net.graph.layers for param in layer.all_params}
+        variables = Variables(
+            *({layer: blobs for layer, blobs in as_params(tree).items() if layer in layers} for tree in variables)
+        )
         self.net = net
         self.weights = nnx.data(jax.tree.map(lambda blob: nnx.Param(jnp.asarray(blob)), variables.params))
         self.state = nnx.data({key: _make_state_variables(net, key, blobs) for key, blobs in variables.state.items()})

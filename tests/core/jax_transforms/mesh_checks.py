@@ -12,6 +12,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 NUM_DEVICES = 8
 NUM_ROWS = NUM_DEVICES * 13  # a number that no shape of a layer has: of all devices by jit, of each by shard_map
+EXCHANGES = r"\b(all-gather|all-to-all|all-reduce|collective-permute)\b"
 CASES_BY_NAME = {case.name: case for case in LAYER_CASES + COMPILED_NETS}
 
 
@@ -63,6 +64,29 @@ def check_shard_map(name: str, kernels: str) -> None:
     stacked = jax.tree.map(lambda *a: np.stack(a), *tops)
     gradients = average(*param_grads)
     assert_close(result, (np.mean(losses), stacked, gradients, gradients, expected_inputs), 1e-4)
+
+
+def check_gradients_of_examples(name: str, kernels: str) -> None:
+    """Check that `jit(vmap(grad))` over sharded examples exchanges nothing, and gives the results of one device.
+
+    Each example is one row: for several rows XLA gathers, as for a plain `lax.conv`.
+    """
+    case_net = CaseNet(CASES_BY_NAME[name], kernels, rows=1)
+    if not case_net.inputs:
+        return
+    params, inputs = case_net.point
+    examples = [scale_inputs(case_net, 1 + 0.05 * i) for i in range(NUM_DEVICES)]
+    stacked = {blob: np.stack([example[blob] for example in examples]) for blob in inputs}
+    mesh = make_mesh()
+    shardings = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("rows"))
+    gradients_of_each = jax.vmap(case_net.value_and_grad, (None, 0))
+    sharded_call = compile_unoptimized(
+        gradients_of_each, params, stacked, in_shardings=shardings, out_shardings=shardings[1]
+    )
+    expected = [case_net.compiled_value_and_grad(params, example) for example in examples]
+    assert_close(sharded_call(params, stacked), jax.tree.map(lambda *a: np.stack(a), *expected), 1e-4)
+    exchanges = sorted(set(re.findall(EXCHANGES, sharded_call.as_text())))
+    assert not exchanges, f"examples go from device to device: {exchanges}"
 
 
 def make_input_sharding(array: np.ndarray) -> NamedSharding:

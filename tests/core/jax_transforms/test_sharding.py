@@ -18,3 +18,11 @@ def test_jit_over_a_mesh_equals_one_device(case: Case, kernels: str, eight_devic
 def test_shard_map_equals_a_loop_over_shards(case: Case, kernels: str, eight_devices: ProcessPoolExecutor) -> None:
     with expect_support("shard_map", cached_case_net(case, kernels)):
         eight_devices.submit(mesh_checks.check_shard_map, case.name, kernels).result()
+
+
+@parametrize_cases(LAYER_CASES + COMPILED_NETS[:1])
+def test_gradients_of_sharded_examples_exchange_nothing(
+    case: Case, kernels: str, eight_devices: ProcessPoolExecutor
+) -> None:
+    with expect_support("shard", cached_case_net(case, kernels)):
+        eight_devices.submit(mesh_checks.check_gradients_of_examples, case.name, kernels).result()

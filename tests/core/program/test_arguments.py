@@ -176,9 +176,50 @@ def test_a_label_that_is_no_class_is_refused_outside_of_traced_code(
     assert np.isnan(lenet.forward(*variables, invalid_batch)[0]["loss"])
 
 
-def test_unneeded_arrays_of_a_batch_are_ignored(lenet: Net, variables: Variables) -> None:
-    expected = lenet.loss(*variables, make_batch())[0]
-    assert lenet.loss(*variables, make_batch() | {"weight": "of another use"})[0] == expected
+def test_unknown_inputs_are_refused(lenet: Net, variables: Variables) -> None:
+    """In nets and frozen nets; inputs of the whole net are known to the nets of its parts, which do not need them."""
+    part, frozen = lenet.for_inference(["ip2"]), lenet.freeze(variables)
+    for run, batch in (
+        (lambda x: lenet.loss(*variables, x), make_batch()),
+        (lambda x: jax.jit(lenet.apply)(*variables, x), make_batch()),
+        (lambda x: part.apply(*variables, x), {"data": make_batch()["data"]}),
+        (frozen, {"data": make_batch()["data"]}),
+    ):
+        run(batch)
+        for name, remedy in (("dta", "; did you mean 'data'?"), ("conv1", ""), ("weight", "")):
+            with pytest.raises(GraphError) as exc_info:
+                run(batch | {name: np.zeros(2)})
+            assert f"the net has no input '{name}' in phase" in str(exc_info.value)
+            assert str(exc_info.value).endswith(remedy)
+    expected = part.apply(*variables, {"data": make_batch()["data"]})[0]["ip2"]
+    for result in (part.apply(*variables, make_batch())[0], frozen(make_batch())):
+        np.testing.assert_allclose(result["ip2"], expected, atol=1e-6)
+
+
+def test_unknown_layers_in_params_are_refused(lenet: Net, variables: Variables) -> None:
+    """Layers of the whole net are known to the nets of its parts, which do not need them."""
+    params, state = variables
+    part, inputs = lenet.for_inference(["ip1"]), {"data": make_batch()["data"]}
+    assert part.apply(params, state, inputs)[0]["ip1"].shape == (2, 500)
+    with pytest.raises(WeightsError, match=r"params: the net has no layer 'cnv1'; did you mean 'conv1'\?"):
+        lenet.loss({**params, "cnv1": params["conv1"]}, state, make_batch())
+    with pytest.raises(WeightsError, match="state: the net has no layer 'bn'"):
+        part.apply(params, {"bn": {"mean": np.zeros(3, np.float32)}}, inputs)
+    with pytest.raises(WeightsError, match="the net has no layer 'cnv1'"):
+        lenet.freeze(Variables({**params, "cnv1": params["conv1"]}, state))
+
+
+def test_params_and_state_in_the_wrong_order_are_said_to_be_swapped() -> None:
+    text = """
+    layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 } } }
+    layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 4 } }
+    layer { name: "bn" type: "BatchNorm" bottom: "ip" top: "bn" }
+    """
+    net = Net(text)
+    params, state = net.init(KEY)
+    with pytest.raises(WeightsError, match="params and state are swapped") as exc_info:
+        net.apply(state, params, {"data": np.ones((2, 3), np.float32)})
+    assert len(exc_info.value.problems) == 1
 
 
 def test_lists_of_numbers_are_arrays(lenet: Net, variables: Variables) -> None:
@@ -368,3 +409,90 @@ def test_wrong_batch_sizes_are_refused(lenet: Net, batch: Any, axis: Any, messag
 
 def test_a_batch_size_may_be_a_numpy_integer(lenet: Net) -> None:
     assert lenet.with_batch(np.int64(3)).graph.blobs["data"].shape == (3, 1, 28, 28)
+
+
+def test_a_blob_of_the_other_phase_is_named_with_its_phase(lenet: Net, variables: Variables) -> None:
+    for ask in (
+        lambda: lenet.for_inference(["prob"]),
+        lambda: lenet.freeze(variables, ["prob"]),
+        lambda: lenet.apply(*variables, make_batch(), blobs=["prob"]),
+    ):
+        with pytest.raises(
+            GraphError, match="no blob 'prob' in the net; in phase TEST it has: build it with phase='TE"
+        ):
+            ask()
+    assert Net(LENET, "TEST").for_inference(["prob"]).outputs == ("prob",)
+
+
+RECURRENT = """
+layer { name: "in" type: "Input" top: "x" top: "cont"
+  input_param { shape { dim: 3 dim: 2 dim: 4 } shape { dim: 3 dim: 2 } } }
+layer { name: "lstm" type: "LSTM" bottom: "x" bottom: "cont" top: "h"
+  recurrent_param { num_output: 5 weight_filler { type: "gaussian" std: 0.5 } } }
+"""
+
+
+def test_recurrent_nets_name_with_batch_for_another_number_of_sequences() -> None:
+    net = Net(RECURRENT)
+    params, state = net.init(KEY)
+    x, cont = jax.random.normal(KEY, (3, 2, 4)), jnp.ones((3, 2))
+
+    def run(net: Net, state: Any, x: Any, cont: Any) -> Any:
+        return net.apply(params, state, {"x": x, "cont": cont})[0]["h"]
+
+    with pytest.raises(
+        CaffejaxError, match=r"net\.with_batch\(1, axis=1\), and take the state of its init"
+    ) as exc_info:
+        jax.vmap(lambda x, cont: run(net, state, x, cont), 1)(x[:, :, None], cont[:, :, None])
+    assert "with_batch" not in str(exc_info.value.problems[-1])
+    of_one = net.with_batch(1, axis=1)
+    _, state_of_one = of_one.init(KEY)
+    each = jax.vmap(lambda x, cont: run(of_one, state_of_one, x, cont), 1, 1)(x[:, :, None], cont[:, :, None])
+    np.testing.assert_allclose(each[:, :, 0], run(net, state, x, cont), rtol=1e-5, atol=1e-6)
+
+
+def test_one_key_is_needed_not_several(lenet: Net) -> None:
+    for keys in (jax.random.split(KEY, 2), jax.random.split(jax.random.PRNGKey(0), 2)):
+        with pytest.raises(CaffejaxError, match=r"one random key is needed.*jax\.vmap\(net\.init\)\(keys\)"):
+            lenet.init(keys)
+    two = jax.vmap(lenet.init)(jax.random.split(KEY, 2))
+    assert all(array.shape[0] == 2 for array in jax.tree.leaves(two))
+
+
+def test_a_key_may_be_the_fourth_argument_of_every_pass(lenet: Net, variables: Variables) -> None:
+    expected = lenet.apply(*variables, make_batch(), key=KEY)[0]["loss"]
+    for run in (lenet.apply, lenet.forward, jax.jit(lenet.apply)):
+        np.testing.assert_allclose(run(*variables, make_batch(), KEY)[0]["loss"], expected, rtol=1e-6)
+
+
+def test_one_hot_labels_are_told_to_become_class_numbers(lenet: Net, variables: Variables) -> None:
+    for run in (lenet.loss, jax.jit(lenet.loss)):
+        with pytest.raises(CaffejaxError, match=r"'label' has shape \(2, 10\).*pass jnp\.argmax\(labels, axis=-1\)"):
+            run(*variables, make_batch() | {"label": np.eye(10, dtype=np.float32)[:2]})
+    with pytest.raises(CaffejaxError, match=r"'label' has shape \(\), .*pass an array with 1 axis, of which"):
+        lenet.loss(*variables, make_batch() | {"label": np.float32(1)})
+
+
+def test_the_text_of_a_model_must_not_be_empty() -> None:
+    for text in ("", " \n"):
+        with pytest.raises(CaffejaxError, match="the text is empty; give the path of a prototxt, or its text"):
+            Net(text)
+
+
+@pytest.mark.parametrize("kernels", ["fast", "reference"])
+@pytest.mark.parametrize("name", ["lenet", "googlenet", "lstm"])
+def test_rank_promotion_may_be_forbidden_in_the_code_around_a_net(name: str, kernels: Any) -> None:
+    """Building, losses and first and second derivatives, up to the lowering, which traces the forms for CPUs."""
+    with jax.numpy_rank_promotion("raise"):
+        net = Net(CONFIGS / name / "train_val.prototxt", "TRAIN", kernels=kernels)
+        variables, inputs = jax.eval_shape(net.init, KEY), {blob: net.graph.blobs[blob] for blob in net.input_names}
+        gradient = jax.grad(lambda params, state, inputs: net.loss(params, state, inputs, KEY)[0])
+        jax.jit(gradient).lower(*variables, inputs)
+
+        def curvature(params: Any, state: Any, inputs: Any) -> Any:
+            return jax.jvp(lambda p: gradient(p, state, inputs), (params,), (params,))[1]
+
+        if name != "googlenet":
+            jax.jit(curvature).lower(*variables, inputs)
+        with pytest.raises(ValueError, match="rank_promotion"):
+            jnp.zeros((2, 2)) + jnp.zeros(2)

@@ -1,6 +1,7 @@
 """The reprs of nets, solvers, blobs and variables: short for any size, and without computation."""
 
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,9 +43,28 @@ def test_the_repr_of_variables_has_their_shapes(monkeypatch: pytest.MonkeyPatch)
     large_variables = caffejax.Variables(
         {f"l{i}": {"weight": jnp.zeros(3), "bias": jnp.zeros(())} for i in range(100)}, {}
     )
-    assert "100 layers: l0 (3, a number), " in repr(large_variables)
-    assert repr(large_variables).endswith("..., l99 (3, a number)\n  state: none")
+    assert "100 layers: l0 (weight 3, bias 0.0), " in repr(large_variables)
+    assert repr(large_variables).endswith("..., l99 (weight 3, bias 0.0)\n  state: none")
     assert "Variables" in str(jax.jit(lambda v: repr(v) and v)(net.init(jax.random.key(0))))
+
+
+def test_the_repr_of_variables_shows_what_functions_made_of_them() -> None:
+    """Shapes, numbers and labels, as `jax.tree.map` over variables gives them; no array that has gone is read."""
+    variables = caffejax.Net(NET).init(jax.random.key(0))
+
+    def show(function: Any) -> str:
+        return repr(jax.tree.map(function, variables)).splitlines()[1].removeprefix("  params: 1 layer: ")
+
+    assert show(lambda x: x.shape) == "fc ((4, 3), (4,))"
+    assert show(lambda x: jnp.sum(x * 0 + 1)) == "fc (12.0, 4.0)"
+    assert show(lambda x: float(x.size)) == "fc (12.0, 4.0)"
+    assert show(lambda x: "frozen") == "fc ('frozen', 'frozen')"
+    assert show(lambda x: x.sharding).count("SingleDevice") == 2
+    assert "fc ('frozen')" in repr(caffejax.Variables({"fc": "frozen"}, {}))  # type: ignore[dict-item]
+    gone = jnp.zeros(())
+    gone.delete()
+    assert "fc (weight a number)" in repr(caffejax.Variables({"fc": {"weight": gone}}, {}))
+    assert repr(caffejax.Net(NET.splitlines()[1])).endswith("no parameters")
 
 
 def test_reprs_of_solvers_and_pycaffe(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 import json
 import re
+from typing import Any
 
 import pytest
 
+from caffejax import Signature, Traced, register_temporarily
 from caffejax.cli import main
 from caffejax.core.layers import LayerType, layer_types
 from caffejax.core.schema import caffe_pb2, fork_fields
@@ -46,6 +48,23 @@ def test_each_field_comment_belongs_to_a_field() -> None:
         descriptor = caffe_pb2.DESCRIPTOR.pool.FindMessageTypeByName(message)
         assert {*fields} <= {*descriptor.fields_by_name}, message
     assert sum(map(len, descriptions.read_field_comments().values())) > 1000
+
+
+def test_a_type_without_a_docstring_is_said_to_have_no_description(capsys: pytest.CaptureFixture[str]) -> None:
+    def same(ctx: Any, x: Any) -> Any:
+        return x
+
+    def documented(ctx: Any, x: Any) -> Any:
+        """Return the bottom."""
+        return x
+
+    for forward, text in (
+        (same, "No description: the function that computes it has no docstring."),
+        (documented, "Ret"),
+    ):
+        with register_temporarily(LayerType(Signature("Same"), Traced(forward))):
+            assert main(["layers", "Same"]) == 0
+        assert capsys.readouterr().out.startswith(f"Same\n\n{text}")
 
 
 def test_the_command_prints_meanings(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,11 @@ def open_sources(graph: Graph) -> dict[str, Source]:
 
 
 class Loader:
-    """An iterator over the batches of all data layers of a net, or over the batches of the shard in `DataConfig.shard`.
+    """An endless iterator over the batches of all data layers of a net, or over those of the shard in `DataConfig`.
+
+        loader = caffejax.Loader(net.graph)
+        for batch in loader.epoch():  # len(loader) batches
+            ...
 
     Batch n consists of the nth batch of every source, counted from the start of training. After a restore, n is the
     position of the first `ShardedSource`, or 0 if there is none. So all processes agree on the shard of a batch.
@@ -95,6 +100,30 @@ class Loader:
         while True:
             if (batch := self._advance()) is not None:
                 return batch
+
+    def __len__(self) -> int:
+        """Return the number of batches of `epoch`, counted over all shards.
+
+        Raises:
+            TypeError: if no source knows its number of examples, as WindowData, Python layers and user data do not.
+        """
+        for source in self._sources.values():
+            num_examples = getattr(source, "num_examples", None)
+            if num_examples is not None and (batch_size := getattr(source, "batch_size", None)) is not None:
+                return math.ceil(num_examples / batch_size)
+        raise TypeError(
+            "the loader has no length, because none of its sources knows its number of examples; take as many batches "
+            "as you need, such as itertools.islice(loader, 100)"
+        )
+
+    def epoch(self) -> Iterator[dict[str, Any]]:
+        """Return an iterator over the next `len(loader)` batches, an epoch of the first source.
+
+        Of these it returns those of the shard. As in Caffe, batches are full: the last one ends with the first examples
+        of the next epoch if the batch size does not divide the number of examples, and the next epoch continues after
+        it. The errors are those of `__len__` and `__next__`.
+        """
+        return (batch for _ in range(len(self)) if (batch := self._advance()) is not None)
 
     def take(self, n: int) -> list[dict[str, Any]]:
         """Advance by n batches, counted over all shards, and return those that belong to this shard, in order.

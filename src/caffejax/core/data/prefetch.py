@@ -126,6 +126,11 @@ class Pipeline:
         return self._batches.num_examples
 
     @property
+    def batch_size(self) -> int:
+        """The number of examples in a batch."""
+        return self._batches.batch_size
+
+    @property
     def next_index(self) -> int:
         """The number of the next batch, counted over all shards from the start of training."""
         return self._position // self._batches.batch_size

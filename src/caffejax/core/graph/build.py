@@ -33,7 +33,7 @@ from ..layers.dispatch import forward
 from ..layers.fillers import check_filler
 from ..schema import caffe_pb2, ignored_settings
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
-from .graph import UNNAMED_TOP, Graph, Layer, Param
+from .graph import UNNAMED_TOP, DefinedNames, Graph, Layer, Param
 from .resolve import (
     find_sources,
     insert_splits,
@@ -106,6 +106,20 @@ def build_graph(
         outputs=tuple(sorted(wiring.unread_blobs, key=str.encode)),
         force_backward=net.force_backward,
         file=file,
+        defined=_find_defined_names(net, state),
+    )
+
+
+def _find_defined_names(net: NetParameter, state: NetState) -> DefinedNames:
+    other_state = NetState()
+    other_state.CopyFrom(state)
+    other_state.phase = caffe_pb2.TEST if state.phase == caffe_pb2.TRAIN else caffe_pb2.TRAIN
+    other_phase: Any = caffe_pb2.Phase.Name(other_state.phase)
+    return DefinedNames(
+        layers=frozenset(layer.name for layer in net.layer),
+        inputs=frozenset(top for layer in net.layer if not layer.bottom for top in layer.top),
+        other_phase=other_phase,
+        other_tops=frozenset(top for layer in net.layer if is_included(layer, other_state) for top in layer.top),
     )
 
 
@@ -338,7 +352,8 @@ def _infer_tops(
     def run_forward(key: jax.Array, *arguments: Any) -> Any:
         return forward(context.with_fold_in_args((key, 0)), *arguments)[0]
 
-    with wrap_layer_errors(bottoms, keep_exceptions=kind.instance is not None):
+    is_own_type = kind.instance is not None
+    with wrap_layer_errors(bottoms, keep_exceptions=is_own_type), jax.numpy_rank_promotion("allow"):
         tops: tuple[jax.ShapeDtypeStruct, ...] = jax.eval_shape(run_forward, _KEY, arrays, bottoms)
     return tops
 

@@ -219,6 +219,23 @@ def _unpickle_layer(state: dict[str, Any]) -> Layer:
 
 
 @dataclass(frozen=True)
+class DefinedNames:
+    """Names that a prototxt defines in any phase. Arrays for them may be passed to nets with fewer layers, as unused.
+
+    Attributes:
+        layers: the names of the layers.
+        inputs: the tops of layers without bottoms.
+        other_phase: the phase for which the net was not built.
+        other_tops: the tops in that phase.
+    """
+
+    layers: frozenset[str] = frozenset()
+    inputs: frozenset[str] = frozenset()
+    other_phase: Phase = "TEST"
+    other_tops: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
 class Graph:
     """A net for one phase that has passed all checks, with the shapes of all its blobs.
 
@@ -231,6 +248,7 @@ class Graph:
         outputs: blobs that no layer reads, sorted by the bytes of their names.
         force_backward: whether gradients of all blobs are computed.
         file: the net's file, for messages.
+        defined: the names that the net's definition has in any phase.
     """
 
     name: str
@@ -241,6 +259,7 @@ class Graph:
     outputs: tuple[str, ...]
     force_backward: bool
     file: str | None = None
+    defined: DefinedNames = DefinedNames()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "blobs", MappingProxyType(dict(self.blobs)))

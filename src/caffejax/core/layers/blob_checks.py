@@ -153,7 +153,8 @@ def _explain(error: Exception, bottoms: Sequence[Any]) -> str:
 def shape_remedy(shape: Sequence[int], expected_shape: Sequence[int]) -> str:
     """Return advice such as "; transpose it ..." for an array that does not have the shape `expected_shape`, or ""."""
     if len(shape) != len(expected_shape):
-        return f"; pass an array with {len(expected_shape)} axes, of which only the first may have a different size"
+        num_axes = "1 axis" if len(expected_shape) == 1 else f"{len(expected_shape)} axes"
+        return f"; pass an array with {num_axes}, of which only the first may have a different size"
     if len(shape) == 4 and (shape[3], *shape[1:3]) == tuple(expected_shape[1:]) != tuple(shape[1:]):
         return "; transpose it by (0, 3, 1, 2) to Caffe's order"
     return ""

@@ -102,7 +102,7 @@ class _BackwardRule:
     def __call__(self, residuals: Sequence[jax.Array], *diffs: jax.Array) -> tuple[jax.Array | None, ...]:
         remaining_diffs = iter(diffs)
         tree_diffs = self.result_tree.unflatten(next(remaining_diffs) if d else None for d in self.is_differentiable)
-        with jax.default_matmul_precision(self.precision):
+        with jax.default_matmul_precision(self.precision), jax.numpy_rank_promotion("allow"):
             results = self.backward(self.residuals_tree.unflatten(residuals), tree_diffs, self.needed)
         flat_diffs: list[jax.Array | None] = []
         for tree, needed in zip(results, self.needed, strict=True):

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
-from jax.interpreters import ad, batching, mlir
+from jax.extend.core import ClosedJaxpr, Primitive, Var, jaxpr_as_fun
+from jax.interpreters import ad, batching, mlir, partial_eval
 
 Arrays = tuple[jax.Array, ...]
 Function = Callable[..., Arrays]
@@ -145,7 +145,8 @@ def _lower(ctx: mlir.LoweringRuleContext, *values: Any, operation: PlatformOp, p
     run = select_implementation(
         operation, plain, module.platforms[0] if has_one_platform else None, single_device=_is_single_device(module)
     )
-    return mlir.lower_fun(run, multiple_results=True)(ctx, *values)
+    with jax.numpy_rank_promotion("allow"):  # of the user's code; traced here is only the operation
+        return mlir.lower_fun(run, multiple_results=True)(ctx, *values)
 
 
 mlir.register_lowering(_operation_p, _lower)
@@ -258,11 +259,59 @@ class _MappedFunction:
         return results
 
 
+@dataclass(frozen=True)
+class _FunctionByRule:
+    """An operation under `jax.vmap`, by its batching rule. It consists of operations, so JAX can transform it again."""
+
+    batch_rule: BatchRule
+    mapped: Function
+    axes: tuple[int | None, ...]
+
+    def __call__(self, *arrays: jax.Array) -> Arrays:
+        results = self.batch_rule(arrays, self.axes)
+        return self.mapped(*arrays) if results is None else results
+
+
 def _batch(arrays: Sequence[Any], axes: Sequence[int | None], *, operation: PlatformOp, plain: ClosedJaxpr) -> Any:
-    results = operation.batch_rule(arrays, axes) if operation.batch_rule else None
-    if results is None:
-        results = operation.map_implementations(partial(_MappedFunction, axes=tuple(axes)), plain)(*arrays)
+    transform = partial(_MappedFunction, axes=tuple(axes))
+    mapped = operation.map_implementations(transform, plain)
+    if operation.batch_rule is not None:
+        # XLA cannot partition the mapped axis if it is merged with another, so other platforms and programs keep it
+        cpu = _FunctionByRule(operation.batch_rule, mapped, tuple(axes))
+        gpu, tpu = (f and transform(f) for f in (operation.gpu, operation.tpu))
+        mapped = PlatformOp(transform(jaxpr_as_fun(plain)), cpu, gpu, tpu)
+    results = mapped(*arrays)
     return results, (0,) * len(results)
 
 
 batching.primitive_batchers[_operation_p] = _batch
+
+
+def _is_saved(saveable: Callable[..., Any], plain: ClosedJaxpr) -> bool:
+    """Return whether a policy of `jax.checkpoint` saves any of the plain operations, such as a convolution."""
+    return any(
+        saveable(eqn.primitive, *(v.aval for v in eqn.invars), **eqn.params) is True
+        or any(isinstance(inner, ClosedJaxpr) and _is_saved(saveable, inner) for inner in eqn.params.values())
+        for eqn in plain.jaxpr.eqns
+    )
+
+
+def _partially_evaluate(
+    saveable: Callable[..., Any], is_unknown: Sequence[bool], is_recomputed: Sequence[bool], eqn: Any
+) -> Any:
+    """Save the results of an operation for the backward pass if the policy saves an operation of its plain form.
+
+    Policies know JAX's primitives only, such as `dot_general`.
+
+    Returns:
+        The equation of the forward pass and that of the backward pass, either of them None; for each result, whether it
+        is unknown in the forward pass and whether the backward pass has it without saving; and the values to save.
+    """
+    n = len(eqn.outvars)
+    if not any(is_unknown) and _is_saved(saveable, eqn.params["plain"]):
+        return eqn, None, [False] * n, [False] * n, []
+    residuals = [v for v, has in zip(eqn.invars, is_recomputed, strict=True) if type(v) is Var and not has]
+    return None if any(is_unknown) else eqn, eqn, [any(is_unknown)] * n, [True] * n, residuals
+
+
+partial_eval.partial_eval_jaxpr_custom_rules[_operation_p] = _partially_evaluate

@@ -17,7 +17,7 @@ from ...base.glog import log
 from ...base.variables import Blobs, Variables
 from ..graph import Graph
 from ..ops.implementations import find_form
-from .net_arguments import check_variables
+from .net_arguments import check_inputs, check_variables
 
 Net = Any  # `net.Net`, whose module imports this one
 
@@ -90,7 +90,8 @@ class JittedNet:
 
     def __call__(self, inputs: Mapping[str, Any], key: jax.Array | None = None) -> Blobs:
         """See `Frozen`."""
-        return self._run({name: inputs[name] for name in self.input_names if name in inputs}, key)
+        check_inputs(self._net.graph, self.input_names, inputs)
+        return self._run({name: inputs[name] for name in self.input_names}, key)
 
     @property
     def variables(self) -> Variables:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 
 from ...base.config import Kernels
 from ...base.errors import LayerError
@@ -97,7 +98,8 @@ def compute_part(
             else top
             for name, top in zip(layer.tops, tops, strict=True)
         )
-        values.update(zip(layer.tops, tops, strict=True))
+        # policies of jax.checkpoint save blobs by name
+        values.update((name, checkpoint_name(top, name)) for name, top in zip(layer.tops, tops, strict=True))
         for top, weight in zip(tops, layer.loss_weights, strict=True):
             if weight:
                 loss = jnp.sum(top, dtype=jnp.promote_types(top.dtype, jnp.float32))

@@ -21,6 +21,7 @@ from ...base.variables import Blobs, Outputs, Params, ParamsLike, Variables, as_
 from ..checkpoints.load_save import Initializer, load_and_report, save_weights
 from ..checkpoints.match_by_name import LoadReport
 from ..graph import Graph, Param, Slot, build_graph, make_inference_graph, make_net_state
+from ..graph.array_inputs import replace_data_layers, suggest_array_inputs
 from ..graph.graph import map_params
 from ..graph.index_ranges import IndexRange, check_labels, find_index_ranges
 from ..graph.reshape import reshape_graph, with_batch
@@ -68,6 +69,9 @@ class Net:
         level: the level that the layers' include and exclude rules compare with `min_level` and `max_level`.
         stages: the stages that the layers' include and exclude rules test.
         state: a complete NetState, instead of `phase`, `level` and `stages`.
+        inputs: the shapes of the tops of all data layers, `{blob: shape}`, to pass arrays instead of reading data: the
+            data layers become Input layers, whose arrays are used as they are, without transform_param, and no source
+            is opened. Tops of Input layers may be named, too. An array stands for its shape.
         compute_config: how the net computes.
         data_config: how data layers read their data.
         file: the file that a NetParameter was read from. Error messages name it, and relative paths start there.
@@ -97,6 +101,7 @@ class Net:
         level: int = 0,
         stages: Sequence[str] = (),
         state: NetState | None = None,
+        inputs: Mapping[str, Any] | None = None,
         compute_config: ComputeConfig = ComputeConfig(),
         data_config: DataConfig = DataConfig(),
         file: str | None = None,
@@ -107,19 +112,25 @@ class Net:
         message, text_problems = read_valid_part(model)
         if file is None and (path := source_file(model)) is not None:
             file = str(path)
-        state = state or make_net_state(message, phase, level, stages)
-        self._definition = message, state, file
+        net_state = state or make_net_state(message, phase, level, stages)
+        if inputs is not None:
+            message = replace_data_layers(message, net_state, inputs, file)
+        self._definition = message, net_state, file
         self._reshaped = False  # True if the graph differs from the definition's
-        self._set_graph(
-            build_graph(
+        try:
+            graph = build_graph(
                 message,
-                state,
+                net_state,
                 file=file,
                 compute_config=self.compute_config,
                 data_config=self.data_config,
                 text_problems=text_problems,
             )
-        )
+        except GraphError as error:
+            if state is not None:  # the caller, such as a solver, may have no array
+                raise
+            raise suggest_array_inputs(error, message) from error.__cause__
+        self._set_graph(graph)
 
     def __reduce__(self) -> Any:
         # a net is pickled as its definition and built again; compiled functions are not pickled
@@ -164,9 +175,8 @@ class Net:
     # -- description
 
     def __repr__(self) -> str:
-        return (
-            f"Net {self.graph!r}; {format_number(sum(prod(p.spec.shape) for p in self.graph.unique_params))} parameters"
-        )
+        count = sum(prod(p.spec.shape) for p in self.graph.unique_params)
+        return f"Net {self.graph!r}; {format_number(count) if count else 'no'} parameters"
 
     @property
     def has_host_layers(self) -> bool:
@@ -211,6 +221,10 @@ class Net:
 
     def for_inference(self, outputs: Iterable[str] | None = None) -> Net:
         """Return a net for phase TEST with only the layers that the given blobs need. The same variables fit it.
+
+        Its layers are some of this net's: include and exclude rules are not applied again. So a net built for phase
+        TRAIN has the scores that its loss reads, and a layer that only phase TEST has, such as the Softmax `prob`, is
+        in the result only if this net was built for TEST.
 
         Args:
             outputs: names of the blobs to compute. Default: the net's outputs, where losses and metrics are replaced by
@@ -260,6 +274,9 @@ class Net:
         calibration: Iterable[Mapping[str, Any]] | None = None,
     ) -> Frozen:
         """Compile the net in phase TEST for fixed params and state, as a function from inputs to outputs.
+
+        A net built for phase TRAIN gives the scores that its loss reads, without softmax; for probabilities freeze the
+        net built for TEST, whose `prob` they usually are. See `for_inference`.
 
         Args:
             variables: params and state.
@@ -491,8 +508,8 @@ class Net:
         params: ParamsLike,
         state: ParamsLike,
         inputs: Mapping[str, jax.Array],
-        *,
         key: jax.Array | None = None,
+        *,
         blobs: Iterable[str] | None = None,
     ) -> tuple[Blobs, Params]:
         """Run one forward pass.
@@ -522,8 +539,8 @@ class Net:
         params: ParamsLike,
         state: ParamsLike,
         inputs: Mapping[str, jax.Array],
-        *,
         key: jax.Array | None = None,
+        *,
         blobs: Iterable[str] | None = None,
     ) -> tuple[Blobs, Params]:
         """Run one forward pass like `apply`, compiled with the compiler options that are fastest on a CPU."""
@@ -607,7 +624,8 @@ class Net:
             self._checked_memory = True
         if training:
             self._check_labels(inputs.blobs)
-        with add_shape_hints(self.graph, inputs.blobs):
+        # the setting is for the user's own code; layers broadcast as NumPy does
+        with add_shape_hints(self.graph, inputs.blobs), jax.numpy_rank_promotion("allow"):
             schedule = (
                 self.rematerializer.make_schedule(inputs) if training and self.rematerializer else self.layer_schedule
             )

@@ -26,6 +26,7 @@ from ...base.errors import (
 )
 from ...base.variables import Variables, as_params
 from ..graph import Graph, Layer
+from ..graph.index_ranges import find_index_ranges
 from ..layers.blob_checks import shape_remedy
 from ..layers.context import Phase, Shape
 from .interpreter import PassInputs
@@ -57,6 +58,11 @@ def check_key(key: Any) -> None:
     dtype = getattr(key, "dtype", None)
     if dtype is None or not (jnp.issubdtype(dtype, jax.dtypes.prng_key) or dtype == np.uint32):
         raise CaffejaxError(f"a random key must be a JAX key, such as jax.random.key(0), not {describe_type(key)}")
+    if key.ndim != (0 if jnp.issubdtype(dtype, jax.dtypes.prng_key) else 1):
+        raise CaffejaxError(
+            f"one random key is needed, not an array of keys of shape {key.shape}; take one of them, or map over them: "
+            "jax.vmap(net.init)(keys)"
+        )
 
 
 def check_inputs_and_variables(graph: Graph, inputs: PassInputs) -> PassInputs:
@@ -112,7 +118,9 @@ _UNNEEDED_INPUTS = (
 
 
 def check_inputs(graph: Graph, names: Sequence[str], inputs: Any, remedy: str = "") -> None:
-    """Check that `inputs` has an array of numbers for each blob in `names`. It may contain further blobs.
+    """Check that `inputs` has an array of numbers for each blob in `names`.
+
+    It may also contain inputs that other phases of the net have, or that the net had before `Net.for_inference`.
 
     Args:
         graph: the net's graph.
@@ -121,7 +129,7 @@ def check_inputs(graph: Graph, names: Sequence[str], inputs: Any, remedy: str = 
         remedy: text to append to the message if some inputs are missing and all other inputs are named correctly.
 
     Raises:
-        GraphError: if blobs are missing or not numeric. The message names each of them.
+        GraphError: if blobs are missing, unknown or not numeric. The message names each of them.
     """
     if not isinstance(inputs, Mapping):
         raise GraphError(Problem(f"inputs must be a dict {{blob: array}}, not {describe_type(inputs)}", graph.file))
@@ -130,9 +138,9 @@ def check_inputs(graph: Graph, names: Sequence[str], inputs: Any, remedy: str = 
         remedy = ""
     problems = [f"the input for blob '{name}' is missing{remedy}" for name in missing]
     for name, value in inputs.items():
-        if name not in names and missing:
+        if name not in names and (missing or name not in graph.defined.inputs):
             valid_names = ", ".join(f"'{n}'" for n in names) or "none"
-            hint = did_you_mean(name, missing)
+            hint = did_you_mean(str(name), missing or names)
             problems.append(f"the net has no input '{name}' in phase {graph.phase}; its inputs are {valid_names}{hint}")
         elif name in names and not _is_numeric(value):
             dtype = getattr(value, "dtype", None)
@@ -170,6 +178,8 @@ def check_blob_names(graph: Graph, argument: str, names: Any) -> tuple[str, ...]
 def _suggest_blob(name: str, graph: Graph) -> str:
     """Return a hint for a message: the most similar blob name or, if there is none, up to 20 blobs of the net."""
     tops = dict.fromkeys(top for layer in graph.layers if not layer.is_inserted_split for top in layer.tops)
+    if name in graph.defined.other_tops:
+        return f"; in phase {graph.defined.other_phase} it has: build it with phase='{graph.defined.other_phase}'"
     return did_you_mean(name, graph.blobs) or f"; it has {', '.join(shorten_list([*tops], 20))}"
 
 
@@ -203,7 +213,9 @@ def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
             problems.append(Problem(f"{name} must be a dict {{layer: blobs}}, not {describe_type(tree)}{hint}"))
     if not problems:
         trees = {name: as_params(tree) for name, tree in trees.items()}
-        problems = [problem for layer in graph.layers for problem in _layer_problems(layer, trees)]
+        problems = _find_array_problems(graph, trees)
+        if problems and not _find_array_problems(graph, {"params": trees["state"], "state": trees["params"]}):
+            problems = [Problem("params and state are swapped: params, which are learned, come first")]
     if not problems and (deleted_trees := [name for name, tree in trees.items() if _has_deleted_arrays(tree)]):
         problems.append(
             Problem(
@@ -215,6 +227,20 @@ def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
     if problems:
         raise WeightsError(replace(p, file=graph.file) for p in problems)
     return Variables(**trees)
+
+
+def _find_array_problems(graph: Graph, trees: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
+    problems = [problem for layer in graph.layers for problem in _layer_problems(layer, trees)]
+    return [*problems, *_find_unknown_layers(graph, trees)]
+
+
+def _find_unknown_layers(graph: Graph, trees: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+    """Yield a problem for each key of params or state that is not a layer of the net's definition, in any phase."""
+    keys = {layer.key for layer in graph.layers} | graph.defined.layers
+    for tree, layers in trees.items():
+        for key in layers:
+            if key not in keys and str(key).rpartition("#")[0] not in graph.defined.layers:
+                yield Problem(f"{tree}: the net has no layer '{key}'{did_you_mean(str(key), keys)}; remove this key")
 
 
 def _has_deleted_arrays(tree: Any) -> bool:
@@ -256,10 +282,16 @@ def add_shape_hints(graph: Graph, inputs: Mapping[str, Any]) -> Iterator[None]:
     except (LayerError, GraphError) as error:
         # user inputs only: batches of a source may differ from the blob until `SourceSpec.device_transform` is applied
         shapes = {name: (np.shape(inputs[name]), graph.blobs[name].shape) for name in graph.caller_inputs}
+        labels = find_index_ranges(graph)
         hints = [
             Problem(
                 f"the input '{name}' has shape {shape}, but the net was built for {old_shape}"
-                + (shape_remedy(shape, old_shape) or f"; pass an array of shape {_any_batch(old_shape)}"),
+                + (
+                    (_one_hot_remedy(shape, old_shape) if name in labels else "")
+                    or shape_remedy(shape, old_shape)
+                    or f"; pass an array of shape {_any_batch(old_shape)}"
+                )
+                + _recurrent_remedy(graph, shape, old_shape),
                 graph.file,
             )
             for name, (shape, old_shape) in shapes.items()
@@ -271,6 +303,20 @@ def add_shape_hints(graph: Graph, inputs: Mapping[str, Any]) -> Iterator[None]:
 def _any_batch(shape: Shape) -> str:
     """Format a shape whose first axis may have any length, such as "(N, 3, 224, 224)"."""
     return f"({', '.join(['N', *map(str, shape[1:])])})"
+
+
+def _one_hot_remedy(shape: Shape, old_shape: Shape) -> str:
+    """Return advice for labels with an axis of classes, or ""."""
+    has_classes = len(shape) == len(old_shape) + 1
+    return "; labels are class numbers: for one-hot labels pass jnp.argmax(labels, axis=-1)" if has_classes else ""
+
+
+def _recurrent_remedy(graph: Graph, shape: Shape, old_shape: Shape) -> str:
+    """Return advice for another number of sequences, axis 1 of the inputs of a recurrent layer, or ""."""
+    is_recurrent = any(layer.recurrent_state for layer in graph.layers)
+    if not is_recurrent or len(shape) != len(old_shape) or shape[2:] != old_shape[2:] or shape[1] == old_shape[1]:
+        return ""
+    return f", or change the number of sequences by net.with_batch({shape[1]}, axis=1), and take the state of its init"
 
 
 def _is_numeric(value: Any) -> bool:

@@ -35,7 +35,7 @@ log = logging.getLogger("caffejax.net")
 _PARAM_COPIES = 3  # the parameters, their gradients and the solver's history
 _HALVINGS = 40
 _INPUT = ""  # the origin of parameters and other inputs, which are in memory in any case
-_VIEWS = {"transpose", "reshape", "squeeze", "expand_dims", "layout_constraint", "stop_gradient", "copy"}
+_VIEWS = {"transpose", "reshape", "squeeze", "expand_dims", "layout_constraint", "stop_gradient", "copy", "name"}
 
 
 @dataclass(frozen=True)

@@ -140,6 +140,8 @@ def _read(
         if source.DESCRIPTOR.name != message_class.DESCRIPTOR.name:
             raise SchemaError(f"expected a {message_class.DESCRIPTOR.name}, found a {source.DESCRIPTOR.name}")
         return *parse_valid_fields(format_text(source), message_class, file=name), name
+    if isinstance(source, str) and not source.strip():
+        raise SchemaError("the text is empty; give the path of a prototxt, or its text")
     path = source_file(source)
     text, file = (str(source), name) if path is None else (read_text(path), str(path))
     message, problems = parse_valid_fields(text, message_class, file=file)

@@ -134,6 +134,8 @@ class Frozen:
             CaffejaxError: if an input is missing, unknown, or of an unsupported shape. The message names each such
                 input.
         """
+        if len(inputs) != len(self._input_names):
+            check_inputs(self.graph, self._input_names, inputs)
         try:
             arrays = {name: inputs[name] for name in self._input_names}
             shapes = _shapes(arrays.values()) if key is None else None

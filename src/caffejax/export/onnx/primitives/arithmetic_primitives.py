@@ -244,7 +244,7 @@ def _clip_to_integer_range(eqn: Equation, name: str, float_dtype: Any, integer_d
 
 
 @register_converter(
-    "copy", "copy_p", "stop_gradient", "reduce_precision", "optimization_barrier", "device_put",
+    "copy", "copy_p", "stop_gradient", "name", "reduce_precision", "optimization_barrier", "device_put",
     "sharding_constraint", "pvary",
 )  # fmt: skip
 def identity(eqn: Equation) -> list[OnnxValue]:

@@ -251,7 +251,7 @@ def _infer_blob_shapes(
         return net.graph.blobs
     names, key = tuple(net.graph.blobs), jax.random.key(0)
     shapes: Mapping[str, jax.ShapeDtypeStruct] = jax.eval_shape(
-        lambda *arguments: net.apply(*arguments, key=key, blobs=names)[0], *variables, dict(inputs)
+        lambda inputs: net.apply(*variables, inputs, key, blobs=names)[0], dict(inputs)
     )
     return shapes
 
