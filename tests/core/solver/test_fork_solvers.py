@@ -11,8 +11,8 @@ import pytest
 from caffejax.base.errors import SolverError
 from caffejax.core.schema import read_solver
 from caffejax.core.solver import rate_schedule, solver_param
-from caffejax.core.solver.lr_schedules import POLICIES, Plateau, StepEarly
-from caffejax.core.solver.update_rules import caffe_optimizer
+from caffejax.core.solver.caffe_optimizer import Multipliers, caffe_optimizer
+from caffejax.core.solver.lr_schedules import Plateau, StepEarly
 
 SOLVERS = Path(__file__).parents[4] / "shared" / "corpus" / "solvers"
 BASE = 'net: "net.prototxt" base_lr: 0.5 max_iter: 100 '
@@ -78,7 +78,8 @@ def test_larc_computes_a_rate_for_each_blob(policy: str) -> None:
     rng = np.random.default_rng(0)
     params: Any = {"a": (rng.normal(size=(3, 4)).astype("f"), np.zeros(3, "f")), "b": (rng.normal(size=5).astype("f"),)}
     grads: Any = {"a": (rng.normal(size=(3, 4)).astype("f"), np.ones(3, "f")), "b": (rng.normal(size=5).astype("f"),)}
-    optimizer = caffe_optimizer(param, {"a": (2.0, 1.0), "b": (0.0,)}, {"a": (1.0, 0.0), "b": (1.0,)})
+    multipliers = {("a", "0"): Multipliers(2, 1), ("a", "1"): Multipliers(1, 0), ("b", "0"): Multipliers(0, 1)}
+    optimizer = caffe_optimizer(param, multipliers)
     updates, _ = optimizer.update(grads, optimizer.init(params), params, rate=0.5, iteration=0)
     assert isinstance(optimizer, optax.GradientTransformationExtraArgs)
 
@@ -117,7 +118,7 @@ def train_blob(text: str, steps: int = 3) -> tuple[list[np.ndarray], list[np.nda
     param = read_solver(BASE + f"{text}\n")
     solver_param.check_solver(param)
     schedule, rng = rate_schedule(param), np.random.default_rng(1)
-    optimizer = caffe_optimizer(param, {"a": (2.0,)}, {"a": (0.5,)})
+    optimizer = caffe_optimizer(param, {("a", "0"): Multipliers(2.0, 0.5)})
     weights, grads = [rng.normal(size=4).astype("f")], list(rng.normal(size=(steps, 4)).astype("f"))
     state = optimizer.init({"a": (weights[0],)})
     for i, g in enumerate(grads):

@@ -14,7 +14,7 @@ import pytest
 from planned_nets import LENET, make_resnet
 
 from caffejax import Net
-from caffejax.core.solver.build_trainer import make_optimizer
+from caffejax.core.solver.caffe_optimizer import make_optimizer
 from caffejax.core.solver.train_step import init_train_state, make_step
 from caffejax.tools.planning.planner import SGD
 

@@ -104,12 +104,15 @@ def check_solver(param: SolverParameter, file: str | None = None, needs_net: boo
     Raises:
         SolverError: if Caffe would reject a setting. The message names each such setting and the reason.
     """
-    problems = [*check_policy(param), *check_rule(param), *_find_other_problems(param)]
+    has_own_update = param.type != "optax"  # which `drop_update_settings` of `user_optimizer` has set
+    problems = list(_find_other_problems(param))
+    if has_own_update:
+        problems = [*check_policy(param), *check_rule(param), *problems]
     if needs_net and not any(map(param.HasField, _TRAIN_SOURCES)):
         problems.append(_NO_NET)
     if problems:
         raise SolverError([Problem(p, file=file) for p in problems])
-    for message in find_missing_fields(param):
+    for message in find_missing_fields(param) if has_own_update else ():
         log.warning("%s%s", f"{file}: " if file else "", message)
     for setting, reason in ignored_fields(param):
         log.warning("%s%s is ignored: %s", f"{file}: " if file else "", setting, reason)
