@@ -12,7 +12,7 @@ from caffejax.base.errors import SolverError
 from caffejax.core.schema import read_solver
 from caffejax.core.solver import rate_schedule, solver_param
 from caffejax.core.solver.caffe_optimizer import Multipliers, caffe_optimizer
-from caffejax.core.solver.lr_schedules import Plateau, StepEarly
+from caffejax.core.solver.lr_schedules import POLICIES, Plateau, StepEarly
 
 SOLVERS = Path(__file__).parents[4] / "shared" / "corpus" / "solvers"
 BASE = 'net: "net.prototxt" base_lr: 0.5 max_iter: 100 '

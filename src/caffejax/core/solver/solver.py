@@ -41,7 +41,7 @@ def make_step_options(param: SolverParameter, debug_nans: bool) -> dict[str, Any
 
 
 def _storage_options(name: str, param: SolverParameter) -> dict[str, Any]:
-    """Return keyword arguments of `Net.jit`. Programs with a user's optimizer, which no setting names, are not stored."""
+    """Return keyword arguments of `Net.jit`, without storage for a user's optimizer, which no setting describes."""
     return {} if param.type == "optax" else {"stored_as": name, "solver_param": param}
 
 
