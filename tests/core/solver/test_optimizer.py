@@ -23,7 +23,8 @@ NET = """
 layer { name: "data" type: "Input" top: "data" top: "label"
   input_param { shape { dim: 6 dim: 2 dim: 5 dim: 5 } shape { dim: 6 } } }
 layer { name: "zconv" type: "Convolution" bottom: "data" top: "x"
-  param { lr_mult: 1 } param { lr_mult: 2 decay_mult: 0 } convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: "xavier" } } }
+  param { lr_mult: 1 } param { lr_mult: 2 decay_mult: 0 }
+  convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: "xavier" } } }
 layer { name: "relu" type: "ReLU" bottom: "x" top: "x" }
 layer { name: "bn" type: "BatchNorm" bottom: "x" top: "x" }
 layer { name: "drop" type: "Dropout" bottom: "x" top: "x" }
