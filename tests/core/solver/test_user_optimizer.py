@@ -80,7 +80,7 @@ def test_it_trains_as_a_loop_of_optax_and_keeps_frozen_params(name: str, tmp_pat
 def test_iter_size_gives_it_the_mean(tmp_path: Path) -> None:
     """Three passes over one batch are one pass, without Dropout."""
     net = NET.replace('layer { name: "drop" type: "Dropout" bottom: "h" top: "h" }', "")
-    params = []
+    params: list[Any] = []
     for n in (1, 3):
         solver = caffejax.Solver(
             f"net_param {{ {net} }} random_seed: 1 max_iter: 9 iter_size: {n}",
@@ -90,7 +90,7 @@ def test_iter_size_gives_it_the_mean(tmp_path: Path) -> None:
         solver.step(2)
         params.append(solver.train_state.params)
         solver.close()
-    assert_equal(*params, rtol=1e-6)
+    assert_equal(params[1], params[0], rtol=1e-6)
 
 
 def test_steps_that_are_dispatched_together_are_the_same(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_options_that_do_not_exist_are_answered_by_a_suggestion_or_a_list(tmp_pa
         ("qqqq", "the options are .*checkpoint_only.*optimizer"),
     ):
         with pytest.raises(caffejax.CaffejaxError, match=f"there is no option '{name}'.*{answer}"):
-            make_solver(tmp_path, **{name: 1})
+            make_solver(tmp_path, "", **{name: 1})
 
 
 # -- several devices

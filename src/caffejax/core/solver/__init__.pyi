@@ -1,10 +1,10 @@
 # The package's names: type checkers read them here, and lazy_loader. `as` has type checkers take a name for public.
 
-from .caffe_optimizer import lr_schedule as lr_schedule
-from .caffe_optimizer import optimizer as optimizer
 from .evaluate import Evaluator as Evaluator
 from .evaluate import Scores as Scores
 from .lr_schedules import rate_schedule as rate_schedule
+from .optax_interface import lr_schedule as lr_schedule
+from .optax_interface import optimizer as optimizer
 from .reporting import Display as Display
 from .reporting import Pace as Pace
 from .reporting import Stopwatch as Stopwatch

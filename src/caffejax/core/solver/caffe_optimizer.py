@@ -1,8 +1,7 @@
-"""A solver's settings as an optax transformation: clipping, weight decay, the update rule and limits of weights."""
+"""The update of a solver as an optax transformation: clipping, weight decay, the update rule and limits of weights."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import pairwise
@@ -18,7 +17,6 @@ from ..ops.compilation import full, zeros_like
 from ..ops.implementations import cpu_form
 from ..ops.platform_dispatch import PlatformOp
 from ..program.net import Net
-from ..schema import read_solver, source_file
 from .traced_schedules import traced_schedule
 from .update_rules import RULES, compute_momentum
 
@@ -61,73 +59,6 @@ class Multipliers(NamedTuple):
     decay: float
 
 
-def optimizer(solver: str | os.PathLike[str] | SolverParameter, net: Net) -> optax.GradientTransformationExtraArgs:
-    """Return Caffe's solver as an optax transformation, with its own count, learning rate and multipliers.
-
-        tx = caffejax.optimizer("solver.prototxt", net)
-        opt_state = tx.init(params)
-        updates, opt_state = tx.update(grads, opt_state, params)
-        params = optax.apply_updates(params, updates)
-
-    It clips and regularizes gradients, and applies the rule of the solver's `type` with the rate of its `lr_policy` and
-    the net's lr_mult and decay_mult. It works on each array by the last keys of its path, the names of layer and blob,
-    so it takes the net's params, a part of them, and trees of flax and optax that contain them. Gradients are those of
-    one iteration: with `iter_size`, the mean over its passes, which is clipped as Caffe clips the sum. The solver's
-    nets, tests and snapshots are ignored.
-
-    Args:
-        solver: the path of a solver prototxt, its text, or a SolverParameter.
-        net: the net whose params are updated.
-
-    Returns:
-        The transformation. Its state has an int32 count and arrays with the shapes and dtypes of the params. `update`
-        has the optional arguments `rate`, which replaces the learning rate, and `iteration`, which replaces the count.
-
-    Raises:
-        SolverError: if a setting is invalid, or if the learning rate depends on losses or tests, as with the policies
-            `plateau` and `stepearly`. `init` and `update` raise it for an array that is none of the net's params; the
-            message names its path.
-        SchemaError: if the prototxt cannot be parsed.
-    """
-    if not isinstance(net, Net):
-        raise SolverError(f"net must be a caffejax.Net, not {type(net).__name__}")
-    param = read_valid_solver(solver)
-    traced_schedule(param)  # raises the error of a policy that is not a function of the iteration
-    return make_optimizer(param, net)
-
-
-def lr_schedule(solver: str | os.PathLike[str] | SolverParameter) -> optax.Schedule:
-    """Return the learning rate of a solver as a function of the iteration, which JAX can trace.
-
-        optax.adam(caffejax.lr_schedule("solver.prototxt"))
-
-    It is the rate of Caffe's `lr_policy`, warm-ups of forks included, within 3e-7 of the rate that `Solver` computes on
-    the host.
-
-    Args:
-        solver: the path of a solver prototxt, its text, or a SolverParameter. It need not name a net.
-
-    Returns:
-        A function of the iteration, counted from 0, an integer or an int32 array of any shape. It returns float32 rates
-        of the same shape.
-
-    Raises:
-        SolverError: if a setting is invalid, or if the rate depends on losses or tests, as with the policies `plateau`
-            and `stepearly`, which only `Solver` follows.
-        SchemaError: if the prototxt cannot be parsed.
-    """
-    return traced_schedule(read_valid_solver(solver))
-
-
-def read_valid_solver(solver: str | os.PathLike[str] | SolverParameter) -> SolverParameter:
-    """Read and validate a solver's settings, which need not name a net."""
-    from .solver_param import check_solver  # which imports the rest of the solver
-
-    param, path = read_solver(solver), source_file(solver)
-    check_solver(param, os.fspath(path) if path else None, needs_net=False)
-    return param
-
-
 def make_optimizer(param: SolverParameter, net: Net) -> CaffeOptimizer:
     """Return the optimizer for a net's parameters that a solver's valid settings define."""
     blobs = net.map_params(lambda p: Multipliers(p.lr_mult, p.decay_mult) if p.spec.learnable else None)
@@ -137,8 +68,8 @@ def make_optimizer(param: SolverParameter, net: Net) -> CaffeOptimizer:
 def find_blobs(tree: Any, table: Mapping[tuple[str, str], T]) -> Iterator[tuple[str, T | None]]:
     """Yield the path of each leaf of a tree as text, and the value of `table` for it, or None.
 
-    The table's keys are the names of a layer and of one of its blobs. In the leaf's path they follow each other, so any
-    tree that contains a net's parameters, or some of them, will do, such as the trees of flax and optax.
+    The keys of `table` are the names of a layer and of one of its blobs. The path contains these names one after the
+    other, so the tree may be any that contains some of a net's parameters, such as the trees of flax and optax.
     """
     for path, _ in jax.tree_util.tree_leaves_with_path(tree):
         names = [jax.tree_util.keystr((key,), simple=True) for key in path]
@@ -147,7 +78,7 @@ def find_blobs(tree: Any, table: Mapping[tuple[str, str], T]) -> Iterator[tuple[
 
 
 def caffe_optimizer(param: Any, multipliers: Mapping[tuple[str, str], Multipliers]) -> CaffeOptimizer:
-    """Return the optimizer of a SolverParameter; see `optimizer`.
+    """Return the optimizer of a SolverParameter; see `caffejax.optimizer`.
 
     Args:
         param: a SolverParameter that `check_solver` accepts.
@@ -242,7 +173,9 @@ def _is_momentum_sgd(param: Any) -> bool:
 
 
 def _make_momentum_step(param: Any) -> Callable[..., tuple[Array, ...]]:
-    """Return a function like that of `_make_blob_update` for SGD with momentum that gives `(new_blob, new_slot)`.
+    """Return a function for SGD with momentum that has the arguments of `_make_blob_update`'s and gives new arrays.
+
+    They are `(new_blob, new_slot)`.
 
     By the CPUs' kernel, a training step of CaffeNet takes 0.88 of the time at batch size 8, of LeNet 0.94 at 64.
     """

@@ -23,7 +23,7 @@ class Display(NamedTuple):
     Attributes:
         iteration: the number of the iteration, from 0.
         loss: the mean loss of the last `average_loss` iterations.
-        rate: the learning rate of the iteration, or NaN with the option `optimizer`, which has a rate of its own.
+        rate: the learning rate of the iteration, or NaN with the option `optimizer`.
         outputs: the output blobs of the train net by name. After the last iteration it is empty, because Caffe then
             displays only the loss.
         pace: the speed of training since the last display, or None after the last iteration.

@@ -1,8 +1,8 @@
 """Caffe's learning-rate policies as functions of the iteration that JAX can trace.
 
 The arithmetic is float32. Where its rounding errors would add up, for example in powers with large exponents, NumPy
-computes tables in double precision. Rates differ from those of double arithmetic by at most 3e-7 of the rate, or, for
-powers above 1 in `inv` and `poly`, by this times the power.
+computes tables in double precision. Rates differ from the exact numbers by at most 3e-7 of the rate, or, for powers
+above 1 in `inv` and `poly`, by this times the power.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _inv(p: Any) -> Schedule:
 
 
 def _poly(p: Any) -> Schedule:
-    # the difference of integers is exact; that of Caffe's float32 quotients loses digits near max_iter
+    # the difference of integers is exact; in Caffe, 1 - i / max_iter loses digits near max_iter
     end, decrease = _f32(p.min_lr), _f32(p.base_lr - p.min_lr)
     return lambda i: decrease * (jnp.float32(p.max_iter - i) / _f32(p.max_iter)) ** _f32(p.power) + end
 

@@ -201,10 +201,10 @@ def iteration_key(key: jax.Array, iteration: Any, pass_index: Any = 0) -> jax.Ar
 
         loss, outputs = net.loss(params, state, batch, caffejax.iteration_key(solver.train_state.key, iteration))
 
-    So a training loop of your own draws the same random numbers, for example in Dropout. JAX can trace the function.
+    With it any training loop draws the same random numbers, for example in Dropout. JAX can trace the function.
 
     Args:
-        key: the key of training, `Solver.train_state.key`. Any other key starts a sequence of its own.
+        key: the key of training, `Solver.train_state.key`. Any other key starts another sequence.
         iteration: the number of the iteration, from 0.
         pass_index: the number of the pass in the iteration, below `iter_size`.
     """

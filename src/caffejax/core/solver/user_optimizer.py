@@ -1,4 +1,4 @@
-"""Any optax transformation in place of Caffe's update rules: `Solver(..., optimizer=optax.adam(1e-3))`."""
+"""Optax transformations that replace Caffe's update rules: `Solver(..., optimizer=optax.adam(1e-3))`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UPDATE_SETTINGS = (
 
 
 def drop_update_settings(param: SolverParameter, file: Path | None) -> SolverParameter:
-    """Return a solver's settings without those of its update, which a user's optimizer replaces.
+    """Return a solver's settings without the settings of its update, which a user's optimizer replaces.
 
     `type` becomes "optax". One warning names the settings that are set.
     """
