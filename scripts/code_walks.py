@@ -52,7 +52,7 @@ WALKS: dict[str, Walk] = {
             ("core/solver/train_step.py", "make_step", "make_passes"),
             ("core/program/net.py", "Net.loss_or_zero"),
             ("core/solver/train_step.py", "make_passes", "make_update"),
-            ("core/solver/caffe_optimizer.py", "CaffeOptimizer", "caffe_optimizer.run", "_make_blob_update.update_blob"),
+            ("core/solver/caffe_optimizer.py", "CaffeOptimizer", "caffe_optimizer.run", "_make_blob_update"),
         ),
     ),
     "From a prototxt field to the operation": Walk(

@@ -25,8 +25,8 @@ def optimizer(solver: str | os.PathLike[str] | SolverParameter, net: Net) -> opt
 
     It clips and regularizes gradients, and applies the rule of the solver's `type` with the rate of its `lr_policy` and
     the net's lr_mult and decay_mult. It works on each array by the last keys of its path, the names of layer and blob,
-    so it takes the net's params, a part of them, and trees of flax and optax that contain them. Gradients are means over
-    the `iter_size` passes of an iteration, and are clipped as Caffe clips the sums. The solver's nets, tests and
+    so it takes the net's params, a part of them, and trees of flax and optax that contain them. Gradients are means
+    over the `iter_size` passes of an iteration, and are clipped as Caffe clips the sums. The solver's nets, tests and
     snapshots are ignored.
 
     Args:
