@@ -1,5 +1,6 @@
 """`Solver` with an optax transformation of the user's: Caffe's loop and snapshots, its numbers, and refused states."""
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -189,7 +190,11 @@ def test_one_warning_names_the_settings_that_are_ignored(tmp_path: Path, caplog:
     )
     with caplog.at_level("INFO", "caffejax"):
         solver = make_solver(tmp_path, settings, optimizer=optax.sgd(0.1))
+        metrics = caffejax.JsonLines(tmp_path / "metrics.jsonl")
+        solver.callbacks.append(metrics)
+        metrics.on_start(solver)
         solver.step(2)
+        metrics.on_end(solver, None)
         solver.snapshot()
     warnings = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert warnings == [
@@ -199,8 +204,15 @@ def test_one_warning_names_the_settings_that_are_ignored(tmp_path: Path, caplog:
     assert not any("lr = " in message or "Learning Rate" in message for message in caplog.messages)
     assert any("No .solverstate is written" in message for message in caplog.messages)
     assert np.isnan(solver.rate)
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [("loss" in line, "lr" in line) for line in lines if line["event"] == "train"] == [(True, False)] * 2
     assert "optax; iteration 2 of 50" in repr(solver)
     solver.close()
+
+
+def test_optax_is_no_type_of_a_prototxt(tmp_path: Path) -> None:
+    with pytest.raises(caffejax.SolverError, match="unknown solver type 'optax'"):
+        make_solver(tmp_path, 'type: "optax" base_lr: 0.1 lr_policy: "fixed"')
 
 
 def test_what_is_no_transformation_is_refused(tmp_path: Path) -> None:

@@ -229,7 +229,7 @@ def build_trainer(
     folder = path.parent if path else None
     if config.optimizer is not None:
         param = drop_update_settings(param, path)
-    solver_param.check_solver(param, os.fspath(path) if path else None)
+    solver_param.check_solver(param, os.fspath(path) if path else None, needs_update=config.optimizer is None)
     resume = find_resumable(snapshot_prefix(param, path)) if config.resume == "auto" else config.resume
     weights_paths = config.weights or find_weights_files(param, path)
     if resume is not None:

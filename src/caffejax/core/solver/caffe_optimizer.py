@@ -173,11 +173,9 @@ def _is_momentum_sgd(param: Any) -> bool:
 
 
 def _make_momentum_step(param: Any) -> Callable[..., tuple[Array, ...]]:
-    """Return a function for SGD with momentum that has the arguments of `_make_blob_update`'s and gives new arrays.
+    """Return momentum SGD in one pass: on CPUs 0.88 of CaffeNet's training step (batch 8), 0.94 of LeNet's (batch 64).
 
-    They are `(new_blob, new_slot)`.
-
-    By the CPUs' kernel, a training step of CaffeNet takes 0.88 of the time at batch size 8, of LeNet 0.94 at 64.
+    The function has the arguments of `_make_blob_update`'s, and gives `(new_blob, new_slot)` instead of an update.
     """
     momentum, weight_decay = param.momentum, param.weight_decay if _has_decay(param) else 0.0
 
