@@ -15,6 +15,7 @@ from flax.training.train_state import TrainState as FlaxTrainState
 from numpy.testing import assert_allclose, assert_array_equal
 
 import caffejax
+from caffejax.core.solver.caffe_optimizer import Multipliers, caffe_optimizer
 from caffejax.core.solver.lr_schedules import rate_schedule
 from caffejax.export import CaffeModule, to_linen
 
@@ -146,6 +147,17 @@ def test_the_gradient_is_the_mean_of_the_passes_and_is_clipped_as_their_sum(para
 
 def run_update(tx: Any, grads: Any, params: Any) -> Any:
     return tx.update(grads, tx.init(params), params)
+
+
+def test_norms_are_summed_in_the_order_of_the_net() -> None:
+    """In float32 2**24 + 1 is 2**24, so the sum of squares depends on the order, and names may sort otherwise."""
+    layers = ["z", "a", "b", "c", "d"]
+    multipliers = {(layer, "weight"): Multipliers(1, 1) for layer in layers}
+    tx = caffe_optimizer(caffejax.read_solver('base_lr: 1 lr_policy: "fixed" clip_gradients: 2048'), multipliers)
+    grads = {layer: {"weight": jnp.array([4096.0 if layer == "z" else 1.0])} for layer in layers}
+    updates, _ = tx.update(grads, tx.init(grads), rate=1.0)
+    assert updates["z"]["weight"] == -2048
+    assert updates["a"]["weight"] == -0.5
 
 
 def test_extra_arguments_replace_rate_and_count(params: Any, net: caffejax.Net, gradients: list[Any]) -> None:
