@@ -82,8 +82,10 @@ def check_state(state: TrainState, expected: TrainState) -> None:
         raise SolverError([f"train_state does not match this solver: {problem}" for problem in problems])
 
 
-def _describe(opt_state: Any) -> Any:
-    return len(opt_state.history) if isinstance(opt_state, CaffeState) else jax.tree.structure(opt_state)
+def _describe(opt_state: Any) -> str:
+    """Return what the states of equal optimizers have in common, as text."""
+    is_caffe = isinstance(opt_state, CaffeState)
+    return f"{len(opt_state.history)} slots" if is_caffe else str(jax.tree.structure(opt_state))
 
 
 @dataclass(frozen=True)
