@@ -97,7 +97,7 @@ def make_training_step(net: Net, variables: Variables) -> tuple[TrainState, Step
     import jax
 
     from caffejax.core.schema.caffe_pb2 import SolverParameter
-    from caffejax.core.solver.build_trainer import make_optimizer
+    from caffejax.core.solver.caffe_optimizer import make_optimizer
     from caffejax.core.solver.train_step import init_train_state, make_step
 
     solver = SolverParameter(type="SGD", lr_policy="fixed", momentum=SETTINGS["momentum"])

@@ -61,6 +61,9 @@ from .core.solver import Callback as Callback
 from .core.solver import Display as Display
 from .core.solver import Scores as Scores
 from .core.solver import Solver as Solver
+from .core.solver import iteration_key as iteration_key
+from .core.solver import lr_schedule as lr_schedule
+from .core.solver import optimizer as optimizer
 from .core.solver.intermediates import extract_features as extract_features
 from .cpu.process_settings import compile_for_absent_devices as compile_for_absent_devices
 from .cpu.process_settings import enable_compilation_cache as enable_compilation_cache

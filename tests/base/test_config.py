@@ -8,6 +8,7 @@ from typing import Any, get_type_hints
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 from caffejax import CaffejaxError, Net, Solver, SolverError
@@ -136,8 +137,9 @@ def test_options_are_the_fields_of_both_configs_except_the_shard() -> None:
     hints = get_type_hints(ComputeConfig) | get_type_hints(DataConfig)
     del hints["shard"]
     assert get_type_hints(Options) == hints
-    options = get_type_hints(SolverOptions, localns={"jax": jax})
-    train_hints = get_type_hints(TrainConfig, localns={"jax": jax})
+    options, train_hints = (
+        get_type_hints(kind, localns={"jax": jax, "optax": optax}) for kind in (SolverOptions, TrainConfig)
+    )
     train_hints["weights"] |= str | PathLike[str]  # which becomes a sequence of one path
     assert options == hints | train_hints
     assert not Options.__required_keys__

@@ -8,8 +8,8 @@ import pytest
 
 from caffejax.core.program.net import Net
 from caffejax.core.schema.caffe_pb2 import SolverParameter
+from caffejax.core.solver.caffe_optimizer import make_optimizer
 from caffejax.core.solver.train_step import TrainState, make_step
-from caffejax.core.solver.update_rules import caffe_optimizer
 from caffejax.cpu.kernels import onednn
 
 NET = """
@@ -28,8 +28,7 @@ layer { name: "loss" type: "Reduction" bottom: "ip2" top: "loss" loss_weight: 1
 def test_a_donated_step_copies_no_weight() -> None:
     """XLA copies a weight unless it can prove that all reads of it come before the write."""
     net = Net(NET, "TRAIN")
-    mults = net.map_params(lambda p: 1.0)
-    optimizer = caffe_optimizer(SolverParameter(type="SGD", momentum=0.9, weight_decay=0.1), mults, mults)
+    optimizer = make_optimizer(SolverParameter(type="SGD", momentum=0.9, weight_decay=0.1), net)
     variables = net.init(jax.random.key(0))
     ts = TrainState(*variables, optimizer.init(variables.params), jnp.int32(0), jax.random.key(1))
     step = jax.jit(make_step(net, optimizer, 1), donate_argnums=0)

@@ -9,12 +9,17 @@ import optax
 import pytest
 
 from caffejax.core.schema.caffe_pb2 import SolverParameter
+from caffejax.core.solver.caffe_optimizer import Multipliers, caffe_optimizer
 from caffejax.core.solver.train_step import TrainState, make_update
-from caffejax.core.solver.update_rules import caffe_optimizer, compute_momentum
+from caffejax.core.solver.update_rules import compute_momentum
 
 SHAPES: Any = {"conv": {"weight": (6, 3, 3, 3), "bias": (6,)}, "ip": {"weight": (300, 130)}, "scale": {"weight": ()}}
-LR_MULTS: Any = {"conv": {"weight": 1.0, "bias": 2.0}, "ip": {"weight": 0.0}, "scale": {"weight": 0.5}}
-DECAY_MULTS: Any = {"conv": {"weight": 1.0, "bias": 0.0}, "ip": {"weight": 1.0}, "scale": {"weight": 3.0}}
+MULTIPLIERS = {
+    ("conv", "weight"): Multipliers(1, 1),
+    ("conv", "bias"): Multipliers(2, 0),
+    ("ip", "weight"): Multipliers(0, 1),
+    ("scale", "weight"): Multipliers(0.5, 3),
+}
 FUSED_SETTINGS: list[dict[str, Any]] = [
     {"momentum": 0.9, "weight_decay": 0.05},
     {"momentum": 0.5, "weight_decay": 0.05, "iter_size": 4},
@@ -39,8 +44,8 @@ def draw_arrays(seed: int) -> Any:
 
 
 def run_updates(param: SolverParameter, steps: int, **options: Any) -> TrainState:
-    optimizer = caffe_optimizer(param, LR_MULTS, DECAY_MULTS)
-    update = jax.jit(make_update(optimizer, **options))
+    optimizer = caffe_optimizer(param, MULTIPLIERS)
+    update = jax.jit(make_update(optimizer, param.iter_size, **options))
     ts = TrainState(draw_arrays(0), {}, optimizer.init(draw_arrays(0)), jnp.int32(0), jax.random.key(0))
     for i in range(steps):
         ts, _ = update(draw_arrays(i + 1), ts, 0.1 / (i + 1))
@@ -74,13 +79,13 @@ def test_fused_sgd_equals_optax_and_numpy(settings: dict[str, Any]) -> None:
     ("is_fused", "settings"), [(True, s) for s in FUSED_SETTINGS] + [(False, s) for s in UNFUSED_SETTINGS], ids=str
 )
 def test_only_plain_sgd_is_fused(is_fused: bool, settings: dict[str, Any]) -> None:
-    optimizer = caffe_optimizer(SolverParameter(**{"type": "SGD"} | settings), LR_MULTS, DECAY_MULTS)
+    optimizer = caffe_optimizer(SolverParameter(**{"type": "SGD"} | settings), MULTIPLIERS)
     assert isinstance(optimizer, optax.GradientTransformationExtraArgs)
-    assert hasattr(optimizer, "apply") == is_fused
+    assert (optimizer.apply is not None) == is_fused
 
 
 def test_a_fused_update_supports_grad_and_vmap() -> None:
-    optimizer = caffe_optimizer(SolverParameter(type="SGD", momentum=0.9, weight_decay=0.1), LR_MULTS, DECAY_MULTS)
+    optimizer = caffe_optimizer(SolverParameter(type="SGD", momentum=0.9, weight_decay=0.1), MULTIPLIERS)
     update = make_update(optimizer, keep_update=False)
 
     def norm_after(rate: Any, grads: Any) -> Any:

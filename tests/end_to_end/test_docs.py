@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import caffejax
@@ -257,6 +258,48 @@ def test_commands_of_the_readme_run_in_a_clone_or_have_placeholders_in_capitals(
             assert not is_file or (REPOSITORY / word).exists() or word == "snapshots/lenet_iter_1000.caffemodel", (
                 command
             )
+
+
+RULES = {
+    "SGD": "base_lr: 0.01 momentum: 0.9",
+    "Nesterov": "base_lr: 0.01 momentum: 0.9",
+    "AdaGrad": "base_lr: 0.01 delta: 1e-7",
+    "RMSProp": "base_lr: 0.0005 rms_decay: 0.98 delta: 1e-4",
+    "AdaDelta": "base_lr: 1 momentum: 0.95 delta: 1e-6",
+    "Adam": "base_lr: 0.001 momentum: 0.9 momentum2: 0.999",
+}
+STEPS_AND_TOLERANCES = ((10, 1e-5), (50, 1e-3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", RULES)
+def test_the_loop_of_the_page_for_jax_users_has_the_losses_of_solver(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For Caffe's six rules."""
+    monkeypatch.chdir(REPOSITORY)
+    first, loop = (
+        next(block for block in read_python_blocks("jax.md") if words in block)
+        for words in ("net = caffejax.Net(", "caffejax.optimizer(")
+    )
+    settings = f'type: "{rule}" {RULES[rule]} weight_decay: 0.0005 lr_policy: "inv" gamma: 0.0001 power: 0.75'
+    loop, num_settings = re.subn(r'settings = """.*?"""', f"settings = {settings!r}", loop, flags=re.DOTALL)
+    loop, num_steps = re.subn(r"^n = 10$", "n = 50", loop, flags=re.MULTILINE)
+    assert num_settings == num_steps == 1
+    namespace: dict[str, Any] = {"optax": optax}
+    exec(first, namespace)
+    exec(loop, namespace)
+    data = {name: np.asarray(blob).reshape(-1, *blob.shape[2:]) for name, blob in namespace["batches"].items()}
+    solver = caffejax.Solver(
+        f'net: "configs/lenet/train_val.prototxt" max_iter: 50 random_seed: 1 {settings}', data=data
+    )
+    solver.train_state = solver.train_state.replace(params=jax.tree.map(jnp.copy, namespace["params"]))
+    losses: list[float] = []
+    solver.callbacks.append(lambda s: losses.append(s.smoothed_loss))
+    solver.step(50)
+    solver.close()
+    for steps, tolerance in STEPS_AND_TOLERANCES:
+        np.testing.assert_allclose(namespace["losses"][:steps], losses[:steps], rtol=tolerance)
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cv2
@@ -25,8 +26,7 @@ import caffejax
 from caffejax import cli
 from caffejax.core.data.lmdb import write_lmdb
 from caffejax.core.layers import layer_types, registry
-from caffejax.core.schema.caffe_pb2 import Datum, NetParameter, SolverParameter, V1LayerParameter
-from caffejax.core.solver.update_rules import caffe_optimizer
+from caffejax.core.schema.caffe_pb2 import Datum, NetParameter, V1LayerParameter
 from caffejax.pycaffe import Layer, layers, params
 from caffejax.tools.debugging.dumps import record_dump, write_dump
 
@@ -203,12 +203,6 @@ def names(prepared_folder: Path) -> dict[str, Any]:
     return modules | arrays | functions | {"net": net, "params": variables.params, "state": variables.state}
 
 
-def make_names_of_update_rules(names: dict[str, Any]) -> dict[str, Any]:
-    ones = jax.tree.map(lambda _: 1.0, names["params"])
-    optimizer = caffe_optimizer(SolverParameter(type="SGD", base_lr=0.01, lr_policy="fixed"), ones, ones)
-    return {"tx": optimizer, "state": optimizer.init(names["params"]), "grads": names["params"]}
-
-
 @pytest.mark.slow
 def test_examples_of_docstrings_run(
     folder: Path, names: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -227,8 +221,9 @@ def test_examples_of_docstrings_run(
                 left_out.append(module + name)
                 continue
             example_names = vars(importlib.import_module(f"caffejax.{module}".rstrip("."))) | names
-            if module == "core.solver.update_rules":
-                example_names |= make_names_of_update_rules(names)
+            if module.startswith("core.solver."):
+                solver = SimpleNamespace(train_state=SimpleNamespace(key=jax.random.key(0)))
+                example_names |= {"grads": names["params"], "solver": solver, "iteration": 0}
             try:
                 exec(compile(block, f"{module}{name}", "exec"), example_names)
             except Exception as error:

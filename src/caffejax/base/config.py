@@ -16,6 +16,7 @@ from .errors import CaffejaxError, SolverError, did_you_mean, is_integer, raise_
 
 if TYPE_CHECKING:
     import jax
+    import optax
 
 Kernels = Literal["fast", "reference"]
 Precision = Literal["float32", "tf32", "bfloat16"]
@@ -309,6 +310,10 @@ class TrainConfig:
             .solverstate[.h5] file. "auto" restores the newest of the solver's own snapshot prefix, by iteration; if
             there is none, training starts at iteration 0. If a snapshot is restored, no files of `weights` are opened.
         seed: the seed of all randomness if the prototxt has no `random_seed`, or None for a new seed in each run.
+        optimizer: an optax transformation that replaces Caffe's update, or None. It takes the mean of gradients over
+            `iter_size` passes, and the loss as the argument `value`. Settings of the update, such as type, base_lr and
+            weight_decay, and multipliers are ignored, except that parameters whose lr_mult is 0 stay. No .solverstate
+            is written, because its format holds the state of Caffe's rules only; checkpoints contain the state.
         compute_config: how the nets compute. Trained and saved parameters are always float32.
         data_config: how the nets read data. The solver's seed replaces its seed.
 
@@ -349,6 +354,7 @@ class TrainConfig:
         metavar="PATH",
     )
     seed: int | None = None
+    optimizer: optax.GradientTransformation | None = None
     compute_config: ComputeConfig = ComputeConfig()
     data_config: DataConfig = DataConfig()
 
@@ -456,6 +462,7 @@ class SolverOptions(NetOptions, total=False):
     debug_nans: bool
     resume: str | PathLike[str] | None
     seed: int | None
+    optimizer: optax.GradientTransformation | None
     compute_config: ComputeConfig
     data_config: DataConfig
 

@@ -25,7 +25,7 @@ register(
                 *("window_maxima", "window_means", "window_means_diff"),
             )
         },
-        "momentum_update": f"{__name__}.fused_optimizer:fuse",
+        "momentum_update": f"{__name__}.kernels.operations:momentum_update",
         "stored_programs": f"{__name__}.kernels.executable_cache:CachedPrograms",
         "program_key": f"{__name__}.program_keys:net_cache_key",
         "freeze": f"{__name__}.frozen.frozen_net:freeze",

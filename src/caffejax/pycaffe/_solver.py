@@ -19,13 +19,13 @@ from ..core.graph import UNNAMED_TOP
 from ..core.schema import read_solver, source_file
 from ..core.schema.caffe_pb2 import SolverParameter
 from ..core.solver.build_trainer import TrainerParts, build_trainer
+from ..core.solver.caffe_optimizer import compute_total_norm
 from ..core.solver.debug_info import DebugInfo, Pass
 from ..core.solver.evaluate import copy_trained_params
 from ..core.solver.nan_check import FiniteCheck
 from ..core.solver.reporting import ClippingLog
 from ..core.solver.train_step import StepResult, TrainState, abstract_state, make_update, pass_key
 from ..core.solver.trainer import Trainer
-from ..core.solver.update_rules import compute_total_norm
 from ..cpu.process_settings import tune_process
 from . import _global_state
 from ._arguments import as_callable, as_instance, as_integer, as_path
@@ -66,7 +66,7 @@ class BlobUpdater:
         self._input_names = parts.net.input_names
         self._outputs = [name for name in parts.net.outputs if name != UNNAMED_TOP]
         self._last_layer = len(parts.net.graph.layers) - 1
-        self._apply = make_update(parts.optimizer, keep_update=True)
+        self._apply = make_update(parts.optimizer, parts.param.iter_size, keep_update=True)
         self._debug_info = DebugInfo(parts.net) if parts.param.debug_info else None
         self._clips, self._compute_norm = parts.param.clip_gradients >= 0, jax.jit(compute_total_norm)
 

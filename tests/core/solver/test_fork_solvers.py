@@ -11,8 +11,8 @@ import pytest
 from caffejax.base.errors import SolverError
 from caffejax.core.schema import read_solver
 from caffejax.core.solver import rate_schedule, solver_param
+from caffejax.core.solver.caffe_optimizer import Multipliers, caffe_optimizer
 from caffejax.core.solver.lr_schedules import POLICIES, Plateau, StepEarly
-from caffejax.core.solver.update_rules import caffe_optimizer
 
 SOLVERS = Path(__file__).parents[4] / "shared" / "corpus" / "solvers"
 BASE = 'net: "net.prototxt" base_lr: 0.5 max_iter: 100 '
@@ -84,11 +84,12 @@ def test_larc_computes_a_rate_for_each_blob(policy: str) -> None:
         "a": {"weight": rng.normal(size=(3, 4)).astype("f"), "bias": np.ones(3, "f")},
         "b": {"weight": rng.normal(size=5).astype("f")},
     }
-    optimizer = caffe_optimizer(
-        param,
-        {"a": {"weight": 2.0, "bias": 1.0}, "b": {"weight": 0.0}},
-        {"a": {"weight": 1.0, "bias": 0.0}, "b": {"weight": 1.0}},
-    )
+    multipliers = {
+        ("a", "weight"): Multipliers(2, 1),
+        ("a", "bias"): Multipliers(1, 0),
+        ("b", "weight"): Multipliers(0, 1),
+    }
+    optimizer = caffe_optimizer(param, multipliers)
     updates, _ = optimizer.update(grads, optimizer.init(params), params, rate=0.5, iteration=0)
     assert isinstance(optimizer, optax.GradientTransformationExtraArgs)
 
@@ -127,13 +128,13 @@ def train_blob(text: str, steps: int = 3) -> tuple[list[np.ndarray], list[np.nda
     param = read_solver(BASE + f"{text}\n")
     solver_param.check_solver(param)
     schedule, rng = rate_schedule(param), np.random.default_rng(1)
-    optimizer = caffe_optimizer(param, {"a": (2.0,)}, {"a": (0.5,)})
+    optimizer = caffe_optimizer(param, {("a", "weight"): Multipliers(2.0, 0.5)})
     weights, grads = [rng.normal(size=4).astype("f")], list(rng.normal(size=(steps, 4)).astype("f"))
-    state = optimizer.init({"a": (weights[0],)})
+    state = optimizer.init({"a": {"weight": weights[0]}})
     for i, g in enumerate(grads):
-        params: Any = {"a": (weights[-1],)}
-        updates, state = optimizer.update({"a": (g,)}, state, params, rate=schedule(i), iteration=i)
-        weights.append(np.asarray(optax.apply_updates(params, updates)["a"][0]))
+        params: Any = {"a": {"weight": weights[-1]}}
+        updates, state = optimizer.update({"a": {"weight": g}}, state, params, rate=schedule(i), iteration=i)
+        weights.append(np.asarray(optax.apply_updates(params, updates)["a"]["weight"]))
     return weights, grads
 
 

@@ -11,7 +11,7 @@ from caffejax import Net, load_weights, read_solver
 from caffejax.base.variables import Variables
 from caffejax.core.layers.row_padding import strip_padding
 from caffejax.core.solver import make_step, rate_schedule
-from caffejax.core.solver.build_trainer import make_optimizer
+from caffejax.core.solver.caffe_optimizer import make_optimizer
 from caffejax.core.solver.train_step import init_train_state, stack_batches
 
 pytestmark = pytest.mark.optimized

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 import optax
 from jax.sharding import Mesh
 
@@ -37,6 +38,7 @@ from ..program.net import Net
 from ..schema import format_text, read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from . import lr_schedules, solver_param
+from .caffe_optimizer import make_optimizer
 from .evaluate import supports_parallel_eval
 from .output_checks import check_layer_outputs, check_snapshot_files
 from .periodic_evaluation import PeriodicEvaluation
@@ -47,7 +49,7 @@ from .solver_param import check_files, find_weights_files
 from .state_files import find_resumable
 from .train_step import TrainState
 from .training_memory import estimate_training_memory
-from .update_rules import caffe_optimizer
+from .user_optimizer import drop_update_settings, use_optax
 
 # the measured memory was 0.7 to 1.1 times the estimate, so a net that is refused does not fit
 _MARGIN = 1.5
@@ -162,7 +164,8 @@ class TrainerParts:
         config: the solver's options.
         resume: the snapshot to restore before training, or None.
         seed: the seed of all random numbers.
-        rate_schedule: the learning rate as a function of the iteration.
+        rate_schedule: the learning rate as a function of the iteration. It is NaN with an optimizer of optax, which has
+            a learning rate of its own.
         net: the train net.
         loader: an iterator that yields the batches of the train net.
         tests: the test nets.
@@ -224,7 +227,9 @@ def build_trainer(
     config, param = config or TrainConfig(), read_solver(solver)
     path = Path(file) if file is not None else source_file(solver)
     folder = path.parent if path else None
-    solver_param.check_solver(param, os.fspath(path) if path else None)
+    if config.optimizer is not None:
+        param = drop_update_settings(param, path)
+    solver_param.check_solver(param, os.fspath(path) if path else None, needs_update=config.optimizer is None)
     resume = find_resumable(snapshot_prefix(param, path)) if config.resume == "auto" else config.resume
     weights_paths = config.weights or find_weights_files(param, path)
     if resume is not None:
@@ -284,7 +289,7 @@ def build_trainer(
     tests = PeriodicEvaluation(param, test_nets, net, key, device, open_loader, mesh)
     log.info("Solver scaffolding done.")
 
-    optimizer = make_optimizer(param, net)
+    optimizer = make_optimizer(param, net) if config.optimizer is None else use_optax(config.optimizer, net)
     placement: Placement = SingleDevice(device) if mesh is None else MeshPlacement(mesh, net.graph, parallel.shard)
     for weights_file in weights_paths:
         log.info("Finetuning from %s", weights_file)
@@ -302,7 +307,7 @@ def build_trainer(
         config=config,
         resume=resume,
         seed=seed,
-        rate_schedule=lr_schedules.rate_schedule(param),
+        rate_schedule=lr_schedules.rate_schedule(param) if config.optimizer is None else lambda _: np.float32(np.nan),
         net=net,
         loader=loader,
         tests=tests,
@@ -401,11 +406,6 @@ def _first_local_device(mesh: Mesh) -> jax.Device:
     return next(d for d in mesh.devices.flat if d.process_index == jax.process_index())
 
 
-def make_optimizer(param: SolverParameter, net: Net) -> optax.GradientTransformationExtraArgs:
-    """Return the optimizer for a net's parameters that a solver's settings define."""
-    return caffe_optimizer(param, _get_multipliers(net, "lr_mult"), _get_multipliers(net, "decay_mult"))
-
-
 def _choose_seed(param: SolverParameter, default: int | None) -> int:
     if param.random_seed >= 0:
         return int(param.random_seed)
@@ -417,14 +417,6 @@ def _set_memory_limit(compute_config: ComputeConfig, device: jax.Device) -> Comp
     if compute_config.remat == "auto" and compute_config.memory_limit is None:
         return replace(compute_config, memory_limit=get_memory_budget(device))
     return compute_config
-
-
-def _get_multipliers(net: Net, name: str) -> dict[str, tuple[float | None, ...]]:
-    """Return the setting `name` ("lr_mult" or "decay_mult") of the layers' blobs, as `{layer: tuple}`.
-
-    The value of a blob that is not learned is None.
-    """
-    return net.map_params(lambda p: getattr(p, name) if p.spec.learnable else None)
 
 
 class _DataArgument(NamedTuple):

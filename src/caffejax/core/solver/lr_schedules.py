@@ -1,7 +1,8 @@
 """Learning-rate schedules: Caffe's `lr_policy` as a function of the iteration, in Caffe's arithmetic.
 
 Rates are float32. The host computes them, once per iteration, because `step`, `multistep` and `exp` compute powers in
-double precision and then round them to float32, which a compiled float32 step cannot do.
+double precision and then round them to float32, which a compiled float32 step cannot do. `traced_schedules.py` has the
+same policies for other training loops.
 """
 
 from __future__ import annotations
@@ -193,11 +194,11 @@ def current_step(param: Any, iteration: int) -> int:
     if param.lr_policy == "step":
         return int(iteration) // int(param.stepsize)
     if param.lr_policy == "multistep":
-        return bisect.bisect_right(_step_iterations(param.stepvalue), iteration)
+        return bisect.bisect_right(multistep_iterations(param.stepvalue), iteration)
     return 0
 
 
-def _step_iterations(stepvalues: Sequence[int]) -> list[int]:
+def multistep_iterations(stepvalues: Sequence[int]) -> list[int]:
     """Return the iterations at which the policy `multistep` reduces the rate.
 
     They are the values of `stepvalue`. A value that is not larger than the previous iteration is replaced by the next

@@ -34,7 +34,8 @@ def check_snapshot_files(param: SolverParameter, graph: Graph) -> None:
     else:
         remedy = "set snapshot_format: HDF5 in the solver"
         weights = [p.spec.shape for layer in graph.layers for p in layer.params]
-        history = [p.spec.shape for p in graph.unique_params] * RULES[param.type].num_slots
+        num_slots = RULES[param.type].num_slots if param.type in RULES else 0  # a user's optimizer has no .solverstate
+        history = [p.spec.shape for p in graph.unique_params] * num_slots
         definitions = sum(layer.definition.layer.ByteSize() for layer in graph.layers)
         for kind, size in (
             (".caffemodel", definitions + measure_blobs(weights, has_diffs=param.snapshot_diff)),

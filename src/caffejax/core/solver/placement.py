@@ -44,8 +44,8 @@ from ..parallel import (
     wait_on_cpu,
 )
 from ..program.net import Net
-from .train_step import TrainState, abstract_state, init_train_state, iteration_key, stack_batches, train_key
-from .update_rules import History, find_history, with_history
+from .caffe_optimizer import find_blobs
+from .train_step import TrainState, abstract_state, init_train_state, rule_name, stack_batches, train_key
 
 Batches = Mapping[str, Any]
 Pass = tuple[Params, Params, Batches, jax.Array]
@@ -143,7 +143,9 @@ class SingleDevice:
 
     def iterate_passes(self, state: TrainState, batches: Batches, num_passes: int) -> Iterator[Pass]:
         """Yield `(params, state, batch, key)` of each pass of the next update."""
-        yield from make_pass_arguments(state.params, state.state, batches, iteration_key(state), num_passes)
+        yield from make_pass_arguments(
+            state.params, state.state, batches, jax.random.fold_in(state.key, state.iteration), num_passes
+        )
 
 
 def _find_mesh(shardings: Collection[jax.sharding.Sharding]) -> Mesh:
@@ -209,12 +211,23 @@ class MeshPlacement:
             jax.tree.map(tpu_conv_layout, state.params, shardings)
             for shardings in (self._param_shardings(state.params), history_shardings)
         )
-        other_shardings = jax.tree.map(lambda _: replicated, state.opt_state)
-        history = History(tuple(history_shardings for _ in find_history(state.opt_state).history))
+        # arrays of the optimizer's state that belong to a parameter have the shape and the path of its array
+        table = {
+            (layer, str(key)): (blob.shape, history_shardings[layer][key])
+            for layer, blobs in state.params.items()
+            for key, blob in blobs.items()
+        }
+        tree: Any
+        leaves, tree = jax.tree.flatten(state.opt_state)
+        matches = [match for _, match in find_blobs(state.opt_state, table)]
+        opt_shardings = [
+            match[1] if match is not None and match[0] == leaf.shape else replicated
+            for leaf, match in zip(leaves, matches, strict=True)
+        ]
         return state.replace(
             params=params,
             state=jax.tree.map(lambda _: row_sharding, state.state),
-            opt_state=with_history(other_shardings, history),
+            opt_state=tree.unflatten(opt_shardings),
             iteration=replicated,
             key=replicated,
         )
@@ -234,7 +247,9 @@ class MeshPlacement:
         shardings = self.shardings(shapes)
         params = reshard(variables.params, shardings.params)
         opt_state = wait_on_cpu(jax.jit(optimizer.init, out_shardings=shardings.opt_state)(params))
-        return self.place_restored(TrainState(params, variables.state, opt_state, jnp.int32(0), train_key(key)), None)
+        rule = rule_name(optimizer)
+        state = TrainState(params, variables.state, opt_state, jnp.int32(0), train_key(key), rule)
+        return self.place_restored(state, None)
 
     def place_state(self, state: TrainState) -> TrainState:
         """Return a state that the user has set, placed on the mesh, with the same running statistics on every device.

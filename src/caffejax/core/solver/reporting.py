@@ -23,7 +23,7 @@ class Display(NamedTuple):
     Attributes:
         iteration: the number of the iteration, from 0.
         loss: the mean loss of the last `average_loss` iterations.
-        rate: the learning rate of the iteration.
+        rate: the learning rate of the iteration, or NaN with the option `optimizer`.
         outputs: the output blobs of the train net by name. After the last iteration it is empty, because Caffe then
             displays only the loss.
         pace: the speed of training since the last display, or None after the last iteration.
@@ -130,10 +130,12 @@ def format_output_lines(
         yield f"    {prefix} net output #{index}: {line}"
 
 
-def format_display_lines(display: Display, interval: int, loss_weights: Mapping[str, float]) -> Iterator[str]:
+def format_display_lines(
+    display: Display, interval: int, loss_weights: Mapping[str, float], logs_rate: bool = True
+) -> Iterator[str]:
     """Yield Caffe's log lines for a display; `interval` is the number of iterations between displays.
 
-    If the display has no pace, only the loss is logged.
+    If the display has no pace, only the loss is logged. `logs_rate` is whether there is a line for the learning rate.
     """
     if display.pace is None:
         yield f"Iteration {display.iteration}, loss = {display.loss:g}"
@@ -141,7 +143,8 @@ def format_display_lines(display: Display, interval: int, loss_weights: Mapping[
     speed = f"{display.pace.iterations_per_second:g} iter/s, {display.pace.seconds:g}s/{interval} iters"
     yield f"Iteration {display.iteration} ({speed}), loss = {display.loss:g}"
     yield from format_output_lines("Train", display.outputs, loss_weights)
-    yield f"Iteration {display.iteration}, lr = {display.rate:g}"
+    if logs_rate:
+        yield f"Iteration {display.iteration}, lr = {display.rate:g}"
 
 
 def format_precision_lines(precisions: Mapping[str, Mapping[int, float]]) -> Iterator[str]:

@@ -32,6 +32,7 @@ from ..graph import Graph
 from ..parallel import gather_to_first, is_first, is_true_in_all_processes
 from ..schema import format_text
 from ..schema.caffe_pb2 import SolverParameter
+from .caffe_optimizer import CaffeState
 from .reporting import log
 from .snapshot_record import validate_record
 from .solverstate_io import is_caffe_state, load_state, save_state
@@ -39,6 +40,7 @@ from .state_compatibility import check_slot_count, check_stored_rule, stored_rul
 from .state_files import find_readable_state, has_prefix, move_states_aside
 from .train_state_io import StateRestorer, to_arrays, to_host
 from .train_step import TrainState, Updater
+from .update_rules import RULES
 
 # errors of network file systems that do not support locks
 _UNSUPPORTED_LOCK_ERRORS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
@@ -292,12 +294,18 @@ class Snapshots:
         weights, solverstate = f"{stem}.caffemodel{extension}", f"{stem}.solverstate{extension}"
         diffs = (last_update or jax.tree.map(np.zeros_like, host_state.params)) if self._param.snapshot_diff else None
 
+        has_caffe_state = isinstance(host_state.opt_state, CaffeState)
+
         def write() -> None:
             save_weights(weights, graph, Variables(host_state.params, host_state.state), diffs)
-            save_state(solverstate, host_state, graph, self._param, weights, record)
+            if has_caffe_state:
+                save_state(solverstate, host_state, graph, self._param, weights, record)
 
         log.info("Snapshotting to %s file %s", format_name, weights)
-        log.info("Snapshotting solver state to %s file %s", format_name, solverstate)
+        if has_caffe_state:
+            log.info("Snapshotting solver state to %s file %s", format_name, solverstate)
+        else:
+            log.info("No .solverstate is written, which cannot hold the state of an optax transformation")
         return write
 
     def restore(
@@ -330,7 +338,7 @@ class Snapshots:
         def restore_target(record: dict[str, Any], shapes: Mapping[str, Any]) -> Mapping[str, Any]:
             _check_record(record, str(path))
             check_stored_rule(record, self._param.type, str(path), "it")
-            if stored_rule(record) is None:
+            if stored_rule(record) is None and self._param.type in RULES and "history" in shapes:
                 num_blobs = len(graph.unique_params)
                 check_slot_count(num_blobs * len(shapes["history"]), num_blobs, self._param.type, str(path), "it")
             return restorer.restore_target(shapes)

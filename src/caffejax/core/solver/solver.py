@@ -35,14 +35,19 @@ from .trainer import Event, Trainer
 StackedBatches = Mapping[str, Any]
 
 
-def make_step_options(net: Net, param: SolverParameter, debug_nans: bool) -> dict[str, Any]:
+def make_step_options(param: SolverParameter, debug_nans: bool) -> dict[str, Any]:
     """Return the keyword arguments of `Net.jit` for a training step on one device: its name and donated arguments."""
-    return {"stored_as": "step", "solver_param": param, "donate_argnums": () if debug_nans else 0}
+    return _storage_options("step", param) | {"donate_argnums": () if debug_nans else 0}
+
+
+def _storage_options(name: str, param: SolverParameter) -> dict[str, Any]:
+    """Return keyword arguments of `Net.jit`, without storage for a user's optimizer, which no setting describes."""
+    return {} if param.type == "optax" else {"stored_as": name, "solver_param": param}
 
 
 def prefetch_step(net: Net, param: SolverParameter, debug_nans: bool) -> None:
     """Start to load the compiled training step for one device from the cache on disk, in a background thread."""
-    program = net.jit(_placeholder, **make_step_options(net, param, debug_nans))
+    program = net.jit(_placeholder, **make_step_options(param, debug_nans))
     if isinstance(program, Jitted):
         program.prefetch()
 
@@ -98,8 +103,8 @@ class CompiledUpdater:
         self._state = initial_state
         if mesh is None:
             self._forward = net.jit(make_forward(net), stored_as="forward", solver_param=param)
-            self._step = net.jit(step, **make_step_options(net, param, debug_nans))
-            self._steps = net.jit(make_steps(step), stored_as="steps", solver_param=param, donate_argnums=0)
+            self._step = net.jit(step, **make_step_options(param, debug_nans))
+            self._steps = net.jit(make_steps(step), **_storage_options("steps", param), donate_argnums=0)
         else:
             options = {"donate_argnums": 0, "out_shardings": (placement.shardings(initial_state), None)}
             self._forward = self._jit_on_mesh(data_parallel(make_forward(net), mesh))
@@ -119,7 +124,7 @@ class CompiledUpdater:
     @train_state.setter
     def train_state(self, new_state: TrainState) -> None:
         check_state(new_state, self.abstract_state)
-        self._state = self._placement.place_state(new_state)
+        self._state = self._placement.place_state(new_state.replace(rule=self._state.rule))
 
     @property
     def variables(self) -> Variables:
@@ -344,8 +349,9 @@ class Solver(Trainer):
 
     def __repr__(self) -> str:
         p, devices = self.param, ", ".join(map(str, self.devices))
+        rule = p.type if p.type == "optax" else f"{p.type}, {p.lr_policy}, base_lr {p.base_lr:g}"
         return (
-            f"Solver of {self.net.graph!r}\n  {p.type}, {p.lr_policy}, base_lr {p.base_lr:g}; "
+            f"Solver of {self.net.graph!r}\n  {rule}; "
             f"iteration {self.iteration} of {p.max_iter}; {format_count(len(self.tests.evaluators), 'test net')}; "
             f"snapshots at {self.snapshots.prefix}; on {devices}"
         )

@@ -92,7 +92,9 @@ class NetSettings:
             ) from error
 
 
-def check_solver(param: SolverParameter, file: str | None = None, needs_net: bool = True) -> None:
+def check_solver(
+    param: SolverParameter, file: str | None = None, needs_net: bool = True, needs_update: bool = True
+) -> None:
     """Validate a solver's settings, and log a warning for each setting that is ignored.
 
     Args:
@@ -100,16 +102,18 @@ def check_solver(param: SolverParameter, file: str | None = None, needs_net: boo
         file: the solver's file, for messages.
         needs_net: whether a solver without a train net is an error. MyCaffe's solver files name no net, so only
             training requires a net.
+        needs_update: whether the rule and the learning rate are checked, which a user's optimizer replaces.
 
     Raises:
         SolverError: if Caffe would reject a setting. The message names each such setting and the reason.
     """
-    problems = [*check_policy(param), *check_rule(param), *_find_other_problems(param)]
+    problems = [*check_policy(param), *check_rule(param)] if needs_update else []
+    problems += _find_other_problems(param)
     if needs_net and not any(map(param.HasField, _TRAIN_SOURCES)):
         problems.append(_NO_NET)
     if problems:
         raise SolverError([Problem(p, file=file) for p in problems])
-    for message in find_missing_fields(param):
+    for message in find_missing_fields(param) if needs_update else ():
         log.warning("%s%s", f"{file}: " if file else "", message)
     for setting, reason in ignored_fields(param):
         log.warning("%s%s is ignored: %s", f"{file}: " if file else "", setting, reason)

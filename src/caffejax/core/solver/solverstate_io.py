@@ -20,12 +20,12 @@ from ..graph import Graph, Param, Slot
 from ..parallel import reshard
 from ..schema.blob_proto import Array, format_shape
 from ..schema.caffe_pb2 import SolverParameter
+from .caffe_optimizer import CaffeState
 from .lr_schedules import current_step
 from .snapshot_record import format_record, parse_record
 from .state_compatibility import check_signs, check_slot_count, check_stored_rule, stored_rule
 from .train_state_io import other_net_problem
 from .train_step import TrainState
-from .update_rules import History, find_history, with_history
 
 if TYPE_CHECKING:
     from ..checkpoints.solverstate import SolverState
@@ -59,8 +59,7 @@ def save_state(
         WeightsError: if the record is too large or the file cannot be written. An existing file then stays unchanged.
     """
     iteration = int(state.iteration)
-    history = find_history(state.opt_state)
-    arrays = tuple(_history_array(p, slot) for slot in history.history for p in graph.unique_params)
+    arrays = tuple(_history_array(p, slot) for slot in state.opt_state.history for p in graph.unique_params)
     num_reductions = current_step(param, max(0, iteration - 1))  # the step at the last update
     text = format_record({**record, "key": np.asarray(state.key).tolist()}, path)
     from ..checkpoints.solverstate import SolverState, write_solverstate  # h5py takes long to import
@@ -91,6 +90,10 @@ def load_state(path: Path, template: TrainState, graph: Graph, type: str) -> tup
     variables = Variables(template.params, template.state)
     namesake = weights_namesake(path)
     check_stored_rule(record, type, str(path), str(namesake))
+    if type == "optax":
+        message = "a .solverstate holds the state of a rule of Caffe's, and this solver has another optimizer"
+        remedy = f"resume from a checkpoint, or pass {namesake} as weights= instead of resume="
+        raise WeightsError(Problem(f"{message}; {remedy}", file=str(path)))
     if stored.learned_net:
         weights = find_weights(path, stored.learned_net)
         if weights is None:
@@ -103,7 +106,7 @@ def load_state(path: Path, template: TrainState, graph: Graph, type: str) -> tup
             variables = load_weights(weights, graph, variables, strict=True)
         except MissingLayersError as error:
             raise WeightsError(other_net_problem(str(path), str(weights), error.missing, error.unused)) from error
-    slots = find_history(template.opt_state).history
+    slots = template.opt_state.history
     num_blobs = len(graph.unique_params)
     check_slot_count(len(stored.history), num_blobs, type, str(path), str(namesake))
     problems = list(_find_differences(stored, graph, len(slots)))
@@ -125,13 +128,15 @@ def load_state(path: Path, template: TrainState, graph: Graph, type: str) -> tup
             for key, blobs in tree.items()
         }
 
-    history = History(tuple(load_slot(i, tree) for i, tree in enumerate(slots)))
+    iteration: Any = np.int32(stored.iteration)
+    history = tuple(load_slot(i, tree) for i, tree in enumerate(slots))
     new_state = TrainState(
         params=variables.params,
         state=variables.state,
-        opt_state=with_history(template.opt_state, history),
-        iteration=jax.device_put(np.int32(stored.iteration)),  # jnp.int32 would compile a program
+        opt_state=CaffeState(iteration, history),
+        iteration=jax.device_put(iteration),  # jnp.int32 would compile a program
         key=jax.random.wrap_key_data(jnp.array(record["key"], jnp.uint32)) if "key" in record else template.key,
+        rule=template.rule,
     )
     sharded_state: TrainState = reshard(new_state, jax.tree.map(lambda x: x.sharding, template))
     return sharded_state, record

@@ -41,14 +41,24 @@ def check_stored_rule(record: Mapping[str, Any], type: str, file: str, weights: 
     Raises:
         WeightsError: if it is of another rule. The message names both rules.
     """
-    stored = stored_rule(record)
-    if stored is None or stored == type:
-        return
-    if stored in RULES and type in RULES and RULES[stored].state_name == RULES[type].state_name:
+    stored = stored_rule(record) or type
+    if message := find_rule_difference(stored, type):
+        raise WeightsError(Problem(f"this is {message}; {_remedy(stored, weights)}", file=file))
+    if stored != type:
         log.info("%s: the state of %s is continued by %s; both store the same", file, stored, type)
-        return
-    message = f"this is the state of type {stored}, but the solver's type is {type}, whose state has another meaning"
-    raise WeightsError(Problem(f"{message}; {_remedy(stored, weights)}", file=file))
+
+
+def find_rule_difference(stored: str, type: str) -> str | None:
+    """Return the end of a message that names both rules if their states differ in meaning, or None.
+
+    Args:
+        stored: the name of the rule whose state it is, or "" if it is unknown; `TrainState.rule` is such a name.
+        type: the name of the solver's rule.
+    """
+    names = [RULES[name].state_name if name in RULES else name for name in (stored, type)]
+    if not stored or names[0] == names[1]:
+        return None
+    return f"the state of type {stored}, but the solver's type is {type}, whose state has another meaning"
 
 
 def check_slot_count(count: int, num_blobs: int, type: str, file: str, weights: str) -> None:
@@ -109,8 +119,9 @@ def check_signs(slots: Sequence[Sequence[np.ndarray]], type: str, file: str, wei
 
 
 def _remedy(writer: str, weights: str) -> str:
+    same = "the same optimizer=" if writer == "optax" else f"type {writer}"
     return (
-        f"resume with type {writer}, or start from the weights alone: pass {weights} as --weights instead of "
+        f"resume with {same}, or start from the weights alone: pass {weights} as --weights instead of "
         "--snapshot (in Python, weights= instead of resume=)"
     )
 

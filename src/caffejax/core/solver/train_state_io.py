@@ -13,11 +13,13 @@ import numpy as np
 from ...base.errors import Problem, SolverError, WeightsError, shorten_list
 from ...base.variables import Params
 from ..parallel import gather_to_first
+from .caffe_optimizer import CaffeState
 from .reporting import log
+from .state_compatibility import find_rule_difference
 from .train_step import TrainState
-from .update_rules import History, find_history, with_history
 
 _DEVICE_STATISTICS = "devices"  # under this name, checkpoints store the statistics of each device
+_OPTIMIZER = "optimizer"  # and under this name the state of an optax transformation that replaces Caffe's rules
 
 
 def to_host(state: TrainState) -> TrainState:
@@ -36,15 +38,28 @@ def to_arrays(state: TrainState, device_statistics: Params | None = None) -> dic
         state: the state.
         device_statistics: the running statistics of each device, stacked on axis 0, or None for one device.
     """
-    histories = enumerate(find_history(state.opt_state).history)
     return {
         **({_DEVICE_STATISTICS: device_statistics} if device_statistics else {}),
         "params": state.params,
         "state": state.state,
-        "history": {str(i): tree for i, tree in histories},
+        **_name_optimizer_arrays(state.opt_state),
         "iteration": state.iteration,
         "key": _key_data(state.key),
     }
+
+
+def _name_optimizer_arrays(opt_state: Any) -> dict[str, Any]:
+    """Return the state of the optimizer as nested dictionaries, without the count, which is the iteration."""
+    if isinstance(opt_state, CaffeState):
+        return {"history": {str(i): tree for i, tree in enumerate(opt_state.history)}}
+    tree: dict[str, Any] = {}
+    for path, array in jax.tree_util.tree_leaves_with_path(opt_state):
+        *parents, name = [jax.tree_util.keystr((key,), simple=True) for key in path]
+        node = tree
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[name] = array
+    return {_OPTIMIZER: tree}
 
 
 def _key_data(key: Any) -> Any:
@@ -53,17 +68,20 @@ def _key_data(key: Any) -> Any:
 
 def check_state(state: TrainState, expected: TrainState) -> None:
     """Raise `SolverError` if a user's state and the expected state have arrays of different names or shapes."""
-    structures: list[Any] = [jax.tree.structure(s.opt_state, is_leaf=_is_history) for s in (state, expected)]
-    if structures[0] == structures[1]:
-        problems = _find_differences(_flatten(to_arrays(state)), _flatten(to_arrays(expected)), ())
-    else:
+    if message := find_rule_difference(state.rule, expected.rule):
+        problems = [f"it is {message}"]
+    elif _describe(state.opt_state) != _describe(expected.opt_state):
         problems = ["its optimizer state belongs to a different solver type"]
+    else:
+        problems = _find_differences(_flatten(to_arrays(state)), _flatten(to_arrays(expected)), ())
     if problems:
         raise SolverError([f"train_state does not match this solver: {problem}" for problem in problems])
 
 
-def _is_history(tree: Any) -> bool:
-    return isinstance(tree, History)
+def _describe(opt_state: Any) -> str:
+    """Return what the states of equal optimizers have in common, as text."""
+    is_caffe = isinstance(opt_state, CaffeState)
+    return f"{len(opt_state.history)} slots" if is_caffe else str(jax.tree.structure(opt_state))
 
 
 @dataclass(frozen=True)
@@ -103,6 +121,13 @@ class StateRestorer:
             missing = [name for name in layers if name not in stored_layers]
             unknown = [name for name in stored_layers if name not in layers]
             raise WeightsError(other_net_problem(self.file, "it", missing, unknown))
+        names, stored_names = ({n for n in tree if n.startswith(f"{_OPTIMIZER}/")} for tree in (expected, flat))
+        if names and stored_names and names != stored_names:
+            message = (
+                "its optimizer state is that of another optax transformation; pass the transformation that wrote it as "
+                "optimizer=, or start from the weights alone by weights="
+            )
+            raise WeightsError(Problem(message, file=self.file))
         exempt_names = {f"state/{name}" for name in self.recurrent_state}
         if messages := _find_differences(flat, expected, exempt_names):
             raise WeightsError([Problem(message, file=self.file) for message in messages])
@@ -131,16 +156,22 @@ class StateRestorer:
         def load_tree(prefix: str, tree: Params) -> Params:
             return {layer: {name: flat[f"{prefix}/{layer}/{name}"] for name in blobs} for layer, blobs in tree.items()}
 
+        def load_optimizer(expected: Any) -> Any:
+            if isinstance(expected, CaffeState):
+                # a copy, because a step donates both arrays
+                histories = (load_tree(f"history/{i}", tree) for i, tree in enumerate(expected.history))
+                return CaffeState(np.asarray(flat["iteration"]), tuple(histories))  # type: ignore[arg-type]
+            names = _flatten(_name_optimizer_arrays(expected))
+            return jax.tree.unflatten(jax.tree.structure(expected), [flat[name] for name in names])
+
         expected_state = self.expected
-        histories = enumerate(find_history(expected_state.opt_state).history)
         state = TrainState(
             params=load_tree("params", expected_state.params),
             state=load_tree("state", expected_state.state),
-            opt_state=with_history(
-                expected_state.opt_state, History(tuple(load_tree(f"history/{i}", t) for i, t in histories))
-            ),
+            opt_state=load_optimizer(expected_state.opt_state),
             iteration=flat["iteration"],
             key=jax.random.wrap_key_data(flat["key"]),
+            rule=expected_state.rule,
         )
         statistics = {
             name.removeprefix(f"{_DEVICE_STATISTICS}/"): x

@@ -23,7 +23,7 @@ from ..ops.platform_dispatch import PlatformOp
 from ..ops.vma import vary_as, varying_axes
 from ..parallel import data_parallel
 from ..program.net import Net
-from .update_rules import compute_total_norm
+from .caffe_optimizer import CaffeOptimizer, compute_total_norm
 
 Arrays = tuple[jax.Array, ...]
 
@@ -96,6 +96,7 @@ class TrainState:
         opt_state: the optimizer's state, which contains the history of the update rule.
         iteration: the number of updates so far, int32.
         key: the random key of training; see `iteration_key`.
+        rule: the name of the update rule, "optax" for any other transformation, or "" if it is unknown.
     """
 
     params: Params
@@ -103,6 +104,7 @@ class TrainState:
     opt_state: Any
     iteration: jax.Array
     key: jax.Array
+    rule: str = dataclasses.field(default="", metadata={"static": True})
 
     @property
     def variables(self) -> Variables:
@@ -194,14 +196,24 @@ class Updater(Protocol):
         """Return the loss of a forward pass on the next batch, a float32 scalar."""
 
 
-def iteration_key(ts: TrainState) -> jax.Array:
-    """Return the random key of the next iteration."""
-    return jax.random.fold_in(ts.key, ts.iteration)
+def iteration_key(key: jax.Array, iteration: Any, pass_index: Any = 0) -> jax.Array:
+    """Return the random key that `Solver` passes to `Net.loss` in an iteration, on one device.
+
+        loss, outputs = net.loss(params, state, batch, caffejax.iteration_key(solver.train_state.key, iteration))
+
+    With it any training loop draws the same random numbers, for example in Dropout. JAX can trace the function.
+
+    Args:
+        key: the key of training, `Solver.train_state.key`. Any other key starts another sequence.
+        iteration: the number of the iteration, from 0.
+        pass_index: the number of the pass in the iteration, below `iter_size`.
+    """
+    return jax.random.fold_in(jax.random.fold_in(key, iteration), pass_index)
 
 
 def pass_key(ts: TrainState, pass_index: Any) -> jax.Array:
     """Return the random key of pass `pass_index` of the next iteration."""
-    return jax.random.fold_in(iteration_key(ts), pass_index)
+    return iteration_key(ts.key, ts.iteration, pass_index)
 
 
 def train_key(key: jax.Array) -> jax.Array:
@@ -225,7 +237,13 @@ def init_train_state(
         opt_state=optimizer.init(variables.params),
         iteration=full((), 0, jnp.int32),
         key=train_key(key),
+        rule=rule_name(optimizer),
     )
+
+
+def rule_name(optimizer: optax.GradientTransformation) -> str:
+    """Return the value of `TrainState.rule` for an optimizer."""
+    return optimizer.rule if isinstance(optimizer, CaffeOptimizer) else "optax"
 
 
 def abstract_state(state: TrainState) -> TrainState:
@@ -239,41 +257,49 @@ def abstract_state(state: TrainState) -> TrainState:
 
 Passes = Callable[..., tuple[Params, Params, jax.Array, Blobs]]
 Step = Callable[..., tuple[TrainState, StepResult]]
-Update = Callable[[Params, TrainState, Any], tuple[TrainState, Params | None]]
+Update = Callable[..., tuple[TrainState, Params | None]]
 
 
 def make_update(
     optimizer: optax.GradientTransformationExtraArgs,
+    iter_size: int = 1,
     *,
     keep_update: bool,
     max_barrier_size: float = math.inf,
     kernels: Kernels = "fast",
 ) -> Update:
-    """Return a pure function `update(grads, train_state, rate)`, which updates the parameters in a training step.
+    """Return a pure function `update(grads, train_state, rate, loss)`, which updates the parameters in a training step.
 
     The function returns `(new_state, subtracted_updates)`. `subtracted_updates` is the tree of arrays that the function
     subtracted from the parameters, or None if `keep_update` is false. The gradients must be sums over the passes of an
     iteration, in float32 or bfloat16.
 
     Args:
-        optimizer: the update rule.
+        optimizer: the update rule. A `CaffeOptimizer` follows `rate` and the state's iteration. Any other one follows
+            its own state, and gets the loss as the argument `value`.
+        iter_size: the number of passes in an iteration.
         keep_update: whether to return the subtracted arrays.
         max_barrier_size: the argument `max_size` of `separate_updates`.
         kernels: "fast" to use the method `apply`, if the optimizer has one and `keep_update` is false,
             or "reference" to use optax.
     """
-    apply = getattr(optimizer, "apply", None) if kernels == "fast" and not keep_update else None
+    is_caffe = isinstance(optimizer, CaffeOptimizer)
+    apply = optimizer.apply if is_caffe and kernels == "fast" and not keep_update else None
 
     @jax.jit
-    def update(grads: Params, ts: TrainState, rate: Any) -> tuple[TrainState, Params | None]:
+    def update(
+        grads: Params, ts: TrainState, rate: Any, loss: jax.Array | None = None
+    ) -> tuple[TrainState, Params | None]:
         params, grads = separate_updates(ts.params, grads, max_barrier_size)
         grads = jax.tree.map(to_float32, grads)  # XLA fuses this with the update
-        scalars = {"rate": rate, "iteration": ts.iteration}
+        if iter_size > 1:
+            grads = jax.tree.map(lambda g: g * (1 / iter_size), grads)
+        options = {"rate": rate, "iteration": ts.iteration} if is_caffe else {"value": loss}
         subtracted_updates = None
         if apply is not None:
-            params, opt_state = apply(grads, ts.opt_state, params, **scalars)
+            params, opt_state = apply(grads, ts.opt_state, params, **options)
         else:
-            updates, opt_state = optimizer.update(grads, ts.opt_state, params, **scalars)
+            updates, opt_state = optimizer.update(grads, ts.opt_state, params, **options)
             params = optax.apply_updates(params, updates)
             subtracted_updates = jax.tree.map(lambda u: 0 - u, updates) if keep_update else None
         new_state: TrainState = ts.replace(params=params, opt_state=opt_state, iteration=ts.iteration + 1)
@@ -387,15 +413,18 @@ def make_step(
         sum_in_bfloat16 = net.compute_config.precision == "bfloat16" and parallel.reduce_dtype == "auto"
         passes = data_parallel(passes, mesh, sum_in_bfloat16=sum_in_bfloat16)
     max_barrier_size, kernels = _MAX_BARRIER_SIZE[net.compute_config.precision], net.compute_config.kernels
-    update = make_update(optimizer, keep_update=keep_update, max_barrier_size=max_barrier_size, kernels=kernels)
+    update = make_update(
+        optimizer, iter_size, keep_update=keep_update, max_barrier_size=max_barrier_size, kernels=kernels
+    )
 
     def step(
         ts: TrainState, batches: Mapping[str, jax.Array], rate: Any, requests: jax.Array | None = None
     ) -> tuple[TrainState, StepResult]:
         total: jax.Array | None
         ts = ts.replace(params=net.rewrite_params(ts.params))
-        (grads, total), state, loss, outputs = passes(ts.params, ts.state, (batches, requests), iteration_key(ts))
-        new_state, subtracted_updates = update(grads, ts, rate)
+        key = jax.random.fold_in(ts.key, ts.iteration)
+        (grads, total), state, loss, outputs = passes(ts.params, ts.state, (batches, requests), key)
+        new_state, subtracted_updates = update(grads, ts, rate, loss)
         norm = compute_total_norm(jax.tree.map(to_float32, grads)) if keep_norm else None
         return new_state.replace(state=state), StepResult(loss, outputs, subtracted_updates, total, norm)
 

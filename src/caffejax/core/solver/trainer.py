@@ -70,7 +70,7 @@ class Trainer:
 
     @property
     def rate(self) -> float:
-        """The learning rate of the next update."""
+        """The learning rate of the next update, or NaN with the option `optimizer`, which has a rate of its own."""
         return float(self.rate_schedule(self.iteration))
 
     @property
@@ -226,7 +226,8 @@ class Trainer:
         if p.snapshot_after_train:
             self.snapshots.prepare()
         log.info("Solving %s", self.net.graph.name)
-        log.info("Learning Rate Policy: %s", p.lr_policy)
+        if p.type != "optax":
+            log.info("Learning Rate Policy: %s", p.lr_policy)
         if resume == "auto":
             resume = find_resumable(self.snapshots.prefix)
         if resume is not None:
@@ -333,7 +334,8 @@ class Trainer:
         return _REQUESTS_BY_PRIORITY[codec.decode(result.requests)]
 
     def _display(self, display: Display) -> None:
-        for line in format_display_lines(display, self.param.display, self.net.graph.loss_weights):
+        logs_rate = self.param.type != "optax"
+        for line in format_display_lines(display, self.param.display, self.net.graph.loss_weights, logs_rate):
             log.info(line)
         self._notify("on_display", display)
 

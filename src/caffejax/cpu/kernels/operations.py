@@ -97,3 +97,8 @@ def _run_on_rectangles(
     rectangles = jnp.stack(jnp.broadcast_arrays(*numbers), -1).astype(jnp.int32)
     results = run(materialise(to_channels_last(x)), rectangles.reshape(-1, 5))
     return (to_channels_first(results.reshape(*rectangles.shape[:3], x.shape[1])),)
+
+
+def momentum_update(g: jax.Array, blob: jax.Array, h: jax.Array, rate: jax.Array, **settings: float) -> Arrays | None:
+    """Return a parameter and its history after a step of SGD with momentum; see `core.solver.caffe_optimizer`."""
+    return onednn.momentum_update(g, blob, h, rate, **settings) if onednn.supports(g, blob, h) else None

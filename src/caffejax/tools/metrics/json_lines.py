@@ -56,8 +56,8 @@ class JsonLines(Callback):
 
     def on_display(self, solver: Solver, display: Display) -> None:
         """Write the displayed values."""
-        loss, rate = _shortest_decimal(display.loss), _shortest_decimal(display.rate)
-        fields = {"loss": loss, "lr": rate, "outputs": convert_outputs(display.outputs)}
+        loss = _shortest_decimal(display.loss)
+        fields = {"loss": loss, **_name_rate(display.rate), "outputs": convert_outputs(display.outputs)}
         if display.pace is not None:
             fields |= {
                 name: _shortest_decimal(value) for name, value in display.pace._asdict().items() if name != "seconds"
@@ -67,7 +67,7 @@ class JsonLines(Callback):
     def on_test(self, solver: Solver, results: list[Scores]) -> None:
         """Write one line with the scores for each test net."""
         for net_index, scores in enumerate(results):
-            fields = {"net": net_index, "loss": _shortest_decimal(scores.loss), "lr": _shortest_decimal(solver.rate)}
+            fields = {"net": net_index, "loss": _shortest_decimal(scores.loss), **_name_rate(solver.rate)}
             self._write(solver, "test", {**fields, "outputs": convert_outputs(scores.outputs)})
 
     def on_snapshot(self, solver: Solver, checkpoint: str) -> None:
@@ -163,6 +163,11 @@ def convert_outputs(outputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Return outputs with one value as numbers, and other outputs as flat lists."""
     lists = {name: [_shortest_decimal(value) for value in np.ravel(values)] for name, values in outputs.items()}
     return {name: values[0] if len(values) == 1 else values for name, values in lists.items()}
+
+
+def _name_rate(rate: float) -> dict[str, float]:
+    """Return the field of the learning rate, or none for NaN, the rate of a solver with an optimizer of optax."""
+    return {} if np.isnan(rate) else {"lr": _shortest_decimal(rate)}
 
 
 def _shortest_decimal(value: float) -> float:

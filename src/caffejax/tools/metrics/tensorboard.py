@@ -109,7 +109,9 @@ class TensorBoard(Callback):
         """Write the displayed loss, lr, outputs and speed as scalars."""
         if not self._ensure_open(solver):
             return
-        values = {"train/loss": display.loss, "train/lr": display.rate}
+        values = {"train/loss": display.loss}
+        if not np.isnan(display.rate):  # as in a solver with an optimizer of optax
+            values["train/lr"] = display.rate
         if display.pace is not None:
             values |= {"speed/images_per_second": display.pace.images_per_second}
             values |= {"speed/waiting_for_data": display.pace.waiting}

@@ -18,7 +18,8 @@ from ...base.human_readable import format_count
 from ...core.parallel import DATA, make_mesh, replicated_sharding
 from ...core.program.net import Net
 from ...core.schema.caffe_pb2 import SolverParameter
-from ...core.solver.build_trainer import config_for_mesh, make_optimizer
+from ...core.solver.build_trainer import config_for_mesh
+from ...core.solver.caffe_optimizer import make_optimizer
 from ...core.solver.placement import MeshPlacement
 from ...core.solver.train_step import TrainState, init_train_state, make_step
 from ..summary import count_multiply_adds
