@@ -3,7 +3,7 @@
 | class | the tops of a layer are |
 |---|---|
 | `Traced` | computed by a function of JAX arrays, which is compiled with the rest of the net |
-| `HostFunction` | computed by a function of NumPy arrays, which is called between compiled parts of the net |
+| `HostFunction` | computed by a function of NumPy arrays, which is called between or from compiled parts of the net |
 | `SourceInput` | read from a data source |
 | `CallerInput` | passed by the caller |
 | `PerLayer` | made in one of the ways above, which is chosen for each layer |
@@ -97,7 +97,8 @@ class OutputFiles:
 class HostFunction:
     """A function of NumPy arrays that cannot be traced.
 
-    The function and its backward rule are called outside of compiled code.
+    The function and its backward rule are called outside of compiled code. In code that JAX traces they are callbacks,
+    unless the function is `ragged`; layers without tops are left out there.
 
     Attributes:
         forward: `forward(ctx, [blobs,] *bottoms)` returns the top, or a tuple of tops.

@@ -182,7 +182,7 @@ def _compute_tops(
         return cached_fused_call(context, params, bottoms, epilogues)
     if layer.type.on_host:
         context = context.replace(propagate_down=layer.bottom_need_backward)
-    return cached_call(context, layer.make_fold_in_args(inputs.key), params, bottoms)
+    return cached_call(context, layer.make_fold_in_args(inputs.key), params, bottoms, layer.locate_errors)
 
 
 def prepare_layer_inputs(
@@ -243,11 +243,8 @@ class CompiledParts:
         }
         if len(row_counts) != 1:
             self._log_shapes(part, earlier_blobs)
-            return (
-                strip_top_padding(part, compute(inputs, earlier_blobs))
-                if part.mode == "trimmed"
-                else compute(inputs, earlier_blobs)
-            )
+            outputs = compute(inputs, earlier_blobs)
+            return strip_top_padding(part, outputs) if part.mode == "trimmed" else outputs
         (n,) = row_counts
         padded_rows = 1 << (n - 1).bit_length() if n else 1
         sizes = self._compiled_shapes.setdefault(part.key, set())
@@ -288,14 +285,14 @@ def strip_top_padding(part: Part, outputs: PassOutputs) -> PassOutputs:
     """Remove the padded rows from the tops of a part whose layers pad their tops.
 
     Raises:
-        LayerError: if the outputs are traced, so that the number of rows is not known.
+        LayerError: if the outputs are traced, as those with perturbations are, so that the number of rows is not known.
     """
     tops = {top for layer in part.layers for top in layer.tops}
     if any(isinstance(v, jax.core.Tracer) for name, v in outputs.values.items() if name in tops):
         with part.layers[0].locate_errors():
             raise LayerError(
-                "precedes layers that run on the host, so it cannot be compiled with them; "
-                "call the net outside of jax.jit"
+                "has tops whose number of rows depends on values, and layers that run on the host follow, so its tops "
+                "cannot be traced"
             )
     return outputs._replace(
         values={name: strip_padding(v) if name in tops else v for name, v in outputs.values.items()}

@@ -28,6 +28,7 @@ from ..graph.resolve import has_loss
 from ..layers import Phase, Source
 from ..layers.dtype_policy import to_float32
 from ..layers.fillers import is_random
+from ..layers.host_call import is_traced
 from ..ops import compilation
 from ..ops.implementations import find_form
 from ..schema import read_valid_part, source_file
@@ -46,7 +47,7 @@ from .net_arguments import (
     check_variables,
 )
 from .rematerialize import Rematerializer, compute_part_with_remat
-from .schedule import schedule_layers, strip_blob_padding, unfuse
+from .schedule import find_writers, schedule_for_tracing, schedule_layers, strip_blob_padding, unfuse
 
 log = logging.getLogger("caffejax.net")
 
@@ -154,9 +155,9 @@ class Net:
         if self.compute_config.remat == "auto" and graph.layers and not graph.has_host_layers:
             self.rematerializer = Rematerializer(self.layer_schedule, self.compute_config.memory_limit)
         elif self.compute_config.remat == "auto" and graph.has_host_layers:
-            names = ", ".join(f"'{layer.name}'" for layer in graph.layers if layer.type.on_host)
+            names = ", ".join(f"'{name}'" for name in self.host_layers)
             log.warning("no layers are recomputed to save memory, because these layers run on the host: %s", names)
-        self._checked_memory = False
+        self._checked_memory = self._has_warned_of_writers = False
         self._label_ranges: Mapping[str, Sequence[IndexRange]] | None = None  # computed in the first pass
         self._forward = self.jit(self.apply, static_argnames="blobs")
         self._net_in_other_phase: Net | None = None
@@ -169,8 +170,16 @@ class Net:
         )
 
     @property
+    def host_layers(self) -> tuple[str, ...]:
+        """The names of the layers that run on the host, as Python layers with Caffe's interface and Filter do.
+
+        In code that JAX traces, those whose top shapes do not depend on values are callbacks; others raise an error.
+        """
+        return tuple(layer.name for layer in self.graph.layers if layer.type.on_host)
+
+    @property
     def has_host_layers(self) -> bool:
-        """True if some layers run on the host. Such a net must be called outside of `jax.jit`."""
+        """True if some layers run on the host; see `host_layers`."""
         return self.graph.has_host_layers
 
     @property
@@ -604,12 +613,23 @@ class Net:
         if training:
             self._check_labels(inputs.blobs)
         with add_shape_hints(self.graph, inputs.blobs):
-            schedule = (
-                self.rematerializer.make_schedule(inputs) if training and self.rematerializer else self.layer_schedule
-            )
+            schedule, compute = self.layer_schedule, self.compute_part
+            if training and self.rematerializer:
+                schedule = self.rematerializer.make_schedule(inputs)
+            elif self.has_host_layers and is_traced(inputs):
+                schedule, compute = schedule_for_tracing(self.graph), compute_part_with_remat
+                self._warn_of_writers()
             return run_schedule(
-                unfuse(schedule, frozenset(inputs.perturbations)), inputs, output_names=names, compute=self.compute_part
+                unfuse(schedule, frozenset(inputs.perturbations)), inputs, output_names=names, compute=compute
             )
+
+    def _warn_of_writers(self) -> None:
+        """Log once which layers only write, because traced code leaves them out."""
+        writers = find_writers(self.graph)
+        if writers and not self._has_warned_of_writers:
+            self._has_warned_of_writers = True
+            names = ", ".join(f"'{layer.name}'" for layer in writers)
+            log.warning("these layers only write, and are left out where JAX traces the net: %s", names)
 
     def _check_labels(self, blobs: Mapping[str, Any]) -> None:
         """Raise an error if a label is not a class. Traced code is not checked: its losses are NaN."""

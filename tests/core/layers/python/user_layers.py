@@ -63,6 +63,13 @@ class ParameterLayer(caffe.Layer):
         self.blobs[0].diff[0] = 1
 
 
+class LearnedNumber(ParameterLayer):
+    """The same; its gradient follows from that of the top."""
+
+    def backward(self, top, propagate_down, bottom):
+        self.blobs[0].diff[...] = top[0].diff
+
+
 class PhaseLayer(caffe.Layer):
     def setup(self, bottom, top):
         pass

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -21,6 +23,8 @@ from .layer import BlobVec, Layer
 from .user_code import set_layer_attributes, with_error_note
 
 Arrays = tuple[np.ndarray, ...]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 log = logging.getLogger("caffejax.net")
 
@@ -77,6 +81,17 @@ def make_class_type(python_type: LayerType, definition: LayerDefinition, cls: ty
     )
 
 
+def _one_at_a_time(method: F) -> F:
+    """Decorate a method of `HostLayer`, so that threads, such as those of devices, wait for each other."""
+
+    @functools.wraps(method)
+    def call(self: HostLayer, *args: Any) -> Any:
+        with self._lock:
+            return method(self, *args)
+
+    return call  # type: ignore[return-value]
+
+
 class HostLayer:
     """An instance of a user's class with its blobs. As in Caffe, they are float32 for every precision of the net.
 
@@ -95,26 +110,33 @@ class HostLayer:
             self._bottoms[i] if definition.layer.bottom[i : i + 1] == [name] else Blob()
             for i, name in enumerate(definition.layer.top)
         ]
+        self._lock = threading.RLock()
         self._is_set_up = False
         self._num_blobs = 0
         self._has_warned = False
         self._last_arguments: tuple[Arrays, Arrays] | None = None  # arguments of the last call of `forward`
 
+    @_one_at_a_time
     def params(self, bottoms: Sequence[Shape]) -> list[ParamSpec]:
         """Return the specs of the learnable blobs, with the initial values that `setup` wrote."""
         self._set_up(bottoms)
         self._num_blobs = len(self.instance.blobs)
         return [ParamSpec(blob.shape, value=blob.data.copy()) for blob in self._blobs]
 
+    @_one_at_a_time
     def top_shapes(self, bottoms: Sequence[Shape]) -> list[Shape]:
         """Return the tops' shapes, which `setup` and `reshape` set for bottoms of these shapes."""
         self._set_up(bottoms)
         is_known = all(blob.shape == tuple(shape) for blob, shape in zip(self._bottoms, bottoms, strict=True))
+        if bottoms and self._last_arguments is not None:
+            is_known = False  # forward may have reshaped the tops
         if not is_known and all(type(n) is int for shape in bottoms for n in shape):  # an export has symbolic sizes
+            self._last_arguments = None  # what forward stored for backward may be for the earlier shapes
             self._reshape_bottoms(bottoms)
             self._call("reshape", self._bottoms, self.tops)
         return [top.shape for top in self.tops]
 
+    @_one_at_a_time
     def forward(self, blobs: Arrays, bottoms: Arrays) -> Arrays:
         """Run the user's `reshape` and `forward`; return copies of the tops."""
         self._set_up([b.shape for b in bottoms])
@@ -126,6 +148,7 @@ class HostLayer:
         self._warn_of_changes(blobs)
         return tuple(top.data.copy() for top in self.tops)
 
+    @_one_at_a_time
     def backward(
         self,
         blobs: Arrays,
