@@ -19,7 +19,7 @@ from ..ops.program_cache import ProgramCache
 from .blob_checks import validate_params
 from .context import Context, Epilogue
 from .dtype_policy import matmul_precision
-from .host_call import HostCall
+from .host_call import HostCall, HostCalls
 from .types import HostFunction, Traced
 
 Arrays = tuple[jax.Array, ...]
@@ -89,7 +89,8 @@ def call(
     """
     layer_type = ctx.type
     if layer_type.on_host:
-        return _call_on_host(ctx, blobs, bottoms, locate_errors)
+        tops, _ = call_on_host(ctx, blobs, bottoms, locate_errors)
+        return tops, ()
     # the function below must not close over arrays
     if layer_type.traits.elementwise and ctx.fast and layer_type.params is None:
         keyless_ctx = ctx.replace(fold_in_args=None)
@@ -171,61 +172,77 @@ def _call_fused(
     return validate_params(run_fused)(ctx, blobs, bottoms, list(map(Epilogue, epilogue_contexts, epilogue_blobs)))
 
 
-def _call_on_host(
-    ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array], locate_errors: ErrorLocator
+def call_on_host(
+    ctx: Context,
+    blobs: Sequence[jax.Array],
+    bottoms: Sequence[jax.Array],
+    locate_errors: ErrorLocator,
+    order: Arrays = (),
+    calls: HostCalls | None = None,
 ) -> tuple[Arrays, Arrays]:
-    """Run `call` for a type that computes with NumPy arrays on the host.
+    """Return the tops of a type that computes with NumPy arrays on the host, and the next order.
 
     In traced code the layer is a callback, whose gradient is another one.
+
+    Args:
+        ctx, blobs, bottoms, locate_errors: see `call`.
+        order: an array that the previous call in the pass returned, so that layers run in order; () for any order.
+        calls: see `HostCall`.
     """
     impl = ctx.type.implementation
     assert isinstance(impl, HostFunction)
     if ctx.type.instance is not None:  # users' layers have no random key
         ctx = ctx.with_fold_in_args(None)
     key, restore_key = _split_key(ctx.fold_in_args)
-    num_key, num_blobs = len(key), len(blobs)
+    tree: Any = jax.tree.structure((order, key, tuple(blobs), tuple(bottoms)))
+    has_backward = ctx.type.gradient.backward is not None
 
-    def infer_tops(*types: Any) -> Sequence[jax.ShapeDtypeStruct]:
+    def infer_tops(*types: Any) -> Sequence[Any]:
         if impl.ragged:
             raise LayerError(
                 "runs on the host, and the number of rows of its tops depends on values, so JAX cannot trace it: "
                 "call the net outside of JAX's transformations; only jax.grad is possible"
             )
-        shapes = impl.top_shapes(ctx, *types[num_key + num_blobs :])
-        return [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+        *_, bottoms = tree.unflatten(types)
+        return [*(jax.ShapeDtypeStruct(s, jnp.float32) for s in impl.top_shapes(ctx, *bottoms)), *types[: len(order)]]
 
     def compute_tops(*arrays: np.ndarray) -> Sequence[Any]:
-        new_ctx = ctx.with_fold_in_args(restore_key(arrays[:num_key]))
-        return forward(new_ctx, arrays[num_key:][:num_blobs], arrays[num_key:][num_blobs:])[0]
+        order, key, blobs, bottoms = tree.unflatten(arrays)
+        return *forward(ctx.with_fold_in_args(restore_key(key)), blobs, bottoms)[0], *order
 
-    def run(key: Arrays, blobs: Arrays, bottoms: Arrays) -> Any:
-        tops = tuple(HostCall(compute_tops, infer_tops, locate_errors)(*key, *blobs, *bottoms))
-        return (tops, ()), (key, blobs, bottoms, tops)
+    def run(order: Arrays, key: Arrays, blobs: Arrays, bottoms: Arrays) -> Any:
+        results = HostCall(compute_tops, infer_tops, locate_errors, calls)(*order, *key, *blobs, *bottoms)
+        tops = tuple(results[: len(results) - len(order)])
+        return (tops, tuple(results[len(tops) :])), (key, blobs, bottoms, tops)
 
     def run_backward(residuals: Any, diffs: Any, needed: Any) -> Any:
         key, blobs, bottoms, tops = residuals
-        if ctx.type.gradient.backward is None:
+        top_diffs, order_diffs = diffs
+        if order and not any(jax.tree.leaves(needed[2:])):
+            return order_diffs, None, None, None  # the gradient of an earlier layer follows
+        if not has_backward:
             with locate_errors():
                 raise LayerError(
                     "has no backward pass, but the gradient of an earlier layer or of an input requires it"
                 )
         needed_by_net = ctx.propagate_down or (False,) * len(bottoms)
-        backward_ctx = ctx.replace(propagate_down=tuple(map(operator.or_, needed_by_net, needed[2])))
-        top_diffs = tuple(jnp.zeros_like(t) if d is None else d for d, t in zip(diffs[0], tops, strict=True))
-        tree: Any
-        arrays, tree = jax.tree.flatten((blobs, bottoms, tops, top_diffs))
+        backward_ctx = ctx.replace(propagate_down=tuple(map(operator.or_, needed_by_net, needed[3])))
+        top_diffs = tuple(jnp.zeros_like(t) if d is None else d for d, t in zip(top_diffs, tops, strict=True))
+        residual_tree: Any
+        arrays, residual_tree = jax.tree.flatten((order_diffs, key, blobs, bottoms, tops, top_diffs))
 
         def compute_diffs(*arrays: np.ndarray) -> Sequence[Any]:
-            new_ctx = backward_ctx.with_fold_in_args(restore_key(arrays[:num_key]))
-            return jax.tree.leaves(backward(new_ctx, *tree.unflatten(arrays[num_key:])))
+            order_diffs, key, *others = residual_tree.unflatten(arrays)
+            return jax.tree.leaves((order_diffs, backward(backward_ctx.with_fold_in_args(restore_key(key)), *others)))
 
-        def infer_diffs(*types: Any) -> Sequence[jax.ShapeDtypeStruct]:
-            return [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in types[num_key:][: num_blobs + len(bottoms)]]
+        def infer_diffs(*types: Any) -> Sequence[Any]:
+            order_types, _, blob_types, bottom_types, *_ = residual_tree.unflatten(types)
+            return [*order_types, *blob_types, *bottom_types]
 
-        results = HostCall(compute_diffs, infer_diffs, locate_errors)(*key, *arrays)
-        return None, tuple(results[:num_blobs]), tuple(results[num_blobs:])
+        results = iter(HostCall(compute_diffs, infer_diffs, locate_errors, calls)(*arrays))
+        return tuple(tuple(next(results) for _ in group) for group in (order_diffs, (), blobs, bottoms))
 
-    result: tuple[Arrays, Arrays] = make_differentiable(run, run_backward)(key, tuple(blobs), tuple(bottoms))
+    result: tuple[Arrays, Arrays] = make_differentiable(run, run_backward)(order, key, tuple(blobs), tuple(bottoms))
     return result
 
 

@@ -1,9 +1,11 @@
 """Calls of functions of NumPy arrays from JAX programs, by the primitive of this module.
 
-Outside of traced code the function is called directly, and its results may have any shape. In a compiled program it is a
-callback, which is pure as `jax.pure_callback` is: it runs as often as the program needs its results. In contrast to
+Outside of traced code the function is called directly, and its results may have any shape. In a compiled program it is
+a callback, which is pure as `jax.pure_callback` is: it runs as often as the program needs its results. In contrast to
 `jax.pure_callback`, on one device the function gets the program's arrays without a transfer, which can deadlock if the
 function itself runs a program; and errors name the layer.
+
+A program that must call its functions once, and in order, passes an array from call to call, its `order`.
 """
 
 from __future__ import annotations
@@ -27,6 +29,27 @@ from .blob_checks import format_user_frame
 Arrays = tuple[Any, ...]
 
 
+class ChangedShapeError(LayerError):
+    """A top that has another shape than in the trace of the program."""
+
+
+@dataclass
+class HostCalls:
+    """What the calls of a program that runs each of them once, in order, have in common.
+
+    Attributes:
+        error: the exception that one of them raised, or None. The program then fails with an error of JAX.
+    """
+
+    error: BaseException | None = None
+
+    def reraise(self) -> None:
+        """Raise the exception, if there is one, and forget it."""
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+
+
 @dataclass(frozen=True, eq=False)
 class HostCall:
     """A function of NumPy arrays.
@@ -36,11 +59,13 @@ class HostCall:
         infer_results: `infer_results(*arrays)` returns the shape and dtype of each result, for arguments that have
             `.shape` and `.dtype`. It raises `LayerError` if they depend on values.
         locate_errors: returns a context manager that adds the layer's name to errors.
+        calls: for a function that runs once, in order, what it has in common with the others; None for a pure function.
     """
 
     function: Callable[..., Sequence[Any]]
     infer_results: Callable[..., Sequence[jax.ShapeDtypeStruct]]
     locate_errors: Callable[[], AbstractContextManager[Any]]
+    calls: HostCalls | None = None
 
     def __call__(self, *arrays: Any) -> list[jax.Array]:
         """Return the function's results. The arrays may be traced."""
@@ -51,19 +76,22 @@ class HostCall:
         """Run the function in a compiled program whose results have the given shapes and dtypes."""
         # the program may reuse the memory of its arrays after the call
         copies = [np.array(array) for array in arrays]
-        with self.locate_errors():
-            try:
+        try:
+            with self.locate_errors():
                 results = self.function(*copies)
-            except CaffejaxError:
+                for i, (result, expected) in enumerate(zip(results, types, strict=True)):
+                    if np.shape(result) != expected.shape:
+                        raise ChangedShapeError(
+                            f"top {i} has shape {np.shape(result)}, but had {expected.shape} when the net was traced, "
+                            "and traced code has fixed shapes: call the net outside of JAX's transformations"
+                        )
+        except BaseException as error:
+            if self.calls is not None:
+                self.calls.error = error
+            if isinstance(error, CaffejaxError) or not isinstance(error, Exception):
                 raise
-            except Exception as error:
+            with self.locate_errors():
                 raise LayerError(f"{type(error).__name__}: {error}{format_user_frame(error)}") from error
-            for i, (result, expected) in enumerate(zip(results, types, strict=True)):
-                if np.shape(result) != expected.shape:
-                    raise LayerError(
-                        f"top {i} has shape {np.shape(result)}, but had {expected.shape} when the net was traced, and "
-                        "traced code has fixed shapes: call the net outside of JAX's transformations"
-                    )
         return tuple(np.asarray(result, expected.dtype) for result, expected in zip(results, types, strict=True))
 
     def refuse(self, use: str) -> None:
@@ -96,7 +124,7 @@ def _lower(ctx: mlir.LoweringRuleContext, *operands: Any, call: HostCall) -> Any
         call.refuse("export a function: export the net without this layer")
     if is_single_device(module) and getattr(module.axis_context, "manual_axes", None) is None:
         results, _, _ = mlir.emit_python_callback(
-            ctx, run, None, [*operands], inputs, types, has_side_effect=False, returns_token=False
+            ctx, run, None, [*operands], inputs, types, has_side_effect=call.calls is not None, returns_token=False
         )
         return results
 

@@ -17,8 +17,9 @@ from ..graph import Layer
 from ..layers import cross_replica
 from ..layers.blob_checks import check_dtypes
 from ..layers.context import Epilogue
-from ..layers.dispatch import cached_call, cached_fused_call
+from ..layers.dispatch import cached_call, cached_fused_call, call_on_host
 from ..layers.dtype_policy import cast_inputs, matmul_precision
+from ..layers.host_call import HostCalls
 from ..layers.row_padding import strip_padding
 from ..ops import compilation
 from .schedule import LayerSchedule, Part, Step
@@ -84,10 +85,15 @@ def compute_part(
         needed: the blobs to return. The default is all blobs that the part computes.
     """
     values, state, total = dict(earlier_blobs), dict(inputs.state), jnp.zeros(())
+    order: Arrays = (jnp.zeros(()),) if part.calls else ()
     for step in part.steps:
         layer = step.first_layer
         with jax.named_scope(layer.name), layer.locate_errors(), matmul_precision(layer.context):
-            tops, new_state = _compute_tops(step, inputs, state, values)
+            if part.calls and layer.type.on_host:
+                tops, order = _call_in_order(layer, inputs, state, values, order, part.calls)
+                new_state = ()
+            else:
+                tops, new_state = _compute_tops(step, inputs, state, values)
             tops = cross_replica.reduce_scalar_tops(layer.context, tops)
         _store_state(layer, new_state, state)
         tops = tuple(
@@ -102,6 +108,8 @@ def compute_part(
             if weight:
                 loss = jnp.sum(top, dtype=jnp.promote_types(top.dtype, jnp.float32))
                 total += weight * cross_replica.psum_loss(layer.context, loss)  # shared tops count once
+    if order:  # keep the last call, too, and its place in the backward pass
+        total = jax.lax.optimization_barrier((total, *order))[0]
     names = part.writes if needed is None else part.writes & needed
     return PassOutputs({name: values[name] for name in values if name in names}, state, total)
 
@@ -183,6 +191,23 @@ def _compute_tops(
     if layer.type.on_host:
         context = context.replace(propagate_down=layer.bottom_need_backward)
     return cached_call(context, layer.make_fold_in_args(inputs.key), params, bottoms, layer.locate_errors)
+
+
+def _call_in_order(
+    layer: Layer,
+    inputs: PassInputs,
+    state: Mapping[str, Any],
+    values: Mapping[str, jax.Array],
+    order: Arrays,
+    calls: HostCalls,
+) -> tuple[Arrays, Arrays]:
+    """Return the tops of a host layer that is called after an earlier one, and the order for the next one."""
+    arrays = prepare_layer_inputs(layer, inputs.params, state, values)
+    if not layer.need_backward:  # otherwise the order would ask for its backward pass
+        arrays = jax.lax.stop_gradient(arrays)
+    context = layer.context.with_fold_in_args(layer.make_fold_in_args(inputs.key))
+    context = context.replace(propagate_down=layer.bottom_need_backward)
+    return call_on_host(context, *arrays, layer.locate_errors, order, calls)
 
 
 def prepare_layer_inputs(

@@ -28,7 +28,7 @@ from ..graph.resolve import has_loss
 from ..layers import Phase, Source
 from ..layers.dtype_policy import to_float32
 from ..layers.fillers import is_random
-from ..layers.host_call import is_traced
+from ..layers.host_call import HostCalls, is_traced
 from ..ops import compilation
 from ..ops.implementations import find_form
 from ..schema import read_valid_part, source_file
@@ -47,7 +47,7 @@ from .net_arguments import (
     check_variables,
 )
 from .rematerialize import Rematerializer, compute_part_with_remat
-from .schedule import find_writers, schedule_for_tracing, schedule_layers, strip_blob_padding, unfuse
+from .schedule import find_writers, schedule_for_tracing, schedule_in_order, schedule_layers, strip_blob_padding, unfuse
 
 log = logging.getLogger("caffejax.net")
 
@@ -80,6 +80,8 @@ class Net:
         compute_config, data_config: the options.
         layer_schedule: the order and grouping in which the layers run.
         compute_part: the function that computes one part of the schedule.
+        host_calls: for a net that `as_one_program` returned, what the calls of its host layers have in common; otherwise
+            None.
         rematerializer: the object that chooses the layers to recompute in the backward pass, or None if `remat` is not
             "auto".
 
@@ -148,6 +150,7 @@ class Net:
     def _set_graph(self, graph: Graph) -> None:
         self.graph = graph
         self.layer_schedule = schedule_layers(graph)
+        self.host_calls: HostCalls | None = None  # set by `as_one_program`
         self.compute_part = (
             CompiledParts(self.compute_config.kernels) if graph.has_host_layers else compute_part_with_remat
         )
@@ -181,6 +184,27 @@ class Net:
     def has_host_layers(self) -> bool:
         """True if some layers run on the host; see `host_layers`."""
         return self.graph.has_host_layers
+
+    @property
+    def runs_in_parts(self) -> bool:
+        """True if the net has host layers, and runs in parts between them, unless JAX traces it."""
+        return self.host_calls is None and self.has_host_layers
+
+    def as_one_program(self) -> Net | None:
+        """Return the net for functions that `jit` compiles, in which host layers run once a pass, in Caffe's order.
+
+        The result is None if the net has no host layers, or if the shapes of some blobs depend on values. After a call
+        of the compiled function has failed, `net.host_calls.reraise()` raises the exception of the layer's code.
+        """
+        schedule = schedule_in_order(self.graph) if self.has_host_layers else None
+        if schedule is None:
+            return None
+        net = object.__new__(type(self))
+        vars(net).update(vars(self))
+        net.layer_schedule, net.compute_part = schedule, compute_part_with_remat
+        net.host_calls = schedule.parts[0].calls
+        net._forward = net.jit(net.apply, static_argnames="blobs")
+        return net
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -309,7 +333,7 @@ class Net:
     ) -> Callable[..., Any]:
         """Compile a function that runs the net, like `jax.jit`.
 
-        If the net has host layers, the function is returned unchanged. The layers between host layers are compiled in
+        If the net runs in parts, the function is returned unchanged. The layers between host layers are compiled in
         either case.
 
         Args:
@@ -319,7 +343,7 @@ class Net:
             solver_param: the solver's settings on which a stored function depends, too, or None.
             options: options of `jax.jit`.
         """
-        if self.has_host_layers:
+        if self.runs_in_parts:
             return function
         make_key = None if stored_as is None else find_form("program_key")
         key = None if make_key is None else make_key(stored_as, self, solver_param)
@@ -616,7 +640,7 @@ class Net:
             schedule, compute = self.layer_schedule, self.compute_part
             if training and self.rematerializer:
                 schedule = self.rematerializer.make_schedule(inputs)
-            elif self.has_host_layers and is_traced(inputs):
+            elif self.runs_in_parts and is_traced(inputs):
                 schedule, compute = schedule_for_tracing(self.graph), compute_part_with_remat
                 self._warn_of_writers()
             return run_schedule(

@@ -20,6 +20,7 @@ from ...base.variables import Blobs
 from ..graph import Graph, Layer
 from ..layers import HostFunction
 from ..layers.context import Epilogue
+from ..layers.host_call import HostCalls
 from ..layers.row_padding import first_rows, matching_rows_axis, num_valid_rows
 
 Mode = Literal["traced", "bucketed", "trimmed", "host", "remat"]
@@ -55,11 +56,14 @@ class Part:
             to powers of two. "trimmed": compiled separately, with the padded rows removed from its tops. "host": in
             Python. "remat": like "traced", and recomputed in the backward pass.
         bucketed_inputs: if the part is "bucketed", the blobs that it reads and whose row count depends on the data.
+        calls: if the part's host layers are callbacks that run exactly once a pass, in Caffe's order, what they have in
+            common; otherwise None.
     """
 
     steps: tuple[Step, ...]
     mode: Mode = "traced"
     bucketed_inputs: frozenset[str] = frozenset()
+    calls: HostCalls | None = None
 
     @cached_property
     def layers(self) -> tuple[Layer, ...]:
@@ -146,6 +150,21 @@ def schedule_for_tracing(graph: Graph) -> LayerSchedule:
                     "cannot trace it: call the net outside of JAX's transformations; only jax.grad is possible"
                 )
     return fuse(LayerSchedule(graph, (make_part(layers),) if layers else ()))
+
+
+def schedule_in_order(graph: Graph) -> LayerSchedule | None:
+    """Return a schedule of one part with all layers, where those on the host are callbacks that run once, in order.
+
+    The result is None if the shapes of some blobs depend on values.
+    """
+    padded_blobs = find_padded_blobs(graph.layers)
+    for layer in graph.layers:
+        implementation = layer.type.implementation
+        if isinstance(implementation, HostFunction) and (
+            implementation.ragged or implementation.may_reshape or not padded_blobs.keys().isdisjoint(layer.bottoms)
+        ):
+            return None
+    return fuse(LayerSchedule(graph, (replace(make_part(graph.layers), calls=HostCalls()),)))
 
 
 def find_writers(graph: Graph) -> tuple[Layer, ...]:

@@ -261,6 +261,53 @@ class CountInBlob(caffe.Layer):
         top[0].data[...] = self.blobs[0].data
 
 
+RECORD = []  # what instances of Recorder did
+
+
+class Recorder(SimpleLayer):
+    """Appends to RECORD which method ran; param_str is the layer's name. It may have no top."""
+
+    def reshape(self, bottom, top):
+        for blob in top:
+            blob.reshape(*bottom[0].shape)
+
+    def forward(self, bottom, top):
+        RECORD.append(f"{self.param_str} forward")
+        for blob in top:
+            blob.data[...] = 2 * bottom[0].data
+
+    def backward(self, top, propagate_down, bottom):
+        RECORD.append(f"{self.param_str} backward")
+        for blob in top:
+            bottom[0].diff[...] = 2 * blob.diff
+
+
+class SomeRows(caffe.Layer):
+    """Returns the first rows of its bottom. How many is settled outside of the net."""
+
+    num_rows = 8
+
+    def reshape(self, bottom, top):
+        top[0].reshape(*bottom[0].shape)
+
+    def forward(self, bottom, top):
+        copy_rows(bottom[0], top[0], self.num_rows)
+
+    def backward(self, top, propagate_down, bottom):
+        bottom[0].diff[: self.num_rows] = top[0].diff
+
+
+def copy_rows(source, target, n):
+    target.reshape(n, *source.shape[1:])
+    target.data[...] = source.data[:n]
+
+
+class ReshapesInForward(SomeRows):
+    def forward(self, bottom, top):
+        top[0].reshape(self.num_rows, *bottom[0].shape[1:])
+        super().forward(bottom, top)
+
+
 NOT_A_LAYER = 3
 
 

@@ -29,7 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 log = logging.getLogger("caffejax.net")
 
 
-def make_class_type(python_type: LayerType, definition: LayerDefinition, cls: type, full_name: str) -> LayerType:
+def make_class_type(python_type: LayerType, definition: LayerDefinition, cls: Any, full_name: str) -> LayerType:
     """Return a layer type for one layer; its functions call the methods of a new instance of the class `cls`.
 
     A layer without bottoms and blobs becomes a data source, so that the rest of the net can be compiled.
@@ -72,6 +72,7 @@ def make_class_type(python_type: LayerType, definition: LayerDefinition, cls: ty
             forward,
             top_shapes,
             params,
+            may_reshape=_may_reshape(cls.forward),
             computes_in_float32=True,
             instance=layer.instance,
             user_tops=layer.tops,
@@ -273,6 +274,11 @@ class HostSource:
 
     def close(self) -> None:
         """Do nothing."""
+
+
+def _may_reshape(forward: Any) -> bool:
+    """Return whether a function may call a method `reshape`, as layers do whose shapes depend on the data."""
+    return "reshape" in getattr(getattr(forward, "__code__", None), "co_names", ())
 
 
 def _write_data(blobs: Sequence[Blob], arrays: Arrays) -> None:
