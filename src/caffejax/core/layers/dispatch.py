@@ -240,7 +240,8 @@ def call_on_host(
             return [*order_types, *blob_types, *bottom_types]
 
         results = iter(HostCall(compute_diffs, infer_diffs, locate_errors, calls)(*arrays))
-        return tuple(tuple(next(results) for _ in group) for group in (order_diffs, (), blobs, bottoms))
+        order_diffs, *others = (tuple(next(results) for _ in group) for group in (order_diffs, blobs, bottoms))
+        return order_diffs, None, *others
 
     result: tuple[Arrays, Arrays] = make_differentiable(run, run_backward)(order, key, tuple(blobs), tuple(bottoms))
     return result

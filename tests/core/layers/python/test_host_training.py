@@ -146,7 +146,9 @@ def test_layers_write_once_a_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     writer = """layer { name: "out" type: "HDF5Output" bottom: "ip" bottom: "target" hdf5_output_param { file_name: "o.h5" } }
     """
-    solver = make_solver(tmp_path, INNER_PRODUCT % ("ip", "ip") + writer + LOSS % ("loss", "ip", "loss"), "iter_size: 2")
+    solver = make_solver(
+        tmp_path, INNER_PRODUCT % ("ip", "ip") + writer + LOSS % ("loss", "ip", "loss"), "iter_size: 2"
+    )
     solver.step(3)
     solver.close()
     with h5py.File("o.h5") as file:
