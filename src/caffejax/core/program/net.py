@@ -160,7 +160,7 @@ class Net:
         elif self.compute_config.remat == "auto" and graph.has_host_layers:
             names = ", ".join(f"'{name}'" for name in self.host_layers)
             log.warning("no layers are recomputed to save memory, because these layers run on the host: %s", names)
-        self._checked_memory = self._has_warned_of_writers = False
+        self._checked_memory = self._has_warned_of_callbacks = False
         self._label_ranges: Mapping[str, Sequence[IndexRange]] | None = None  # computed in the first pass
         self._forward = self.jit(self.apply, static_argnames="blobs")
         self._net_in_other_phase: Net | None = None
@@ -642,18 +642,28 @@ class Net:
                 schedule = self.rematerializer.make_schedule(inputs)
             elif self.runs_in_parts and is_traced(inputs):
                 schedule, compute = schedule_for_tracing(self.graph), compute_part_with_remat
-                self._warn_of_writers()
+                self._warn_of_callbacks()
             return run_schedule(
                 unfuse(schedule, frozenset(inputs.perturbations)), inputs, output_names=names, compute=compute
             )
 
-    def _warn_of_writers(self) -> None:
-        """Log once which layers only write, because traced code leaves them out."""
+    def _warn_of_callbacks(self) -> None:
+        """Log once which host layers traced code leaves out, and which it may not run exactly once a pass."""
+        if self._has_warned_of_callbacks:
+            return
+        self._has_warned_of_callbacks = True
         writers = find_writers(self.graph)
-        if writers and not self._has_warned_of_writers:
-            self._has_warned_of_writers = True
+        if writers:
             names = ", ".join(f"'{layer.name}'" for layer in writers)
             log.warning("these layers only write, and are left out where JAX traces the net: %s", names)
+        user_layers = [x for x in self.graph.layers if x.type.on_host and x.type.instance is not None and x.tops]
+        if unmarked := [x.name for x in user_layers if not getattr(x.type.instance, "stateless", False)]:
+            names = ", ".join(f"'{name}'" for name in unmarked)
+            log.warning(
+                "where JAX traces the net, these Python layers may not run exactly once a pass: %s. If what they compute "
+                "depends on their arguments alone, set stateless = True in their classes",
+                names,
+            )
 
     def _check_labels(self, blobs: Mapping[str, Any]) -> None:
         """Raise an error if a label is not a class. Traced code is not checked: its losses are NaN."""

@@ -125,6 +125,23 @@ def test_layers_that_only_write_are_left_out_of_traced_code(
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), grads, eager_grads)
 
 
+def test_layers_that_may_keep_a_state_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    """`stateless = True` in a class answers the question."""
+    text = INPUTS + LINEAR + python_layer("loss", "Euclidean", "ip x1", "loss", "loss_weight: 1")
+    net = Net(text + python_layer("metric", "Euclidean", "ip x1", "metric"), "TRAIN")
+    params, state = net.init(jax.random.key(0))
+    with caplog.at_level(logging.WARNING, logger="caffejax"):
+        net.apply(params, state, draw_inputs(*SHAPES))
+        jax.grad(net.loss, has_aux=True)(params, state, draw_inputs(*SHAPES))
+        assert not caplog.records
+        for _ in range(2):
+            jax.jit(net.apply)(params, state, draw_inputs(*SHAPES))
+    assert [r.getMessage() for r in caplog.records] == [
+        "where JAX traces the net, these Python layers may not run exactly once a pass: 'loss', 'metric'. If what they "
+        "compute depends on their arguments alone, set stateless = True in their classes"
+    ]
+
+
 RUNS_A_NET = """
 import jax, numpy as np, caffejax
 NET = '''layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 700 dim: 700 } } }

@@ -13,6 +13,8 @@ import caffejax.pycaffe as caffe
 class SimpleLayer(caffe.Layer):
     """Multiplies its bottom by ten."""
 
+    stateless = True
+
     def setup(self, bottom, top):
         pass
 
@@ -120,6 +122,8 @@ class Euclidean(caffe.Layer):
 
 class Linear(caffe.Layer):
     """InnerProduct with bias; `num_output` and initial values are in param_str. Diffs are accumulated as in Caffe."""
+
+    stateless = True
 
     def setup(self, bottom, top):
         settings = ast.literal_eval(self.param_str)
