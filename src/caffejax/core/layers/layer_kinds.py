@@ -105,26 +105,26 @@ class HostFunction:
         top_shapes: `top_shapes(ctx, *bottoms)` returns the largest possible shapes of the tops.
         params: see `Traced`.
         ragged: whether the number of rows of the tops depends on the data.
-        may_reshape: whether forward itself, as a user's method may do, gives the tops their shapes, so that these may
-            depend on the data. A solver does not compile the net as one program then.
         computes_in_float32: whether the function computes in float32, for bottoms of any dtype.
         instance: the user's object that computes the layer, or None.
         user_tops: the blobs that this object writes its tops to. Its passes find there what scripts wrote to the tops.
         position: the interface to save and restore all that the layer counts from pass to pass, or None if it counts
             nothing.
         output: the files that the function writes, or None.
+        may_reshape: whether forward itself, as a user's method may do, gives the tops their shapes, so that these may
+            depend on the data. A solver does not compile the net as one program then.
     """
 
     forward: Function
     top_shapes: Function
     params: Function | None = None
     ragged: bool = False
-    may_reshape: bool = False
     computes_in_float32: bool = False
     instance: Any = None
     user_tops: Sequence[Any] = ()
     position: Position | None = None
     output: OutputFiles | None = None
+    may_reshape: bool = False
 
 
 @dataclass(frozen=True)
