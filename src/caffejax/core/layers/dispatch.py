@@ -193,7 +193,7 @@ def call_on_host(
     assert isinstance(impl, HostFunction)
     if ctx.type.instance is not None:  # users' layers have no random key
         ctx = ctx.with_fold_in_args(None)
-    key, restore_key = _split_key(ctx.fold_in_args)
+    key, restore = _split_pass(ctx.fold_in_args, ctx.device_index)
     tree: Any = jax.tree.structure((order, key, tuple(blobs), tuple(bottoms)))
     has_backward = ctx.type.gradient.backward is not None
 
@@ -208,7 +208,7 @@ def call_on_host(
 
     def compute_tops(*arrays: np.ndarray) -> Sequence[Any]:
         order, key, blobs, bottoms = tree.unflatten(arrays)
-        return *forward(ctx.with_fold_in_args(restore_key(key)), blobs, bottoms)[0], *order
+        return *forward(ctx.replace(**restore(key)), blobs, bottoms)[0], *order
 
     def run(order: Arrays, key: Arrays, blobs: Arrays, bottoms: Arrays) -> Any:
         results = HostCall(compute_tops, infer_tops, locate_errors, calls)(*order, *key, *blobs, *bottoms)
@@ -233,7 +233,7 @@ def call_on_host(
 
         def compute_diffs(*arrays: np.ndarray) -> Sequence[Any]:
             order_diffs, key, *others = residual_tree.unflatten(arrays)
-            return jax.tree.leaves((order_diffs, backward(backward_ctx.with_fold_in_args(restore_key(key)), *others)))
+            return jax.tree.leaves((order_diffs, backward(backward_ctx.replace(**restore(key)), *others)))
 
         def infer_diffs(*types: Any) -> Sequence[Any]:
             order_types, _, blob_types, bottom_types, *_ = residual_tree.unflatten(types)
@@ -247,21 +247,22 @@ def call_on_host(
     return result
 
 
-def _split_key(fold_in_args: Any) -> tuple[Arrays, Callable[[Sequence[Any]], Any]]:
-    """Return a layer's random key as arrays of numbers, and a function that restores the key from them."""
+def _split_pass(fold_in_args: Any, device_index: Any) -> tuple[Arrays, Callable[[Sequence[Any]], dict[str, Any]]]:
+    """Return the values of a context that belong to one pass as arrays of numbers, and the function back."""
     tree: Any
-    leaves, tree = jax.tree.flatten(fold_in_args)
+    leaves, tree = jax.tree.flatten({"fold_in_args": fold_in_args, "device_index": device_index})
     implementations = [
         jax.random.key_impl(x) if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else None
         for x in leaves
     ]
     arrays = (x if i is None else jax.random.key_data(x) for x, i in zip(leaves, implementations, strict=True))
 
-    def restore(arrays: Sequence[Any]) -> Any:
-        return tree.unflatten(
+    def restore(arrays: Sequence[Any]) -> dict[str, Any]:
+        values: dict[str, Any] = tree.unflatten(
             a if i is None else jax.random.wrap_key_data(a, impl=i)
             for a, i in zip(arrays, implementations, strict=True)
         )
+        return values
 
     return tuple(arrays), restore
 

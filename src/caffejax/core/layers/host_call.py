@@ -83,7 +83,8 @@ class HostCall:
                     if np.shape(result) != expected.shape:
                         raise ChangedShapeError(
                             f"top {i} has shape {np.shape(result)}, but had {expected.shape} when the net was traced, "
-                            "and traced code has fixed shapes: call the net outside of JAX's transformations"
+                            "and a program has fixed shapes: call the net outside of JAX's transformations, or train "
+                            "it on one device"
                         )
         except BaseException as error:
             if self.calls is not None:

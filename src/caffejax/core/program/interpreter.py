@@ -91,10 +91,10 @@ def compute_part(
         with jax.named_scope(layer.name), layer.locate_errors(), matmul_precision(layer.context):
             if part.calls and layer.type.on_host:
                 tops, order = _call_in_order(layer, inputs, state, values, order, part.calls)
-                new_state = ()
+                new_state: Arrays = ()
             else:
                 tops, new_state = _compute_tops(step, inputs, state, values)
-            tops = cross_replica.reduce_scalar_tops(layer.context, tops)
+            tops = cross_replica.reduce_scalar_tops(layer.context, tops, layer.loss_weights)
         _store_state(layer, new_state, state)
         tops = tuple(
             # Caffe's diff of an in-place blob is the gradient of its first value
@@ -108,8 +108,8 @@ def compute_part(
             if weight:
                 loss = jnp.sum(top, dtype=jnp.promote_types(top.dtype, jnp.float32))
                 total += weight * cross_replica.psum_loss(layer.context, loss)  # shared tops count once
-    if order:  # keep the last call, too, and its place in the backward pass
-        total = jax.lax.optimization_barrier((total, *order))[0]
+    if order:  # it is 0; the loss depends on it, so that the last call is kept, and its place in the backward pass
+        total += cross_replica.psum_loss(part.layers[0].context, order[0])
     names = part.writes if needed is None else part.writes & needed
     return PassOutputs({name: values[name] for name in values if name in names}, state, total)
 
@@ -206,7 +206,9 @@ def _call_in_order(
     if not layer.need_backward:  # otherwise the order would ask for its backward pass
         arrays = jax.lax.stop_gradient(arrays)
     context = layer.context.with_fold_in_args(layer.make_fold_in_args(inputs.key))
-    context = context.replace(propagate_down=layer.bottom_need_backward)
+    context = context.replace(
+        propagate_down=layer.bottom_need_backward, device_index=cross_replica.find_device_index(layer.context)
+    )
     return call_on_host(context, *arrays, layer.locate_errors, order, calls)
 
 

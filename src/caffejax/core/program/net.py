@@ -80,8 +80,7 @@ class Net:
         compute_config, data_config: the options.
         layer_schedule: the order and grouping in which the layers run.
         compute_part: the function that computes one part of the schedule.
-        host_calls: for a net that `as_one_program` returned, what the calls of its host layers have in common; otherwise
-            None.
+        host_calls: for a net from `as_one_program`, what the calls of its host layers have in common; otherwise None.
         rematerializer: the object that chooses the layers to recompute in the backward pass, or None if `remat` is not
             "auto".
 
@@ -660,8 +659,8 @@ class Net:
         if unmarked := [x.name for x in user_layers if not getattr(x.type.instance, "stateless", False)]:
             names = ", ".join(f"'{name}'" for name in unmarked)
             log.warning(
-                "where JAX traces the net, these Python layers may not run exactly once a pass: %s. If what they compute "
-                "depends on their arguments alone, set stateless = True in their classes",
+                "where JAX traces the net, these Python layers may not run exactly once a pass: %s. If what they "
+                "compute depends on their arguments alone, set stateless = True in their classes",
                 names,
             )
 

@@ -157,14 +157,20 @@ def schedule_in_order(graph: Graph) -> LayerSchedule | None:
 
     The result is None if the shapes of some blobs depend on values.
     """
-    padded_blobs = find_padded_blobs(graph.layers)
-    for layer in graph.layers:
-        implementation = layer.type.implementation
-        if isinstance(implementation, HostFunction) and (
-            implementation.ragged or implementation.may_reshape or not padded_blobs.keys().isdisjoint(layer.bottoms)
-        ):
-            return None
+    if find_layers_outside_programs(graph):
+        return None
     return fuse(LayerSchedule(graph, (replace(make_part(graph.layers), calls=HostCalls()),)))
+
+
+def find_layers_outside_programs(graph: Graph) -> list[Layer]:
+    """Return the host layers that cannot be callbacks of a program, because shapes of blobs depend on values."""
+    padded_blobs = find_padded_blobs(graph.layers)
+    return [
+        layer
+        for layer in graph.layers
+        if isinstance(function := layer.type.implementation, HostFunction)
+        and (function.ragged or function.may_reshape or not padded_blobs.keys().isdisjoint(layer.bottoms))
+    ]
 
 
 def find_writers(graph: Graph) -> tuple[Layer, ...]:

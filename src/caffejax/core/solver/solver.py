@@ -98,19 +98,28 @@ class CompiledUpdater:
         )
         step = make_step_of(net)
         self._state = initial_state
-        self._host_program: HostProgram | None = None
+        one_program = net.as_one_program()
         if mesh is None:
             self._forward = net.jit(make_forward(net), stored_as="forward", solver_param=param)
             self._step = net.jit(step, **make_step_options(net, param, debug_nans))
             self._steps = net.jit(make_steps(step), stored_as="steps", solver_param=param, donate_argnums=0)
-            if (one_program := net.as_one_program()) is not None:
-                self._host_program = HostProgram(one_program, make_step_of(one_program), self._step)
-                self._step, self._steps = self._host_program.step, self._host_program.steps
+            if one_program is not None:
+                step = make_step_of(one_program)
+                programs = one_program.jit(step), one_program.jit(make_steps(step))
+                host_program = HostProgram(one_program, *programs, step_in_parts=self._step)
+                self._step, self._steps = host_program.step, host_program.steps
         else:
-            options = {"donate_argnums": 0, "out_shardings": (placement.shardings(initial_state), None)}
-            self._forward = self._jit_on_mesh(data_parallel(make_forward(net), mesh))
+            options: dict[str, Any] = {"out_shardings": (placement.shardings(initial_state), None)}
+            if one_program is None:
+                options["donate_argnums"] = 0
+            else:
+                self._net, step = one_program, make_step_of(one_program)
+            self._forward = self._jit_on_mesh(data_parallel(make_forward(self._net), mesh))
             self._step, self._steps = self._jit_on_mesh(step, **options), self._jit_on_mesh(make_steps(step), **options)
-        runs_in_parts = net.runs_in_parts and self._host_program is None
+            if one_program is not None:
+                host_program = HostProgram(one_program, self._step, self._steps)
+                self._step, self._steps = host_program.step, host_program.steps
+        runs_in_parts = net.has_host_layers and one_program is None
         needs_single_steps = debug_nans or param.debug_info or runs_in_parts or self._index_check.is_needed
         self.steps_per_dispatch = 1 if needs_single_steps else steps_per_dispatch
 
@@ -247,15 +256,20 @@ class HostProgram:
 
     Args:
         net: a net from `Net.as_one_program`.
-        step: the step of this net.
-        step_in_parts: the step of the net that runs in parts.
+        step, steps: the compiled functions from `make_step` and `make_steps` for this net. They donate no state, which
+            outlives an exception of a layer.
+        step_in_parts: the step of the net that runs in parts, or None if it cannot, as on several devices.
     """
 
-    def __init__(self, net: Net, step: Callable[..., Any], step_in_parts: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        net: Net,
+        step: Callable[..., Any],
+        steps: Callable[..., Any],
+        step_in_parts: Callable[..., Any] | None = None,
+    ) -> None:
         assert net.host_calls is not None
-        self._calls = net.host_calls
-        # the state is not donated, so that it outlives an exception of a layer
-        self._step, self._steps = net.jit(step), net.jit(make_steps(step))
+        self._calls, self._step, self._steps = net.host_calls, step, steps
         self._step_in_parts, self._is_in_parts = step_in_parts, False
 
     def step(
@@ -266,9 +280,14 @@ class HostProgram:
         Raises:
             Exception: the exception that a layer's code raised.
         """
-        if not has_varying_shapes(batches) and (result := self._run(self._step, state, batches, rate, requests)):
+        result = None
+        if self._step_in_parts is None or not has_varying_shapes(batches):
+            result = self._run(self._step, state, batches, rate, requests)
+        if result is not None:
             return result
-        return self._step_in_parts(state, batches, rate, requests)
+        assert self._step_in_parts is not None
+        result_in_parts: tuple[TrainState, StepResult] = self._step_in_parts(state, batches, rate, requests)
+        return result_in_parts
 
     def steps(
         self, state: TrainState, batches: Any, rates: Any, requests: jax.Array | None
@@ -279,7 +298,7 @@ class HostProgram:
         results = []
         for i, rate in enumerate(rates):
             batch = {name: array[i] for name, array in batches.items()}
-            state, step_result = self._step_in_parts(state, batch, rate, requests)
+            state, step_result = self.step(state, batch, rate, requests)
             results.append(step_result)
         return state, join_results(results)
 
@@ -294,6 +313,8 @@ class HostProgram:
             try:
                 self._calls.reraise()
             except ChangedShapeError as error:
+                if self._step_in_parts is None:
+                    raise
                 log.info("Training runs in parts from here on, and repeats this iteration: %s", error)
                 self._is_in_parts = True
                 return None

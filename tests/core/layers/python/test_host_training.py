@@ -1,6 +1,7 @@
 """Training of nets with layers on the host as one program: each runs once a pass, in Caffe's order."""
 
 import logging
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import user_layers
 from python_nets import python_layer
 
-from caffejax import Solver
+from caffejax import Parallel, Solver
 from caffejax.core.program.interpreter import CompiledParts
 
 DATA = """layer { name: "data" type: "DummyData" top: "x" top: "target" dummy_data_param {
@@ -70,7 +71,7 @@ def test_layers_run_once_a_pass_in_the_order_of_caffe(
     solver = make_solver(tmp_path, BRANCHES, settings, **options)
     solver.step(6)
     passes = 6 * (2 if settings else 1)
-    assert user_layers.RECORD == passes * (FORWARD + BACKWARD)
+    assert passes * (FORWARD + BACKWARD) == user_layers.RECORD
     solver.close()
 
 
@@ -141,10 +142,47 @@ def test_a_layer_that_reshapes_in_forward_trains_in_parts_from_the_start(tmp_pat
     solver.close()
 
 
+def train_on_devices(folder: Path, devices: int, settings: str, steps_per_dispatch: int) -> tuple[Any, list[int]]:
+    """Return the params after six steps, and how often each instance of CountsPasses ran."""
+    user_layers.NUM_PASSES.clear()
+    net = INNER_PRODUCT % ("ip", "ip") + python_layer("count", "CountsPasses", "ip", "counted")
+    net += python_layer("lin", "Linear", "counted", "lin", param_str="{'num_output': 3}")
+    net += python_layer("loss", "Euclidean", "lin target", "loss", "loss_weight: 1")
+    rng = np.random.default_rng(0)
+    data = {name: rng.normal(size=(96, n)).astype(np.float32) for name, n in (("x", 5), ("target", 3))}
+    inputs = """layer { name: "in" type: "Input" top: "x" top: "target"
+      input_param { shape { dim: 8 dim: 5 } shape { dim: 8 dim: 3 } } }"""
+    solver = Solver(
+        f'net_param {{ {inputs + net} }} base_lr: 0.001 lr_policy: "fixed" momentum: 0.9 random_seed: 3 max_iter: 20 '
+        f'snapshot_prefix: "{folder / "x"}" {settings}',
+        data=data,
+        devices=devices,
+        parallel=Parallel(batch="global") if devices > 1 else Parallel(),
+        steps_per_dispatch=steps_per_dispatch,
+    )
+    solver.step(6)
+    params = jax.tree.map(np.array, solver.variables.params)
+    solver.close()
+    return params, list(user_layers.NUM_PASSES)
+
+
+@pytest.mark.parametrize(("settings", "steps_per_dispatch"), [("", 1), ("iter_size: 2", 1), ("iter_size: 2", 3)])
+def test_several_devices_have_instances_of_their_own_and_train_as_one_device(
+    settings: str, steps_per_dispatch: int, tmp_path: Path, eight_devices: ProcessPoolExecutor
+) -> None:
+    """Each instance runs once a pass, on its device's rows; a loss of shape (1,) is a mean over the rows."""
+    num_passes = 12 if settings else 6
+    params, counts = eight_devices.submit(train_on_devices, tmp_path, 4, settings, steps_per_dispatch).result()
+    expected_params, expected_counts = train_on_devices(tmp_path, 1, settings, 1)
+    assert (counts, expected_counts) == ([num_passes] * 4, [num_passes])
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), params, expected_params)
+
+
 def test_layers_write_once_a_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forbid_parts(monkeypatch)
     monkeypatch.chdir(tmp_path)
-    writer = """layer { name: "out" type: "HDF5Output" bottom: "ip" bottom: "target" hdf5_output_param { file_name: "o.h5" } }
+    writer = """layer { name: "out" type: "HDF5Output" bottom: "ip" bottom: "target"
+      hdf5_output_param { file_name: "o.h5" } }
     """
     solver = make_solver(
         tmp_path, INNER_PRODUCT % ("ip", "ip") + writer + LOSS % ("loss", "ip", "loss"), "iter_size: 2"

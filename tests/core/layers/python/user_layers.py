@@ -265,6 +265,26 @@ class CountInBlob(caffe.Layer):
         top[0].data[...] = self.blobs[0].data
 
 
+class CountsPasses(SimpleLayer):
+    """Multiplies its bottom by the number of the pass of this instance; the number is in NUM_PASSES by its setup."""
+
+    stateless = False
+
+    def setup(self, bottom, top):
+        NUM_PASSES.append(0)
+        self.index, self.rows = len(NUM_PASSES) - 1, bottom[0].num
+
+    def forward(self, bottom, top):
+        assert bottom[0].num == self.rows
+        NUM_PASSES[self.index] += 1
+        self.factor = NUM_PASSES[self.index]
+        top[0].data[...] = self.factor * bottom[0].data
+
+    def backward(self, top, propagate_down, bottom):
+        bottom[0].diff[...] = self.factor * top[0].diff
+
+
+NUM_PASSES = []  # of each instance of CountsPasses
 RECORD = []  # what instances of Recorder did
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import logging
+import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -40,7 +42,8 @@ def make_class_type(python_type: LayerType, definition: LayerDefinition, cls: An
         cls: the user's class.
         full_name: the name of the class with its module, for error messages.
     """
-    layer = HostLayer(definition, cls, full_name)
+    layers = _HostLayers(definition, cls, full_name)
+    layer = layers.of_device(None, [])
     position = layer if layer.has_position else None
     if not definition.layer.bottom and not layer.params([]):
         source = HostSource(layer)
@@ -54,10 +57,11 @@ def make_class_type(python_type: LayerType, definition: LayerDefinition, cls: An
         return replace(python_type, implementation=source_input)
 
     def forward(ctx: Context, blobs: Arrays, *bottoms: np.ndarray) -> Arrays:
-        return layer.forward(blobs, bottoms)
+        return layers.of_device(ctx.device_index, bottoms).forward(blobs, bottoms)
 
     def backward_rule(ctx: Context, blobs: Arrays, *bottoms: np.ndarray, y: Any, dy: Any) -> tuple[Any, ...]:
-        return layer.backward(blobs, bottoms, as_tuple(dy), ctx.propagate_down, ctx.blob_diffs)
+        device_layer = layers.of_device(ctx.device_index, bottoms)
+        return device_layer.backward(blobs, bottoms, as_tuple(dy), ctx.propagate_down, ctx.blob_diffs)
 
     def params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
         return layer.params([b.shape for b in bottoms])
@@ -248,6 +252,23 @@ class HostLayer:
         )
 
 
+class _HostLayers:
+    """The instances of a user's class for a layer, one for each device, set up in the order of the devices."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._arguments, self._layers = arguments, [HostLayer(*arguments)]
+        self._lock = threading.Lock()
+
+    def of_device(self, index: Any, bottoms: Sequence[Any]) -> HostLayer:
+        """Return the instance of a device; None is the first. New instances are set up for bottoms of these shapes."""
+        with self._lock:
+            while len(self._layers) <= int(index or 0):
+                layer = HostLayer(*self._arguments)
+                layer.params([b.shape for b in bottoms])
+                self._layers.append(layer)
+        return self._layers[int(index or 0)]
+
+
 class HostSource:
     """A Python layer without bottoms as a data source. It wraps the layer's only instance, so closing has no effect."""
 
@@ -277,8 +298,12 @@ class HostSource:
 
 
 def _may_reshape(forward: Any) -> bool:
-    """Return whether a function may call a method `reshape`, as layers do whose shapes depend on the data."""
-    return "reshape" in getattr(getattr(forward, "__code__", None), "co_names", ())
+    """Return whether `top[0].reshape` or the like is in the source of a method forward(self, bottom, top)."""
+    try:
+        *_, top = inspect.signature(forward).parameters
+        return re.search(rf"\b{top}\[[^]]*\]\.reshape\(", inspect.getsource(forward)) is not None
+    except (OSError, TypeError, ValueError):  # there is no source
+        return False
 
 
 def _write_data(blobs: Sequence[Blob], arrays: Arrays) -> None:
