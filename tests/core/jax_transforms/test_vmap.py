@@ -24,7 +24,8 @@ def test_vmap_equals_a_loop(case: Case, kernels: str) -> None:
                 lambda *a: np.stack(a), *(case_net.compiled_value_and_grad(*point) for point in points)
             )
             assert_close(batched(*arguments), expected, 1e-4 if case.is_net else 1e-5)
-            assert count_loops(batched) <= count_loops(case_net.compiled_value_and_grad), "a loop over the batch"
+            if not case_net.is_on_host:
+                assert count_loops(batched) <= count_loops(case_net.compiled_value_and_grad), "a loop over the batch"
 
 
 def list_mapped_arguments(case_net: CaseNet) -> list[tuple[tuple[int | None, int | None], list[Any]]]:

@@ -87,12 +87,12 @@ def test_blobs_have_only_valid_rows_in_nets_with_host_layers(num_rows: int) -> N
     np.testing.assert_array_equal(dx, np.zeros_like(x))  # what was found is no function with a derivative
 
 
-def test_padded_tops_before_host_layers_cannot_be_jitted() -> None:
+def test_host_layers_that_read_padded_tops_cannot_be_traced() -> None:
+    """The error names the host layer, not the layer that pads, which can be traced."""
     net = Net(NET + HOST, "TRAIN")
     variables = net.init(jax.random.key(0))
-    with pytest.raises(
-        LayerError, match=r"layer 'found' \(Found\): precedes layers that run on the host, .* outside of jax.jit"
-    ):
+    assert net.host_layers == ("filter",)
+    with pytest.raises(LayerError, match=r"layer 'filter' \(Filter\): runs on the host and reads 'ip', whose number"):
         jax.jit(net.apply)(*variables, {"data": make_rows(3)})
 
 

@@ -237,4 +237,6 @@ def test_all_that_layers_count_has_a_position() -> None:
     assert unsaved == {
         "Blob",  # arrays of a Python layer
         "Hdf5Batches",  # files that stay open
+        "HostCall",  # the exception that a call raised
+        "HostCalls",
     }

@@ -115,10 +115,10 @@ def wrap_layer_errors(bottoms: Sequence[Any], *, keep_exceptions: bool = False) 
         if keep_exceptions:
             raise
         explanation = _explain(error, bottoms)
-        raise LayerError(f"cannot take {format_bottoms(bottoms)}: {explanation}{_format_user_frame(error)}") from error
+        raise LayerError(f"cannot take {format_bottoms(bottoms)}: {explanation}{format_user_frame(error)}") from error
 
 
-def _format_user_frame(error: Exception) -> str:
+def format_user_frame(error: Exception) -> str:
     """Return an error's type and the location in user code where it was raised, or "" if it was raised elsewhere."""
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         module = str(frame.f_globals.get("__name__", "")).partition(".")[0]

@@ -85,8 +85,8 @@ class Context:
     """The settings, phase, options and random key with which a layer computes.
 
     Contexts are equal if type, settings, phase, mesh axis, and the options of `compute_config` that concern layers are
-    equal. Layers with equal contexts compute the same, so they are traced once. `fold_in_args`, `propagate_down`
-    and `blob_diffs` belong to one pass and are not compared.
+    equal. Layers with equal contexts compute the same, so they are traced once. `fold_in_args`,
+    `propagate_down`, `blob_diffs` and `device_index` belong to one pass and are not compared.
 
     Attributes:
         layer: the LayerParameter, without its name and with empty names for its bottoms and tops.
@@ -98,6 +98,7 @@ class Context:
         propagate_down: in the backward pass of a host layer, whether each bottom needs a gradient, or None if all do.
         blob_diffs: in the backward pass of a Python layer in pycaffe, the diffs that its blobs have so far, which the
             layer's rule returns with its changes, or None if the rule returns the diffs of this pass.
+        device_index: for a host layer that is called for several devices, the index of the device, or None.
         has_own_type: whether `type` was made for this layer only; see `PerLayer`.
         axis_name: the mesh axis whose devices share a batch (see `layers.cross_replica`), or None on one device.
     """
@@ -109,6 +110,7 @@ class Context:
     fold_in_args: tuple[jax.Array, Any] | None = None
     propagate_down: tuple[bool, ...] | None = None
     blob_diffs: tuple[Any, ...] | None = None
+    device_index: Any = None
     has_own_type: bool = False
     axis_name: str | None = None
 

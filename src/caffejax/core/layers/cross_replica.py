@@ -68,15 +68,27 @@ def with_mesh_axis(ctx: Context, bottoms: Sequence[jax.Array]) -> Context:
     return ctx.replace(axis_name=ctx.compute_config.axis_name) if any(_may_differ(ctx, x) for x in bottoms) else ctx
 
 
-def reduce_scalar_tops(ctx: Context, tops: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
+def find_device_index(ctx: Context) -> jax.Array | None:
+    """Return the index of this device among those that share a batch, or None on one device."""
+    axis_name = ctx.compute_config.axis_name
+    try:
+        return None if axis_name is None else jax.lax.axis_index(axis_name)
+    except NameError:  # outside of `jax.shard_map`, for example while shapes are evaluated
+        return None
+
+
+def reduce_scalar_tops(ctx: Context, tops: Sequence[jax.Array], loss_weights: Sequence[float]) -> tuple[jax.Array, ...]:
     """Return a layer's tops, where tops without axes are replaced by their mean over the devices.
 
+    A loss of one element of a layer on the host is replaced, too, because Python layers give their losses shape (1,).
     Each device divides before the sum over devices, so that XLA can combine this sum with the sum of the gradients.
     """
     axis_name: Any = ctx.compute_config.axis_name
     return tuple(
-        jax.lax.psum(top / jax.lax.axis_size(axis_name), axis_name) if top.ndim == 0 and _may_differ(ctx, top) else top
-        for top in tops
+        jax.lax.psum(top / jax.lax.axis_size(axis_name), axis_name)
+        if (top.ndim == 0 or (ctx.type.on_host and weight and top.size == 1)) and _may_differ(ctx, top)
+        else top
+        for top, weight in zip(tops, loss_weights, strict=True)
     )
 
 
@@ -90,11 +102,8 @@ def psum_loss(ctx: Context, loss: jax.Array) -> jax.Array:
 def _may_differ(ctx: Context, x: jax.Array) -> bool:
     """Return whether x may differ between devices along the mesh axis."""
     axis_name = ctx.compute_config.axis_name
-    if axis_name is None:
-        return False
-    try:
-        index = jax.lax.axis_index(axis_name)
-    except NameError:  # outside of `jax.shard_map`, for example while shapes are evaluated
+    index = find_device_index(ctx)
+    if index is None:
         return False
     require(
         axis_name in varying_axes(jax.typeof(index)),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -19,9 +19,11 @@ from ..ops.program_cache import ProgramCache
 from .blob_checks import validate_params
 from .context import Context, Epilogue
 from .dtype_policy import matmul_precision
+from .host_call import HostCall, HostCalls
 from .types import HostFunction, Traced
 
 Arrays = tuple[jax.Array, ...]
+ErrorLocator = Callable[[], contextlib.AbstractContextManager[Any]]
 
 
 def forward(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[Arrays, Arrays]:
@@ -69,14 +71,26 @@ def backward(
 
 
 @validate_params
-def call(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
+def call(
+    ctx: Context,
+    blobs: Sequence[jax.Array],
+    bottoms: Sequence[jax.Array],
+    locate_errors: ErrorLocator = contextlib.nullcontext,
+) -> tuple[Arrays, Arrays]:
     """Return the result of `forward`. Its gradient is computed by autodiff or by the hand-written rule.
 
     `ComputeConfig.backward` selects one of these; types with `overrides_autodiff` always use their rule.
+
+    Args:
+        ctx: the layer's context.
+        blobs, bottoms: the layer's arrays.
+        locate_errors: returns a context manager that adds the layer's name to errors that a host layer raises after
+            this call, such as those of a compiled program.
     """
     layer_type = ctx.type
     if layer_type.on_host:
-        return _call_on_host(ctx, blobs, bottoms)
+        tops, _ = call_on_host(ctx, blobs, bottoms, locate_errors)
+        return tops, ()
     # the function below must not close over arrays
     if layer_type.traits.elementwise and ctx.fast and layer_type.params is None:
         keyless_ctx = ctx.replace(fold_in_args=None)
@@ -94,14 +108,18 @@ def _call_traced(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax
 
 
 def cached_call(
-    ctx: Context, fold_in_args: Any, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]
+    ctx: Context,
+    fold_in_args: Any,
+    blobs: Sequence[jax.Array],
+    bottoms: Sequence[jax.Array],
+    locate_errors: ErrorLocator = contextlib.nullcontext,
 ) -> tuple[Arrays, Arrays]:
     """Return the result of `call` with the random key of a forward pass; for `fold_in_args`, see `Context`.
 
     Layers with equal contexts are traced and lowered once.
     """
     if ctx.type.on_host or ctx.has_own_type:
-        return call(ctx.with_fold_in_args(fold_in_args), blobs, bottoms)
+        return call(ctx.with_fold_in_args(fold_in_args), blobs, bottoms, locate_errors)
     arrays = fold_in_args, tuple(blobs), tuple(bottoms)
     result: tuple[Arrays, Arrays] = _find_jitted(_call_with_key, (ctx,), arrays)(*arrays)
     return result
@@ -154,57 +172,99 @@ def _call_fused(
     return validate_params(run_fused)(ctx, blobs, bottoms, list(map(Epilogue, epilogue_contexts, epilogue_blobs)))
 
 
-def _call_on_host(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
-    """Run `call` for a type that computes with NumPy arrays on the host.
+def call_on_host(
+    ctx: Context,
+    blobs: Sequence[jax.Array],
+    bottoms: Sequence[jax.Array],
+    locate_errors: ErrorLocator,
+    order: Arrays = (),
+    calls: HostCalls | None = None,
+) -> tuple[Arrays, Arrays]:
+    """Return the tops of a type that computes with NumPy arrays on the host, and the next order.
 
-    JAX arrays can be converted to NumPy arrays outside of jax.jit, also under jax.grad.
+    In traced code the layer is a callback, whose gradient is another one.
+
+    Args:
+        ctx, blobs, bottoms, locate_errors: see `call`.
+        order: an array that the previous call in the pass returned, so that layers run in order; () for any order.
+        calls: see `HostCall`.
     """
+    impl = ctx.type.implementation
+    assert isinstance(impl, HostFunction)
+    if ctx.type.instance is not None:  # users' layers have no random key
+        ctx = ctx.with_fold_in_args(None)
+    key, restore = _split_pass(ctx.fold_in_args, ctx.device_index)
+    tree: Any = jax.tree.structure((order, key, tuple(blobs), tuple(bottoms)))
+    has_backward = ctx.type.gradient.backward is not None
 
-    def to_numpy(arrays: Sequence[Any]) -> tuple[np.ndarray, ...]:
-        # under jit, a new array is a tracer, too; this detects jit even if the layer has no arrays
-        if any(isinstance(a, jax.core.Tracer) for a in (*arrays, jnp.zeros(()))):
-            raise LayerError("runs on the host and cannot be compiled: call the net outside of jax.jit")
-        return tuple(np.asarray(a) for a in arrays)
+    def infer_tops(*types: Any) -> Sequence[Any]:
+        if impl.ragged:
+            raise LayerError(
+                "runs on the host, and the number of rows of its tops depends on values, so JAX cannot trace it: "
+                "call the net outside of JAX's transformations; only jax.grad is possible"
+            )
+        *_, bottoms = tree.unflatten(types)
+        return [*(jax.ShapeDtypeStruct(s, jnp.float32) for s in impl.top_shapes(ctx, *bottoms)), *types[: len(order)]]
 
-    def forward_on_host(ctx: Context, blobs: Any, bottoms: Any) -> Any:
-        return jax.tree.map(jnp.asarray, forward(ctx, to_numpy(blobs), to_numpy(bottoms)))
+    def compute_tops(*arrays: np.ndarray) -> Sequence[Any]:
+        order, key, blobs, bottoms = tree.unflatten(arrays)
+        return *forward(ctx.replace(**restore(key)), blobs, bottoms)[0], *order
 
-    def backward_on_host(ctx: Context, *arrays: Any) -> Any:
-        return jax.tree.map(jnp.asarray, backward(ctx, *map(to_numpy, arrays)))
+    def run(order: Arrays, key: Arrays, blobs: Arrays, bottoms: Arrays) -> Any:
+        results = HostCall(compute_tops, infer_tops, locate_errors, calls)(*order, *key, *blobs, *bottoms)
+        tops = tuple(results[: len(results) - len(order)])
+        return (tops, tuple(results[len(tops) :])), (key, blobs, bottoms, tops)
 
-    @jax.custom_vjp
-    def run(blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
-        return forward_on_host(ctx, blobs, bottoms)
-
-    def run_forward(blobs: Any, bottoms: Any) -> Any:
-        arrays, is_perturbed = tuple(b.value for b in blobs), tuple(b.perturbed for b in bottoms)
-        values = tuple(b.value for b in bottoms)
-        tops, state = run(arrays, values)
-        return (tops, state), (arrays, values, tops, _NeedsGradient(is_perturbed))
-
-    def run_backward(residuals: Any, diffs: Any) -> Any:
-        blobs, bottoms, tops, needs_gradient = residuals
-        if ctx.type.gradient.backward is None:
-            raise LayerError("has no backward pass, but the gradient of an earlier layer or of an input requires it")
+    def run_backward(residuals: Any, diffs: Any, needed: Any) -> Any:
+        key, blobs, bottoms, tops = residuals
+        top_diffs, order_diffs = diffs
+        if order and not any(jax.tree.leaves(needed[2:])):
+            return order_diffs, None, None, None  # the gradient of an earlier layer follows
+        if not has_backward:
+            with locate_errors():
+                raise LayerError(
+                    "has no backward pass, but the gradient of an earlier layer or of an input requires it"
+                )
         needed_by_net = ctx.propagate_down or (False,) * len(bottoms)
-        backward_ctx = ctx.replace(propagate_down=tuple(map(operator.or_, needed_by_net, needs_gradient.bottoms)))
-        symbolic_zero = jax.custom_derivatives.SymbolicZero
-        top_diffs = [
-            jnp.zeros_like(t) if isinstance(d, symbolic_zero) else d for d, t in zip(diffs[0], tops, strict=True)
-        ]
-        return backward_on_host(backward_ctx, blobs, bottoms, tops, top_diffs)
+        backward_ctx = ctx.replace(propagate_down=tuple(map(operator.or_, needed_by_net, needed[3])))
+        top_diffs = tuple(jnp.zeros_like(t) if d is None else d for d, t in zip(top_diffs, tops, strict=True))
+        residual_tree: Any
+        arrays, residual_tree = jax.tree.flatten((order_diffs, key, blobs, bottoms, tops, top_diffs))
 
-    run.defvjp(run_forward, run_backward, symbolic_zeros=True)
-    result: tuple[Arrays, Arrays] = run(tuple(blobs), tuple(bottoms))
+        def compute_diffs(*arrays: np.ndarray) -> Sequence[Any]:
+            order_diffs, key, *others = residual_tree.unflatten(arrays)
+            return jax.tree.leaves((order_diffs, backward(backward_ctx.replace(**restore(key)), *others)))
+
+        def infer_diffs(*types: Any) -> Sequence[Any]:
+            order_types, _, blob_types, bottom_types, *_ = residual_tree.unflatten(types)
+            return [*order_types, *blob_types, *bottom_types]
+
+        results = iter(HostCall(compute_diffs, infer_diffs, locate_errors, calls)(*arrays))
+        order_diffs, *others = (tuple(next(results) for _ in group) for group in (order_diffs, blobs, bottoms))
+        return order_diffs, None, *others
+
+    result: tuple[Arrays, Arrays] = make_differentiable(run, run_backward)(order, key, tuple(blobs), tuple(bottoms))
     return result
 
 
-@jax.tree_util.register_static
-@dataclass(frozen=True)
-class _NeedsGradient:
-    """Flags for the bottoms of a host layer: True if the bottom needs a gradient."""
+def _split_pass(fold_in_args: Any, device_index: Any) -> tuple[Arrays, Callable[[Sequence[Any]], dict[str, Any]]]:
+    """Return the values of a context that belong to one pass as arrays of numbers, and the function back."""
+    tree: Any
+    leaves, tree = jax.tree.flatten({"fold_in_args": fold_in_args, "device_index": device_index})
+    implementations = [
+        jax.random.key_impl(x) if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else None
+        for x in leaves
+    ]
+    arrays = (x if i is None else jax.random.key_data(x) for x, i in zip(leaves, implementations, strict=True))
 
-    bottoms: tuple[bool, ...]
+    def restore(arrays: Sequence[Any]) -> dict[str, Any]:
+        values: dict[str, Any] = tree.unflatten(
+            a if i is None else jax.random.wrap_key_data(a, impl=i)
+            for a, i in zip(arrays, implementations, strict=True)
+        )
+        return values
+
+    return tuple(arrays), restore
 
 
 def _call_with_custom_backward(
@@ -250,7 +310,10 @@ def _cast_diffs(diffs: Sequence[Any], arrays: Sequence[jax.Array]) -> Arrays:
         len(diffs) == len(arrays),
         f"the backward rule must return a gradient for each blob: {len(arrays)} in all, not {len(diffs)}",
     )
+    # a host layer may run in a callback, where operations of JAX could wait for each other
+    numpy = np if any(isinstance(a, np.ndarray) for a in arrays) else jnp
     cast_diffs = (
-        (jnp.zeros_like(a) if d is None else jnp.asarray(d)).astype(a.dtype) for d, a in zip(diffs, arrays, strict=True)
+        (numpy.zeros_like(a) if d is None else numpy.asarray(d)).astype(a.dtype)
+        for d, a in zip(diffs, arrays, strict=True)
     )
     return tuple(cast_diffs)

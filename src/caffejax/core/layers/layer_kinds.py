@@ -3,7 +3,7 @@
 | class | the tops of a layer are |
 |---|---|
 | `Traced` | computed by a function of JAX arrays, which is compiled with the rest of the net |
-| `HostFunction` | computed by a function of NumPy arrays, which is called between compiled parts of the net |
+| `HostFunction` | computed by a function of NumPy arrays, which is called between or from compiled parts of the net |
 | `SourceInput` | read from a data source |
 | `CallerInput` | passed by the caller |
 | `PerLayer` | made in one of the ways above, which is chosen for each layer |
@@ -97,7 +97,8 @@ class OutputFiles:
 class HostFunction:
     """A function of NumPy arrays that cannot be traced.
 
-    The function and its backward rule are called outside of compiled code.
+    The function and its backward rule are called outside of compiled code. In code that JAX traces they are callbacks,
+    unless the function is `ragged`; layers without tops are left out there.
 
     Attributes:
         forward: `forward(ctx, [blobs,] *bottoms)` returns the top, or a tuple of tops.
@@ -110,6 +111,8 @@ class HostFunction:
         position: the interface to save and restore all that the layer counts from pass to pass, or None if it counts
             nothing.
         output: the files that the function writes, or None.
+        may_reshape: whether forward itself, as a user's method may do, gives the tops their shapes, so that these may
+            depend on the data. A solver does not compile the net as one program then.
     """
 
     forward: Function
@@ -121,6 +124,7 @@ class HostFunction:
     user_tops: Sequence[Any] = ()
     position: Position | None = None
     output: OutputFiles | None = None
+    may_reshape: bool = False
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,10 @@ TRANSFORMS: Mapping[Transform, str] = MappingProxyType(
         "symbolic_batch": "be exported for any number of rows",
     }
 )
-RUNS_ON_HOST = "it runs on the host, between the compiled parts of the net"
+RUNS_ON_HOST = "it runs on the host, and the number of rows of its tops depends on values"
+IS_CALLBACK = "it runs on the host, as a callback of the compiled program"
+NOT_IN_CALLBACKS: tuple[Transform, ...] = ("shard", "export", "symbolic_batch")
+NO_DERIVATIVES_OF_CALLBACKS: tuple[Transform, ...] = ("jvp", "second_order")
 IMAGE_INDICES_PER_DEVICE = "rows hold the index of their image in the batch of the device, and padding comes after them"
 
 
@@ -467,8 +470,13 @@ class LayerType:
 
     @property
     def unsupported(self) -> Mapping[Transform, str]:
-        """The JAX transformations that the type does not support, with reasons. Host layers support none of them."""
-        return MappingProxyType(dict.fromkeys(TRANSFORMS, RUNS_ON_HOST)) if self.on_host else self.docs.unsupported
+        """The JAX transformations that the type does not support, with reasons."""
+        if not self.on_host or self.signature.tops == 0:  # layers that only write are left out of traced code
+            return self.docs.unsupported
+        if isinstance(self.implementation, HostFunction) and not self.implementation.ragged:
+            derivatives = NO_DERIVATIVES_OF_CALLBACKS if self.has_backward and not self.stops_gradients else ()
+            return MappingProxyType(dict.fromkeys((*derivatives, *NOT_IN_CALLBACKS), IS_CALLBACK))
+        return MappingProxyType(dict.fromkeys(TRANSFORMS, RUNS_ON_HOST))
 
 
 def _is_in_range(n: int, count: Count) -> bool:

@@ -143,7 +143,7 @@ def _lower(ctx: mlir.LoweringRuleContext, *values: Any, operation: PlatformOp, p
     module = ctx.module_context
     has_one_platform = len(module.platforms) == 1 and not module.lowering_parameters.for_export
     run = select_implementation(
-        operation, plain, module.platforms[0] if has_one_platform else None, single_device=_is_single_device(module)
+        operation, plain, module.platforms[0] if has_one_platform else None, single_device=is_single_device(module)
     )
     with jax.numpy_rank_promotion("allow"):  # of the user's code; traced here is only the operation
         return mlir.lower_fun(run, multiple_results=True)(ctx, *values)
@@ -152,7 +152,7 @@ def _lower(ctx: mlir.LoweringRuleContext, *values: Any, operation: PlatformOp, p
 mlir.register_lowering(_operation_p, _lower)
 
 
-def _is_single_device(module: Any) -> bool:
+def is_single_device(module: Any) -> bool:
     """Return whether a program is for one device: it has one device, or all mesh axes are manual (`jax.shard_map`)."""
     axes = module.axis_context
     manual_axes = getattr(axes, "manual_axes", None)

@@ -18,8 +18,9 @@ from ..graph import Layer
 from ..layers import cross_replica
 from ..layers.blob_checks import check_dtypes
 from ..layers.context import Epilogue
-from ..layers.dispatch import cached_call, cached_fused_call
+from ..layers.dispatch import cached_call, cached_fused_call, call_on_host
 from ..layers.dtype_policy import cast_inputs, matmul_precision
+from ..layers.host_call import HostCalls
 from ..layers.row_padding import strip_padding
 from ..ops import compilation
 from .schedule import LayerSchedule, Part, Step
@@ -85,11 +86,16 @@ def compute_part(
         needed: the blobs to return. The default is all blobs that the part computes.
     """
     values, state, total = dict(earlier_blobs), dict(inputs.state), jnp.zeros(())
+    order: Arrays = (jnp.zeros(()),) if part.calls else ()
     for step in part.steps:
         layer = step.first_layer
         with jax.named_scope(layer.name), layer.locate_errors(), matmul_precision(layer.context):
-            tops, new_state = _compute_tops(step, inputs, state, values)
-            tops = cross_replica.reduce_scalar_tops(layer.context, tops)
+            if part.calls and layer.type.on_host:
+                tops, order = _call_in_order(layer, inputs, state, values, order, part.calls)
+                new_state: Arrays = ()
+            else:
+                tops, new_state = _compute_tops(step, inputs, state, values)
+            tops = cross_replica.reduce_scalar_tops(layer.context, tops, layer.loss_weights)
         _store_state(layer, new_state, state)
         tops = tuple(
             # Caffe's diff of an in-place blob is the gradient of its first value
@@ -104,6 +110,8 @@ def compute_part(
             if weight:
                 loss = jnp.sum(top, dtype=jnp.promote_types(top.dtype, jnp.float32))
                 total += weight * cross_replica.psum_loss(layer.context, loss)  # shared tops count once
+    if order:  # it is 0; the loss depends on it, so that the last call is kept, and its place in the backward pass
+        total += cross_replica.psum_loss(part.layers[0].context, order[0])
     names = part.writes if needed is None else part.writes & needed
     return PassOutputs({name: values[name] for name in values if name in names}, state, total)
 
@@ -184,7 +192,26 @@ def _compute_tops(
         return cached_fused_call(context, params, bottoms, epilogues)
     if layer.type.on_host:
         context = context.replace(propagate_down=layer.bottom_need_backward)
-    return cached_call(context, layer.make_fold_in_args(inputs.key), params, bottoms)
+    return cached_call(context, layer.make_fold_in_args(inputs.key), params, bottoms, layer.locate_errors)
+
+
+def _call_in_order(
+    layer: Layer,
+    inputs: PassInputs,
+    state: Mapping[str, Any],
+    values: Mapping[str, jax.Array],
+    order: Arrays,
+    calls: HostCalls,
+) -> tuple[Arrays, Arrays]:
+    """Return the tops of a host layer that is called after an earlier one, and the order for the next one."""
+    arrays = prepare_layer_inputs(layer, inputs.params, state, values)
+    if not layer.need_backward:  # otherwise the order would ask for its backward pass
+        arrays = jax.lax.stop_gradient(arrays)
+    context = layer.context.with_fold_in_args(layer.make_fold_in_args(inputs.key))
+    context = context.replace(
+        propagate_down=layer.bottom_need_backward, device_index=cross_replica.find_device_index(layer.context)
+    )
+    return call_on_host(context, *arrays, layer.locate_errors, order, calls)
 
 
 def prepare_layer_inputs(
@@ -245,11 +272,8 @@ class CompiledParts:
         }
         if len(row_counts) != 1:
             self._log_shapes(part, earlier_blobs)
-            return (
-                strip_top_padding(part, compute(inputs, earlier_blobs))
-                if part.mode == "trimmed"
-                else compute(inputs, earlier_blobs)
-            )
+            outputs = compute(inputs, earlier_blobs)
+            return strip_top_padding(part, outputs) if part.mode == "trimmed" else outputs
         (n,) = row_counts
         padded_rows = 1 << (n - 1).bit_length() if n else 1
         sizes = self._compiled_shapes.setdefault(part.key, set())
@@ -290,14 +314,14 @@ def strip_top_padding(part: Part, outputs: PassOutputs) -> PassOutputs:
     """Remove the padded rows from the tops of a part whose layers pad their tops.
 
     Raises:
-        LayerError: if the outputs are traced, so that the number of rows is not known.
+        LayerError: if the outputs are traced, as those with perturbations are, so that the number of rows is not known.
     """
     tops = {top for layer in part.layers for top in layer.tops}
     if any(isinstance(v, jax.core.Tracer) for name, v in outputs.values.items() if name in tops):
         with part.layers[0].locate_errors():
             raise LayerError(
-                "precedes layers that run on the host, so it cannot be compiled with them; "
-                "call the net outside of jax.jit"
+                "has tops whose number of rows depends on values, and layers that run on the host follow, so its tops "
+                "cannot be traced"
             )
     return outputs._replace(
         values={name: strip_padding(v) if name in tops else v for name, v in outputs.values.items()}

@@ -35,6 +35,7 @@ from ..layers.bucketed_random import make_key
 from ..layers.context import fold_in_name
 from ..parallel import DATA, assert_equal, broadcast_from_first, local_shard, make_mesh
 from ..program.net import Net
+from ..program.schedule import find_layers_outside_programs, find_writers
 from ..schema import format_text, read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from . import lr_schedules, solver_param
@@ -269,7 +270,7 @@ def build_trainer(
     if (param.snapshot or param.snapshot_after_train) and not config.checkpoint_only:
         check_snapshot_files(param, net.graph)
     if mesh is not None:
-        _check_no_host_layers(net.graph)
+        _check_host_layers(net.graph, mesh)
     elif checks_memory:
         rebuild = functools.partial(train_settings.build, data_config=data_config)
         check_memory(net, device, compute_config.memory_limit, rebuild)
@@ -349,13 +350,20 @@ def config_for_mesh(mesh: Mesh, compute_config: ComputeConfig) -> ComputeConfig:
     return replace(compute_config, axis_name=DATA) if mesh.shape[DATA] > 1 else compute_config
 
 
-def _check_no_host_layers(graph: Graph) -> None:
-    """Raise `GraphError` if layers run on the host, because they cannot be trained on several devices."""
+def _check_host_layers(graph: Graph, mesh: Mesh) -> None:
+    """Raise `GraphError` if layers on the host cannot be trained on a mesh.
+
+    They must be callbacks of the program, for each device in this process. Files and positions are those of one device.
+    """
     host_layers = [layer for layer in graph.layers if layer.type.on_host]
-    if host_layers:
+    refused = host_layers
+    if mesh.axis_names == (DATA,) and jax.process_count() == 1:
+        outside = [*find_layers_outside_programs(graph), *find_writers(graph)]
+        refused = [layer for layer in host_layers if layer in outside or layer.type.position is not None]
+    if refused:
         raise GraphError(
             layer.make_problem("runs on the host, so the net cannot be trained on several devices; train on one device")
-            for layer in host_layers
+            for layer in refused
         )
 
 

@@ -351,8 +351,8 @@ def make_passes(net: Net, iter_size: int) -> Passes:
             return (jax.tree.map(jnp.add, grad_sum, grads), new_state), (loss, aux.blobs)
 
         initial = (jax.tree.map(lambda p: vary_as(jnp.zeros_like(p), p), params), state)
-        # a single pass needs no loop, and host layers cannot be in a compiled loop
-        if iter_size > 1 and not net.has_host_layers and not has_varying_shapes(batches):
+        # a single pass needs no loop, and a net that runs in parts cannot be in a compiled loop
+        if iter_size > 1 and not net.runs_in_parts and not has_varying_shapes(batches):
             inputs = (jnp.arange(iter_size), dict(batches))
             (grads, state), (losses, all_outputs) = jax.lax.scan(run_pass, initial, inputs)
             outputs = jax.tree.map(lambda o: o[-1], all_outputs)

@@ -109,10 +109,15 @@ def _describe_gradient(t: LayerType) -> str:
 def list_restrictions(t: LayerType) -> list[str]:
     """Return sentences about the restrictions of a type, and about the JAX transformations that it does not support."""
     sentences = [t.docs.restrictions] if t.docs.restrictions else []
-    if t.on_host:
+    if t.on_host and t.signature.tops == 0:
+        return [*sentences, "It runs on the host, and is left out of code that JAX traces."]
+    if RUNS_ON_HOST in t.unsupported.values():
         return [*sentences, f"No transformation but `jax.grad`: {RUNS_ON_HOST}."]
     if _has_gradient_per_layer(t):
-        sentences.append(f"For a class with pycaffe's methods: no transformation but `jax.grad`: {RUNS_ON_HOST}.")
+        sentences.append(
+            "A class with pycaffe's methods is a callback in code that JAX traces; it has no forward mode, no second "
+            "derivatives and no export."
+        )
     return [*sentences, *(f"Cannot {TRANSFORMS[transform]}: {reason}." for transform, reason in t.unsupported.items())]
 
 

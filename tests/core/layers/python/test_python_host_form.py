@@ -13,7 +13,7 @@ import user_layers
 from python_nets import LOSS_LAYER, draw_inputs, input_layer, python_layer
 
 import caffejax.pycaffe as caffe
-from caffejax import GraphError, LayerError, Net
+from caffejax import GraphError, Net
 
 
 def test_consecutive_layers_with_any_shape() -> None:
@@ -137,17 +137,6 @@ def test_blob_changes_in_forward_are_discarded_with_a_warning(caplog: pytest.Log
         "Layer 'c' (Python): user_layers.CountInBlob.forward changes the layer's blobs; the changes are discarded, "
         "because only the solver may change parameters"
     ]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [input_layer((2, 2)) + python_layer("s", "SimpleLayer", "x0", "y"), python_layer("s", "ParameterLayer", tops="y")],
-)
-def test_jit_of_a_net_with_host_layers_raises(text: str) -> None:
-    net = Net(text)
-    variables = net.init(jax.random.key(0))
-    with pytest.raises(LayerError, match=r"layer 's' \(Python\): runs on the host .* outside of jax.jit"):
-        jax.jit(lambda: net.apply(*variables, draw_inputs((2, 2)) if net.input_names else {})[0])()
 
 
 def test_each_shape_is_compiled_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -13,6 +13,8 @@ import caffejax.pycaffe as caffe
 class SimpleLayer(caffe.Layer):
     """Multiplies its bottom by ten."""
 
+    stateless = True
+
     def setup(self, bottom, top):
         pass
 
@@ -61,6 +63,13 @@ class ParameterLayer(caffe.Layer):
 
     def backward(self, top, propagate_down, bottom):
         self.blobs[0].diff[0] = 1
+
+
+class LearnedNumber(ParameterLayer):
+    """The same; its gradient follows from that of the top."""
+
+    def backward(self, top, propagate_down, bottom):
+        self.blobs[0].diff[...] = top[0].diff
 
 
 class PhaseLayer(caffe.Layer):
@@ -113,6 +122,8 @@ class Euclidean(caffe.Layer):
 
 class Linear(caffe.Layer):
     """InnerProduct with bias; `num_output` and initial values are in param_str. Diffs are accumulated as in Caffe."""
+
+    stateless = True
 
     def setup(self, bottom, top):
         settings = ast.literal_eval(self.param_str)
@@ -252,6 +263,73 @@ class CountInBlob(caffe.Layer):
     def forward(self, bottom, top):
         self.blobs[0].data[...] += 1
         top[0].data[...] = self.blobs[0].data
+
+
+class CountsPasses(SimpleLayer):
+    """Multiplies its bottom by the number of the pass of this instance; the number is in NUM_PASSES by its setup."""
+
+    stateless = False
+
+    def setup(self, bottom, top):
+        NUM_PASSES.append(0)
+        self.index, self.rows = len(NUM_PASSES) - 1, bottom[0].num
+
+    def forward(self, bottom, top):
+        assert bottom[0].num == self.rows
+        NUM_PASSES[self.index] += 1
+        self.factor = NUM_PASSES[self.index]
+        top[0].data[...] = self.factor * bottom[0].data
+
+    def backward(self, top, propagate_down, bottom):
+        bottom[0].diff[...] = self.factor * top[0].diff
+
+
+NUM_PASSES = []  # of each instance of CountsPasses
+RECORD = []  # what instances of Recorder did
+
+
+class Recorder(SimpleLayer):
+    """Appends to RECORD which method ran; param_str is the layer's name. It may have no top."""
+
+    def reshape(self, bottom, top):
+        for blob in top:
+            blob.reshape(*bottom[0].shape)
+
+    def forward(self, bottom, top):
+        RECORD.append(f"{self.param_str} forward")
+        for blob in top:
+            blob.data[...] = 2 * bottom[0].data
+
+    def backward(self, top, propagate_down, bottom):
+        RECORD.append(f"{self.param_str} backward")
+        for blob in top:
+            bottom[0].diff[...] = 2 * blob.diff
+
+
+class SomeRows(caffe.Layer):
+    """Returns the first rows of its bottom. How many is settled outside of the net."""
+
+    num_rows = 8
+
+    def reshape(self, bottom, top):
+        top[0].reshape(*bottom[0].shape)
+
+    def forward(self, bottom, top):
+        copy_rows(bottom[0], top[0], self.num_rows)
+
+    def backward(self, top, propagate_down, bottom):
+        bottom[0].diff[: self.num_rows] = top[0].diff
+
+
+def copy_rows(source, target, n):
+    target.reshape(n, *source.shape[1:])
+    target.data[...] = source.data[:n]
+
+
+class ReshapesInForward(SomeRows):
+    def forward(self, bottom, top):
+        top[0].reshape(self.num_rows, *bottom[0].shape[1:])
+        super().forward(bottom, top)
 
 
 NOT_A_LAYER = 3

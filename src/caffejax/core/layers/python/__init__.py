@@ -21,8 +21,8 @@ log = logging.getLogger("caffejax.net")
 def make_python(ctx: Context, definition: LayerDefinition) -> LayerType:
     """Return a layer that is computed by the user's Python class or function that `python_param` names.
 
-    A class with pycaffe's methods (setup, reshape, forward, backward) runs on the host, between the compiled parts of
-    the net; its backward method computes the gradients. A function of the bottoms, or a class whose instances can be
+    A class with pycaffe's methods (setup, reshape, forward, backward) runs on the host, between compiled parts or as a
+    callback; its backward method computes the gradients. A function of the bottoms, or a class whose instances can be
     called like such a function, is traced and compiled with the net. With an attribute `stops_gradient = True`, layers
     before it get no gradient through it, as for labels and sampled boxes. The module is searched for in sys.path, the
     working directory and the net's folder. If it is missing, some layers of py-faster-rcnn, MNC, ENet and DetectNet are

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import logging
-from collections.abc import Sequence
+import re
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -22,10 +26,12 @@ from .user_code import set_layer_attributes, with_error_note
 
 Arrays = tuple[np.ndarray, ...]
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 log = logging.getLogger("caffejax.net")
 
 
-def make_class_type(python_type: LayerType, definition: LayerDefinition, cls: type, full_name: str) -> LayerType:
+def make_class_type(python_type: LayerType, definition: LayerDefinition, cls: Any, full_name: str) -> LayerType:
     """Return a layer type for one layer; its functions call the methods of a new instance of the class `cls`.
 
     A layer without bottoms and blobs becomes a data source, so that the rest of the net can be compiled.
@@ -36,7 +42,8 @@ def make_class_type(python_type: LayerType, definition: LayerDefinition, cls: ty
         cls: the user's class.
         full_name: the name of the class with its module, for error messages.
     """
-    layer = HostLayer(definition, cls, full_name)
+    layers = _HostLayers(definition, cls, full_name)
+    layer = layers.of_device(None, [])
     position = layer if layer.has_position else None
     if not definition.layer.bottom and not layer.params([]):
         source = HostSource(layer)
@@ -50,10 +57,11 @@ def make_class_type(python_type: LayerType, definition: LayerDefinition, cls: ty
         return replace(python_type, implementation=source_input)
 
     def forward(ctx: Context, blobs: Arrays, *bottoms: np.ndarray) -> Arrays:
-        return layer.forward(blobs, bottoms)
+        return layers.of_device(ctx.device_index, bottoms).forward(blobs, bottoms)
 
     def backward_rule(ctx: Context, blobs: Arrays, *bottoms: np.ndarray, y: Any, dy: Any) -> tuple[Any, ...]:
-        return layer.backward(blobs, bottoms, as_tuple(dy), ctx.propagate_down, ctx.blob_diffs)
+        device_layer = layers.of_device(ctx.device_index, bottoms)
+        return device_layer.backward(blobs, bottoms, as_tuple(dy), ctx.propagate_down, ctx.blob_diffs)
 
     def params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
         return layer.params([b.shape for b in bottoms])
@@ -68,6 +76,7 @@ def make_class_type(python_type: LayerType, definition: LayerDefinition, cls: ty
             forward,
             top_shapes,
             params,
+            may_reshape=_may_reshape(cls.forward),
             computes_in_float32=True,
             instance=layer.instance,
             user_tops=layer.tops,
@@ -75,6 +84,17 @@ def make_class_type(python_type: LayerType, definition: LayerDefinition, cls: ty
         ),
         gradient=replace(python_type.gradient, backward=backward_rule if has_rule else None),
     )
+
+
+def _one_at_a_time(method: F) -> F:
+    """Decorate a method of `HostLayer`, so that threads, such as those of devices, wait for each other."""
+
+    @functools.wraps(method)
+    def call(self: HostLayer, *args: Any) -> Any:
+        with self._lock:
+            return method(self, *args)
+
+    return call  # type: ignore[return-value]
 
 
 class HostLayer:
@@ -95,26 +115,33 @@ class HostLayer:
             self._bottoms[i] if definition.layer.bottom[i : i + 1] == [name] else Blob()
             for i, name in enumerate(definition.layer.top)
         ]
+        self._lock = threading.RLock()
         self._is_set_up = False
         self._num_blobs = 0
         self._has_warned = False
         self._last_arguments: tuple[Arrays, Arrays] | None = None  # arguments of the last call of `forward`
 
+    @_one_at_a_time
     def params(self, bottoms: Sequence[Shape]) -> list[ParamSpec]:
         """Return the specs of the learnable blobs, with the initial values that `setup` wrote."""
         self._set_up(bottoms)
         self._num_blobs = len(self.instance.blobs)
         return [ParamSpec(blob.shape, value=blob.data.copy()) for blob in self._blobs]
 
+    @_one_at_a_time
     def top_shapes(self, bottoms: Sequence[Shape]) -> list[Shape]:
         """Return the tops' shapes, which `setup` and `reshape` set for bottoms of these shapes."""
         self._set_up(bottoms)
         is_known = all(blob.shape == tuple(shape) for blob, shape in zip(self._bottoms, bottoms, strict=True))
+        if bottoms and self._last_arguments is not None:
+            is_known = False  # forward may have reshaped the tops
         if not is_known and all(type(n) is int for shape in bottoms for n in shape):  # an export has symbolic sizes
+            self._last_arguments = None  # what forward stored for backward may be for the earlier shapes
             self._reshape_bottoms(bottoms)
             self._call("reshape", self._bottoms, self.tops)
         return [top.shape for top in self.tops]
 
+    @_one_at_a_time
     def forward(self, blobs: Arrays, bottoms: Arrays) -> Arrays:
         """Run the user's `reshape` and `forward`; return copies of the tops."""
         self._set_up([b.shape for b in bottoms])
@@ -126,6 +153,7 @@ class HostLayer:
         self._warn_of_changes(blobs)
         return tuple(top.data.copy() for top in self.tops)
 
+    @_one_at_a_time
     def backward(
         self,
         blobs: Arrays,
@@ -224,6 +252,23 @@ class HostLayer:
         )
 
 
+class _HostLayers:
+    """The instances of a user's class for a layer, one for each device, set up in the order of the devices."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._arguments, self._layers = arguments, [HostLayer(*arguments)]
+        self._lock = threading.Lock()
+
+    def of_device(self, index: Any, bottoms: Sequence[Any]) -> HostLayer:
+        """Return the instance of a device; None is the first. New instances are set up for bottoms of these shapes."""
+        with self._lock:
+            while len(self._layers) <= int(index or 0):
+                layer = HostLayer(*self._arguments)
+                layer.params([b.shape for b in bottoms])
+                self._layers.append(layer)
+        return self._layers[int(index or 0)]
+
+
 class HostSource:
     """A Python layer without bottoms as a data source. It wraps the layer's only instance, so closing has no effect."""
 
@@ -250,6 +295,15 @@ class HostSource:
 
     def close(self) -> None:
         """Do nothing."""
+
+
+def _may_reshape(forward: Any) -> bool:
+    """Return whether `top[0].reshape` or the like is in the source of a method forward(self, bottom, top)."""
+    try:
+        *_, top = inspect.signature(forward).parameters
+        return re.search(rf"\b{top}\[[^]]*\]\.reshape\(", inspect.getsource(forward)) is not None
+    except (OSError, TypeError, ValueError):  # there is no source
+        return False
 
 
 def _write_data(blobs: Sequence[Blob], arrays: Arrays) -> None:
