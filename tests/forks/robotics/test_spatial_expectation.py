@@ -33,9 +33,9 @@ NEW_NET = """layer { name: "data" type: "MemoryData" top: "maps" memory_data_par
 def compute_features(text: str) -> np.ndarray:
     net = Net(text, "TEST")
     params, state = net.init(jax.random.key(0))
-    return np.asarray(
-        net.apply(params, state, {"maps": SCORES, "joints": np.zeros((2, 7, 1, 1))}, blobs=("features",))[0]["features"]
-    )
+    inputs = {"maps": SCORES, "joints": np.zeros((2, 7, 1, 1))}
+    needed = {name: inputs[name] for name in net.input_names}
+    return np.asarray(net.apply(params, state, needed, blobs=("features",))[0]["features"])
 
 
 def compute_expected_coordinates(y: np.ndarray, x: np.ndarray) -> np.ndarray:

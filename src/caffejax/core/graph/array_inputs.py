@@ -67,7 +67,7 @@ def _find_problems(layers: Sequence[LayerParameter], shapes: Mapping[str, Any]) 
             yield f"inputs: the shape of '{name}' must be a tuple of integers of at least 0, not {shape!r}"
     for layer in layers:
         missing = [top for top in layer.top if top not in shapes]
-        if missing and (_reads_source(layer) or (len(missing) < len(layer.top) and layer.type != "Input")):
+        if missing and (_reads_source(layer) or (len(missing) < len(layer.top) and not layer.input_param.shape)):
             names = " and ".join(f"'{top}'" for top in missing)
             yield f"inputs must also have the shape of {names}, of layer '{layer.name}' ({layer.type})"
 
