@@ -62,7 +62,7 @@ def as_params(tree: ParamsLike) -> Params:
 
 
 def _format_shapes(tree: Params) -> str:
-    """Format a tree as text, by layer: the shapes of arrays, and the values of numbers and of what is no array."""
+    """Format a tree as text, by layer: the shapes of arrays, and the values of numbers and other objects."""
     if not isinstance(tree, Mapping):
         return repr(tree)
     layers = [f"{name} ({_format_layer(blobs)})" for name, blobs in tree.items()]

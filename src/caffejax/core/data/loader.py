@@ -36,7 +36,7 @@ def open_sources(graph: Graph) -> dict[str, Source]:
 
 
 class Loader:
-    """An endless iterator over the batches of all data layers of a net, or over those of the shard in `DataConfig`.
+    """An endless iterator over the batches of all data layers of a net, or over the shard in `DataConfig`.
 
         loader = caffejax.Loader(net.graph)
         for batch in loader.epoch():  # len(loader) batches
@@ -119,7 +119,7 @@ class Loader:
     def epoch(self) -> Iterator[dict[str, Any]]:
         """Return an iterator over the next `len(loader)` batches, an epoch of the first source.
 
-        Of these it returns those of the shard. As in Caffe, batches are full: the last one ends with the first examples
+        It returns the batches of the shard. As in Caffe, batches are full: the last one ends with the first examples
         of the next epoch if the batch size does not divide the number of examples, and the next epoch continues after
         it. The errors are those of `__len__` and `__next__`.
         """

@@ -1,4 +1,4 @@
-"""Input layers in place of the layers that read data, for nets that are functions of arrays."""
+"""Replacement of the layers that read data by Input layers, for nets as functions of arrays."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def call(
         ctx: the layer's context.
         blobs, bottoms: the layer's arrays.
         locate_errors: returns a context manager that adds the layer's name to errors that a host layer raises after
-            this call, such as those of a compiled program.
+            this call, such as a compiled program's.
     """
     layer_type = ctx.type
     if layer_type.on_host:

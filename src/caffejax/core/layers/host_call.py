@@ -35,7 +35,7 @@ class ChangedShapeError(LayerError):
 
 @dataclass
 class HostCalls:
-    """What the calls of a program that runs each of them once, in order, have in common.
+    """The state that the calls of a program share which runs each of them once, in order.
 
     Attributes:
         error: the exception that one of them raised, or None. The program then fails with an error of JAX.

@@ -87,7 +87,7 @@ def make_class_type(python_type: LayerType, definition: LayerDefinition, cls: An
 
 
 def _one_at_a_time(method: F) -> F:
-    """Decorate a method of `HostLayer`, so that threads, such as those of devices, wait for each other."""
+    """Decorate a method of `HostLayer`, so that threads, such as one for each device, wait for each other."""
 
     @functools.wraps(method)
     def call(self: HostLayer, *args: Any) -> Any:
