@@ -73,8 +73,8 @@ def write_net(text: str, weights: dict[str, list[Any]] | None = None, file: str 
     net = Net(text)
     variables = net.init(jax.random.key(1))
     for layer, arrays in (weights or {}).items():
-        for i, array in enumerate(arrays):
-            variables.params[layer][i] = np.asarray(array, np.float32).reshape(variables.params[layer][i].shape)
+        for param, array in zip(net.graph.layer(layer).params, arrays, strict=True):
+            variables.params[layer][param.slot.name] = np.asarray(array, np.float32).reshape(param.spec.shape)
     save_weights("net.npz", net.graph, variables)
     return variables
 

@@ -89,10 +89,10 @@ def test_a_shared_blob_is_one_param() -> None:
     assert len(jax.tree.leaves(nnx.state(model, nnx.Param))) == len(net.graph.unique_params) < len(net.graph.params)
 
 
-def test_variables_are_named_by_layer_and_index() -> None:
+def test_variables_are_named_by_layer_and_blob() -> None:
     state = nnx.state(CaffeModule(Net(RANDOM, "TRAIN"), rngs=nnx.Rngs(0)))
-    assert state["weights"]["a/ip"][0].shape == (7, 5)
-    assert [type(state["state"]["bn"][i]) for i in range(3)] == [nnx.BatchStat] * 3
+    assert state["weights"]["a/ip"]["weight"].shape == (7, 5)
+    assert [type(statistic) for statistic in state["state"]["bn"].values()] == [nnx.BatchStat] * 3
 
 
 def test_random_layers_use_new_keys_only_in_train_mode() -> None:
@@ -188,7 +188,7 @@ def test_a_linen_module_has_the_nets_loss_and_state() -> None:
     model = to_linen(net, variables)
     linen_variables = model.init({"params": jax.random.key(1), "dropout": jax.random.key(2)}, batch)
     assert set(linen_variables) == {"params", "batch_stats"}
-    assert_equal(linen_variables["params"]["weights"]["a/ip"][0], params["a/ip"][0])
+    assert_equal(linen_variables["params"]["weights"]["a/ip"]["weight"], params["a/ip"]["weight"])
 
     @jax.jit
     def loss(params: Any) -> Any:

@@ -89,14 +89,14 @@ def test_values_and_diffs_equal_the_functional_net() -> None:
     def loss(params: Any, perturbations: Any) -> Any:
         return reference.loss(params, {}, inputs, key, blobs=["loss", "sum", "conv"], perturbations=perturbations)
 
-    params = {name: tuple(jnp.asarray(b.data) for b in blobs) for name, blobs in net.params.items()}
+    params = reference.map_params(lambda p: jnp.asarray(net.params[p.slot.layer][p.index].data))
     (_, outputs), (grads, diffs) = jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(params, perturbations)
     np.testing.assert_allclose(out["loss"], outputs.blobs["loss"], **CLOSE)
     np.testing.assert_allclose(sum_, outputs.blobs["sum"], **CLOSE)
     np.testing.assert_allclose(net.blobs["conv"].data, outputs.blobs["conv"], **CLOSE)
-    for name, blobs in grads.items():
-        for i, grad in enumerate(blobs):
-            np.testing.assert_allclose(net.params[name][i].diff, grad, **CLOSE)
+    for param in reference.graph.unique_params:
+        diff = net.params[param.slot.layer][param.index].diff
+        np.testing.assert_allclose(diff, param.array(grads, {}), **CLOSE)
     for name, diff in diffs.items():
         np.testing.assert_allclose(net.blobs[name].diff, diff, err_msg=name, **CLOSE)
 

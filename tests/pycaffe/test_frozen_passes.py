@@ -38,7 +38,7 @@ def compute_reference_blobs(net: Any) -> dict[str, Any]:
     blobs = {name: [np.array(blob.data) for blob in blobs] for name, blobs in net.params.items()}
     params, state = (
         net_again.map_params(
-            lambda p, learnable=learnable: blobs[p.slot.layer][p.slot.name] if p.spec.learnable == learnable else None
+            lambda p, learnable=learnable: blobs[p.slot.layer][p.index] if p.spec.learnable == learnable else None
         )
         for learnable in (True, False)
     )

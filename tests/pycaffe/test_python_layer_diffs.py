@@ -94,7 +94,7 @@ def test_passes_of_a_solver_are_averaged(name: str, tmp_path: Path) -> None:
     other = caffejax.Solver("solver.prototxt", data=[{"x": np.array([x], np.float32)} for x in (1, 3, 5, 7)])
     other.step(2)
     other.close()
-    assert other.variables.params["py"][0].item() == -8
+    assert other.variables.params["py"]["0"].item() == -8
 
 
 def test_a_param_shared_with_another_layer() -> None:

@@ -29,9 +29,8 @@ def test_frozen_recorded_nets_equal_caffe(name: str) -> None:
     values = dict(np.load(GOLDEN / "nets" / f"{name}.npz"))
     phase = json.loads((GOLDEN / "nets" / f"{name}.json").read_text())["runs"][0]["phase"]
     net = Net(GOLDEN / "nets" / f"{name}.prototxt", phase)
-    params, state = net.init(jax.random.key(0))
-    blobs = {k: {i: values[f"param/{k}/{i}"] for i in bs} for k, bs in params.items()}
-    variables, key = Variables(blobs, state), jax.random.key(0)
+    params = net.map_params(lambda p: values[f"param/{p.slot.layer}/{p.index}"] if p.spec.learnable else None)
+    variables, key = Variables(params, net.init(jax.random.key(0)).state), jax.random.key(0)
     output_names = net.for_inference(select_prefix(values, "blob")).outputs  # without copies
     frozen = net.freeze(variables, output_names)
     actual = frozen({n: select_prefix(values, "in")[n] for n in frozen.input_names}, key)
@@ -62,11 +61,10 @@ def test_frozen_recorded_layers_equal_the_net(name: str) -> None:
     values = dict(np.load(path.with_suffix(".npz")))
     net = Net(path.with_suffix(".prototxt"), "TEST")
     layer = net.graph.layer("layer")
-    owned_arrays = [(values[f"param/{p.index}"], p.spec.learnable) for p in layer.params]
-    trees = [{"layer": tuple(value if learnable == is_param else None for value, learnable in owned_arrays)}
+    trees = [{"layer": {p.slot.name: values[f"param/{p.index}"] for p in layer.params if p.spec.learnable == is_param}}
              for is_param in (True, False)]  # fmt: skip
     # a Parameter layer is named like its top, whose value is recorded as a bottom
-    inputs = {n: (values[f"bottom/{n}"],) for n in net.init(jax.random.key(0)).params if n != "layer"}
+    inputs = {n: {"weight": values[f"bottom/{n}"]} for n in net.init(jax.random.key(0)).params if n != "layer"}
     frozen = net.freeze(Variables(inputs | trees[0], trees[1]), layer.tops)
     actual = frozen({name: values[f"bottom/{name}"] for name in frozen.input_names}, jax.random.key(0))
     for top in layer.tops:  # one that lies in place of an input has another name

@@ -100,9 +100,8 @@ def test_nan_comes_out_of_every_epilogue(branches: Any, place: str) -> None:
             inputs[name][0, CHANNEL, ROW, COLUMN] = np.nan
     weighted = [layer for layer in net.graph.layers if layer.params and len(layer.params[0].spec.shape) > 1]
     for layer in weighted if place != "input" else ():
-        i = ("weight", "bias").index(place)
-        array = params[layer.key][i]
-        params[layer.key][i] = array.at[(CHANNEL, *(0,) * (array.ndim - 1))].set(jnp.nan)
+        array = params[layer.key][place]
+        params[layer.key][place] = array.at[(CHANNEL, *(0,) * (array.ndim - 1))].set(jnp.nan)
     (loss, tops), (param_diffs, input_diffs) = run(params, inputs, variables.state)
     if place == "input":
         assert np.isnan(loss)

@@ -33,13 +33,10 @@ def make_net(param: str, *shapes: tuple[int, ...], tops: int = 1, phase: Any = "
 
 def make_variables(net: Net, *blobs: np.ndarray) -> Any:
     """Return the net's variables with these blobs of its layer, in Caffe's order."""
-    initial = net.init(KEY)
-    inputs = dict(enumerate(blobs))
-
-    def replace_blobs(tree: Any) -> Any:
-        return {key: {i: np.float32(inputs.get(i, old)) for i, old in values.items()} for key, values in tree.items()}
-
-    return type(initial)(replace_blobs(initial.params), replace_blobs(initial.state))
+    variables = net.init(KEY)
+    for param, blob in zip(net.graph.layer("layer").params, blobs, strict=False):
+        variables[not param.spec.learnable]["layer"][param.slot.name] = np.float32(blob)
+    return variables
 
 
 def run(net: Net, weights: tuple[np.ndarray, ...], *inputs: np.ndarray, key: Any = None) -> Any:
@@ -278,7 +275,7 @@ def test_stats_batch_size_computes_statistics_of_each_part(settings: str, kernel
     def compute_loss(model: Net, x: Any, d_top: Any) -> Any:
         v = make_variables(model, *blobs)
         result, state = model.apply(v.params, v.state, {"b0": x})
-        return jnp.sum(result["t0"] * d_top), (result["t0"], list(state["layer"].values()))
+        return jnp.sum(result["t0"] * d_top), (result["t0"], get_statistics(state))
 
     passes = [jax.value_and_grad(compute_loss, 1, has_aux=True)(n, x, d) for n, x, d in
               ((model, X, d_top), (half_net, X[:2], d_top[:2]), (half_net, X[2:], d_top[2:]))]  # fmt: skip
@@ -405,8 +402,12 @@ def test_inner_product_with_noise_in_training() -> None:
 
     model = make_net(param, (5, 4), phase="TRAIN")
     initial_blobs = model.init(KEY).params["layer"]
-    assert np.abs(initial_blobs[0]).max() <= 1 / 2  # the filler's values over the root of 4 inputs
-    np.testing.assert_allclose([initial_blobs[2][0, 0], initial_blobs[3][0]], [0.5 / 2, 0.5 / np.sqrt(3)], rtol=1e-6)
+    assert np.abs(initial_blobs["weight"]).max() <= 1 / 2  # the filler's values over the root of 4 inputs
+    np.testing.assert_allclose(
+        [initial_blobs["weight_deviation"][0, 0], initial_blobs["bias_deviation"][0]],
+        [0.5 / 2, 0.5 / np.sqrt(3)],
+        rtol=1e-6,
+    )
     inputs = np.concatenate([np.eye(4), np.zeros((1, 4))]).astype("f")  # each weight, and the bias
     noisy_tops = [np.asarray(run(model, blobs, inputs, key=jax.random.key(k)).blobs["t0"]) for k in (1, 2)]
     assert not np.allclose(*noisy_tops)
@@ -418,8 +419,8 @@ def test_inner_product_with_noise_in_training() -> None:
     grads = jax.grad(lambda p: jnp.sum(model.apply(p, v.state, {"b0": inputs}, key=jax.random.key(1))[0]["t0"]))(
         v.params
     )["layer"]
-    np.testing.assert_allclose(grads[2], noise.T, atol=1e-5)
-    np.testing.assert_allclose(grads[3], 5 * bias_noise, rtol=1e-4)
+    np.testing.assert_allclose(grads["weight_deviation"], noise.T, atol=1e-5)
+    np.testing.assert_allclose(grads["bias_deviation"], 5 * bias_noise, rtol=1e-4)
 
 
 def test_scale_filler_multiplies_values() -> None:

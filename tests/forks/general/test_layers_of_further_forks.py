@@ -180,7 +180,7 @@ def test_accuracy_encoding_compares_with_the_mean_of_each_label(phase: str) -> N
             distances = [np.sum((item - means[k]) ** 2) if counts[k] else np.inf for k in range(4)]
             n_nearest += int(np.argmin(distances) == label)
         np.testing.assert_allclose(tops["y"], n_nearest / 6, rtol=1e-6)
-        np.testing.assert_allclose(state["x"]["centroids"], means, rtol=1e-4)
+        np.testing.assert_allclose(state["x"]["carried_centroids"], means, rtol=1e-4)
     assert max(counts) > 12
     assert n_nearest < 6
 

@@ -27,7 +27,7 @@ def apply_margin_product(margin_type: str, base: float, passes: int = 1) -> tupl
     inputs = {"b0": RANDOM.normal(size=(40, 4)).astype(np.float32), "b1": np.arange(40.0, dtype=np.float32) % 3}
     for _ in range(passes):
         tops, state = net.apply(params, state, inputs, blobs=["t0", "t1"])
-    return tops, np.asarray(params["layer"][0]), inputs["b0"], inputs["b1"].astype(int)
+    return tops, np.asarray(params["layer"]["weight"]), inputs["b0"], inputs["b1"].astype(int)
 
 
 @pytest.mark.parametrize(("margin_type", "factor"), [("SINGLE", 1), ("DOUBLE", 2), ("TRIPLE", 3), ("QUADRUPLE", 4)])
@@ -75,7 +75,7 @@ def test_center_gradients_do_not_depend_on_the_loss_weight() -> None:
     inputs = {"b0": RANDOM.normal(size=(4, 2)).astype(np.float32), "b1": np.array([0, 2, 2, 0], np.float32)}
 
     def diff(weight: float) -> Any:
-        return jax.grad(lambda p: weight * net.apply(p, state, inputs)[0]["t0"])(params)["layer"][0]
+        return jax.grad(lambda p: weight * net.apply(p, state, inputs)[0]["t0"])(params)["layer"]["centers"]
 
     x = inputs["b0"]
     expected = [-(x[0] + x[3]) / 3, [0, 0], -(x[1] + x[2]) / 3]
@@ -230,7 +230,7 @@ def test_update_center_only_updates_only_the_rows_of_the_labels(distance_type: s
         params, state = net.init(jax.random.key(0))
         blob = np.float32(centers)
         if has_params:  # the fork's shape, of the same numbers in memory
-            assert params["layer"][0].shape == (4, 3)
+            assert params["layer"]["weight"].shape == (4, 3)
 
         def compute_weighted_sum(
             x: Any, blob: Any, has_params: bool = has_params, net: Any = net, state: Any = state

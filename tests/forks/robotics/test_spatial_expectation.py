@@ -105,7 +105,7 @@ def test_rnn_with_other_nonlinearities(backward: Any) -> None:
     params, state = net.init(jax.random.key(0))
 
     def apply_plain_rnn(blobs: Any) -> Any:
-        w_x, b_h, w_h, w_o, b_o = blobs.values()
+        w_x, b_h, w_h, w_o, b_o = (blobs[n] for n in ("weight_x", "bias", "weight_h", "weight_out", "bias_out"))
         h, tops = jax.numpy.zeros((2, 5)), []
         for t in range(3):
             h = jax.nn.relu((cont[t][:, None] * h) @ w_h.T + x[t] @ w_x.T + b_h)

@@ -228,14 +228,16 @@ def test_convolution_depthwise_equals_single_channel_convolutions() -> None:
         net_text("ConvolutionDepthwise", "convolution_param { kernel_size: 3 pad: 1 bias_term: false }", [IMAGE_SHAPE])
     )
     weight, x = draw_normal(4, 1, 3, 3), draw_normal(*IMAGE_SHAPE)
-    result = net.apply({"layer": (weight,)}, {}, {"b0": x})[0]["t0"]
+    result = net.apply({"layer": {"weight": weight}}, {}, {"b0": x})[0]["t0"]
     single_channel_net = Net(
         net_text(
             "Convolution", "convolution_param { num_output: 1 kernel_size: 3 pad: 1 bias_term: false }", [(2, 1, 5, 6)]
         )
     )
     for c in range(4):
-        expected = single_channel_net.apply({"layer": (weight[c : c + 1],)}, {}, {"b0": x[:, c : c + 1]})[0]["t0"]
+        expected = single_channel_net.apply({"layer": {"weight": weight[c : c + 1]}}, {}, {"b0": x[:, c : c + 1]})[0][
+            "t0"
+        ]
         np.testing.assert_allclose(result[:, c : c + 1], expected, atol=1e-5)
 
 
@@ -245,7 +247,11 @@ def test_bn_equals_batch_norm_and_scale(phase: Any) -> None:
     x, (slope, bias, mean), variance = draw_normal(*IMAGE_SHAPE), draw_normal(3, 4), np.square(draw_normal(4))
     bn_net = Net(net_text("BN", "bn_param { }", [IMAGE_SHAPE]), phase)
     blobs = [b.reshape(1, 4, 1, 1) for b in (slope, bias, mean, variance)]
-    result = bn_net.apply({"layer": (*blobs[:2], None, None)}, {"layer": (None, None, *blobs[2:])}, {"b0": x})[0]["t0"]
+    params, state = (
+        dict(zip(("weight", "bias"), blobs[:2], strict=True)),
+        dict(zip(("mean", "variance"), blobs[2:], strict=True)),
+    )
+    result = bn_net.apply({"layer": params}, {"layer": state}, {"b0": x})[0]["t0"]
     if phase == "TRAIN":
         mean, variance = x.mean((0, 2, 3)), x.var((0, 2, 3))
     normal = (x - mean[:, None, None]) / np.sqrt(variance + 1e-5)[:, None, None]

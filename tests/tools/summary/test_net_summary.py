@@ -235,10 +235,15 @@ def test_the_blobs_of_a_weights_file_are_listed(
     path = str(tmp_path / f"net{extension}")
     net.save(*net.init(jax.random.key(0)), path)
     assert main(["summary", path]) == 0
+    names = ("weight", "bias") if extension == ".npz" else ("0", "1")
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert lines[1:3] == [["ip", "0", "3x1234", "3,702"], ["ip", "1", "3", "3"]]
+    assert lines[1:3] == [["ip", names[0], "3x1234", "3,702"], ["ip", names[1], "3", "3"]]
     assert " ".join(lines[-1]) == "1 layer with 2 blobs, 3,705 numbers"
     assert main(["summary", path, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0] == {"layer": "ip", "blob": 0, "shape": [3, 1234]}
+    assert json.loads(capsys.readouterr().out)[0] == {
+        "layer": "ip",
+        "blob": "weight" if extension == ".npz" else 0,
+        "shape": [3, 1234],
+    }
     assert main(["summary", str(tmp_path / f"absent{extension}")]) == 1
     assert "no such file" in capsys.readouterr().err

@@ -353,7 +353,7 @@ def config_for_mesh(mesh: Mesh, compute_config: ComputeConfig) -> ComputeConfig:
 def _check_host_layers(graph: Graph, mesh: Mesh) -> None:
     """Raise `GraphError` if layers on the host cannot be trained on a mesh.
 
-    They must be callbacks of the program, for each device in this process. Files and positions exist once, for one device.
+    They must be callbacks of the program, for each device in this process. Files and positions exist only once.
     """
     host_layers = [layer for layer in graph.layers if layer.type.on_host]
     refused = host_layers

@@ -160,8 +160,8 @@ class TensorBoard(Callback):
 
     def _write_params(self, solver: Solver, variables: Variables) -> None:
         for layer, arrays in variables.params.items():
-            for index, array in arrays.items():
-                self._write_histogram(solver.iteration, f"params/{layer}/{index}", np.asarray(array))
+            for name, array in arrays.items():
+                self._write_histogram(solver.iteration, f"params/{layer}/{name}", np.asarray(array))
         filters = find_first_filters(solver.net.graph)
         if filters is not None:
             weights = np.asarray(filters.array(*variables))
