@@ -411,6 +411,8 @@ class LayerType:
     @property
     def is_input(self) -> bool:
         """True if the tops come from a data source or from the caller."""
+        if isinstance(self.implementation, Variants):
+            return all(variant.is_input for variant in self.implementation.types.values())
         return isinstance(self.implementation, SourceInput | CallerInput)
 
     @property

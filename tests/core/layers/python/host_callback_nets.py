@@ -66,8 +66,15 @@ def make_nets(name: str) -> Nets:
     rng = np.random.default_rng(1)
     params, state = host_net.init(jax.random.key(0))
     params = jax.tree.map(lambda p: rng.normal(size=p.shape).astype(np.float32), params)
-    losses = [lambda params, inputs, net=net: net.loss(params, state, inputs)[0] for net in (host_net, twin)]
-    return Nets(losses[0], losses[1], params, draw_inputs(*SHAPES))
+    names = {(p.slot.layer, p.index): p.slot.name for p in host_net.graph.unique_params}
+
+    def twin_loss(params: Any, inputs: Any) -> Any:
+        twin_params = twin.map_params(lambda p: params[p.slot.layer][names[p.slot.layer, p.index]])
+        return twin.loss(twin_params, state, inputs)[0]
+
+    return Nets(
+        lambda params, inputs: host_net.loss(params, state, inputs)[0], twin_loss, params, draw_inputs(*SHAPES)
+    )
 
 
 def train(loss: Loss, params: Any, inputs: Any) -> Any:
