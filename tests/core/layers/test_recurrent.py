@@ -126,7 +126,10 @@ def test_recurrent_state_is_not_a_blob_and_not_in_weight_files(
     model = make_recurrent_net(layer_type, 3)
     assert len(model.graph.params) == len(model.graph.unique_params) == n_blobs
     params, state = model.init(jax.random.key(0))
-    assert [list(params["layer"]), list(state["layer"])] == [[*range(n_blobs)], [*range(n_blobs, n_blobs + n_states)]]
+    assert [list(params["layer"]), list(state["layer"])] == [
+        [p.slot.name for p in model.graph.params],
+        ["carried_hidden", "carried_cell"][:n_states],
+    ]
     _, state = model.apply(params, state, draw_inputs(3))
     save_weights(tmp_path / "w.caffemodel", model.graph, Variables(params, state))
     initial = model.init(jax.random.key(1))

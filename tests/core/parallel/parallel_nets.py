@@ -155,6 +155,16 @@ def make_solver_text(folder: Path, name: str, batch: int, settings: str = "", pr
 Trajectory = tuple[list[float], dict[str, list[np.ndarray]]]
 
 
+def list_params(solver: Any) -> dict[str, list[np.ndarray]]:
+    """Return the solver's parameters by layer, in Caffe's order."""
+    variables = solver.variables
+    return {
+        layer.key: [np.asarray(p.array(*variables)) for p in layer.params if p.spec.learnable]
+        for layer in solver.net.graph.layers
+        if layer.key in variables.params
+    }
+
+
 def train(
     text: str, devices: int | None, parallel: Mapping[str, Any], iterations: int = 50, resume: str = "", **options: Any
 ) -> Trajectory:
@@ -170,12 +180,7 @@ def train(
     if resume:
         solver.restore(resume)
     solver.step(iterations)
-    variables = solver.variables
-    params = {
-        layer.key: [np.asarray(p.array(*variables)) for p in layer.params if p.spec.learnable]
-        for layer in solver.net.graph.layers
-        if layer.key in variables.params
-    }
+    params = list_params(solver)
     solver.close()
     return losses, params
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 from jax.sharding import SingleDeviceSharding
-from parallel_nets import assert_equal, make_solver_text, train, write_data
+from parallel_nets import assert_equal, list_params, make_solver_text, train, write_data
 
 from caffejax.core.parallel import mesh, tpu_conv_layout
 
@@ -60,7 +60,7 @@ def train_in_layouts(text: str, resume: str = "") -> tuple[Any, int]:
         solver.step(2)
         solver.train_state = solver.train_state
         solver.step(2)
-        result = {key: [np.asarray(blob) for blob in blobs.values()] for key, blobs in solver.variables.params.items()}
+        result = list_params(solver)
         solver.close()
     finally:
         mesh._TILES, mesh._LANES = tiles, lanes

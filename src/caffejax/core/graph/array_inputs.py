@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...base.errors import GraphError, Problem, did_you_mean, is_integer
-from ..layers import SourceInput, layer_type
+from ..layers import SourceInput, type_of
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from .resolve import is_included
 
@@ -74,7 +74,7 @@ def _find_problems(layers: Sequence[LayerParameter], shapes: Mapping[str, Any]) 
 
 def _reads_source(layer: LayerParameter) -> bool:
     try:
-        return isinstance(layer_type(layer.type).implementation, SourceInput)
+        return isinstance(type_of(layer).implementation, SourceInput)
     except GraphError:
         return False  # an unknown type, which the graph builder reports
 

@@ -72,9 +72,7 @@ def make_nets(name: str) -> Nets:
         twin_params = twin.map_params(lambda p: params[p.slot.layer][names[p.slot.layer, p.index]])
         return twin.loss(twin_params, state, inputs)[0]
 
-    return Nets(
-        lambda params, inputs: host_net.loss(params, state, inputs)[0], twin_loss, params, draw_inputs(*SHAPES)
-    )
+    return Nets(lambda params, inputs: host_net.loss(params, state, inputs)[0], twin_loss, params, draw_inputs(*SHAPES))
 
 
 def train(loss: Loss, params: Any, inputs: Any) -> Any:
