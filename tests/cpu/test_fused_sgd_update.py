@@ -63,7 +63,7 @@ def test_fused_sgd_equals_optax_and_numpy(settings: dict[str, Any]) -> None:
         for a, b in ((fused.params, expected.params), (fused.opt_state, expected.opt_state)):
             jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), a, b)
 
-    weight, slot = np.asarray(draw_arrays(0)["conv"]["weight"], np.float64), np.zeros(SHAPES["conv"][0])
+    weight, slot = np.asarray(draw_arrays(0)["conv"]["weight"], np.float64), np.zeros(SHAPES["conv"]["weight"])
     decay = 0 if param.regularization_type == "NONE" else param.weight_decay
     for i in range(3):
         grads = draw_arrays(i + 1)
@@ -90,7 +90,7 @@ def test_a_fused_update_supports_grad_and_vmap() -> None:
 
     def norm_after(rate: Any, grads: Any) -> Any:
         ts = TrainState(draw_arrays(0), {}, optimizer.init(draw_arrays(0)), jnp.int32(0), jax.random.key(0))
-        return jnp.sum(update(grads, ts, rate)[0].params["conv"][0] ** 2)
+        return jnp.sum(update(grads, ts, rate)[0].params["conv"]["weight"] ** 2)
 
     slope = jax.grad(norm_after)(0.1, draw_arrays(1))
     norms = [jax.jit(norm_after)(rate, draw_arrays(1)) for rate in (0.09, 0.11)]

@@ -56,10 +56,10 @@ def test_the_repr_of_variables_shows_what_functions_made_of_them() -> None:
     def show(function: Any) -> str:
         return repr(jax.tree.map(function, variables)).splitlines()[1].removeprefix("  params: 1 layer: ")
 
-    assert show(lambda x: x.shape) == "fc ((4, 3), (4,))"
-    assert show(lambda x: jnp.sum(x * 0 + 1)) == "fc (12.0, 4.0)"
-    assert show(lambda x: float(x.size)) == "fc (12.0, 4.0)"
-    assert show(lambda x: "frozen") == "fc ('frozen', 'frozen')"
+    assert show(lambda x: x.shape) == "fc (bias (4,), weight (4, 3))"
+    assert show(lambda x: jnp.sum(x * 0 + 1)) == "fc (bias 4.0, weight 12.0)"
+    assert show(lambda x: float(x.size)) == "fc (bias 4.0, weight 12.0)"
+    assert show(lambda x: "frozen") == "fc (bias 'frozen', weight 'frozen')"
     assert show(lambda x: x.sharding).count("SingleDevice") == 2
     assert "fc ('frozen')" in repr(caffejax.Variables({"fc": "frozen"}, {}))  # type: ignore[dict-item]
     gone = jnp.zeros(())

@@ -38,7 +38,7 @@ def test_names_load_and_are_written_back(tmp_path: Path, letter: bytes) -> None:
         assert "ü".encode() not in model.read_bytes()
     assert list(read_caffemodel(model)) == ["data", "für", "r"]
     loaded = load_weights(model, net.graph, variables)
-    np.testing.assert_array_equal(loaded.params["für"][0], np.full((3, 2), 0.5))
+    np.testing.assert_array_equal(loaded.params["für"]["weight"], np.full((3, 2), 0.5))
     caffe_net = caffe.Net(str(path), caffe.TEST, weights=str(model))
     assert list(caffe_net.params) == ["für"]
     dnn_net = dnn.readNetFromCaffe(path.read_bytes(), model.read_bytes())

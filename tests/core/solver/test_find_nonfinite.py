@@ -159,10 +159,10 @@ def test_a_step_that_is_finite_layer_by_layer_names_no_layer() -> None:
 
 
 def test_the_first_array_that_is_not_finite_is_named() -> None:
-    finite_params = {"b": {"weight": jnp.ones(2)}, "a": {0: jnp.ones(3)}}
+    finite_params = {"b": {"weight": jnp.ones(2)}, "a": {"weight": jnp.ones(3)}}
     assert find_nonfinite_variable(Variables(finite_params, {})) is None
     nonfinite_params = {**finite_params, "a": {"weight": jnp.array([np.inf, np.nan, 1.0])}}
-    expected = "0 of layer 'a' has 1 NaN and 1 infinite of 3 values"
+    expected = "weight of layer 'a' has 1 NaN and 1 infinite of 3 values"
     assert find_nonfinite_variable(Variables(nonfinite_params, nonfinite_params)) == NonFinite(f"parameter {expected}")
     assert find_nonfinite_variable(Variables(finite_params, nonfinite_params)) == NonFinite(
         f"running statistic {expected}"

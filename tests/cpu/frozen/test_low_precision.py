@@ -134,7 +134,7 @@ def test_errors_of_int8_are_within_half_steps(layer: str, sign: int) -> None:
     variables, x = draw_variables(net), draw_inputs(net)
     x = x if sign < 0 else jax.tree.map(abs, x)
     error = np.abs(np.asarray(freeze(net, variables, "int8", x)(x)["y"]) - net.freeze(variables)(x)["y"])
-    weight, array = variables.params["y"]["weight"], np.asarray(x["x"])
+    weight, array = next(iter(variables.params.values()))["weight"], np.asarray(x["x"])
     step = np.abs(array).max() / (127 if sign < 0 else 255)
     steps_of_weight = np.abs(weight).reshape(len(weight), -1).max(axis=1) / 127
     count = math.prod(weight.shape[1:])

@@ -95,9 +95,11 @@ def _find_in_backward_pass(trace: LayerTrace) -> NonFinite | None:
         for name, gradient in zip(layer.bottoms, gradients.bottoms, strict=True):
             if gradient is not None and not _is_finite(gradient):
                 return NonFinite(message.format(f"its bottom '{name}'", _describe_nonfinite(gradient)), layer)
-        for i, gradient in enumerate(gradients.params):
+        for param, gradient in zip(layer.params, gradients.params, strict=True):
             if gradient is not None and not _is_finite(gradient):
-                return NonFinite(message.format(f"its parameter {i}", _describe_nonfinite(gradient)), layer)
+                return NonFinite(
+                    message.format(f"its parameter {param.slot.name}", _describe_nonfinite(gradient)), layer
+                )
     return None
 
 

@@ -134,7 +134,7 @@ class Frozen:
             CaffejaxError: if an input is missing, unknown, or of an unsupported shape. The message names each such
                 input.
         """
-        if len(inputs) != len(self._input_names):
+        if not isinstance(inputs, Mapping) or len(inputs) != len(self._input_names):
             check_inputs(self.graph, self._input_names, inputs)
         try:
             arrays = {name: inputs[name] for name in self._input_names}
