@@ -203,7 +203,7 @@ def test_a_linen_module_has_the_nets_loss_and_state() -> None:
 
     (_, new_state), grads = jax.value_and_grad(loss, has_aux=True)(linen_variables["params"])
     _, expected = net.apply(params, state, batch, key=jax.random.key(0))
-    assert_equal(list(new_state["batch_stats"]["state"]["bn"].values()), list(expected["bn"].values()))
+    assert_equal(new_state["batch_stats"]["state"]["bn"], dict(expected["bn"]))
     assert all(np.isfinite(g).all() for g in jax.tree.leaves(grads))
     assert_equal(jax.tree.map(jnp.shape, grads), jax.tree.map(jnp.shape, linen_variables["params"]))
 
