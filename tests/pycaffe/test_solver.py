@@ -251,9 +251,9 @@ def test_training_equals_caffejax_solver(write: Write) -> None:
     pycaffe_solver, solver = caffe.get_solver(path), caffejax.Solver(path)
     pycaffe_solver.step(3)
     solver.step(3)
-    for name, blobs in solver.train_state.params.items():
-        for actual, expected in zip(pycaffe_solver.net.params[name], blobs.values(), strict=True):
-            np.testing.assert_allclose(actual.data, expected, rtol=2e-5, atol=1e-6)
+    for param in solver.net.graph.unique_params:
+        actual = pycaffe_solver.net.params[param.slot.layer][param.index].data
+        np.testing.assert_allclose(actual, param.array(*solver.variables), rtol=2e-5, atol=1e-6)
     solver.close()
 
 
