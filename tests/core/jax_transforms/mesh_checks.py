@@ -69,11 +69,20 @@ def check_shard_map(name: str, kernels: str) -> None:
 def check_gradients_of_examples(name: str, kernels: str) -> None:
     """Check that `jit(vmap(grad))` over sharded examples exchanges nothing, and gives the results of one device.
 
-    Each example is one row: for several rows XLA gathers, as for a plain `lax.conv`.
+    Each example is one row: for several rows XLA gathers, as for a plain `lax.conv`. Where the plain lowering of a layer
+    exchanges something, the layer may exchange the same.
     """
+    exchanges = _run_gradients_of_examples(name, kernels)
+    if exchanges and kernels == "fast":
+        exchanges -= _run_gradients_of_examples(name, "reference")
+    assert not exchanges, f"examples go from device to device: {sorted(exchanges)}"
+
+
+def _run_gradients_of_examples(name: str, kernels: str) -> set[str]:
+    """Return the kinds of exchange in the program, after its results have been compared with one device's."""
     case_net = CaseNet(CASES_BY_NAME[name], kernels, rows=1)
     if not case_net.inputs:
-        return
+        return set()
     params, inputs = case_net.point
     examples = [scale_inputs(case_net, 1 + 0.05 * i) for i in range(NUM_DEVICES)]
     stacked = {blob: np.stack([example[blob] for example in examples]) for blob in inputs}
@@ -85,8 +94,7 @@ def check_gradients_of_examples(name: str, kernels: str) -> None:
     )
     expected = [case_net.compiled_value_and_grad(params, example) for example in examples]
     assert_close(sharded_call(params, stacked), jax.tree.map(lambda *a: np.stack(a), *expected), 1e-4)
-    exchanges = sorted(set(re.findall(EXCHANGES, sharded_call.as_text())))
-    assert not exchanges, f"examples go from device to device: {exchanges}"
+    return set(re.findall(EXCHANGES, sharded_call.as_text()))
 
 
 def make_input_sharding(array: np.ndarray) -> NamedSharding:

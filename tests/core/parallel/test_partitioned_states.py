@@ -80,10 +80,10 @@ def test_initial_params_equal_the_params_of_one_device(eight_devices: ProcessPoo
 
 
 INVALID_STATES = {
-    "nothing": (lambda state: state.replace(params={}), r"has no 'params/conv1/0', which this solver needs"),
+    "nothing": (lambda state: state.replace(params={}), r"has no 'params/conv1/weight', which this solver needs"),
     "another shape": (
         lambda state: state.replace(params={**state.params, "ip2": state.params["ip1"]}),
-        r"'params/ip2/0' has shape \(500, 800\), but this solver needs \(10, 500\)",
+        r"'params/ip2/weight' has shape \(500, 800\), but this solver needs \(10, 500\)",
     ),
     "another rule": (lambda state: state.replace(opt_state=()), r"optimizer state belongs to a different solver type"),
 }

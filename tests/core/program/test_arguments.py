@@ -61,7 +61,7 @@ def test_errors_about_unexpected_shapes_name_the_needed_shapes(kernels: str) -> 
     assert run.returncode == 0, run.stderr  # neither a crash nor another error
     data = f"{LENET}: the input 'data' has shape {{}}, but the net was built for (64, 1, 28, 28)"
     data += f"; pass an array of shape (N, 1, 28, 28)\n{LENET}: "
-    ip1 = "layer 'ip1' (InnerProduct): 'weight' has shape (500, 800), but a bottom of shape "
+    ip1 = "layer 'ip1' (InnerProduct): blob 0 has shape (500, 800), but a bottom of shape "
     conv1 = "layer 'conv1' (Convolution): blob 0 has shape (20, 1, 5, 5), but a bottom of shape "
     expected_messages = [
         data.format((64, 1, 32, 32)) + f"{ip1}(64, 50, 5, 5) needs shape (500, 1250)",

@@ -144,7 +144,7 @@ for name, data in (("arrays", rows), ("list", batches)):
     for devices, options in (("each", {}), ("global", {"parallel": Parallel(batch="global")})):
         solver = Solver("solver.prototxt", devices=2, data=data, test_data=data, **options)
         solver.step(5)
-        np.savez(f"{name}_{devices}.npz", *solver.variables.params["fc"], loss=solver.test()[0].loss)
+        np.savez(f"{name}_{devices}.npz", *[solver.variables.params["fc"][name] for name in ("bias", "weight")], loss=solver.test()[0].loss)
 """
 
 
@@ -164,7 +164,7 @@ def test_several_devices_take_batches_in_turn_or_split_each(folder: Path) -> Non
         Path("solver.prototxt").write_text(param)
         one_device_solver = Solver("solver.prototxt", data=all_rows, test_data=all_rows)
         one_device_solver.step(5)
-        expected = [*one_device_solver.variables.params["fc"], one_device_solver.test()[0].loss]
+        expected = [*jax.tree.leaves(one_device_solver.variables.params["fc"]), one_device_solver.test()[0].loss]
         for data_kind in ("arrays", "list"):
             with np.load(f"{data_kind}_{batch_mode}.npz") as file:
                 for a, b in zip((file["arr_0"], file["arr_1"], file["loss"]), expected, strict=True):
