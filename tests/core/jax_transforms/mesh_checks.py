@@ -69,7 +69,7 @@ def check_shard_map(name: str, kernels: str) -> None:
 def check_gradients_of_examples(name: str, kernels: str) -> None:
     """Check that `jit(vmap(grad))` over sharded examples exchanges nothing, and gives the results of one device.
 
-    Each example is one row: for several rows XLA gathers, as for a plain `lax.conv`. Where the plain lowering of a layer
+    Each example is one row: for several rows XLA gathers, as for a plain `lax.conv`. Where a layer's plain lowering
     exchanges something, the layer may exchange the same.
     """
     exchanges = _run_gradients_of_examples(name, kernels)

@@ -144,7 +144,8 @@ for name, data in (("arrays", rows), ("list", batches)):
     for devices, options in (("each", {}), ("global", {"parallel": Parallel(batch="global")})):
         solver = Solver("solver.prototxt", devices=2, data=data, test_data=data, **options)
         solver.step(5)
-        np.savez(f"{name}_{devices}.npz", *[solver.variables.params["fc"][name] for name in ("bias", "weight")], loss=solver.test()[0].loss)
+        blobs = [solver.variables.params["fc"][blob] for blob in ("bias", "weight")]
+        np.savez(f"{name}_{devices}.npz", *blobs, loss=solver.test()[0].loss)
 """
 
 
