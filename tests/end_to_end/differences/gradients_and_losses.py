@@ -49,11 +49,11 @@ def _compare_param_diffs(folder: Path, name: str) -> list[Comparison]:
     params, state = net.init(jax.random.key(0))
     blobs = net.graph.layer("layer").params
     arrays = [result[f"param/{i}"] for i in range(len(blobs))]
-    params["layer"] = {i: x for i, x in enumerate(arrays) if blobs[i].spec.learnable}
+    params["layer"] = {p.slot.name: x for p, x in zip(blobs, arrays, strict=True) if p.spec.learnable}
     inputs = {blob: result[f"bottom/{blob}"] for blob in net.input_names}
     top = net.graph.layer("layer").tops[0]
     _, vjp = jax.vjp(lambda p: net.apply(p, state, inputs, blobs=(top,))[0][top], params)
-    diff = vjp(result[f"top_diff/{top}"])[0]["layer"][0]
+    diff = vjp(result[f"top_diff/{top}"])[0]["layer"][blobs[0].slot.name]
     diff_before = result["param_diff_before/0"]
     description = f"first numbers of the diff of param 0, which was {_format_first(diff_before)}"
     return [Comparison(description, result["param_diff/0"].ravel()[:3], np.ravel(diff + diff_before)[:3])]
@@ -66,8 +66,8 @@ def _format_first(x: np.ndarray) -> str:
 def _compare_hinge_gradient(net: str) -> list[Comparison]:
     result = dict(np.load(GOLDEN / "nets" / "loss_weights.npz"))
     model = Net(GOLDEN / "nets" / "loss_weights.prototxt", "TRAIN")
-    params, state = model.init(jax.random.key(0))
-    params = {key: {i: result[f"param/{key}/{i}"] for i in blobs} for key, blobs in params.items()}
+    state = model.init(jax.random.key(0)).state
+    params = model.map_params(lambda p: result[f"param/{p.slot.layer}/{p.index}"] if p.spec.learnable else None)
     inputs = {name: result[f"in/{name}"] for name in model.input_names}
     grads = jax.grad(lambda p: model.loss(p, state, inputs, jax.random.key(0))[0])(params)
     return [
