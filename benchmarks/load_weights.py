@@ -71,7 +71,7 @@ def main() -> None:
         blobs = {k: {i: rng.random(b.shape, np.float32) for i, b in bs.items()} for k, bs in variables.params.items()}
         caffejax.save_weights(path, net.graph, caffejax.Variables(blobs, {}))
         size = path.stat().st_size
-        first_values = {k: b[0][:1].copy() for k, b in blobs.items()}
+        first_values = {k: b["weight"][:1].copy() for k, b in blobs.items()}
         del blobs
 
         def load() -> Any:

@@ -33,7 +33,4 @@ def draw_variables(net: Net, seed: int = 0) -> Variables:
         scale = 0.1 if fan_in == 1 or not shape else np.sqrt(2 / fan_in)
         return random.standard_normal(shape, np.float32) * np.float32(scale)
 
-    return Variables(
-        net.map_params(lambda p: draw_array(p) if p.spec.learnable else None),
-        net.map_params(lambda p: None if p.spec.learnable else draw_array(p)),
-    )
+    return Variables(*net.graph.map_variables(draw_array))
