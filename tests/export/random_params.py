@@ -33,4 +33,6 @@ def draw_variables(net: Net, seed: int = 0) -> Variables:
         scale = 0.1 if fan_in == 1 or not shape else np.sqrt(2 / fan_in)
         return random.standard_normal(shape, np.float32) * np.float32(scale)
 
-    return Variables(*net.graph.map_variables(draw_array))
+    order = sorted(net.graph.variables, key=lambda p: (not p.spec.learnable, p.slot.layer, p.index))
+    arrays = {param.slot: draw_array(param) for param in order}
+    return Variables(*net.graph.map_variables(lambda param: arrays[param.slot]))
