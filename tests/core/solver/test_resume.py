@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from caffejax.base.errors import CaffejaxError, DataError, SolverError, WeightsError
+from caffejax.core.parallel import one_device_mesh
 from caffejax.core.program.net import Net
 from caffejax.core.schema import read_solver
 from caffejax.core.solver import Solver
@@ -278,7 +279,7 @@ def test_recurrent_state_of_a_test_net_is_restored(tmp_path: Path, snapshot: str
 @pytest.mark.parametrize("damage", [3, [3], [{"shape": [2], "float32": "AAAA"}], [{"shape": [-1], "float32": ""}]])
 def test_damaged_recurrent_state_in_a_snapshot_is_refused(damage: Any) -> None:
     net = Net(RECURRENT)
-    evaluator = Evaluator(net, jax.devices()[0])
+    evaluator = Evaluator(net, one_device_mesh(jax.devices()[0]))
     with pytest.raises(DataError, match=r"layer 'lstm' .*its recurrent state is damaged in the snapshot"):
         evaluator.set_state({"lstm": {"carried": damage}})
 

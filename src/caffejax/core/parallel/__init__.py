@@ -14,7 +14,17 @@ from .global_arrays import (
     to_first_device,
     wait_on_cpu,
 )
-from .mesh import DATA, MODEL, is_first, local_shard, make_mesh, param_shardings, tpu_conv_layout
+from .mesh import (
+    DATA,
+    MODEL,
+    first_local_device,
+    is_first,
+    local_shard,
+    make_mesh,
+    one_device_mesh,
+    param_shardings,
+    tpu_conv_layout,
+)
 from .multihost import (
     Requests,
     assert_equal,
@@ -34,6 +44,7 @@ __all__ = [
     "broadcast_from_first",
     "check_shapes",
     "data_parallel",
+    "first_local_device",
     "first_replica",
     "gather_to_first",
     "gather_to_host",
@@ -43,6 +54,7 @@ __all__ = [
     "join_batches",
     "local_shard",
     "make_mesh",
+    "one_device_mesh",
     "param_shardings",
     "put_global",
     "replicated_sharding",

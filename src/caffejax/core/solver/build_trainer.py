@@ -33,7 +33,7 @@ from ..graph.element_counts import count_elements
 from ..graph.trained_layers import separate_params
 from ..layers.bucketed_random import make_key
 from ..layers.context import fold_in_name
-from ..parallel import DATA, assert_equal, broadcast_from_first, local_shard, make_mesh
+from ..parallel import DATA, assert_equal, broadcast_from_first, first_local_device, local_shard, make_mesh
 from ..program.net import Net
 from ..program.schedule import find_layers_outside_programs, find_writers
 from ..schema import format_text, read_solver, source_file
@@ -43,7 +43,7 @@ from .caffe_optimizer import make_optimizer
 from .evaluate import supports_parallel_eval
 from .output_checks import check_layer_outputs, check_snapshot_files
 from .periodic_evaluation import PeriodicEvaluation
-from .placement import MeshPlacement, Placement, SingleDevice
+from .placement import Placement
 from .reporting import log
 from .snapshots import Snapshots, snapshot_prefix
 from .solver_param import check_files, find_weights_files
@@ -244,20 +244,17 @@ def build_trainer(
             f"model={parallel.model} and shard={parallel.shard!r} need several devices, but training uses one device; "
             "set devices to use more"
         )
-    is_distributed = len(devices) > 1 or jax.process_count() > 1
-    mesh = make_mesh(devices, parallel.model) if is_distributed else None
-    device = devices[0] if mesh is None else _first_local_device(mesh)
+    mesh = make_mesh(devices, parallel.model)
+    device = first_local_device(mesh)
     seed = _choose_seed(param, config.seed)
     key = make_key(seed)
 
-    data_config = replace(config.data_config, seed=seed)
-    if mesh is not None:
-        data_config = replace(data_config, shard=local_shard(mesh))
-        compute_config = config_for_mesh(mesh, compute_config)
+    data_config = replace(config.data_config, seed=seed, shard=local_shard(mesh))
+    compute_config = config_for_mesh(mesh, compute_config)
     with locate_errors(file=os.fspath(path) if path else None):
         train_settings = solver_param.read_train_net(param, folder)
         test_settings = solver_param.read_test_nets(param, folder)
-    num_splits = mesh.shape[DATA] if mesh is not None and parallel.batch == "global" else 1
+    num_splits = mesh.shape[DATA] if parallel.batch == "global" else 1
     if num_splits > 1:
         with locate_errors(file=train_settings.file):
             message = split_batch_sizes(train_settings.message, num_splits, train_settings.state)
@@ -269,12 +266,12 @@ def build_trainer(
     log_creation(net.graph)
     if (param.snapshot or param.snapshot_after_train) and not config.checkpoint_only:
         check_snapshot_files(param, net.graph)
-    if mesh is not None:
+    if mesh.size > 1:
         _check_host_layers(net.graph, mesh)
-    elif checks_memory:
-        rebuild = functools.partial(train_settings.build, data_config=data_config)
-        check_memory(net, device, compute_config.memory_limit, rebuild)
-    if mesh is None:
+    else:
+        if checks_memory:
+            rebuild = functools.partial(train_settings.build, data_config=data_config)
+            check_memory(net, device, compute_config.memory_limit, rebuild)
         on_net_built(net, param)
     test_config = replace(compute_config, remat="none", axis_name=None, sync_bn=False)
     test_nets = []
@@ -287,11 +284,11 @@ def build_trainer(
     check_layer_outputs([(name, net.graph) for name, net in nets])
     open_loader = open_loader or make_loader_opener(net, test_nets, data, test_data, num_splits)
     loader = open_loader(net)
-    tests = PeriodicEvaluation(param, test_nets, net, key, device, open_loader, mesh)
+    tests = PeriodicEvaluation(param, test_nets, net, key, mesh, open_loader)
     log.info("Solver scaffolding done.")
 
     optimizer = make_optimizer(param, net) if config.optimizer is None else use_optax(config.optimizer, net)
-    placement: Placement = SingleDevice(device) if mesh is None else MeshPlacement(mesh, net.graph, parallel.shard)
+    placement = Placement(mesh, net.graph, parallel.shard)
     for weights_file in weights_paths:
         log.info("Finetuning from %s", weights_file)
     variables = load_weights(
@@ -408,10 +405,6 @@ def _select_devices(config: TrainConfig) -> list[jax.Device]:
             f"set JAX_NUM_CPU_DEVICES={devices} in the environment to simulate them on a CPU"
         )
     return available_devices[:devices]
-
-
-def _first_local_device(mesh: Mesh) -> jax.Device:
-    return next(d for d in mesh.devices.flat if d.process_index == jax.process_index())
 
 
 def _choose_seed(param: SolverParameter, default: int | None) -> int:

@@ -38,7 +38,7 @@ StackedBatches = Mapping[str, Any]
 
 
 def make_step_options(param: SolverParameter, debug_nans: bool) -> dict[str, Any]:
-    """Return the keyword arguments of `Net.jit` for a training step on one device: its name and donated arguments."""
+    """Return the keyword arguments of `Net.jit` for a training step: its name and donated arguments."""
     return _storage_options("step", param) | {"donate_argnums": () if debug_nans else 0}
 
 
@@ -81,55 +81,59 @@ class CompiledUpdater:
     ) -> None:
         param, net, placement = parts.param, parts.net, parts.placement
         self.last_update: Params | None = None
-        self._net, self._loader, self._iter_size, self._placement = net, parts.loader, param.iter_size, placement
+        self._loader, self._iter_size, self._placement = parts.loader, param.iter_size, placement
         self._finite_check, self._data_wait = finite_check, DataWait()
+        self._state = initial_state
         self._index_check = IndexCheck(net)
         self._debug_info = DebugInfo(net) if param.debug_info else None
         debug_nans = finite_check.every_step
-        if debug_nans and placement.mesh is not None:
+        if debug_nans and not placement.is_one_device:
             raise SolverError(
                 f"debug_nans works only on one device, but the solver has {placement.mesh.size} devices; train on one "
                 "device, or omit debug_nans"
             )
-        mesh = placement.mesh
+        one_program = net.as_one_program()
+        program_net = one_program or net
         make_step_of = functools.partial(
             make_step,
             optimizer=parts.optimizer,
             iter_size=param.iter_size,
             keep_update=param.snapshot_diff,
             keep_norm=param.clip_gradients >= 0,
-            mesh=mesh,
+            mesh=placement.mesh,
             parallel=parts.config.parallel,
         )
-        step = make_step_of(net)
-        self._state = initial_state
-        one_program = net.as_one_program()
-        if mesh is None:
-            self._forward = net.jit(make_forward(net), stored_as="forward", solver_param=param)
-            self._step = net.jit(step, **make_step_options(param, debug_nans))
-            self._steps = net.jit(make_steps(step), **_storage_options("steps", param), donate_argnums=0)
-            if one_program is not None:
-                step = make_step_of(one_program)
-                programs = one_program.jit(step), one_program.jit(make_steps(step))
-                host_program = HostProgram(one_program, *programs, step_in_parts=self._step)
-                self._step, self._steps = host_program.step, host_program.steps
+        step = make_step_of(program_net)
+        shardings: dict[str, Any] = {}
+        if not placement.is_one_device:
+            shardings["out_shardings"] = placement.shardings(initial_state), None
+        if one_program is None:
+            self._step = self._jit(net, step, **make_step_options(param, debug_nans), **shardings)
+            self._steps = self._jit(
+                net, make_steps(step), **_storage_options("steps", param), donate_argnums=0, **shardings
+            )
         else:
-            options: dict[str, Any] = {"out_shardings": (placement.shardings(initial_state), None)}
-            if one_program is None:
-                options["donate_argnums"] = 0
-            else:
-                self._net, step = one_program, make_step_of(one_program)
-            self._forward = self._jit_on_mesh(data_parallel(make_forward(self._net), mesh))
-            self._step, self._steps = self._jit_on_mesh(step, **options), self._jit_on_mesh(make_steps(step), **options)
-            if one_program is not None:
-                host_program = HostProgram(one_program, self._step, self._steps)
-                self._step, self._steps = host_program.step, host_program.steps
+            host_program = HostProgram(
+                one_program,
+                self._jit(one_program, step, **shardings),
+                self._jit(one_program, make_steps(step), **shardings),
+                make_step_of(net) if placement.is_one_device else None,
+            )
+            self._step, self._steps = host_program.step, host_program.steps
+        forward_net = net if placement.is_one_device else program_net
+        forward = data_parallel(make_forward(forward_net), placement.mesh)
+        self._forward = self._jit(forward_net, forward, stored_as="forward", solver_param=param)
         runs_in_parts = net.has_host_layers and one_program is None
         needs_single_steps = debug_nans or param.debug_info or runs_in_parts or self._index_check.is_needed
         self.steps_per_dispatch = 1 if needs_single_steps else steps_per_dispatch
 
-    def _jit_on_mesh(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        run_compiled = self._net.jit(function, **options)
+    def _jit(
+        self, net: Net, function: Callable[..., Any], *, stored_as: str | None = None, **options: Any
+    ) -> Callable[..., Any]:
+        """Compile a function; see `Net.jit`. Only programs for one device are stored."""
+        if self._placement.is_one_device:
+            return net.jit(function, stored_as=stored_as, **options)
+        run_compiled = net.jit(function, **options)
         return lambda *args: wait_on_cpu(run_compiled(*args))
 
     @property
@@ -145,7 +149,7 @@ class CompiledUpdater:
     @property
     def variables(self) -> Variables:
         """The parameters and running statistics of `train_state`."""
-        return self._placement.gather_variables(self._state)
+        return self._placement.gather_state(self._state.replace(opt_state=())).variables
 
     @property
     def abstract_state(self) -> TrainState:
@@ -436,8 +440,8 @@ class Solver(Trainer):
         super().__init__(
             parts, CompiledUpdater(parts, initial_state, finite_check, config.steps_per_dispatch), finite_check
         )
-        self.file, self.device, mesh = parts.file, parts.device, parts.placement.mesh
-        self.devices = [parts.device] if mesh is None else list(mesh.devices.flat)
+        self.file, self.device = parts.file, parts.device
+        self.devices = list(parts.placement.mesh.devices.flat)
         self.callbacks: list[Callback | Callable[[Solver], object]] = []
 
     def __repr__(self) -> str:

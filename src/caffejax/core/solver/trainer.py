@@ -53,8 +53,7 @@ class Trainer:
         self._clipping = ClippingLog(self.param.clip_gradients)
         self._request: Request | None = None
         self._is_stopped = False
-        mesh = parts.placement.mesh
-        self._request_codec = Requests(mesh) if mesh is not None and jax.process_count() > 1 else None
+        self._request_codec = Requests(parts.placement.mesh) if jax.process_count() > 1 else None
         self._initial_positions = self._positions()
         if parts.resume is not None:
             try:
