@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -39,8 +39,11 @@ from .solverstate_io import is_caffe_state, load_state, save_state
 from .state_compatibility import check_slot_count, check_stored_rule, stored_rule
 from .state_files import find_readable_state, has_prefix, move_states_aside
 from .train_state_io import StateRestorer, to_arrays, to_host
-from .train_step import TrainState, Updater
+from .train_step import TrainState
 from .update_rules import RULES
+
+if TYPE_CHECKING:
+    from .updater import Updater
 
 # errors of network file systems that do not support locks
 _UNSUPPORTED_LOCK_ERRORS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}

@@ -18,7 +18,7 @@ from .lr_schedules import AdaptiveSchedule, Plateau, StepEarly
 from .nan_check import FiniteCheck
 from .reporting import ClippingLog, Display, SmoothedLoss, Stopwatch, format_display_lines, log
 from .state_files import find_resumable
-from .train_step import Updater
+from .updater import Updater
 
 Request = Literal["snapshot", "stop"]
 # if there are several requests, the last in this order wins
