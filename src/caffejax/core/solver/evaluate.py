@@ -264,7 +264,7 @@ def make_score_function(net: Net) -> Callable[..., Any]:
     """
 
     def compute_scores(params: Params, state: Params, batch: Any, key: jax.Array) -> Any:
-        total, outputs = net.loss_or_zero(params, state, batch, key)
+        total, outputs = net.loss(params, state, batch, key, required=False)
         return (total, outputs.blobs), outputs.state
 
     return compute_scores

@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -41,9 +41,7 @@ from .state_files import find_readable_state, has_prefix, move_states_aside
 from .train_state_io import StateRestorer, to_arrays, to_host
 from .train_step import TrainState
 from .update_rules import RULES
-
-if TYPE_CHECKING:
-    from .updater import Updater
+from .updater import Updater
 
 # errors of network file systems that do not support locks
 _UNSUPPORTED_LOCK_ERRORS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}

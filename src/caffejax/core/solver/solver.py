@@ -14,12 +14,12 @@ from ..data.user_data import Data
 from ..ops.implementations import find_form
 from ..schema.caffe_pb2 import SolverParameter
 from .build_trainer import build_trainer
+from .compiled_updater import CompiledUpdater, prefetch_step
 from .evaluate import Scores
 from .nan_check import FiniteCheck
 from .reporting import Display
 from .train_step import TrainState
 from .trainer import Event, Trainer
-from .updater import CompiledUpdater, prefetch_step
 
 
 class Callback:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -277,7 +278,7 @@ def make_passes(net: Net, iter_size: int) -> Passes:
     the passes, a float32 scalar, and the outputs are the blobs of the last pass by name.
     """
 
-    grad = jax.value_and_grad(net.loss_or_zero, has_aux=True)
+    grad = jax.value_and_grad(partial(net.loss, required=False), has_aux=True)
 
     def passes(
         params: Params, state: Params, batches: Mapping[str, jax.Array], key: jax.Array
@@ -313,7 +314,8 @@ def make_forward(net: Net) -> Passes:
     def forward(
         params: Params, state: Params, batches: Mapping[str, jax.Array], key: jax.Array
     ) -> tuple[Params, Params, jax.Array, Blobs]:
-        loss, outputs = net.loss_or_zero(params, state, {name: array[0] for name, array in batches.items()}, key)
+        batch = {name: array[0] for name, array in batches.items()}
+        loss, outputs = net.loss(params, state, batch, key, required=False)
         return {}, outputs.state, loss, outputs.blobs
 
     return forward
