@@ -168,7 +168,7 @@ class Evaluator:
         for batch in batches:
             check_shapes(batch, {name: blob.shape for name, blob in blobs.items()})
         batches_by_row = dict(zip((row for row in rows if self._rows.owns(row)), batches, strict=True))
-        # rows without a batch compute a result that nobody reads
+        # for rows without a batch, whose results are dropped
         unused = batches[0] if batches else {name: np.zeros(blob.shape, blob.dtype) for name, blob in blobs.items()}
         local_rows = range(self._rows.first, self._rows.first + self._rows.count)
         return rows, join_batches(self.mesh, [batches_by_row.get(row, unused) for row in local_rows], 0)

@@ -45,8 +45,8 @@ class Placement:
     """Placement of a train state and its batches on a mesh of devices of one or several processes.
 
     In each pass, each row of the mesh processes a separate batch. With several rows, running statistics have a first
-    axis, the rows. With one device the arrays are those of a program without a mesh: with the axis, and with shardings
-    of a mesh, each step of a LeNet took 0.7 to 1.8 ms longer on a CPU, and the first one 0.46 s.
+    axis, the rows. On one device, arrays have neither the axis nor shardings of a mesh: with both, each step of a LeNet
+    took 0.7 to 1.8 ms longer on a CPU, and the first one 0.46 s.
 
     Args:
         mesh: the devices.
@@ -177,8 +177,8 @@ class Placement:
     def place_restored(self, state: TrainState, row_statistics: Params | None) -> TrainState:
         """Return a restored state, which has the shapes of `abstract_state`, placed on the mesh.
 
-        All arrays are committed to their devices, as those of the initial state and after each step are, so the step is
-        compiled only once.
+        All arrays are committed to their devices, as the initial state and the state after each step are, so the step
+        is compiled only once.
 
         Args:
             state: the state.
