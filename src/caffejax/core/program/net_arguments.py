@@ -143,7 +143,7 @@ def check_inputs(graph: Graph, names: Sequence[str], inputs: Any, remedy: str = 
             valid_names = ", ".join(f"'{n}'" for n in names) or "none"
             hint = did_you_mean(str(name), missing or names)
             problems.append(f"the net has no input '{name}' in phase {graph.phase}; its inputs are {valid_names}{hint}")
-        elif name in names and not _is_numeric(value):
+        elif name in names and not is_numeric(value):
             dtype = getattr(value, "dtype", None)
             actual = describe_type(value) if dtype is None else f"of dtype {dtype}"
             problems.append(f"the input for blob '{name}' must be an array of numbers, not {actual}")
@@ -341,7 +341,8 @@ def _recurrent_remedy(graph: Graph, shape: Shape, old_shape: Shape) -> str:
     return f", or change the number of sequences by net.with_batch({shape[1]}, axis=1), and take the state of its init"
 
 
-def _is_numeric(value: Any) -> bool:
+def is_numeric(value: Any) -> bool:
+    """Return whether a value is an array of numbers or of truth values, or can be converted to one."""
     dtype = getattr(value, "dtype", None)
     if not isinstance(dtype, np.dtype):
         try:
