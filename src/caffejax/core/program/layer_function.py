@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 import jax
 import numpy as np
 from google.protobuf.message import Message
 
-from ...base.config import Options
+from ...base.config import ComputeConfig, DataConfig, Options, resolve_options
 from ...base.errors import LayerError, SchemaError, describe_type, is_integer, require
 from ...base.variables import Variables
 from ..graph import Layer
@@ -21,7 +21,7 @@ from ..layers.python import name_python_layer
 from ..schema.caffe_pb2 import LayerParameter, NetParameter
 from ..schema.text import parse_valid_fields
 from .net import Net
-from .net_arguments import is_numeric
+from .net_arguments import check_selection, is_numeric
 
 _MAX_NETS = 64  # of one layer, for different shapes
 
@@ -45,7 +45,7 @@ def layer(
         y, state = norm(x, state=norm.init(jax.random.key(0), x.shape).state)
 
     A layer that runs on the host is a callback in code that JAX traces, and one that only writes does nothing. Tops
-    whose number of rows depends on values have padded rows there, as in `Net.apply`.
+    whose number of rows depends on values have the rows that `Net.apply` returns.
 
     Args:
         layer_type: the name of a registered type, the type, or a Python layer: a class or function at the top level of
@@ -54,16 +54,18 @@ def layer(
             'lrn_param { local_size: 5 }', as text or as a message. Names of bottoms do not matter, and names of tops
             only by their number, which is by default the smallest that the type has.
         phase: "TRAIN" or "TEST".
-        options: fields of `ComputeConfig`, such as `precision` and `kernels`.
+        options: fields of `ComputeConfig` and `DataConfig`, such as `precision` and `kernels`.
 
     Raises:
+        CaffejaxError: if the phase or options are invalid.
         GraphError: if the type is unknown.
         LayerError: if the type computes nothing, as data layers and Input, or `param` is of another type.
         SchemaError: if the text has problems. The message has every problem.
     """
     definition = parse_layer(layer_type, param)
     _check_computes(find_type(definition.type))
-    return LayerFunction(definition, phase, options)
+    check_selection(phase=phase, level=0, stages=())
+    return LayerFunction(definition, phase, *resolve_options(ComputeConfig(), DataConfig(), options))
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,12 +75,13 @@ class LayerFunction:
     Attributes:
         definition: the layer's LayerParameter.
         phase: "TRAIN" or "TEST".
-        options: fields of `ComputeConfig`.
+        compute_config, data_config: the options.
     """
 
     definition: LayerParameter
     phase: Phase
-    options: Options
+    compute_config: ComputeConfig
+    data_config: DataConfig
     _nets: dict[tuple[Shape, ...], Net] = field(default_factory=dict, init=False)
 
     def __repr__(self) -> str:
@@ -98,7 +101,7 @@ class LayerFunction:
             CaffejaxError: if the layer does not accept bottoms of these shapes, or settings are invalid.
         """
         net, layer = self._connect(tuple(map(_get_shape, shapes)))
-        params, state = net.init(key)
+        params, state = cast(Any, net.init(key))
         return Variables(params.get(layer.key, {}), state.get(layer.key, {}))
 
     def __call__(self, *arrays: Any, state: Mapping[str, Any] | None = None, key: jax.Array | None = None) -> Any:
@@ -126,12 +129,12 @@ class LayerFunction:
                 )
         net, layer = self._connect(tuple(map(np.shape, bottoms)))
         with layer.locate_errors():
-            for argument, is_passed in (("params", has_params), ("state", state is not None)):
-                names = [p.slot.name for p in layer.all_params if p.spec.learnable == (argument == "params")]
-                how = "before the bottoms" if argument == "params" else "as state="
-                require(
-                    is_passed or not names, f"has {argument}: pass {{{', '.join(map(repr, names))}: array}} {how}"
-                )
+            for learnable, is_passed, remedy in (
+                (True, has_params, "params: pass them, a dict of arrays, before the bottoms"),
+                (False, state is not None, "state: pass it, a dict of arrays, as state="),
+            ):
+                names = [repr(p.slot.name) for p in layer.all_params if p.spec.learnable == learnable]
+                require(is_passed or not names, f"has {', '.join(names)} as {remedy}")
         new_state: Mapping[str, Any] = {layer.key: state}
         tops: tuple[Any, ...] = ()
         if layer.tops or not layer.type.on_host:
@@ -147,7 +150,7 @@ class LayerFunction:
             if len(self._nets) == _MAX_NETS:
                 self._nets.clear()
             connected = name_blobs(self.definition, len(shapes))
-            net = make_layer_net(connected, shapes, self.phase, **self.options)
+            net = make_layer_net(connected, shapes, self.phase, self.compute_config, self.data_config)
             kind = net.graph.layers[-1].type
             _check_computes(kind)
             output = kind.implementation.output if isinstance(kind.implementation, HostFunction) else None
@@ -169,6 +172,7 @@ def parse_layer(layer_type: LayerType | str | Callable[..., Any], param: str | M
     """
     settings = LayerParameter()
     if not isinstance(layer_type, LayerType | str):
+        require(callable(layer_type), f"a layer's type must be a name, a LayerType or a class, not {layer_type!r}")
         layer_type = name_python_layer(settings, layer_type)
     kind = layer_type if isinstance(layer_type, LayerType) else find_type(layer_type)
     definition = _parse_text(param, kind.signature.param) if isinstance(param, str) else param
@@ -226,7 +230,13 @@ def name_blobs(definition: LayerParameter, num_bottoms: int) -> LayerParameter:
     return named
 
 
-def make_layer_net(definition: LayerParameter, shapes: tuple[Shape, ...], phase: Phase, **options: Any) -> Net:
+def make_layer_net(
+    definition: LayerParameter,
+    shapes: tuple[Shape, ...],
+    phase: Phase,
+    compute_config: ComputeConfig = ComputeConfig(),
+    data_config: DataConfig = DataConfig(),
+) -> Net:
     """Return a net of Input layers with these shapes, the layer's bottoms, and the layer.
 
     Raises:
@@ -237,7 +247,7 @@ def make_layer_net(definition: LayerParameter, shapes: tuple[Shape, ...], phase:
         source = message.layer.add(name=f"{name}_input", type="Input", top=[name])
         source.input_param.shape.add(dim=shape)
     message.layer.append(definition)
-    return Net(message, phase, **options)
+    return Net(message, phase, compute_config=compute_config, data_config=data_config)
 
 
 def _check_computes(kind: LayerType) -> None:
