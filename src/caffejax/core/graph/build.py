@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -115,8 +116,10 @@ def _find_defined_names(net: NetParameter, state: NetState) -> DefinedNames:
     other_state.CopyFrom(state)
     other_state.phase = caffe_pb2.TEST if state.phase == caffe_pb2.TRAIN else caffe_pb2.TRAIN
     other_phase: Any = caffe_pb2.Phase.Name(other_state.phase)
+    counts = Counter(layer.name for layer in net.layer)
     return DefinedNames(
-        layers=frozenset(layer.name for layer in net.layer),
+        layers=frozenset(counts),
+        repeated_layers=frozenset(name for name, count in counts.items() if count > 1),
         inputs=frozenset(top for layer in net.layer if not layer.bottom for top in layer.top),
         other_phase=other_phase,
         other_tops=frozenset(top for layer in net.layer if is_included(layer, other_state) for top in layer.top),

@@ -224,12 +224,14 @@ class DefinedNames:
 
     Attributes:
         layers: the names of the layers.
+        repeated_layers: the names of several layers, as a layer that each phase defines for itself.
         inputs: the tops of layers without bottoms.
         other_phase: the phase for which the net was not built.
         other_tops: the tops in that phase.
     """
 
     layers: frozenset[str] = frozenset()
+    repeated_layers: frozenset[str] = frozenset()
     inputs: frozenset[str] = frozenset()
     other_phase: Phase = "TEST"
     other_tops: frozenset[str] = frozenset()
