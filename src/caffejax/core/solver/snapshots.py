@@ -349,8 +349,8 @@ class Snapshots:
         except DamagedStepError as error:
             if (other := find_readable_state(str(folder).removesuffix(".orbax"))) is None:
                 raise
-            hint = f"; {other} can be read: resume with --snapshot={other}"
-            raise WeightsError(replace(p, message=p.message + hint) for p in error.problems) from error
+            hint = f"{other} can be read: resume with --snapshot={other}"
+            raise WeightsError(replace(p, message=f"{hint}; {p.message}") for p in error.problems) from error
         finally:
             checkpoints.close()
         state, device_statistics = restorer.to_train_state(arrays)
