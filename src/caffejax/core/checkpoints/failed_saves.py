@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,9 +94,15 @@ class _UnraisableFilter:
 
     def __call__(self, unraisable: Any) -> None:
         traceback = unraisable.exc_traceback
-        # tensorstore's thread calls this method of asyncio itself, without a caller in Python
-        if traceback is None or traceback.tb_frame.f_code.co_name != "call_soon_threadsafe":
+        code = traceback.tb_frame.f_code if traceback else None  # of the function that no other one in Python called
+        # tensorstore's threads call this method of asyncio's loop
+        if code is None or not (code.co_name == "call_soon_threadsafe" or "orbax" in code.co_filename):
             self.previous_hook(unraisable)
+
+
+def _is_relevant(record: logging.LogRecord) -> bool:
+    texts = record.pathname, record.getMessage(), str(record.exc_info and record.exc_info[1])
+    return not any(library in text for text in texts for library in ("orbax", "tensorstore"))
 
 
 @contextmanager
@@ -103,25 +110,25 @@ def suppress_orbax_errors() -> Iterator[None]:
     """Keep orbax and its threads from printing errors that are also raised in the `with` block.
 
     Orbax closes its event loop at the first error. Each further array that tensorstore has then read or written, at any
-    later time, is an error of the closed loop, which Python prints. So after an error the hook that hides these stays.
+    later time, is an error of the closed loop, which Python prints, and each abandoned task is one that asyncio logs.
+    So after an error, what hides these two stays.
     """
     from absl import logging as absl_logging
 
     loggers = absl_logging.get_absl_logger(), logging.getLogger("asyncio")
-
-    def is_relevant(record: logging.LogRecord) -> bool:  # a new function, which another thread does not remove
-        error = str(record.exc_info[1]) if record.exc_info else ""
-        return not any("orbax" in text or "tensorstore" in text for text in (record.pathname, record.getMessage(), error))
-
+    filters = [partial(_is_relevant) for _ in loggers]  # of this block, so that no other thread removes them
+    for logger, log_filter in zip(loggers, filters, strict=True):
+        logger.addFilter(log_filter)
     hook = sys.unraisablehook
-    if not isinstance(hook, _UnraisableFilter):
+    if is_outermost := not isinstance(hook, _UnraisableFilter):
         sys.unraisablehook = _UnraisableFilter(hook)
-    for logger in loggers:
-        logger.addFilter(is_relevant)
+    has_succeeded = False
     try:
         yield
-        if isinstance(sys.unraisablehook, _UnraisableFilter):
-            sys.unraisablehook = sys.unraisablehook.previous_hook
+        has_succeeded = True
     finally:
-        for logger in loggers:
-            logger.removeFilter(is_relevant)
+        loggers[0].removeFilter(filters[0])
+        if has_succeeded or not is_outermost:
+            loggers[1].removeFilter(filters[1])
+        if has_succeeded and is_outermost:
+            sys.unraisablehook = hook
