@@ -215,7 +215,9 @@ Faulty()
 
 def test_damaged_checkpoints_are_refused_in_silence(tmp_path: Path) -> None:
     """Reads that orbax abandoned end later, each with an error; those of others are still printed."""
-    result = subprocess.run([sys.executable, "-c", FAILED_READS], cwd=tmp_path, capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", FAILED_READS], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     lines = result.stderr.splitlines()
     assert lines[0].startswith("Exception ignored in: <function Faulty.__del__"), result.stderr
     assert lines[-1] == "ValueError: of the user"

@@ -112,7 +112,7 @@ def match_blobs(
     for name, layer in ((name, included_layers[name]) for name in stored_blobs if name in included_layers):
         blobs = stored_blobs[name]
         if isinstance(blobs, Mapping):
-            names = [param.slot.name for param in layer.params]
+            names = graph.blob_names[layer.key][: len(layer.params)]
             if not set(blobs) <= set(names):
                 message = f"the file has blobs {', '.join(blobs)}, the net {', '.join(names) or 'none'}"
                 mismatched.append(Problem(message, os.fspath(file), layer=name))

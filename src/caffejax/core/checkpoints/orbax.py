@@ -1,7 +1,7 @@
 """Native checkpoints, in the format of the library orbax.
 
-A checkpoint folder has one step for each snapshot, which orbax's `CheckpointManager` writes. A step has two items: a
-nested dictionary of arrays, and all other state as JSON. Orbax reads both without caffejax. Added to what orbax does are
+A checkpoint folder has one step for each snapshot, which orbax's `CheckpointManager` writes and reads, also without
+caffejax. A step has two items: a nested dictionary of arrays, and all other state as JSON. Added to what orbax does are
 
 - a checksum of each array: of a step's flipped bits, orbax alone reads a third as other numbers, without a word;
 - the move of an earlier run's steps to another folder: orbax refuses to save a step below them, and can only delete;

@@ -332,8 +332,7 @@ class Snapshots:
             return state, record, None
         folder, step = _split_step(Path(path))
         recurrent_state = ["/".join(p.slot) for layer in graph.layers for p in layer.recurrent_state]
-        numbered = {f"{p.slot.layer}/{p.index}": "/".join(p.slot) for p in graph.variables}
-        restorer = StateRestorer(updater.abstract_state, str(path), recurrent_state, numbered)
+        restorer = StateRestorer(updater.abstract_state, str(path), recurrent_state, graph.blob_names)
 
         def restore_target(record: dict[str, Any], shapes: Mapping[str, Any]) -> Mapping[str, Any]:
             _check_record(record, str(path))
