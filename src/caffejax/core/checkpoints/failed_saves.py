@@ -19,7 +19,7 @@ from ...base.atomic_write import make_write_problem
 from ...base.errors import Problem, WeightsError
 
 _TEMPORARY_SUFFIX = ".orbax-checkpoint-tmp"  # part of orbax's names of temporary folders
-# old steps are moved here before they are deleted, so that no step is ever incomplete
+# old steps are moved here, since orbax deletes file by file: a kill would leave a step that is damaged
 TRASH_FOLDER = f"removed{_TEMPORARY_SUFFIX}"
 _MAX_REASON_LENGTH = 200  # characters; tensorstore's messages have a thousand
 _OS_ERROR = re.compile(r"os_error_code='(\d+)'")  # in tensorstore's messages
@@ -27,6 +27,8 @@ _OS_ERROR = re.compile(r"os_error_code='(\d+)'")  # in tensorstore's messages
 
 def remove_temporary_folders(folder: Path, pattern: str = "*") -> list[str]:
     """Remove orbax's temporary folders in a checkpoint folder, and return their names.
+
+    Orbax itself removes none after an error, and others only where a manager is made, without a word.
 
     Args:
         folder: the checkpoint folder.
