@@ -297,6 +297,11 @@ class Graph:
         """All arrays of params and state, each once, by layer and in Caffe's order of a layer's blobs."""
         return tuple(p for layer in self.layers for p in layer.all_params if p.is_owner)
 
+    @cached_property
+    def blob_names(self) -> dict[str, tuple[str, ...]]:
+        """The names of each layer's params and state by its key, in Caffe's order, by which older files number them."""
+        return {layer.key: tuple(p.slot.name for p in layer.all_params) for layer in self.layers}
+
     def map_variables(self, value: Callable[[Param], T]) -> tuple[dict[str, dict[str, T]], dict[str, dict[str, T]]]:
         """Return `value(param)` for each array in `variables`, as two trees with the structures of params and state."""
         learnable, statistics = (

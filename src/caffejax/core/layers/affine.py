@@ -107,7 +107,10 @@ SCALE = define_layer(
     Traced(scale, params=scale_params, top_shapes=affine_top_shapes),
     Gradient(scale_backward),
     LayerTraits(
-        dtype_policy="bottoms", spatial_map="same", channel_affine=ChannelAffine(spans_channels, scale_factor_and_bias)
+        dtype_policy="bottoms",
+        spatial_map="same",
+        channel_affine=ChannelAffine(spans_channels, scale_factor_and_bias),
+        blob_names=("weight", "bias"),
     ),
 )
 

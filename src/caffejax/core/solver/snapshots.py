@@ -333,8 +333,7 @@ class Snapshots:
             return state, record, None
         folder, step = _split_step(Path(path))
         recurrent_state = ["/".join(p.slot) for layer in graph.layers for p in layer.recurrent_state]
-        numbered = {f"{p.slot.layer}/{p.index}": "/".join(p.slot) for p in graph.variables}
-        restorer = StateRestorer(updater.abstract_state, str(path), recurrent_state, numbered)
+        restorer = StateRestorer(updater.abstract_state, str(path), recurrent_state, graph.blob_names)
 
         def restore_target(record: dict[str, Any], shapes: Mapping[str, Any]) -> Mapping[str, Any]:
             _check_record(record, str(path))
@@ -350,8 +349,8 @@ class Snapshots:
         except DamagedStepError as error:
             if (other := find_readable_state(str(folder).removesuffix(".orbax"))) is None:
                 raise
-            hint = f"; {other} can be read: resume with --snapshot={other}"
-            raise WeightsError(replace(p, message=p.message + hint) for p in error.problems) from error
+            hint = f"{other} can be read: resume with --snapshot={other}"
+            raise WeightsError(replace(p, message=f"{hint}; {p.message}") for p in error.problems) from error
         finally:
             checkpoints.close()
         state, device_statistics = restorer.to_train_state(arrays)

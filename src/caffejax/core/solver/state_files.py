@@ -75,7 +75,7 @@ def find_newest_state(prefix: str) -> str | None:
             damage = damage or error
     if damage is not None:
         hint = f"the newest good one is {newest}: resume with --snapshot={newest}" if newest else "no other is good"
-        raise WeightsError(replace(p, message=f"{p.message}; it is the newest state, {hint}") for p in damage.problems)
+        raise WeightsError(replace(p, message=f"{hint}; this newest state: {p.message}") for p in damage.problems)
     if newest is None and without_weights:
         return str(without_weights[0])  # to restore it raises the error that names the weights
     for path in without_weights:
