@@ -191,10 +191,7 @@ def check_mesh(options: argparse.Namespace, num_devices: int, location: str = ""
 
 @contextmanager
 def abort_all_on_error() -> Iterator[None]:
-    """Return a context in which an error or the loss of another training process ends this process at once.
-
-    Without this context, the process would wait at exit for the others, and the others for this process.
-    """
+    """Return a context in which an error or the loss of another training process ends all processes at once."""
     try:
         yield
     except BaseException as error:
@@ -202,11 +199,12 @@ def abort_all_on_error() -> Iterator[None]:
 
         if not jax.distributed.is_initialized():
             raise
-        for line in _format_error(error):
+        lines = _format_error(error)
+        for line in lines:
             print(f"caffejax: [process {jax.process_index()}] {line}", file=sys.stderr)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(1)  # a normal exit would wait for the other processes, which wait for this one
+        from ..core.parallel import abort
+
+        abort(lines[-1].strip())
 
 
 def _format_error(error: BaseException) -> list[str]:

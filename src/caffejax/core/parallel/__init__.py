@@ -1,5 +1,19 @@
 """Training on several devices and processes: the device mesh, sharded arrays and communication of processes."""
 
+from .coordination import (
+    RESTART,
+    Part,
+    abort,
+    announce_wait,
+    barrier,
+    broadcast_from_first,
+    check_equal,
+    current_wait,
+    exchange,
+    format_reason,
+    is_true_in_all_processes,
+    note,
+)
 from .data_parallel import data_parallel
 from .global_arrays import (
     all_gather,
@@ -15,26 +29,26 @@ from .global_arrays import (
     wait_on_cpu,
 )
 from .mesh import DATA, MODEL, is_first, local_shard, make_mesh, param_shardings, tpu_conv_layout
-from .multihost import (
-    Requests,
-    assert_equal,
-    barrier,
-    broadcast_from_first,
-    initialize_distributed,
-    is_true_in_all_processes,
-)
+from .multihost import Requests, initialize_distributed
 
 __all__ = [
     "DATA",
     "MODEL",
+    "RESTART",
+    "Part",
     "Requests",
+    "abort",
     "all_gather",
-    "assert_equal",
+    "announce_wait",
     "barrier",
     "broadcast_from_first",
+    "check_equal",
     "check_shapes",
+    "current_wait",
     "data_parallel",
+    "exchange",
     "first_replica",
+    "format_reason",
     "gather_to_first",
     "gather_to_host",
     "initialize_distributed",
@@ -43,6 +57,7 @@ __all__ = [
     "join_batches",
     "local_shard",
     "make_mesh",
+    "note",
     "param_shardings",
     "put_global",
     "replicated_sharding",

@@ -11,9 +11,10 @@ import numpy as np
 
 from ...base.errors import CaffejaxError, is_integer, locate_errors
 from ...base.variables import Variables
-from ..parallel import Requests, assert_equal, barrier
+from ..parallel import Requests, barrier
 from .build_trainer import TrainerParts
 from .evaluate import Scores
+from .fingerprint import check_same_snapshot
 from .lr_schedules import AdaptiveSchedule, Plateau, StepEarly
 from .nan_check import FiniteCheck
 from .reporting import ClippingLog, Display, SmoothedLoss, Stopwatch, format_display_lines, log
@@ -194,8 +195,8 @@ class Trainer:
         Raises:
             WeightsError: if the snapshot cannot be read or belongs to a different net. The solver then stays unchanged.
         """
+        check_same_snapshot(snapshot)
         state, record, device_statistics = self.snapshots.restore(snapshot, self._updater, self.net.graph)
-        assert_equal({"the snapshot": str(int(state.iteration))})
         previous_positions = self._positions()
         try:
             with locate_errors(file=os.fspath(snapshot)):
@@ -239,7 +240,7 @@ class Trainer:
             log.info("Optimization stopped early.")
         else:
             self._finish()
-        barrier()  # the first process may still be writing
+        barrier("end training")  # the first process may still be writing
 
     def _stop(self) -> None:
         """Save a snapshot of the current state and stop training."""
