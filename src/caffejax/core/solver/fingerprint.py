@@ -128,9 +128,11 @@ def _describe_devices(devices: Sequence[jax.Device]) -> str:
 
 
 def _describe_settings(param: SolverParameter) -> Iterator[tuple[str, str]]:
-    for field, value in param.ListFields():
-        if field.name not in _NET_FIELDS:
-            yield field.name, str(list(value) if field.is_repeated else value)
+    """Yield the name of each field that is set, and its values as text."""
+    values: dict[str, list[str]] = {}
+    for name, value in re.findall(r"^(\w+):? (.*(?:\n[ }].*)*)", format_text(param), re.MULTILINE):
+        values.setdefault(name, []).append(" ".join(value.split()))
+    return ((name, ", ".join(texts)) for name, texts in values.items() if name not in _NET_FIELDS)
 
 
 def _describe_options(config: TrainConfig) -> Iterator[tuple[str, str]]:
