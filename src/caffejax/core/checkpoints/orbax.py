@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...base.errors import Problem, WeightsError
-from ..parallel import all_gather, barrier, broadcast_from_first, is_first, is_true_in_all_processes, wait_on_cpu
+from ..parallel import all_gather, barrier, broadcast_from_first, is_first, wait_on_cpu
 from .failed_saves import (
     TRASH_FOLDER,
     make_save_error,
@@ -236,9 +236,6 @@ class CheckpointFolder:
                 self.path.mkdir(parents=True, exist_ok=True)
             if self._is_collective:
                 barrier()
-            if self._is_collective and not is_true_in_all_processes(self.path.is_dir()):
-                message = "a process cannot see this folder; all processes must write checkpoints to the same folder"
-                raise _make_error(self.path, message)
             stored_record = add_checksums(record, compute_checksums(arrays))
             if (
                 not self._is_collective

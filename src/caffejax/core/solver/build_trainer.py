@@ -45,6 +45,7 @@ from .output_checks import check_layer_outputs, check_snapshot_files
 from .periodic_evaluation import PeriodicEvaluation
 from .placement import MeshPlacement, Placement, SingleDevice
 from .reporting import log
+from .shared_folder import check_shared_folder
 from .snapshots import Snapshots, snapshot_prefix
 from .solver_param import check_files, find_weights_files
 from .state_files import find_resumable
@@ -291,6 +292,8 @@ def build_trainer(
     loaders = [loader, *(evaluator.loader for evaluator in tests.evaluators)]
     named_nets = {name: (net, loader) for (name, net), loader in zip(nets, loaders, strict=True)}
     check_same_job(param, config, seed, devices, named_nets, weights_paths, resume)
+    if param.snapshot or param.snapshot_after_train:
+        check_shared_folder(snapshot_prefix(param, path))
     log.info("Solver scaffolding done.")
 
     optimizer = make_optimizer(param, net) if config.optimizer is None else use_optax(config.optimizer, net)
