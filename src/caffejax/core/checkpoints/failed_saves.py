@@ -21,6 +21,7 @@ from ...base.errors import Problem, WeightsError
 _TEMPORARY_SUFFIX = ".orbax-checkpoint-tmp"  # part of orbax's names of temporary folders
 # old steps are moved here before they are deleted, so that no step is ever incomplete
 TRASH_FOLDER = f"removed{_TEMPORARY_SUFFIX}"
+_POLL_SECONDS = 0.02
 _MAX_WAIT, _QUIET_TIME = 2, 0.3  # seconds
 _EXCEPTHOOK_ARGUMENTS = 3  # of `sys.excepthook`: type, value, traceback
 _UNAWAITED_COROUTINE = re.compile("coroutine '.*' was never awaited")  # Python's warning
@@ -79,6 +80,32 @@ def _find_os_error(error: BaseException | None) -> OSError | None:
             return OSError(int(match[1]), "")
         error = error.__cause__ or error.__context__
     return None
+
+
+def record_failures(manager: Any) -> None:
+    """Prepare orbax's manager, which several processes share, for `wait_or_fail`.
+
+    If a write fails in one process, the manager first waits twenty minutes for the other processes, which wait for this
+    one, and only then raises the error.
+    """
+    wait, manager.failures = manager._wait_for_checkpointers, []
+
+    def wait_for_checkpointers() -> None:
+        try:
+            wait()
+        except Exception as error:
+            manager.failures.append(error)
+            raise
+
+    manager._wait_for_checkpointers = wait_for_checkpointers
+
+
+def wait_or_fail(manager: Any) -> None:
+    """Wait until the step that a manager saves is complete, or raise the error of a failed write at once."""
+    while manager.is_saving_in_progress():
+        if manager.failures:
+            raise manager.failures[0]
+        time.sleep(_POLL_SECONDS)
 
 
 class _ErrorSilencer:

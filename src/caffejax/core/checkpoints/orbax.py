@@ -32,9 +32,11 @@ from ..parallel import all_gather, barrier, broadcast_from_first, is_first, wait
 from .failed_saves import (
     TRASH_FOLDER,
     make_save_error,
+    record_failures,
     remove_failed_step,
     remove_temporary_folders,
     suppress_orbax_errors,
+    wait_or_fail,
 )
 
 _WEIGHT_FACTOR = 0x9E3779B1  # odd, so that no two indices have the same weight
@@ -196,6 +198,8 @@ class CheckpointFolder:
                         RECORD_ITEM: ocp.JsonCheckpointHandler(multiprocessing_options=processes),
                     },
                 )
+                if self._is_collective:
+                    record_failures(self._cached_manager)
             except Exception as error:  # orbax raises many kinds for metadata that is damaged
                 raise _make_error(self.path, f"cannot be opened: {error}") from error
         return self._cached_manager
@@ -271,6 +275,8 @@ class CheckpointFolder:
             return
         try:
             with suppress_orbax_errors():
+                if self._is_collective:
+                    wait_or_fail(self._cached_manager)
                 self._cached_manager.wait_until_finished()
                 self._cached_manager.check_for_errors()
             if not self._is_collective or is_first():
@@ -365,7 +371,7 @@ class CheckpointFolder:
         """Wait for the step that is being saved, and release orbax's resources."""
         self.wait()
         manager, self._cached_manager = self._cached_manager, None
-        if manager is not None:
+        if manager is not None and not getattr(manager, "failures", None):  # else it would wait for other processes
             manager.close()
 
 
