@@ -189,7 +189,7 @@ class _Notes:
     def add(self, name: str, text: str) -> None:
         number = next(self._numbers)
         if jax.process_index() == 0:
-            _get_client().key_value_set(f"caffejax/notes/{number:09}", json.dumps([name, text]))
+            _get_client().key_value_set(f"caffejax/notes/{number}/text", json.dumps([name, text]))
         else:
             with self._lock:
                 self._pending[number] = name, text
@@ -202,7 +202,7 @@ class _Notes:
         """
         with self._lock:
             for number, (name, text) in sorted(self._pending.items()):
-                found = dict(_get_client().key_value_dir_get(f"caffejax/notes/{number:09}"))
+                found = dict(_get_client().key_value_dir_get(f"caffejax/notes/{number}/"))
                 if not found and not is_complete:
                     return None
                 first_name, first_text = json.loads(next(iter(found.values()))) if found else ("", "")
@@ -251,8 +251,9 @@ def _tell_end(reason: str) -> None:
         client.key_value_set("caffejax/end/first", json.dumps([process, reason]))
     with suppress(jax.errors.JaxRuntimeError):
         client.key_value_set(f"caffejax/heard/{process}", "")
-        while process == 0 and len(client.key_value_dir_get("caffejax/heard/")) < jax.process_count():
-            time.sleep(0.05)  # the coordinator ends with process 0
+        # the coordinator ends with process 0, and connections that break would hide the reason
+        while len(client.key_value_dir_get("caffejax/heard/")) < jax.process_count():
+            time.sleep(0.05)
 
 
 def watch_processes() -> None:
