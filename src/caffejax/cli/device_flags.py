@@ -199,11 +199,12 @@ def abort_all_on_error() -> Iterator[None]:
 
         if not jax.distributed.is_initialized():
             raise
+        from ..core.parallel import abort, wait_if_ending
+
+        wait_if_ending()
         lines = _format_error(error)
         for line in lines:
             print(f"caffejax: [process {jax.process_index()}] {line}", file=sys.stderr)
-        from ..core.parallel import abort
-
         abort(lines[-1].strip())
 
 

@@ -13,6 +13,7 @@ from .coordination import (
     format_reason,
     is_true_in_all_processes,
     note,
+    wait_if_ending,
 )
 from .data_parallel import data_parallel
 from .global_arrays import (
@@ -64,5 +65,6 @@ __all__ = [
     "reshard",
     "to_first_device",
     "tpu_conv_layout",
+    "wait_if_ending",
     "wait_on_cpu",
 ]

@@ -228,6 +228,15 @@ def note(name: str, text: str) -> None:
         _notes.add(name, text)
 
 
+_ending = threading.Event()
+
+
+def wait_if_ending() -> None:
+    """If another thread has called `abort`, wait for the end, because errors from here on only follow from it."""
+    if _ending.is_set():
+        time.sleep(2 * _FAREWELL_SECONDS)
+
+
 def abort(reason: str) -> NoReturn:
     """End this process with exit code 1 at once, and tell the others, which then end too.
 
@@ -236,6 +245,7 @@ def abort(reason: str) -> NoReturn:
     Args:
         reason: one line.
     """
+    _ending.set()
     teller = threading.Thread(target=_tell_end, args=(reason,), daemon=True)  # the connection may be lost
     teller.start()
     teller.join(_FAREWELL_SECONDS)
@@ -251,9 +261,11 @@ def _tell_end(reason: str) -> None:
         client.key_value_set("caffejax/end/first", json.dumps([process, reason]))
     with suppress(jax.errors.JaxRuntimeError):
         client.key_value_set(f"caffejax/heard/{process}", "")
-        # the coordinator ends with process 0, and connections that break would hide the reason
+        # connections that break would hide the reason from the others
         while len(client.key_value_dir_get("caffejax/heard/")) < jax.process_count():
             time.sleep(0.05)
+        if process == 0:
+            time.sleep(0.3)  # the coordinator ends with process 0: the others go first
 
 
 def watch_processes() -> None:
@@ -263,6 +275,7 @@ def watch_processes() -> None:
     previous_hook = sys.excepthook
 
     def end_all(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        wait_if_ending()
         previous_hook(kind, error, trace)
         abort(format_reason(error))
 

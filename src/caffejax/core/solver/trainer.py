@@ -211,6 +211,12 @@ class Trainer:
             self.rate_schedule.restore(record.get("plateau", {}))
         self._finite_check.restart(os.fspath(snapshot))
         log.info("Restored iteration %d from %s", self.iteration, snapshot)
+        if (examples := record.get("examples", self.batch_size)) != self.batch_size:
+            log.warning(
+                "%s was made with %d examples in each iteration, but this run has %d, at the same learning rate; "
+                "continue with the same devices, --batch and iter_size for the same result",
+                *(snapshot, examples, self.batch_size),
+            )
 
     def close(self) -> None:
         """Close the loaders, and end the thread that writes snapshots."""
@@ -280,7 +286,13 @@ class Trainer:
     def _save_snapshot(self) -> None:
         """Start to save a snapshot of the current state in the background."""
         self._clipping.write(wait=True)
-        record = {"type": self.param.type, "data": self._positions(), "seed": self.seed, "scores": self.tests.scores}
+        record = {
+            "type": self.param.type,
+            "data": self._positions(),
+            "seed": self.seed,
+            "scores": self.tests.scores,
+            "examples": self.batch_size,
+        }
         if isinstance(self.rate_schedule, AdaptiveSchedule):
             record["plateau"] = dict(self.rate_schedule.state)
         state, device_statistics = self._updater.sharded_state
