@@ -27,7 +27,8 @@ GROUP_TITLE = "several devices and processes"
 _AUTO = "auto"
 # patterns of JAX's error messages if a different process does not answer
 _PEER_LOST_PATTERN = re.compile(
-    r"UNAVAILABLE|DEADLINE_EXCEEDED|[A-Z_]+: .*(gloo|nccl|coordination|connection|socket)", re.IGNORECASE
+    r"UNAVAILABLE|DEADLINE_EXCEEDED|[A-Z_]+: .*(gloo|nccl|coordination|connection|socket|barrier failed|heartbeat)",
+    re.IGNORECASE,
 )
 
 

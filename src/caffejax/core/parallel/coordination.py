@@ -74,7 +74,7 @@ def exchange(purpose: str, text: str = "") -> list[str]:
 
 
 def _wait_for(key: str, process: int, purpose: str) -> str:
-    with announce_wait(f"process {process} to {purpose}"):
+    with _announce_wait(f"process {process} to {purpose}"):
         end = time.monotonic() + WAIT_LIMIT
         while time.monotonic() < end:
             try:
@@ -87,22 +87,23 @@ def _wait_for(key: str, process: int, purpose: str) -> str:
     )
 
 
-_waits: list[str] = []  # what this process waits for, the innermost wait last
+_wait: tuple[str, float] | None = None  # for whom and what this process waits, and since when
 
 
 @contextmanager
-def announce_wait(subject: str) -> Iterator[None]:
-    """Return a context in which `current_wait` returns `subject`, such as "process 1 to compare the job"."""
-    _waits.append(subject)
+def _announce_wait(subject: str) -> Iterator[None]:
+    global _wait
+    _wait = subject, time.monotonic()
     try:
         yield
     finally:
-        _waits.pop()
+        _wait = None
 
 
-def current_wait() -> str | None:
-    """Return what this process waits for, or None."""
-    return _waits[-1] if _waits else None
+def current_wait() -> tuple[str, float] | None:
+    """Return for what this process waits, such as "process 1 to compare the job", and since how many seconds."""
+    wait = _wait
+    return wait and (wait[0], time.monotonic() - wait[1])
 
 
 def barrier(purpose: str = "reach the same point") -> None:

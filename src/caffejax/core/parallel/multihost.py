@@ -16,6 +16,7 @@ from .coordination import format_by_process, watch_processes
 from .mesh import DATA
 
 _HEARTBEAT_TIMEOUT = 30  # seconds without a heartbeat, after which a process counts as lost
+_JAX_EXTRA_TIMEOUT = 5  # seconds that JAX adds to the time in which all processes must start
 _SHUTDOWN_TIMEOUT = 300  # seconds to wait for the other processes at the end
 
 
@@ -55,7 +56,7 @@ def initialize_distributed(
             gpus,
             # otherwise JAX would use one GPU under a scheduler, even with an explicit address
             cluster_detection_method=None if coordinator is None else "deactivate",
-            initialization_timeout=timeout,
+            initialization_timeout=max(1, timeout - _JAX_EXTRA_TIMEOUT),
             heartbeat_timeout_seconds=_HEARTBEAT_TIMEOUT,
             shutdown_timeout_seconds=_SHUTDOWN_TIMEOUT,
         )
