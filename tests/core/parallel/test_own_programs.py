@@ -61,6 +61,14 @@ MISTAKES = {
 }
 
 
+def test_epochs_that_agree_train(tmp_path: Path) -> None:
+    """The control of the last mistake."""
+    old, new, _ = MISTAKES["an epoch of other batches"]
+    program = read_program().replace(old, new.replace("process_id", "0")).partition("solver.snapshot()")[0]
+    with start(tmp_path, program + "solver.close()") as cluster:
+        assert cluster.wait() == [0, 0], cluster.read_output(0) + cluster.read_output(1)
+
+
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_ends_all_processes(tmp_path: Path, name: str) -> None:
     old, new, messages = MISTAKES[name]

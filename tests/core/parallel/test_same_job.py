@@ -75,13 +75,17 @@ def write_host(folder: Path) -> Path:
         (folder / f"{name}_test.prototxt").write_text(layer.replace("train", "test") + CLASSIFIER + TEST % 1)
         (folder / f"{name}_solver.prototxt").write_text(
             f'train_net: "{name}.prototxt" base_lr: 0.01 lr_policy: "fixed" momentum: 0.5 random_seed: 1 max_iter: 10 '
-            f'snapshot_prefix: "{name}"'
+            f'snapshot_prefix: "../shared/{name}"'
         )
     tested = 'test_net: "lmdb_test.prototxt" test_iter: 1 test_interval: 5'
     (folder / "tested.prototxt").write_text((folder / "lmdb_solver.prototxt").read_text() + tested)
+    for name in "own", "missing":
+        text = (folder / "hdf5_solver.prototxt").read_text().replace("../shared", name)
+        (folder / f"{name}.prototxt").write_text(f"{text} snapshot: 5")
+    (folder / "own").mkdir()
     for seed in (1, 2):
         text = (folder / "hdf5_solver.prototxt").read_text().replace("random_seed: 1", f"random_seed: {seed}")
-        param = caffejax.read_solver(text.replace('"hdf5"', f'"{folder}/seed{seed}"'))
+        param = caffejax.read_solver(text.replace("../shared/hdf5", f"{folder}/seed{seed}"))
         solver = caffejax.Solver(param, file=folder / "hdf5_solver.prototxt")
         solver.step(1)
         solver.snapshot()
@@ -200,6 +204,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
         keywords, other_keywords = case.keywords
         jobs[name] = {"folder": str(first), **keywords}, {"folder": str(other), **other_keywords}
         jobs[case.control] = {"folder": str(first), **keywords}, {"folder": str(same), **keywords}
+    for name in "own", "missing":
+        solver = {"solver": f"{name}.prototxt"}
+        jobs[f"{name} folder"] = {"folder": str(first), **solver}, {"folder": str(same), **solver}
     (root / "cases").write_bytes(pickle.dumps(jobs))
     worker = [sys.executable, str(FOLDER / "same_job_worker.py"), "{address}"]
     with Cluster(root, [[*worker, str(i), str(root / "cases"), str(root / "out")] for i in range(2)]) as cluster:
@@ -215,6 +222,21 @@ def test_processes_that_differ_are_refused(results: Results, name: str) -> None:
         assert [p for p in problems if p.startswith(f"the processes differ in {CASES[name].part}")], problems
         assert all("in process 0, " in p and "in process 1; " in p for p in problems)
         assert result[CASES[name].control] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("folder", "message"),
+    [
+        ("own", "own: process 1 has another folder of this path; all processes must write snapshots to one folder"),
+        ("missing", "missing: process 1 has no such folder; all processes must write snapshots to one folder"),
+    ],
+)
+def test_the_folder_of_snapshots_must_be_one(results: Results, folder: str, message: str) -> None:
+    """In the controls of the other cases it is."""
+    for result in results:
+        [problem] = result[f"{folder} folder"]
+        assert problem.startswith(message)
 
 
 @pytest.mark.parametrize(
