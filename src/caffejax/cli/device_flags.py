@@ -7,7 +7,6 @@ import itertools
 import math
 import os
 import re
-import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -200,13 +199,9 @@ def abort_all_on_error() -> Iterator[None]:
 
         if not jax.distributed.is_initialized():
             raise
-        from ..core.parallel import abort, wait_if_ending
+        from ..core.parallel import report_and_abort
 
-        wait_if_ending()
-        lines = _format_error(error)
-        for line in lines:
-            print(f"caffejax: [process {jax.process_index()}] {line}", file=sys.stderr)
-        abort(lines[-1].strip())
+        report_and_abort(*_format_error(error))
 
 
 def _format_error(error: BaseException) -> list[str]:

@@ -1,18 +1,15 @@
 """Training on several devices and processes: the device mesh, sharded arrays and communication of processes."""
 
 from .coordination import (
-    RESTART,
     Part,
-    abort,
     barrier,
     broadcast_from_first,
     check_equal,
     current_wait,
     exchange,
-    format_reason,
     is_true_in_all_processes,
     note,
-    wait_if_ending,
+    report_and_abort,
 )
 from .data_parallel import data_parallel
 from .global_arrays import (
@@ -34,10 +31,8 @@ from .multihost import Requests, initialize_distributed
 __all__ = [
     "DATA",
     "MODEL",
-    "RESTART",
     "Part",
     "Requests",
-    "abort",
     "all_gather",
     "barrier",
     "broadcast_from_first",
@@ -47,7 +42,6 @@ __all__ = [
     "data_parallel",
     "exchange",
     "first_replica",
-    "format_reason",
     "gather_to_first",
     "gather_to_host",
     "initialize_distributed",
@@ -60,9 +54,9 @@ __all__ = [
     "param_shardings",
     "put_global",
     "replicated_sharding",
+    "report_and_abort",
     "reshard",
     "to_first_device",
     "tpu_conv_layout",
-    "wait_if_ending",
     "wait_on_cpu",
 ]

@@ -29,7 +29,7 @@ _WATCH_SECONDS = 1.0  # seconds between looks at what other processes have said
 _FAREWELL_SECONDS = 3.0  # seconds that the end of a process waits for the others to hear of it
 _MAX_SHOWN = 60  # characters of a value in a message; longer values are shown by their checksum
 _MAX_LISTED = 8  # processes in a message
-RESTART = "start all processes again, with --snapshot to continue from the last checkpoint"
+_RESTART = "start all processes again, with --snapshot to continue from the last checkpoint"
 _exchange_numbers = itertools.count()
 
 
@@ -232,13 +232,13 @@ def note(name: str, text: str) -> None:
 _ending = threading.Event()
 
 
-def wait_if_ending() -> None:
-    """If another thread has called `abort`, wait for the end, because errors from here on only follow from it."""
+def _wait_if_ending() -> None:
+    """If another thread ends this process, wait for it, because errors from here on only follow from that."""
     if _ending.is_set():
         time.sleep(2 * _FAREWELL_SECONDS)
 
 
-def abort(reason: str) -> NoReturn:
+def _abort(reason: str) -> NoReturn:
     """End this process with exit code 1 at once, and tell the others, which then end too.
 
     A normal exit would wait for the other processes, which wait for this one.
@@ -256,6 +256,14 @@ def abort(reason: str) -> NoReturn:
     os._exit(1)
 
 
+def report_and_abort(*problems: str) -> NoReturn:
+    """Print problems, and end all processes with the last as the reason, unless another thread does already."""
+    _wait_if_ending()
+    for problem in problems:
+        print(f"caffejax: [process {jax.process_index()}] {problem}", file=sys.stderr)
+    _abort(problems[-1].strip())
+
+
 def _tell_end(reason: str) -> None:
     client, process = _get_client(), jax.process_index()
     with suppress(jax.errors.JaxRuntimeError):  # another process has ended before
@@ -270,15 +278,15 @@ def _tell_end(reason: str) -> None:
 
 
 def watch_processes() -> None:
-    """From now on, end this process once another one has ended by `abort`, or an exception is not caught here."""
+    """From now on, end this process once another has ended with an error, and all if an exception is not caught here."""
     stopped = threading.Event()
     thread = threading.Thread(target=_watch, args=(stopped,), daemon=True, name="caffejax-watch")
     previous_hook = sys.excepthook
 
     def end_all(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        wait_if_ending()
+        _wait_if_ending()
         previous_hook(kind, error, trace)
-        abort(format_reason(error))
+        _abort(_format_reason(error))
 
     def stop() -> None:
         stopped.set()
@@ -289,7 +297,7 @@ def watch_processes() -> None:
     thread.start()
 
 
-def format_reason(error: BaseException) -> str:
+def _format_reason(error: BaseException) -> str:
     """Return an exception as one line."""
     text = next(iter(str(error).splitlines()), "")
     return text if isinstance(error, CaffejaxError) else f"{type(error).__name__}: {text}".removesuffix(": ")
@@ -304,10 +312,8 @@ def _watch(stopped: threading.Event) -> None:
         except (CaffejaxError, jax.errors.JaxRuntimeError):
             return  # JAX reports a lost connection
         if problem:
-            print(f"caffejax: [process {process}] {problem}", file=sys.stderr)
-            abort(problem)
+            report_and_abort(problem)
         if ended:
             first, reason = json.loads(ended[0][1])
             if first != process:
-                print(f"caffejax: [process {process}] process {first} has ended: {reason}; {RESTART}", file=sys.stderr)
-                abort(reason)
+                report_and_abort(f"process {first} has ended: {reason}; {_RESTART}")
