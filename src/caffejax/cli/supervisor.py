@@ -98,6 +98,9 @@ def _format_abort_message(signal_number: int, status: str, start_timeout: int) -
 
     `status` is JAX's last status line, or "".
     """
+    if not status and signal_number in _SIGNALS:
+        name = signal.Signals(signal_number).name
+        return f"stopped by {name} before training began, or after it had ended, so no snapshot was written"
     if not status:
         return f"ended by {signal.Signals(signal_number).name}; see the last lines of its log"
     if "ALREADY_EXISTS" in status or "incarnation" in status:  # "incarnation" if all processes had started

@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ _TEMPORARY_SUFFIX = ".orbax-checkpoint-tmp"  # part of orbax's names of temporar
 # old steps are moved here, since orbax deletes file by file: a kill would leave a step that is damaged
 TRASH_FOLDER = f"removed{_TEMPORARY_SUFFIX}"
 _MAX_REASON_LENGTH = 200  # characters; tensorstore's messages have a thousand
+_POLL_SECONDS = 0.02
 _OS_ERROR = re.compile(r"os_error_code='(\d+)'")  # in tensorstore's messages
 
 
@@ -71,6 +73,32 @@ def _find_os_error(error: BaseException | None) -> OSError | None:
             return OSError(int(match[1]), "")
         error = error.__cause__ or error.__context__
     return None
+
+
+def record_failures(manager: Any) -> None:
+    """Prepare orbax's manager, which several processes share, for `wait_or_fail`.
+
+    If a write fails in one process, the manager first waits twenty minutes for the other processes, which wait for this
+    one, and only then raises the error.
+    """
+    wait, manager.failures = manager._wait_for_checkpointers, []
+
+    def wait_for_checkpointers() -> None:
+        try:
+            wait()
+        except Exception as error:
+            manager.failures.append(error)
+            raise
+
+    manager._wait_for_checkpointers = wait_for_checkpointers
+
+
+def wait_or_fail(manager: Any) -> None:
+    """Wait until the step that a manager saves is complete, or raise the error of a failed write at once."""
+    while manager.is_saving_in_progress():
+        if manager.failures:
+            raise manager.failures[0]
+        time.sleep(_POLL_SECONDS)
 
 
 @dataclass(frozen=True)

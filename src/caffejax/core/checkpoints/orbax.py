@@ -31,13 +31,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...base.errors import Problem, WeightsError
-from ..parallel import barrier, broadcast_from_first, is_first, is_true_in_all_processes, wait_on_cpu
+from ..parallel import barrier, broadcast_from_first, is_first, wait_on_cpu
 from .failed_saves import (
     TRASH_FOLDER,
     make_save_error,
+    record_failures,
     remove_temporary_folders,
     summarize,
     suppress_orbax_errors,
+    wait_or_fail,
 )
 
 _WEIGHT_FACTOR = 0x9E3779B1  # odd, so that no two indices have the same weight
@@ -194,6 +196,8 @@ class CheckpointFolder:
                     self._cached_manager = ocp.CheckpointManager(
                         self.path.absolute(), options=options, item_handlers=handlers
                     )
+                if self._is_collective:
+                    record_failures(self._cached_manager)
             except Exception as error:  # orbax raises many kinds for metadata that is damaged
                 raise _make_error(self.path, f"cannot be opened: {error}") from error
         return self._cached_manager
@@ -234,9 +238,6 @@ class CheckpointFolder:
                 self.path.mkdir(parents=True, exist_ok=True)
             if self._is_collective:
                 barrier()
-            if self._is_collective and not is_true_in_all_processes(self.path.is_dir()):
-                message = "a process cannot see this folder; all processes must write checkpoints to the same folder"
-                raise _make_error(self.path, message)
             stored_record = _add_checksums(record, compute_checksums(arrays))
             if not self._is_collective and self.steps()[-1:] == [step] and self._try_read(step) == stored_record:
                 return
@@ -268,6 +269,8 @@ class CheckpointFolder:
             return
         try:
             with suppress_orbax_errors():
+                if self._is_collective:
+                    wait_or_fail(self._cached_manager)
                 self._cached_manager.wait_until_finished()
                 self._cached_manager.check_for_errors()
             if self._is_writer:
@@ -389,7 +392,7 @@ class CheckpointFolder:
         """Wait for the step that is being saved, and release orbax's resources."""
         self.wait()
         manager, self._cached_manager = self._cached_manager, None
-        if manager is not None:
+        if manager is not None and not getattr(manager, "failures", None):  # else it would wait for other processes
             manager.close()
 
 

@@ -1,5 +1,16 @@
 """Training on several devices and processes: the device mesh, sharded arrays and communication of processes."""
 
+from .coordination import (
+    Part,
+    barrier,
+    broadcast_from_first,
+    check_equal,
+    current_wait,
+    exchange,
+    is_true_in_all_processes,
+    note,
+    report_and_abort,
+)
 from .data_parallel import data_parallel
 from .global_arrays import (
     all_gather,
@@ -25,25 +36,21 @@ from .mesh import (
     param_shardings,
     tpu_conv_layout,
 )
-from .multihost import (
-    Requests,
-    assert_equal,
-    barrier,
-    broadcast_from_first,
-    initialize_distributed,
-    is_true_in_all_processes,
-)
+from .multihost import Requests, initialize_distributed
 
 __all__ = [
     "DATA",
     "MODEL",
+    "Part",
     "Requests",
     "all_gather",
-    "assert_equal",
     "barrier",
     "broadcast_from_first",
+    "check_equal",
     "check_shapes",
+    "current_wait",
     "data_parallel",
+    "exchange",
     "first_local_device",
     "first_replica",
     "gather_to_first",
@@ -54,10 +61,12 @@ __all__ = [
     "join_batches",
     "local_shard",
     "make_mesh",
+    "note",
     "one_device_mesh",
     "param_shardings",
     "put_global",
     "replicated_sharding",
+    "report_and_abort",
     "reshard",
     "to_first_device",
     "tpu_conv_layout",

@@ -34,6 +34,7 @@ from ..schema import format_text
 from ..schema.caffe_pb2 import SolverParameter
 from .caffe_optimizer import CaffeState
 from .reporting import log
+from .shared_folder import check_shared_folder
 from .snapshot_record import validate_record
 from .solverstate_io import is_caffe_state, load_state, save_state
 from .state_compatibility import check_slot_count, check_stored_rule, stored_rule
@@ -245,6 +246,7 @@ class Snapshots:
         is_multiprocess = jax.process_count() > 1
         last_iteration, self._last_iteration = min(self._last_iteration, iteration), iteration
         first_moved = min(last_iteration + 1, iteration)
+        check_shared_folder(self.prefix)
         if is_multiprocess:  # all processes must start the save together, because each process writes its shards
             arrays = to_arrays(state, device_statistics)
             self._folder.save(iteration, arrays, full_record, record.get("scores"), first_moved)
