@@ -346,7 +346,7 @@ def _infer_tops(
     context: Context, blobs: tuple[Shape, ...], bottoms: tuple[jax.ShapeDtypeStruct, ...], x64: bool
 ) -> tuple[jax.ShapeDtypeStruct, ...]:
     kind = context.type
-    with wrap_layer_errors(bottoms):
+    with wrap_layer_errors(kind, bottoms):
         shapes = _shapes_by_rule(context, bottoms)
     if shapes is not None:
         return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in shapes)
@@ -355,8 +355,7 @@ def _infer_tops(
     def run_forward(key: jax.Array, *arguments: Any) -> Any:
         return forward(context.with_fold_in_args((key, 0)), *arguments)[0]
 
-    is_own_type = kind.instance is not None
-    with wrap_layer_errors(bottoms, keep_exceptions=is_own_type), jax.numpy_rank_promotion("allow"):
+    with wrap_layer_errors(kind, bottoms), jax.numpy_rank_promotion("allow"):
         tops: tuple[jax.ShapeDtypeStruct, ...] = jax.eval_shape(run_forward, _KEY, arrays, bottoms)
     return tops
 

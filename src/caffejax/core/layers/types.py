@@ -389,8 +389,9 @@ class LayerType:
         traits: properties that the compiler uses.
         docs: documentation of the type.
         settings: `settings(ctx)` reads and validates the layer's parameter message and returns a frozen value, which
-            `Context.settings` computes once for each layer. It is None if the type's functions read `Context.param`
-            directly.
+            `Context.settings` computes once for each layer. It may be a dataclass whose fields have defaults: layers
+            then set them in `python_param { param_str: "..." }`. It is None if the type's functions read
+            `Context.param` directly.
     """
 
     signature: Signature
@@ -398,7 +399,7 @@ class LayerType:
     gradient: Gradient = Gradient()
     traits: LayerTraits = LayerTraits()
     docs: LayerDocs = LayerDocs()
-    settings: Function | None = None
+    settings: Function | type | None = None
 
     @property
     def name(self) -> str:

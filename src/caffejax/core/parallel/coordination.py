@@ -278,7 +278,7 @@ def _tell_end(reason: str) -> None:
 
 
 def watch_processes() -> None:
-    """From now on, end this process once another has ended with an error, and all if an exception is not caught here."""
+    """From now on, end this process once another has ended with an error, and all if one here is not caught."""
     stopped = threading.Event()
     thread = threading.Thread(target=_watch, args=(stopped,), daemon=True, name="caffejax-watch")
     previous_hook = sys.excepthook
