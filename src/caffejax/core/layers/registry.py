@@ -64,9 +64,9 @@ def register(layer_type: LayerType) -> LayerType:
         _import_indexed(name)
     previous_module, previous_spec = _modules.get(layer_type.name, (None, None))
     if module == previous_module and (module == "__main__" or module_spec is not previous_spec):
-        previous = _types.pop(layer_type.name)
+        previous = _types.pop(layer_type.name, layer_type)
         for alias in previous.signature.aliases:
-            del _aliases[alias]
+            _aliases.pop(alias, None)
     if taken_names := [name for name in names if name in _types or name in _aliases]:
         raise ValueError(f"layer type '{taken_names[0]}' is already registered; use a different name")
     _types[layer_type.name] = layer_type
