@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Unpack, cast
 
@@ -175,9 +175,14 @@ def parse_layer(layer_type: LayerType | str | Callable[..., Any], param: str | M
         require(callable(layer_type), f"a layer's type must be a name, a LayerType or a class, not {layer_type!r}")
         layer_type = name_python_layer(settings, layer_type)
     kind = layer_type if isinstance(layer_type, LayerType) else find_type(layer_type)
-    definition = _parse_text(param, kind.signature.param) if isinstance(param, str) else param
-    if kind.signature.param and isinstance(definition, type(getattr(settings, kind.signature.param))):
-        getattr(settings, kind.signature.param).MergeFrom(definition)
+    own_messages = {
+        type(getattr(settings, t.signature.param)): t.signature.param
+        for t in _list_variants(find_type(kind.name, with_variants=True))
+        if t.signature.param
+    }
+    definition = _parse_text(param, own_messages) if isinstance(param, str) else param
+    if type(definition) in own_messages:
+        getattr(settings, own_messages[type(definition)]).MergeFrom(definition)
     elif isinstance(definition, LayerParameter):
         settings.MergeFrom(definition)
     else:
@@ -193,14 +198,12 @@ def parse_layer(layer_type: LayerType | str | Callable[..., Any], param: str | M
     return settings
 
 
-def _parse_text(text: str, param_field: str | None) -> Message:
-    """Parse the fields of a type's own message, or those of LayerParameter.
+def _parse_text(text: str, own_messages: Iterable[type[Message]]) -> Message:
+    """Parse the fields of a type's own message, or of one of its variants, or those of LayerParameter.
 
-    If both have problems, those of the message that has the text's outer fields are raised.
+    If all have problems, those of the message that has the text's outer fields are raised.
     """
-    classes: list[type[Message]] = [LayerParameter]
-    if param_field and text:
-        classes.insert(0, type(getattr(LayerParameter(), param_field)))
+    classes = [*(own_messages if text else ()), LayerParameter]
     results = [(c, *parse_valid_fields(text, c, file="<param>")) for c in classes]
 
     def count_unknown(result: tuple[Any, ...]) -> tuple[int, bool]:
@@ -250,9 +253,12 @@ def make_layer_net(
     return Net(message, phase, compute_config=compute_config, data_config=data_config)
 
 
+def _list_variants(kind: LayerType) -> Iterable[LayerType]:
+    return kind.implementation.types.values() if isinstance(kind.implementation, Variants) else (kind,)
+
+
 def _check_computes(kind: LayerType) -> None:
-    variants = kind.implementation.types.values() if isinstance(kind.implementation, Variants) else [kind]
-    if all(variant.is_input for variant in variants):
+    if all(variant.is_input for variant in _list_variants(kind)):
         raise LayerError(
             f"a layer of type '{kind.name}' computes nothing: its tops are read from a source or passed by the caller. "
             "Pass its tops to the layers that read them, or use caffejax.Net and caffejax.Loader"
