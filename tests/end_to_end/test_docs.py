@@ -384,7 +384,7 @@ def test_links_between_pages_exist() -> None:
 
 @pytest.mark.parametrize("page", ["layers_caffe.md", pytest.param("layers_forks.md", marks=pytest.mark.long)])
 def test_the_calls_on_the_pages_of_layers_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With arrays of the shapes above them, and the params and state of `init`; tops have the shapes that the page says."""
+    """With arrays of the shapes above them, and the params and state of `init`; tops have the page's shapes."""
     monkeypatch.chdir(tmp_path)
     text = (REPOSITORY / "docs" / page).read_text()
     examples = re.findall(r"^```\n# (.*)\n[^`]*```\n\n```python\n([^`]*)```$", text, re.MULTILINE)
