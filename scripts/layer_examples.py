@@ -19,7 +19,7 @@ from google.protobuf import text_format
 
 from caffejax.core.graph import Graph, Layer
 from caffejax.core.layers import LayerType, type_of
-from caffejax.core.program.layer_function import name_blobs
+from caffejax.core.program.layer_function import name_blobs, parse_layer
 from caffejax.core.schema import read_net
 from caffejax.core.schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from caffejax.tools.model_check.placeholder_sources import build_assumed_graphs
@@ -90,8 +90,10 @@ class Examples:
         description = _describe_shapes(graph, layer.bottom, layer.top) + (
             f"; params {_format_shapes(params)}" if params else ""
         )
-        lines = ["```", f"# {description}" if description else "# no top", *_format_layer(layer), "```"]
-        return lines if t.is_input else [*lines, "", "```python", *_format_call(graph.layers[-1], layer, is_random), "```"]
+        lines = ["```", f"# {description}", *_format_layer(layer), "```"]
+        return (
+            lines if t.is_input else [*lines, "", "```python", *_format_call(graph.layers[-1], layer, is_random), "```"]
+        )
 
     def _net(self, t: LayerType) -> tuple[NetParameter, str, bool]:
         if t not in self._nets:
@@ -143,7 +145,7 @@ def _describe_shapes(graph: Graph, bottoms: Sequence[str], tops: Sequence[str]) 
     inputs, outputs = (
         ", ".join(f"{b} {_format_shapes([graph.blobs[b].shape])}" for b in dict.fromkeys(n)) for n in (bottoms, tops)
     )
-    return " gives ".join(filter(None, [inputs, outputs])) if outputs else ""
+    return f"{inputs} gives {outputs or 'nothing'}" if inputs else outputs
 
 
 def _format_shapes(shapes: Sequence[Sequence[int]]) -> str:
@@ -175,7 +177,9 @@ def _format_call(layer: Layer, definition: LayerParameter, is_random: bool) -> I
         settings.top[:] = definition.top
     text = _format_message(settings)
     if [field.name for field, _ in settings.ListFields()] == [param]:
-        text = _format_message(getattr(settings, param))
+        fields = _format_message(getattr(settings, param))
+        # the name of the message may choose a variant
+        text = fields if parse_layer(definition.type, fields).HasField(param) else text
     arguments = ["params"] if any(p.spec.learnable for p in layer.all_params) else []
     arguments += definition.bottom
     has_state = any(not p.spec.learnable for p in layer.all_params)

@@ -89,9 +89,9 @@ SECTIONS = """# TITLE
 
 What each layer type of WHOSE does, and what its settings mean. In a terminal `caffejax layers TYPE` prints the same;
 [the table of all types](layers.md) has a line for each. The examples were built when this page was made: above each are
-the shapes of bottoms, tops and params, and below it is the same layer as
-[a function of arrays](jax.md#one-layer-as-a-function) of these shapes, whose `init(key, *shapes)` returns params and state.
-Messages that types share, such as FillerParameter, are [at the end of the table's page](layers.md#shared-settings).
+the shapes of bottoms, tops and params. Below it is the layer as [a function](jax.md#one-layer-as-a-function) of arrays,
+whose `init(key, *shapes)` returns params and state. Messages that types share, such as FillerParameter, are
+[at the end of the table's page](layers.md#shared-settings).
 
 CONTENTS
 """

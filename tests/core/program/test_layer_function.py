@@ -167,6 +167,7 @@ def test_settings_as_fields_of_the_type_or_of_the_layer_and_as_messages() -> Non
     ]
     for result in results[1:]:
         np.testing.assert_array_equal(result, results[0])
+    assert caffejax.check_gradients("LRN", "local_size: 3", bottoms=[(2, 4, 2, 2)]).ok
     assert np.abs(results[0] - caffejax.layer("LRN")(X)).max() > 0
     assert layer == LayerParameter(lrn_param=LRNParameter(local_size=3))
 

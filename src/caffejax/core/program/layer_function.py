@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Unpack, cast
 
@@ -50,9 +50,9 @@ def layer(
     Args:
         layer_type: the name of a registered type, the type, or a Python layer: a class or function at the top level of
             a module.
-        param: the fields of the type's own message, such as "local_size: 5", or those of LayerParameter, such as
-            'lrn_param { local_size: 5 }', as text or as a message. Names of bottoms do not matter, and names of tops
-            only by their number, which is by default the smallest that the type has.
+        param: the fields of the type's own message, such as "local_size: 5", or of LayerParameter, such as
+            'lrn_param { local_size: 5 }', as text or as a message. The names of bottoms and tops do not matter, but
+            the number of tops does; by default it is the smallest that the type has.
         phase: "TRAIN" or "TEST".
         options: fields of `ComputeConfig` and `DataConfig`, such as `precision` and `kernels`.
 
@@ -88,14 +88,11 @@ class LayerFunction:
         return f"layer {self.definition.type} in phase {self.phase}"
 
     def init(self, key: jax.Array, *shapes: Any) -> Variables:
-        """Create the layer's initial params and state, `{name: array}` each, with its fillers.
+        """Create the layer's initial params and state, `{name: array}` each, float32, with its fillers.
 
         Args:
             key: a random key.
             shapes: the shape of each bottom, or an array of this shape.
-
-        Returns:
-            `Variables(params, state)`, float32. Each is empty if the layer has none.
 
         Raises:
             CaffejaxError: if the layer does not accept bottoms of these shapes, or settings are invalid.
@@ -113,7 +110,7 @@ class LayerFunction:
             key: a random key, if the layer is random in this phase.
 
         Returns:
-            The top, or a tuple of the tops if they are not exactly one. If `state` is passed, that and the new state.
+            The top, or a tuple of tops unless there is exactly one. With `state`, a pair of this and the new state.
 
         Raises:
             CaffejaxError: if arguments are missing, unknown, or of a wrong shape or type, or settings are invalid. The
@@ -135,98 +132,89 @@ class LayerFunction:
             ):
                 names = [repr(p.slot.name) for p in layer.all_params if p.spec.learnable == learnable]
                 require(is_passed or not names, f"has {', '.join(names)} as {remedy}")
-        new_state: Mapping[str, Any] = {layer.key: state}
-        tops: tuple[Any, ...] = ()
-        if layer.tops or not layer.type.on_host:
-            inputs = dict(zip(layer.bottoms, bottoms, strict=True))
-            blobs, new_state = net.apply({layer.key: params}, {layer.key: state or {}}, inputs, key, blobs=layer.tops)
-            tops = tuple(blobs[name] for name in layer.tops)
+        if layer.type.on_host and not layer.tops:  # it would only write
+            return () if state is None else ((), state)
+        inputs = dict(zip(layer.bottoms, bottoms, strict=True))
+        blobs, states = net.apply({layer.key: params}, {layer.key: state or {}}, inputs, key, blobs=layer.tops)
+        tops = tuple(blobs[name] for name in layer.tops)
         result = tops[0] if len(tops) == 1 else tops
-        return result if state is None else (result, new_state.get(layer.key, {}))
+        return result if state is None else (result, states.get(layer.key, {}))
 
     def _connect(self, shapes: tuple[Shape, ...]) -> tuple[Net, Layer]:
         """Return a net of Input layers with these shapes and the layer, and the layer."""
         if shapes not in self._nets:
+            definition = name_blobs(self.definition, len(shapes))
+            net = make_layer_net(definition, shapes, self.phase, self.compute_config, self.data_config)
+            layer = net.graph.layers[-1]
+            _check_computes(layer.type)
+            function = layer.type.implementation
+            if isinstance(function, HostFunction) and function.output is not None and layer.tops:
+                with layer.locate_errors():
+                    raise LayerError(f"writes '{function.output.pattern}', which a function does not")
             if len(self._nets) == _MAX_NETS:
                 self._nets.clear()
-            connected = name_blobs(self.definition, len(shapes))
-            net = make_layer_net(connected, shapes, self.phase, self.compute_config, self.data_config)
-            kind = net.graph.layers[-1].type
-            _check_computes(kind)
-            output = kind.implementation.output if isinstance(kind.implementation, HostFunction) else None
-            if output is not None and connected.top:
-                raise LayerError(f"{kind.name} writes '{output.pattern}', which a function does not: unset its output")
             self._nets[shapes] = net
         net = self._nets[shapes]
         return net, net.graph.layers[-1]
 
 
 def parse_layer(layer_type: LayerType | str | Callable[..., Any], param: str | Message) -> LayerParameter:
-    """Return the definition of a layer, with its type and a name.
-
-    Args:
-        layer_type, param: see `layer`.
-
-    Raises:
-        GraphError, LayerError, SchemaError: see `layer`.
-    """
-    settings = LayerParameter()
+    """Return the definition of a layer, with its type and a name; for arguments and errors, see `layer`."""
+    definition = LayerParameter()
     if not isinstance(layer_type, LayerType | str):
         require(callable(layer_type), f"a layer's type must be a name, a LayerType or a class, not {layer_type!r}")
-        layer_type = name_python_layer(settings, layer_type)
-    kind = layer_type if isinstance(layer_type, LayerType) else find_type(layer_type)
-    definition = _parse_text(param, kind.signature.param) if isinstance(param, str) else param
-    if kind.signature.param and isinstance(definition, type(getattr(settings, kind.signature.param))):
-        getattr(settings, kind.signature.param).MergeFrom(definition)
-    elif isinstance(definition, LayerParameter):
-        settings.MergeFrom(definition)
+        layer_type = name_python_layer(definition, layer_type)
+    name = layer_type.name if isinstance(layer_type, LayerType) else layer_type
+    kind = find_type(name, with_variants=True)
+    fields = filter(None, (variant.signature.param for variant in _list_variants(kind)))
+    own_messages = {type(getattr(definition, field)): field for field in fields}
+    message = _parse_text(param, own_messages) if isinstance(param, str) else param
+    if type(message) in own_messages:
+        getattr(definition, own_messages[type(message)]).MergeFrom(message)
+    elif isinstance(message, LayerParameter):
+        definition.MergeFrom(message)
     else:
         raise LayerError(f"the settings of a layer of type '{kind.name}' cannot be {describe_type(param)}")
-    if settings.type not in ("", kind.name, *kind.signature.aliases):
+    if definition.type not in ("", kind.name, *kind.signature.aliases):
         raise LayerError(
-            f"param has the type '{settings.type}', but the layer has the type '{kind.name}'; omit the type in param"
+            f"param has the type '{definition.type}', but the layer has the type '{kind.name}'; omit the type in param"
         )
-    settings.type = kind.name
-    settings.name = settings.name or "layer"
+    definition.type = kind.name
+    definition.name = definition.name or "layer"
     for rules in ("include", "exclude"):
-        settings.ClearField(rules)
-    return settings
+        definition.ClearField(rules)
+    return definition
 
 
-def _parse_text(text: str, param_field: str | None) -> Message:
-    """Parse the fields of a type's own message, or those of LayerParameter.
+def _parse_text(text: str, own_messages: Iterable[type[Message]]) -> Message:
+    """Parse fields of a type's own message, or of one of its variants, or of LayerParameter.
 
-    If both have problems, those of the message that has the text's outer fields are raised.
+    If all have problems, the problems of the message that has the text's outer fields are raised.
     """
-    classes: list[type[Message]] = [LayerParameter]
-    if param_field and text:
-        classes.insert(0, type(getattr(LayerParameter(), param_field)))
-    results = [(c, *parse_valid_fields(text, c, file="<param>")) for c in classes]
+    classes: list[Any] = [*(own_messages if text else ()), LayerParameter]
+    results = [(c.DESCRIPTOR.name, *parse_valid_fields(text, c, file="<param>")) for c in classes]
 
     def count_unknown(result: tuple[Any, ...]) -> tuple[int, bool]:
-        message_class, _, problems = result
-        unknown = f"{message_class.DESCRIPTOR.name} has no field"
-        return sum(p.message.startswith(unknown) for p in problems), bool(problems)
+        name, _, problems = result
+        return sum(p.message.startswith(f"{name} has no field") for p in problems), bool(problems)
 
     _, message, problems = min(results, key=count_unknown)
     if problems:
         raise SchemaError(problems)
-    return message
+    return cast(Message, message)
 
 
 def name_blobs(definition: LayerParameter, num_bottoms: int) -> LayerParameter:
     """Return a copy with the bottoms bottom0, bottom1, ... and tops top0, top1, ...
 
-    There are as many tops as in the definition, or if it names none as few as the type has.
+    The number of tops is the definition's or, if it names none, the smallest that the type has.
     """
+    tops = find_type(definition.type).signature.tops
+    minimum = num_bottoms if isinstance(tops, str) else tops if isinstance(tops, int) else max(tops[0], 1)
     named = LayerParameter()
     named.CopyFrom(definition)
     named.bottom[:] = [f"bottom{i}" for i in range(num_bottoms)]
-    tops = find_type(definition.type).signature.tops
-    if isinstance(tops, tuple):
-        tops = max(tops[0], 1)
-    num_tops = len(definition.top) or (num_bottoms if isinstance(tops, str) else tops)
-    named.top[:] = [f"top{i}" for i in range(num_tops)]
+    named.top[:] = [f"top{i}" for i in range(len(definition.top) or minimum)]
     return named
 
 
@@ -237,7 +225,7 @@ def make_layer_net(
     compute_config: ComputeConfig = ComputeConfig(),
     data_config: DataConfig = DataConfig(),
 ) -> Net:
-    """Return a net of Input layers with these shapes, the layer's bottoms, and the layer.
+    """Return a net of a layer, and of Input layers with these shapes, which are its bottoms.
 
     Raises:
         CaffejaxError: if the layer does not accept bottoms of these shapes, or settings are invalid.
@@ -250,9 +238,12 @@ def make_layer_net(
     return Net(message, phase, compute_config=compute_config, data_config=data_config)
 
 
+def _list_variants(kind: LayerType) -> Iterable[LayerType]:
+    return kind.implementation.types.values() if isinstance(kind.implementation, Variants) else (kind,)
+
+
 def _check_computes(kind: LayerType) -> None:
-    variants = kind.implementation.types.values() if isinstance(kind.implementation, Variants) else [kind]
-    if all(variant.is_input for variant in variants):
+    if all(variant.is_input for variant in _list_variants(kind)):
         raise LayerError(
             f"a layer of type '{kind.name}' computes nothing: its tops are read from a source or passed by the caller. "
             "Pass its tops to the layers that read them, or use caffejax.Net and caffejax.Loader"
