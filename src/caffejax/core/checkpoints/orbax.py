@@ -35,6 +35,7 @@ from ..parallel import barrier, broadcast_from_first, is_first, is_true_in_all_p
 from .failed_saves import (
     TRASH_FOLDER,
     make_save_error,
+    remove_failed_step,
     remove_temporary_folders,
     summarize,
     suppress_orbax_errors,
@@ -283,7 +284,7 @@ class CheckpointFolder:
                 if manager is not None:
                     with suppress(Exception):
                         manager.close()
-            remove_temporary_folders(self.path, f"{step}.*")
+                remove_failed_step(self.path, step)
             with suppress(OSError):
                 self.path.rmdir()  # succeeds if this was the first step
         return make_save_error(self.path, step, error)
