@@ -22,6 +22,7 @@ from ...base.errors import Problem, WeightsError
 _TEMPORARY_SUFFIX = ".orbax-checkpoint-tmp"  # part of orbax's names of temporary folders
 # old steps are moved here, since orbax deletes file by file: a kill would leave a step that is damaged
 TRASH_FOLDER = f"removed{_TEMPORARY_SUFFIX}"
+_ORBAX = "orbax/checkpoint"  # part of the paths of orbax's sources
 _MAX_WAIT, _QUIET_TIME = 2, 0.3  # seconds
 _MAX_REASON_LENGTH = 200  # characters; tensorstore's messages have a thousand
 _OS_ERROR = re.compile(r"os_error_code='(\d+)'")  # in tensorstore's messages
@@ -98,13 +99,13 @@ class _UnraisableFilter:
         traceback = unraisable.exc_traceback
         code = traceback.tb_frame.f_code if traceback else None  # of the function that no other one in Python called
         # tensorstore's threads call this method of asyncio's loop
-        if code is None or not (code.co_name == "call_soon_threadsafe" or "orbax" in code.co_filename):
+        if code is None or not (code.co_name == "call_soon_threadsafe" or _ORBAX in code.co_filename):
             self.previous_hook(unraisable)
 
 
 def _is_relevant(record: logging.LogRecord) -> bool:
     texts = record.pathname, record.getMessage(), str(record.exc_info and record.exc_info[1])
-    return not any(library in text for text in texts for library in ("orbax", "tensorstore"))
+    return not any(library in text for text in texts for library in (_ORBAX, "tensorstore"))
 
 
 @contextmanager
