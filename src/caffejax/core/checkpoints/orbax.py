@@ -372,7 +372,7 @@ class CheckpointFolder:
         try:
             items = self._manager.restore(step, args=args.Composite(**{RECORD_ITEM: args.JsonRestore()}))
             stored_record = items[RECORD_ITEM]
-            record, sums = stored_record["record"], stored_record["sums"]
+            record, sums = (stored_record.get(name, {}) for name in ("record", "sums"))
             if stored_record != _add_checksums(record, sums):
                 raise ValueError("the checksum of its record is wrong")
             target = make_target(record, self._manager.item_metadata(step)[ARRAYS_ITEM])
