@@ -148,8 +148,7 @@ def test_a_file_of_another_framework_loads_by_a_map_of_names(tmp_path: Path, cap
         ("weight_h weight_x bias", "", "weight_x bias weight_h"),
         ("alpha", "", "alpha"),
         ("alpha beta", "", None),
-        ("mean variance bias weight", "", None),  # BN of PSPNet stores the weight first, NVIDIA's BatchNorm the mean
-        ("mean variance bias weight", "BN", "weight bias mean variance"),
+        ("weight bias", "LSTM", None),
     ],
 )
 def test_conversion_takes_the_order_from_the_types(

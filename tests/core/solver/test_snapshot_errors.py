@@ -19,7 +19,7 @@ import pytest
 
 from caffejax import Solver
 from caffejax.base.errors import CaffejaxError, WeightsError
-from caffejax.core.checkpoints.failed_saves import make_save_error
+from caffejax.core.checkpoints.failed_saves import make_save_error, remove_failed_step
 from caffejax.core.checkpoints.orbax import CheckpointFolder
 
 NET = """
@@ -109,6 +109,29 @@ def test_a_failed_step_leaves_only_the_other_steps(tmp_path: Path, capfd: pytest
     assert folder.steps() == [1, 3]
     folder.close()
     assert capfd.readouterr().err == ""
+
+
+def test_late_files_of_a_failed_step_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads of tensorstore continue to write after it has reported a failure."""
+    late_folder = tmp_path / "2.orbax-checkpoint-tmp" / "arrays"
+
+    class Clock:
+        now, file_times = 0.0, [0.1, 0.35]
+
+        def monotonic(self) -> float:
+            return self.now
+
+        def sleep(self, seconds: float) -> None:
+            self.now += seconds
+            if self.file_times and self.now > self.file_times[0]:
+                self.file_times.pop(0)
+                late_folder.mkdir(parents=True)
+
+    monkeypatch.setattr("caffejax.core.checkpoints.failed_saves.time", clock := Clock())
+    remove_failed_step(tmp_path, 2)
+    assert list(tmp_path.iterdir()) == []
+    assert not clock.file_times
+    assert clock.now < 1
 
 
 def test_the_lock_is_held_until_the_last_snapshot_is_written(tmp_path: Path) -> None:

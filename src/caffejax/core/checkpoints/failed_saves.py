@@ -22,6 +22,8 @@ from ...base.errors import Problem, WeightsError
 _TEMPORARY_SUFFIX = ".orbax-checkpoint-tmp"  # part of orbax's names of temporary folders
 # old steps are moved here, since orbax deletes file by file: a kill would leave a step that is damaged
 TRASH_FOLDER = f"removed{_TEMPORARY_SUFFIX}"
+_ORBAX = "orbax/checkpoint"  # part of the paths of orbax's sources
+_MAX_WAIT, _QUIET_TIME = 2, 0.3  # seconds
 _MAX_REASON_LENGTH = 200  # characters; tensorstore's messages have a thousand
 _POLL_SECONDS = 0.02
 _OS_ERROR = re.compile(r"os_error_code='(\d+)'")  # in tensorstore's messages
@@ -42,6 +44,19 @@ def remove_temporary_folders(folder: Path, pattern: str = "*") -> list[str]:
     for path in temporary_folders:
         shutil.rmtree(path, ignore_errors=True)
     return [path.name for path in temporary_folders]
+
+
+def remove_failed_step(folder: Path, step: int) -> None:
+    """Remove the files of a step that could not be saved.
+
+    Orbax raises an error while tensorstore's threads still write, which create the files again. So files are removed
+    repeatedly, until none has appeared for 0.3 seconds or 2 seconds have passed.
+    """
+    begin = quiet_since = time.monotonic()
+    while time.monotonic() < min(quiet_since + _QUIET_TIME, begin + _MAX_WAIT):
+        if remove_temporary_folders(folder, f"{step}.*"):
+            quiet_since = time.monotonic()
+        time.sleep(0.02)
 
 
 def make_save_error(folder: Path, step: int, error: Exception) -> WeightsError:
@@ -111,13 +126,13 @@ class _UnraisableFilter:
         traceback = unraisable.exc_traceback
         code = traceback.tb_frame.f_code if traceback else None  # of the function that no other one in Python called
         # tensorstore's threads call this method of asyncio's loop
-        if code is None or not (code.co_name == "call_soon_threadsafe" or "orbax" in code.co_filename):
+        if code is None or not (code.co_name == "call_soon_threadsafe" or _ORBAX in code.co_filename):
             self.previous_hook(unraisable)
 
 
 def _is_relevant(record: logging.LogRecord) -> bool:
     texts = record.pathname, record.getMessage(), str(record.exc_info and record.exc_info[1])
-    return not any(library in text for text in texts for library in ("orbax", "tensorstore"))
+    return not any(library in text for text in texts for library in (_ORBAX, "tensorstore"))
 
 
 @contextmanager

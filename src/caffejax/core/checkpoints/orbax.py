@@ -36,6 +36,7 @@ from .failed_saves import (
     TRASH_FOLDER,
     make_save_error,
     record_failures,
+    remove_failed_step,
     remove_temporary_folders,
     summarize,
     suppress_orbax_errors,
@@ -286,7 +287,7 @@ class CheckpointFolder:
                 if manager is not None:
                     with suppress(Exception):
                         manager.close()
-            remove_temporary_folders(self.path, f"{step}.*")
+                remove_failed_step(self.path, step)
             with suppress(OSError):
                 self.path.rmdir()  # succeeds if this was the first step
         return make_save_error(self.path, step, error)
@@ -374,7 +375,7 @@ class CheckpointFolder:
         try:
             items = self._manager.restore(step, args=args.Composite(**{RECORD_ITEM: args.JsonRestore()}))
             stored_record = items[RECORD_ITEM]
-            record, sums = stored_record["record"], stored_record["sums"]
+            record, sums = (stored_record.get(name, {}) for name in ("record", "sums"))
             if stored_record != _add_checksums(record, sums):
                 raise ValueError("the checksum of its record is wrong")
             target = make_target(record, self._manager.item_metadata(step)[ARRAYS_ITEM])
