@@ -26,7 +26,7 @@ from ...base.errors import CaffejaxError
 WAIT_LIMIT = 600  # seconds that a process waits for another that is alive
 _POLL_SECONDS = 0.5  # seconds after which a wait lets signal handlers run
 _WATCH_SECONDS = 1.0  # seconds between looks at what other processes have said
-_FAREWELL_SECONDS = 3.0  # seconds that the end of a process waits for the others to hear of it
+_FAREWELL_SECONDS = 8.0  # for which the end of a process waits until the others have heard of it
 _MAX_SHOWN = 60  # characters of a value in a message; longer values are shown by their checksum
 _MAX_LISTED = 8  # processes in a message
 _RESTART = "start all processes again, with --snapshot to continue from the last checkpoint"
@@ -278,7 +278,7 @@ def _tell_end(reason: str) -> None:
 
 
 def watch_processes() -> None:
-    """From now on, end this process once another has ended with an error, and all if an exception is not caught here."""
+    """From now on, end this process once another has ended with an error, and all if it does not catch an exception."""
     stopped = threading.Event()
     thread = threading.Thread(target=_watch, args=(stopped,), daemon=True, name="caffejax-watch")
     previous_hook = sys.excepthook
