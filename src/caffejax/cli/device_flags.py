@@ -199,9 +199,9 @@ def abort_all_on_error() -> Iterator[None]:
 
         if not jax.distributed.is_initialized():
             raise
-        from ..core.parallel import report_and_abort
+        from ..core.parallel import end_all
 
-        report_and_abort(*_format_error(error))
+        end_all(*_format_error(error))
 
 
 def _format_error(error: BaseException) -> list[str]:

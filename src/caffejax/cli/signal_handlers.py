@@ -94,7 +94,7 @@ def end_if_stuck(solver: Solver, first_times: Mapping[int, float]) -> Iterator[N
         solver: the solver that trains.
         first_times: the times at which signals were handled first, by number. The handler of SIGTERM adds to it.
     """
-    from ..core.parallel import current_wait, report_and_abort
+    from ..core.parallel import current_wait, end_all
 
     longest_step, last_step = 0.0, math.inf  # the first step, which is compiled, does not count
 
@@ -114,7 +114,7 @@ def end_if_stuck(solver: Solver, first_times: Mapping[int, float]) -> Iterator[N
             is_waiting = wait is not None and wait[1] >= limit
             if signal.SIGTERM not in first_times or is_waiting:
                 subject = f"for {wait[0]}" if is_waiting and wait else "for other processes, in one operation"
-                report_and_abort(f"SIGTERM: waited {limit:.0f} s {subject}, so it ends without a snapshot")
+                end_all(f"SIGTERM: waited {limit:.0f} s {subject}, so it ends without a snapshot")
 
     read_fd, write_fd = os.pipe()
     os.set_blocking(write_fd, False)

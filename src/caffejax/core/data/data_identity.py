@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ...base.errors import LayerError
 from ..layers.context import LayerDefinition
 
 _CHUNK = 2**20  # bytes
@@ -41,14 +40,9 @@ def checksum_file(path: str | os.PathLike[str]) -> int:
 
 
 def describe_source(definition: LayerDefinition, source: Any) -> str:
-    """Return the number of a source's examples, and a checksum of some of them and of all files that the layer names.
+    """Return the number of a source's examples, and a checksum of some of them and of all files that its layer names.
 
-    The files are lists of images, mean files and label maps, for example. A database is a folder, of which examples
-    stand for the whole.
-
-    Args:
-        definition: the layer's definition.
-        source: its source.
+    Such files are lists of images, mean files and label maps. A database is a folder, and only examples represent it.
     """
     checksums = [checksum_file(path) for path in _list_files(definition)]
     num_examples = getattr(source, "num_examples", None)
@@ -60,11 +54,7 @@ def describe_source(definition: LayerDefinition, source: Any) -> str:
 
 def _list_files(definition: LayerDefinition) -> Iterator[str]:
     for text in _list_strings(definition.layer):
-        try:
-            path = definition.path(text)
-        except LayerError:
-            continue
-        if text and os.path.isfile(path):
+        if text and "\0" not in text and os.path.isfile(path := definition.path(text)):
             yield str(path)
 
 

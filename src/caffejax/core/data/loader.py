@@ -139,11 +139,7 @@ class Loader:
         return self._next_index
 
     def describe_data(self) -> dict[str, str]:
-        """Return what identifies the data of each source, by layer, so that processes can compare it.
-
-        The texts have the number of examples and a checksum of a few of them, of the files that the layer names, and of
-        the user's arrays.
-        """
+        """Return the number of examples and a checksum of each source's data, by layer; see `describe_source`."""
         definitions = {layer.key: layer.definition for layer in self._graph.layers}
         texts = {key: describe_source(definitions[key], source) for key, source in self._sources.items()}
         return texts if self._user_data is None else {**texts, "Input": self._user_data.describe()}

@@ -1,15 +1,14 @@
 """Training on several devices and processes: the device mesh, sharded arrays and communication of processes."""
 
 from .coordination import (
-    Part,
     barrier,
     broadcast_from_first,
     check_equal,
     current_wait,
+    end_all,
     exchange,
     is_true_in_all_processes,
     note,
-    report_and_abort,
 )
 from .data_parallel import data_parallel
 from .global_arrays import (
@@ -41,7 +40,6 @@ from .multihost import Requests, initialize_distributed
 __all__ = [
     "DATA",
     "MODEL",
-    "Part",
     "Requests",
     "all_gather",
     "barrier",
@@ -50,6 +48,7 @@ __all__ = [
     "check_shapes",
     "current_wait",
     "data_parallel",
+    "end_all",
     "exchange",
     "first_local_device",
     "first_replica",
@@ -66,7 +65,6 @@ __all__ = [
     "param_shardings",
     "put_global",
     "replicated_sharding",
-    "report_and_abort",
     "reshard",
     "to_first_device",
     "tpu_conv_layout",

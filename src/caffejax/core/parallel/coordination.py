@@ -1,7 +1,7 @@
-"""What processes that train together tell each other: texts to compare, and the end of a process.
+"""Messages between processes that train together: texts to compare, and the end of a process with its reason.
 
-All of it passes through the store of JAX's coordination service, so nothing is compiled, busy devices do not matter,
-and a process that waits can be interrupted.
+They pass through the store of JAX's coordination service, so nothing is compiled, busy devices do not delay them, and a
+wait can be interrupted.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import jax
 
@@ -25,12 +25,15 @@ from ...base.errors import CaffejaxError
 
 WAIT_LIMIT = 600  # seconds that a process waits for another that is alive
 _POLL_SECONDS = 0.5  # seconds after which a wait lets signal handlers run
-_WATCH_SECONDS = 1.0  # seconds between looks at what other processes have said
-_FAREWELL_SECONDS = 3.0  # seconds that the end of a process waits for the others to hear of it
+_WATCH_SECONDS = 1.0  # seconds between looks at messages of other processes
+_FAREWELL_SECONDS = 8.0  # for which the end of a process waits until the others have heard of it
 _MAX_SHOWN = 60  # characters of a value in a message; longer values are shown by their checksum
 _MAX_LISTED = 8  # processes in a message
-_RESTART = "start all processes again, with --snapshot to continue from the last checkpoint"
-_exchange_numbers = itertools.count()
+_exchange_numbers, _note_numbers = itertools.count(), itertools.count()
+_notes: dict[int, tuple[str, str]] = {}  # by number: of this process, not yet compared with process 0
+_notes_lock = threading.Lock()
+_wait: tuple[str, float] | None = None  # the subject of the present wait, and its start
+_ending = threading.Event()
 
 
 def _get_client() -> Any:
@@ -47,7 +50,7 @@ def exchange(purpose: str, text: str = "") -> list[str]:
     """Return the texts of all processes, in their order; all processes must call it together.
 
     Args:
-        purpose: what the processes do together, for messages, such as "compare the job".
+        purpose: the common action, for messages, such as "compare the job".
         text: this process's text.
 
     Raises:
@@ -68,40 +71,29 @@ def exchange(purpose: str, text: str = "") -> list[str]:
     if len(set(purposes)) > 1:
         actions = format_by_process(purposes)
         raise CaffejaxError(f"the processes do different things: {actions}; run the same program in all of them")
-    if problem := _notes.find_difference(is_complete=True):
+    if problem := _find_differing_note(is_complete=True):
         raise CaffejaxError(problem)
     return list(texts)
 
 
 def _wait_for(key: str, process: int, purpose: str) -> str:
-    with _announce_wait(f"process {process} to {purpose}"):
-        end = time.monotonic() + WAIT_LIMIT
-        while time.monotonic() < end:
+    global _wait
+    subject, start = f"process {process} to {purpose}", time.monotonic()
+    _wait = subject, start
+    try:
+        while time.monotonic() < start + WAIT_LIMIT:
             try:
                 return str(_get_client().blocking_key_value_get(key, int(1000 * _POLL_SECONDS)))
             except jax.errors.JaxRuntimeError as error:
                 if not str(error).startswith("DEADLINE_EXCEEDED"):
                     raise
-    raise CaffejaxError(
-        f"waited {WAIT_LIMIT} s for process {process} to {purpose}; it is alive, but does something else: see its log"
-    )
-
-
-_wait: tuple[str, float] | None = None  # for whom and what this process waits, and since when
-
-
-@contextmanager
-def _announce_wait(subject: str) -> Iterator[None]:
-    global _wait
-    _wait = subject, time.monotonic()
-    try:
-        yield
     finally:
         _wait = None
+    raise CaffejaxError(f"waited {WAIT_LIMIT} s for {subject}; it is alive, but does something else: see its log")
 
 
 def current_wait() -> tuple[str, float] | None:
-    """Return for what this process waits, such as "process 1 to compare the job", and since how many seconds."""
+    """Return the subject of this process's wait, such as "process 1 to compare the job", and its seconds so far."""
     wait = _wait
     return wait and (wait[0], time.monotonic() - wait[1])
 
@@ -121,38 +113,27 @@ def broadcast_from_first(number: int) -> int:
     return int(exchange("choose a number", str(number))[0])
 
 
-class Part(NamedTuple):
-    """A part of what must be equal in all processes.
-
-    Attributes:
-        value: the part as text. Messages show short texts, and the checksums of long ones.
-        remedy: what to do if it differs.
-    """
-
-    value: str
-    remedy: str
-
-
-def check_equal(purpose: str, parts: Mapping[str, Part]) -> None:
+def check_equal(purpose: str, parts: Mapping[str, tuple[str, str]]) -> None:
     """Check that each part is the same in all processes, in one exchange; all processes must call it together.
 
     Args:
         purpose: see `exchange`.
-        parts: the parts by name, such as "the solver's base_lr".
+        parts: `(value, remedy)` by the part's name, such as "the solver's base_lr". Messages show short values, and the
+            checksums of long ones.
 
     Raises:
-        CaffejaxError: in all processes, with a problem for each part that differs. It names the processes, and shows
-            what each of them has.
+        CaffejaxError: in all processes, with a problem for each part that differs. It names the processes, their
+            values, and the remedy.
     """
     if jax.process_count() == 1:
         return
-    values = {name: _abbreviate(part.value) for name, part in parts.items()}
+    values = {name: _abbreviate(value) for name, (value, _) in parts.items()}
     all_values = [json.loads(text) for text in exchange(purpose, json.dumps(values))]
     problems = []
     for name in dict.fromkeys(itertools.chain(*all_values)):
         by_process = [process_values.get(name, "nothing") for process_values in all_values]
         if len(set(by_process)) > 1:
-            remedy = parts[name].remedy if name in parts else "start all processes with the same settings"
+            _, remedy = parts.get(name, ("", "start all processes with the same settings"))
             problems.append(f"the processes differ in {name}: {format_by_process(by_process)}; {remedy}")
     if problems:
         raise CaffejaxError(problems)
@@ -165,87 +146,64 @@ def _abbreviate(value: str) -> str:
 
 def format_by_process(values: Sequence[str]) -> str:
     """Return a text such as "2 in process 0, 1 in processes 1 and 2" for the values of the processes."""
-    processes: dict[str, list[str]] = {}
-    for i, value in enumerate(values):
-        processes.setdefault(value, []).append(str(i))
-    return ", ".join(f"{value} in {_format_processes(numbers)}" for value, numbers in processes.items())
-
-
-def _format_processes(numbers: Sequence[str]) -> str:
-    if len(numbers) == 1:
-        return f"process {numbers[0]}"
-    if len(numbers) > _MAX_LISTED:
-        return f"processes {', '.join(numbers[:_MAX_LISTED])} and {len(numbers) - _MAX_LISTED} more"
-    return f"processes {', '.join(numbers[:-1])} and {numbers[-1]}"
-
-
-class _Notes:
-    """Texts that are compared with those of process 0 without waiting for it."""
-
-    def __init__(self) -> None:
-        self._numbers = itertools.count()
-        self._pending: dict[int, tuple[str, str]] = {}
-        self._lock = threading.Lock()
-
-    def add(self, name: str, text: str) -> None:
-        number = next(self._numbers)
-        if jax.process_index() == 0:
-            _get_client().key_value_set(f"caffejax/notes/{number}/text", json.dumps([name, text]))
-        else:
-            with self._lock:
-                self._pending[number] = name, text
-
-    def find_difference(self, is_complete: bool) -> str | None:
-        """Return a message if a note differs from process 0's.
-
-        Args:
-            is_complete: whether process 0 has come as far as this process, so that a note that it lacks differs too.
-        """
-        with self._lock:
-            for number, (name, text) in sorted(self._pending.items()):
-                found = dict(_get_client().key_value_dir_get(f"caffejax/notes/{number}/"))
-                if not found and not is_complete:
-                    return None
-                first_name, first_text = json.loads(next(iter(found.values()))) if found else ("", "")
-                del self._pending[number]
-                if (first_name, first_text) != (name, text):
-                    first = f"{first_name}: {first_text}" if found else "nothing"
-                    return (
-                        f"the processes read different data: {first} in process 0, {name}: {text} in process "
-                        f"{jax.process_index()}; pass the same data to all processes"
-                    )
-        return None
-
-
-_notes = _Notes()
+    texts = []
+    for value in dict.fromkeys(values):
+        numbers = [str(i) for i, other in enumerate(values) if other == value]
+        hidden = len(numbers) - _MAX_LISTED
+        *first, last = [*numbers[:_MAX_LISTED], f"{hidden} more"] if hidden > 0 else numbers
+        texts.append(f"{value} in processes {', '.join(first)} and {last}" if first else f"{value} in process {last}")
+    return ", ".join(texts)
 
 
 def note(name: str, text: str) -> None:
-    """Compare a text with that of process 0, without waiting; all processes must call it in the same order.
+    """Compare a text with process 0's, without waiting; all processes must call it in the same order.
 
     If the texts differ, the job ends within seconds, at the latest at the next `exchange`.
     """
-    if jax.process_count() > 1:
-        _notes.add(name, text)
+    if jax.process_count() == 1:
+        return
+    number = next(_note_numbers)
+    if jax.process_index() == 0:
+        _get_client().key_value_set(f"caffejax/notes/{number}/text", json.dumps([name, text]))
+    else:
+        with _notes_lock:
+            _notes[number] = name, text
 
 
-_ending = threading.Event()
-
-
-def _wait_if_ending() -> None:
-    """If another thread ends this process, wait for it, because errors from here on only follow from that."""
-    if _ending.is_set():
-        time.sleep(2 * _FAREWELL_SECONDS)
-
-
-def _abort(reason: str) -> NoReturn:
-    """End this process with exit code 1 at once, and tell the others, which then end too.
-
-    A normal exit would wait for the other processes, which wait for this one.
+def _find_differing_note(is_complete: bool) -> str | None:
+    """Return a message if a note differs from process 0's.
 
     Args:
-        reason: one line.
+        is_complete: whether process 0 has come as far as this process, so that a note that it lacks differs too.
     """
+    with _notes_lock:
+        for number, (name, text) in sorted(_notes.items()):
+            found = _get_client().key_value_dir_get(f"caffejax/notes/{number}/")
+            if not found and not is_complete:
+                return None
+            del _notes[number]
+            if not found or json.loads(found[0][1]) != [name, text]:
+                first = ": ".join(json.loads(found[0][1])) if found else "nothing"
+                return (
+                    f"the processes read different data: {first} in process 0, {name}: {text} in process "
+                    f"{jax.process_index()}; pass the same data to all processes"
+                )
+    return None
+
+
+def end_all(*problems: str) -> NoReturn:
+    """Print problems, and end all processes at once with exit code 1 and the last problem as the reason.
+
+    A normal exit would wait for the other processes, which wait for this one.
+    """
+    if _ending.is_set():  # in another thread; these problems only follow from that
+        time.sleep(2 * _FAREWELL_SECONDS)
+    for problem in problems:
+        print(f"caffejax: [process {jax.process_index()}] {problem}", file=sys.stderr)
+    _end(problems[-1].strip())
+
+
+def _end(reason: str) -> NoReturn:
     _ending.set()
     teller = threading.Thread(target=_tell_end, args=(reason,), daemon=True)  # the connection may be lost
     teller.start()
@@ -254,14 +212,6 @@ def _abort(reason: str) -> NoReturn:
         with suppress(Exception):
             stream.flush()
     os._exit(1)
-
-
-def report_and_abort(*problems: str) -> NoReturn:
-    """Print problems, and end all processes with the last as the reason, unless another thread does already."""
-    _wait_if_ending()
-    for problem in problems:
-        print(f"caffejax: [process {jax.process_index()}] {problem}", file=sys.stderr)
-    _abort(problems[-1].strip())
 
 
 def _tell_end(reason: str) -> None:
@@ -278,42 +228,36 @@ def _tell_end(reason: str) -> None:
 
 
 def watch_processes() -> None:
-    """From now on, end this process once another has ended with an error, and all if one here is not caught."""
+    """From now on, end this process once another has ended with an error, and all if it does not catch an exception."""
     stopped = threading.Event()
     thread = threading.Thread(target=_watch, args=(stopped,), daemon=True, name="caffejax-watch")
     previous_hook = sys.excepthook
 
-    def end_all(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        _wait_if_ending()
-        previous_hook(kind, error, trace)
-        _abort(_format_reason(error))
+    def end_after_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not _ending.is_set():
+            previous_hook(kind, error, trace)
+        name = "" if isinstance(error, CaffejaxError) else f"{kind.__name__}: "
+        _end(name + next(iter(str(error).splitlines()), ""))
 
     def stop() -> None:
         stopped.set()
         thread.join()
 
-    sys.excepthook = end_all
+    sys.excepthook = end_after_error
     atexit.register(stop)
     thread.start()
 
 
-def _format_reason(error: BaseException) -> str:
-    """Return an exception as one line."""
-    text = next(iter(str(error).splitlines()), "")
-    return text if isinstance(error, CaffejaxError) else f"{type(error).__name__}: {text}".removesuffix(": ")
-
-
 def _watch(stopped: threading.Event) -> None:
-    client, process = _get_client(), jax.process_index()
     while not stopped.wait(_WATCH_SECONDS):
         try:
-            ended = client.key_value_dir_get("caffejax/end/")
-            problem = _notes.find_difference(is_complete=False)
+            ended = _get_client().key_value_dir_get("caffejax/end/")
+            problem = _find_differing_note(is_complete=False)
         except (CaffejaxError, jax.errors.JaxRuntimeError):
             return  # JAX reports a lost connection
-        if problem:
-            report_and_abort(problem)
-        if ended:
+        if ended and not _ending.is_set():
             first, reason = json.loads(ended[0][1])
-            if first != process:
-                report_and_abort(f"process {first} has ended: {reason}; {_RESTART}")
+            restart = "start all processes again, with --snapshot to continue from the last checkpoint"
+            end_all(f"process {first} has ended: {reason}; {restart}")
+        if problem:
+            end_all(problem)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -17,20 +17,20 @@ from ..._version import __version__
 from ...base.config import ComputeConfig, DataConfig, Parallel, TrainConfig
 from ..data.data_identity import checksum_arrays, checksum_bytes, checksum_file
 from ..data.loader import Loader
-from ..parallel import Part, check_equal
+from ..parallel import check_equal
 from ..program.net import Net
 from ..schema import format_text
 from ..schema.caffe_pb2 import SolverParameter
 from .solverstate_io import find_weights, is_caffe_state
 
 _NET_FIELDS = ("net_param", "train_net_param", "test_net_param")  # nets are compared by layer
-# options that may differ between hosts, or are compared by what they name
+# options that may differ between hosts, or whose files and arrays are compared
 _OWN_OPTIONS = ("weights", "device", "devices", "resume", "memory_limit", "workers", "shard", "optimizer")
 _SAME_FILES = "give all processes the same files"
 _SAME_OPTIONS = "start all processes with the same flags or keywords"
 _SAME_DATA = "copy the same data to all hosts, and pass the same arrays in the same order to all processes"
 _SAME_SNAPSHOT = "resume all processes from the same snapshot, in a folder that all can see"
-_MAX_CONTENT = 2**20  # bytes; larger files of a checkpoint have the arrays, of which smaller ones have the checksums
+_MAX_CONTENT = 2**20  # bytes; larger files contain arrays, and smaller ones the checksums of arrays
 
 
 def check_same_job(
@@ -59,26 +59,26 @@ def check_same_job(
     """
     if jax.process_count() == 1:
         return
+    same_version = "install the same version on all hosts"
+    first_weights = " ".join(f"{checksum_file(path):08x}" for path in weights) or "none"
     parts = {
-        "the version of caffejax": Part(__version__, "install the same version on all hosts"),
-        "the version of JAX": Part(jax.__version__, "install the same version on all hosts"),
-        "the devices": Part(_describe_devices(devices), "start all processes with the same devices"),
-        "the seed": Part(str(seed), _SAME_OPTIONS),
-        "the first weights": Part(" ".join(f"{checksum_file(path):08x}" for path in weights) or "none", _SAME_FILES),
-        "the snapshot to resume": describe_snapshot(resume),
+        "the version of caffejax": (__version__, same_version),
+        "the version of JAX": (jax.__version__, same_version),
+        "the devices": (_describe_devices(devices), "start all processes with the same devices"),
+        "the seed": (str(seed), _SAME_OPTIONS),
+        "the first weights": (first_weights, _SAME_FILES),
+        "the snapshot to resume": (_describe_snapshot(resume), _SAME_SNAPSHOT),
     }
-    for name, value in _describe_settings(param):
-        parts[f"the solver's {name}"] = Part(value, _SAME_FILES)
-    for name, value in _describe_options(config):
-        parts[f"the option {name}"] = Part(value, _SAME_OPTIONS)
+    parts |= {f"the solver's {name}": (value, _SAME_FILES) for name, value in _describe_settings(param)}
+    parts |= {f"the option {name}": (value, _SAME_OPTIONS) for name, value in _describe_options(config)}
     for net_name, (net, loader) in nets.items():
         for layer in net.graph.layers:
-            parts[f"layer '{layer.key}' of {net_name}"] = Part(format_text(layer.definition.layer), _SAME_FILES)
+            parts[f"layer '{layer.key}' of {net_name}"] = format_text(layer.definition.layer), _SAME_FILES
         for key, value in loader.describe_data().items():
-            parts[f"the data of '{key}' of {net_name}"] = Part(value, _SAME_DATA)
+            parts[f"the data of '{key}' of {net_name}"] = value, _SAME_DATA
     if config.optimizer is not None:
         train_net, _ = next(iter(nets.values()))
-        parts["the optimizer"] = Part(_describe_optimizer(config.optimizer, train_net), _SAME_OPTIONS)
+        parts["the optimizer"] = _describe_optimizer(config.optimizer, train_net), _SAME_OPTIONS
     check_equal("compare the job", parts)
 
 
@@ -89,37 +89,29 @@ def check_same_snapshot(path: str | os.PathLike[str]) -> None:
         CaffejaxError: in all processes, if they differ.
     """
     if jax.process_count() > 1:
-        check_equal("restore a snapshot", {"the snapshot to resume": describe_snapshot(path)})
+        check_equal("restore a snapshot", {"the snapshot to resume": (_describe_snapshot(path), _SAME_SNAPSHOT)})
 
 
-def describe_snapshot(path: str | os.PathLike[str] | None) -> Part:
-    """Return the name and a checksum of a snapshot: of Caffe's two files, or the files of a step of a checkpoint."""
+def _describe_snapshot(path: str | os.PathLike[str] | None) -> str:
+    """Return the name of a snapshot and a checksum of Caffe's two files, or of the files of a checkpoint's step."""
     if path is None:
-        return Part("none", _SAME_SNAPSHOT)
+        return "none"
     path = Path(path)
-    if not is_caffe_state(path):
-        if not path.name.isdigit():
-            steps = [step for step in path.iterdir() if step.name.isdigit()] if path.is_dir() else []
-            path = max(steps, key=lambda step: int(step.name), default=path)
-        files = sorted(file for file in path.rglob("*") if file.is_file())
-        return Part(f"iteration {path.name} (checksum {_checksum_files(path, files):08x})", _SAME_SNAPSHOT)
-    from ..checkpoints.solverstate import read_solverstate  # importing h5py takes long
+    if is_caffe_state(path):
+        from ..checkpoints.solverstate import read_solverstate  # importing h5py takes long
 
-    checksums = [checksum_file(path)]
-    if (learned_net := read_solverstate(path).learned_net) and (weights := find_weights(path, learned_net)):
-        checksums.append(checksum_file(weights))
-    return Part(f"{path.name} (checksum {checksum_arrays(checksums):08x})", _SAME_SNAPSHOT)
-
-
-def _checksum_files(folder: Path, files: Sequence[Path]) -> int:
-    def list_parts() -> Iterator[bytes]:
-        for file in files:
-            size = file.stat().st_size
-            yield f"{file.relative_to(folder)} {size}".encode()
-            if size <= _MAX_CONTENT:
-                yield file.read_bytes()
-
-    return checksum_bytes(list_parts())
+        learned_net = read_solverstate(path).learned_net
+        weights = find_weights(path, learned_net) if learned_net else None
+        checksum = checksum_arrays([checksum_file(file) for file in (path, weights) if file])
+        return f"{path.name} (checksum {checksum:08x})"
+    if not path.name.isdigit():
+        steps = [step for step in path.iterdir() if step.name.isdigit()] if path.is_dir() else []
+        path = max(steps, key=lambda step: int(step.name), default=path)
+    parts: list[bytes] = []
+    for file in sorted(file for file in path.rglob("*") if file.is_file()):
+        size = file.stat().st_size
+        parts += [f"{file.relative_to(path)} {size}".encode(), file.read_bytes() if size <= _MAX_CONTENT else b""]
+    return f"iteration {path.name} (checksum {checksum_bytes(parts):08x})"
 
 
 def _describe_devices(devices: Sequence[jax.Device]) -> str:
@@ -127,7 +119,7 @@ def _describe_devices(devices: Sequence[jax.Device]) -> str:
     return f"{len(devices)} devices (checksum {checksum_bytes([listed.encode()]):08x})"
 
 
-def _describe_settings(param: SolverParameter) -> Iterator[tuple[str, str]]:
+def _describe_settings(param: SolverParameter) -> Iterable[tuple[str, str]]:
     """Yield the name of each field that is set, and its values as text."""
     values: dict[str, list[str]] = {}
     for name, value in re.findall(r"^(\w+):? (.*(?:\n[ }].*)*)", format_text(param), re.MULTILINE):
