@@ -29,11 +29,12 @@ from ..graph.resolve import has_loss
 from ..layers import Phase, Source
 from ..layers.dtype_policy import to_float32
 from ..layers.fillers import is_random
-from ..layers.host_call import HostCalls, is_traced
+from ..layers.host_call import is_traced
 from ..ops import compilation
 from ..ops.implementations import find_form
 from ..schema import read_valid_part, source_file
 from ..schema.caffe_pb2 import TEST, TRAIN, NetParameter, NetState, SolverParameter
+from .callbacks import schedule_for_tracing
 from .frozen import Frozen, freeze_as_program
 from .initial_variables import make_initial_variables
 from .interpreter import CompiledParts, PassInputs, PassOutputs, run_schedule
@@ -48,7 +49,7 @@ from .net_arguments import (
     check_variables,
 )
 from .rematerialize import Rematerializer, compute_part_with_remat
-from .schedule import find_writers, schedule_for_tracing, schedule_in_order, schedule_layers, strip_blob_padding, unfuse
+from .schedule import LayerSchedule, schedule_layers, strip_blob_padding, unfuse
 
 log = logging.getLogger("caffejax.net")
 
@@ -84,7 +85,6 @@ class Net:
         compute_config, data_config: the options.
         layer_schedule: the order and grouping in which the layers run.
         compute_part: the function that computes one part of the schedule.
-        host_calls: for a net from `as_one_program`, what the calls of its host layers have in common; otherwise None.
         rematerializer: the object that chooses the layers to recompute in the backward pass, or None if `remat` is not
             "auto".
 
@@ -160,7 +160,6 @@ class Net:
     def _set_graph(self, graph: Graph) -> None:
         self.graph = graph
         self.layer_schedule = schedule_layers(graph)
-        self.host_calls: HostCalls | None = None  # set by `as_one_program`
         self.compute_part = (
             CompiledParts(self.compute_config.kernels) if graph.has_host_layers else compute_part_with_remat
         )
@@ -170,7 +169,8 @@ class Net:
         elif self.compute_config.remat == "auto" and graph.has_host_layers:
             names = ", ".join(f"'{name}'" for name in self.host_layers)
             log.warning("no layers are recomputed to save memory, because these layers run on the host: %s", names)
-        self._checked_memory = self._has_warned_of_callbacks = False
+        self._checked_memory = False
+        self._traced_schedule: LayerSchedule | None = None
         self._label_ranges: Mapping[str, Sequence[IndexRange]] | None = None  # computed in the first pass
         self._forward = self.jit(self.apply, static_argnames="blobs")
         self._net_in_other_phase: Net | None = None
@@ -197,21 +197,13 @@ class Net:
     @property
     def runs_in_parts(self) -> bool:
         """True if the net has host layers, and runs in parts between them, unless JAX traces it."""
-        return self.host_calls is None and self.has_host_layers
+        return isinstance(self.compute_part, CompiledParts)
 
-    def as_one_program(self) -> Net | None:
-        """Return the net for functions that `jit` compiles, in which host layers run once a pass, in Caffe's order.
-
-        The result is None if the net has no host layers, or if the shapes of some blobs depend on values. After a call
-        of the compiled function has failed, `net.host_calls.reraise()` raises the exception of the layer's code.
-        """
-        schedule = schedule_in_order(self.graph) if self.has_host_layers else None
-        if schedule is None:
-            return None
+    def with_schedule(self, schedule: LayerSchedule) -> Net:
+        """Return the net with a schedule of one part, which runs in functions that `jit` compiles."""
         net = object.__new__(type(self))
         vars(net).update(vars(self))
         net.layer_schedule, net.compute_part = schedule, compute_part_with_remat
-        net.host_calls = schedule.parts[0].calls
         net._forward = net.jit(net.apply, static_argnames="blobs")
         return net
 
@@ -662,28 +654,11 @@ class Net:
             if training and self.rematerializer:
                 schedule = self.rematerializer.make_schedule(inputs)
             elif self.runs_in_parts and is_traced(inputs):
-                schedule, compute = schedule_for_tracing(self.graph), compute_part_with_remat
-                self._warn_of_callbacks()
+                if self._traced_schedule is None:
+                    self._traced_schedule = schedule_for_tracing(self.graph)
+                schedule, compute = self._traced_schedule, compute_part_with_remat
             return run_schedule(
                 unfuse(schedule, frozenset(inputs.perturbations)), inputs, output_names=names, compute=compute
-            )
-
-    def _warn_of_callbacks(self) -> None:
-        """Log once which host layers traced code leaves out, and which it may not run exactly once a pass."""
-        if self._has_warned_of_callbacks:
-            return
-        self._has_warned_of_callbacks = True
-        writers = find_writers(self.graph)
-        if writers:
-            names = ", ".join(f"'{layer.name}'" for layer in writers)
-            log.warning("these layers only write, and are left out where JAX traces the net: %s", names)
-        user_layers = [x for x in self.graph.layers if x.type.on_host and x.type.instance is not None and x.tops]
-        if unmarked := [x.name for x in user_layers if not getattr(x.type.instance, "stateless", False)]:
-            names = ", ".join(f"'{name}'" for name in unmarked)
-            log.warning(
-                "where JAX traces the net, these Python layers may not run exactly once a pass: %s. If what they "
-                "compute depends on their arguments alone, set stateless = True in their classes",
-                names,
             )
 
     def _check_labels(self, blobs: Mapping[str, Any]) -> None:

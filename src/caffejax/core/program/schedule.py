@@ -15,7 +15,6 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from ...base.errors import LayerError
 from ...base.variables import Blobs
 from ..graph import Graph, Layer
 from ..layers import HostFunction
@@ -131,51 +130,6 @@ class LayerSchedule:
 def schedule_layers(graph: Graph, first: int = 0, last: int | None = None) -> LayerSchedule:
     """Return the schedule of a graph's layers with indices from `first` to `last`, inclusive (default: all layers)."""
     return fuse(split_at_host_layers(make_unfused_schedule(graph, first, last), trim=graph.has_host_layers))
-
-
-def schedule_for_tracing(graph: Graph) -> LayerSchedule:
-    """Return the schedule of a net with host layers in code that JAX traces: one part, without the layers that write.
-
-    Raises:
-        LayerError: if a host layer reads a blob with padded rows, whose number is not known in traced code.
-    """
-    padded_blobs = find_padded_blobs(graph.layers)
-    layers = [layer for layer in graph.layers if layer not in find_writers(graph)]
-    for layer in layers:
-        padded_bottoms = [name for name in layer.bottoms if name in padded_blobs]
-        if layer.type.on_host and padded_bottoms:
-            with layer.locate_errors():
-                raise LayerError(
-                    f"runs on the host and reads '{padded_bottoms[0]}', whose number of rows depends on values, so JAX "
-                    "cannot trace it: call the net outside of JAX's transformations; only jax.grad is possible"
-                )
-    return fuse(LayerSchedule(graph, (make_part(layers),) if layers else ()))
-
-
-def schedule_in_order(graph: Graph) -> LayerSchedule | None:
-    """Return a schedule of one part with all layers, where those on the host are callbacks that run once, in order.
-
-    The result is None if the shapes of some blobs depend on values.
-    """
-    if find_layers_outside_programs(graph):
-        return None
-    return fuse(LayerSchedule(graph, (replace(make_part(graph.layers), calls=HostCalls()),)))
-
-
-def find_layers_outside_programs(graph: Graph) -> list[Layer]:
-    """Return the host layers that cannot be callbacks of a program, because shapes of blobs depend on values."""
-    padded_blobs = find_padded_blobs(graph.layers)
-    return [
-        layer
-        for layer in graph.layers
-        if isinstance(function := layer.type.implementation, HostFunction)
-        and (function.ragged or function.may_reshape or not padded_blobs.keys().isdisjoint(layer.bottoms))
-    ]
-
-
-def find_writers(graph: Graph) -> tuple[Layer, ...]:
-    """Return the host layers without tops. They have an effect, such as a file that they write, but no result."""
-    return tuple(layer for layer in graph.layers if layer.type.on_host and not layer.tops)
 
 
 def make_unfused_schedule(graph: Graph, first: int = 0, last: int | None = None) -> LayerSchedule:

@@ -34,8 +34,8 @@ from ..graph.trained_layers import separate_params
 from ..layers.bucketed_random import make_key
 from ..layers.context import fold_in_name
 from ..parallel import DATA, assert_equal, broadcast_from_first, local_shard, make_mesh
+from ..program.callbacks import find_layers_outside_programs, find_writers
 from ..program.net import Net
-from ..program.schedule import find_layers_outside_programs, find_writers
 from ..schema import format_text, read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from . import lr_schedules, solver_param

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ...base.config import SolverOptions, TrainConfig
@@ -18,7 +17,6 @@ from ...base.errors import SolverError
 from ...base.human_readable import format_count
 from ...base.variables import Params, Variables
 from ..data.user_data import Data
-from ..layers.host_call import ChangedShapeError
 from ..ops.compilation import Jitted
 from ..ops.implementations import find_form
 from ..parallel import data_parallel, wait_on_cpu
@@ -27,6 +25,7 @@ from ..schema.caffe_pb2 import SolverParameter
 from .build_trainer import TrainerParts, build_trainer
 from .debug_info import DebugInfo
 from .evaluate import Scores
+from .host_program import HostProgram, as_one_program, join_results
 from .index_check import IndexCheck
 from .nan_check import FiniteCheck
 from .reporting import DataWait, Display, log
@@ -103,7 +102,7 @@ class CompiledUpdater:
         )
         step = make_step_of(net)
         self._state = initial_state
-        one_program = net.as_one_program()
+        one_program = as_one_program(net)
         if mesh is None:
             self._forward = net.jit(make_forward(net), stored_as="forward", solver_param=param)
             self._step = net.jit(step, **make_step_options(param, debug_nans))
@@ -252,86 +251,6 @@ class CompiledUpdater:
         passes = self._placement.iterate_passes(self._state, device_batches, self._iter_size)
         for line in self._debug_info.format_lines(itertools.islice(passes, self._iter_size)):  # the first device's
             log.info(line)
-
-
-class HostProgram:
-    """The training step of a net with host layers as one program, where these are callbacks.
-
-    Once a blob changes its shape within a program, the steps run in parts, between which host layers run.
-
-    Args:
-        net: a net from `Net.as_one_program`.
-        step, steps: the compiled functions from `make_step` and `make_steps` for this net. They donate no state, which
-            outlives an exception of a layer.
-        step_in_parts: the step of the net that runs in parts, or None if it cannot, as on several devices.
-    """
-
-    def __init__(
-        self,
-        net: Net,
-        step: Callable[..., Any],
-        steps: Callable[..., Any],
-        step_in_parts: Callable[..., Any] | None = None,
-    ) -> None:
-        assert net.host_calls is not None
-        self._calls, self._step, self._steps = net.host_calls, step, steps
-        self._step_in_parts, self._is_in_parts = step_in_parts, False
-
-    def step(
-        self, state: TrainState, batches: Any, rate: Any, requests: jax.Array | None
-    ) -> tuple[TrainState, StepResult]:
-        """Run a training step, as `make_step` returns it.
-
-        Raises:
-            Exception: the exception that a layer's code raised.
-        """
-        result = None
-        if self._step_in_parts is None or not has_varying_shapes(batches):
-            result = self._run(self._step, state, batches, rate, requests)
-        if result is not None:
-            return result
-        assert self._step_in_parts is not None
-        result_in_parts: tuple[TrainState, StepResult] = self._step_in_parts(state, batches, rate, requests)
-        return result_in_parts
-
-    def steps(
-        self, state: TrainState, batches: Any, rates: Any, requests: jax.Array | None
-    ) -> tuple[TrainState, StepResult]:
-        """Run several training steps; see `make_steps`."""
-        if result := self._run(self._steps, state, batches, rates, requests):
-            return result
-        results = []
-        for i, rate in enumerate(rates):
-            batch = {name: array[i] for name, array in batches.items()}
-            state, step_result = self.step(state, batch, rate, requests)
-            results.append(step_result)
-        return state, join_results(results)
-
-    def _run(self, program: Callable[..., Any], *arguments: Any) -> tuple[TrainState, StepResult] | None:
-        """Return the results of a program, or None if the net runs in parts."""
-        if self._is_in_parts:
-            return None
-        try:
-            result: tuple[TrainState, StepResult] = jax.block_until_ready(program(*arguments))
-            return result
-        except (jax.errors.JaxRuntimeError, ValueError):  # JAX's errors for exceptions in callbacks
-            try:
-                self._calls.reraise()
-            except ChangedShapeError as error:
-                if self._step_in_parts is None:
-                    raise
-                log.info("Training runs in parts from here on, and repeats this iteration: %s", error)
-                self._is_in_parts = True
-                return None
-            raise
-
-
-def join_results(results: Sequence[StepResult]) -> StepResult:
-    """Return the results of single steps as the result of several; see `make_steps`."""
-    norms = [result.gradient_norm for result in results if result.gradient_norm is not None]
-    return results[-1]._replace(
-        loss=jnp.stack([result.loss for result in results]), gradient_norm=jnp.stack(norms) if norms else None
-    )
 
 
 class Callback:

@@ -14,6 +14,7 @@ from python_nets import python_layer
 
 from caffejax import Parallel, Solver
 from caffejax.core.program.interpreter import CompiledParts
+from caffejax.core.solver.host_program import as_one_program
 
 DATA = """layer { name: "data" type: "DummyData" top: "x" top: "target" dummy_data_param {
   shape { dim: 8 dim: 5 } shape { dim: 8 dim: 3 } data_filler { type: "gaussian" } data_filler { type: "gaussian" } } }
@@ -81,7 +82,7 @@ def test_training_as_one_program_equals_training_in_parts(tmp_path: Path, monkey
     for in_parts in (False, True):
         with monkeypatch.context() as patch:
             if in_parts:
-                patch.setattr("caffejax.core.program.net.schedule_in_order", lambda graph: None)
+                patch.setattr("caffejax.core.solver.host_program.schedule_in_order", lambda graph: None)
             solver = make_solver(tmp_path, BRANCHES, "iter_size: 2 clip_gradients: 5 weight_decay: 0.1")
             solver.step(10)
             params.append(solver.variables.params)
@@ -137,7 +138,7 @@ def test_a_layer_that_reshapes_in_forward_trains_in_parts_from_the_start(tmp_pat
     net = INNER_PRODUCT % ("ip", "ip") + python_layer("rows", "ReshapesInForward", "ip", "rows")
     net += 'layer { name: "loss" type: "Reduction" bottom: "rows" top: "loss" loss_weight: 1 }'
     solver = make_solver(tmp_path, net)
-    assert solver.net.as_one_program() is None
+    assert as_one_program(solver.net) is None
     solver.step(2)
     solver.close()
 
