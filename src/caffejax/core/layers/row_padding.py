@@ -1,11 +1,85 @@
-"""Padded tops: arrays with the maximum number of rows, where the number of valid rows depends on the data."""
+"""Padded blobs: arrays with the maximum number of rows, where the number of valid rows depends on the data."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+
+
+class RowsOrigin(NamedTuple):
+    """Where rows come from. Blobs whose rows come from one place have the same number of valid rows.
+
+    Attributes:
+        name: the key of the layer that selects them, or of the input that has them.
+        axis: the axis of the rows.
+        is_marked: whether padding rows begin with a negative number where they are made.
+    """
+
+    name: str
+    axis: int = 0
+    is_marked: bool = False
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class PaddedRows:
+    """A blob in code that JAX traces, with the largest possible number of rows and the number of those that are valid.
+
+    Valid rows come first. `numpy.asarray` returns them alone.
+
+    Attributes:
+        array: all rows.
+        num_rows: the number of valid rows, an int32 scalar, or an array with the number of each item of a batch.
+        origin: where the rows come from.
+    """
+
+    array: Any
+    num_rows: Any
+    origin: RowsOrigin = field(metadata={"static": True})
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of `array`."""
+        return tuple(self.array.shape)
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of `array`."""
+        return self.array.dtype
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(first_rows(np.asarray(self.array), int(self.num_rows), self.origin.axis), dtype)
+
+    def replace_array(self, array: Any) -> PaddedRows:
+        """Return another array with the same rows."""
+        return PaddedRows(array, self.num_rows, self.origin)
+
+    def zero_padding(self) -> jax.Array:
+        """Return the array with zeros in the rows of padding."""
+        index = jnp.arange(self.shape[self.origin.axis]).reshape(-1, *(1,) * (len(self.shape) - self.origin.axis - 1))
+        return jnp.where(index < self.num_rows, self.array, 0)
+
+
+def without_count(blob: Any) -> Any:
+    """Return the array of a blob, which may be `PaddedRows`."""
+    return blob.array if isinstance(blob, PaddedRows) else blob
+
+
+def count_marked_rows(top: jax.Array) -> jax.Array:
+    """Return the number of valid rows of a padded top, int32, in code that JAX traces; see `num_valid_rows`."""
+    axis = rows_axis(top)
+    first_column = top if top.ndim == 1 else top[(slice(None),) * axis + (slice(None), 0)]
+    return jnp.max(jnp.sum(first_column >= 0, axis=axis, dtype=jnp.int32), initial=0)
+
+
+def zero_pad_rows(array: np.ndarray, num_rows: int, axis: int) -> np.ndarray:
+    """Return an array with rows of zeros added along an axis, so that it has `num_rows` rows."""
+    widths = [(0, num_rows - n if i == axis else 0) for i, n in enumerate(array.shape)]
+    return np.pad(array, widths)
 
 
 def num_valid_rows(top: Any) -> int:

@@ -96,7 +96,6 @@ TRANSFORMS: Mapping[Transform, str] = MappingProxyType(
         "symbolic_batch": "be exported for any number of rows",
     }
 )
-RUNS_ON_HOST = "it runs on the host, and the number of rows of its tops depends on values"
 IS_CALLBACK = "it runs on the host, as a callback of the compiled program"
 NOT_IN_CALLBACKS: tuple[Transform, ...] = ("shard", "export", "symbolic_batch")
 NO_DERIVATIVES_OF_CALLBACKS: tuple[Transform, ...] = ("jvp", "second_order")
@@ -309,6 +308,10 @@ class LayerTraits:
         top_is_param: whether the top is the layer's first blob itself, with one memory, as in Parameter.
         pads_rows: whether the tops have the maximum number of rows, along the axis before the last. Padding rows come
             last and begin with a negative number. Outside of compiled code they are stripped, see `layers.row_padding`.
+        counts_rows: whether the bottoms may have rows of padding, which are zeros after the first `ctx.num_rows` rows
+            and leave the tops and the gradients unchanged. If this depends on the layer's settings, a function
+            `counts_rows(ctx)`. Types with `row_wise` need no count.
+        row_tops: for a type with `counts_rows`, the positions of the tops that have the bottoms' rows.
         marks_detections: whether the top has a row for each class and each detection, of which solvers compute the
             average precision.
         takes_logits: whether the tops depend on the first bottom only through its softmax over the classes, so that the
@@ -336,6 +339,8 @@ class LayerTraits:
     convert_stored: Callable[..., tuple[Sequence[Any], str | None]] | None = None
     top_is_param: bool = False
     pads_rows: bool = False
+    counts_rows: bool | Callable[..., bool] = False
+    row_tops: tuple[int, ...] = ()
     marks_detections: bool = False
     takes_logits: bool = False
     label_axis: Callable[..., int | None] | None = None
@@ -475,10 +480,8 @@ class LayerType:
         """The JAX transformations that the type does not support, with reasons."""
         if not self.on_host or self.signature.tops == 0:  # layers that only write are left out of traced code
             return self.docs.unsupported
-        if isinstance(self.implementation, HostFunction) and not self.implementation.ragged:
-            derivatives = NO_DERIVATIVES_OF_CALLBACKS if self.has_backward and not self.stops_gradients else ()
-            return MappingProxyType(dict.fromkeys((*derivatives, *NOT_IN_CALLBACKS), IS_CALLBACK))
-        return MappingProxyType(dict.fromkeys(TRANSFORMS, RUNS_ON_HOST))
+        derivatives = NO_DERIVATIVES_OF_CALLBACKS if self.has_backward and not self.stops_gradients else ()
+        return MappingProxyType(dict.fromkeys((*derivatives, *NOT_IN_CALLBACKS), IS_CALLBACK))
 
 
 def _is_in_range(n: int, count: Count) -> bool:

@@ -657,6 +657,8 @@ class Net:
                 if self._traced_schedule is None:
                     self._traced_schedule = schedule_for_tracing(self.graph)
                 schedule, compute = self._traced_schedule, compute_part_with_remat
+            elif self.runs_in_parts:
+                inputs = inputs._replace(blobs=strip_blob_padding(self.graph, inputs.blobs))
             return run_schedule(
                 unfuse(schedule, frozenset(inputs.perturbations)), inputs, output_names=names, compute=compute
             )

@@ -243,7 +243,7 @@ def proposal_target_layer_top_shapes(ctx: Context, rois: Any, truth: Any, *_imag
 
 PROPOSAL_TARGET_LAYER = LayerType(
     Signature("Python", bottoms=(2, 3), tops=5, param="python_param", in_place=False),
-    HostFunction(proposal_target_layer, proposal_target_layer_top_shapes, ragged=True),
+    HostFunction(proposal_target_layer, proposal_target_layer_top_shapes, ragged_axis=0),
     Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
     docs=LayerDocs(origin="py-faster-rcnn", restrictions="One image, as in the original."),
 )
