@@ -115,6 +115,21 @@ def _check_row_bottoms(case: Case) -> str | None:
     return f"there is no bottom {wrong[0]}" if wrong else None
 
 
+def _check_counts_rows(case: Case) -> str | None:
+    traits = case.context.type.traits
+    counts_rows = traits.counts_rows(case.context) if callable(traits.counts_rows) else traits.counts_rows
+    if not counts_rows:
+        return None
+    positions = range(len(case.bottoms)) if traits.row_bottoms is None else traits.row_bottoms
+    longer = tuple(
+        jnp.pad(b, [(0, i in positions), *((0, 0) for _ in b.shape[1:])]) for i, b in enumerate(case.bottoms)
+    )
+    num_rows = jnp.int32(case.bottoms[positions[0]].shape[0])
+    tops = enumerate(case.compute_tops(case.context.replace(num_rows=num_rows), bottoms=longer))
+    valid_tops = [top[:-1] if i in traits.row_tops else top for i, top in tops]
+    return _compare(valid_tops, case.tops, "the same with a row of padding")
+
+
 def _check_is_relu(case: Case) -> str | None:
     is_relu = case.context.type.traits.is_relu
     if is_relu is None or not is_relu(case.context):
@@ -328,6 +343,7 @@ _TESTS: Mapping[str, Callable[[Case], str | None]] = MappingProxyType(
         "elementwise": _check_elementwise,
         "row_wise": _check_row_wise,
         "row_bottoms": _check_row_bottoms,
+        "counts_rows": _check_counts_rows,
         "is_relu": _check_is_relu,
         "channel_affine": _check_channel_affine,
         "depends_only_on_shapes": _check_depends_only_on_shapes,

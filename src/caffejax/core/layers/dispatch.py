@@ -222,20 +222,20 @@ def call_on_host(
             )
         *_, bottoms = tree.unflatten(types)
         tops = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in impl.top_shapes(ctx, *bottoms))
-        return [*types[: len(order)], *count_type, *tops]
+        return [*tops, *count_type, *types[: len(order)]]
 
     def compute_tops(*arrays: np.ndarray) -> Sequence[Any]:
         order, key, counts, blobs, bottoms = tree.unflatten(arrays)
         bottoms = take_rows(bottoms, counts, bottom_axes)
         tops, _ = forward(ctx.replace(**restore(key)), blobs, bottoms)
-        return *order, *(() if axis is None else (np.int32(tops[0].shape[axis]),)), *tops
+        return *tops, *(() if axis is None else (np.int32(tops[0].shape[axis]),)), *order
 
     def run(*arguments: Any) -> Any:
-        row_axes = (*(None for _ in (*order, *count_type)), *(axis for _ in range(ctx.n_tops)))
-        results = HostCall(compute_tops, infer_tops, locate_errors, calls, row_axes)(*jax.tree.leaves(arguments))
-        num_others = len(order) + len(count_type)
-        tops, count = tuple(results[num_others:]), tuple(results[len(order) : num_others])
-        return (tops, tuple(results[: len(order)]), count), (*arguments[1:], count, tops)
+        call_tops = HostCall(compute_tops, infer_tops, locate_errors, calls, (axis,) * ctx.n_tops)
+        results = call_tops(*jax.tree.leaves(arguments))
+        num_tops = len(results) - len(count_type) - len(order)
+        tops, count = tuple(results[:num_tops]), tuple(results[num_tops:])[: len(count_type)]
+        return (tops, tuple(results[num_tops + len(count) :]), count), (*arguments[1:], count, tops)
 
     def run_backward(residuals: Any, diffs: Any, needed: Any) -> Any:
         *_, blobs, bottoms, _, tops = residuals

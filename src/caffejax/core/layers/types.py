@@ -276,8 +276,8 @@ class LayerTraits:
             and not on the position, so that the order of the axes makes no difference. This implies `row_wise`.
         row_wise: whether each row (index along axis 0) of the tops depends only on the same row of the bottoms, and not
             on the number of rows. If this depends on the layer's settings, a function `row_wise(ctx)` that returns it.
-        row_bottoms: the positions of the bottoms to which `row_wise` applies; a row of the tops may depend on all
-            values of the bottoms that are not listed. Default: all bottoms.
+        row_bottoms: the positions of the bottoms to which `row_wise` and `counts_rows` apply; a row of the tops may
+            depend on all values of the bottoms that are not listed. Default: all bottoms.
         is_relu: `is_relu(ctx)` returns whether the layer computes exactly max(x, 0).
         channel_affine: a `ChannelAffine` for types that can compute factor * x + bias for each channel, such as Scale,
             or None for other types.

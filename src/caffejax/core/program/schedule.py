@@ -245,10 +245,11 @@ def find_top_rows(layer: Layer, origins: Mapping[str, RowsOrigin]) -> Sequence[R
     origin, *others = dict.fromkeys(origins.values())
     if layer.type.traits.pads_rows and all(o.is_marked for o in (origin, *others)):
         return no_rows
-    is_first_axis = origin.axis == 0 or layer.type.traits.elementwise
-    if is_first_axis and not others and origins.keys() == set(layer.row_bottoms) and _ignores_padding(layer):
+    if others or origins.keys() != set(layer.row_bottoms):  # without padding the numbers of rows would differ
+        return None
+    if (origin.axis == 0 or layer.type.traits.elementwise) and _ignores_padding(layer):
         return (origin,) * len(layer.tops)
-    if origin.axis == 0 and not others and layer.counts_rows:
+    if origin.axis == 0 and layer.counts_rows:
         return tuple(origin if i in layer.type.traits.row_tops else None for i in range(len(layer.tops)))
     return None
 
