@@ -1,12 +1,15 @@
 """Blobs whose number of rows depends on values, in code that JAX traces: padded, with the number of valid rows."""
 
+import logging
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
-from caffejax import LayerError, Net, PaddedRows
+from caffejax import LayerError, Net, PaddedRows, Solver
+from caffejax.core.program.interpreter import CompiledParts
 
 ROWS, CLASSES = 12, 4
 INPUTS = f"""layer {{ name: "in" type: "Input" top: "data" top: "label" top: "values" top: "keep" input_param {{
@@ -31,6 +34,7 @@ def loss(layer_type: str, labels: str = "kept_label", settings: str = "", bottom
     return f'layer {{ name: "loss" type: "{layer_type}" {bottoms} {settings} }}'
 
 
+NO_LABEL_GRADIENT = "propagate_down: true propagate_down: false"
 IGNORE = "loss_param { ignore_label: 1 normalization: %s }"
 PROBABILITIES = 'layer { name: "prob" type: "Softmax" bottom: "ip2" top: "prob" }'
 LOSSES = {
@@ -45,12 +49,11 @@ LOSSES = {
     "Euclidean": loss("EuclideanLoss", "kept_values"),
     "hinge": loss("HingeLoss", settings="hinge_loss_param { norm: L2 }"),
     "multinomial": PROBABILITIES + loss("MultinomialLogisticLoss", bottom="prob"),
-    **{
-        f"reduction {op}": loss("Reduction", "", f"reduction_param {{ operation: {op} }}")
-        for op in ("SUM", "ASUM", "MEAN")
-    },
+    "sum": loss("Reduction", ""),
+    "mean": loss("Reduction", "", "reduction_param { operation: MEAN }"),
+    "sum of each row": loss("Reduction", "", "reduction_param { operation: ASUM axis: 1 }"),
     "two": loss("SoftmaxWithLoss") + loss("EuclideanLoss", "kept_values").replace('"loss"', '"second"'),
-    "accuracy": loss("SoftmaxWithLoss")
+    "accuracy": loss("SoftmaxWithLoss", settings=NO_LABEL_GRADIENT)
     + """layer { name: "accuracy" type: "Accuracy" bottom: "ip2"
       bottom: "kept_label" top: "accuracy" top: "of_class" accuracy_param { ignore_label: 2 } }""",
 }
@@ -134,3 +137,30 @@ def test_a_layer_that_depends_on_all_rows_is_named(layers: str, culprit: str) ->
     variables = net.init(jax.random.key(0))
     with pytest.raises(LayerError, match=rf"{culprit}: depends on all rows of '\w+', whose number depends on values"):
         jax.jit(net.loss)(*variables, draw_inputs(4))
+
+
+def test_a_solver_trains_as_one_program_what_it_trains_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    batches = [draw_inputs(n) for n in (3, ROWS, 0, 7, 1)]
+    params, outputs = [], []
+    for in_parts in (True, False):
+        with monkeypatch.context() as patch:
+            if in_parts:
+                patch.setattr("caffejax.core.solver.host_program.schedule_in_order", lambda graph: None)
+            else:
+                patch.setattr(CompiledParts, "__call__", lambda *_: pytest.fail("the net runs in parts"))
+            solver = Solver(
+                f'net_param {{ {INPUTS + BODY + LOSSES["accuracy"]} }} base_lr: 0.1 lr_policy: "fixed" momentum: 0.9 '
+                f'random_seed: 1 iter_size: 2 max_iter: 9 snapshot_prefix: "{tmp_path}/x" display: 1',
+                data=batches,
+            )
+            caplog.clear()
+            with caplog.at_level(logging.INFO, logger="caffejax"):
+                solver.step(7)
+            outputs.append([r.getMessage() for r in caplog.records if "Train net output" in r.getMessage()])
+            params.append(solver.variables.params)
+            solver.close()
+    compare(*params)
+    assert outputs[0]
+    assert outputs[0] == outputs[1]

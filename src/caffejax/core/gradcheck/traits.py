@@ -344,6 +344,7 @@ _TESTS: Mapping[str, Callable[[Case], str | None]] = MappingProxyType(
         "row_wise": _check_row_wise,
         "row_bottoms": _check_row_bottoms,
         "counts_rows": _check_counts_rows,
+        "row_tops": _check_counts_rows,
         "is_relu": _check_is_relu,
         "channel_affine": _check_channel_affine,
         "depends_only_on_shapes": _check_depends_only_on_shapes,

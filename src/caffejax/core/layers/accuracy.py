@@ -35,8 +35,8 @@ def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     num_classes = scores.shape[axis]
     require(p.top_k <= num_classes, f"top_k must be at most the number of classes {num_classes}, not {p.top_k}")
     score_rows = jnp.moveaxis(scores, axis, -1).reshape(-1, num_classes)
-    class_ids = labels.astype(jnp.int32).reshape(-1)
-    is_valid = in_valid_rows(ctx, valid_label_mask(p, class_ids.reshape(scores.shape[0], -1))).reshape(-1)
+    position_ids = labels.astype(jnp.int32).reshape(scores.shape[:axis] + scores.shape[axis + 1 :])
+    is_valid, class_ids = in_valid_rows(ctx, valid_label_mask(p, position_ids)).reshape(-1), position_ids.reshape(-1)
     is_in_range = is_valid & (class_ids >= 0) & (class_ids < num_classes)
     class_ids = jnp.where(is_in_range, class_ids, 0)
     label_scores = jnp.take_along_axis(score_rows, class_ids[:, None], 1, mode="clip")

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ...base.errors import LayerError
 from ..graph import Graph, Layer
 from ..layers import HostFunction
 from ..layers.host_call import HostCalls
@@ -20,8 +21,18 @@ def schedule_for_tracing(graph: Graph) -> LayerSchedule:
 
     Log which layers are left out, and which may not run exactly once a pass.
 
+
+    Raises:
+        LayerError: if a host layer would get rows of padding, because a layer before it depends on all rows.
     """
     layers = [layer for layer in graph.layers if layer not in find_writers(graph)]
+    for layer in find_layers_without_padding(graph, {}, marked=True):
+        if _is_read_on_host(graph, layer):
+            with layer.locate_errors():
+                raise LayerError(
+                    "depends on all rows of a blob whose number of rows depends on values, and a layer on the host "
+                    "follows, so JAX cannot trace it: call the net outside of JAX's transformations"
+                )
     _warn_of_callbacks(graph)
     return fuse(LayerSchedule(graph, (replace(make_part(layers), tracks_rows=True),) if layers else ()))
 
@@ -73,6 +84,17 @@ def find_layers_without_padding(graph: Graph, input_origins: Mapping[str, RowsOr
             if origin is not None:
                 origins[name] = origin
     return layers
+
+
+def _is_read_on_host(graph: Graph, layer: Layer) -> bool:
+    """Return whether a layer, or one that reads what it computes, runs on the host."""
+    blobs = set(layer.tops)
+    for reader in graph.layers[graph.layers.index(layer) + 1 :]:
+        if not blobs.isdisjoint(reader.bottoms):
+            if reader.type.on_host and reader.tops:
+                return True
+            blobs.update(reader.tops)
+    return layer.type.on_host
 
 
 def find_writers(graph: Graph) -> tuple[Layer, ...]:

@@ -247,7 +247,7 @@ def find_top_rows(layer: Layer, origins: Mapping[str, RowsOrigin]) -> Sequence[R
         return no_rows
     if others or origins.keys() != set(layer.row_bottoms):  # without padding the numbers of rows would differ
         return None
-    if (origin.axis == 0 or layer.type.traits.elementwise) and _ignores_padding(layer):
+    if (origin.axis == 0 or layer.type.traits.elementwise) and _keeps_rows(layer):
         return (origin,) * len(layer.tops)
     if origin.axis == 0 and layer.counts_rows:
         return tuple(origin if i in layer.type.traits.row_tops else None for i in range(len(layer.tops)))
@@ -271,8 +271,18 @@ def _take_rows(blob: jax.Array, root: jax.Array, rows: int) -> jax.Array:
 
 
 def _ignores_padding(layer: Layer) -> bool:
-    """Return whether padded rows leave a layer's other rows unchanged. Statistics and losses would include them."""
-    return layer.is_row_wise and not any(layer.loss_weights) and all(p.spec.learnable for p in layer.all_params)
+    """Return whether padded rows leave a layer's other rows and the loss unchanged."""
+    return _keeps_rows(layer) and not any(layer.loss_weights)
+
+
+def _keeps_rows(layer: Layer) -> bool:
+    """Return whether padded rows leave a layer's other rows unchanged. Statistics would include them.
+
+    A type that says for which settings it is row-wise considers its statistics.
+    """
+    return layer.is_row_wise and (
+        callable(layer.type.traits.row_wise) or all(p.spec.learnable for p in layer.all_params)
+    )
 
 
 # -- the pass that fuses layers
