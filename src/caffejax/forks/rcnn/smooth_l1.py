@@ -73,7 +73,7 @@ def _loss_terms(
     constant_weights = [jax.lax.stop_gradient(promote(w)).reshape(a.shape) for w in weights]
     if constant_weights:
         difference = constant_weights[0] * difference
-    divisor: Any = num_items(ctx, a.shape[:1]) or 1
+    divisor = num_items(ctx, a.shape[:1]) if a.shape[0] else 1
     if normalization_mode(ctx.layer.loss_param, "BATCH_SIZE") == "PRE_FIXED":
         divisor = loss_divisor(ctx, difference, "PRE_FIXED", divisor)
     return difference, constant_weights[1] if len(constant_weights) == 2 else 1.0, ctx.param.sigma**2, divisor
