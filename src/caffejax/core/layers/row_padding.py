@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -54,6 +55,10 @@ class PaddedRows:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(first_rows(np.asarray(self.array), int(self.num_rows), self.origin.axis), dtype)
 
+    def __getitem__(self, index: Any) -> PaddedRows:
+        """Return an item of a batch of padded blobs."""
+        return PaddedRows(self.array[index], self.num_rows[index], self.origin)
+
     def replace_array(self, array: Any) -> PaddedRows:
         """Return another array with the same rows."""
         return PaddedRows(array, self.num_rows, self.origin)
@@ -67,6 +72,23 @@ class PaddedRows:
 def without_count(blob: Any) -> Any:
     """Return the array of a blob, which may be `PaddedRows`."""
     return blob.array if isinstance(blob, PaddedRows) else blob
+
+
+def stack_padded(blobs: Sequence[Any]) -> PaddedRows:
+    """Stack NumPy blobs along a new axis 0, padded to one number of rows.
+
+    Some are `PaddedRows`, or batches of them; in the others all rows are valid.
+    """
+    first = next(blob for blob in blobs if isinstance(blob, PaddedRows))
+    num_batch_axes = np.ndim(first.num_rows)
+    axis = num_batch_axes + first.origin.axis
+    num_rows = max(blob.shape[axis] for blob in blobs)
+    counts = [
+        blob.num_rows if isinstance(blob, PaddedRows) else np.full(blob.shape[:num_batch_axes], blob.shape[axis])
+        for blob in blobs
+    ]
+    arrays = [zero_pad_rows(without_count(blob), num_rows, axis) for blob in blobs]
+    return PaddedRows(np.stack(arrays), np.stack(counts).astype(np.int32), first.origin)
 
 
 def count_marked_rows(top: jax.Array) -> jax.Array:

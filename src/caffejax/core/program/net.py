@@ -665,7 +665,7 @@ class Net:
 
     def _check_labels(self, blobs: Mapping[str, Any]) -> None:
         """Raise an error if a label is not a class. Traced code is not checked: its losses are NaN."""
-        if any(isinstance(value, jax.core.Tracer) for value in blobs.values()):
+        if any(isinstance(value, jax.core.Tracer) for value in jax.tree.leaves(dict(blobs))):
             return
         if self._label_ranges is None:
             self._label_ranges = find_index_ranges(self.graph)

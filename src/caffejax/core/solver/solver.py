@@ -23,6 +23,7 @@ from ..parallel import data_parallel, wait_on_cpu
 from ..program.net import Net
 from ..schema.caffe_pb2 import SolverParameter
 from .build_trainer import TrainerParts, build_trainer
+from .changing_rows import RowPadding
 from .debug_info import DebugInfo
 from .evaluate import Scores
 from .host_program import HostProgram, as_one_program, join_results
@@ -85,6 +86,8 @@ class CompiledUpdater:
         self._index_check = IndexCheck(net)
         self._debug_info = DebugInfo(net) if param.debug_info else None
         debug_nans = finite_check.every_step
+        if not (debug_nans or param.debug_info or self._index_check.is_needed):
+            parts.loader.pad_rows = RowPadding(net.graph)
         if debug_nans and placement.mesh is not None:
             raise SolverError(
                 f"debug_nans works only on one device, but the solver has {placement.mesh.size} devices; train on one "

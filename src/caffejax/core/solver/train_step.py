@@ -17,6 +17,7 @@ from ...base.config import Kernels, Parallel
 from ...base.variables import Blobs, Params, Variables
 from ..layers.context import fold_in_name
 from ..layers.dtype_policy import to_float32
+from ..layers.row_padding import PaddedRows, stack_padded
 from ..ops.compilation import full
 from ..ops.layout import materialise
 from ..ops.platform_dispatch import PlatformOp
@@ -496,10 +497,17 @@ def has_varying_shapes(batches: Mapping[str, Any]) -> bool:
     return any(isinstance(arrays, list) for arrays in batches.values())
 
 
-def stack_batches(batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Any]:
+def stack_batches(batches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return each blob of an iteration's batches by name, stacked along a new axis 0, or as a list if shapes differ."""
     if len(batches) == 1:  # a view: one batch is not copied
         return {name: array[None] for name, array in batches[0].items()}
-    if any(np.shape(array) != np.shape(batches[0][name]) for b in batches[1:] for name, array in b.items()):
-        return {name: [b[name] for b in batches] for name in batches[0]}
-    return {name: np.stack([b[name] for b in batches]) for name in batches[0]}
+    blobs = {name: [b[name] for b in batches] for name in batches[0]}
+    padded = {
+        name: stack_padded(arrays)
+        for name, arrays in blobs.items()
+        if any(isinstance(array, PaddedRows) for array in arrays)
+    }
+    arrays = {name: arrays for name, arrays in blobs.items() if name not in padded}
+    if any(np.shape(array) != np.shape(stack[0]) for stack in arrays.values() for array in stack[1:]):
+        return {name: [blob[i] for i in range(len(batches))] for name, blob in (blobs | padded).items()}
+    return {name: padded[name] if name in padded else np.stack(stack) for name, stack in blobs.items()}
