@@ -81,7 +81,7 @@ def compare(params: Any, expected: Any) -> None:
 def test_fifty_numbers_of_rows_compile_four_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     batches = draw_batches(range(2, 52))
-    params, programs = train(batches, 50)
+    _, programs = train(batches, 50)
     assert 1 < len(programs) <= 4
     expected, exact_programs = train_on_exact_shapes(batches, 20)
     assert len(exact_programs) == 20

@@ -61,7 +61,7 @@ def find_layers_outside_programs(graph: Graph) -> list[Layer]:
 
 
 def find_layers_without_padding(graph: Graph, input_origins: Mapping[str, RowsOrigin], *, marked: bool) -> list[Layer]:
-    """Return the layers that read blobs with rows of padding, but depend on all rows.
+    """Return the layers that read blobs with rows of padding, but depend on all rows. Those after them are left out.
 
     Args:
         graph: the graph.
@@ -70,10 +70,13 @@ def find_layers_without_padding(graph: Graph, input_origins: Mapping[str, RowsOr
     """
     origins: dict[str, RowsOrigin] = {}
     layers = []
+    unknown: set[str] = set()  # blobs whose rows such layers compute
     for layer in graph.layers:
         tops = find_top_rows(layer, {name: origins[name] for name in layer.bottoms if name in origins})
-        if tops is None:
+        is_after = not unknown.isdisjoint(layer.bottoms)
+        if tops is None and not is_after:
             layers.append(layer)
+        unknown = unknown.union(layer.tops) if tops is None or is_after else unknown.difference(layer.tops)
         for i, name in enumerate(layer.tops):
             origin = None if tops is None else tops[i]
             if layer.type.is_input:
