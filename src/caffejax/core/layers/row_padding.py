@@ -15,7 +15,7 @@ class RowsOrigin(NamedTuple):
     """Where rows come from. Blobs whose rows come from one place have the same number of valid rows.
 
     Attributes:
-        name: the key of the layer that selects them, or of the input that has them.
+        name: the key of the layer that selects them, or a name for inputs that have them.
         axis: the axis of the rows.
         is_marked: whether padding rows begin with a negative number where they are made.
     """
@@ -35,12 +35,12 @@ class PaddedRows:
     Attributes:
         array: all rows.
         num_rows: the number of valid rows, an int32 scalar, or an array with the number of each item of a batch.
-        origin: where the rows come from.
+        origin: where the rows come from. Inputs of one origin, such as data and their labels, have the same rows.
     """
 
     array: Any
     num_rows: Any
-    origin: RowsOrigin = field(metadata={"static": True})
+    origin: RowsOrigin = field(default=RowsOrigin("inputs"), metadata={"static": True})
 
     @property
     def shape(self) -> tuple[int, ...]:
