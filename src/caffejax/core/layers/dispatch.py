@@ -206,7 +206,8 @@ def call_on_host(
     bottoms = tuple(map(without_count, bottoms))
     tree: Any = jax.tree.structure((order, key, counts, tuple(blobs), bottoms))
     has_backward, axis = ctx.type.gradient.backward is not None, impl.ragged_axis
-    count_type = () if axis is None else (jax.ShapeDtypeStruct((), jnp.int32),)
+    # a float, since JAX has no tangents of integers that vary over devices
+    count_type = () if axis is None else (jax.ShapeDtypeStruct((), jnp.float32),)
 
     def take_rows(arrays: Sequence[Any], counts: Sequence[Any], axes: Sequence[int | None]) -> list[Any]:
         return [
@@ -228,7 +229,7 @@ def call_on_host(
         order, key, counts, blobs, bottoms = tree.unflatten(arrays)
         bottoms = take_rows(bottoms, counts, bottom_axes)
         tops, _ = forward(ctx.replace(**restore(key)), blobs, bottoms)
-        return *tops, *(() if axis is None else (np.int32(tops[0].shape[axis]),)), *order
+        return *tops, *(() if axis is None else (np.float32(tops[0].shape[axis]),)), *order
 
     def run(*arguments: Any) -> Any:
         call_tops = HostCall(compute_tops, infer_tops, locate_errors, calls, (axis,) * ctx.n_tops)
@@ -270,7 +271,7 @@ def call_on_host(
         return order_diffs, None, None, *others
 
     tops, order, count = make_differentiable(run, run_backward)(order, key, counts, tuple(blobs), bottoms)
-    return tops, order, count[0] if count else None
+    return tops, order, count[0].astype(jnp.int32) if count else None
 
 
 def _split_pass(fold_in_args: Any, device_index: Any) -> tuple[Arrays, Callable[[Sequence[Any]], dict[str, Any]]]:
