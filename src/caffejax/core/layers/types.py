@@ -480,8 +480,12 @@ class LayerType:
         """The JAX transformations that the type does not support, with reasons."""
         if not self.on_host or self.signature.tops == 0:  # layers that only write are left out of traced code
             return self.docs.unsupported
-        derivatives = NO_DERIVATIVES_OF_CALLBACKS if self.has_backward and not self.stops_gradients else ()
-        return MappingProxyType(dict.fromkeys((*derivatives, *NOT_IN_CALLBACKS), IS_CALLBACK))
+        bottoms = self.signature.bottoms
+        num_bottoms = bottoms if isinstance(bottoms, int) else bottoms[0]
+        all_are_indices = len(self.gradient.indices.positions(num_bottoms)) == num_bottoms
+        has_diffs = self.has_backward and not self.stops_gradients and not all_are_indices
+        transforms = (*(NO_DERIVATIVES_OF_CALLBACKS if has_diffs else ()), *NOT_IN_CALLBACKS)
+        return MappingProxyType({**self.docs.unsupported, **dict.fromkeys(transforms, IS_CALLBACK)})
 
 
 def _is_in_range(n: int, count: Count) -> bool:
