@@ -14,6 +14,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from ...base.errors import LayerError
 from ..graph import Layer
 from ..layers import LayerTraits
 from ..layers.context import strip_net_fields
@@ -128,6 +129,15 @@ def _check_counts_rows(case: Case) -> str | None:
     tops = enumerate(case.compute_tops(case.context.replace(num_rows=num_rows), bottoms=longer))
     valid_tops = [top[:-1] if i in traits.row_tops else top for i, top in tops]
     return _compare(valid_tops, case.tops, "the same with a row of padding")
+
+
+def _check_takes_one_image(case: Case) -> str | None:
+    for bottom in (jnp.concatenate([case.bottoms[0]] * 2), case.bottoms[0] + 1):  # two images, or rows of another one
+        try:
+            case.compute_tops(bottoms=(bottom, *case.bottoms[1:]))
+        except LayerError:
+            return None
+    return "it takes two images"
 
 
 def _check_is_relu(case: Case) -> str | None:
@@ -345,6 +355,7 @@ _TESTS: Mapping[str, Callable[[Case], str | None]] = MappingProxyType(
         "row_bottoms": _check_row_bottoms,
         "counts_rows": _check_counts_rows,
         "row_tops": _check_counts_rows,
+        "takes_one_image": _check_takes_one_image,
         "is_relu": _check_is_relu,
         "channel_affine": _check_channel_affine,
         "depends_only_on_shapes": _check_depends_only_on_shapes,

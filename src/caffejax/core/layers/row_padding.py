@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -89,6 +89,16 @@ def stack_padded(blobs: Sequence[Any]) -> PaddedRows:
     ]
     arrays = [zero_pad_rows(without_count(blob), num_rows, axis) for blob in blobs]
     return PaddedRows(np.stack(arrays), np.stack(counts).astype(np.int32), first.origin)
+
+
+def pad_alike(batches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return batches of NumPy blobs in which blobs that are `PaddedRows` in some have one number of rows in all."""
+    padded = {
+        name: stack_padded([batch[name] for batch in batches])
+        for name in batches[0]
+        if any(isinstance(batch[name], PaddedRows) for batch in batches)
+    }
+    return [{**batch, **{name: blob[i] for name, blob in padded.items()}} for i, batch in enumerate(batches)]
 
 
 def count_marked_rows(top: jax.Array) -> jax.Array:

@@ -312,6 +312,8 @@ class LayerTraits:
             and leave the tops and the gradients unchanged. If this depends on the layer's settings, a function
             `counts_rows(ctx)`. Types with `row_wise` need no count.
         row_tops: for a type with `counts_rows`, the positions of the tops that have the bottoms' rows.
+        takes_one_image: whether the layer takes a single image, so that training on several devices, with an image for
+            each, computes the losses of several passes, see `ComputeConfig.joins_batches`.
         marks_detections: whether the top has a row for each class and each detection, of which solvers compute the
             average precision.
         takes_logits: whether the tops depend on the first bottom only through its softmax over the classes, so that the
@@ -341,6 +343,7 @@ class LayerTraits:
     pads_rows: bool = False
     counts_rows: bool | Callable[..., bool] = False
     row_tops: tuple[int, ...] = ()
+    takes_one_image: bool = False
     marks_detections: bool = False
     takes_logits: bool = False
     label_axis: Callable[..., int | None] | None = None

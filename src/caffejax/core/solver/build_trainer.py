@@ -266,6 +266,9 @@ def build_trainer(
     source = f"from net file: {train_settings.file}" if train_settings.file else "specified in the solver"
     log.info("Creating training net %s.", source)
     net = train_settings.build(_set_memory_limit(compute_config, device), data_config)
+    if mesh is not None and any(layer.type.traits.takes_one_image for layer in net.graph.layers):
+        compute_config = replace(compute_config, joins_batches=False)
+        net = train_settings.build(_set_memory_limit(compute_config, device), data_config)
     log_creation(net.graph)
     if (param.snapshot or param.snapshot_after_train) and not config.checkpoint_only:
         check_snapshot_files(param, net.graph)

@@ -24,11 +24,13 @@ class RowPadding:
 
     Args:
         graph: the net's graph.
+        first_shapes: the shapes with which the numbers of rows are compared, by input; default: those of the first
+            batch.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, first_shapes: Mapping[str, tuple[int, ...]] | None = None) -> None:
         self._graph = graph
-        self._first_shapes: dict[str, tuple[int, ...]] = {}
+        self._first_shapes = first_shapes
         self._origins: dict[str, str] = {}  # inputs of one origin have had equal numbers of rows in all batches
         self._changing: frozenset[str] = frozenset()
         self._is_possible = True
@@ -36,10 +38,10 @@ class RowPadding:
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Return a batch of NumPy arrays, in which `PaddedRows` replace arrays whose number of rows changes."""
         shapes = {name: np.shape(array) for name, array in batch.items()}
-        self._first_shapes = self._first_shapes or shapes
-        changing = self._changing.union(
-            name for name, shape in shapes.items() if shape[:1] != self._first_shapes[name][:1]
-        )
+        if self._first_shapes is None:
+            self._first_shapes = shapes
+        first = self._first_shapes
+        changing = self._changing.union(name for name, shape in shapes.items() if shape[:1] != first[name][:1])
         names = sorted(shapes)
         rows = {name: (self._origins.get(name), shapes[name][:1]) for name in names}
         origins = {name: next(n for n in names if rows[n] == rows[name]) for name in names}

@@ -27,6 +27,7 @@ from ...base.variables import Params, Variables
 from ..checkpoints.load_save import Initializer
 from ..data.loader import Loader
 from ..graph import Graph
+from ..layers.row_padding import PaddedRows, pad_alike
 from ..parallel import (
     DATA,
     MODEL,
@@ -144,7 +145,7 @@ class SingleDevice:
     def iterate_passes(self, state: TrainState, batches: Batches, num_passes: int) -> Iterator[Pass]:
         """Yield `(params, state, batch, key)` of each pass of the next update."""
         yield from make_pass_arguments(
-            state.params, state.state, batches, jax.random.fold_in(state.key, state.iteration), num_passes
+            state.params, state.state, batches, jax.random.fold_in(state.key, state.iteration), range(num_passes)
         )
 
 
@@ -167,7 +168,7 @@ def _find_mesh(shardings: Collection[jax.sharding.Sharding]) -> Mesh:
 
 
 def make_pass_arguments(
-    params: Params, state: Params, batches: Batches, key: jax.Array, num_passes: int
+    params: Params, state: Params, batches: Batches, key: jax.Array, pass_numbers: Sequence[int]
 ) -> Iterator[Pass]:
     """Yield `(params, state, batch, key)`, the arguments of the net, for each pass of an update on one device.
 
@@ -176,10 +177,10 @@ def make_pass_arguments(
         state: the running statistics.
         batches: the batches of all passes, stacked by `stack_batches` on axis 0.
         key: the random key of the iteration.
-        num_passes: the number of passes.
+        pass_numbers: the numbers of the passes, counted over all devices.
     """
-    for i in range(num_passes):
-        yield params, state, {name: array[i] for name, array in batches.items()}, jax.random.fold_in(key, i)
+    for i, number in enumerate(pass_numbers):
+        yield params, state, {name: array[i] for name, array in batches.items()}, jax.random.fold_in(key, number)
 
 
 class MeshPlacement:
@@ -325,10 +326,11 @@ class MeshPlacement:
         Raises:
             DataError: if a batch cannot be read, or its shape differs from the net's.
         """
-        batches_by_pass = [loader.take(self._data_shard.total) for _ in range(num_passes)]
-        for batch in (batch for batches in batches_by_pass for batch in batches):
-            check_shapes(batch, self._shapes)
-        return [stack_batches([batches[row] for batches in batches_by_pass]) for row in range(self._data_shard.count)]
+        batches = pad_alike([batch for _ in range(num_passes) for batch in loader.take(self._data_shard.total)])
+        for batch in batches:
+            check_shapes({name: x for name, x in batch.items() if not isinstance(x, PaddedRows)}, self._shapes)
+        count = self._data_shard.count
+        return [stack_batches(batches[row::count]) for row in range(count)]
 
     def put_batches(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
         """Return batches from `read_batches` as JAX arrays that are sharded over the rows of the mesh.
@@ -347,7 +349,7 @@ class MeshPlacement:
         device_outputs, replicated_outputs = (jax.tree.map(np.asarray, all_gather(outputs)) for outputs in blobs)
         return {
             **replicated_outputs,
-            **{name: blob.reshape(-1, *blob.shape[2:]) for name, blob in device_outputs.items()},
+            **{name: _join_rows(blob) for name, blob in device_outputs.items()},
         }
 
     def iterate_passes(self, state: TrainState, batches: Batches, num_passes: int) -> Iterator[Pass]:
@@ -362,9 +364,18 @@ class MeshPlacement:
 
             variables = jax.tree.map(local_data, params), jax.tree.map(lambda x: local_data(x, 0), state.state)
             key = jax.random.wrap_key_data(local_data(jax.random.key_data(state.key)))
-            key = jax.random.fold_in(jax.random.fold_in(key, local_data(state.iteration)), row)
+            key = jax.random.fold_in(key, local_data(state.iteration))
             row_batches = {name: local_data(x, 1) for name, x in batches.items()}
-            yield from make_pass_arguments(*variables, row_batches, key, num_passes)
+            pass_numbers = range(row, row + num_passes * self._data_shard.total, self._data_shard.total)
+            yield from make_pass_arguments(*variables, row_batches, key, pass_numbers)
+
+
+def _join_rows(blob: Any) -> np.ndarray:
+    """Return a blob of all devices, (devices, rows, ...), as (rows, ...), without rows of padding."""
+    if isinstance(blob, PaddedRows):
+        return np.concatenate([np.asarray(blob[i]) for i in range(len(blob.num_rows))])
+    joined: np.ndarray = blob.reshape(-1, *blob.shape[2:])
+    return joined
 
 
 Placement = SingleDevice | MeshPlacement

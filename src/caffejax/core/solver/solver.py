@@ -86,8 +86,10 @@ class CompiledUpdater:
         self._index_check = IndexCheck(net)
         self._debug_info = DebugInfo(net) if param.debug_info else None
         debug_nans = finite_check.every_step
-        if not (debug_nans or param.debug_info or self._index_check.is_needed):
-            parts.loader.pad_rows = RowPadding(net.graph)
+        if not (debug_nans or param.debug_info or self._index_check.is_needed) and jax.process_count() == 1:
+            shapes = {name: net.graph.blobs[name].shape for name in net.input_names}
+            # devices that work together read batches that may differ from the start
+            parts.loader.pad_rows = RowPadding(net.graph, None if placement.mesh is None else shapes)
         if debug_nans and placement.mesh is not None:
             raise SolverError(
                 f"debug_nans works only on one device, but the solver has {placement.mesh.size} devices; train on one "

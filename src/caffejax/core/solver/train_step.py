@@ -212,6 +212,17 @@ def iteration_key(key: jax.Array, iteration: Any, pass_index: Any = 0) -> jax.Ar
     return jax.random.fold_in(jax.random.fold_in(key, iteration), pass_index)
 
 
+def fold_in_pass(net: Net, key: jax.Array, pass_index: Any) -> jax.Array:
+    """Return the random key of a pass, from the key of its iteration.
+
+    Several devices, which read the batches in turn, draw what one device draws in as many passes.
+    """
+    axis_name = net.compute_config.axis_name
+    if axis_name is not None:
+        pass_index = pass_index * jax.lax.axis_size(axis_name) + jax.lax.axis_index(axis_name)
+    return jax.random.fold_in(key, pass_index)
+
+
 def pass_key(ts: TrainState, pass_index: Any) -> jax.Array:
     """Return the random key of pass `pass_index` of the next iteration."""
     return iteration_key(ts.key, ts.iteration, pass_index)
@@ -347,7 +358,7 @@ def make_passes(net: Net, iter_size: int) -> Passes:
         def run_pass(carry: tuple[Any, Params], inputs: Any) -> tuple[tuple[Any, Params], Any]:
             grad_sum, previous_state = carry
             pass_index, batch = inputs
-            (loss, aux), grads = grad(params, previous_state, batch, jax.random.fold_in(key, pass_index))
+            (loss, aux), grads = grad(params, previous_state, batch, fold_in_pass(net, key, pass_index))
             new_state = jax.tree.map(vary_as, aux.state, previous_state)
             return (jax.tree.map(jnp.add, grad_sum, grads), new_state), (loss, aux.blobs)
 
@@ -373,6 +384,8 @@ def make_forward(net: Net) -> Passes:
     def forward(
         params: Params, state: Params, batches: Mapping[str, jax.Array], key: jax.Array
     ) -> tuple[Params, Params, jax.Array, Blobs]:
+        if net.compute_config.axis_name is not None:
+            key = fold_in_pass(net, key, 0)
         loss, outputs = net.loss_or_zero(params, state, {name: array[0] for name, array in batches.items()}, key)
         return {}, outputs.state, loss, outputs.blobs
 
