@@ -361,12 +361,15 @@ def _check_host_layers(graph: Graph, mesh: Mesh) -> None:
     host_layers = [layer for layer in graph.layers if layer.type.on_host]
     refused = host_layers
     if mesh.axis_names == (DATA,) and jax.process_count() == 1:
-        outside = [*find_layers_outside_programs(graph), *find_writers(graph)]
-        refused = [layer for layer in host_layers if layer in outside or layer.type.position is not None]
+        positions = [layer for layer in host_layers if layer.type.position is not None]
+        refused = [*find_layers_outside_programs(graph), *find_writers(graph), *positions] if host_layers else []
     if refused:
+        reasons = "depends on all rows of a blob whose number of rows depends on values", "runs on the host"
         raise GraphError(
-            layer.make_problem("runs on the host, so the net cannot be trained on several devices; train on one device")
-            for layer in refused
+            layer.make_problem(
+                f"{reasons[layer.type.on_host]}, so the net cannot be trained on several devices; train on one device"
+            )
+            for layer in dict.fromkeys(refused)
         )
 
 
