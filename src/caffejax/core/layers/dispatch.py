@@ -72,25 +72,14 @@ def backward(
 
 
 @validate_params
-def call(
-    ctx: Context,
-    blobs: Sequence[jax.Array],
-    bottoms: Sequence[jax.Array],
-    locate_errors: ErrorLocator = contextlib.nullcontext,
-) -> tuple[Arrays, Arrays]:
+def call(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
     """Return the result of `forward`. Its gradient is computed by autodiff or by the hand-written rule.
 
     `ComputeConfig.backward` selects one of these; types with `overrides_autodiff` always use their rule.
-
-    Args:
-        ctx: the layer's context.
-        blobs, bottoms: the layer's arrays.
-        locate_errors: returns a context manager that adds the layer's name to errors that a host layer raises after
-            this call, such as a compiled program's.
     """
     layer_type = ctx.type
     if layer_type.on_host:
-        return call_on_host(ctx, blobs, bottoms, locate_errors)[0], ()
+        return call_on_host(ctx, blobs, bottoms, contextlib.nullcontext)[0], ()
     # the function below must not close over arrays
     if layer_type.traits.elementwise and ctx.fast and layer_type.params is None:
         keyless_ctx = ctx.replace(fold_in_args=None)
@@ -112,15 +101,14 @@ def cached_call(
     fold_in_args: Any,
     blobs: Sequence[jax.Array],
     bottoms: Sequence[jax.Array],
-    locate_errors: ErrorLocator = contextlib.nullcontext,
     num_rows: jax.Array | None = None,
 ) -> tuple[Arrays, Arrays]:
     """Return the result of `call` with values of a forward pass; for `fold_in_args` and `num_rows`, see `Context`.
 
     Layers with equal contexts are traced and lowered once.
     """
-    if ctx.type.on_host or ctx.has_own_type:
-        return call(ctx.replace(fold_in_args=fold_in_args, num_rows=num_rows), blobs, bottoms, locate_errors)
+    if ctx.has_own_type:
+        return call(ctx.replace(fold_in_args=fold_in_args, num_rows=num_rows), blobs, bottoms)
     arrays = fold_in_args, num_rows, tuple(blobs), tuple(bottoms)
     result: tuple[Arrays, Arrays] = _find_jitted(_call_with_key, (ctx,), arrays)(*arrays)
     return result
@@ -190,7 +178,10 @@ def call_on_host(
     In traced code the layer is a callback, whose gradient is another one. It gets the valid rows of its bottoms.
 
     Args:
-        ctx, blobs, bottoms, locate_errors: see `call`.
+        ctx: the layer's context.
+        blobs, bottoms: the layer's arrays.
+        locate_errors: returns a context manager that adds the layer's name to errors after this call, such as a
+            compiled program's.
         order: an array that the previous call in the pass returned, so that layers run in order; () for any order.
         calls: see `HostCall`.
         pads_rows: whether a layer whose number of rows depends on the data may be traced. Its tops then have the

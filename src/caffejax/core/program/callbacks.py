@@ -61,7 +61,7 @@ def find_layers_outside_programs(graph: Graph) -> list[Layer]:
 
 
 def find_layers_without_padding(graph: Graph, input_origins: Mapping[str, RowsOrigin], *, marked: bool) -> list[Layer]:
-    """Return the layers that read blobs with rows of padding, but depend on all rows. Those after them are left out.
+    """Return the layers that read blobs with rows of padding, but depend on all rows. Layers after them are left out.
 
     Args:
         graph: the graph.

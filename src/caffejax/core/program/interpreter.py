@@ -209,14 +209,14 @@ def _compute_tops(
         ]
         return *cached_fused_call(context, params, bottoms, epilogues), rows
     key = layer.make_fold_in_args(inputs.key)
-    return *cached_call(context, key, params, bottoms, layer.locate_errors, num_rows), rows
+    return *cached_call(context, key, params, bottoms, num_rows), rows
 
 
 def _find_rows(layer: Layer, padded: Mapping[str, PaddedRows], num_rows: Any = None) -> Rows:
     """Return the rows of a layer's tops. `num_rows` is their number if the layer selects them, otherwise None.
 
     Raises:
-        LayerError: if the tops depend on all rows of the bottoms, of which some are padding.
+        LayerError: if the tops depend on all rows of the bottoms, and some rows are padding.
     """
     origins = find_top_rows(layer, {name: blob.origin for name, blob in padded.items()})
     if origins is not None:

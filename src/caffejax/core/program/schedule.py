@@ -233,7 +233,7 @@ def find_top_rows(layer: Layer, origins: Mapping[str, RowsOrigin]) -> Sequence[R
 
     Args:
         layer: the layer. For layers that pad their tops, see `LayerTraits.pads_rows`, the result is None for each top.
-        origins: where the rows of those of the layer's bottoms come from that have rows of padding.
+        origins: where the rows come from, for each bottom with rows of padding.
     """
     no_rows = (None,) * len(layer.tops)
     if isinstance(function := layer.type.implementation, HostFunction):

@@ -369,7 +369,7 @@ def _check_host_layers(graph: Graph, mesh: Mesh) -> None:
             layer.make_problem(
                 f"{reasons[layer.type.on_host]}, so the net cannot be trained on several devices; train on one device"
             )
-            for layer in dict.fromkeys(refused)
+            for layer in {layer.key: layer for layer in refused}.values()
         )
 
 

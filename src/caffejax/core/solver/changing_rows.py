@@ -18,13 +18,13 @@ _MIN_ROWS = 16  # smaller numbers of rows share a program
 class RowPadding:
     """A function of batches that pads the inputs whose number of rows has changed since the first batch.
 
-    Their numbers of rows, such as those of ground-truth boxes, are rounded up to powers of two. Inputs that have had
+    The numbers of rows, for example of ground-truth boxes, are rounded up to powers of two. Inputs that have had
     equal numbers of rows in all batches have the same rows. If a layer depends on all rows of such an input, batches
     are returned as they are, and the net is compiled for each number of rows.
 
     Args:
         graph: the net's graph.
-        first_shapes: the shapes with which the numbers of rows are compared, by input; default: those of the first
+        first_shapes: the shapes with which the numbers of rows are compared, by input; default: the shapes of the first
             batch.
     """
 

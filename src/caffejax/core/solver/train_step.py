@@ -215,7 +215,7 @@ def iteration_key(key: jax.Array, iteration: Any, pass_index: Any = 0) -> jax.Ar
 def fold_in_pass(net: Net, key: jax.Array, pass_index: Any) -> jax.Array:
     """Return the random key of a pass, from the key of its iteration.
 
-    Several devices, which read the batches in turn, draw what one device draws in as many passes.
+    Several devices, which read the batches in turn, draw what one device draws in several passes.
     """
     axis_name = net.compute_config.axis_name
     if axis_name is not None:

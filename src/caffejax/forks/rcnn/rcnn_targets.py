@@ -95,7 +95,7 @@ ANCHOR_TARGET_LAYER = LayerType(
     Signature("Python", bottoms=(3, 4), tops=4, param="python_param", in_place=False),
     Traced(anchor_target_layer),
     Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
-    LayerTraits(counts_rows=True, row_bottoms=(1,), takes_one_image=True),  # rows of class 0 are no boxes
+    LayerTraits(counts_rows=True, row_bottoms=(1,), takes_one_image=True),  # rows of class 0 are padding
     docs=LayerDocs(
         origin="py-faster-rcnn",
         restrictions="One image, as in the original. A ground-truth box that overlaps no anchor does not make any "
