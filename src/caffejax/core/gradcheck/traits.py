@@ -21,7 +21,7 @@ from ..layers.context import strip_net_fields
 from ..layers.dtype_policy import cast_inputs
 from ..layers.row_padding import rows_axis
 from ..ops.window import Window
-from .layer_gradients import Case
+from .layer_gradients import Case, compute_tops
 from .report import Row, make_row
 
 TOLERANCE = 1e-5  # relative to the largest number of the array; some layers compute in float32
@@ -126,7 +126,7 @@ def _check_counts_rows(case: Case) -> str | None:
         jnp.pad(b, [(0, i in positions), *((0, 0) for _ in b.shape[1:])]) for i, b in enumerate(case.bottoms)
     )
     num_rows = jnp.int32(case.bottoms[positions[0]].shape[0])
-    tops = enumerate(case.compute_tops(case.context.replace(num_rows=num_rows), bottoms=longer))
+    tops = enumerate(compute_tops(case.context.replace(num_rows=num_rows), case.blobs, longer))
     valid_tops = [top[:-1] if i in traits.row_tops else top for i, top in tops]
     return _compare(valid_tops, case.tops, "the same with a row of padding")
 
