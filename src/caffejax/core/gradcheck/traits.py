@@ -131,6 +131,10 @@ def _check_counts_rows(case: Case) -> str | None:
     return _compare(valid_tops, case.tops, "the same with a row of padding")
 
 
+def _check_row_tops(case: Case) -> str | None:
+    return None if case.context.type.traits.counts_rows else "the type does not declare counts_rows"
+
+
 def _check_takes_one_image(case: Case) -> str | None:
     for bottom in (jnp.concatenate([case.bottoms[0]] * 2), case.bottoms[0] + 1):  # two images, or rows of another one
         try:
@@ -354,7 +358,7 @@ _TESTS: Mapping[str, Callable[[Case], str | None]] = MappingProxyType(
         "row_wise": _check_row_wise,
         "row_bottoms": _check_row_bottoms,
         "counts_rows": _check_counts_rows,
-        "row_tops": _check_counts_rows,
+        "row_tops": _check_row_tops,
         "takes_one_image": _check_takes_one_image,
         "is_relu": _check_is_relu,
         "channel_affine": _check_channel_affine,
