@@ -43,6 +43,7 @@ from .core.layers import LayerDefinition as LayerDefinition
 from .core.layers import LayerDocs as LayerDocs
 from .core.layers import LayerTraits as LayerTraits
 from .core.layers import LayerType as LayerType
+from .core.layers import PaddedRows as PaddedRows
 from .core.layers import ParamSpec as ParamSpec
 from .core.layers import PerLayer as PerLayer
 from .core.layers import Signature as Signature

@@ -75,8 +75,8 @@ def test_problems_of_both_configs_and_unknown_options_are_reported_together() ->
     options = {"kernel": "fast", "kernels": "slow", "remat": "all", "workers": -2, "depth": 3, "skip_bad": None}
     expected = [
         "there is no option 'kernel'; did you mean 'kernels'?",
-        "there is no option 'depth'; the options are axis_name, backward, kernels, max_hdf5_bytes, max_image_pixels, "
-        "memory_limit, no_python_layers, precision, remat, seed, skip_bad, sync_bn, workers",
+        "there is no option 'depth'; the options are axis_name, backward, joins_batches, kernels, max_hdf5_bytes, "
+        "max_image_pixels, memory_limit, no_python_layers, precision, remat, seed, skip_bad, sync_bn, workers",
         'kernels must be "fast" or "reference", not "slow"',
         'remat must be "none" or "auto", not "all"',
         "workers must be an integer of at least 0, not -2",

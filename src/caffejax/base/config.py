@@ -120,6 +120,8 @@ class ComputeConfig:
         axis_name: a mesh axis of `jax.shard_map`. The batches of the devices along it form one batch: losses, their
             gradients and accuracies are computed over the joined batch. The setting has no effect outside such an axis,
             for example on one device.
+        joins_batches: whether losses and metrics are those of the joined batch of the devices of `axis_name`. Otherwise
+            they are means over the devices' batches, as over the passes of `iter_size`.
         sync_bn: whether BatchNorm's statistics are computed over the batches of all devices of `axis_name`, instead of
             over each device's batch. This has no effect without `axis_name`.
 
@@ -139,6 +141,7 @@ class ComputeConfig:
         None, "the memory that training may use (default: the device's free memory)", kind="bytes"
     )
     axis_name: str | None = None
+    joins_batches: bool = True
     sync_bn: bool = option(False, "compute BatchNorm's statistics over the batches of all devices, not of each device")
 
     def __post_init__(self) -> None:
@@ -432,6 +435,7 @@ class NetOptions(TypedDict, total=False):
     remat: Remat
     memory_limit: int | None
     axis_name: str | None
+    joins_batches: bool
     sync_bn: bool
     workers: int
     skip_bad: bool

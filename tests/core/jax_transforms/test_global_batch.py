@@ -54,5 +54,8 @@ def list_test_params() -> list[Any]:
 def test_sharded_results_equal_one_device(
     case: Case, num_devices: int, backward_modes: list[str], eight_devices: ProcessPoolExecutor
 ) -> None:
-    with expect_support("joint_batch", cached_case_net(case, "fast")):
+    case_net = cached_case_net(case, "fast")
+    if case_net.is_on_host:
+        pytest.skip("no type that selects rows on the host joins the batches of devices")
+    with expect_support("joint_batch", case_net):
         eight_devices.submit(global_batch.check, case.name, num_devices, backward_modes).result()

@@ -43,7 +43,7 @@ def has_discontinuous_rows(replay: Replay) -> bool:
     replay_type = replay.layer.type
     return (
         replay_type.traits.pads_rows
-        or getattr(replay_type.implementation, "ragged", False)
+        or getattr(replay_type.implementation, "ragged_axis", None) is not None
         or replay_type.name in CANCELLING_TYPES
     )
 

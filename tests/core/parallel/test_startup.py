@@ -154,6 +154,7 @@ HOST_LAYER_NET = """
 layer { name: "rows" type: "DummyData" top: "x" top: "keep" dummy_data_param {
     shape { dim: 4 dim: 3 } shape { dim: 4 } data_filler { type: "constant" value: 1 } } }
 layer { name: "some" type: "Filter" bottom: "x" bottom: "keep" top: "some" }
+layer { name: "bn" type: "BatchNorm" bottom: "some" top: "some" }
 layer { name: "size" type: "Reduction" bottom: "some" top: "size" loss_weight: 1 }
 """
 
@@ -179,7 +180,8 @@ def four_devices() -> Iterator[ProcessPoolExecutor]:
         (
             HOST_LAYER_NET,
             [],
-            "layer 'some' (Filter): runs on the host, so the net cannot be trained on several devices",
+            "layer 'bn' (BatchNorm): depends on all rows of a blob whose number of rows depends on values, so the net "
+            "cannot be trained on several devices",
         ),
         ("", ["--batch=global"], "batch"),
         ("", ["--mesh=data=1,model=2"], "--mesh has 2 devices, but there are 4"),

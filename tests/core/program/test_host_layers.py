@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax.base.errors import LayerError
 from caffejax.core.program.net import Net
 from caffejax.core.solver import Solver
 
@@ -93,14 +92,6 @@ def test_compilations_are_bounded_and_reported(caplog: pytest.LogCaptureFixture)
     assert len(other_messages) == ROWS
     assert all(m.startswith("Compiling layers loss .. loss for ") for m in other_messages)
     assert other_messages[-1].endswith(f"({ROWS + 1} shapes so far)")
-
-
-def test_jitting_a_net_with_host_layers_raises_an_error() -> None:
-    net = Net(FILTERED)
-    params, state = net.init(jax.random.key(0))
-    message = r"layer 'filter' \(Filter\): runs on the host, and the number of rows of its tops depends on values"
-    with pytest.raises(LayerError, match=message):
-        jax.jit(net.apply)(params, state, make_batch(3))
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Layers with padded tops: the largest number of rows in compiled code, and Caffe's number of rows elsewhere."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax import LayerError, LayerTraits, LayerType, Net, Signature, Traced, pycaffe
+from caffejax import LayerTraits, LayerType, Net, Signature, Traced, pycaffe
 from caffejax.core.layers import register_temporarily
 
 NET = """
@@ -87,13 +88,20 @@ def test_blobs_have_only_valid_rows_in_nets_with_host_layers(num_rows: int) -> N
     np.testing.assert_array_equal(dx, np.zeros_like(x))  # what was found is no function with a derivative
 
 
-def test_host_layers_that_read_padded_tops_cannot_be_traced() -> None:
-    """The error names the host layer, not the layer that pads, which can be traced."""
-    net = Net(NET + HOST, "TRAIN")
+@pytest.mark.parametrize("num_rows", [0, 2, 5])
+def test_host_layers_read_valid_rows_in_traced_code(num_rows: int) -> None:
+    """Losses and gradients equal those of the net in parts, and blobs with marked rows keep these."""
+    net, inputs = Net(NET + HOST, "TRAIN"), {"data": make_rows(num_rows)}
     variables = net.init(jax.random.key(0))
-    assert net.host_layers == ("filter",)
-    with pytest.raises(LayerError, match=r"layer 'filter' \(Filter\): runs on the host and reads 'ip', whose number"):
-        jax.jit(net.apply)(*variables, {"data": make_rows(3)})
+    grad = jax.value_and_grad(partial(net.loss, blobs=("found", "filtered")), has_aux=True)
+    ((loss, outputs), grads), ((expected, expected_outputs), expected_grads) = (
+        run(*variables, inputs) for run in (jax.jit(grad), grad)
+    )
+    np.testing.assert_allclose(loss, expected, rtol=1e-6)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), grads, expected_grads)
+    assert outputs.blobs["found"].shape == (6, 3)
+    for name, blob in net.strip_padding(outputs.blobs).items():
+        np.testing.assert_allclose(blob, expected_outputs.blobs[name], rtol=1e-6)
 
 
 def test_pycaffe_backpropagates_past_padded_tops(tmp_path: Path) -> None:

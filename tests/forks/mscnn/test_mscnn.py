@@ -422,6 +422,12 @@ def test_gradients_of_a_cascade() -> None:
     assert blobs["rois"].shape == (12, 5, 1, 1)
     assert 1 <= len(blobs["small"]) <= len(blobs["second"]) < 12
 
+    (traced_value, traced_blobs), traced_gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+    np.testing.assert_allclose(traced_value, value, rtol=1e-6)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7), traced_gradient, gradient)
+    for name, blob in blobs.items():
+        np.testing.assert_allclose(np.asarray(traced_blobs[name]), blob, rtol=1e-5)
+
 
 def test_a_label_of_another_shape_is_an_error_with_the_shape_that_its_layer_needs() -> None:
     text = """

@@ -52,6 +52,9 @@ class Loader:
             caller may also reshape the net.
         user_data: the data of the Input layers, instead of `read_caller_inputs`.
 
+    Attributes:
+        pad_rows: a function that adds rows of padding to each batch, or None.
+
     Raises:
         GraphError: if there are Input layers, but neither `read_caller_inputs` nor `user_data`.
         DataError: if a source cannot be opened.
@@ -83,6 +86,7 @@ class Loader:
         self._positions: dict[str, Position] = {**self._sources, **_layer_positions(graph)}
         if input_layers and user_data is not None:
             self._positions[input_layers[0].key] = user_data  # one position for all Input layers
+        self.pad_rows: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
         self._compiled_shapes: set[tuple[tuple[int, ...], ...]] = set()
         self._tops_by_layer = {layer.key: layer.tops for layer in graph.layers}
         self._index_ranges = find_index_ranges(graph)
@@ -171,6 +175,8 @@ class Loader:
         self._next_index += 1
         if not is_local:
             return None
+        if self.pad_rows is not None:
+            batch = self.pad_rows(batch)
         self._check_shapes(batch)
         return batch
 

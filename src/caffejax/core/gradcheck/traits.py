@@ -14,6 +14,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from ...base.errors import LayerError
 from ..graph import Layer
 from ..layers import LayerTraits
 from ..layers.blob_checks import declared_params
@@ -21,7 +22,7 @@ from ..layers.context import strip_net_fields
 from ..layers.dtype_policy import cast_inputs
 from ..layers.row_padding import rows_axis
 from ..ops.window import Window
-from .layer_gradients import Case
+from .layer_gradients import Case, compute_tops
 from .report import Row, make_row
 
 TOLERANCE = 1e-5  # relative to the largest number of the array; some layers compute in float32
@@ -114,6 +115,34 @@ def _check_row_bottoms(case: Case) -> str | None:
     indices = case.context.type.traits.row_bottoms or ()
     wrong = [i for i in indices if not 0 <= i < len(case.bottoms)]
     return f"there is no bottom {wrong[0]}" if wrong else None
+
+
+def _check_counts_rows(case: Case) -> str | None:
+    traits = case.context.type.traits
+    counts_rows = traits.counts_rows(case.context) if callable(traits.counts_rows) else traits.counts_rows
+    if not counts_rows:
+        return None
+    positions = range(len(case.bottoms)) if traits.row_bottoms is None else traits.row_bottoms
+    longer = tuple(
+        jnp.pad(b, [(0, i in positions), *((0, 0) for _ in b.shape[1:])]) for i, b in enumerate(case.bottoms)
+    )
+    num_rows = jnp.int32(case.bottoms[positions[0]].shape[0])
+    tops = enumerate(compute_tops(case.context.replace(num_rows=num_rows), case.blobs, longer))
+    valid_tops = [top[:-1] if i in traits.row_tops else top for i, top in tops]
+    return _compare(valid_tops, case.tops, "the same with a row of padding")
+
+
+def _check_row_tops(case: Case) -> str | None:
+    return None if case.context.type.traits.counts_rows else "the type does not declare counts_rows"
+
+
+def _check_takes_one_image(case: Case) -> str | None:
+    for bottom in (jnp.concatenate([case.bottoms[0]] * 2), case.bottoms[0] + 1):  # two images, or rows of another one
+        try:
+            case.compute_tops(bottoms=(bottom, *case.bottoms[1:]))
+        except LayerError:
+            return None
+    return "it takes two images"
 
 
 def _check_is_relu(case: Case) -> str | None:
@@ -335,6 +364,9 @@ _TESTS: Mapping[str, Callable[[Case], str | None]] = MappingProxyType(
         "elementwise": _check_elementwise,
         "row_wise": _check_row_wise,
         "row_bottoms": _check_row_bottoms,
+        "counts_rows": _check_counts_rows,
+        "row_tops": _check_row_tops,
+        "takes_one_image": _check_takes_one_image,
         "is_relu": _check_is_relu,
         "channel_affine": _check_channel_affine,
         "depends_only_on_shapes": _check_depends_only_on_shapes,

@@ -178,6 +178,12 @@ class Layer:
         return traits.elementwise or (traits.row_wise(self.context) if callable(traits.row_wise) else traits.row_wise)
 
     @property
+    def counts_rows(self) -> bool:
+        """True if the bottoms may have rows of padding that the layer leaves out; see `LayerTraits.counts_rows`."""
+        counts_rows = self.type.traits.counts_rows
+        return counts_rows(self.context) if callable(counts_rows) else counts_rows
+
+    @property
     def row_bottoms(self) -> tuple[str, ...]:
         """For a row-wise layer, the bottoms whose rows correspond to rows of the tops."""
         indices = self.type.traits.row_bottoms

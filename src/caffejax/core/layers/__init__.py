@@ -4,6 +4,7 @@ from .context import Context, LayerDefinition, ParamSpec, Phase
 from .data_source import Position, Source, SourceSpec
 from .layer_kinds import LayerContext
 from .registry import layer_type, layer_types, register, register_temporarily, type_of
+from .row_padding import PaddedRows
 from .types import (
     SAME_AS_BOTTOMS,
     CallerInput,
@@ -37,6 +38,7 @@ __all__ = [
     "LayerDocs",
     "LayerTraits",
     "LayerType",
+    "PaddedRows",
     "ParamSpec",
     "PerLayer",
     "Phase",

@@ -8,10 +8,16 @@ import jax.numpy as jnp
 from ...base.errors import require
 from . import cross_replica
 from .context import Context
-from .helpers import canonical_axis
-from .loss_helpers import ignored_label_of_metric, label_shape_problem, num_classes_along_axis, valid_label_mask
+from .helpers import canonical_axis, is_after_first_axis
+from .loss_helpers import (
+    ignored_label_of_metric,
+    in_valid_rows,
+    label_shape_problem,
+    num_classes_along_axis,
+    valid_label_mask,
+)
 from .registry import define_layer
-from .types import Gradient, Indices, Signature, Traced
+from .types import Gradient, Indices, LayerTraits, Signature, Traced
 
 
 def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
@@ -29,8 +35,8 @@ def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     num_classes = scores.shape[axis]
     require(p.top_k <= num_classes, f"top_k must be at most the number of classes {num_classes}, not {p.top_k}")
     score_rows = jnp.moveaxis(scores, axis, -1).reshape(-1, num_classes)
-    class_ids = labels.astype(jnp.int32).reshape(-1)
-    is_valid = valid_label_mask(p, class_ids)
+    position_ids = labels.astype(jnp.int32).reshape(scores.shape[:axis] + scores.shape[axis + 1 :])
+    is_valid, class_ids = in_valid_rows(ctx, valid_label_mask(p, position_ids)).reshape(-1), position_ids.reshape(-1)
     is_in_range = is_valid & (class_ids >= 0) & (class_ids < num_classes)
     class_ids = jnp.where(is_in_range, class_ids, 0)
     label_scores = jnp.take_along_axis(score_rows, class_ids[:, None], 1, mode="clip")
@@ -47,6 +53,7 @@ ACCURACY = define_layer(
     Signature("Accuracy", bottoms=2, tops=(1, 2), param="accuracy_param"),
     Traced(accuracy),
     Gradient(exists=False, indices=Indices((1,), num_classes_along_axis, ignored_label_of_metric, counts_ignored=True)),
+    LayerTraits(counts_rows=is_after_first_axis),
 )
 
 

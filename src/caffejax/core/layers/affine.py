@@ -17,7 +17,7 @@ from ..ops.channel_affine import channel_affine
 from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec, Shape
 from .dtype_policy import promote
-from .helpers import array_namespace, canonical_axis
+from .helpers import array_namespace, canonical_axis, is_after_first_axis
 from .registry import define_layer
 from .types import ChannelAffine, Gradient, LayerTraits, Signature, Traced
 
@@ -59,12 +59,19 @@ def bias_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Array
     return ((d_addend,), dy) if blobs else ((), dy, d_addend)
 
 
+def _is_blob_after_first_axis(ctx: Context) -> bool:
+    return len(ctx.layer.bottom) == 1 and is_after_first_axis(ctx)
+
+
 define_layer(
     Signature("Bias", bottoms=(1, 2), param="bias_param"),
     Traced(bias, params=bias_params, top_shapes=affine_top_shapes),
     Gradient(bias_backward),
     LayerTraits(
-        dtype_policy="bottoms", spatial_map="same", channel_affine=ChannelAffine(spans_channels, bias_factor_and_bias)
+        row_wise=_is_blob_after_first_axis,
+        dtype_policy="bottoms",
+        spatial_map="same",
+        channel_affine=ChannelAffine(spans_channels, bias_factor_and_bias),
     ),
 )
 
@@ -107,6 +114,7 @@ SCALE = define_layer(
     Traced(scale, params=scale_params, top_shapes=affine_top_shapes),
     Gradient(scale_backward),
     LayerTraits(
+        row_wise=_is_blob_after_first_axis,
         dtype_policy="bottoms",
         spatial_map="same",
         channel_affine=ChannelAffine(spans_channels, scale_factor_and_bias),

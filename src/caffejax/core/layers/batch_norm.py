@@ -176,6 +176,7 @@ BATCH_NORM = define_layer(
     ),
     Gradient(batch_norm_backward),
     LayerTraits(
+        row_wise=lambda ctx: ctx.settings.uses_running_stats,
         dtype_policy="bottoms",
         spatial_map="same",
         channel_affine=ChannelAffine(is_batch_norm_affine, batch_norm_factor_and_bias),

@@ -107,6 +107,8 @@ class Context:
             layer's rule returns with its changes, or None if the rule returns the diffs of this pass.
         device_index: for a host layer that is called for several devices, the index of the device, or None.
         has_own_type: whether `type` was made for this layer only; see `PerLayer`.
+        num_rows: the number of valid rows of the bottoms, an int32 scalar, if zeros follow them, or None if all rows
+            are valid; see `LayerTraits.counts_rows`.
         axis_name: the mesh axis whose devices share a batch (see `layers.cross_replica`), or None on one device.
     """
 
@@ -119,6 +121,7 @@ class Context:
     blob_diffs: tuple[Any, ...] | None = None
     device_index: Any = None
     has_own_type: bool = False
+    num_rows: Any = None
     axis_name: str | None = None
 
     @functools.cached_property

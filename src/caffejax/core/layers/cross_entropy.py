@@ -17,19 +17,21 @@ from .dtype_policy import promote
 from .helpers import as_nchw, canonical_axis, first_top, outer_and_inner_num
 from .loss_helpers import (
     ignored_label,
+    in_valid_rows,
     label_indices,
     label_shape_problem,
     loss_divisor,
     nan_if_unlabelled,
     num_classes_along_axis,
     num_classes_of_rows,
+    num_items,
     one_hot_mask,
     require_same_batch_size,
     straight_through,
     valid_label_mask,
 )
 from .registry import define_layer
-from .types import Gradient, Indices, LayerType, PerLayer, Signature, Traced
+from .types import Gradient, Indices, LayerTraits, LayerType, PerLayer, Signature, Traced
 
 _MIN_PROBABILITY = 1e-20  # smaller probabilities are clamped to it
 
@@ -42,14 +44,15 @@ def multinomial_logistic_loss(ctx: Context, prob: jax.Array, labels: jax.Array) 
     NaN.
     """
     is_label, clamped_prob = _mask_labels_and_clamp(prob, labels)
-    return nan_if_unlabelled(is_label, -jnp.sum(jnp.where(is_label, jnp.log(clamped_prob), 0)) / prob.shape[0])
+    log_prob = jnp.where(in_valid_rows(ctx, is_label), jnp.log(clamped_prob), 0)
+    return nan_if_unlabelled(is_label, -jnp.sum(log_prob) / num_items(ctx, prob.shape[:1]))
 
 
 def multinomial_logistic_loss_backward(
     ctx: Context, prob: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
     is_label, clamped_prob = _mask_labels_and_clamp(prob, labels)
-    return jnp.where(is_label, -dy / prob.shape[0] / clamped_prob, 0).reshape(prob.shape), None
+    return jnp.where(is_label, -dy / num_items(ctx, prob.shape[:1]) / clamped_prob, 0).reshape(prob.shape), None
 
 
 define_layer(
@@ -61,6 +64,7 @@ define_layer(
         indices=Indices((1,), num_classes_of_rows),
         exempt_from_force_backward=(1,),
     ),
+    LayerTraits(counts_rows=True),
 )
 
 
@@ -105,6 +109,7 @@ define_layer(
     Signature("SigmoidCrossEntropyLoss", bottoms=2, loss=True),
     Traced(sigmoid_cross_entropy_loss),
     Gradient(sigmoid_cross_entropy_loss_backward, indices=Indices((1,)), exempt_from_force_backward=(1,)),
+    LayerTraits(counts_rows=True),
 )
 
 
@@ -119,8 +124,8 @@ def _prepare_operands(
         f"targets of shape {targets.shape} have {targets.size}",
     )
     x, t = (promote(a).reshape(scores.shape[0], -1) for a in (scores, jax.lax.stop_gradient(targets)))
-    valid = valid_label_mask(ctx.layer.loss_param, t)
-    return x, t, valid, loss_divisor(ctx, valid, "BATCH_SIZE", valid.shape[0])
+    valid = in_valid_rows(ctx, valid_label_mask(ctx.layer.loss_param, t))
+    return x, t, valid, loss_divisor(ctx, valid, "BATCH_SIZE", num_items(ctx, valid.shape[:1]))
 
 
 _MIN_LOG_PROBABILITY = math.log(1e-20)  # smaller logarithms are clamped to it

@@ -62,10 +62,11 @@ def global_count(ctx: Context, valid: jax.Array) -> jax.Array:
 def with_mesh_axis(ctx: Context, bottoms: Sequence[jax.Array]) -> Context:
     """Return a layer's context, with the mesh axis set if the layer's bottoms differ between devices.
 
-    If the bottoms are equal on all devices, for example because they are parameters, the layer computes as on one
-    device.
+    If the bottoms are equal on all devices, for example because they are parameters, or if the devices' batches are not
+    joined, the layer computes as on one device.
     """
-    return ctx.replace(axis_name=ctx.compute_config.axis_name) if any(_may_differ(ctx, x) for x in bottoms) else ctx
+    joins = ctx.compute_config.joins_batches and any(_may_differ(ctx, x) for x in bottoms)
+    return ctx.replace(axis_name=ctx.compute_config.axis_name) if joins else ctx
 
 
 def find_device_index(ctx: Context) -> jax.Array | None:

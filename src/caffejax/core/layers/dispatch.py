@@ -20,6 +20,7 @@ from .blob_checks import validate_params
 from .context import Context, Epilogue
 from .dtype_policy import matmul_precision
 from .host_call import HostCall, HostCalls
+from .row_padding import PaddedRows, first_rows, without_count
 from .types import HostFunction, Traced
 
 Arrays = tuple[jax.Array, ...]
@@ -71,26 +72,14 @@ def backward(
 
 
 @validate_params
-def call(
-    ctx: Context,
-    blobs: Sequence[jax.Array],
-    bottoms: Sequence[jax.Array],
-    locate_errors: ErrorLocator = contextlib.nullcontext,
-) -> tuple[Arrays, Arrays]:
+def call(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
     """Return the result of `forward`. Its gradient is computed by autodiff or by the hand-written rule.
 
     `ComputeConfig.backward` selects one of these; types with `overrides_autodiff` always use their rule.
-
-    Args:
-        ctx: the layer's context.
-        blobs, bottoms: the layer's arrays.
-        locate_errors: returns a context manager that adds the layer's name to errors that a host layer raises after
-            this call, such as a compiled program's.
     """
     layer_type = ctx.type
     if layer_type.on_host:
-        tops, _ = call_on_host(ctx, blobs, bottoms, locate_errors)
-        return tops, ()
+        return call_on_host(ctx, blobs, bottoms, contextlib.nullcontext)[0], ()
     # the function below must not close over arrays
     if layer_type.traits.elementwise and ctx.fast and layer_type.params is None:
         keyless_ctx = ctx.replace(fold_in_args=None)
@@ -112,15 +101,15 @@ def cached_call(
     fold_in_args: Any,
     blobs: Sequence[jax.Array],
     bottoms: Sequence[jax.Array],
-    locate_errors: ErrorLocator = contextlib.nullcontext,
+    num_rows: jax.Array | None = None,
 ) -> tuple[Arrays, Arrays]:
-    """Return the result of `call` with the random key of a forward pass; for `fold_in_args`, see `Context`.
+    """Return the result of `call` with values of a forward pass; for `fold_in_args` and `num_rows`, see `Context`.
 
     Layers with equal contexts are traced and lowered once.
     """
-    if ctx.type.on_host or ctx.has_own_type:
-        return call(ctx.with_fold_in_args(fold_in_args), blobs, bottoms, locate_errors)
-    arrays = fold_in_args, tuple(blobs), tuple(bottoms)
+    if ctx.has_own_type:
+        return call(ctx.replace(fold_in_args=fold_in_args, num_rows=num_rows), blobs, bottoms)
+    arrays = fold_in_args, num_rows, tuple(blobs), tuple(bottoms)
     result: tuple[Arrays, Arrays] = _find_jitted(_call_with_key, (ctx,), arrays)(*arrays)
     return result
 
@@ -158,8 +147,10 @@ def _find_jitted(function: Callable[..., Any], static_args: tuple[Any, ...], arr
     return entry.program
 
 
-def _call_with_key(ctx: Context, fold_in_args: Any, blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
-    return call(ctx.with_fold_in_args(fold_in_args), blobs, bottoms)
+def _call_with_key(
+    ctx: Context, fold_in_args: Any, num_rows: Any, blobs: Arrays, bottoms: Arrays
+) -> tuple[Arrays, Arrays]:
+    return call(ctx.replace(fold_in_args=fold_in_args, num_rows=num_rows), blobs, bottoms)
 
 
 def _call_fused(
@@ -172,79 +163,106 @@ def _call_fused(
     return validate_params(run_fused)(ctx, blobs, bottoms, list(map(Epilogue, epilogue_contexts, epilogue_blobs)))
 
 
+@validate_params
 def call_on_host(
     ctx: Context,
     blobs: Sequence[jax.Array],
-    bottoms: Sequence[jax.Array],
+    bottoms: Sequence[jax.Array | PaddedRows],
     locate_errors: ErrorLocator,
     order: Arrays = (),
     calls: HostCalls | None = None,
-) -> tuple[Arrays, Arrays]:
-    """Return the tops of a type that computes with NumPy arrays on the host, and the next order.
+    pads_rows: bool = False,
+) -> tuple[Arrays, Arrays, jax.Array | None]:
+    """Return the tops of a type that computes with NumPy arrays on the host, the next order, and the number of rows.
 
-    In traced code the layer is a callback, whose gradient is another one.
+    In traced code the layer is a callback, whose gradient is another one. It gets the valid rows of its bottoms.
 
     Args:
-        ctx, blobs, bottoms, locate_errors: see `call`.
+        ctx: the layer's context.
+        blobs, bottoms: the layer's arrays.
+        locate_errors: returns a context manager that adds the layer's name to errors after this call, such as a
+            compiled program's.
         order: an array that the previous call in the pass returned, so that layers run in order; () for any order.
         calls: see `HostCall`.
+        pads_rows: whether a layer whose number of rows depends on the data may be traced. Its tops then have the
+            largest number of rows, and the last result is the number of valid ones; otherwise it is None.
     """
     impl = ctx.type.implementation
     assert isinstance(impl, HostFunction)
     if ctx.type.instance is not None:  # users' layers have no random key
         ctx = ctx.with_fold_in_args(None)
     key, restore = _split_pass(ctx.fold_in_args, ctx.device_index)
-    tree: Any = jax.tree.structure((order, key, tuple(blobs), tuple(bottoms)))
-    has_backward = ctx.type.gradient.backward is not None
+    counts = tuple(b.num_rows if isinstance(b, PaddedRows) else None for b in bottoms)
+    bottom_axes = [b.origin.axis if isinstance(b, PaddedRows) else None for b in bottoms]
+    bottoms = tuple(map(without_count, bottoms))
+    tree: Any = jax.tree.structure((order, key, counts, tuple(blobs), bottoms))
+    has_backward, axis = ctx.type.gradient.backward is not None, impl.ragged_axis
+    # a float, since JAX has no tangents of integers that vary over devices
+    count_type = () if axis is None else (jax.ShapeDtypeStruct((), jnp.float32),)
+
+    def take_rows(arrays: Sequence[Any], counts: Sequence[Any], axes: Sequence[int | None]) -> list[Any]:
+        return [
+            x if n is None or i is None else first_rows(x, int(n), i)
+            for x, n, i in zip(arrays, counts, axes, strict=True)
+        ]
 
     def infer_tops(*types: Any) -> Sequence[Any]:
-        if impl.ragged:
+        if axis is not None and not pads_rows:
             raise LayerError(
                 "runs on the host, and the number of rows of its tops depends on values, so JAX cannot trace it: "
                 "call the net outside of JAX's transformations; only jax.grad is possible"
             )
         *_, bottoms = tree.unflatten(types)
-        return [*(jax.ShapeDtypeStruct(s, jnp.float32) for s in impl.top_shapes(ctx, *bottoms)), *types[: len(order)]]
+        tops = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in impl.top_shapes(ctx, *bottoms))
+        return [*tops, *count_type, *types[: len(order)]]
 
     def compute_tops(*arrays: np.ndarray) -> Sequence[Any]:
-        order, key, blobs, bottoms = tree.unflatten(arrays)
-        return *forward(ctx.replace(**restore(key)), blobs, bottoms)[0], *order
+        order, key, counts, blobs, bottoms = tree.unflatten(arrays)
+        bottoms = take_rows(bottoms, counts, bottom_axes)
+        tops, _ = forward(ctx.replace(**restore(key)), blobs, bottoms)
+        return *tops, *(() if axis is None else (np.float32(tops[0].shape[axis]),)), *order
 
-    def run(order: Arrays, key: Arrays, blobs: Arrays, bottoms: Arrays) -> Any:
-        results = HostCall(compute_tops, infer_tops, locate_errors, calls)(*order, *key, *blobs, *bottoms)
-        tops = tuple(results[: len(results) - len(order)])
-        return (tops, tuple(results[len(tops) :])), (key, blobs, bottoms, tops)
+    def run(*arguments: Any) -> Any:
+        call_tops = HostCall(compute_tops, infer_tops, locate_errors, calls, (axis,) * ctx.n_tops)
+        results = call_tops(*jax.tree.leaves(arguments))
+        num_tops = len(results) - len(count_type) - len(order)
+        tops, count = tuple(results[:num_tops]), tuple(results[num_tops:])[: len(count_type)]
+        return (tops, tuple(results[num_tops + len(count) :]), count), (*arguments[1:], count, tops)
 
     def run_backward(residuals: Any, diffs: Any, needed: Any) -> Any:
-        key, blobs, bottoms, tops = residuals
-        top_diffs, order_diffs = diffs
-        if order and not any(jax.tree.leaves(needed[2:])):
-            return order_diffs, None, None, None  # the gradient of an earlier layer follows
+        *_, blobs, bottoms, _, tops = residuals
+        top_diffs, order_diffs, _ = diffs
+        if order and not any(jax.tree.leaves(needed[3:])):
+            return order_diffs, None, None, None, None  # the gradient of an earlier layer follows
         if not has_backward:
             with locate_errors():
                 raise LayerError(
                     "has no backward pass, but the gradient of an earlier layer or of an input requires it"
                 )
         needed_by_net = ctx.propagate_down or (False,) * len(bottoms)
-        backward_ctx = ctx.replace(propagate_down=tuple(map(operator.or_, needed_by_net, needed[3])))
+        backward_ctx = ctx.replace(propagate_down=tuple(map(operator.or_, needed_by_net, needed[4])))
         top_diffs = tuple(jnp.zeros_like(t) if d is None else d for d, t in zip(top_diffs, tops, strict=True))
         residual_tree: Any
-        arrays, residual_tree = jax.tree.flatten((order_diffs, key, blobs, bottoms, tops, top_diffs))
+        arrays, residual_tree = jax.tree.flatten((order_diffs, residuals, top_diffs))
 
         def compute_diffs(*arrays: np.ndarray) -> Sequence[Any]:
-            order_diffs, key, *others = residual_tree.unflatten(arrays)
-            return jax.tree.leaves((order_diffs, backward(backward_ctx.replace(**restore(key)), *others)))
+            order_diffs, (key, counts, blobs, bottoms, count, tops), top_diffs = residual_tree.unflatten(arrays)
+            bottoms = take_rows(bottoms, counts, bottom_axes)
+            tops, top_diffs = (take_rows(x, (count or (None,)) * len(x), (axis,) * len(x)) for x in (tops, top_diffs))
+            diffs = backward(backward_ctx.replace(**restore(key)), blobs, bottoms, tops, top_diffs)
+            return jax.tree.leaves((order_diffs, diffs))
 
         def infer_diffs(*types: Any) -> Sequence[Any]:
-            order_types, _, blob_types, bottom_types, *_ = residual_tree.unflatten(types)
+            order_types, (_, _, blob_types, bottom_types, *_), _ = residual_tree.unflatten(types)
             return [*order_types, *blob_types, *bottom_types]
 
-        results = iter(HostCall(compute_diffs, infer_diffs, locate_errors, calls)(*arrays))
+        row_axes = (*(None for _ in (*order_diffs, *blobs)), *bottom_axes)
+        results = iter(HostCall(compute_diffs, infer_diffs, locate_errors, calls, row_axes)(*arrays))
         order_diffs, *others = (tuple(next(results) for _ in group) for group in (order_diffs, blobs, bottoms))
-        return order_diffs, None, *others
+        return order_diffs, None, None, *others
 
-    result: tuple[Arrays, Arrays] = make_differentiable(run, run_backward)(order, key, tuple(blobs), tuple(bottoms))
-    return result
+    tops, order, count = make_differentiable(run, run_backward)(order, key, counts, tuple(blobs), bottoms)
+    return tops, order, count[0].astype(jnp.int32) if count else None
 
 
 def _split_pass(fold_in_args: Any, device_index: Any) -> tuple[Arrays, Callable[[Sequence[Any]], dict[str, Any]]]:
@@ -272,17 +290,18 @@ def _call_with_custom_backward(
 ) -> tuple[Arrays, Arrays]:
     """Run `forward`, with the hand-written rule as its gradient."""
 
-    def run(key: Any, blobs: Arrays, bottoms: Arrays) -> Any:
-        tops, state = forward(ctx.with_fold_in_args(key), blobs, bottoms)
-        return (tops, state), (key, blobs, bottoms, tops)
+    def run(key: Any, num_rows: Any, blobs: Arrays, bottoms: Arrays) -> Any:
+        tops, state = forward(ctx.replace(fold_in_args=key, num_rows=num_rows), blobs, bottoms)
+        return (tops, state), (key, num_rows, blobs, bottoms, tops)
 
     def run_backward(residuals: Any, diffs: Any, needed: Any) -> Any:
-        key, blobs, bottoms, tops = residuals
+        key, num_rows, blobs, bottoms, tops = residuals
         with matmul_precision(ctx):  # JAX may call this function after the forward pass left the context manager
-            return None, *backward(ctx.with_fold_in_args(key), blobs, bottoms, tops, diffs[0])
+            backward_ctx = ctx.replace(fold_in_args=key, num_rows=num_rows)
+            return None, None, *backward(backward_ctx, blobs, bottoms, tops, diffs[0])
 
     result: tuple[Arrays, Arrays] = make_differentiable(run, run_backward)(
-        ctx.fold_in_args, tuple(blobs), tuple(bottoms)
+        ctx.fold_in_args, ctx.num_rows, tuple(blobs), tuple(bottoms)
     )
     return result
 

@@ -12,7 +12,14 @@ from ...base.errors import require
 from .context import Context
 from .dtype_policy import promote
 from .helpers import as_nchw
-from .loss_helpers import nan_if_unlabelled, num_classes_of_rows, one_hot_mask, require_same_batch_size
+from .loss_helpers import (
+    in_valid_rows,
+    nan_if_unlabelled,
+    num_classes_of_rows,
+    num_items,
+    one_hot_mask,
+    require_same_batch_size,
+)
 from .registry import define_layer
 from .types import Gradient, Indices, LayerTraits, Signature, Traced
 
@@ -25,13 +32,13 @@ def euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
     Bottoms: two arrays (N, ...) with the same number of elements. Bottoms with at most 4 axes may have different shapes
     after axis 0. Bottoms with more axes, as in C3D, must have equal shapes; BVLC Caffe rejects them.
     """
-    return jnp.sum(jnp.square(_subtract(a, b))) / (2 * a.shape[0])
+    return jnp.sum(jnp.square(_subtract(a, b))) / (2 * num_items(ctx, a.shape[:1]))
 
 
 def euclidean_loss_backward(
     ctx: Context, a: jax.Array, b: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    diff = dy / a.shape[0] * _subtract(a, b)
+    diff = dy / num_items(ctx, a.shape[:1]) * _subtract(a, b)
     return diff.reshape(a.shape), -diff.reshape(b.shape)
 
 
@@ -39,7 +46,7 @@ define_layer(
     Signature("EuclideanLoss", bottoms=2, loss=True),
     Traced(euclidean_loss),
     Gradient(euclidean_loss_backward),
-    LayerTraits(accepts_integers=True),
+    LayerTraits(accepts_integers=True, counts_rows=True),
 )
 
 
@@ -157,8 +164,9 @@ def hinge_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
     Caffe's rule: hinge_loss_layer.cpp.
     """
     sign, violation = _compute_violations(scores, labels)
-    terms = jnp.where(violation > 0, violation, 0)
-    return nan_if_unlabelled(sign < 0, jnp.sum(jnp.square(terms) if _is_squared(ctx) else terms) / scores.shape[0])
+    terms = jnp.where(in_valid_rows(ctx, violation > 0), violation, 0)
+    total = jnp.sum(jnp.square(terms) if _is_squared(ctx) else terms)
+    return nan_if_unlabelled(sign < 0, total / num_items(ctx, scores.shape[:1]))
 
 
 def hinge_loss_backward(
@@ -166,13 +174,14 @@ def hinge_loss_backward(
 ) -> tuple[jax.Array, None]:
     sign, violation = _compute_violations(scores, labels)
     slope = 2 * jnp.maximum(violation, 0) if _is_squared(ctx) else (violation > 0).astype(violation.dtype)
-    return (dy / scores.shape[0] * sign * slope).reshape(scores.shape), None
+    return (dy / num_items(ctx, scores.shape[:1]) * sign * slope).reshape(scores.shape), None
 
 
 define_layer(
     Signature("HingeLoss", bottoms=2, param="hinge_loss_param", loss=True),
     Traced(hinge_loss),
     Gradient(hinge_loss_backward, indices=Indices((1,), num_classes_of_rows), exempt_from_force_backward=(1,)),
+    LayerTraits(counts_rows=True),
 )
 
 

@@ -18,7 +18,8 @@ from ...base.errors import require
 from . import cross_replica
 from .context import Context, Shape
 from .dtype_policy import promote
-from .helpers import canonical_axis
+from .helpers import canonical_axis, is_after_first_axis
+from .loss_helpers import num_items
 from .registry import define_layer
 from .types import Gradient, LayerTraits, Signature, Traced
 
@@ -118,7 +119,7 @@ def reduction(ctx: Context, x: jax.Array) -> jax.Array:
         case "SUMSQ":
             y = jnp.square(rows).sum(-1)
         case _:
-            y = rows.mean(-1)
+            y = rows.mean(-1) if ctx.num_rows is None else rows.sum(-1) / num_items(ctx, x.shape)
     return (_sum_coefficient(ctx, x.shape) * y).astype(x.dtype)
 
 
@@ -128,12 +129,17 @@ def reduction_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Arra
         "SUM": jnp.ones_like,
         "ASUM": jnp.sign,
         "SUMSQ": lambda r: 2 * r,
-        "MEAN": lambda r: jnp.full_like(r, 1 / r.shape[-1]),
+        "MEAN": lambda r: jnp.full_like(r, 1 / (r.shape[-1] if ctx.num_rows is None else num_items(ctx, x.shape))),
     }[_reduction_operation(ctx)](rows)
     return (_sum_coefficient(ctx, x.shape) * promote(dy)[..., None] * slope).reshape(x.shape)
 
 
-define_layer(Signature("Reduction", param="reduction_param"), Traced(reduction), Gradient(reduction_backward))
+define_layer(
+    Signature("Reduction", param="reduction_param"),
+    Traced(reduction),
+    Gradient(reduction_backward),
+    LayerTraits(row_wise=is_after_first_axis, counts_rows=lambda ctx: ctx.param.axis == 0),
+)
 
 
 def _reduction_operation(ctx: Context) -> str:

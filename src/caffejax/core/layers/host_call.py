@@ -25,6 +25,7 @@ from ...base.errors import CaffejaxError, LayerError
 from ..ops.platform_dispatch import is_single_device
 from ..ops.vma import vary_as
 from .blob_checks import format_user_frame
+from .row_padding import zero_pad_rows
 
 Arrays = tuple[Any, ...]
 
@@ -60,12 +61,15 @@ class HostCall:
             `.shape` and `.dtype`. It raises `LayerError` if they depend on values.
         locate_errors: returns a context manager that adds the layer's name to errors.
         calls: for a function that runs once, in order, what it has in common with the others; None for a pure function.
+        row_axes: for each result, the axis along which it may have fewer rows than `infer_results` says, or None. In a
+            program such a result is padded with zeros. Default: None for all results.
     """
 
     function: Callable[..., Sequence[Any]]
     infer_results: Callable[..., Sequence[jax.ShapeDtypeStruct]]
     locate_errors: Callable[[], AbstractContextManager[Any]]
     calls: HostCalls | None = None
+    row_axes: Sequence[int | None] = ()
 
     def __call__(self, *arrays: Any) -> list[jax.Array]:
         """Return the function's results. The arrays may be traced."""
@@ -78,7 +82,10 @@ class HostCall:
         copies = [np.array(array) for array in arrays]
         try:
             with self.locate_errors():
-                results = self.function(*copies)
+                results = list(self.function(*copies))
+                for i, axis in enumerate(self.row_axes):
+                    if axis is not None:
+                        results[i] = zero_pad_rows(results[i], types[i].shape[axis], axis)
                 for i, (result, expected) in enumerate(zip(results, types, strict=True)):
                     if np.shape(result) != expected.shape:
                         raise ChangedShapeError(

@@ -241,7 +241,7 @@ def filter_backward(ctx: Context, *bottoms: np.ndarray, y: Any, dy: Any) -> tupl
 
 define_layer(
     Signature("Filter", bottoms=(2, None), tops=(1, None), in_place=False),
-    HostFunction(filter_, filter_top_shapes, ragged=True),
+    HostFunction(filter_, filter_top_shapes, ragged_axis=0),
     Gradient(filter_backward, indices=Indices((-1,))),
     LayerTraits(accepts_integers=True),
 )

@@ -97,14 +97,15 @@ class OutputFiles:
 class HostFunction:
     """A function of NumPy arrays that cannot be traced.
 
-    The function and its backward rule are called outside of compiled code. In code that JAX traces they are callbacks,
-    unless the function is `ragged`; layers without tops are left out there.
+    The function and its backward rule are called outside of compiled code. In code that JAX traces they are callbacks;
+    layers without tops are left out there.
 
     Attributes:
         forward: `forward(ctx, [blobs,] *bottoms)` returns the top, or a tuple of tops.
         top_shapes: `top_shapes(ctx, *bottoms)` returns the largest possible shapes of the tops.
         params: see `Traced`.
-        ragged: whether the number of rows of the tops depends on the data.
+        ragged_axis: the axis of the rows of the tops, if their number depends on the data; otherwise None. In code
+            that JAX traces the tops have the largest possible number of rows, see `PaddedRows`.
         computes_in_float32: whether the function computes in float32, for bottoms of any dtype.
         instance: the user's object that computes the layer, or None.
         user_tops: the blobs that this object writes its tops to. Its passes find there what scripts wrote to the tops.
@@ -118,7 +119,7 @@ class HostFunction:
     forward: Function
     top_shapes: Function
     params: Function | None = None
-    ragged: bool = False
+    ragged_axis: int | None = None
     computes_in_float32: bool = False
     instance: Any = None
     user_tops: Sequence[Any] = ()

@@ -66,19 +66,37 @@ def normalization_mode(loss_param: Any, default: str) -> str:
     return default
 
 
-def loss_divisor(ctx: Context, valid: jax.Array, default: str, batch_size: int) -> jax.Array | float:
+def in_valid_rows(ctx: Context, mask: jax.Array) -> jax.Array:
+    """Return a mask of items, bool (rows, ...), which is False in rows of padding."""
+    if ctx.num_rows is None:
+        return mask
+    return mask & (jnp.arange(mask.shape[0]) < ctx.num_rows).reshape(-1, *(1,) * (mask.ndim - 1))
+
+
+def num_items(ctx: Context, shape: Shape) -> Any:
+    """Return the number of items in an array (rows, ...) of this shape, without rows of padding.
+
+    With rows of padding the number is at least 1, and with several devices (see `cross_replica`) it is a mean.
+    """
+    if ctx.num_rows is None:
+        return math.prod(shape)
+    count = cross_replica.pmean(ctx, ctx.num_rows.astype(jnp.float32)) * math.prod(shape[1:])
+    return jnp.maximum(1.0 / cross_replica.axis_size(ctx), count)
+
+
+def loss_divisor(ctx: Context, valid: jax.Array, default: str, batch_size: Any) -> jax.Array | float:
     """Return the divisor of a summed loss, at least 1, over the batches of all devices (see `cross_replica`).
 
     Args:
         ctx: the context of the layer, whose LossParameter determines the mode.
-        valid: bool, of any shape, True for labels that are not ignored.
+        valid: bool, (rows, ...), True for labels that are not ignored, and False in rows of padding.
         default: the mode if the LossParameter sets none.
-        batch_size: the batch size, the divisor of the mode BATCH_SIZE.
+        batch_size: the divisor of the mode BATCH_SIZE, from `num_items`.
     """
     loss_param, num_devices = ctx.layer.loss_param, cross_replica.axis_size(ctx)
     match normalization_mode(loss_param, default):
         case "FULL":
-            return _clamp_to_one(math.prod(valid.shape))
+            return _clamp_to_one(num_items(ctx, valid.shape))
         case "BATCH_SIZE":
             return _clamp_to_one(batch_size)
         case "NONE":
@@ -86,12 +104,14 @@ def loss_divisor(ctx: Context, valid: jax.Array, default: str, batch_size: int) 
         case "PRE_FIXED":
             return _clamp_to_one(loss_param.pre_fixed_normalizer) / num_devices
         case _ if not loss_param.HasField("ignore_label"):
-            return _clamp_to_one(math.prod(valid.shape))
+            return _clamp_to_one(num_items(ctx, valid.shape))
         case _:
             return cross_replica.global_count(ctx, valid)
 
 
-def _clamp_to_one(size: float) -> jax.Array | float:
+def _clamp_to_one(size: Any) -> jax.Array | float:
+    if isinstance(size, jax.Array):  # of `num_items`, which is not 0
+        return size
     if isinstance(size, int | float):
         return max(1.0, float(size))
     return jnp.maximum(1.0, jnp.asarray(size, jnp.float32))  # the size is symbolic while an export is traced

@@ -1,11 +1,117 @@
-"""Padded tops: arrays with the maximum number of rows, where the number of valid rows depends on the data."""
+"""Padded blobs: arrays with the maximum number of rows, where the number of valid rows depends on the data."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+
+
+class RowsOrigin(NamedTuple):
+    """Where rows come from. Blobs whose rows come from one place have the same number of valid rows.
+
+    Attributes:
+        name: the key of the layer that selects them, or a name for inputs that have them.
+        axis: the axis of the rows.
+        is_marked: whether padding rows begin with a negative number where they are made.
+    """
+
+    name: str
+    axis: int = 0
+    is_marked: bool = False
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class PaddedRows:
+    """A blob in code that JAX traces, with the largest possible number of rows and the number of those that are valid.
+
+    Valid rows come first. `numpy.asarray` returns them alone.
+
+    Attributes:
+        array: all rows.
+        num_rows: the number of valid rows, an int32 scalar, or an array with the number of each item of a batch.
+        origin: where the rows come from. Inputs of one origin, such as data and their labels, have the same rows.
+    """
+
+    array: Any
+    num_rows: Any
+    origin: RowsOrigin = field(default=RowsOrigin("inputs"), metadata={"static": True})
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of `array`."""
+        return tuple(self.array.shape)
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of `array`."""
+        return self.array.dtype
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(first_rows(np.asarray(self.array), int(self.num_rows), self.origin.axis), dtype)
+
+    def __getitem__(self, index: Any) -> PaddedRows:
+        """Return an item of a batch of padded blobs."""
+        return PaddedRows(self.array[index], self.num_rows[index], self.origin)
+
+    def replace_array(self, array: Any) -> PaddedRows:
+        """Return another array with the same rows."""
+        return PaddedRows(array, self.num_rows, self.origin)
+
+    def zero_padding(self) -> jax.Array:
+        """Return the array with zeros in the rows of padding."""
+        index = jnp.arange(self.shape[self.origin.axis]).reshape(-1, *(1,) * (len(self.shape) - self.origin.axis - 1))
+        return jnp.where(index < self.num_rows, self.array, 0)
+
+
+def without_count(blob: Any) -> Any:
+    """Return the array of a blob, which may be `PaddedRows`."""
+    return blob.array if isinstance(blob, PaddedRows) else blob
+
+
+def stack_padded(blobs: Sequence[Any]) -> PaddedRows:
+    """Stack NumPy blobs along a new axis 0, padded to one number of rows.
+
+    Some are `PaddedRows`, or batches of them; in the others all rows are valid.
+    """
+    first = next(blob for blob in blobs if isinstance(blob, PaddedRows))
+    num_batch_axes = np.ndim(first.num_rows)
+    axis = num_batch_axes + first.origin.axis
+    num_rows = max(blob.shape[axis] for blob in blobs)
+    counts = [
+        blob.num_rows if isinstance(blob, PaddedRows) else np.full(blob.shape[:num_batch_axes], blob.shape[axis])
+        for blob in blobs
+    ]
+    arrays = [zero_pad_rows(without_count(blob), num_rows, axis) for blob in blobs]
+    return PaddedRows(np.stack(arrays), np.stack(counts).astype(np.int32), first.origin)
+
+
+def pad_alike(batches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return batches of NumPy blobs in which blobs that are `PaddedRows` in some have one number of rows in all."""
+    padded = {
+        name: stack_padded([batch[name] for batch in batches])
+        for name in batches[0]
+        if any(isinstance(batch[name], PaddedRows) for batch in batches)
+    }
+    return [{**batch, **{name: blob[i] for name, blob in padded.items()}} for i, batch in enumerate(batches)]
+
+
+def count_marked_rows(top: jax.Array) -> jax.Array:
+    """Return the number of valid rows of a padded top, int32, in code that JAX traces; see `num_valid_rows`."""
+    axis = rows_axis(top)
+    first_column = top if top.ndim == 1 else top[(slice(None),) * axis + (slice(None), 0)]
+    return jnp.max(jnp.sum(first_column >= 0, axis=axis, dtype=jnp.int32), initial=0)
+
+
+def zero_pad_rows(array: np.ndarray, num_rows: int, axis: int) -> np.ndarray:
+    """Return an array with rows of zeros added along an axis, so that it has `num_rows` rows."""
+    widths = [(0, num_rows - n if i == axis else 0) for i, n in enumerate(array.shape)]
+    return np.pad(array, widths)
 
 
 def num_valid_rows(top: Any) -> int:

@@ -15,7 +15,7 @@ from ...base.human_readable import format_count
 from ..ops.elementwise import concatenate_channels
 from .context import Context, Shape
 from .dtype_policy import promote
-from .helpers import as_tuple, canonical_axis, no_gradient, pointwise_window
+from .helpers import as_tuple, canonical_axis, is_after_first_axis, no_gradient, pointwise_window
 from .registry import define_layer
 from .types import Gradient, LayerTraits, Signature, Traced
 
@@ -61,7 +61,12 @@ define_layer(
     Signature("Concat", bottoms=(1, None), param="concat_param"),
     Traced(concat, top_shapes=concat_top_shapes),
     Gradient(concat_backward),
-    LayerTraits(data_movement="all", dtype_policy="bottoms", accepts_integers=True),
+    LayerTraits(
+        row_wise=lambda ctx: (ctx.param.concat_dim if ctx.param.HasField("concat_dim") else ctx.param.axis) > 0,
+        data_movement="all",
+        dtype_policy="bottoms",
+        accepts_integers=True,
+    ),
 )
 
 
@@ -110,7 +115,12 @@ define_layer(
     Signature("Slice", tops=(1, None), param="slice_param"),
     Traced(slice_),
     Gradient(slice_backward),
-    LayerTraits(data_movement="some", dtype_policy="bottoms", accepts_integers=True),
+    LayerTraits(
+        row_wise=lambda ctx: (ctx.param.slice_dim if ctx.param.HasField("slice_dim") else ctx.param.axis) > 0,
+        data_movement="some",
+        dtype_policy="bottoms",
+        accepts_integers=True,
+    ),
 )
 
 
@@ -163,7 +173,7 @@ define_layer(
     Signature("Flatten", param="flatten_param", in_place=False),
     Traced(flatten, top_shapes=lambda ctx, x: [_flattened_shape(ctx, x.shape)]),
     Gradient(flatten_or_reshape_backward),
-    LayerTraits(data_movement="all", dtype_policy="bottoms", accepts_integers=True),
+    LayerTraits(row_wise=is_after_first_axis, data_movement="all", dtype_policy="bottoms", accepts_integers=True),
 )
 
 
@@ -176,11 +186,16 @@ def reshape(ctx: Context, x: jax.Array) -> jax.Array:
     return x.reshape(_resolve_shape(ctx, x.shape))
 
 
+def _keeps_first_axis(ctx: Context) -> bool:
+    p = ctx.param
+    return bool(p.axis > 0 or (p.axis == 0 and p.num_axes != 0 and p.shape.dim and p.shape.dim[0] == 0))
+
+
 define_layer(
     Signature("Reshape", param="reshape_param", in_place=False),
     Traced(reshape, top_shapes=lambda ctx, x: [_resolve_shape(ctx, x.shape)]),
     Gradient(flatten_or_reshape_backward),
-    LayerTraits(data_movement="all", dtype_policy="bottoms", accepts_integers=True),
+    LayerTraits(row_wise=_keeps_first_axis, data_movement="all", dtype_policy="bottoms", accepts_integers=True),
 )
 
 
@@ -229,7 +244,9 @@ define_layer(
     Signature("Tile", param="tile_param"),
     Traced(tile),
     Gradient(tile_backward),
-    LayerTraits(dtype_policy="bottoms", accepts_integers=True, receptive_window=pointwise_window),
+    LayerTraits(
+        row_wise=is_after_first_axis, dtype_policy="bottoms", accepts_integers=True, receptive_window=pointwise_window
+    ),
 )
 
 

@@ -5,7 +5,6 @@ Caffe's rules: softmax_layer.cpp and softmax_loss_layer.cpp.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import jax
@@ -18,9 +17,11 @@ from .dtype_policy import promote
 from .helpers import canonical_axis, is_after_first_axis, pointwise_window_along
 from .loss_helpers import (
     ignored_label,
+    in_valid_rows,
     label_shape_problem,
     loss_divisor,
     num_classes_along_axis,
+    num_items,
     one_hot_mask,
     require_same_batch_size,
     straight_through,
@@ -92,7 +93,7 @@ SOFTMAX_WITH_LOSS = define_layer(
         exempt_from_force_backward=(1,),
         deviation="Probabilities are clamped to at least FLT_MIN, which the gradient ignores.",
     ),
-    LayerTraits(takes_logits=True),
+    LayerTraits(takes_logits=True, counts_rows=is_after_first_axis),
     docs=LayerDocs(restrictions="A second top (the softmax) is an error, as in BVLC Caffe; add a Softmax layer."),
 )
 
@@ -107,6 +108,7 @@ def softmax_loss_parts(
     if axis > 0:  # if the classes are along axis 0, scores and labels have no common batch axis
         require_same_batch_size(scores.shape, labels.shape)
     valid = valid_label_mask(ctx.layer.loss_param, labels.reshape(scores.shape[:axis] + scores.shape[axis + 1 :]))
-    divisor = loss_divisor(ctx, valid, "VALID", math.prod(scores.shape[:axis]))
+    valid = in_valid_rows(ctx, valid)
+    divisor = loss_divisor(ctx, valid, "VALID", num_items(ctx, scores.shape[:axis]))
     is_label = one_hot_mask(labels, scores.shape, axis)
     return axis, jax.nn.log_softmax(promote(scores), axis), is_label, valid, divisor

@@ -96,7 +96,6 @@ TRANSFORMS: Mapping[Transform, str] = MappingProxyType(
         "symbolic_batch": "be exported for any number of rows",
     }
 )
-RUNS_ON_HOST = "it runs on the host, and the number of rows of its tops depends on values"
 IS_CALLBACK = "it runs on the host, as a callback of the compiled program"
 NOT_IN_CALLBACKS: tuple[Transform, ...] = ("shard", "export", "symbolic_batch")
 NO_DERIVATIVES_OF_CALLBACKS: tuple[Transform, ...] = ("jvp", "second_order")
@@ -277,8 +276,8 @@ class LayerTraits:
             and not on the position, so that the order of the axes makes no difference. This implies `row_wise`.
         row_wise: whether each row (index along axis 0) of the tops depends only on the same row of the bottoms, and not
             on the number of rows. If this depends on the layer's settings, a function `row_wise(ctx)` that returns it.
-        row_bottoms: the positions of the bottoms to which `row_wise` applies; a row of the tops may depend on all
-            values of the bottoms that are not listed. Default: all bottoms.
+        row_bottoms: the positions of the bottoms to which `row_wise` and `counts_rows` apply; a row of the tops may
+            depend on all values of the bottoms that are not listed. Default: all bottoms.
         is_relu: `is_relu(ctx)` returns whether the layer computes exactly max(x, 0).
         channel_affine: a `ChannelAffine` for types that can compute factor * x + bias for each channel, such as Scale,
             or None for other types.
@@ -311,6 +310,12 @@ class LayerTraits:
         top_is_param: whether the top is the layer's first blob itself, with one memory, as in Parameter.
         pads_rows: whether the tops have the maximum number of rows, along the axis before the last. Padding rows come
             last and begin with a negative number. Outside of compiled code they are stripped, see `layers.row_padding`.
+        counts_rows: whether the bottoms may have rows of padding, which are zeros after the first `ctx.num_rows` rows
+            and leave the tops and the gradients unchanged. If this depends on the layer's settings, a function
+            `counts_rows(ctx)`. Types with `row_wise` need no count.
+        row_tops: for a type with `counts_rows`, the positions of the tops that have the bottoms' rows.
+        takes_one_image: whether the layer takes a single image, so that training on several devices, with an image for
+            each, computes the losses of several passes, see `ComputeConfig.joins_batches`.
         marks_detections: whether the top has a row for each class and each detection, of which solvers compute the
             average precision.
         takes_logits: whether the tops depend on the first bottom only through its softmax over the classes, so that the
@@ -339,6 +344,9 @@ class LayerTraits:
     convert_stored: Callable[..., tuple[Sequence[Any], str | None]] | None = None
     top_is_param: bool = False
     pads_rows: bool = False
+    counts_rows: bool | Callable[..., bool] = False
+    row_tops: tuple[int, ...] = ()
+    takes_one_image: bool = False
     marks_detections: bool = False
     takes_logits: bool = False
     label_axis: Callable[..., int | None] | None = None
@@ -485,10 +493,12 @@ class LayerType:
         """The JAX transformations that the type does not support, with reasons."""
         if not self.on_host or self.signature.tops == 0:  # layers that only write are left out of traced code
             return self.docs.unsupported
-        if isinstance(self.implementation, HostFunction) and not self.implementation.ragged:
-            derivatives = NO_DERIVATIVES_OF_CALLBACKS if self.has_backward and not self.stops_gradients else ()
-            return MappingProxyType(dict.fromkeys((*derivatives, *NOT_IN_CALLBACKS), IS_CALLBACK))
-        return MappingProxyType(dict.fromkeys(TRANSFORMS, RUNS_ON_HOST))
+        bottoms = self.signature.bottoms
+        num_bottoms = bottoms if isinstance(bottoms, int) else bottoms[0]
+        all_are_indices = len(self.gradient.indices.positions(num_bottoms)) == num_bottoms
+        has_diffs = self.has_backward and not self.stops_gradients and not all_are_indices
+        transforms = (*(NO_DERIVATIVES_OF_CALLBACKS if has_diffs else ()), *NOT_IN_CALLBACKS)
+        return MappingProxyType({**self.docs.unsupported, **dict.fromkeys(transforms, IS_CALLBACK)})
 
 
 def _is_in_range(n: int, count: Count) -> bool:

@@ -21,7 +21,7 @@ def data_parallel(passes: Passes, mesh: Mesh, *, sum_in_bfloat16: bool = False) 
     """Convert a function of the batches of one device to a function of the batches of all devices.
 
     The loss is the same on all devices. The gradients are summed over the devices, which gives the gradient of the
-    concatenated batch. Each device samples different random numbers. XLA partitions the work along other axes of the
+    concatenated batch. XLA partitions the work along other axes of the
     mesh.
 
     Args:
@@ -43,10 +43,13 @@ def data_parallel(passes: Passes, mesh: Mesh, *, sum_in_bfloat16: bool = False) 
     sum_in_bfloat16 = sum_in_bfloat16 and set(mesh.axis_names) == {DATA}
 
     def run_local_passes(params: Any, state: Any, batches: Any, key: jax.Array) -> Any:
-        key = jax.random.fold_in(key, jax.lax.axis_index(DATA))
         # params are marked as varying over devices, so that their gradients are summed once, after all passes
         grads, state, loss, outputs = passes(_vary(params), _squeeze(state, 0), _squeeze(batches, 1), key)
-        replicated_outputs = {name: x for name, x in outputs.items() if DATA not in varying_axes(jax.typeof(x))}
+        replicated_outputs = {
+            name: x
+            for name, x in outputs.items()
+            if not any(DATA in varying_axes(jax.typeof(leaf)) for leaf in jax.tree.leaves(x))
+        }
         varying_outputs = {name: x for name, x in outputs.items() if name not in replicated_outputs}
         state, varying_outputs = jax.tree.map(lambda x: x[None], (_vary(state), varying_outputs))
         return (

@@ -149,14 +149,16 @@ def join_batches(mesh: Mesh, batches: Sequence[Mapping[str, np.ndarray]], axis: 
     """
     shard = local_shard(mesh)
     if shard.total == 1:
-        return {name: put_global(array, replicated_sharding(mesh)) for name, array in batches[0].items()}
-    global_arrays: dict[str, jax.Array] = {}
-    for name, first_array in batches[0].items():
-        sharding = NamedSharding(mesh, PartitionSpec(*(None,) * axis, DATA))
+        replicated: dict[str, jax.Array] = put_global(dict(batches[0]), replicated_sharding(mesh))
+        return replicated
+    sharding = NamedSharding(mesh, PartitionSpec(*(None,) * axis, DATA))
 
-        def get_row_batch(index: Any, name: str = name) -> np.ndarray:
-            return np.expand_dims(batches[(index[axis].start or 0) - shard.first][name], axis)
+    def join(*arrays: np.ndarray) -> jax.Array:
+        def get_row_batch(index: Any) -> np.ndarray:
+            return np.expand_dims(arrays[(index[axis].start or 0) - shard.first], axis)
 
-        shape = (*first_array.shape[:axis], shard.total, *first_array.shape[axis:])
-        global_arrays[name] = jax.make_array_from_callback(shape, sharding, get_row_batch, dtype=first_array.dtype)
+        shape = (*arrays[0].shape[:axis], shard.total, *arrays[0].shape[axis:])
+        return jax.make_array_from_callback(shape, sharding, get_row_batch, dtype=arrays[0].dtype)
+
+    global_arrays: dict[str, jax.Array] = jax.tree.map(join, *map(dict, batches))
     return global_arrays

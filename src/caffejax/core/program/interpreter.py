@@ -20,15 +20,15 @@ from ..layers.blob_checks import check_dtypes
 from ..layers.context import Epilogue
 from ..layers.dispatch import cached_call, cached_fused_call, call_on_host
 from ..layers.dtype_policy import cast_inputs, matmul_precision
-from ..layers.host_call import HostCalls
-from ..layers.row_padding import strip_padding
+from ..layers.row_padding import PaddedRows, RowsOrigin, count_marked_rows, rows_axis, strip_padding, without_count
 from ..ops import compilation
-from .schedule import LayerSchedule, Part, Step
+from .schedule import LayerSchedule, Part, Step, find_top_rows
 
 log = logging.getLogger("caffejax.net")
 
 Values = dict[str, jax.Array]
 Arrays = tuple[jax.Array, ...]
+Rows = Sequence[tuple[Any, RowsOrigin] | None]  # for each top, num_rows and origin of its `PaddedRows`, or None
 VariableTrees = tuple[Mapping[str, Any], Mapping[str, Any]]  # a net's params and state
 
 
@@ -54,7 +54,8 @@ class PassOutputs(NamedTuple):
     """Outputs of a forward pass.
 
     Attributes:
-        values: blobs by name. A blob that is overwritten in place has its last value.
+        values: blobs by name. A blob that is overwritten in place has its last value. In traced code, blobs whose
+            number of rows depends on values are `PaddedRows`.
         state: the state after the pass.
         loss: the sum of the weighted losses, a float32 scalar.
     """
@@ -85,16 +86,26 @@ def compute_part(
         earlier_blobs: the blobs of earlier layers that the part reads.
         needed: the blobs to return. The default is all blobs that the part computes.
     """
-    values, state, total = dict(earlier_blobs), dict(inputs.state), jnp.zeros(())
+    values: dict[str, Any] = dict(earlier_blobs)
+    state, total = dict(inputs.state), jnp.zeros(())
     order: Arrays = (jnp.zeros(()),) if part.calls else ()
     for step in part.steps:
         layer = step.first_layer
         with jax.named_scope(layer.name), layer.locate_errors(), matmul_precision(layer.context):
-            if part.calls and layer.type.on_host:
-                tops, order = _call_in_order(layer, inputs, state, values, order, part.calls)
-                new_state: Arrays = ()
+            new_state: Arrays = ()
+            rows: Rows
+            if layer.type.on_host:
+                tops, order, rows = _call_on_host(layer, inputs, state, values, order, part)
+            elif layer.type.is_input:
+                blobs = [inputs.blobs[top] for top in layer.tops]
+                tops = layer.transform_on_device([without_count(blob) for blob in blobs])
+                rows = [(blob.num_rows, blob.origin) if isinstance(blob, PaddedRows) else None for blob in blobs]
             else:
-                tops, new_state = _compute_tops(step, inputs, state, values)
+                tops, new_state, rows = _compute_tops(step, inputs, state, values)
+                if part.tracks_rows and layer.type.traits.pads_rows:
+                    rows = [
+                        (count_marked_rows(top), RowsOrigin(layer.key, rows_axis(top), is_marked=True)) for top in tops
+                    ]
             tops = cross_replica.reduce_scalar_tops(layer.context, tops, layer.loss_weights)
         _store_state(layer, new_state, state)
         tops = tuple(
@@ -104,11 +115,12 @@ def compute_part(
             else top
             for name, top in zip(layer.tops, tops, strict=True)
         )
-        # policies of jax.checkpoint save blobs by name
-        values.update((name, checkpoint_name(top, name)) for name, top in zip(layer.tops, tops, strict=True))
-        for top, weight in zip(tops, layer.loss_weights, strict=True):
+        for name, top, weight, num_and_origin in zip(layer.tops, tops, layer.loss_weights, rows, strict=True):
+            named_top = checkpoint_name(top, name)  # policies of jax.checkpoint save blobs by name
+            values[name] = named_top if num_and_origin is None else PaddedRows(named_top, *num_and_origin)
             if weight:
-                loss = jnp.sum(top, dtype=jnp.promote_types(top.dtype, jnp.float32))
+                terms = top if num_and_origin is None else PaddedRows(top, *num_and_origin).zero_padding()
+                loss = jnp.sum(terms, dtype=jnp.promote_types(top.dtype, jnp.float32))
                 total += weight * cross_replica.psum_loss(layer.context, loss)  # shared tops count once
     if order:  # it is 0; the loss depends on it, so that the last call is kept, and its place in the backward pass
         total += cross_replica.psum_loss(part.layers[0].context, order[0])
@@ -177,41 +189,73 @@ def select_inputs(inputs: PassInputs, part: Part) -> PassInputs:
 
 
 def _compute_tops(
-    step: Step, inputs: PassInputs, state: Mapping[str, Any], values: Mapping[str, jax.Array]
-) -> tuple[Arrays, Arrays]:
-    """Return a step's tops, and the new state of the step's first layer."""
+    step: Step, inputs: PassInputs, state: Mapping[str, Any], values: Mapping[str, Any]
+) -> tuple[Arrays, Arrays, Rows]:
+    """Return a step's tops, the new state of the step's first layer, and the rows of the tops."""
     layer, *fused = step.layers
-    if layer.type.is_input:
-        return layer.transform_on_device([inputs.blobs[top] for top in layer.tops]), ()
+    padded = {name: blob for name in layer.bottoms if isinstance(blob := values[name], PaddedRows)}
+    rows = _find_rows(layer, padded)
+    num_rows = None
+    if padded:
+        values = {name: without_count(values[name]) for name in layer.bottoms}
+        if layer.counts_rows:
+            num_rows = next(iter(padded.values())).num_rows
+            values |= {name: blob.zero_padding() for name, blob in padded.items()}
     params, bottoms = prepare_layer_inputs(layer, inputs.params, state, values)
     context = cross_replica.with_mesh_axis(layer.context, bottoms)
     if fused:
         epilogues = [
             Epilogue(fused_layer.context, _get_params(fused_layer, inputs.params, state)) for fused_layer in fused
         ]
-        return cached_fused_call(context, params, bottoms, epilogues)
-    if layer.type.on_host:
-        context = context.replace(propagate_down=layer.bottom_need_backward)
-    return cached_call(context, layer.make_fold_in_args(inputs.key), params, bottoms, layer.locate_errors)
+        return *cached_fused_call(context, params, bottoms, epilogues), rows
+    key = layer.make_fold_in_args(inputs.key)
+    return *cached_call(context, key, params, bottoms, num_rows), rows
 
 
-def _call_in_order(
+def _find_rows(layer: Layer, padded: Mapping[str, PaddedRows], num_rows: Any = None) -> Rows:
+    """Return the rows of a layer's tops. `num_rows` is their number if the layer selects them, otherwise None.
+
+    Raises:
+        LayerError: if the tops depend on all rows of the bottoms, and some rows are padding.
+    """
+    origins = find_top_rows(layer, {name: blob.origin for name, blob in padded.items()})
+    if origins is not None:
+        counts = {blob.origin: blob.num_rows for blob in padded.values()}
+        return [None if origin is None else (counts.get(origin, num_rows), origin) for origin in origins]
+    if all(blob.origin.is_marked for blob in padded.values()) and not layer.type.on_host:
+        return [None] * len(layer.tops)
+    raise LayerError(
+        f"depends on all rows of '{next(iter(padded))}', whose number depends on values, so JAX cannot trace it: call "
+        "the net outside of JAX's transformations; only jax.grad is possible"
+    )
+
+
+def _call_on_host(
     layer: Layer,
     inputs: PassInputs,
     state: Mapping[str, Any],
-    values: Mapping[str, jax.Array],
+    values: Mapping[str, Any],
     order: Arrays,
-    calls: HostCalls,
-) -> tuple[Arrays, Arrays]:
-    """Return the tops of a host layer that is called after an earlier one, and the order for the next one."""
-    arrays = prepare_layer_inputs(layer, inputs.params, state, values)
-    if not layer.need_backward:  # otherwise the order would ask for its backward pass
-        arrays = jax.lax.stop_gradient(arrays)
-    context = layer.context.with_fold_in_args(layer.make_fold_in_args(inputs.key))
-    context = context.replace(
-        propagate_down=layer.bottom_need_backward, device_index=cross_replica.find_device_index(layer.context)
+    part: Part,
+) -> tuple[Arrays, Arrays, Rows]:
+    """Return the tops of a host layer, the order for the next one, and the rows of the tops."""
+    padded = {name: blob for name in layer.bottoms if isinstance(blob := values[name], PaddedRows)}
+    arrays = {name: without_count(values[name]) for name in layer.bottoms}
+    params, bottoms = prepare_layer_inputs(layer, inputs.params, state, arrays)
+    if part.calls and not layer.need_backward:  # otherwise the order would ask for its backward pass
+        params, bottoms = jax.lax.stop_gradient((params, bottoms))
+    context = layer.context.replace(
+        fold_in_args=layer.make_fold_in_args(inputs.key),
+        propagate_down=layer.bottom_need_backward,
+        device_index=cross_replica.find_device_index(layer.context) if part.calls else None,
     )
-    return call_on_host(context, *arrays, layer.locate_errors, order, calls)
+    blobs = [
+        padded[name].replace_array(x) if name in padded else x for name, x in zip(layer.bottoms, bottoms, strict=True)
+    ]
+    tops, order, num_rows = call_on_host(
+        context, params, blobs, layer.locate_errors, order, part.calls, part.tracks_rows
+    )
+    return tops, order, _find_rows(layer, padded, num_rows) if part.tracks_rows else [None] * len(tops)
 
 
 def prepare_layer_inputs(

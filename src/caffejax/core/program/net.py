@@ -646,13 +646,15 @@ class Net:
                 if self._traced_schedule is None:
                     self._traced_schedule = schedule_for_tracing(self.graph)
                 schedule, compute = self._traced_schedule, compute_part_with_remat
+            elif self.runs_in_parts:
+                inputs = inputs._replace(blobs=strip_blob_padding(self.graph, inputs.blobs))
             return run_schedule(
                 unfuse(schedule, frozenset(inputs.perturbations)), inputs, output_names=names, compute=compute
             )
 
     def _check_labels(self, blobs: Mapping[str, Any]) -> None:
         """Raise an error if a label is not a class. Traced code is not checked: its losses are NaN."""
-        if any(isinstance(value, jax.core.Tracer) for value in blobs.values()):
+        if any(isinstance(value, jax.core.Tracer) for value in jax.tree.leaves(dict(blobs))):
             return
         if self._label_ranges is None:
             self._label_ranges = find_index_ranges(self.graph)

@@ -26,6 +26,7 @@ import numpy as np
 
 from ...base.host_memory import get_memory_budget
 from ...base.human_readable import format_bytes, format_count
+from ..layers.row_padding import without_count
 from ..ops.custom_gradient import make_differentiable
 from .interpreter import PassInputs, PassOutputs, Values, compute_part, run_schedule
 from .schedule import LayerSchedule, Part, Step
@@ -86,7 +87,8 @@ class Rematerializer:
 
     def make_schedule(self, inputs: PassInputs) -> LayerSchedule:
         """Return the schedule for the shapes of `inputs`, with the parts to recompute marked."""
-        return apply_groups(self._schedule, self.choose_groups(inputs._replace(perturbations={})))
+        arrays = {name: without_count(blob) for name, blob in inputs.blobs.items()}
+        return apply_groups(self._schedule, self.choose_groups(inputs._replace(blobs=arrays, perturbations={})))
 
 
 def choose_remat_groups(schedule: LayerSchedule, inputs: PassInputs, limit: int) -> RematGroups:
@@ -409,8 +411,11 @@ def rematerialize(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], A
         inputs, earlier_blobs = residuals
         token = _make_token(diffs[0])
         inputs = inputs._replace(blobs=_depend_on(token, inputs.blobs))
-        _, pullback, _ = jax.vjp(function, inputs, _depend_on(token, earlier_blobs), has_aux=True)
-        return pullback(diffs[0])
+        result, pullback, _ = jax.vjp(function, inputs, _depend_on(token, earlier_blobs), has_aux=True)
+        # numbers of rows are integers, without diffs
+        return pullback(
+            jax.tree.map(lambda x, d: np.zeros(x.shape, jax.dtypes.float0) if d is None else d, result, diffs[0])
+        )
 
     return make_differentiable(forward, backward)
 

@@ -14,13 +14,14 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ...base.variables import Blobs
 from ..graph import Graph, Layer
 from ..layers import HostFunction
 from ..layers.context import Epilogue
 from ..layers.host_call import HostCalls
-from ..layers.row_padding import first_rows, matching_rows_axis, num_valid_rows
+from ..layers.row_padding import PaddedRows, RowsOrigin, first_rows, matching_rows_axis, num_valid_rows
 
 Mode = Literal["traced", "bucketed", "trimmed", "host", "remat"]
 
@@ -55,6 +56,7 @@ class Part:
             to powers of two. "trimmed": compiled separately, with the padded rows removed from its tops. "host": in
             Python. "remat": like "traced", and recomputed in the backward pass.
         bucketed_inputs: if the part is "bucketed", the blobs that it reads and whose row count depends on the data.
+        tracks_rows: whether blobs whose number of rows depends on values are `PaddedRows`, since JAX traces the part.
         calls: if the part's host layers are callbacks that run exactly once a pass, in Caffe's order, what they have in
             common; otherwise None.
     """
@@ -62,6 +64,7 @@ class Part:
     steps: tuple[Step, ...]
     mode: Mode = "traced"
     bucketed_inputs: frozenset[str] = frozenset()
+    tracks_rows: bool = False
     calls: HostCalls | None = None
 
     @cached_property
@@ -196,7 +199,7 @@ def _find_row_modes(layers: Sequence[Layer], trim: bool) -> dict[str, tuple[Mode
         tops_vary = bool(layer.bottoms) and rows_vary and _ignores_padding(layer)
         layer_mode: Mode = "host" if layer.type.on_host else "bucketed" if tops_vary else "traced"
         if isinstance(implementation := layer.type.implementation, HostFunction):
-            tops_vary = implementation.ragged
+            tops_vary = implementation.ragged_axis is not None
         elif trim and layer.type.traits.pads_rows:
             layer_mode, tops_vary = "trimmed", True
         modes[layer.key] = layer_mode, frozenset(varying_blobs)
@@ -223,8 +226,37 @@ def find_padded_blobs(layers: Sequence[Layer]) -> dict[str, str]:
     return origins
 
 
-def strip_blob_padding(graph: Graph, blobs: Blobs) -> Blobs:
+def find_top_rows(layer: Layer, origins: Mapping[str, RowsOrigin]) -> Sequence[RowsOrigin | None] | None:
+    """Return where the rows of a layer's tops come from, None for a top without rows of padding.
+
+    The result is None if the layer cannot run on padded rows, since its tops depend on all rows.
+
+    Args:
+        layer: the layer. For layers that pad their tops, see `LayerTraits.pads_rows`, the result is None for each top.
+        origins: where the rows come from, for each bottom with rows of padding.
+    """
+    no_rows = (None,) * len(layer.tops)
+    if isinstance(function := layer.type.implementation, HostFunction):
+        if function.ragged_axis is not None:
+            return (RowsOrigin(layer.key, function.ragged_axis),) * len(layer.tops)
+        return no_rows if not origins or not layer.tops else None
+    if not origins or not layer.tops:
+        return no_rows
+    origin, *others = dict.fromkeys(origins.values())
+    if layer.type.traits.pads_rows and all(o.is_marked for o in (origin, *others)):
+        return no_rows
+    if others or origins.keys() != set(layer.row_bottoms):  # without padding the numbers of rows would differ
+        return None
+    if (origin.axis == 0 or layer.type.traits.elementwise) and _keeps_rows(layer):
+        return (origin,) * len(layer.tops)
+    if origin.axis == 0 and layer.counts_rows:
+        return tuple(origin if i in layer.type.traits.row_tops else None for i in range(len(layer.tops)))
+    return None
+
+
+def strip_blob_padding(graph: Graph, blobs: Mapping[str, Any]) -> Blobs:
     """Return blobs without their padded rows; see `Net.strip_padding`."""
+    blobs = {name: jnp.asarray(np.asarray(b)) if isinstance(b, PaddedRows) else b for name, b in blobs.items()}
     roots = find_padded_blobs(graph.layers)
     rows = {name: num_valid_rows(blobs[name]) for name in set(roots.values()) if name in blobs}
     return {
@@ -239,8 +271,18 @@ def _take_rows(blob: jax.Array, root: jax.Array, rows: int) -> jax.Array:
 
 
 def _ignores_padding(layer: Layer) -> bool:
-    """Return whether padded rows leave a layer's other rows unchanged. Statistics and losses would include them."""
-    return layer.is_row_wise and not any(layer.loss_weights) and all(p.spec.learnable for p in layer.all_params)
+    """Return whether padded rows leave a layer's other rows and the loss unchanged."""
+    return _keeps_rows(layer) and not any(layer.loss_weights)
+
+
+def _keeps_rows(layer: Layer) -> bool:
+    """Return whether padded rows leave a layer's other rows unchanged. Statistics would include them.
+
+    A type that says for which settings it is row-wise considers its statistics.
+    """
+    return layer.is_row_wise and (
+        callable(layer.type.traits.row_wise) or all(p.spec.learnable for p in layer.all_params)
+    )
 
 
 # -- the pass that fuses layers

@@ -264,6 +264,9 @@ def build_trainer(
     source = f"from net file: {train_settings.file}" if train_settings.file else "specified in the solver"
     log.info("Creating training net %s.", source)
     net = train_settings.build(_set_memory_limit(compute_config, device), data_config)
+    if mesh.size > 1 and any(layer.type.traits.takes_one_image for layer in net.graph.layers):
+        compute_config = replace(compute_config, joins_batches=False)
+        net = train_settings.build(_set_memory_limit(compute_config, device), data_config)
     log_creation(net.graph)
     if (param.snapshot or param.snapshot_after_train) and not config.checkpoint_only:
         check_snapshot_files(param, net.graph)
@@ -343,12 +346,15 @@ def _check_host_layers(graph: Graph, mesh: Mesh) -> None:
     host_layers = [layer for layer in graph.layers if layer.type.on_host]
     refused = host_layers
     if mesh.axis_names == (DATA,) and jax.process_count() == 1:
-        outside = [*find_layers_outside_programs(graph), *find_writers(graph)]
-        refused = [layer for layer in host_layers if layer in outside or layer.type.position is not None]
+        positions = [layer for layer in host_layers if layer.type.position is not None]
+        refused = [*find_layers_outside_programs(graph), *find_writers(graph), *positions] if host_layers else []
     if refused:
+        reasons = "depends on all rows of a blob whose number of rows depends on values", "runs on the host"
         raise GraphError(
-            layer.make_problem("runs on the host, so the net cannot be trained on several devices; train on one device")
-            for layer in refused
+            layer.make_problem(
+                f"{reasons[layer.type.on_host]}, so the net cannot be trained on several devices; train on one device"
+            )
+            for layer in {layer.key: layer for layer in refused}.values()
         )
 
 

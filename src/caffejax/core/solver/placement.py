@@ -17,6 +17,7 @@ from ...base.variables import Params, Variables
 from ..checkpoints.load_save import Initializer
 from ..data.loader import Loader
 from ..graph import Graph
+from ..layers.row_padding import PaddedRows, pad_alike
 from ..parallel import (
     DATA,
     MODEL,
@@ -235,10 +236,13 @@ class Placement:
         Raises:
             DataError: if a batch cannot be read or, with several devices, if its shape differs from the net's.
         """
-        batches_by_pass = [loader.take(self._rows.total) for _ in range(num_passes)]
-        for batch in (batch for batches in batches_by_pass if not self.is_one_device for batch in batches):
-            check_shapes(batch, self._shapes)
-        return [stack_batches([batches[row] for batches in batches_by_pass]) for row in range(self._rows.count)]
+        batches = [batch for _ in range(num_passes) for batch in loader.take(self._rows.total)]
+        if not self.is_one_device:
+            batches = pad_alike(batches)
+            for batch in batches:
+                check_shapes({name: x for name, x in batch.items() if not isinstance(x, PaddedRows)}, self._shapes)
+        count = self._rows.count
+        return [stack_batches(batches[row::count]) for row in range(count)]
 
     def put_batches(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
         """Return batches from `read_batches` as JAX arrays, which are sharded over the rows of the mesh.
@@ -264,14 +268,14 @@ class Placement:
         )
         return {
             **replicated_outputs,
-            **{name: blob.reshape(-1, *blob.shape[2:]) for name, blob in device_outputs.items()},
+            **{name: _join_rows(blob) for name, blob in device_outputs.items()},
         }
 
     def iterate_passes(self, state: TrainState, batches: Batches, num_passes: int) -> Iterator[Pass]:
         """Yield `(params, state, batch, key)` of each pass of the next update, for each row of this process."""
         if not self.has_rows:
             key = jax.random.fold_in(state.key, state.iteration)
-            yield from _make_pass_arguments(state.params, state.state, batches, key, num_passes)
+            yield from _make_pass_arguments(state.params, state.state, batches, key, range(num_passes))
             return
         params = all_gather(state.params)
         for row in range(self._rows.first, self._rows.first + self._rows.count):
@@ -283,17 +287,29 @@ class Placement:
 
             variables = jax.tree.map(local_data, params), jax.tree.map(lambda x: local_data(x, 0), state.state)
             key = jax.random.wrap_key_data(local_data(jax.random.key_data(state.key)))
-            key = jax.random.fold_in(jax.random.fold_in(key, local_data(state.iteration)), row)
+            key = jax.random.fold_in(key, local_data(state.iteration))
             row_batches = {name: local_data(x, 1) for name, x in batches.items()}
-            yield from _make_pass_arguments(*variables, row_batches, key, num_passes)
+            pass_numbers = range(row, row + num_passes * self._rows.total, self._rows.total)
+            yield from _make_pass_arguments(*variables, row_batches, key, pass_numbers)
 
 
 def _make_pass_arguments(
-    params: Params, state: Params, batches: Batches, key: jax.Array, num_passes: int
+    params: Params, state: Params, batches: Batches, key: jax.Array, pass_numbers: Sequence[int]
 ) -> Iterator[Pass]:
-    """Yield the arguments of the net in each pass of an update: parameters, statistics, batch and key."""
-    for i in range(num_passes):
-        yield params, state, {name: array[i] for name, array in batches.items()}, jax.random.fold_in(key, i)
+    """Yield the arguments of the net in each pass of an update: parameters, statistics, batch and key.
+
+    The numbers of the passes are counted over all rows of the mesh.
+    """
+    for i, number in enumerate(pass_numbers):
+        yield params, state, {name: array[i] for name, array in batches.items()}, jax.random.fold_in(key, number)
+
+
+def _join_rows(blob: Any) -> np.ndarray:
+    """Return a blob of all rows of the mesh, (rows, examples, ...), as (examples, ...), without rows of padding."""
+    if isinstance(blob, PaddedRows):
+        return np.concatenate([np.asarray(blob[i]) for i in range(len(blob.num_rows))])
+    joined: np.ndarray = blob.reshape(-1, *blob.shape[2:])
+    return joined
 
 
 def _find_mesh(shardings: Collection[jax.sharding.Sharding]) -> Mesh:

@@ -18,6 +18,7 @@ from ...base.config import Kernels, Parallel
 from ...base.variables import Blobs, Params, Variables
 from ..layers.context import fold_in_name
 from ..layers.dtype_policy import to_float32
+from ..layers.row_padding import PaddedRows, stack_padded
 from ..ops.compilation import full
 from ..ops.layout import materialise
 from ..ops.platform_dispatch import PlatformOp
@@ -151,6 +152,17 @@ def iteration_key(key: jax.Array, iteration: Any, pass_index: Any = 0) -> jax.Ar
         pass_index: the number of the pass in the iteration, below `iter_size`.
     """
     return jax.random.fold_in(jax.random.fold_in(key, iteration), pass_index)
+
+
+def fold_in_pass(net: Net, key: jax.Array, pass_index: Any) -> jax.Array:
+    """Return the random key of a pass, from the key of its iteration.
+
+    Several devices, which read the batches in turn, draw what one device draws in several passes.
+    """
+    axis_name = net.compute_config.axis_name
+    if axis_name is not None:
+        pass_index = pass_index * jax.lax.axis_size(axis_name) + jax.lax.axis_index(axis_name)
+    return jax.random.fold_in(key, pass_index)
 
 
 def pass_key(ts: TrainState, pass_index: Any) -> jax.Array:
@@ -288,7 +300,7 @@ def make_passes(net: Net, iter_size: int) -> Passes:
         def run_pass(carry: tuple[Any, Params], inputs: Any) -> tuple[tuple[Any, Params], Any]:
             grad_sum, previous_state = carry
             pass_index, batch = inputs
-            (loss, aux), grads = grad(params, previous_state, batch, jax.random.fold_in(key, pass_index))
+            (loss, aux), grads = grad(params, previous_state, batch, fold_in_pass(net, key, pass_index))
             new_state = jax.tree.map(vary_as, aux.state, previous_state)
             return (jax.tree.map(jnp.add, grad_sum, grads), new_state), (loss, aux.blobs)
 
@@ -314,6 +326,8 @@ def make_forward(net: Net) -> Passes:
     def forward(
         params: Params, state: Params, batches: Mapping[str, jax.Array], key: jax.Array
     ) -> tuple[Params, Params, jax.Array, Blobs]:
+        if net.compute_config.axis_name is not None:
+            key = fold_in_pass(net, key, 0)
         batch = {name: array[0] for name, array in batches.items()}
         loss, outputs = net.loss(params, state, batch, key, required=False)
         return {}, outputs.state, loss, outputs.blobs
@@ -439,10 +453,17 @@ def has_varying_shapes(batches: Mapping[str, Any]) -> bool:
     return any(isinstance(arrays, list) for arrays in batches.values())
 
 
-def stack_batches(batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Any]:
+def stack_batches(batches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return each blob of an iteration's batches by name, stacked along a new axis 0, or as a list if shapes differ."""
     if len(batches) == 1:  # a view: one batch is not copied
         return {name: array[None] for name, array in batches[0].items()}
-    if any(np.shape(array) != np.shape(batches[0][name]) for b in batches[1:] for name, array in b.items()):
-        return {name: [b[name] for b in batches] for name in batches[0]}
-    return {name: np.stack([b[name] for b in batches]) for name in batches[0]}
+    blobs = {name: [b[name] for b in batches] for name in batches[0]}
+    padded = {
+        name: stack_padded(arrays)
+        for name, arrays in blobs.items()
+        if any(isinstance(array, PaddedRows) for array in arrays)
+    }
+    arrays = {name: arrays for name, arrays in blobs.items() if name not in padded}
+    if any(np.shape(array) != np.shape(stack[0]) for stack in arrays.values() for array in stack[1:]):
+        return {name: [blob[i] for i in range(len(batches))] for name, blob in (blobs | padded).items()}
+    return {name: padded[name] if name in padded else np.stack(stack) for name, stack in blobs.items()}

@@ -50,7 +50,7 @@ def make_detection_evaluate(ctx: Context, definition: LayerDefinition) -> LayerT
         implementation=HostFunction(
             evaluation.make_rows,
             detection_evaluate_top_shapes,
-            ragged=True,
+            ragged_axis=2,
             computes_in_float32=True,
             position=evaluation,
         ),
@@ -73,7 +73,7 @@ def make_cascade_evaluate(ctx: Context, definition: LayerDefinition) -> LayerTyp
 
     return replace(
         ctx.type,
-        implementation=HostFunction(make_rows, cascade_evaluate_top_shapes, ragged=True, computes_in_float32=True),
+        implementation=HostFunction(make_rows, cascade_evaluate_top_shapes, ragged_axis=2, computes_in_float32=True),
     )
 
 

@@ -69,7 +69,7 @@ def make_detection_output(ctx: Context, definition: LayerDefinition) -> LayerTyp
     def top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
         return [jax.eval_shape(partial(detection_output, ctx), *bottoms).shape]
 
-    implementation = HostFunction(detect_and_save, top_shapes, ragged=True, position=files, output=files.output)
+    implementation = HostFunction(detect_and_save, top_shapes, ragged_axis=2, position=files, output=files.output)
     return replace(ctx.type, implementation=implementation)
 
 

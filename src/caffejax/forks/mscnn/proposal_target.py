@@ -192,7 +192,7 @@ define_layer(
         further_params=("bbox_reg_param",),
         in_place=False,
     ),
-    HostFunction(proposal_target, proposal_target_top_shapes, ragged=True),
+    HostFunction(proposal_target, proposal_target_top_shapes, ragged_axis=0),
     Gradient(no_gradient, overrides_autodiff=True),
     docs=LayerDocs(
         origin="Cascade R-CNN",

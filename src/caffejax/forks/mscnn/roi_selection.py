@@ -47,7 +47,7 @@ def make_decode_bbox(ctx: Context, definition: LayerDefinition) -> LayerType:
     """
     if not ctx.training:
         return replace(ctx.type, implementation=Traced(decode_bbox))
-    return replace(ctx.type, implementation=HostFunction(decode_bbox_on_host, decode_bbox_top_shapes, ragged=True))
+    return replace(ctx.type, implementation=HostFunction(decode_bbox_on_host, decode_bbox_top_shapes, ragged_axis=0))
 
 
 def decode_bbox(ctx: Context, deltas: jax.Array, rois: jax.Array, *matched_truth: jax.Array) -> jax.Array:
@@ -111,7 +111,7 @@ def make_scale_route(ctx: Context, definition: LayerDefinition) -> LayerType:
     further bottoms, the layer runs on the host. Otherwise the top has N rows, with padding rows of -1 at the end.
     """
     if ctx.training or len(definition.layer.bottom) > 1:
-        host_layer = HostFunction(scale_route_on_host, scale_route_top_shapes, ragged=True)
+        host_layer = HostFunction(scale_route_on_host, scale_route_top_shapes, ragged_axis=0)
         return replace(ctx.type, implementation=host_layer, traits=replace(ctx.type.traits, pads_rows=False))
     return replace(ctx.type, implementation=Traced(scale_route))
 
@@ -232,7 +232,7 @@ def hard_mining_top_shapes(ctx: Context, scores: Any, rois: Any, *further_bottom
 
 define_layer(
     Signature("HardMining", bottoms=(2, None), tops=(1, None), param="hard_mining_param", in_place=False),
-    HostFunction(hard_mining, hard_mining_top_shapes, ragged=True),
+    HostFunction(hard_mining, hard_mining_top_shapes, ragged_axis=0),
     Gradient(no_gradient, overrides_autodiff=True),
     docs=LayerDocs(origin="Cascade R-CNN"),
 )

@@ -12,10 +12,17 @@ from jax import lax
 from ...base.errors import require
 from ...core.layers.context import Context
 from ...core.layers.dtype_policy import promote
-from ...core.layers.helpers import as_nchw, first_top, no_gradient
-from ...core.layers.loss_helpers import ignored_label, loss_divisor, num_classes_along_axis, require_same_batch_size
+from ...core.layers.helpers import as_nchw, first_top, is_after_first_axis, no_gradient
+from ...core.layers.loss_helpers import (
+    ignored_label,
+    in_valid_rows,
+    loss_divisor,
+    num_classes_along_axis,
+    num_items,
+    require_same_batch_size,
+)
 from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 from ..segmentation.softmax_loss import softmax_with_losses, softmax_with_losses_backward
 from .roi_utils import round_nearest
 from .smooth_l1 import huber, huber_slope
@@ -35,6 +42,7 @@ define_layer(
         exempt_from_force_backward=(1,),
         deviation=_ONLY_LOSS_DIFFERENTIABLE,
     ),
+    LayerTraits(counts_rows=is_after_first_axis, row_tops=(1, 2)),
     docs=LayerDocs(origin="R-FCN"),
 )
 
@@ -70,6 +78,7 @@ define_layer(
         indices=Indices((2,), ignores_gradient=True),
         deviation=_ONLY_LOSS_DIFFERENTIABLE,
     ),
+    LayerTraits(counts_rows=True, row_tops=(1,)),
     docs=LayerDocs(origin="R-FCN"),
 )
 
@@ -92,7 +101,7 @@ def box_annotator_ohem(
         math.prod(rois.shape[1:]) == 5, f"the ROIs, bottom 0, must have five values in each row, not shape {rois.shape}"
     )
     image = round_nearest(promote(rois).reshape(n, 5)[:, 0])
-    losses = promote(loss).reshape(n)
+    losses = jnp.where(in_valid_rows(ctx, jnp.ones(n, bool)), promote(loss).reshape(n), -jnp.inf)
     index = jnp.arange(n)
     ranks_higher = (losses[:, None] > losses) | ((losses[:, None] == losses) & (index[:, None] < index))
     rank = jnp.sum(ranks_higher & (image[:, None] == image), axis=0)
@@ -108,6 +117,7 @@ define_layer(
     Signature("BoxAnnotatorOHEM", bottoms=4, tops=2, param="box_annotator_ohem_param", in_place=False),
     Traced(box_annotator_ohem),
     Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
+    LayerTraits(counts_rows=True, row_tops=(0, 1)),
     docs=LayerDocs(origin="R-FCN", unsupported={"shard": "all regions of an image are ranked together"}),
 )
 
@@ -123,7 +133,7 @@ def _difference_and_divisor(
             as_nchw(x.shape) == as_nchw(a.shape) if max(len(x.shape), len(a.shape)) <= 4 else x.shape == a.shape
         )
         require(has_equal_shape, f"bottom {i} must have the shape of bottom 0, {a.shape}, not {x.shape}")
-    positions = jnp.ones((a.shape[0], *a.shape[2:]), bool)
+    positions = in_valid_rows(ctx, jnp.ones((a.shape[0], *a.shape[2:]), bool))
     d = promote(a) - promote(b).reshape(a.shape)
     d = d * promote(weights[0]).reshape(a.shape) if weights else d
-    return d, loss_divisor(ctx, positions, "VALID", a.shape[0])
+    return d, loss_divisor(ctx, positions, "VALID", num_items(ctx, a.shape[:1]))

@@ -14,7 +14,7 @@ from ...core.layers.context import Context, Shape
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import no_gradient, numpy_rng
 from ...core.layers.param_str import parse_param_str
-from ...core.layers.types import Gradient, HostFunction, LayerDocs, LayerType, Signature, Traced
+from ...core.layers.types import Gradient, HostFunction, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from ..detection.boxes import overlaps
 from .roi_utils import has_rows_of_five
 from .rpn_proposals import (
@@ -95,6 +95,7 @@ ANCHOR_TARGET_LAYER = LayerType(
     Signature("Python", bottoms=(3, 4), tops=4, param="python_param", in_place=False),
     Traced(anchor_target_layer),
     Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
+    LayerTraits(counts_rows=True, row_bottoms=(1,), takes_one_image=True),  # rows of class 0 are padding
     docs=LayerDocs(
         origin="py-faster-rcnn",
         restrictions="One image, as in the original. A ground-truth box that overlaps no anchor does not make any "
@@ -243,8 +244,9 @@ def proposal_target_layer_top_shapes(ctx: Context, rois: Any, truth: Any, *_imag
 
 PROPOSAL_TARGET_LAYER = LayerType(
     Signature("Python", bottoms=(2, 3), tops=5, param="python_param", in_place=False),
-    HostFunction(proposal_target_layer, proposal_target_layer_top_shapes, ragged=True),
+    HostFunction(proposal_target_layer, proposal_target_layer_top_shapes, ragged_axis=0),
     Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
+    LayerTraits(takes_one_image=True),
     docs=LayerDocs(origin="py-faster-rcnn", restrictions="One image, as in the original."),
 )
 

@@ -11,7 +11,7 @@ from ...base.errors import require
 from ...core.layers.context import Context
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import first_top, pad_to_four_axes
-from ...core.layers.loss_helpers import loss_divisor, normalization_mode
+from ...core.layers.loss_helpers import loss_divisor, normalization_mode, num_items
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
@@ -73,7 +73,7 @@ def _loss_terms(
     constant_weights = [jax.lax.stop_gradient(promote(w)).reshape(a.shape) for w in weights]
     if constant_weights:
         difference = constant_weights[0] * difference
-    divisor: Any = max(a.shape[0], 1)
+    divisor = num_items(ctx, a.shape[:1]) if a.shape[0] else 1
     if normalization_mode(ctx.layer.loss_param, "BATCH_SIZE") == "PRE_FIXED":
         divisor = loss_divisor(ctx, difference, "PRE_FIXED", divisor)
     return difference, constant_weights[1] if len(constant_weights) == 2 else 1.0, ctx.param.sigma**2, divisor
@@ -109,7 +109,7 @@ def _make_variant(
             indices=Indices((2, 3), ignores_gradient=True),
             exempt_from_force_backward=(2, 3),
         ),
-        LayerTraits(accepts_integers=True),
+        LayerTraits(accepts_integers=True, counts_rows=True, row_tops=(1,)),
         docs=LayerDocs(origin=origin, restrictions="" if loss else _LOSS_WEIGHT_RESTRICTIONS[requires_loss_weight]),
     )
 

@@ -15,7 +15,7 @@ from ...core.layers.cross_entropy import sigmoid_terms
 from ...core.layers.dtype_policy import promote
 from ...core.layers.loss_helpers import require_same_batch_size
 from ...core.layers.registry import register_variants
-from ...core.layers.types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
+from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 
 def weighted_sigmoid_loss(ctx: Context, scores: jax.Array, targets: jax.Array, weights: jax.Array) -> jax.Array:
@@ -56,6 +56,7 @@ WEIGHTED_SIGMOID_CROSS_ENTROPY_LOSS = LayerType(
     Signature("SigmoidCrossEntropyLoss", bottoms=3, loss=True),
     Traced(weighted_sigmoid_loss),
     Gradient(weighted_sigmoid_loss_backward, indices=Indices((1, 2)), exempt_from_force_backward=(1, 2)),
+    LayerTraits(counts_rows=True),
     docs=LayerDocs(origin="MNC"),
 )
 

@@ -13,7 +13,7 @@ from ...base.errors import require
 from ...core.layers import cross_replica
 from ...core.layers.context import Context
 from ...core.layers.helpers import first_top
-from ...core.layers.loss_helpers import straight_through
+from ...core.layers.loss_helpers import in_valid_rows, straight_through
 from ...core.layers.registry import register_variants
 from ...core.layers.softmax import (
     LOG_FLT_MIN,
@@ -91,7 +91,7 @@ def _label_weights(ctx: Context, is_label: jax.Array, axis: int) -> jax.Array:
 
 
 def _count_labels(ctx: Context, is_label: jax.Array, other_axes: tuple[int, ...]) -> jax.Array:
-    return cross_replica.psum(ctx, jnp.sum(is_label, other_axes))
+    return cross_replica.psum(ctx, jnp.sum(in_valid_rows(ctx, is_label), other_axes))
 
 
 _BVLC_SIGNATURE, _BVLC_GRADIENT = SOFTMAX_WITH_LOSS.signature, SOFTMAX_WITH_LOSS.gradient
@@ -106,7 +106,7 @@ SOFTMAX_WITH_LABEL_LOSSES = LayerType(
         exempt_from_force_backward=(1,),
         deviation="The gradient ignores that probabilities are clamped to FLT_MIN; other tops have no gradient.",
     ),
-    SOFTMAX_WITH_LOSS.traits,
+    replace(SOFTMAX_WITH_LOSS.traits, row_tops=(1, 2)),
     docs=LayerDocs(origin="R-FCN"),
 )
 CLASS_WEIGHTED_SOFTMAX_LOSS = LayerType(

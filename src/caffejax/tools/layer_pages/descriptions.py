@@ -14,7 +14,6 @@ from importlib.resources import files
 from typing import Any
 
 from ...core.layers.types import (
-    RUNS_ON_HOST,
     TRANSFORMS,
     CallerInput,
     HostFunction,
@@ -111,8 +110,6 @@ def list_restrictions(t: LayerType) -> list[str]:
     sentences = [t.docs.restrictions] if t.docs.restrictions else []
     if t.on_host and t.signature.tops == 0:
         return [*sentences, "It runs on the host, and is left out of code that JAX traces."]
-    if RUNS_ON_HOST in t.unsupported.values():
-        return [*sentences, f"No transformation but `jax.grad`: {RUNS_ON_HOST}."]
     if _has_gradient_per_layer(t):
         sentences.append(
             "A class with pycaffe's methods is a callback in code that JAX traces; it has no forward mode, no second "

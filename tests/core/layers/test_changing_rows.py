@@ -1,0 +1,166 @@
+"""Blobs whose number of rows depends on values, in code that JAX traces: padded, with the number of valid rows."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from caffejax import LayerError, Net, PaddedRows, Solver
+from caffejax.core.program.interpreter import CompiledParts
+
+ROWS, CLASSES = 12, 4
+INPUTS = f"""layer {{ name: "in" type: "Input" top: "data" top: "label" top: "values" top: "keep" input_param {{
+  shape {{ dim: {ROWS} dim: 5 }} shape {{ dim: {ROWS} }} shape {{ dim: {ROWS} dim: {CLASSES} }}
+  shape {{ dim: {ROWS} }} }} }}"""
+FILTER = """layer { name: "filter" type: "Filter" bottom: "ip1" bottom: "label" bottom: "values" bottom: "keep"
+  top: "kept" top: "kept_label" top: "kept_values" }"""
+BODY = f"""
+layer {{ name: "ip1" type: "InnerProduct" bottom: "data" top: "ip1"
+  inner_product_param {{ num_output: 6 weight_filler {{ type: "xavier" }} }} }}
+layer {{ name: "relu" type: "ReLU" bottom: "ip1" top: "ip1" }}
+{FILTER}
+layer {{ name: "ip2" type: "InnerProduct" bottom: "kept" top: "ip2" inner_product_param {{ num_output: {CLASSES}
+  weight_filler {{ type: "xavier" }} bias_filler {{ type: "constant" value: 0.5 }} }} }}
+layer {{ name: "tanh" type: "TanH" bottom: "ip2" top: "ip2" }}
+"""
+
+
+def loss(layer_type: str, labels: str = "kept_label", settings: str = "", bottom: str = "ip2") -> str:
+    labels = f'bottom: "{labels}"' if labels else ""
+    bottoms = f'bottom: "{bottom}" {labels} top: "loss" loss_weight: 2'
+    return f'layer {{ name: "loss" type: "{layer_type}" {bottoms} {settings} }}'
+
+
+NO_LABEL_GRADIENT = "propagate_down: true propagate_down: false"
+IGNORE = "loss_param { ignore_label: 1 normalization: %s }"
+PROBABILITIES = 'layer { name: "prob" type: "Softmax" bottom: "ip2" top: "prob" }'
+LOSSES = {
+    "softmax": loss("SoftmaxWithLoss"),
+    **{
+        f"softmax {mode}": loss("SoftmaxWithLoss", settings=IGNORE % mode)
+        for mode in ("FULL", "VALID", "BATCH_SIZE", "NONE")
+    },
+    "softmax FULL without ignored labels": loss("SoftmaxWithLoss", settings="loss_param { normalization: FULL }"),
+    "sigmoid": loss("SigmoidCrossEntropyLoss", "kept_values"),
+    "sigmoid VALID": loss("SigmoidCrossEntropyLoss", "kept_values", IGNORE % "VALID"),
+    "Euclidean": loss("EuclideanLoss", "kept_values"),
+    "hinge": loss("HingeLoss", settings="hinge_loss_param { norm: L2 }"),
+    "multinomial": PROBABILITIES + loss("MultinomialLogisticLoss", bottom="prob"),
+    "sum": loss("Reduction", ""),
+    "mean": loss("Reduction", "", "reduction_param { operation: MEAN }"),
+    "sum of each row": loss("Reduction", "", "reduction_param { operation: ASUM axis: 1 }"),
+    "two": loss("SoftmaxWithLoss") + loss("EuclideanLoss", "kept_values").replace('"loss"', '"second"'),
+    "accuracy": loss("SoftmaxWithLoss", settings=NO_LABEL_GRADIENT)
+    + """layer { name: "accuracy" type: "Accuracy" bottom: "ip2"
+      bottom: "kept_label" top: "accuracy" top: "of_class" accuracy_param { ignore_label: 2 } }""",
+}
+
+
+def draw_inputs(num_rows: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(num_rows)
+    keep = np.zeros(ROWS, np.float32)
+    keep[rng.permutation(ROWS)[:num_rows]] = 1
+    values = rng.normal(size=(ROWS, CLASSES)).astype(np.float32)
+    label = rng.integers(0, CLASSES, ROWS).astype(np.float32)
+    return {"data": rng.normal(size=(ROWS, 5)).astype(np.float32), "label": label, "values": values, "keep": keep}
+
+
+def compare(tree: Any, expected: Any) -> None:
+    """Compare pytrees of arrays, and of blobs without their rows of padding."""
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(np.asarray(a), b, rtol=1e-5, atol=1e-6),
+        tree,
+        expected,
+        is_leaf=lambda x: isinstance(x, PaddedRows),
+    )
+
+
+@pytest.mark.parametrize("backward", ["autodiff", "rules"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_and_gradients_equal_those_of_the_valid_rows(name: str, backward: Any) -> None:
+    """In traced code and outside of it, where each layer runs on exactly the rows that Caffe has."""
+    net = Net(INPUTS + BODY + LOSSES[name], "TRAIN", backward=backward)
+    params, state = net.init(jax.random.key(0))
+    function = jax.value_and_grad(net.loss, argnums=(0, 2), has_aux=True)
+    jitted = jax.jit(function)
+    for num_rows in (1, 5, ROWS):
+        inputs = draw_inputs(num_rows)
+        expected, result = function(params, state, inputs), jitted(params, state, inputs)
+        compare(result, expected)
+    (value, _), grads = jitted(params, state, draw_inputs(0))
+    assert not value
+    assert not any(np.any(g) for g in jax.tree.leaves(grads))
+
+
+def test_a_blob_with_padding_is_returned_with_its_number_of_rows() -> None:
+    net = Net(INPUTS + BODY)
+    variables = net.init(jax.random.key(0))
+    run = jax.jit(lambda inputs: net.apply(*variables, inputs, blobs=("ip2", "kept_label", "ip1"))[0])
+    for num_rows in (0, 1, 7, ROWS):
+        inputs = draw_inputs(num_rows)
+        blobs, expected = run(inputs), net.apply(*variables, inputs, blobs=("ip2", "kept_label", "ip1"))[0]
+        assert isinstance(blobs["ip2"], PaddedRows)
+        assert (blobs["ip2"].shape, int(blobs["ip2"].num_rows)) == ((ROWS, CLASSES), num_rows)
+        assert blobs["ip1"].shape == (ROWS, 6)
+        for stripped in (blobs, net.strip_padding(blobs)):
+            for blob, rows in expected.items():
+                np.testing.assert_allclose(np.asarray(stripped[blob]), rows, rtol=1e-6)
+
+
+def test_each_item_of_a_mapped_batch_has_its_own_number_of_rows() -> None:
+    net = Net(INPUTS + BODY + LOSSES["softmax"], "TRAIN")
+    params, state = net.init(jax.random.key(0))
+    items = [draw_inputs(n) for n in (3, 0, ROWS, 8)]
+    batch = {name: np.stack([item[name] for item in items]) for name in items[0]}
+    grad = jax.value_and_grad(net.loss, has_aux=True)
+    (losses, _), grads = jax.vmap(grad, in_axes=(None, None, 0))(params, state, batch)
+    for i, item in enumerate(items):
+        (expected, _), expected_grads = grad(params, state, item)
+        np.testing.assert_allclose(losses[i], expected, rtol=1e-5)
+        jax.tree.map(lambda g, e, i=i: np.testing.assert_allclose(g[i], e, rtol=1e-4, atol=1e-6), grads, expected_grads)
+
+
+BATCH_NORM = 'layer { name: "bn" type: "BatchNorm" bottom: "ip2" top: "bn" }' + loss(
+    "EuclideanLoss", "kept_values", bottom="bn"
+)
+
+
+@pytest.mark.parametrize(
+    ("layers", "culprit"),
+    [(BATCH_NORM, r"layer 'bn' \(BatchNorm\)"), (loss("EuclideanLoss", "values"), r"layer 'loss' \(EuclideanLoss\)")],
+)
+def test_a_layer_that_depends_on_all_rows_is_named(layers: str, culprit: str) -> None:
+    net = Net(INPUTS + BODY + layers, "TRAIN")
+    variables = net.init(jax.random.key(0))
+    with pytest.raises(LayerError, match=rf"{culprit}: depends on all rows of '\w+', whose number depends on values"):
+        jax.jit(net.loss)(*variables, draw_inputs(4))
+
+
+def test_a_solver_trains_as_one_program_what_it_trains_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    batches = [draw_inputs(n) for n in (3, ROWS, 0, 7, 1)]
+    params, outputs = [], []
+    for in_parts in (True, False):
+        with monkeypatch.context() as patch:
+            if in_parts:
+                patch.setattr("caffejax.core.solver.host_program.schedule_in_order", lambda graph: None)
+            else:
+                patch.setattr(CompiledParts, "__call__", lambda *_: pytest.fail("the net runs in parts"))
+            solver = Solver(
+                f'net_param {{ {INPUTS + BODY + LOSSES["accuracy"]} }} base_lr: 0.1 lr_policy: "fixed" momentum: 0.9 '
+                f'random_seed: 1 iter_size: 2 max_iter: 9 snapshot_prefix: "{tmp_path}/x" display: 1',
+                data=batches,
+            )
+            caplog.clear()
+            with caplog.at_level(logging.INFO, logger="caffejax"):
+                solver.step(7)
+            outputs.append([r.getMessage() for r in caplog.records if "Train net output" in r.getMessage()])
+            params.append(solver.variables.params)
+            solver.close()
+    compare(*params)
+    assert outputs[0]
+    assert outputs[0] == outputs[1]
