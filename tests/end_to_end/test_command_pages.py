@@ -24,6 +24,10 @@ PAGES_FOR_SEVERAL_DEVICES = {"accelerators", "scaling"}  # below
 BLOCKS_NOT_RUN = {
     ("docs/benchmarks.md", "bash"): "benchmarks need torch, ONNX Runtime and OpenVINO, and half an hour",
     ("docs/exporting_flax.md", "python source"): "what an export writes, with which test_docs.py compares it",
+    (
+        "docs/scaling.md",
+        "python train.py",
+    ): "a program for two processes, which core/parallel/test_own_programs.py runs",
     ("docs/adding_a_layer.md", "toml"): "part of a package's pyproject.toml",
 }
 PAGES = sorted(

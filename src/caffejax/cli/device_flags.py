@@ -201,7 +201,8 @@ def abort_all_on_error() -> Iterator[None]:
             raise
         from ..core.parallel import end_all
 
-        end_all(*_format_error(error))
+        problems = _format_error(error)
+        end_all(*problems, is_lost=problems[0].startswith(PEER_LOST_MESSAGE))
 
 
 def _format_error(error: BaseException) -> list[str]:

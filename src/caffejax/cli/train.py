@@ -81,6 +81,6 @@ def _train(param: SolverParameter, options: argparse.Namespace) -> None:
 
 def _format_resume_command(options: argparse.Namespace, prefix: str) -> str:
     """Return the command that was given, with the snapshots of `prefix` instead of a snapshot or weights."""
-    flags = [word for word in options.words if word.startswith("-") and word != "--"]
+    flags = [word for word in options.parser.subparsers["train"].words if word.startswith("-") and word != "--"]
     kept = [word for word in flags if word.partition("=")[0].lstrip("-") not in ("snapshot", "weights")]
     return shlex.join(["caffejax", "train", f"--solver={options.solver}", *kept, f"--snapshot={prefix}.orbax"])

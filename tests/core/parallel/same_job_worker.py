@@ -4,6 +4,7 @@ The file CASES has a pickled dict, with the keywords of `caffejax.Solver` for ea
 gets the problems that the process reported, by case.
 """
 
+import contextlib
 import os
 import pickle
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 
 
 def find_problems(keywords: dict[str, Any]) -> list[str]:
-    """Make a solver; return the messages of its error, or none."""
+    """Make a solver, and restore the snapshot `restore` if there is one; return the messages of the error, or none."""
     import optax
 
     import caffejax
@@ -20,8 +21,11 @@ def find_problems(keywords: dict[str, Any]) -> list[str]:
     os.chdir(keywords.pop("folder", "."))
     if (learning_rate := keywords.pop("learning_rate", None)) is not None:
         keywords["optimizer"] = optax.sgd(learning_rate)
+    snapshot = keywords.pop("restore", None)
     try:
-        caffejax.Solver(keywords.pop("solver"), **keywords).close()
+        with contextlib.closing(caffejax.Solver(keywords.pop("solver"), **keywords)) as solver:
+            if snapshot is not None:
+                solver.restore(snapshot)
     except caffejax.CaffejaxError as error:
         return [str(problem) for problem in error.problems]
     return []

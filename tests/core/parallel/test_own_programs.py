@@ -14,8 +14,8 @@ pytestmark = pytest.mark.slow
 
 def read_program() -> str:
     """Return the program of the page."""
-    blocks = re.findall(r"```python\n(.*?)```", (REPOSITORY / "docs" / "scaling.md").read_text(), re.DOTALL)
-    return next(block for block in blocks if "initialize_distributed" in block)
+    [program] = re.findall(r"```python train.py\n(.*?)```", (REPOSITORY / "docs" / "scaling.md").read_text(), re.DOTALL)
+    return str(program)
 
 
 def start(folder: Path, program: str) -> Cluster:

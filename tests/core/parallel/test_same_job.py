@@ -4,6 +4,7 @@ import pickle
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import caffejax
 from caffejax.core.data.lmdb import write_lmdb
 from caffejax.core.parallel.coordination import format_by_process
 from caffejax.core.schema.caffe_pb2 import BlobProto, Datum
+from caffejax.core.solver.fingerprint import _describe_options
 
 CLASSIFIER = """
 layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param {
@@ -171,6 +173,9 @@ CASES = {
     ),
     "checkpoint": Case("the snapshot to resume", {"resume": "seed1.orbax"}, {"resume": "seed2.orbax"}),
     "checkpoint of one": Case("the snapshot to resume", others={"resume": "seed1.orbax/1"}),
+    "checkpoint of a running solver": Case(
+        "the snapshot to resume", {"restore": "seed1.orbax"}, {"restore": "seed2.orbax"}
+    ),
     "solverstate": Case(
         "the snapshot to resume",
         {"resume": "seed1_iter_1.solverstate"},
@@ -237,6 +242,15 @@ def test_the_folder_of_snapshots_must_be_one(results: Results, folder: str, mess
     for result in results:
         [problem] = result[f"{folder} folder"]
         assert problem.startswith(message)
+
+
+def test_all_options_are_compared_but_those_that_hosts_may_choose() -> None:
+    configs = caffejax.TrainConfig, caffejax.ComputeConfig, caffejax.DataConfig, caffejax.Parallel
+    names = {field.metadata.get("flag") or field.name for config in configs for field in fields(config)}
+    compared = dict(_describe_options(caffejax.TrainConfig()))
+    groups = {"parallel", "compute_config", "data_config"}  # of options
+    elsewhere = {"weights", "snapshot", "device", "devices", "optimizer", "seed", "shard"}  # by content
+    assert names - set(compared) == groups | elsewhere | {"memory_limit", "workers"}
 
 
 @pytest.mark.parametrize(

@@ -191,23 +191,28 @@ def _find_differing_note(is_complete: bool) -> str | None:
     return None
 
 
-def end_all(*problems: str) -> NoReturn:
+def end_all(*problems: str, is_lost: bool = False) -> NoReturn:
     """Print problems, and end all processes at once with exit code 1 and the last problem as the reason.
 
     A normal exit would wait for the other processes, which wait for this one.
+
+    Args:
+        problems: the problems.
+        is_lost: whether other processes cannot be reached, so that only this process ends.
     """
     if _ending.is_set():  # in another thread; these problems only follow from that
         time.sleep(2 * _FAREWELL_SECONDS)
     for problem in problems:
         print(f"caffejax: [process {jax.process_index()}] {problem}", file=sys.stderr)
-    _end(problems[-1].strip())
+    _end(None if is_lost else problems[-1].strip())
 
 
-def _end(reason: str) -> NoReturn:
+def _end(reason: str | None) -> NoReturn:
     _ending.set()
-    teller = threading.Thread(target=_tell_end, args=(reason,), daemon=True)  # the connection may be lost
-    teller.start()
-    teller.join(_FAREWELL_SECONDS)
+    if reason is not None:
+        teller = threading.Thread(target=_tell_end, args=(reason,), daemon=True)  # the connection may be lost
+        teller.start()
+        teller.join(_FAREWELL_SECONDS)
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()
