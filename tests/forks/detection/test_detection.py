@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caffejax import CaffejaxError, Net, layer_types
+import caffejax
+from caffejax import CaffejaxError, Net, layer_types, read_net
 from caffejax.core.layers.row_padding import strip_padding
 from caffejax.forks.detection.boxes import decode_offsets, encode_offsets
 from caffejax.forks.detection.multibox_targets import Truth, match, select_hardest
@@ -39,6 +40,15 @@ def test_voc_result_files_equal_the_recorded_files(folder: Path) -> None:
     assert_as_recorded({"path": folder / "save_voc", "phase": "TEST", "has_backward": False, **TOLERANCE})
     for expected in (RECORDED / "DetectionOutput" / "save_voc_out").iterdir():
         assert (folder / "save_voc_out" / expected.name).read_text() == expected.read_text()
+
+
+def test_a_layer_that_writes_results_is_no_function(folder: Path) -> None:
+    (layer,) = (x for x in read_net(folder / "save_voc.prototxt").layer if x.name == "layer")
+    arrays = np.load(folder / "save_voc.npz")
+    detect = caffejax.layer("DetectionOutput", layer)
+    with pytest.raises(CaffejaxError, match=r"\(DetectionOutput\): writes '.*', which a function does not: unset"):
+        detect(*(arrays[f"bottom/{name}"] for name in layer.bottom))
+    assert not list((folder / "save_voc_out").glob("*"))
 
 
 @pytest.mark.parametrize("output_format", ["COCO", "ILSVRC"])

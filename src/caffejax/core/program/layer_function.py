@@ -150,7 +150,7 @@ class LayerFunction:
             function = layer.type.implementation
             if isinstance(function, HostFunction) and function.output is not None and layer.tops:
                 with layer.locate_errors():
-                    raise LayerError(f"writes '{function.output.pattern}', which a function does not")
+                    raise LayerError(f"writes '{function.output.pattern}', which a function does not: unset its output")
             if len(self._nets) == _MAX_NETS:
                 self._nets.clear()
             self._nets[shapes] = net

@@ -539,7 +539,7 @@ class Net:
         """Run one forward pass.
 
         Args:
-            params: the params, for example from `init`. A layer's arrays may also be a sequence in Caffe's order.
+            params: the params, for example from `init`.
             state: running statistics and recurrent state, in the same form.
             inputs: an array for each blob in `input_names`, with the shape in `graph.blobs`. The length of the first
                 axis, the batch, may differ. Labels may be integers.
