@@ -317,7 +317,6 @@ def _list_types(layer_type: LayerType) -> list[LayerType]:
         (lambda: CONV.init(0, X), "a random key must be a JAX key"),
         (lambda: caffejax.layer("BatchNorm")(X), "has 'mean', 'variance', 'scale_factor' as state: pass it"),
         (lambda: caffejax.layer("Dropout", phase="TRAIN")(X), "needs a random key: pass key="),
-        (lambda: jax.jit(caffejax.layer("Filter"))(X, X[:, 0, 0, 0]), "depends on values, so JAX cannot trace it"),
     ],
 )
 def test_mistakes_are_explained(run: Callable[[], Any], message: str) -> None:
