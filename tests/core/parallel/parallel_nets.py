@@ -157,7 +157,9 @@ Trajectory = tuple[list[float], dict[str, list[np.ndarray]]]
 
 def list_params(solver: Any) -> dict[str, list[np.ndarray]]:
     """Return the solver's parameters by layer, in Caffe's order."""
-    variables = solver.variables
+    from caffejax.core.parallel import gather_to_host  # imports JAX
+
+    variables = gather_to_host(solver.variables)
     return {
         layer.key: [np.asarray(p.array(*variables)) for p in layer.params if p.spec.learnable]
         for layer in solver.net.graph.layers

@@ -77,7 +77,10 @@ def train_and_move(text: str, options: dict[str, Any]) -> list[np.ndarray]:
     )
     single = caffejax.Solver(text, device=jax.devices()[1])
     first_parallel.step(1)
-    single.train_state = first_parallel.train_state
+    sharded_state = first_parallel.train_state
+    is_sharded = any(not x.is_fully_replicated for x in jax.tree.leaves(sharded_state.params))
+    assert is_sharded == (options.get("shard") == "params")
+    single.train_state = jax.device_put(sharded_state, jax.devices()[1])
     assert all(x.devices() == {jax.devices()[1]} for x in jax.tree.leaves(single.variables))
     second_parallel.train_state = single.train_state
     second_parallel.loader.set_state(first_parallel.loader.get_state())

@@ -45,7 +45,8 @@ def reshard(tree: Any, shardings: Any) -> Any:
 def _place_array(array: Any, target: ShardingOrFormat) -> jax.Array:
     if isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
         return jax.random.wrap_key_data(_place_array(jax.random.key_data(array), target))
-    values = np.asarray(array)
+    is_elsewhere = isinstance(array, jax.Array) and not array.is_fully_addressable
+    values = np.asarray(all_gather(array) if is_elsewhere else array)
     # each shard is copied: steps donate their arguments' memory
     global_array = jax.make_array_from_callback(values.shape, target, lambda index: np.array(values[index]))
     return global_array.block_until_ready()  # frees the copies before the next array is placed

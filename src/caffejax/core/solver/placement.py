@@ -24,7 +24,6 @@ from ..parallel import (
     all_gather,
     check_shapes,
     first_replica,
-    gather_to_host,
     join_batches,
     local_shard,
     param_shardings,
@@ -207,15 +206,6 @@ class Placement:
     def _split_off_statistics(self, state: TrainState) -> tuple[Any, Any]:
         """Return a state without running statistics, and the shardings of its remaining arrays."""
         return state.replace(state={}), self.shardings(state).replace(state={})
-
-    def gather_state(self, state: TrainState) -> TrainState:
-        """Return the state with unsharded arrays. All processes must call this method together.
-
-        Replicated arrays stay on the devices. Sharded arrays are gathered on the host, because they may not fit into
-        the memory of one device. The running statistics are the statistics of the first row.
-        """
-        gathered_state: TrainState = state if self.is_one_device else gather_to_host(self.split_statistics(state)[0])
-        return gathered_state
 
     def split_statistics(self, state: TrainState) -> tuple[TrainState, Params | None]:
         """Return the state with the first row's running statistics, and the running statistics of all rows.

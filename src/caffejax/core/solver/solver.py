@@ -150,6 +150,10 @@ class Solver(Trainer):
         A program may set the property between iterations. Learning rate, tests and snapshots then follow the iteration
         of the new state; the positions in the data stay, other than with `restore`. With several devices, the property
         contains the running statistics of the first device, and setting it changes the statistics of all devices.
+
+        Arrays that are sharded over devices are `jax.Array`s with their shardings. With several processes, each has its
+        own part; `jax.experimental.multihost_utils.process_allgather` returns the whole. A solver of one device that is
+        given a sharded state trains on the devices of the state; `jax.device_put(state, device)` moves it before.
         """
         return self._updater.train_state
 

@@ -35,8 +35,8 @@ class Updater:
 
     @property
     def train_state(self) -> TrainState:
-        """The state with unsharded arrays and the first device's running statistics."""
-        return self._placement.gather_state(self._state)
+        """The state, with the first row's running statistics. Sharded arrays keep their shardings."""
+        return self.sharded_state[0]
 
     @train_state.setter
     def train_state(self, new_state: TrainState) -> None:
@@ -46,7 +46,7 @@ class Updater:
     @property
     def variables(self) -> Variables:
         """The parameters and running statistics of `train_state`."""
-        return self._placement.gather_state(self._state.replace(opt_state=())).variables
+        return self.train_state.variables
 
     @property
     def abstract_state(self) -> TrainState:

@@ -14,7 +14,7 @@ from ...base.atomic_write import make_write_problem
 from ...base.errors import CaffejaxError, SolverError
 from ...base.variables import Variables
 from ...core.graph import Graph, Layer
-from ...core.parallel import is_first
+from ...core.parallel import gather_to_host, is_first
 from ...core.solver import Callback, Display, Scores, Solver
 from ...core.solver.reporting import log
 from ..debugging.visualize import encode_image, enlarge, find_first_filters, make_filter_maps, make_grid
@@ -121,7 +121,7 @@ class TensorBoard(Callback):
 
     def on_test(self, solver: Solver, results: list[Scores]) -> None:
         """Write the scores of the test nets, histograms of the params, and the image of the first filters."""
-        variables = solver.variables  # all processes must read this property
+        variables = gather_to_host(solver.variables)  # all processes must call it
         if not self._ensure_open(solver):
             return
         for net_index, scores in enumerate(results):
@@ -134,7 +134,7 @@ class TensorBoard(Callback):
         """Write histograms of the params and the image of the first filters, if the solver has no test nets."""
         if solver.tests.evaluators:
             return
-        variables = solver.variables  # all processes must read this property
+        variables = gather_to_host(solver.variables)  # all processes must call it
         if self._ensure_open(solver):
             self._write_params(solver, variables)
 
