@@ -222,14 +222,15 @@ def _draw_variables(net: Net) -> Variables:
         scale = np.float32(np.sqrt(gain / fan_in))
         return scale * rng.standard_normal(shape, np.float32)
 
-    variables, layers = net.init(jax.random.key(0)), {layer.key: layer for layer in net.graph.layers}
+    variables, layers = net.init(jax.random.key(0)), net.graph.layers
 
     def draw_tree(tree: Params) -> Params:
         """Replace params and statistics; keep other state that passes hand on to each other."""
+        indices = {param.slot: (layer.type.name, i) for layer in layers for i, param in enumerate(layer.params)}
         return {
             key: {
-                i: a if i >= len(layers[key].params) else draw_blob(layers[key].type.name, i, a.shape)
-                for i, a in blobs.items()
+                name: draw_blob(*indices[key, name], blob.shape) if (key, name) in indices else blob
+                for name, blob in blobs.items()
             }
             for key, blobs in tree.items()
         }

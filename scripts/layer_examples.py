@@ -1,4 +1,4 @@
-"""Examples of each layer type for the pages of layers: a prototxt that was built, and the shapes that result.
+"""Examples of each layer type for the pages of layers: a prototxt that was built, the shapes that result, and a call.
 
 They are the layers that tests/core/jax_transforms asks about. Types that need a file to read have theirs here.
 """
@@ -17,8 +17,9 @@ import h5py
 import numpy as np
 from google.protobuf import text_format
 
-from caffejax.core.graph import Graph
+from caffejax.core.graph import Graph, Layer
 from caffejax.core.layers import LayerType, type_of
+from caffejax.core.program.layer_function import name_blobs, parse_layer
 from caffejax.core.schema import read_net
 from caffejax.core.schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from caffejax.tools.model_check.placeholder_sources import build_assumed_graphs
@@ -69,29 +70,32 @@ class Examples:
     """Examples of all types, built as they are asked for."""
 
     def __init__(self) -> None:
-        self._nets: dict[LayerType, tuple[NetParameter, str]] = {}
+        self._nets: dict[LayerType, tuple[NetParameter, str, bool]] = {}
         for layer in read_net(_EXTRA_EXAMPLES).layer:
             input_layers = [LayerParameter(name=b, type="Input", top=[b]) for b in layer.bottom]
             for input_layer in input_layers:
                 input_layer.input_param.shape.add(dim=_INPUT_SHAPES[input_layer.name])
-            self._nets[type_of(layer)] = NetParameter(layer=[*input_layers, layer]), "TRAIN"
+            self._nets[type_of(layer)] = NetParameter(layer=[*input_layers, layer]), "TRAIN", False
         for case in (*LAYER_CASES, *EXTRA_FORK_CASES):
             net = read_net(case.prototxt(_ROWS))
             if [layer.name for layer in net.layer if layer.type != "Input"] == ["layer"]:  # not one of several
-                self._nets.setdefault(type_of(net.layer[-1]), (_rename_blobs(net), case.phase))
+                self._nets.setdefault(type_of(net.layer[-1]), (_rename_blobs(net), case.phase, case.random))
 
     def __getitem__(self, t: LayerType) -> list[str]:
-        """Return the lines of a type's example; what comes out of it stands above as a comment."""
-        net, phase = self._net(t)
+        """Return the lines of a type's example in blocks; what comes out of it stands above as a comment."""
+        net, phase, is_random = self._net(t)
         graph = _build_graph(net, phase)
         layer = net.layer[-1]
         params = [p.spec.shape for p in graph.layers[-1].params]
         description = _describe_shapes(graph, layer.bottom, layer.top) + (
             f"; params {_format_shapes(params)}" if params else ""
         )
-        return [f"# {description}" if description else "# no top", *_format_layer(layer)]
+        lines = ["```", f"# {description}", *_format_layer(layer), "```"]
+        return (
+            lines if t.is_input else [*lines, "", "```python", *_format_call(graph.layers[-1], layer, is_random), "```"]
+        )
 
-    def _net(self, t: LayerType) -> tuple[NetParameter, str]:
+    def _net(self, t: LayerType) -> tuple[NetParameter, str, bool]:
         if t not in self._nets:
             sys.exit(
                 f"layer type {t.name} of {t.docs.origin}: no case in tests/core/jax_transforms is an example of it"
@@ -141,7 +145,7 @@ def _describe_shapes(graph: Graph, bottoms: Sequence[str], tops: Sequence[str]) 
     inputs, outputs = (
         ", ".join(f"{b} {_format_shapes([graph.blobs[b].shape])}" for b in dict.fromkeys(n)) for n in (bottoms, tops)
     )
-    return " gives ".join(filter(None, [inputs, outputs])) if outputs else ""
+    return f"{inputs} gives {outputs or 'nothing'}" if inputs else outputs
 
 
 def _format_shapes(shapes: Sequence[Sequence[int]]) -> str:
@@ -160,6 +164,46 @@ def _format_layer(layer: LayerParameter) -> Iterator[str]:
         lines += [f"  {line}" for line in _wrap(f"{name} {{ {_format_message(getattr(layer, name))} }}", "  ")]
     lines[-1] += " }"
     yield from lines
+
+
+def _format_call(layer: Layer, definition: LayerParameter, is_random: bool) -> Iterator[str]:
+    """Write the call of the layer as a function of arrays, in the phase of the example if it matters."""
+    settings = LayerParameter()
+    settings.CopyFrom(definition)
+    for name in ("name", "type", "bottom", "top"):
+        settings.ClearField(name)
+    param = layer.type.signature.param
+    if len(name_blobs(LayerParameter(type=definition.type), len(layer.bottoms)).top) != len(layer.tops):
+        settings.top[:] = definition.top
+    text = _format_message(settings)
+    if [field.name for field, _ in settings.ListFields()] == [param]:
+        fields = _format_message(getattr(settings, param))
+        # the name of the message may choose a variant
+        text = fields if parse_layer(definition.type, fields).HasField(param) else text
+    arguments = ["params"] if any(p.spec.learnable for p in layer.all_params) else []
+    arguments += definition.bottom
+    has_state = any(not p.spec.learnable for p in layer.all_params)
+    arguments += ["state=state"] if has_state else []
+    arguments += ["key=key"] if is_random else []
+    in_phase = [f'phase="{layer.context.phase}"'] if (has_state or is_random) and layer.context.training else []
+    tops = ", ".join(definition.top) or "()"
+    if has_state:
+        tops = f"({tops}), state" if len(definition.top) > 1 else f"{tops}, state"
+    start, call = f"{tops} = caffejax.layer(", f")({', '.join(arguments)})"
+    line = start + ", ".join([f'"{definition.type}"', *([_quote(text)] if text else []), *in_phase]) + call
+    if len(line) <= _WIDTH:
+        yield line
+        return
+    lines = [f"{x} " for x in _wrap(text, "")]
+    yield start
+    yield f'    "{definition.type}",'
+    yield from (f"    {_quote(x.strip() if x is lines[-1] else x)}{',' * (x is lines[-1])}" for x in lines)
+    yield from (f"    {x}," for x in in_phase)
+    yield call
+
+
+def _quote(text: str) -> str:
+    return repr(text) if '"' in text else f'"{text}"'
 
 
 def _list_param_fields(layer: LayerParameter) -> list[str]:

@@ -89,7 +89,8 @@ SECTIONS = """# TITLE
 
 What each layer type of WHOSE does, and what its settings mean. In a terminal `caffejax layers TYPE` prints the same;
 [the table of all types](layers.md) has a line for each. The examples were built when this page was made: above each are
-the shapes of bottoms, tops and params. Messages that types share, such as FillerParameter, are
+the shapes of bottoms, tops and params. Below it is the layer as [a function](jax.md#one-layer-as-a-function) of arrays,
+whose `init(key, *shapes)` returns params and state. Messages that types share, such as FillerParameter, are
 [at the end of the table's page](layers.md#shared-settings).
 
 CONTENTS
@@ -189,7 +190,7 @@ def make_section(t: LayerType, examples: Examples, tables: Tables) -> list[str]:
         lines += ["", f"Not the derivative: {t.gradient.deviation}"]
     if limits := list_restrictions(t):
         lines += ["", f"Restrictions: {' '.join(limits)}"]
-    lines += ["", "```", *examples[t], "```"]
+    lines += ["", *examples[t]]
     for param in list_param_fields(t):
         lines += ["", *tables.format_type_table(t, param, section_link(t.name))]
     return lines

@@ -13,12 +13,9 @@ from caffejax.core.layers.packages import list_own_packages
 from caffejax.core.schema import read_net
 
 GOLDEN = Path(__file__).parent / "golden"
-FORKS_GOLDEN = Path(__file__).parent / "forks" / "golden"
-HAS_FORKS = bool(list_own_packages()) and FORKS_GOLDEN.is_dir()  # core is tested without them, too
-FOLDERS = (
-    GOLDEN / "layers",  # BVLC's types
-    *((FORKS_GOLDEN / "fork_layers", FORKS_GOLDEN / "fork_layers_more") if HAS_FORKS else ()),  # SSD's, other forks'
-)
+FORKS = Path(__file__).parent / "forks"
+HAS_FORKS = bool(list_own_packages()) and FORKS.is_dir()  # core is tested without them, too
+FOLDERS = (GOLDEN / "layers", *(sorted(FORKS.glob("*/recorded")) if HAS_FORKS else ()))
 
 
 def _load_recorded() -> list[dict[str, Any]]:
@@ -57,7 +54,7 @@ def correct_arrays(case: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[
 
 def is_fork_case(case: dict[str, Any]) -> bool:
     """Return whether a case is a fork's."""
-    return case["path"].parents[1].name != "layers"
+    return case["path"].is_relative_to(FORKS)
 
 
 def make_case_params(cases: dict[str, dict[str, Any]]) -> list[Any]:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import caffejax
 from caffejax.core.layers import Traced
 from caffejax.core.layers.dispatch import forward
 from caffejax.core.layers.row_padding import strip_padding
@@ -218,11 +219,12 @@ def net_text(layer_type: str, fields: str, shapes: list[tuple[int, ...]], tops: 
 
 def run_layer(layer_type: str, fields: str, *bottoms: Any, tops: int = 1, phase: Any = "TEST") -> list[np.ndarray]:
     """Return the tops of a single layer with these bottoms."""
-    arrays = {f"b{i}": np.asarray(b, np.float32) for i, b in enumerate(bottoms)}
-    net = Net(net_text(layer_type, fields, [a.shape for a in arrays.values()], tops=tops), phase)
-    params, state = net.init(jax.random.key(0))
-    blobs = net.jit(lambda *args: net.apply(*args)[0])(params, state, arrays)
-    return [np.asarray(blobs[f"t{i}"]) for i in range(tops)]
+    arrays = [np.asarray(b, np.float32) for b in bottoms]
+    top_names = " ".join(f'top: "t{i}"' for i in range(tops))
+    function = caffejax.layer(layer_type, f"{fields} {top_names}", phase)
+    params, state = function.init(jax.random.key(0), *arrays)
+    result, _ = function(params, *arrays, state=state)
+    return [np.asarray(top) for top in (result if isinstance(result, tuple) else (result,))]
 
 
 def find_host_form(layer_type: Any) -> Callable[..., Any] | None:

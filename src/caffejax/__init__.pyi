@@ -54,6 +54,7 @@ from .core.layers import layer_types as layer_types
 from .core.layers import register as register
 from .core.layers import register_temporarily as register_temporarily
 from .core.parallel import initialize_distributed as initialize_distributed
+from .core.program.layer_function import layer as layer
 from .core.program.net import Net as Net
 from .core.schema import caffe_pb2 as caffe_pb2
 from .core.schema import read_net as read_net

@@ -50,7 +50,7 @@ def test_stopped_training_names_the_command_that_resumes_it(
     """One command, with --snapshot=auto, is enough to start a job and to restart it."""
     monkeypatch.chdir(tmp_path)
     Path("my solver.prototxt").write_text(SOLVER)
-    arguments = ["train", "--solver=my solver.prototxt", "--snapshot=auto"]
+    arguments = ["train", "-snapshot", "auto", "my solver.prototxt", "--keep-last", "3", "-strict_weights"]
     step = Solver.step
 
     def step_after_sigterm(solver: Solver, iterations: int) -> None:
@@ -63,7 +63,8 @@ def test_stopped_training_names_the_command_that_resumes_it(
     log = capsys.readouterr().err
     assert "No checkpoint in my solver.orbax; training starts at iteration 0" in log
     last_lines = [line.partition("] ")[2] for line in log.splitlines()[-2:]]
-    command = "caffejax train '--solver=my solver.prototxt' '--snapshot=my solver.orbax'"
+    flags = "--keep-last=3 --strict_weights '--snapshot=my solver.orbax'"
+    command = f"caffejax train '--solver=my solver.prototxt' {flags}"
     assert last_lines == ["Optimization stopped early.", f"Resume with: {command}"]
     last_event = Path("my solver.metrics.jsonl").read_text().splitlines()[-1]
     assert json.loads(last_event)["reason"] == "stopped"

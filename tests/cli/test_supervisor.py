@@ -25,6 +25,7 @@ print("hidden, as it goes on", file=sys.stderr)
 print("Traceback (most recent call last), of a thread that waited: hidden", file=sys.stderr, flush=True)
 os.abort()
 """
+REGISTRATION = "RPC: /xla.coordination.CoordinationService/RegisterTask"
 
 
 @pytest.mark.parametrize(
@@ -46,10 +47,21 @@ os.abort()
             "(ALREADY_EXISTS: newer)\n",
         ),
         (
-            ABORT.format(status="DEADLINE_EXCEEDED: late"),
+            ABORT.format(status="DEADLINE_EXCEEDED: late").replace("hidden, as it goes on", REGISTRATION),
             1,
-            "caffejax: [process 1] not all processes started within 7 s, or some have ended since "
-            "(DEADLINE_EXCEEDED: late)\n",
+            "caffejax: [process 1] not all processes started within 7 s (DEADLINE_EXCEEDED: late)\n",
+        ),
+        (
+            ABORT.format(status="DEADLINE_EXCEEDED: frozen"),
+            1,
+            "caffejax: [process 1] another process has ended, or cannot be reached; see its log. Start all processes "
+            "again, with --snapshot to continue from the last checkpoint (DEADLINE_EXCEEDED: frozen)\n",
+        ),
+        (
+            "os.kill(os.getpid(), signal.SIGTERM)",
+            1,
+            "caffejax: [process 1] stopped by SIGTERM before training began, or after it had ended, so no snapshot was "
+            "written\n",
         ),
         ("print('caffejax: explained', file=sys.stderr, flush=True); os.abort()", 1, "caffejax: explained\n"),
         (
@@ -58,7 +70,10 @@ os.abort()
             "caffejax: [process 1] ended by SIGKILL; see the last lines of its log\n",
         ),
     ],
-    ids=["success", "failure", "lost peer", "duplicate process id", "late peer", "explained by the child", "killed"],
+    ids=[
+        *("success", "failure", "lost peer", "duplicate process id", "late peer", "frozen peer", "stopped"),
+        *("explained by the child", "killed"),
+    ],
 )
 def test_the_supervisor_reports_how_the_child_ends(child_code: str, exit_code: int, expected_stderr: str) -> None:
     result = subprocess.run(

@@ -1,5 +1,6 @@
 """The code of the documentation runs, and its statements hold."""
 
+import ast
 import os
 import re
 import runpy
@@ -379,3 +380,32 @@ def test_links_between_pages_exist() -> None:
     links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text())]
     assert len(links) > 20
     assert [f"{page}: {link}" for page, link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", ["layers_caffe.md", pytest.param("layers_forks.md", marks=pytest.mark.long)])
+def test_the_calls_on_the_pages_of_layers_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With arrays of the shapes above them, and the params and state of `init`; tops have the page's shapes."""
+    monkeypatch.chdir(tmp_path)
+    text = (REPOSITORY / "docs" / page).read_text()
+    examples = re.findall(r"^```\n# (.*)\n[^`]*```\n\n```python\n([^`]*)```$", text, re.MULTILINE)
+    assert len(examples) == text.count("caffejax.layer(") > 60
+    random, key = np.random.default_rng(0), jax.random.key(0)
+    for description, code in examples:
+        inputs, _, tops = description.partition("; params ")[0].rpartition(" gives ")
+        shapes = {name: _parse_shape(shape) for name, shape in re.findall(r"(\w+) ([\dx]+|\(\))", inputs)}
+        arrays = {
+            name: np.zeros(shape, int) if name.startswith("label") else random.uniform(1, 2, shape).astype(np.float32)
+            for name, shape in shapes.items()
+        }
+        (statement,) = ast.parse(code).body
+        call = statement.value  # type: ignore[attr-defined]
+        function = eval(ast.unparse(call.func), {"caffejax": caffejax})
+        params, state = function.init(key, *(shapes[a.id] for a in call.args if a.id != "params"))
+        names = {"caffejax": caffejax, "params": params, "state": state, "key": key, **arrays}
+        exec(code, names)
+        for name, shape in re.findall(r"(\w+) ([\dx]+|\(\))", tops):
+            assert names[name].shape[1:] == _parse_shape(shape)[1:], code  # as many rows at most
+
+
+def _parse_shape(text: str) -> tuple[int, ...]:
+    return () if text == "()" else tuple(map(int, text.split("x")))

@@ -137,7 +137,7 @@ def test_a_damaged_checkpoint_is_reported_with_the_last_good_step(tmp_path: Path
     with start_training(folder) as process:
         log = read_log_until(process, "(no such line)")
     assert process.returncode == 1
-    assert re.search(r"x\.orbax: step 30 is damaged: .*; step 20 is the newest good one", log), log
+    assert re.search(r"x\.orbax: .* step 20 is the newest good one; step 30 is damaged: ", log), log
     assert "Traceback" not in log
     assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == files
     shutil.rmtree(folder / "x.orbax" / "30")

@@ -333,7 +333,7 @@ def test_an_eager_pass_enters_the_functions_of_its_walk(monkeypatch: pytest.Monk
 def test_the_spine_counts_functions_of_base_and_core() -> None:
     spine = code_walks.run_spine()
     assert {file.partition("/")[0] for file in spine.functions} == {"base", "core"}
-    assert "CompiledUpdater.update" in spine.functions["core/solver/solver.py"]
+    assert "CompiledUpdater.update" in spine.functions["core/solver/compiled_updater.py"]
     assert "Lmdb.read_range" in spine.functions["core/data/lmdb.py"]  # in a thread
     assert any("save" in name.lower() for name in spine.functions["core/checkpoints/orbax.py"])
     assert 1000 < spine.num_lines < 20_000

@@ -17,7 +17,7 @@ from fresh_processes import call_exported
 REPOSITORY = Path(__file__).parents[2]
 GOLDEN = REPOSITORY / "tests" / "golden"
 
-SSD = REPOSITORY / "tests" / "forks" / "golden" / "fork_layers" / "nets" / "ssd_tiny_a"
+SSD = REPOSITORY / "tests" / "forks" / "detection" / "recorded" / "nets" / "ssd_tiny_a"
 FILLER = 'weight_filler { type: "xavier" }'
 
 

@@ -1,6 +1,5 @@
 """Layers of forks through Caffe's interface: diffs that backward overwrites, and weights that forward rewrites."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +7,9 @@ import numpy as np
 import pytest
 
 import caffejax.pycaffe as caffe
+from golden_cases import ACCEPTED_CASES, FORKS, format_case_id, is_fork_case
 
-FOLDER = Path(__file__).parents[1] / "forks" / "golden" / "fork_layers_more"
-CASES = {f"{case['type']}/{case['case']}": case for case in json.loads((FOLDER / "manifest.json").read_text())}
+CASES = {format_case_id(case): case for case in ACCEPTED_CASES if is_fork_case(case)}
 BN = 'layer {{ name: "layer" type: "BN" bottom: "x" top: "x" bn_param {{ bn_mode: {} }} }}'
 
 
@@ -25,11 +24,12 @@ def make_net(tmp_path: Path, text: str, shape: tuple[int, ...]) -> caffe.Net:
 
 @pytest.mark.parametrize(
     "name",
-    ["BN/segnet_overwrites", "Convolution3D/stride", "InnerDistance/l2_normalized", "MarginInnerProduct/quadruple"],
+    ["BN-segnet_overwrites", "Convolution3D-stride", "InnerDistance-l2_normalized", "MarginInnerProduct-quadruple"],
 )
 def test_recorded_params_and_diffs(name: str) -> None:
-    case, result = CASES[name], dict(np.load(FOLDER / f"{name}.npz"))
-    net = caffe.Net(str(FOLDER / f"{name}.prototxt"), getattr(caffe, case["phase"]))
+    case = CASES[name]
+    result = dict(np.load(case["path"].with_suffix(".npz")))
+    net = caffe.Net(str(case["path"].with_suffix(".prototxt")), getattr(caffe, case["phase"]))
     blobs = net.params["layer"]
     numbers = range(len(blobs))
     for i in numbers:
@@ -115,7 +115,7 @@ def test_unpooling_equals_loops(tmp_path: Path, method: str, window: tuple[int, 
 
 def test_labels_of_annotated_data_have_a_row_for_each_object(monkeypatch: pytest.MonkeyPatch) -> None:
     """The label has the fork's shape, although passes are compiled for a padded label."""
-    monkeypatch.chdir(FOLDER.parent / "fork_layers" / "data" / "photos_a")
+    monkeypatch.chdir(FORKS / "detection" / "recorded" / "data" / "photos_a")
     loss = 'layer { name: "sum" type: "Reduction" bottom: "label" top: "sum" reduction_param { axis: 2 } }'
     net = caffe.Net(Path("warp.prototxt").read_text() + loss, caffe.TEST)
     result = np.load("warp.npz")

@@ -139,6 +139,8 @@ class ReadOnlyError(CaffejaxError, AttributeError, TypeError):
 def locate_errors(**location: str | int | None) -> Iterator[None]:
     """Add a location to the errors that are raised in a `with` block. Fields that are already set stay unchanged.
 
+    Other exceptions get a note that names the layer.
+
     Args:
         location: values for fields of `Problem`, such as `file="net.prototxt"`.
     """
@@ -149,6 +151,11 @@ def locate_errors(**location: str | int | None) -> Iterator[None]:
             replace(p, **{k: v for k, v in location.items() if getattr(p, k) is None})  # type: ignore[arg-type]
             for p in error.problems
         ) from error.__cause__
+    except Exception as error:
+        prefix, layer = "in layer ", location.get("layer")
+        if layer is not None and not any(note.startswith(prefix) for note in getattr(error, "__notes__", ())):
+            error.add_note(f"{prefix}'{layer}' ({location.get('layer_type')})")
+        raise
 
 
 def check_all(*checks: Callable[[], object]) -> None:

@@ -66,7 +66,8 @@ def _format_shapes(tree: Params) -> str:
     if not isinstance(tree, Mapping):
         return repr(tree)
     layers = [f"{name} ({_format_layer(blobs)})" for name, blobs in tree.items()]
-    return f"{format_count(len(layers), 'layer')}: {', '.join(shorten_list(layers))}" if layers else "none"
+    noun = "layer" if all(isinstance(blobs, Mapping) for blobs in tree.values()) else "array"  # of a single layer
+    return f"{format_count(len(layers), noun)}: {', '.join(shorten_list(layers))}" if layers else "none"
 
 
 def _format_layer(blobs: Any) -> str:

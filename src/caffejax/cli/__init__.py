@@ -13,7 +13,7 @@ from typing import Any
 
 from .._version import __version__
 from ..base.errors import UNKNOWN_TYPE, CaffejaxError
-from ..cpu.process_settings import compile_for_absent_devices, silence_orbax_permanently, tune_process
+from ..cpu.process_settings import compile_for_absent_devices, tune_process
 from . import (
     check,
     classify,
@@ -129,8 +129,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _apply_process_settings(options: argparse.Namespace) -> None:
     """Apply the command's process-wide settings and import the user's modules."""
-    if options.command in (*_NET_COMMANDS, convert, export):
-        silence_orbax_permanently()
     if options.command in _NET_COMMANDS:
         tune_process()
     elif options.command is plan:

@@ -7,7 +7,6 @@ import itertools
 import math
 import os
 import re
-import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -27,7 +26,8 @@ GROUP_TITLE = "several devices and processes"
 _AUTO = "auto"
 # patterns of JAX's error messages if a different process does not answer
 _PEER_LOST_PATTERN = re.compile(
-    r"UNAVAILABLE|DEADLINE_EXCEEDED|[A-Z_]+: .*(gloo|nccl|coordination|connection|socket)", re.IGNORECASE
+    r"UNAVAILABLE|DEADLINE_EXCEEDED|[A-Z_]+: .*(gloo|nccl|coordination|connection|socket|barrier failed|heartbeat)",
+    re.IGNORECASE,
 )
 
 
@@ -191,10 +191,7 @@ def check_mesh(options: argparse.Namespace, num_devices: int, location: str = ""
 
 @contextmanager
 def abort_all_on_error() -> Iterator[None]:
-    """Return a context in which an error or the loss of another training process ends this process at once.
-
-    Without this context, the process would wait at exit for the others, and the others for this process.
-    """
+    """Return a context in which an error or the loss of another training process ends all processes at once."""
     try:
         yield
     except BaseException as error:
@@ -202,11 +199,9 @@ def abort_all_on_error() -> Iterator[None]:
 
         if not jax.distributed.is_initialized():
             raise
-        for line in _format_error(error):
-            print(f"caffejax: [process {jax.process_index()}] {line}", file=sys.stderr)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(1)  # a normal exit would wait for the other processes, which wait for this one
+        from ..core.parallel import end_all
+
+        end_all(*_format_error(error))
 
 
 def _format_error(error: BaseException) -> list[str]:

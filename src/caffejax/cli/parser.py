@@ -104,10 +104,16 @@ class Parser(argparse.ArgumentParser):
         return f"{text}--help-all also lists {HIDDEN_TITLE}\n" if limit_actions and not self._shows_all_flags else text
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse arguments. Unknown commands and flags are reported before missing arguments."""
+        """Parse arguments. Unknown commands and flags are reported before missing arguments.
+
+        The attribute `words` of the result has the arguments of the command, in the order of `_put_flags_first`.
+        """
         if args is not None:
             args = self._put_command_first(list(args)) if self.subparsers else self._put_flags_first(args)
-        return super().parse_known_args(args, namespace)
+        options, unknown = super().parse_known_args(args, namespace)
+        if not self.subparsers:
+            options.words = args
+        return options, unknown
 
     def error(self, message: str) -> NoReturn:
         """Print the message and exit with code 2. If no command is given, the message names `--help`."""

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
+import select
 import signal
 import sys
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ..base.glog import log
 from . import flags
+from .device_flags import is_multiprocess
 
 if TYPE_CHECKING:
     from ..core.solver import Solver
@@ -57,11 +61,8 @@ def handle_signals(solver: Solver, options: argparse.Namespace) -> Iterator[None
     def handle_signal(signal_number: int, frame: FrameType | None) -> None:
         effect = effects[signal.Signals(signal_number)]
         now = time.monotonic()
-        if (
-            signal_number == signal.SIGINT
-            and effect == "stop"
-            and now - first_times.setdefault(signal_number, now) > _DUPLICATE_SECONDS
-        ):
+        is_repeated = now - first_times.setdefault(signal_number, now) > _DUPLICATE_SECONDS
+        if signal_number == signal.SIGINT and effect == "stop" and is_repeated:
             raise KeyboardInterrupt
         if effect != "none":
             solver.request(effect)
@@ -71,12 +72,65 @@ def handle_signals(solver: Solver, options: argparse.Namespace) -> Iterator[None
     solver.callbacks.append(log_pending)
     previous_handlers = {signal_number: signal.signal(signal_number, handle_signal) for signal_number in effects}
     try:
-        yield
+        with end_if_stuck(solver, first_times) if is_multiprocess(options) else nullcontext():
+            yield
     finally:
         for signal_number, previous_handler in previous_handlers.items():
             signal.signal(signal_number, previous_handler)
         solver.callbacks.remove(log_pending)
         log_pending(solver)  # a signal after the last iteration's callbacks
+
+
+_STUCK_SECONDS = 30.0  # after SIGTERM, in which a process that trains reaches the next iteration or Python code
+
+
+@contextmanager
+def end_if_stuck(solver: Solver, first_times: Mapping[int, float]) -> Iterator[None]:
+    """Return a context in which SIGTERM ends all processes if this one waits for another that does not come.
+
+    A handler of Python does not run while the main thread waits in compiled code, such as a sum over all devices.
+
+    Args:
+        solver: the solver that trains.
+        first_times: the times at which signals were handled first, by number. The handler of SIGTERM adds to it.
+    """
+    from ..core.parallel import current_wait, end_all
+
+    longest_step, last_step = 0.0, math.inf  # the first step, which is compiled, does not count
+
+    def measure_step(solver: Solver) -> None:
+        nonlocal longest_step, last_step
+        now = time.monotonic()
+        longest_step, last_step = max(longest_step, now - last_step), now
+
+    def watch() -> None:
+        while (number := os.read(read_fd, 1)) != b"\0":
+            if number[0] != signal.SIGTERM:
+                continue
+            limit = max(_STUCK_SECONDS, 3 * longest_step)
+            if select.select([read_fd], [], [], limit)[0]:
+                continue  # the end of training, or another signal
+            wait = current_wait()
+            is_waiting = wait is not None and wait[1] >= limit
+            if signal.SIGTERM not in first_times or is_waiting:
+                subject = f"for {wait[0]}" if is_waiting and wait else "for other processes, in one operation"
+                end_all(f"SIGTERM: waited {limit:.0f} s {subject}, so it ends without a snapshot")
+
+    read_fd, write_fd = os.pipe()
+    os.set_blocking(write_fd, False)
+    previous_fd = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    solver.callbacks.append(measure_step)
+    try:
+        yield
+    finally:
+        solver.callbacks.remove(measure_step)
+        signal.set_wakeup_fd(previous_fd)
+        os.write(write_fd, b"\0")
+        thread.join()
+        os.close(read_fd)
+        os.close(write_fd)
 
 
 _MESSAGES = {

@@ -28,6 +28,7 @@ _JOIN_SECONDS = 5  # seconds to wait for the child's last output after its end
 # lines with glog's prefix; one line replaces the long messages of JAX's coordination service
 _GLOG_PREFIX = re.compile(r"(?P<level>[IWEF])\d{4} [\d:.]+ +\d+ (?P<file>[\w.]+):\d+\] ")
 _COORDINATION_FILES = ("client.h", "coordination_service_agent.cc", "coordination_service.cc")
+_REGISTRATION = "RPC: /xla.coordination.CoordinationService/RegisterTask"
 _STATUS_PATTERN = re.compile(r"absl::Status: (.{1,300})")
 
 
@@ -84,26 +85,31 @@ def supervise(process_id: int | None, start_timeout: int) -> int:
     if exit_code >= 0:
         return exit_code
     if not stderr_filter.has_explanation:
+        failed_start = start_timeout if stderr_filter.has_failed_to_start else None
+        message = _format_abort_message(-exit_code, stderr_filter.status, failed_start)
         prefix = "" if process_id is None else f"[process {process_id}] "
         print(
-            f"caffejax: {prefix}{_format_abort_message(-exit_code, stderr_filter.status, start_timeout)}",
+            f"caffejax: {prefix}{message}",
             file=sys.stderr,
             flush=True,
         )
     return 1
 
 
-def _format_abort_message(signal_number: int, status: str, start_timeout: int) -> str:
+def _format_abort_message(signal_number: int, status: str, start_timeout: int | None) -> str:
     """Return a message that explains why the signal `signal_number` ended the process.
 
-    `status` is JAX's last status line, or "".
+    `status` is JAX's last status line, or "". `start_timeout` is None if all processes had started.
     """
+    if not status and signal_number in _SIGNALS:
+        name = signal.Signals(signal_number).name
+        return f"stopped by {name} before training began, or after it had ended, so no snapshot was written"
     if not status:
         return f"ended by {signal.Signals(signal_number).name}; see the last lines of its log"
     if "ALREADY_EXISTS" in status or "incarnation" in status:  # "incarnation" if all processes had started
         return f"another process has the same --process_id, or one process was restarted alone ({status})"
-    if "DEADLINE_EXCEEDED" in status:
-        return f"not all processes started within {start_timeout} s, or some have ended since ({status})"
+    if start_timeout is not None:
+        return f"not all processes started within {start_timeout} s ({status})"
     return f"{PEER_LOST_MESSAGE} ({status})"
 
 
@@ -113,10 +119,11 @@ class _StderrFilter:
     Attributes:
         status: JAX's reason for ending the process, or "".
         has_explanation: True if the child has printed the reason.
+        has_failed_to_start: True if JAX has reported that the child could not register with the others.
     """
 
     def __init__(self, stderr: IO[bytes] | None) -> None:
-        self.status, self.has_explanation = "", False
+        self.status, self.has_explanation, self.has_failed_to_start = "", False, False
         self._thread = threading.Thread(target=self._run, args=(stderr,), daemon=True)
         self._thread.start()
 
@@ -129,6 +136,7 @@ class _StderrFilter:
         for line in stderr or ():
             text = line.decode(errors="replace")
             prefix = _GLOG_PREFIX.match(text)
+            self.has_failed_to_start |= text.startswith(_REGISTRATION)
             # a Traceback inside a hidden message is from a thread that waited for the lost process, such as orbax's
             if text.startswith(("caffejax: ",) if is_in_hidden_message else ("caffejax: ", "Traceback ")):
                 is_in_hidden_message, self.has_explanation = False, True

@@ -48,6 +48,7 @@ def run(options: argparse.Namespace) -> None:
     import jax
 
     from ..core.graph.caffe_log import log_creation
+    from ..core.parallel import one_device_mesh
     from ..core.solver import Evaluator, Scores
     from ..core.solver.output_checks import check_layer_outputs
     from ..core.solver.reporting import format_precision_lines, format_score_lines
@@ -58,7 +59,8 @@ def run(options: argparse.Namespace) -> None:
     net = net_flags.build_net(options)
     check_layer_outputs([("the net", net.graph)])
     ap_version = options.ap_version if options.eval_type == "detection" else None
-    evaluator = Evaluator(net, device, ap_version=ap_version, freeze=True)  # raises for a net without data
+    # raises for a net without data
+    evaluator = Evaluator(net, one_device_mesh(device), ap_version=ap_version, freeze=True)
 
     def log_batch(batch_index: int, scores: Scores) -> None:
         if ap_version is not None:  # the precision is computed of the detections of all batches

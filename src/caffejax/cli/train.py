@@ -74,10 +74,13 @@ def _train(param: SolverParameter, options: argparse.Namespace) -> None:
             log.info("Starting Optimization")
             solver.solve()
             if solver.iteration < solver.param.max_iter:  # stopped early, after a snapshot
-                log.info("Resume with: %s", _format_resume_command(options.solver, solver.snapshots.prefix))
+                log.info("Resume with: %s", _format_resume_command(options, solver.snapshots.prefix))
     finally:
         solver.close()
 
 
-def _format_resume_command(solver: str, prefix: str) -> str:
-    return shlex.join(["caffejax", "train", f"--solver={solver}", f"--snapshot={prefix}.orbax"])
+def _format_resume_command(options: argparse.Namespace, prefix: str) -> str:
+    """Return the command that was given, with the snapshots of `prefix` instead of a snapshot or weights."""
+    flags = [word for word in options.words if word.startswith("-") and word != "--"]
+    kept = [word for word in flags if word.partition("=")[0].lstrip("-") not in ("snapshot", "weights")]
+    return shlex.join(["caffejax", "train", f"--solver={options.solver}", *kept, f"--snapshot={prefix}.orbax"])

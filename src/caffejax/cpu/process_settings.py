@@ -21,7 +21,6 @@ __all__ = [
     "keep_freed_memory",
     "limit_openmp_spinning",
     "pause_gc_while_tracing",
-    "silence_orbax_permanently",
     "tune_process",
 ]
 
@@ -63,19 +62,6 @@ def compile_for_absent_devices() -> None:
     autotune_flag, xla_flags = "--xla_gpu_autotune_level=", os.environ.get("XLA_FLAGS", "")
     if autotune_flag not in xla_flags:
         os.environ["XLA_FLAGS"] = f"{xla_flags} {autotune_flag}0".strip()
-
-
-def silence_orbax_permanently() -> None:
-    """Hide errors that threads of orbax print after a checkpoint could not be written or read.
-
-    The first error is raised as usual. Later errors occur in threads of orbax and tensorstore, and are printed through
-    `sys.excepthook`, `sys.unraisablehook` and `threading.excepthook`. After a call of this function, these hooks stay
-    replaced from the first checkpoint that is written or read until the process ends. The command line calls it.
-    Without it, the hooks are replaced only while a checkpoint is written or read.
-    """
-    from ..core.checkpoints.failed_saves import silence_orbax_permanently as silence
-
-    silence()
 
 
 def enable_compilation_cache(folder: str | os.PathLike[str] | None = None) -> None:

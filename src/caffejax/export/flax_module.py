@@ -105,8 +105,7 @@ class CaffeModule(nnx.Module):
         if self.stream is not None:
             key = self.stream.key[...] if self.deterministic else self.stream()
         net = self.net.with_phase("TEST" if self.deterministic else "TRAIN")
-        compute = net.loss if require_loss else net.loss_or_zero
-        total, outputs = compute(*variables_of(self), inputs, key, blobs=blobs)
+        total, outputs = net.loss(*variables_of(self), inputs, key, blobs=blobs, required=require_loss)
         for layer, values in outputs.state.items():
             for name, value in values.items():
                 if self.state[layer][name][...] is not value:

@@ -24,8 +24,9 @@ from ..core.solver.debug_info import DebugInfo, Pass
 from ..core.solver.evaluate import copy_trained_params
 from ..core.solver.nan_check import FiniteCheck
 from ..core.solver.reporting import ClippingLog
-from ..core.solver.train_step import StepResult, TrainState, abstract_state, make_update, pass_key
+from ..core.solver.train_step import StepResult, TrainState, make_update, pass_key
 from ..core.solver.trainer import Trainer
+from ..core.solver.updater import Updater
 from ..cpu.process_settings import tune_process
 from . import _global_state
 from ._arguments import as_callable, as_instance, as_integer, as_path
@@ -37,10 +38,8 @@ from ._solver_tests import NetEvaluator
 Callback = Callable[[], object]
 
 
-class BlobUpdater:
+class BlobUpdater(Updater):
     """An updater that stores parameters, blobs and diffs in the blobs of the train net, where users can read them.
-
-    It implements the protocol `Updater`.
 
     Args:
         parts: the parts of training.
@@ -50,19 +49,14 @@ class BlobUpdater:
     Attributes:
         on_start: functions that are called in each iteration before the first pass.
         on_gradients: functions that are called in each iteration before the update.
-        last_update, steps_per_dispatch, wait_seconds: see `Updater`.
     """
-
-    steps_per_dispatch = 1
-    wait_seconds = 0.0
 
     def __init__(self, parts: TrainerParts, train_state: TrainState, executor: Executor) -> None:
         self.on_start: list[Callback] = []
         self.on_gradients: list[Callback] = []
-        self.last_update: Params | None = None
         self._executor, self._device, self._iter_size = executor, parts.device, parts.param.iter_size
+        super().__init__(parts.placement, train_state)
         executor.logs_shapes = True
-        self._state_without_variables = _drop_variables(train_state)
         self._input_names = parts.net.input_names
         self._outputs = [name for name in parts.net.outputs if name != UNNAMED_TOP]
         self._last_layer = len(parts.net.graph.layers) - 1
@@ -71,39 +65,26 @@ class BlobUpdater:
         self._clips, self._compute_norm = parts.param.clip_gradients >= 0, jax.jit(compute_total_norm)
 
     @property
-    def train_state(self) -> TrainState:
+    def _state(self) -> TrainState:
         """The train state on the current device, with the net's current parameters and running statistics."""
         self._move_to_current_device()
         params, state = self._executor.memories.variables
         return self._state_without_variables.replace(params=params, state=state)
 
-    @train_state.setter
-    def train_state(self, new: TrainState) -> None:
-        self._state_without_variables = _drop_variables(new)
+    @_state.setter
+    def _state(self, new: TrainState) -> None:
+        self._state_without_variables = new.replace(params={}, state={})
         self._executor.memories.variables = Variables(new.params, new.state)
 
     @property
-    def variables(self) -> Variables:
-        """The net's current parameters and running statistics."""
-        return self.train_state.variables
-
-    @property
-    def abstract_state(self) -> TrainState:
-        """The shapes, dtypes and shardings of the train state."""
-        return abstract_state(self.train_state)
-
-    @property
     def sharded_state(self) -> tuple[TrainState, None]:
-        """A copy of the train state, and None, because there are no statistics of other devices.
-
-        The state is copied because users may write to blobs.
-        """
+        """A copy of the train state, because users may write to blobs, and None."""
         self._executor.memories.lists.check_training()
-        return jax.tree.map(jnp.copy, self.train_state), None
+        return jax.tree.map(jnp.copy, self._state), None
 
-    def restore(self, state: TrainState, device_statistics: Params | None) -> None:
-        """Replace the train state by a saved state; `device_statistics` is ignored."""
-        self.train_state, self.last_update = jax.device_put(state, self._device), None
+    def restore(self, state: TrainState, row_statistics: Params | None) -> None:
+        """Replace the train state by a saved state; `row_statistics` is ignored."""
+        self._state, self.last_update = jax.device_put(state, self._device), None
 
     def update(
         self,
@@ -145,7 +126,7 @@ class BlobUpdater:
         assert update is not None
         self._executor.memories.params = new_state.params
         self._executor.memories.param_diffs = self.last_update = update
-        self._state_without_variables = _drop_variables(new_state)
+        self._state_without_variables = new_state.replace(params={}, state={})
         return norm
 
     def final_loss(self) -> jax.Array:
@@ -169,10 +150,6 @@ class BlobUpdater:
             self._device = device
             self._state_without_variables = jax.device_put(self._state_without_variables, device)
             self._executor.move_to_current_device()
-
-
-def _drop_variables(state: TrainState) -> TrainState:
-    return state.replace(params={}, state={})
 
 
 AnyPath = str | os.PathLike[str]

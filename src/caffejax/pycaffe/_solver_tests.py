@@ -30,7 +30,7 @@ class NetEvaluator(Evaluator):
     """
 
     def __init__(self, evaluator: Evaluator, net: Net, train_net: Net) -> None:
-        super().__init__(net._executor.net, evaluator.device, evaluator.loader, evaluator.ap_version)
+        super().__init__(net._executor.net, evaluator.mesh, evaluator.loader, evaluator.ap_version)
         self._test_net, self._train_net = net, train_net
 
     def get_state(self) -> dict[str, Any]:

@@ -14,8 +14,10 @@ from safetensors.numpy import load_file, save_file
 
 import caffejax
 from caffejax import Net, Solver
+from caffejax.core.checkpoints.caffemodel import read_caffemodel
 from caffejax.core.checkpoints.weight_formats import convert
 from caffejax.core.layers.context import ParamSpec
+from caffejax.core.schema import caffe_pb2
 
 NUMBERED = (
     Path(__file__).parent / "numbered"
@@ -138,13 +140,34 @@ def test_a_file_of_another_framework_loads_by_a_map_of_names(tmp_path: Path, cap
         net.load(tmp_path / "x.caffemodel", names=names)
 
 
-def test_conversion_without_the_net_refuses_names_whose_order_it_does_not_know(tmp_path: Path) -> None:
-    np.savez(tmp_path / "x.npz", **{"l.alpha": np.ones(2), "l.beta": np.ones(2)})
-    with pytest.raises(
-        caffejax.WeightsError, match=r"layer 'l': the order of its blobs alpha, beta is known only with"
-    ):
-        convert(str(tmp_path / "x.npz"), str(tmp_path / "x.caffemodel"))
-    assert not (tmp_path / "x.caffemodel").exists()
+@pytest.mark.parametrize(
+    ("names", "type_name", "order"),
+    [
+        ("bias weight", "", "weight bias"),
+        ("scale_factor variance mean", "", "mean variance scale_factor"),
+        ("weight_h weight_x bias", "", "weight_x bias weight_h"),
+        ("alpha", "", "alpha"),
+        ("alpha beta", "", None),
+        ("weight bias", "LSTM", None),
+    ],
+)
+def test_conversion_takes_the_order_from_the_types(
+    tmp_path: Path, names: str, type_name: str, order: str | None
+) -> None:
+    numbers = {name: float(i) for i, name in enumerate(names.split())}
+    np.savez(tmp_path / "x.npz", **{f"l.{name}": np.full(1, number) for name, number in numbers.items()})
+    layer = caffe_pb2.LayerParameter(name="l", type=type_name)
+    net = caffe_pb2.NetParameter(layer=[layer]) if type_name else None
+    target = tmp_path / "x.caffemodel"
+    if order is None:
+        with pytest.raises(
+            caffejax.WeightsError, match=f"'l': the order of its blobs {', '.join(numbers)} is not known"
+        ):
+            convert(str(tmp_path / "x.npz"), str(target), net)
+        assert not target.exists()
+    else:
+        convert(str(tmp_path / "x.npz"), str(target), net)
+        assert [blob.item() for blob in read_caffemodel(str(target))["l"]] == [numbers[n] for n in order.split()]
 
 
 @pytest.mark.parametrize("name", ["a.b", "a/b"])

@@ -1,15 +1,16 @@
 """Checksums of arrays: independent of an array's memory, and different if any number changes."""
 
+import os
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 
-from caffejax.base.errors import WeightsError
 from caffejax.core.checkpoints import orbax
-from caffejax.core.checkpoints.orbax import CheckpointFolder, compute_checksums, compute_crc32_checksums
+from caffejax.core.checkpoints.orbax import CheckpointFolder, DamagedStepError, compute_checksums
 
 RNG = np.random.default_rng(0)
 ARRAYS = {
@@ -33,14 +34,15 @@ def reference_checksum(array: np.ndarray) -> int:
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-@pytest.mark.parametrize("part_size", [4, 2**20])
-def test_checksums_equal_the_reference(name: str, part_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the host, part by part; and by the program of devices, which takes large arrays."""
-    monkeypatch.setattr(orbax, "_MAX_HOST_SIZE", part_size)
-    expected = {"['x']": reference_checksum(ARRAYS[name])}
-    assert compute_checksums({"x": ARRAYS[name]}) == expected
+@pytest.mark.parametrize("block_size", [4, 2**20])
+def test_checksums_equal_the_reference(name: str, block_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the host, block by block; and by the program of devices, which takes the arrays of several processes."""
+    monkeypatch.setattr(orbax, "_BLOCK_SIZE", block_size)
+    expected = reference_checksum(ARRAYS[name])
+    assert compute_checksums({"x": ARRAYS[name]}) == {"['x']": expected}
     if name != "float64":  # which JAX has not, by default
-        assert compute_checksums({"x": jax.numpy.array(ARRAYS[name])}) == expected
+        assert compute_checksums({"x": jax.numpy.array(ARRAYS[name])}) == {"['x']": expected}
+        assert int(orbax._sum_on_devices(jax.numpy.array(ARRAYS[name]))) == expected
 
 
 @pytest.mark.parametrize("name", [name for name in ARRAYS if name != "none"])
@@ -56,23 +58,24 @@ def test_a_flipped_bit_changes_the_checksum(name: str) -> None:
         assert compute_checksums(np.frombuffer(bytes(data), array.dtype).reshape(array.shape)) != original_checksums
 
 
-def test_checkpoints_with_crc32_checksums_are_read_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arrays: dict[str, Any] = {"params": {"ip": {"0": ARRAYS["float32"]}}, "iteration": ARRAYS["one number"]}
-
-    def save(step: int, checksummed_arrays: Any) -> None:
-        def add_crc32_checksums(record: Any, sums: Any, add_checksums: Any = orbax.add_checksums) -> Any:
-            return add_checksums(record, compute_crc32_checksums(checksummed_arrays), "arrays")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(orbax, "add_checksums", add_crc32_checksums)
-            folder = CheckpointFolder(tmp_path / "x.orbax")
+def test_orbax_alone_reads_flipped_bits_as_other_numbers(tmp_path: Path) -> None:
+    """The reason for the checksums: if this fails because orbax notices each of them, they are superfluous."""
+    arrays = {"params": {"ip": {"weight": RNG.normal(size=(40, 50)).astype(np.float32)}}}
+    path = tmp_path / "x.orbax"
+    with closing(CheckpointFolder(path)) as folder:
+        for step in 1, 2:
             folder.save(step, arrays, {"a": 1})
-            folder.close()
-
-    save(1, arrays)
-    restored, record = CheckpointFolder(tmp_path / "x.orbax").restore()
-    assert record == {"a": 1}
-    np.testing.assert_array_equal(restored["params"]["ip"]["0"], ARRAYS["float32"])
-    save(2, {**arrays, "iteration": np.float32(3)})
-    with pytest.raises(WeightsError, match=r"step 2 is damaged: .*; step 1 is the newest good one"):
-        CheckpointFolder(tmp_path / "x.orbax").restore()
+    largest_file = max((p for p in (path / "2").rglob("*") if p.is_file()), key=os.path.getsize)
+    original, read_by_orbax = largest_file.read_bytes(), []
+    for position in range(3500, 5000, 150):
+        data = bytearray(original)
+        data[position] ^= 1
+        largest_file.write_bytes(data)
+        with closing(CheckpointFolder(path)) as folder:
+            with pytest.raises(DamagedStepError, match=r"x\.orbax: step 1 is the newest good one; step 2 is damaged: "):
+                folder.restore()
+            restored, record = folder.restore(1)
+            assert record == {"a": 1}
+            np.testing.assert_array_equal(restored["params"]["ip"]["weight"], arrays["params"]["ip"]["weight"])
+        read_by_orbax.append(ocp.StandardCheckpointer().restore(path / "2" / "arrays")["params"]["ip"]["weight"])
+    assert all((weight != arrays["params"]["ip"]["weight"]).any() for weight in read_by_orbax)

@@ -31,7 +31,10 @@ def find_untrue_traits(case_net: CaseNet) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_each_declared_trait_is_true(case: Case) -> None:
-    assert find_untrue_traits(CaseNet(case)) == []
+    case_net = CaseNet(case)
+    assert find_untrue_traits(case_net) == []
+    types_with_names = [layer.type for layer in case_net.net.graph.layers if len(layer.params) > 1]
+    assert [t.name for t in types_with_names if not (t.traits.blob_names or t.instance)] == []
 
 
 def test_every_trait_has_a_test() -> None:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import gc
+import importlib
+import json
+import sys
 import weakref
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,6 +18,7 @@ import numpy as np
 import pytest
 
 from caffejax import (
+    CaffejaxError,
     Context,
     Gradient,
     HostFunction,
@@ -128,14 +134,14 @@ def make_invalid_types() -> dict[str, tuple[LayerType, str]]:
             make_traced_type(lambda ctx, x: None),
             "forward must return an array, or a tuple with an array for each top, not None",
         ),
-        "blobs": (
-            make_traced_type(lambda ctx, blobs, x: x),
-            r"its forward must take \(ctx, blobs, \*bottoms\), without blobs if",
-        ),
         "no type": (make_per_layer_type(None), "PerLayer.make must return a LayerType, not None"),
         "half a type": (
             make_per_layer_type(Traced(scale_by_blob)),
             "PerLayer.make must return a LayerType, not Traced",
+        ),
+        "no list": (
+            make_traced_type(params=lambda ctx, x: ParamSpec((1,))),
+            "params must return a list of ParamSpecs, not a value of type ParamSpec",
         ),
         "no spec": (make_type_with_params((1,)), r"params must list ParamSpecs, not \(1,\)"),
         "order": (
@@ -181,7 +187,7 @@ def test_invalid_declarations_raise() -> None:
 
 
 def test_notebook_cell_replaces_only_types_of_the_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"_types": layer_types(), "_aliases": {}, "_main_types": set()}.items():
+    for name, value in {"_types": layer_types(), "_aliases": {}, "_modules": {}}.items():
         monkeypatch.setattr(registry, name, value)
     cell = (
         "from caffejax import LayerType, Signature, Traced, register\n"
@@ -221,3 +227,98 @@ def test_backward_rule_with_too_few_gradients_raises() -> None:
 def test_parts_in_the_wrong_place_are_refused(layer_type: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         register(layer_type)
+
+
+def test_fillers_may_be_functions_of_a_key_and_a_shape() -> None:
+    def params(ctx: Any, x: jax.Array) -> list[ParamSpec]:
+        orthogonal = ParamSpec((3, 3), filler=jax.nn.initializers.orthogonal(), name="weight")
+        return [orthogonal, ParamSpec((3,), filler=lambda key, shape: jnp.full(shape, 2.0), name="bias")]
+
+    implementation = Traced(lambda ctx, blobs, x: x @ blobs[0] + blobs[1], params=params)
+    with register_temporarily(LayerType(Signature("Own"), implementation)):
+        net = Net(INPUT_LAYER + CUSTOM_LAYER)
+        weight, bias = (net.init(jax.random.key(1)).params["own"][name] for name in ("weight", "bias"))
+        assert not np.array_equal(weight, net.init(jax.random.key(2)).params["own"]["weight"])
+    np.testing.assert_allclose(weight @ weight.T, np.eye(3), atol=1e-6)
+    np.testing.assert_array_equal(bias, 2)
+
+
+def test_fillers_that_are_wrong_are_refused() -> None:
+    for filler in ("xavier", 0.1):
+        with pytest.raises(LayerError, match=f"must be a FillerParameter, such as .*, not {filler!r}"):
+            ParamSpec((3,), filler=filler)
+    implementation = Traced(
+        lambda ctx, blobs, x: x, params=lambda ctx, x: [ParamSpec((3,), filler=lambda key, shape: jnp.ones(2))]
+    )
+    with register_temporarily(LayerType(Signature("Own"), implementation)):
+        net = Net(INPUT_LAYER + CUSTOM_LAYER)
+        with pytest.raises(
+            LayerError, match=r"layer 'own' \(Own\): its filler returned values of shape \(2,\), not \(3,\)"
+        ):
+            net.init(jax.random.key(0))
+
+
+@dataclass(frozen=True)
+class PowerSettings:
+    factor: float = 1.0
+    sizes: Sequence[int] = ()
+
+
+def test_settings_may_be_a_dataclass_read_from_param_str() -> None:
+    def check(text: str) -> Any:
+        layer = CUSTOM_LAYER.rstrip().rstrip("}") + f" python_param {{ param_str: {json.dumps(text)} }} }}"
+        net = Net(INPUT_LAYER + layer)
+        np.testing.assert_array_equal(
+            net.apply({}, {}, {"x": X})[0]["y"], X * net.graph.layer("own").context.settings.factor
+        )
+        return net.graph.layer("own").context.settings
+
+    scaled = Traced(lambda ctx, x: x * ctx.settings.factor)
+    with register_temporarily(LayerType(Signature("Own", param="python_param"), scaled, settings=PowerSettings)):
+        assert check("") == PowerSettings()
+        assert check("factor: 2.5") == PowerSettings(2.5)
+        assert check("{'factor': 3.0, 'sizes': (1, 2)}") == PowerSettings(3.0, (1, 2))
+        with pytest.raises(
+            CaffejaxError, match=r"layer 'own' \(Own\): param_str has no setting 'facto'; did you mean 'factor'"
+        ):
+            check("facto: 1.0")
+        with pytest.raises(CaffejaxError, match=r"factor in param_str must have the type of its default 1.0"):
+            check("factor: 'a'")
+
+
+def test_settings_that_cannot_be_read_are_refused() -> None:
+    @dataclass
+    class WithoutDefault:
+        factor: float
+
+    traced = Traced(lambda ctx, x: x)
+    with pytest.raises(ValueError, match=r"write Signature\(..., param=\"python_param\"\)"):
+        register(LayerType(Signature("Slip"), traced, settings=PowerSettings))
+    for settings in (WithoutDefault, int):
+        with pytest.raises(TypeError, match="must be a function, or a dataclass whose fields have defaults"):
+            register(LayerType(Signature("Slip", param="python_param"), traced, settings=settings))
+
+
+def test_a_module_that_is_reloaded_replaces_its_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"_types": layer_types(), "_aliases": {}, "_modules": {}}.items():
+        monkeypatch.setattr(registry, name, value)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    text = """
+from caffejax import LayerType, Signature, Traced, register
+register(LayerType(Signature("Own", aliases=("Ours",)), Traced(lambda ctx, x: {factor} * x)))
+"""
+    file = tmp_path / "reloaded_layers.py"
+    file.write_text(text.format(factor=2))
+    module = importlib.import_module("reloaded_layers")
+    for factor in (2, 3):
+        file.write_text(text.format(factor=factor))
+        importlib.reload(module)
+        net = Net(INPUT_LAYER + CUSTOM_LAYER.replace('"Own"', '"Ours"'))
+        np.testing.assert_array_equal(net.apply({}, {}, {"x": X})[0]["y"], factor * X)
+    file.write_text(2 * text.format(factor=4))
+    with pytest.raises(ValueError, match="'Own' is already registered"):  # twice in one module is a mistake
+        importlib.reload(module)
+    (tmp_path / "others_layers.py").write_text(text.format(factor=5))
+    with pytest.raises(ValueError, match="'Own' is already registered"):
+        importlib.import_module("others_layers")

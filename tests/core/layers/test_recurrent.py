@@ -11,6 +11,7 @@ from jax.extend.core import jaxprs_in_params
 
 from caffejax.base.variables import Variables
 from caffejax.core.checkpoints.load_save import load_weights, save_weights
+from caffejax.core.parallel import one_device_mesh
 from caffejax.core.program.net import Net
 from caffejax.core.solver.evaluate import Evaluator
 from layer_nets import net_text
@@ -183,7 +184,7 @@ def test_test_net_continues_from_the_state_of_its_last_test() -> None:
     model = Net(text)
     variables = model.init(jax.random.key(0))
     key = jax.random.key(0)
-    first_evaluator, second_evaluator = (Evaluator(model, jax.devices()[0]) for _ in range(2))
+    first_evaluator, second_evaluator = (Evaluator(model, one_device_mesh(jax.devices()[0])) for _ in range(2))
     mean_output = first_evaluator(variables, 2, key).outputs["t0"]
     outputs = [second_evaluator(variables, 1, key).outputs["t0"] for _ in range(2)]
     np.testing.assert_allclose(np.mean(outputs, axis=0), mean_output, rtol=1e-6)

@@ -57,6 +57,62 @@ def test_a_killed_process_ends_the_others(tmp_path: Path, killed_index: int) -> 
         assert "Traceback" not in output, output
 
 
+@pytest.mark.parametrize("limited_index", [1, pytest.param(0, marks=pytest.mark.long)])
+def test_a_checkpoint_that_one_process_cannot_write_ends_all(tmp_path: Path, limited_index: int) -> None:
+    """The file size limit is as a full disk of one host."""
+    solver = write_solver(tmp_path, 100000, "snapshot: 3 display: 1", net="lenet")
+    commands = make_train_commands(2, solver, "--shard=params")
+    commands[limited_index] = ["bash", "-c", 'ulimit -f 300; exec "$@"', "train", *commands[limited_index]]
+    with Cluster(tmp_path, commands) as cluster:
+        assert cluster.wait(60) == [1, 1]
+        reason = f"{tmp_path}/snap.orbax/3: cannot be written: File too large"
+        assert f"caffejax: [process {limited_index}] {reason}" in cluster.read_output(limited_index)
+        message = f"caffejax: [process {1 - limited_index}] process {limited_index} has ended: {reason}; start all proc"
+        assert message in cluster.read_output(1 - limited_index)
+    assert list_snapshots(tmp_path) == []
+
+
+def test_sigterm_while_a_process_waits_for_the_others_to_start(tmp_path: Path) -> None:
+    with Cluster(tmp_path, make_train_commands(2, write_solver(tmp_path, 3))[:1]) as cluster:
+        time.sleep(3)  # to start; what it does when the signal comes does not matter
+        cluster.kill(0, signal.SIGTERM)
+        assert cluster.wait(20) == [1]
+        message = (
+            "caffejax: [process 0] stopped by SIGTERM before training began, or after it had ended, so no snapshot"
+        )
+        assert message in cluster.read_output(0)
+
+
+@pytest.mark.long
+def test_sigterm_ends_processes_that_wait_for_one_that_reads_forever(tmp_path: Path) -> None:
+    (tmp_path / "endless.py").write_text(
+        "import time, caffe, jax\n"
+        "class Rows(caffe.Layer):\n"
+        "    def setup(self, bottom, top): self.read = 0\n"
+        "    def reshape(self, bottom, top): top[0].reshape(2, 3)\n"
+        "    def forward(self, bottom, top):\n"
+        "        self.read += 1\n"
+        "        while self.read > 8 and jax.process_index() == 1: time.sleep(1)\n"
+        "    def backward(self, top, propagate_down, bottom): pass\n"
+    )
+    solver = tmp_path / "solver.prototxt"
+    solver.write_text(
+        'net_param { layer { name: "rows" type: "Python" top: "x" python_param { module: "endless" layer: "Rows" } } '
+        'layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_param { num_output: 3 } } '
+        'layer { name: "sum" type: "Reduction" bottom: "ip" top: "sum" loss_weight: 1 } } '
+        f'base_lr: 0.01 lr_policy: "fixed" max_iter: 100 display: 1 random_seed: 1 snapshot_prefix: "{tmp_path}/x"'
+    )
+    with Cluster(tmp_path, make_train_commands(2, f"--solver={solver}")) as cluster:
+        cluster.wait_for(0, "Iteration 2")
+        begin = time.monotonic()
+        for i in range(2):
+            cluster.kill(i, signal.SIGTERM)
+        assert cluster.wait(60) == [1, 1]
+        assert time.monotonic() - begin < 40
+        assert "SIGTERM: waited 30 s for other processes" in cluster.read_output(0)
+        assert "process 0 has ended: SIGTERM: waited 30 s" in cluster.read_output(1)
+
+
 @pytest.mark.long
 def test_sigterm_to_one_process_saves_in_all_and_they_resume_bit_for_bit(tmp_path: Path) -> None:
     uninterrupted_folder, stopped_folder = tmp_path / "uninterrupted", tmp_path / "stopped"

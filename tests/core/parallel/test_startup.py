@@ -131,8 +131,10 @@ def test_invalid_addresses_are_refused(address: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--solver={other_solver}", "differ in the solver, the train net"),
-        pytest.param("--precision=bfloat16", "differ in the options", marks=pytest.mark.long),
+        ("--solver={other_solver}", "differ in layer 'rows' of the train net"),
+        pytest.param(
+            "--devices=2", "different numbers of devices: 1 in process 0, 2 in process 1", marks=pytest.mark.long
+        ),
     ],
 )
 def test_processes_with_different_settings_are_refused(tmp_path: Path, flags: str, message: str) -> None:

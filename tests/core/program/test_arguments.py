@@ -162,7 +162,7 @@ def test_a_net_without_a_loss_has_no_gradient(net: Net, message: str) -> None:
         with pytest.raises(GraphError) as exc_info:
             run(*variables, inputs)
         assert message in str(exc_info.value)
-    assert net.loss_or_zero(*variables, inputs)[0] == 0
+    assert net.loss(*variables, inputs, required=False)[0] == 0
 
 
 @pytest.mark.parametrize("label", [10, -1])
@@ -207,6 +207,54 @@ def test_unknown_layers_in_params_are_refused(lenet: Net, variables: Variables) 
         part.apply(params, {"bn": {"mean": np.zeros(3, np.float32)}}, inputs)
     with pytest.raises(WeightsError, match="the net has no layer 'cnv1'"):
         lenet.freeze(Variables({**params, "cnv1": params["conv1"]}, state))
+
+
+@pytest.mark.parametrize(
+    ("tree", "layer", "name", "message"),
+    [
+        (
+            "params",
+            "ip",
+            "weights",
+            "(InnerProduct): 'weights' in params is unknown; did you mean 'weight'?",
+        ),
+        ("params", "ip", "lora", "layer 'ip' (InnerProduct): 'lora' in params is unknown; the layer has 'weight'"),
+        ("params", "bn", "mean", "layer 'bn' (BatchNorm): 'mean' in params is unknown; the layer has none"),
+        ("state", "bn", "men", "layer 'bn' (BatchNorm): 'men' in state is unknown; did you mean 'mean'?"),
+        ("params", "relu", "weight", "layer 'relu' (ReLU): 'weight' in params is unknown"),
+        ("params", "phases", "weight", None),  # in TRAIN it has them
+        ("state", "ip", "carried_hidden", None),  # may be carried in one phase
+    ],
+)
+def test_unknown_arrays_of_a_layer_are_refused(tree: str, layer: str, name: str, message: str | None) -> None:
+    """In nets, frozen and written nets; arrays that the layer may have in another phase are passed over."""
+    net = Net("""
+    layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }
+    layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip"
+      inner_product_param { num_output: 4 bias_term: false } }
+    layer { name: "bn" type: "BatchNorm" bottom: "ip" top: "bn" }
+    layer { name: "relu" type: "ReLU" bottom: "bn" top: "bn" }
+    layer { name: "phases" type: "ReLU" bottom: "bn" top: "y" loss_weight: 1 include { phase: TEST } }
+    layer { name: "phases" type: "PReLU" bottom: "bn" top: "y" include { phase: TRAIN } }
+    """)
+    trees = net.init(KEY)._asdict()
+    blobs = trees[tree].get(layer, {})
+    variables = Variables(**trees | {tree: trees[tree] | {layer: {**blobs, name: np.zeros(1, np.float32)}}})
+    x = np.ones((2, 3), np.float32)
+    for run in (
+        lambda: net.apply(*variables, {"x": x}),
+        lambda: jax.jit(net.apply)(*variables, {"x": x}),
+        lambda: net.loss(*variables, {"x": x}),
+        lambda: net.freeze(variables),
+    ):
+        if message is None:
+            run()
+            continue
+        with pytest.raises(WeightsError) as exc_info:
+            run()
+        (problem,) = exc_info.value.problems
+        assert message in str(problem)
+        assert "remove this array" in str(problem)
 
 
 def test_params_and_state_in_the_wrong_order_are_said_to_be_swapped() -> None:

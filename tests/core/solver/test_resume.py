@@ -1,5 +1,9 @@
 """Snapshots: values are restored bit for bit, and invalid snapshots are rejected."""
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +12,7 @@ import numpy as np
 import pytest
 
 from caffejax.base.errors import CaffejaxError, DataError, SolverError, WeightsError
+from caffejax.core.parallel import one_device_mesh
 from caffejax.core.program.net import Net
 from caffejax.core.schema import read_solver
 from caffejax.core.solver import Solver
@@ -85,15 +90,36 @@ def test_the_digits_job_resumes_bit_for_bit(tmp_path: Path, snapshot: str) -> No
         s.close()
 
 
-def test_a_checkpoint_is_readable_with_orbax_alone(tmp_path: Path) -> None:
-    import orbax.checkpoint as ocp
+ORBAX_ALONE = """
+import json, sys
+import numpy as np
+import orbax.checkpoint as ocp
 
+with ocp.CheckpointManager(sys.argv[1]) as manager:
+    args = ocp.args.Composite(arrays=ocp.args.StandardRestore(), record=ocp.args.JsonRestore())
+    items = manager.restore(manager.latest_step(), args=args)
+np.savez("read.npz", **{"/".join(path): x for path, x in ocp.utils.to_flat_dict(items["arrays"]).items()})
+print(json.dumps([manager.all_steps(), items["record"]["record"]["type"]]))
+assert not any("caffe" in name for name in sys.modules)
+"""
+
+
+def test_a_checkpoint_is_readable_with_orbax_alone(tmp_path: Path) -> None:
+    """By another process, without a template, which cannot import caffejax."""
     s = make_solver(tmp_path)
-    s.snapshot()
+    for _ in range(2):
+        s.step(1)
+        s.snapshot()
     s.close()
-    with ocp.CheckpointManager(tmp_path / "snap.orbax") as manager:
-        arrays = manager.restore(0, args=ocp.args.Composite(arrays=ocp.args.StandardRestore()))["arrays"]
-    np.testing.assert_array_equal(arrays["params"]["ip"]["weight"], s.train_state.params["ip"]["weight"])
+    command = [sys.executable, "-c", ORBAX_ALONE, str(tmp_path / "snap.orbax")]
+    result = subprocess.run(
+        command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": ""}, capture_output=True, text=True, check=True
+    )
+    assert json.loads(result.stdout) == [[1, 2], "Adam"]
+    arrays = np.load(tmp_path / "read.npz")
+    np.testing.assert_array_equal(arrays["params/ip/weight"], s.train_state.params["ip"]["weight"])
+    np.testing.assert_array_equal(arrays["history/1/ip/weight"], s.train_state.opt_state.history[1]["ip"]["weight"])
+    assert arrays["iteration"] == 2
 
 
 def test_another_net_is_refused_by_name_and_shape(tmp_path: Path) -> None:
@@ -278,7 +304,7 @@ def test_recurrent_state_of_a_test_net_is_restored(tmp_path: Path, snapshot: str
 @pytest.mark.parametrize("damage", [3, [3], [{"shape": [2], "float32": "AAAA"}], [{"shape": [-1], "float32": ""}]])
 def test_damaged_recurrent_state_in_a_snapshot_is_refused(damage: Any) -> None:
     net = Net(RECURRENT)
-    evaluator = Evaluator(net, jax.devices()[0])
+    evaluator = Evaluator(net, one_device_mesh(jax.devices()[0]))
     with pytest.raises(DataError, match=r"layer 'lstm' .*its recurrent state is damaged in the snapshot"):
         evaluator.set_state({"lstm": {"carried": damage}})
 
@@ -300,7 +326,7 @@ def test_auto_resumes_from_the_newest_checkpoint_or_starts_at_0(
     for file in (tmp_path / "snap.orbax" / "5").rglob("*"):
         if file.is_file() and file.parent.name == "d":
             file.write_bytes(file.read_bytes()[:10])
-    with pytest.raises(WeightsError, match=r"step 5 is damaged.*; step 4 is the newest good one"):
+    with pytest.raises(WeightsError, match=r"step 4 is the newest good one; step 5 is damaged: "):
         make_solver(tmp_path).solve("auto")
 
 

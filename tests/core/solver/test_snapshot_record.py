@@ -57,9 +57,20 @@ def read_record(snapshot: Path) -> Any:
 
 def test_a_solver_resumes_from_its_own_record(solver: Solver, snapshot: Path) -> None:
     record = read_record(snapshot)
-    assert record.keys() == {"type", "data", "seed", "scores", "plateau", "key"}
+    assert record.keys() == {"type", "data", "seed", "scores", "plateau", "key", "examples"}
     restore_with_record(solver, snapshot, record)
     assert solver.iteration == 1
+
+
+@pytest.mark.parametrize(("factor", "num_warnings"), [(1, 0), (4, 1)])
+def test_another_number_of_examples_is_reported(
+    solver: Solver, snapshot: Path, caplog: pytest.LogCaptureFixture, factor: int, num_warnings: int
+) -> None:
+    record = read_record(snapshot)
+    assert record["examples"] == solver.batch_size
+    restore_with_record(solver, snapshot, record | {"examples": factor * solver.batch_size})
+    message = f"with {factor * solver.batch_size} examples in each iteration, but this run has {solver.batch_size}"
+    assert caplog.text.count(message) == num_warnings
 
 
 @pytest.mark.parametrize(
@@ -106,6 +117,7 @@ def test_adaptive_policies_resume_with_their_state(policy: str, state: dict[str,
         (("data", "train", "digits"), [], DataError, r"\[\] is not the position of a data source"),
         (("data", "train", "digits"), {"examples": -1}, DataError, "is not the position"),
         (("data", "test", 0, "digits"), {"examples": 1 << 80}, DataError, "is not the position"),
+        (("examples",), -1, WeightsError, "'examples' of its record is -1, not a number of examples"),
         (("seed",), "x", WeightsError, "'seed' of its record is 'x', not a 64-bit integer"),
         (("key",), [1 << 40, 0], WeightsError, "'key' of its record is .*, not a list of two or four 32-bit integers"),
         (

@@ -12,11 +12,12 @@ import pytest
 
 from caffejax.base.config import TrainConfig
 from caffejax.base.errors import SolverError
-from caffejax.base.variables import Params, Variables
 from caffejax.core.solver.build_trainer import TrainerParts, build_trainer
 from caffejax.core.solver.nan_check import FiniteCheck
-from caffejax.core.solver.train_step import StepResult, TrainState, abstract_state
+from caffejax.core.solver.placement import Placement
+from caffejax.core.solver.train_step import StepResult, TrainState
 from caffejax.core.solver.trainer import Trainer
+from caffejax.core.solver.updater import Updater
 
 NET = """
 layer { name: "data" type: "DummyData" top: "x" top: "y" dummy_data_param { shape { dim: 2 dim: 3 } } }
@@ -25,29 +26,14 @@ layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "y" top: "loss" 
 """
 
 
-class RecordingUpdater:
+class RecordingUpdater(Updater):
     """An updater that changes only the iteration, and records the calls of `update`."""
 
-    wait_seconds = 0.0
-    last_update: Params | None = None
-
-    @property
-    def abstract_state(self) -> TrainState:
-        return abstract_state(self.train_state)
-
-    @property
-    def sharded_state(self) -> tuple[TrainState, None]:
-        return self.train_state, None
-
-    @property
-    def variables(self) -> Variables:
-        return self.train_state.variables
-
-    def restore(self, state: TrainState, history: Params | None) -> None:
-        self.train_state = state
-
-    def __init__(self, train_state: TrainState, steps_per_dispatch: int = 1, losses: Sequence[float] = ()) -> None:
-        self.train_state, self.steps_per_dispatch = train_state, steps_per_dispatch
+    def __init__(
+        self, placement: Placement, train_state: TrainState, steps_per_dispatch: int = 1, losses: Sequence[float] = ()
+    ) -> None:
+        super().__init__(placement, train_state)
+        self.steps_per_dispatch = steps_per_dispatch
         self.calls: list[tuple[int, int]] = []
         self.rates: list[float] = []
         self._losses = list(losses)
@@ -56,7 +42,7 @@ class RecordingUpdater:
         self.calls.append((iteration, len(rates)))
         self.rates += [float(rate) for rate in rates]
         new_iteration = jnp.int32(iteration + len(rates))
-        self.train_state = self.train_state.replace(iteration=new_iteration)  # type: ignore[attr-defined]
+        self._state = self._state.replace(iteration=new_iteration)
         losses = [self._losses.pop(0) if self._losses else 1.0 for _ in rates]
         return StepResult(jnp.array(losses), {"loss": jnp.array(losses[-1])})
 
@@ -90,7 +76,7 @@ def make_trainer(
         f'snapshot_prefix: "{folder / "x"}" {settings}',
         config=TrainConfig(**options),
     )
-    updater = RecordingUpdater(initial_state, steps_per_dispatch, losses)
+    updater = RecordingUpdater(parts.placement, initial_state, steps_per_dispatch, losses)
     return EventTrainer(parts, updater, FiniteCheck(parts.net, parts.param.iter_size), on_event), updater
 
 

@@ -115,13 +115,13 @@ def test_training_reports_the_wait_for_data(tmp_path: Path, monkeypatch: pytest.
     with h5py.File(tmp_path / "data.h5", "w") as file:
         file["x"], file["y"] = np.ones((8, 2), np.float32), np.zeros(8, np.float32)
     (tmp_path / "list.txt").write_text(f"{tmp_path / 'data.h5'}\n")
-    read_next = Loader.__next__
+    take = Loader.take
 
-    def read_slowly(loader: Loader) -> dict[str, Any]:
+    def take_slowly(loader: Loader, n: int) -> list[dict[str, Any]]:
         time.sleep(0.05)
-        return read_next(loader)
+        return take(loader, n)
 
-    monkeypatch.setattr(Loader, "__next__", read_slowly)
+    monkeypatch.setattr(Loader, "take", take_slowly)
     paces = []
 
     class PaceRecorder(Callback):

@@ -12,6 +12,7 @@ import pytest
 from caffejax import Net, Variables
 from caffejax.core.data.loader import Loader
 from caffejax.core.graph.inference_graph import output_and_loss_names
+from caffejax.core.parallel import one_device_mesh
 from caffejax.core.solver import Evaluator
 from caffejax.core.solver.intermediates import extract_features
 from caffejax.cpu.frozen import frozen_pass_cache
@@ -59,7 +60,7 @@ def test_losses_of_frozen_passes_equal_the_nets(case: str) -> None:
     for seed in range(2):
         batch = draw_batch(net, seed)
         blobs = passes(batch, None)
-        loss, outputs = net.loss_or_zero(*variables, batch)
+        loss, outputs = net.loss(*variables, batch, required=False)
         assert float(passes.loss(blobs)) == pytest.approx(float(loss), rel=1e-5, abs=1e-7)
         assert (float(loss) != 0) == (case != "no loss")
         for name, array in outputs.blobs.items():
@@ -71,7 +72,7 @@ def test_scores_are_equal_with_and_without_freezing() -> None:
     variables = net.init(jax.random.key(0))
     scores = []
     for freeze in (True, False):
-        evaluator = Evaluator(net, jax.devices()[0], freeze=freeze)
+        evaluator = Evaluator(net, one_device_mesh(jax.devices()[0]), freeze=freeze)
         assert evaluator._compile_inference(variables) is not None
         scores.append(evaluator(variables, 3, jax.random.key(1)))
         evaluator.loader.close()

@@ -14,7 +14,7 @@ import numpy as np
 from caffejax.core.program.net import Net
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-FORKS_GOLDEN = GOLDEN.parent / "forks" / "golden"
+FORKS = GOLDEN.parent / "forks"
 
 
 class Comparison(NamedTuple):

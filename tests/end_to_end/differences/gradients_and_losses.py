@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from difference import FORKS_GOLDEN, GOLDEN, Comparison, Difference
+from difference import FORKS, GOLDEN, Comparison, Difference
 
 import caffejax.pycaffe as caffe
 from caffejax.core.program.net import Net
@@ -78,7 +78,7 @@ def _compare_hinge_gradient(net: str) -> list[Comparison]:
 
 
 def _compare_region_losses(net: str) -> list[Comparison]:
-    result, model = _load_recorded(FORKS_GOLDEN / "fork_layers_more", "SmoothL1LossOHEM/default")
+    result, model = _load_recorded(FORKS / "rcnn" / "recorded", "SmoothL1LossOHEM/default")
     losses = model.apply({}, {}, {name: result[f"bottom/{name}"] for name in model.input_names})[0]["per_roi"]
     return [Comparison("losses of the regions", result["top/per_roi"].ravel(), losses.ravel())]
 
@@ -126,17 +126,17 @@ DIFFERENCES = [
         "The backward pass of SegNet's BN and of C3D's convolutions overwrites the diffs of their params. With "
         "`iter_size`, all but the last pass is lost. Here training adds them up. `Net.backward` of the Python "
         "interface overwrites them.",
-        "recorded: tests/forks/golden/fork_layers_more/BN/segnet_overwrites.npz",
-        "tests/forks/golden/fork_layers_more/BN/segnet_overwrites.prototxt",
-        lambda net: _compare_param_diffs(FORKS_GOLDEN / "fork_layers_more", "BN/segnet_overwrites"),
+        "recorded: tests/forks/segmentation/recorded/BN/segnet_overwrites.npz",
+        "tests/forks/segmentation/recorded/BN/segnet_overwrites.prototxt",
+        lambda net: _compare_param_diffs(FORKS / "segmentation" / "recorded", "BN/segnet_overwrites"),
     ),
     Difference(
         "SmoothL1LossOHEM: losses of the regions",
         "The recorded second top has the loss of the first place only, and zeros. The fork's kernel goes through all "
         "places, as BoxAnnotatorOHEM, which ranks them, needs it; so does the layer here. The first ones agree.",
-        "recorded: tests/forks/golden/fork_layers_more/SmoothL1LossOHEM/default.npz; smooth_L1_loss_ohem_layer.cu, "
+        "recorded: tests/forks/rcnn/recorded/SmoothL1LossOHEM/default.npz; smooth_L1_loss_ohem_layer.cu, "
         "kernel_channel_sum: CUDA_KERNEL_LOOP(index, num * spatial_dim)",
-        "tests/forks/golden/fork_layers_more/SmoothL1LossOHEM/default.prototxt",
+        "tests/forks/rcnn/recorded/SmoothL1LossOHEM/default.prototxt",
         _compare_region_losses,
     ),
 ]

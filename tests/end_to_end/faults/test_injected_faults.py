@@ -20,7 +20,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(len(KINDS)), ids=KINDS)
+@pytest.mark.parametrize("seed", [*range(len(KINDS)), 83], ids=[*KINDS, "writes after an error"])
 def test_random_faults_leave_consistent_files(job: Job, seed: int) -> None:
     assert job.find_problems(seed) == []
 

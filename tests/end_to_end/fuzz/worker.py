@@ -18,8 +18,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from caffejax.cpu.process_settings import silence_orbax_permanently
-
 from .harness import get_intact_sets, make_case, read_files
 from .outcomes import MAX_MEMORY, MAX_SECONDS, Outcome
 from .run_case import read_intact_set, run_case
@@ -31,7 +29,6 @@ _MAX_EXTRA_MEMORY = 6 << 30
 
 def main() -> None:
     """Answer requests until the input ends."""
-    silence_orbax_permanently()  # as the command line does: threads of orbax may fail after the first error
     responses = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever prints must not be taken for an answer
     folder = Path(sys.argv[1])

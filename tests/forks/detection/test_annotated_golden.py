@@ -8,7 +8,7 @@ import pytest
 
 from caffejax.core.layers.row_padding import num_valid_rows, strip_padding
 
-FOLDER = Path(__file__).parents[1] / "golden/fork_layers/data/photos_a"
+FOLDER = Path(__file__).parent / "recorded" / "data" / "photos_a"
 CASES = {case["case"]: case for case in json.loads((FOLDER / "manifest.json").read_text())}
 
 TRANSFORM_SCALES = {"crop_center": 0.017}

@@ -16,10 +16,9 @@ from caffejax import CaffejaxError, Net, layer_types
 from caffejax.core.layers.row_padding import strip_padding
 from caffejax.forks.detection.boxes import decode_offsets, encode_offsets
 from caffejax.forks.detection.multibox_targets import Truth, match, select_hardest
-from golden_cases import FORKS_GOLDEN
 from layer_nets import Replay, assert_as_recorded, net_text, run_layer
 
-FORK_CASES = FORKS_GOLDEN / "fork_layers"
+RECORDED = Path(__file__).parent / "recorded"
 TOLERANCE = {"atol": 1e-5, "rtol": 1e-4}
 
 
@@ -27,18 +26,18 @@ TOLERANCE = {"atol": 1e-5, "rtol": 1e-4}
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Create a folder with the files of the recorded cases, and make it the working directory."""
     for type_name in ("DetectionOutput", "DetectionEvaluate"):
-        for file in (FORK_CASES / type_name).glob("s*_*.*t"):
+        for file in (RECORDED / type_name).glob("s*_*.*t"):
             shutil.copy(file, tmp_path)
     for case in ("DetectionOutput/save_voc", "DetectionEvaluate/sizes"):
         for extension in ("prototxt", "npz"):
-            shutil.copy(FORK_CASES / f"{case}.{extension}", tmp_path)
+            shutil.copy(RECORDED / f"{case}.{extension}", tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def test_voc_result_files_equal_the_recorded_files(folder: Path) -> None:
     assert_as_recorded({"path": folder / "save_voc", "phase": "TEST", "has_backward": False, **TOLERANCE})
-    for expected in (FORK_CASES / "DetectionOutput" / "save_voc_out").iterdir():
+    for expected in (RECORDED / "DetectionOutput" / "save_voc_out").iterdir():
         assert (folder / "save_voc_out" / expected.name).read_text() == expected.read_text()
 
 
@@ -78,7 +77,7 @@ def test_malformed_image_sizes_raise(folder: Path) -> None:
 
 def test_padding_rows_do_not_affect_the_evaluation() -> None:
     text = net_text("DetectionEvaluate", "detection_evaluate_param { num_classes: 4 }", [(1, 1, 11, 7), (1, 1, 5, 8)])
-    recorded = np.load(FORK_CASES / "DetectionEvaluate" / "basic.npz")
+    recorded = np.load(RECORDED / "DetectionEvaluate" / "basic.npz")
     padding = np.full((1, 1, 9, 7), -1, np.float32)
     result = np.concatenate([recorded["bottom/detection"], padding], axis=2)
     tops, _ = Net(text, "TEST").apply({}, {}, {"b0": result, "b1": recorded["bottom/label"]})
@@ -352,7 +351,7 @@ def test_detection_output_equals_loops(keep: int, clip: bool) -> None:
 
 
 def test_label_out_of_range_makes_the_loss_nan() -> None:
-    recorded = np.load(FORK_CASES / "MultiBoxLoss" / "defaults.npz")
+    recorded = np.load(RECORDED / "MultiBoxLoss" / "defaults.npz")
     bottoms = [recorded[f"bottom/{name}"].copy() for name in ("loc", "conf", "prior", "label")]
     net = Net(net_text("MultiBoxLoss", "multibox_loss_param { num_classes: 3 }", [b.shape for b in bottoms]), "TRAIN")
     compute_loss, inputs = (
@@ -367,7 +366,7 @@ def test_label_out_of_range_makes_the_loss_nan() -> None:
 
 @pytest.mark.parametrize("propagate_down", ["true false false false", "false true false false"])
 def test_loss_omits_bottoms_without_propagate_down(propagate_down: str) -> None:
-    recorded = np.load(FORK_CASES / "MultiBoxLoss" / "defaults.npz")
+    recorded = np.load(RECORDED / "MultiBoxLoss" / "defaults.npz")
     bottoms = [recorded[f"bottom/{name}"] for name in ("loc", "conf", "prior", "label")]
 
     def compute_gradients(text: str) -> Any:
@@ -432,7 +431,7 @@ def test_invalid_settings_and_shapes_are_refused(
 
 
 def test_do_neg_mining_false_disables_mining() -> None:
-    recorded = np.load(FORK_CASES / "MultiBoxLoss" / "no_gt_no_mining.npz")
+    recorded = np.load(RECORDED / "MultiBoxLoss" / "no_gt_no_mining.npz")
     bottoms = [recorded[f"bottom/{name}"] for name in ("loc", "conf", "prior", "label")]
     param = "multibox_loss_param { num_classes: 3 code_type: CENTER_SIZE do_neg_mining: false }"
     net = Net(net_text("MultiBoxLoss", param, [b.shape for b in bottoms]), "TRAIN")

@@ -16,7 +16,7 @@ from caffejax.core.solver.train_step import init_train_state, stack_batches
 
 pytestmark = pytest.mark.optimized
 
-NET_FOLDERS = sorted((Path(__file__).parents[1] / "golden" / "fork_layers" / "nets").iterdir())
+NET_FOLDERS = sorted((Path(__file__).parent / "recorded" / "nets").iterdir())
 
 
 def assert_close(actual: Any, expected: np.ndarray, name: str, rtol: float = 1e-4) -> None:

@@ -1,4 +1,4 @@
-"""Handling of checkpoints that could not be saved: removal of files, errors to raise, silencing of orbax."""
+"""Handling of checkpoints that could not be saved or read: removal of files, errors to raise, silence of orbax."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import logging
 import re
 import shutil
 import sys
-import threading
+import textwrap
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,19 @@ from ...base.atomic_write import make_write_problem
 from ...base.errors import Problem, WeightsError
 
 _TEMPORARY_SUFFIX = ".orbax-checkpoint-tmp"  # part of orbax's names of temporary folders
-# old steps are moved here before they are deleted, so that no step is ever incomplete
+# old steps are moved here, since orbax deletes file by file: a kill would leave a step that is damaged
 TRASH_FOLDER = f"removed{_TEMPORARY_SUFFIX}"
+_ORBAX = "orbax/checkpoint"  # part of the paths of orbax's sources
 _MAX_WAIT, _QUIET_TIME = 2, 0.3  # seconds
-_EXCEPTHOOK_ARGUMENTS = 3  # of `sys.excepthook`: type, value, traceback
-_UNAWAITED_COROUTINE = re.compile("coroutine '.*' was never awaited")  # Python's warning
+_MAX_REASON_LENGTH = 200  # characters; tensorstore's messages have a thousand
+_POLL_SECONDS = 0.02
 _OS_ERROR = re.compile(r"os_error_code='(\d+)'")  # in tensorstore's messages
 
 
 def remove_temporary_folders(folder: Path, pattern: str = "*") -> list[str]:
     """Remove orbax's temporary folders in a checkpoint folder, and return their names.
+
+    Orbax itself removes none after an error, and others only where a manager is made, without a word.
 
     Args:
         folder: the checkpoint folder.
@@ -45,7 +49,7 @@ def remove_temporary_folders(folder: Path, pattern: str = "*") -> list[str]:
 def remove_failed_step(folder: Path, step: int) -> None:
     """Remove the files of a step that could not be saved.
 
-    After the error, tensorstore's threads still finish pending writes and create the files again. So files are removed
+    Orbax raises an error while tensorstore's threads still write, which create the files again. So files are removed
     repeatedly, until none has appeared for 0.3 seconds or 2 seconds have passed.
     """
     begin = quiet_since = time.monotonic()
@@ -62,8 +66,13 @@ def make_save_error(folder: Path, step: int, error: Exception) -> WeightsError:
         return WeightsError(Problem("cannot be written: its folder has been removed", str(folder / str(step))))
     if cause is not None:
         return WeightsError(make_write_problem(folder / str(step), cause))
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return WeightsError(Problem(f"cannot be written: {reason}", str(folder / str(step))))
+    return WeightsError(Problem(f"cannot be written: {summarize(error)}", str(folder / str(step))))
+
+
+def summarize(error: Exception) -> str:
+    """Return the beginning of an error's message, or the name of its type if it has none."""
+    line = re.split(r"\n| See full TensorStore| \[", str(error), maxsplit=1)[0]
+    return textwrap.shorten(line, _MAX_REASON_LENGTH, placeholder=" ...") or type(error).__name__
 
 
 def _find_os_error(error: BaseException | None) -> OSError | None:
@@ -81,122 +90,75 @@ def _find_os_error(error: BaseException | None) -> OSError | None:
     return None
 
 
-class _ErrorSilencer:
-    """A switch that silences errors of orbax's threads between `acquire` and `release`.
+def record_failures(manager: Any) -> None:
+    """Prepare orbax's manager, which several processes share, for `wait_or_fail`.
 
-    It replaces Python's three hooks for uncaught exceptions and its hook for warnings, and filters two loggers. Several
-    threads may call `acquire` at the same time. The last `release` restores the hooks, except for a hook that another
-    library has replaced since `acquire`.
+    If a write fails in one process, the manager first waits twenty minutes for the other processes, which wait for this
+    one, and only then raises the error.
     """
+    wait, manager.failures = manager._wait_for_checkpointers, []
 
-    def __init__(self) -> None:
-        self.is_permanent = False  # whether `release` does nothing
-        self._lock, self._num_holders = threading.Lock(), 0
-        self._hooks: list[tuple[Any, str, Any, Any]] = []  # module, name, previous hook, filtering hook
+    def wait_for_checkpointers() -> None:
+        try:
+            wait()
+        except Exception as error:
+            manager.failures.append(error)
+            raise
 
-    def acquire(self) -> None:
-        with self._lock:
-            self._num_holders += 1
-            if self._num_holders > 1:
-                return
-            for module, name, wrap in _HOOKS:
-                previous_hook = getattr(module, name)
-                setattr(module, name, filter_hook := wrap(previous_hook))
-                self._hooks.append((module, name, previous_hook, filter_hook))
-            for logger in _get_loggers():
-                logger.addFilter(_is_relevant)
-
-    def release(self) -> None:
-        with self._lock:
-            if self.is_permanent:
-                return
-            self._num_holders -= 1
-            if self._num_holders:
-                return
-            for module, name, previous_hook, filter_hook in self._hooks:
-                if getattr(module, name) is filter_hook:
-                    setattr(module, name, previous_hook)
-            self._hooks.clear()
-            for logger in _get_loggers():
-                logger.removeFilter(_is_relevant)
+    manager._wait_for_checkpointers = wait_for_checkpointers
 
 
-def _get_loggers() -> tuple[logging.Logger, logging.Logger]:
-    """Return the loggers whose messages are filtered: absl's, which orbax uses, and asyncio's.
-
-    The filter looks for "orbax" in the path of the source file that logged a message. Only messages of absl's own
-    logger are certain to contain it.
-    """
-    from absl import logging as absl_logging
-
-    return absl_logging.get_absl_logger(), logging.getLogger("asyncio")
+def wait_or_fail(manager: Any) -> None:
+    """Wait until the step that a manager saves is complete, or raise the error of a failed write at once."""
+    while manager.is_saving_in_progress():
+        if manager.failures:
+            raise manager.failures[0]
+        time.sleep(_POLL_SECONDS)
 
 
-def silence_orbax_permanently() -> None:
-    """From the next read or write of a checkpoint on, hide errors of orbax's threads until the process ends."""
-    _silencer.is_permanent = True
+@dataclass(frozen=True)
+class _UnraisableFilter:
+    """A replacement of `sys.unraisablehook` that passes on all errors except those of abandoned reads and writes."""
+
+    previous_hook: Callable[[Any], object]
+
+    def __call__(self, unraisable: Any) -> None:
+        traceback = unraisable.exc_traceback
+        code = traceback.tb_frame.f_code if traceback else None  # of the function that no other one in Python called
+        # tensorstore's threads call this method of asyncio's loop
+        if code is None or not (code.co_name == "call_soon_threadsafe" or _ORBAX in code.co_filename):
+            self.previous_hook(unraisable)
+
+
+def _is_relevant(record: logging.LogRecord) -> bool:
+    texts = record.pathname, record.getMessage(), str(record.exc_info and record.exc_info[1])
+    return not any(library in text for text in texts for library in (_ORBAX, "tensorstore"))
 
 
 @contextmanager
 def suppress_orbax_errors() -> Iterator[None]:
-    """Keep orbax and its threads from printing errors that are also raised, until the `with` block ends."""
-    _silencer.acquire()
+    """Keep orbax and its threads from printing errors that are also raised in the `with` block.
+
+    Orbax closes its event loop at the first error. Each further array that tensorstore has then read or written, at any
+    later time, is an error of the closed loop, which Python prints, and each abandoned task is one that asyncio logs.
+    So after an error, what hides these two stays.
+    """
+    from absl import logging as absl_logging
+
+    loggers = absl_logging.get_absl_logger(), logging.getLogger("asyncio")
+    filters = [partial(_is_relevant) for _ in loggers]  # of this block, so that no other thread removes them
+    for logger, log_filter in zip(loggers, filters, strict=True):
+        logger.addFilter(log_filter)
+    hook = sys.unraisablehook
+    if is_outermost := not isinstance(hook, _UnraisableFilter):
+        sys.unraisablehook = _UnraisableFilter(hook)
+    has_succeeded = False
     try:
         yield
+        has_succeeded = True
     finally:
-        _silencer.release()
-
-
-def _is_relevant(record: logging.LogRecord) -> bool:
-    if record.exc_info and _is_from_abandoned_io(record.exc_info[1]):
-        return False
-    return "orbax" not in record.pathname and "orbax" not in record.getMessage()
-
-
-def _is_from_abandoned_io(error: BaseException | None) -> bool:
-    """Return whether an error's message shows that the error comes from a read or write that was abandoned."""
-    return (
-        "Event loop is closed" in str(error)
-        or "tensorstore" in str(error).lower()
-        # a coroutine that orbax had not started yet, where warnings are raised as exceptions
-        or (isinstance(error, RuntimeWarning) and _is_unawaited_coroutine(error))
-    )
-
-
-def _is_unawaited_coroutine(message: object) -> bool:
-    return _UNAWAITED_COROUTINE.match(str(message)) is not None
-
-
-def _wrap_hook(hook: Any) -> Callable[..., Any]:
-    """Return a hook for uncaught exceptions that calls `hook`, except for errors of orbax's threads and tensorstore."""
-
-    def filter_hook(*args: Any) -> None:
-        error = args[1] if len(args) == _EXCEPTHOOK_ARGUMENTS else args[0].exc_value
-        thread = getattr(args[0], "thread", None)
-        if not _is_from_abandoned_io(error) and "orbax" not in type(thread).__module__:
-            hook(*args)
-
-    return filter_hook
-
-
-def _wrap_showwarning(showwarning: Any) -> Callable[..., None]:
-    """Return a replacement of `warnings.showwarning` that hides warnings of coroutines that were never awaited.
-
-    Orbax leaves such coroutines behind when another array of the checkpoint cannot be read.
-    """
-
-    def filter_warning(message: Warning | str, category: type[Warning], *args: Any, **kwargs: Any) -> None:
-        if not (issubclass(category, RuntimeWarning) and _is_unawaited_coroutine(message)):
-            showwarning(message, category, *args, **kwargs)
-
-    return filter_warning
-
-
-# hooks that are replaced: module, name, and the function that makes the replacement
-_HOOKS: tuple[tuple[Any, str, Callable[[Any], Callable[..., None]]], ...] = (
-    (threading, "excepthook", _wrap_hook),
-    (sys, "unraisablehook", _wrap_hook),
-    (sys, "excepthook", _wrap_hook),
-    (warnings, "showwarning", _wrap_showwarning),
-)
-_silencer = _ErrorSilencer()
+        loggers[0].removeFilter(filters[0])
+        if has_succeeded or not is_outermost:
+            loggers[1].removeFilter(filters[1])
+        if has_succeeded and is_outermost:
+            sys.unraisablehook = hook

@@ -112,12 +112,12 @@ def match_blobs(
     for name, layer in ((name, included_layers[name]) for name in stored_blobs if name in included_layers):
         blobs = stored_blobs[name]
         if isinstance(blobs, Mapping):
-            names = [param.slot.name for param in layer.params]
-            if not set(blobs) <= set(names):
-                message = f"the file has blobs {', '.join(blobs)}, the net {', '.join(names) or 'none'}"
+            blob_names = graph.blob_names[layer.key][: len(layer.params)]
+            if not set(blobs) <= set(blob_names):
+                message = f"the file has blobs {', '.join(blobs)}, the net {', '.join(blob_names) or 'none'}"
                 mismatched.append(Problem(message, os.fspath(file), layer=name))
                 continue
-            blobs = tuple(blobs.get(blob) for blob in names)
+            blobs = tuple(blobs.get(blob) for blob in blob_names)
         elif layer.recurrent_state:
             blobs = blobs[: len(layer.params)]
         if convert := layer.type.traits.convert_stored:

@@ -1,12 +1,15 @@
 """Native checkpoints, in the format of the library orbax.
 
-A checkpoint folder has one step for each snapshot. An incomplete step is never visible. A step stores a nested
-dictionary of arrays, which orbax can read without caffejax, and all other state as JSON.
+A checkpoint folder has one step for each snapshot, which orbax's `CheckpointManager` writes and reads, also without
+caffejax. A step has two items: a nested dictionary of arrays, and all other state as JSON. Added to what orbax does are
 
-A step has a checksum of each array. It is computed on the host, or on devices, where each device sums over its shard.
-Each element's bits are read as an integer and multiplied by an odd weight that depends on the element's index. The
-checksum is the sum of the products modulo 2**32. A change of one element changes the checksum, and the checksums of the
-shards add up to the checksum of the array.
+- a checksum of each array: of a step's flipped bits, orbax alone reads a third as other numbers, without a word;
+- the move of an earlier run's steps to another folder: orbax refuses to save a step below them, and can only delete;
+- the removal of a step that could not be saved, and silence of orbax's threads after it: see `failed_saves`.
+
+For a checksum, each element's bits are read as an integer and multiplied by an odd weight that depends on the element's
+index. The checksum is the sum of the products modulo 2**32. A change of one element changes the checksum, and the
+checksums of the shards add up to the checksum of the array.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import logging
 import os
 import shutil
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,17 +31,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...base.errors import Problem, WeightsError
-from ..parallel import all_gather, barrier, broadcast_from_first, is_first, is_true_in_all_processes, wait_on_cpu
+from ..parallel import barrier, broadcast_from_first, is_first, wait_on_cpu
 from .failed_saves import (
     TRASH_FOLDER,
     make_save_error,
+    record_failures,
     remove_failed_step,
     remove_temporary_folders,
+    summarize,
     suppress_orbax_errors,
+    wait_or_fail,
 )
 
 _WEIGHT_FACTOR = 0x9E3779B1  # odd, so that no two indices have the same weight
-_MAX_HOST_SIZE = 2**20  # elements; up to this size the host is faster than compiling a program
+_BLOCK_SIZE = 2**20  # elements of which the host computes the products at once; even, so that weights stay odd
 
 
 def compute_checksums(arrays: Any) -> dict[str, int]:
@@ -52,45 +58,27 @@ def compute_checksums(arrays: Any) -> dict[str, int]:
     return {path: int(checksum) for path, checksum in sums.items()}
 
 
-def compute_crc32_checksums(arrays: Any) -> dict[str, int]:
-    """Return the CRC-32 checksum of each array, as older checkpoints store it, by the array's path in the tree.
-
-    Sharded arrays are gathered, so all processes must call it together.
-    """
-    leaves = jax.tree_util.tree_leaves_with_path(arrays)
-    return {
-        jax.tree_util.keystr(path): zlib.crc32(_view_bytes(np.asarray(all_gather(array)))) for path, array in leaves
-    }
-
-
 def _compute_checksum(array: Any) -> Any:
-    if isinstance(array, jax.Array):
-        if array.is_fully_replicated:
-            array = array.addressable_data(0)
-        elif not array.is_fully_addressable or array.size > _MAX_HOST_SIZE:
+    if isinstance(array, jax.Array) and not array.is_fully_addressable:
+        if not array.is_fully_replicated:
             return wait_on_cpu(_sum_on_devices(array))
-        if array.size > _MAX_HOST_SIZE:
-            return _sum_on_devices(array)
+        array = array.addressable_data(0)
     return _sum_on_host(np.asarray(array))
 
 
 def _sum_on_host(array: np.ndarray) -> int:
-    size = min(array.dtype.itemsize, 4)
-    bits, total = np.frombuffer(_view_bytes(array), f"u{size}"), 0
-    for start in range(0, len(bits), _MAX_HOST_SIZE):
-        part = bits[start : start + _MAX_HOST_SIZE].astype(np.uint32)
-        indices = np.arange(start, start + len(part), dtype=np.uint64).astype(np.uint32)
-        total += int(np.sum(part * (indices * np.uint32(_WEIGHT_FACTOR) | np.uint32(1)), dtype=np.uint32))
+    bytes_ = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    bits, total = np.frombuffer(bytes_.data, f"u{min(array.dtype.itemsize, 4)}"), 0
+    weights = np.arange(min(len(bits), _BLOCK_SIZE), dtype=np.uint32) * np.uint32(_WEIGHT_FACTOR) | np.uint32(1)
+    for start in range(0, len(bits), _BLOCK_SIZE):
+        block = bits[start : start + _BLOCK_SIZE].astype(np.uint32)
+        total += int(block @ weights[: len(block)]) + start * _WEIGHT_FACTOR * int(block.sum(dtype=np.uint32))
     return total % 2**32
-
-
-def _view_bytes(array: np.ndarray) -> memoryview:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 @jax.jit
 def _sum_on_devices(array: jax.Array) -> jax.Array:
-    """Compute the checksum of an array on the devices of the array, and return it as uint32."""
+    """Compute the checksum of an array on the devices of the array, each over its shard, and return it as uint32."""
     size = min(array.dtype.itemsize, 4)
     if array.dtype == bool:
         array = array.astype(jnp.uint8)
@@ -143,6 +131,17 @@ class KeepRule:
 _folder_numbers = itertools.count()  # give each folder that all processes save to separate barriers
 
 
+ARRAYS_ITEM, RECORD_ITEM = "arrays", "record"  # the items of a step
+Arrays = Mapping[str, Any]  # names to arrays, or to such mappings
+MakeTarget = Callable[[dict[str, Any], Arrays], Arrays]  # (record, shapes) to the arrays to read into
+
+
+def make_numpy_target(record: dict[str, Any], shapes: Arrays) -> Arrays:
+    """Return a tree of empty NumPy arrays with the shapes and dtypes in `shapes`. This is the default `make_target`."""
+    arrays: Arrays = jax.tree.map(lambda shape: np.empty(shape.shape, shape.dtype), shapes)
+    return arrays
+
+
 class DamagedStepError(WeightsError):
     """A step of a checkpoint folder that cannot be read."""
 
@@ -164,6 +163,7 @@ class CheckpointFolder:
         self.path = Path(path)
         self._keep = keep or KeepRule()
         self._is_collective = is_collective and jax.process_count() > 1
+        self._is_writer = not self._is_collective or is_first()  # of the folder itself
         self._cached_manager: Any = None
         self._pending_step: int | None = None
         self._has_moved_steps = False  # whether steps of an earlier run were moved
@@ -182,20 +182,23 @@ class CheckpointFolder:
                     active_processes=set(range(jax.process_count())) if self._is_collective else {process},
                     barrier_sync_key_prefix=barrier_prefix,
                 )
-                self._cached_manager = ocp.CheckpointManager(
-                    self.path.absolute(),
-                    options=ocp.CheckpointManagerOptions(
-                        preservation_policy=self._keep.to_preservation_policy(),
-                        multiprocessing_options=processes,
-                        create=False,
-                        todelete_subdir=TRASH_FOLDER,
-                        enable_async_checkpointing=self._is_collective,  # `Snapshots` has a thread for one process
-                    ),
-                    item_handlers={
-                        ARRAYS_ITEM: ocp.StandardCheckpointHandler(multiprocessing_options=processes),
-                        RECORD_ITEM: ocp.JsonCheckpointHandler(multiprocessing_options=processes),
-                    },
+                options = ocp.CheckpointManagerOptions(
+                    preservation_policy=self._keep.to_preservation_policy(),
+                    multiprocessing_options=processes,
+                    create=False,
+                    todelete_subdir=TRASH_FOLDER,
+                    enable_async_checkpointing=self._is_collective,  # `Snapshots` has a thread for one process
                 )
+                handlers = {
+                    ARRAYS_ITEM: ocp.StandardCheckpointHandler(multiprocessing_options=processes),
+                    RECORD_ITEM: ocp.JsonCheckpointHandler(multiprocessing_options=processes),
+                }
+                with suppress_orbax_errors():
+                    self._cached_manager = ocp.CheckpointManager(
+                        self.path.absolute(), options=options, item_handlers=handlers
+                    )
+                if self._is_collective:
+                    record_failures(self._cached_manager)
             except Exception as error:  # orbax raises many kinds for metadata that is damaged
                 raise _make_error(self.path, f"cannot be opened: {error}") from error
         return self._cached_manager
@@ -231,20 +234,13 @@ class CheckpointFolder:
         import orbax.checkpoint as ocp
 
         try:
-            if not self._is_collective or is_first():
+            if self._is_writer:
                 # before orbax, whose threads would wait five minutes for a folder that cannot be created
                 self.path.mkdir(parents=True, exist_ok=True)
             if self._is_collective:
                 barrier()
-            if self._is_collective and not is_true_in_all_processes(self.path.is_dir()):
-                message = "a process cannot see this folder; all processes must write checkpoints to the same folder"
-                raise _make_error(self.path, message)
-            stored_record = add_checksums(record, compute_checksums(arrays))
-            if (
-                not self._is_collective
-                and self.steps()[-1:] == [step]
-                and self._make_reader(make_numpy_target).is_identical(step, stored_record)
-            ):
+            stored_record = _add_checksums(record, compute_checksums(arrays))
+            if not self._is_collective and self.steps()[-1:] == [step] and self._try_read(step) == stored_record:
                 return
             self._move_earlier_steps(step if first_moved is None else first_moved)
             with suppress_orbax_errors():
@@ -274,9 +270,11 @@ class CheckpointFolder:
             return
         try:
             with suppress_orbax_errors():
+                if self._is_collective:
+                    wait_or_fail(self._cached_manager)
                 self._cached_manager.wait_until_finished()
                 self._cached_manager.check_for_errors()
-            if not self._is_collective or is_first():
+            if self._is_writer:
                 remove_temporary_folders(self.path, TRASH_FOLDER)
         except Exception as error:
             raise self._discard(step, error) from error
@@ -285,7 +283,7 @@ class CheckpointFolder:
         """Remove the files of a step that could not be saved, and return the error to raise."""
         if not self._is_collective:  # otherwise another process may be writing to the step
             manager, self._cached_manager = self._cached_manager, None
-            with suppress_orbax_errors():  # until the threads have finished their writes
+            with suppress_orbax_errors():
                 if manager is not None:
                     with suppress(Exception):
                         manager.close()
@@ -296,33 +294,29 @@ class CheckpointFolder:
 
     def _move_earlier_steps(self, first_step: int) -> None:
         """Move the steps from `first_step` on to the folder `<path>.old`, so that no run resumes from them."""
-        steps = sorted(step for step in self._manager.all_steps() if step >= first_step)
+        steps = [step for step in self.steps() if step >= first_step]
         if not (broadcast_from_first(len(steps)) if self._is_collective else steps):
             return
-        self.close()
-        if not self._is_collective or is_first():
-            self._move_steps(steps)
+        if self._is_writer:
+            old_folder = self.path.with_name(f"{self.path.name}.old")
+            if not self._has_moved_steps:
+                replaced = ", ".join(str(step) for step in steps if (old_folder / str(step)).exists())
+                message = "%s contains steps of an earlier run, which are moved to %s: %s%s"
+                replacements = f"; replaced there: {replaced}" if replaced else ""
+                log.warning(message, self.path, old_folder, ", ".join(map(str, steps)), replacements)
+            self._has_moved_steps = True
+            old_folder.mkdir(exist_ok=True)
+            for step in steps:
+                shutil.rmtree(old_folder / str(step), ignore_errors=True)  # of an even earlier run, or of this one
+                (self.path / str(step)).rename(old_folder / str(step))
         if self._is_collective:
             barrier()
-
-    def _move_steps(self, steps: Sequence[int]) -> None:
-        old_folder = self.path.with_name(f"{self.path.name}.old")
-        if not self._has_moved_steps:
-            replaced_steps = [step for step in steps if (old_folder / str(step)).exists()]
-            replacements = f"; replaced there: {', '.join(map(str, replaced_steps))}" if replaced_steps else ""
-            numbers = ", ".join(map(str, steps))
-            message = "%s contains steps of an earlier run, which are moved to %s: %s%s"
-            log.warning(message, self.path, old_folder, numbers, replacements)
-        self._has_moved_steps = True
-        old_folder.mkdir(exist_ok=True)
-        for step in steps:
-            shutil.rmtree(old_folder / str(step), ignore_errors=True)  # of an even earlier run, or of this one
-            (self.path / str(step)).rename(old_folder / str(step))
+        self._manager.reload()
 
     def restore(
         self,
         step: int | None = None,
-        make_target: MakeTarget | None = None,
+        make_target: MakeTarget = make_numpy_target,
         all_succeed: Callable[[bool], bool] = bool,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the arrays and the record of a step.
@@ -344,129 +338,71 @@ class CheckpointFolder:
         chosen_step = steps[-1] if step is None else step
         if chosen_step not in steps:
             raise _make_error(self.path, f"there is no step {chosen_step}; the steps are {', '.join(map(str, steps))}")
-        reader = self._make_reader(make_target or make_numpy_target, all_succeed)
         try:
             with suppress_orbax_errors():
-                return reader(chosen_step)
+                arrays, stored_record = self._read(chosen_step, make_target, all_succeed)
+            return arrays, stored_record["record"]
         except WeightsError:
             raise
         except Exception as error:  # orbax and tensorstore raise many kinds
-            reason = str(error).partition(" See full TensorStore")[0].partition("\n")[0] or type(error).__name__
-            newest_good_step = next((s for s in reversed(steps) if s != chosen_step and reader.is_good(s)), None)
-            hint = (
-                "; no other step is good"
-                if newest_good_step is None
-                else f"; step {newest_good_step} is the newest good one"
-            )
-            message = f"step {chosen_step} is damaged: {reason}{hint}"
+            others = (s for s in reversed(steps) if s != chosen_step)
+            good_step = next((s for s in others if self._try_read(s, make_target, all_succeed)), None)
+            hint = "no other step is good" if good_step is None else f"step {good_step} is the newest good one"
+            message = f"{hint}; step {chosen_step} is damaged: {summarize(error)}"
             raise DamagedStepError(Problem(message, str(self.path))) from error
 
-    def _make_reader(self, make_target: MakeTarget, all_succeed: Callable[[bool], bool] = bool) -> StepReader:
-        return StepReader(self._manager, make_target, all_succeed)
+    def _try_read(
+        self, step: int, make_target: MakeTarget = make_numpy_target, all_succeed: Callable[[bool], bool] = bool
+    ) -> dict[str, Any] | None:
+        """Return the stored record of a step, or None if the step is damaged."""
+        try:
+            with suppress_orbax_errors():
+                return self._read(step, make_target, all_succeed)[1]
+        except Exception:
+            return None
+
+    def _read(
+        self, step: int, make_target: MakeTarget, all_succeed: Callable[[bool], bool]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the arrays and the stored record of a step, after their checksums have been checked.
+
+        Raises:
+            Exception: if the step cannot be read or a checksum is wrong. The type depends on orbax.
+        """
+        import orbax.checkpoint as ocp
+
+        args = ocp.args
+        try:
+            items = self._manager.restore(step, args=args.Composite(**{RECORD_ITEM: args.JsonRestore()}))
+            stored_record = items[RECORD_ITEM]
+            record, sums = (stored_record.get(name, {}) for name in ("record", "sums"))
+            if stored_record != _add_checksums(record, sums):
+                raise ValueError("the checksum of its record is wrong")
+            target = make_target(record, self._manager.item_metadata(step)[ARRAYS_ITEM])
+            items = self._manager.restore(step, args=args.Composite(**{ARRAYS_ITEM: args.StandardRestore(target)}))
+        except Exception:
+            all_succeed(False)
+            raise
+        if not all_succeed(True):
+            raise ValueError("another process could not read its shards; see the error of that process")
+        if sums != compute_checksums(items[ARRAYS_ITEM]):
+            raise ValueError("the checksum of an array is wrong")
+        return items[ARRAYS_ITEM], stored_record
 
     def close(self) -> None:
         """Wait for the step that is being saved, and release orbax's resources."""
         self.wait()
         manager, self._cached_manager = self._cached_manager, None
-        if manager is not None:
+        if manager is not None and not getattr(manager, "failures", None):  # else it would wait for other processes
             manager.close()
+
+
+def _add_checksums(record: Any, sums: Mapping[str, int]) -> dict[str, Any]:
+    """Return the record, converted to JSON values, with the arrays' checksums and a checksum of both."""
+    json_record = json.loads(json.dumps(record))  # the values after a round trip through JSON
+    checksum = zlib.crc32(json.dumps([json_record, sums], sort_keys=True).encode())
+    return {"record": json_record, "sums": dict(sums), "checksum": checksum}
 
 
 def _make_error(path: Path, message: str) -> WeightsError:
     return WeightsError(Problem(message, file=str(path)))
-
-
-ARRAYS_ITEM, RECORD_ITEM = "arrays", "record"  # the items of a step
-Arrays = Mapping[str, Any]  # names to arrays, or to such mappings
-MakeTarget = Callable[[dict[str, Any], Arrays], Arrays]  # (record, shapes) to the arrays to read into
-
-
-@dataclass(frozen=True)
-class StepReader:
-    """A reader of the steps of a checkpoint folder.
-
-    Attributes:
-        manager: orbax's manager of the folder.
-        make_target, all_succeed: see `CheckpointFolder.restore`.
-    """
-
-    manager: Any
-    make_target: MakeTarget
-    all_succeed: Callable[[bool], bool]
-
-    def __call__(self, step: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the arrays and the record of a step, after their checksums have been checked.
-
-        Raises:
-            Exception: if the step cannot be read or a checksum is wrong. The type depends on orbax.
-        """
-        try:
-            arrays, stored_record = self._read(step)
-        except Exception:
-            self.all_succeed(False)
-            raise
-        if not self.all_succeed(True):
-            raise ValueError("another process could not read its shards; see the error of that process")
-        sums = compute_checksums if "sums" in stored_record else compute_crc32_checksums
-        if stored_record[_find_sums_key(stored_record)] != sums(arrays):
-            raise ValueError("the checksum of an array is wrong")
-        return arrays, stored_record["record"]
-
-    def is_good(self, step: int) -> bool:
-        """Return whether a step can be read and its checksums are correct."""
-        try:
-            with suppress_orbax_errors():
-                self(step)
-        except Exception:
-            return False
-        return True
-
-    def is_identical(self, step: int, stored_record: Mapping[str, Any]) -> bool:
-        """Return whether a step can be read and its record equals `stored_record`, which `add_checksums` returned."""
-        try:
-            with suppress_orbax_errors():
-                arrays, record = self._read(step)
-        except Exception:
-            return False
-        return record == stored_record and compute_checksums(arrays) == stored_record["sums"]
-
-    def _read(self, step: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        import orbax.checkpoint as ocp
-
-        args = ocp.args
-        items = self.manager.restore(step, args=args.Composite(**{RECORD_ITEM: args.JsonRestore()}))
-        stored_record = items[RECORD_ITEM]
-        sums_key = _find_sums_key(stored_record)
-        if stored_record != add_checksums(stored_record["record"], stored_record[sums_key], sums_key):
-            raise ValueError("the checksum of its record is wrong")
-        target = self.make_target(stored_record["record"], self.manager.item_metadata(step)[ARRAYS_ITEM])
-        restored = self.manager.restore(step, args=args.Composite(**{ARRAYS_ITEM: args.StandardRestore(target)}))
-        return restored[ARRAYS_ITEM], stored_record
-
-
-def make_numpy_target(record: dict[str, Any], shapes: Arrays) -> Arrays:
-    """Return a tree of empty NumPy arrays with the shapes and dtypes in `shapes`. This is the default `target`."""
-    arrays: Arrays = jax.tree.map(lambda shape: np.empty(shape.shape, shape.dtype), shapes)
-    return arrays
-
-
-def add_checksums(record: Any, sums: Mapping[str, int], sums_key: str = "sums") -> dict[str, Any]:
-    """Return the record, converted to JSON values, with the arrays' checksums and a checksum of both.
-
-    Orbax compresses arrays, and decompression does not detect every flipped bit.
-
-    Args:
-        record: values that JSON can represent.
-        sums: the checksums of the arrays, by path.
-        sums_key: the key for `sums` in the result.
-    """
-    json_record = json.loads(json.dumps(record))  # the values after a round trip through JSON
-    return {
-        "record": json_record,
-        sums_key: dict(sums),
-        "checksum": zlib.crc32(json.dumps([json_record, sums], sort_keys=True).encode()),
-    }
-
-
-def _find_sums_key(stored_record: Mapping[str, Any]) -> str:
-    return "sums" if "sums" in stored_record else "arrays"  # older checkpoints have the key "arrays"

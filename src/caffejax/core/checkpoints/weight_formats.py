@@ -108,9 +108,13 @@ def convert(source: str, target: str, net: NetParameter | None = None) -> Ordere
             although it is needed.
     """
     source_format, target_format = find_format(source), find_format(target)
-    weights = {name: _in_caffe_order(blobs, name, source) for name, blobs in source_format.read(source).items()}
+    stored_weights = source_format.read(source)
     if net is None:
-        net = NetParameter(layer=[LayerParameter(name=name) for name in weights])
+        net = NetParameter(layer=[LayerParameter(name=name) for name in stored_weights])
+    types = {layer.name: layer.type for layer in net.layer}
+    weights = {
+        name: _in_caffe_order(blobs, name, types.get(name, ""), source) for name, blobs in stored_weights.items()
+    }
     names = {layer.name for layer in net.layer}
     unknown_layers = [name for name, blobs in weights.items() if blobs and name not in names]
     if unknown_layers:
@@ -133,26 +137,23 @@ def convert(source: str, target: str, net: NetParameter | None = None) -> Ordere
     return weights
 
 
-_CAFFE_ORDERS = (
-    ("weight", "bias"),
-    ("mean", "variance", "scale_factor", "weight", "bias"),
-    ("weight_x", "bias", "weight_static", "weight_h", "weight_out", "bias_out"),
-)
-
-
-def _in_caffe_order(blobs: Blobs, layer: str, file: str) -> tuple[Array | None, ...]:
-    """Return a layer's blobs in Caffe's order. The names of BVLC's types say it; those of other types need the net."""
+def _in_caffe_order(blobs: Blobs, layer: str, type_name: str, file: str) -> tuple[Array | None, ...]:
+    """Return a layer's blobs in Caffe's order, which the layer's type states, or any type if the model is unknown."""
     if not isinstance(blobs, Mapping):
         return tuple(blobs)
     if len(blobs) == 1:
         return tuple(blobs.values())
-    for order in _CAFFE_ORDERS:
-        if set(blobs) <= set(order) and (order[0] in blobs) and ("scale_factor" in blobs) == ("scale_factor" in order):
-            return tuple(blobs[name] for name in order if name in blobs)
-    message = (
-        f"the order of its blobs {', '.join(blobs)} is known only with the net: convert it with net.load and net.save"
-    )
-    raise WeightsError(Problem(message, file, layer=layer))
+    all_types = layer_types()
+    types = [all_types[type_name]] if type_name in all_types else all_types.values()
+    full_orders = [order for layer_type in types for order in layer_type.blob_orders if set(blobs) <= set(order)]
+    orders = {tuple(name for name in order if name in blobs) for order in full_orders}
+    if len(orders) != 1:
+        message = (
+            f"the order of its blobs {', '.join(blobs)} is not known; name the model with --model, or convert it with "
+            "net.load and net.save"
+        )
+        raise WeightsError(Problem(message, file, layer=layer))
+    return tuple(blobs[name] for name in orders.pop())
 
 
 def _find_shared_owners(net: NetParameter) -> dict[tuple[str, int], tuple[str, int]]:

@@ -18,6 +18,7 @@ from ..layers.registry import define_layer
 from ..layers.types import Signature
 from ..schema import caffe_pb2
 from .atomic_folder import PutFn
+from .data_identity import checksum_bytes
 from .data_layer import DataLayer, refuse_unsupported
 from .image_batches import ImageBatches, ImageDataset, Label
 from .image_decoding import COLOR, GRAY, UNCHANGED, DatumReader, is_compressed
@@ -31,6 +32,7 @@ Record = tuple[bytes, bytes]  # key, value
 Result = TypeVar("Result")
 
 
+_NUM_COMPARED = 16  # records that represent a database, and its last one
 Records = Lmdb | LevelDb  # (key, value) records, indexed by position in key order
 READERS: Mapping[str, type[Records]] = {"lmdb": Lmdb, "leveldb": LevelDb}
 WRITERS: Mapping[str, Callable[[str | os.PathLike[str]], AbstractContextManager[PutFn]]] = {
@@ -106,6 +108,12 @@ class RecordDataset(ImageDataset[Label]):
             records += self._records.read_range(index, min(num_remaining, len(self._records) - index))
             index = 0
         return records
+
+    def checksum(self) -> int:
+        """Return a checksum of the keys and values of records all over the database."""
+        step = max(1, len(self) // _NUM_COMPARED)
+        records = [*range(0, len(self), step), len(self) - 1]
+        return checksum_bytes(part for index in records for part in self._records[index])
 
     def decode_records(self, records: Sequence[Record]) -> tuple[Sequence[np.ndarray], Sequence[Label]]:
         """Decode records to their images (C, H, W) and labels."""

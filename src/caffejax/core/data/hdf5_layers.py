@@ -24,6 +24,7 @@ from ..layers.helpers import no_gradient
 from ..layers.position_values import decode_count
 from ..layers.registry import define_layer
 from ..layers.types import Gradient, HostFunction, LayerTraits, LayerType, OutputFiles, PerLayer, Signature
+from .data_identity import checksum_arrays
 from .data_layer import DataLayer, float32_top
 from .image_list import truncate_problems
 from .prefetch import Batch, Batches
@@ -80,6 +81,14 @@ class Hdf5Batches:
             parts.append(tuple(rows[selection] for rows in self._load(file_index)))
             position += end_row - first_row
         return Batch(tuple(np.concatenate(pieces) for pieces in zip(*parts, strict=True)))
+
+    def checksum(self) -> int:
+        """Return a checksum of the numbers of rows, and of the first and last row of the first and last file."""
+        parts = [np.array(self._row_counts)]
+        for path in dict.fromkeys((self._files[0], self._files[-1])):
+            with _open_file(path) as content:
+                parts += [_get_data_set(content, name)[row] for name in self._names for row in (0, -1)]
+        return checksum_arrays(parts)
 
     def close(self) -> None:
         """Release the file in memory. The next read loads it again."""

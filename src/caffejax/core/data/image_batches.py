@@ -16,6 +16,7 @@ from ...base.errors import DataError, locate_errors
 from ...base.human_readable import format_shape
 from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, TopSpecs
+from .data_identity import checksum_arrays
 from .data_layer import float32_top
 from .image_decoding import BadImageError
 from .prefetch import Batch, count_available_cores
@@ -55,6 +56,11 @@ class ImageDataset(ABC, Generic[Label]):
     @abstractmethod
     def locate_error(self, n: int, error: DataError) -> DataError:
         """Return `error` with the name of example n in its message."""
+
+    def checksum(self) -> int:
+        """Return a checksum of the first and the last example of the first epoch."""
+        examples = [self.read(n, 1) for n in (0, len(self) - 1)]
+        return checksum_arrays(array for images, labels in examples for array in (*images, *labels))
 
     def count_threads(self) -> int:
         """Return the number of threads to read with. The method may read an example."""
@@ -149,6 +155,13 @@ class ImageBatches(Generic[Label]):
         """
         with locate_errors(**self._location):
             return self._assemble(self._read_examples(start, self.batch_size), start)
+
+    def checksum(self) -> int:
+        """Return a checksum of a few examples, or 0 if one of them cannot be decoded."""
+        try:
+            return self._dataset.checksum()
+        except BadImageError:
+            return 0  # reading reports it, or replaces it
 
     def close(self) -> None:
         """Close open files. The next read opens them again."""

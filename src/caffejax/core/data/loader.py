@@ -15,6 +15,7 @@ from ..graph.index_ranges import IndexRange, check_labels, find_index_ranges
 from ..graph.reshape import reshape_graph
 from ..layers import CallerInput, Position, Source, SourceInput
 from ..layers.data_source import ShardedSource
+from .data_identity import describe_source
 from .user_data import UserData
 
 log = logging.getLogger("caffejax.data")
@@ -140,6 +141,12 @@ class Loader:
     def next_index(self) -> int:
         """The number of the next batch, counted over all shards. It determines the shard of the batch."""
         return self._next_index
+
+    def describe_data(self) -> dict[str, str]:
+        """Return the number of examples and a checksum of each source's data, by layer; see `describe_source`."""
+        definitions = {layer.key: layer.definition for layer in self._graph.layers}
+        texts = {key: describe_source(definitions[key], source) for key, source in self._sources.items()}
+        return texts if self._user_data is None else {**texts, "Input": self._user_data.describe()}
 
     @property
     def num_examples(self) -> int | None:

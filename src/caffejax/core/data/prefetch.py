@@ -70,6 +70,10 @@ class Batches(Protocol):
         """Read the batch that begins at example `start`, counted from the start of training."""
         ...
 
+    def checksum(self) -> int:
+        """Return a checksum of a few examples, by which other data are recognized, or 0."""
+        ...
+
     def close(self) -> None:
         """Close the files. The next read opens them again."""
         ...
@@ -129,6 +133,10 @@ class Pipeline:
     def batch_size(self) -> int:
         """The number of examples in a batch."""
         return self._batches.batch_size
+
+    def checksum(self) -> int:
+        """Return a checksum of a few examples, by which other data are recognized, or 0."""
+        return self._batches.checksum()
 
     @property
     def next_index(self) -> int:

@@ -15,6 +15,8 @@ from ...base.human_readable import format_shape
 from ..graph import Graph
 from ..layers import CallerInput
 from ..layers.blob_checks import shape_remedy
+from ..parallel import note
+from .data_identity import checksum_arrays
 
 
 class ArrayEpoch:
@@ -160,6 +162,7 @@ class EpochIterator:
         # how to reach the position when the epoch is opened
         self._num_batches_to_skip, self._saved_iterator_state = 0, None
         self._position_unit: str | None = None  # the unit of the position
+        self.started_epochs: dict[int, int] = {}  # of the last batch: numbers of pieces to epochs that begin with them
 
     def take(self, num_rows: int) -> list[Any]:
         """Return the next batch as a list of pieces.
@@ -171,13 +174,16 @@ class EpochIterator:
             DataError: if an iterator has ended, an epoch is empty, or `data` is a function and returned an unsupported
                 type.
         """
-        pieces = []
+        pieces: list[Any] = []
+        self.started_epochs = {}
         while num_rows > 0:
             epoch = self._get_open_epoch()
             item = epoch.take(num_rows)
             if item is None:
                 self._begin_next_epoch(epoch)
                 continue
+            if not self._num_units_read:
+                self.started_epochs[len(pieces)] = self._epoch_number
             piece, num_units, num_rows_read = item
             pieces.append(piece)
             self._num_units_read, num_rows = self._num_units_read + num_units, num_rows - num_rows_read
@@ -292,13 +298,16 @@ class UserData:
             arrays in the order of `graph.caller_inputs`. An array is any value that `numpy.asarray` accepts.
         graph: the net's graph.
         num_splits: the number of the net's batches that each batch of the user is split into, one for each device.
+        compares: whether all processes read the same data, and the first batch of each epoch is compared; see
+            `parallel.note`.
 
     Raises:
         DataError: if the type of `data` is not supported.
     """
 
-    def __init__(self, name: str, data: Data, graph: Graph, num_splits: int = 1) -> None:
+    def __init__(self, name: str, data: Data, graph: Graph, num_splits: int = 1, *, compares: bool = False) -> None:
         self._name, self._num_splits, self._file = name, num_splits, graph.file
+        self._data, self._compares = data, False
         self._blobs = {blob: graph.blobs[blob] for blob in graph.caller_inputs}
         self._epochs = EpochIterator(name, data)
         self._batch_size = next((b.shape[0] for b in self._blobs.values() if b.shape), 1)
@@ -306,6 +315,7 @@ class UserData:
         if isinstance(data, Mapping):  # report mistakes now
             next(self)
             self.set_state({"epoch": 0, "done": 0})
+        self._compares = compares
 
     def __iter__(self) -> UserData:
         return self
@@ -321,6 +331,8 @@ class UserData:
         """
         if not self._pending_batches:
             pieces = [self._name_arrays(piece) for piece in self._epochs.take(self._batch_size * self._num_splits)]
+            for i, epoch in self._epochs.started_epochs.items() if self._compares else ():
+                note(f"{self._name}, epoch {epoch}", f"checksum {checksum_arrays(pieces[i].values()):08x}")
             batch = pieces[0]
             if len(pieces) > 1:
                 batch = {blob: np.concatenate([piece[blob] for piece in pieces]) for blob in self._blobs}
@@ -336,6 +348,14 @@ class UserData:
                 dict(zip(parts, arrays, strict=True)) for arrays in zip(*parts.values(), strict=True)
             ]
         return self._pending_batches.pop(0)
+
+    def describe(self) -> str:
+        """Return the number of rows of arrays and a checksum of them, or the kind of other data."""
+        if not isinstance(self._data, Mapping):
+            return "a function of the epoch" if callable(self._data) else "an iterable of batches"
+        arrays = {blob: self._data[blob] for blob in self._blobs}
+        num_rows = len(next(iter(arrays.values()), ()))
+        return f"{num_rows} rows (checksum {checksum_arrays(map(_sample_rows, arrays.values())):08x})"
 
     def get_state(self) -> dict[str, Any]:
         """Return the position of the next batch as JSON values."""
@@ -419,6 +439,18 @@ def format_inputs(graph: Graph) -> Iterator[str]:
         if isinstance(layer.type.implementation, CallerInput):
             tops = ", ".join(f"'{top}' ({format_shape(graph.blobs[top].shape)})" for top in layer.tops)
             yield f"layer '{layer.name}' ({layer.type.name}) with {tops}"
+
+
+_MAX_COMPARED_BYTES = 2**26
+_NUM_COMPARED_ROWS = 256  # of larger arrays
+
+
+def _sample_rows(array: Any) -> Any:
+    """Return an array, or rows from all over it if it is large."""
+    if getattr(array, "nbytes", 0) <= _MAX_COMPARED_BYTES:
+        return array
+    step = max(1, len(array) // _NUM_COMPARED_ROWS)
+    return np.stack([np.asarray(array[i]) for i in range(0, len(array), step)])
 
 
 def _convert_to_array(value: Any) -> tuple[np.ndarray, str | None]:

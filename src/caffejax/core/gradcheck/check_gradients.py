@@ -484,13 +484,13 @@ def check_gradients(
     and have a row if they are untrue.
 
         check_gradients(Net("train_val.prototxt", "TRAIN"), layers=["conv1", "norm1"])
-        check_gradients("InnerProduct", "inner_product_param { num_output: 3 }", bottoms=[(2, 5)])
+        check_gradients("InnerProduct", "num_output: 3", bottoms=[(2, 5)])
         check_gradients(MyLossLayer, bottoms=[(4, 3), (4, 3)])
 
     Args:
         net_or_layer: a net, a registered layer type or its name, or a Python layer, which is a class or function at the
             top level of a module. Python layers with Caffe's interface compute in float32, and their tolerance is 1e-3.
-        param: the LayerParameter of a single layer; name, bottoms and tops may be omitted.
+        param: the settings of a single layer, as `caffejax.layer` takes them.
         bottoms: the bottoms of a single layer. Each is an array, or a shape to fill with random numbers.
         blobs: the blobs of a single layer, or None for random blobs.
         layers: names of the net's layers to check, or None for all except automatically inserted Splits.

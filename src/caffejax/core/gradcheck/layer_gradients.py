@@ -12,13 +12,12 @@ import numpy as np
 
 from ...base.errors import LayerError, require
 from ...base.variables import Variables
-from ..layers import Context, LayerType, layer_type
+from ..layers import Context, LayerType
 from ..layers.context import Phase
 from ..layers.dispatch import Arrays, backward, call, forward
-from ..layers.python import name_python_layer
+from ..program.layer_function import make_layer_net, name_blobs, parse_layer
 from ..program.net import Net
-from ..schema import parse_text
-from ..schema.caffe_pb2 import LayerParameter, NetParameter
+from ..schema.caffe_pb2 import LayerParameter
 
 
 class Argument(NamedTuple):
@@ -182,46 +181,18 @@ def single_layer_net(
     Raises:
         CaffejaxError: if the type is unknown, the text cannot be parsed, or shapes do not fit.
     """
-    layer = LayerParameter()
-    layer.CopyFrom(parse_text(param, LayerParameter, file="<param>") if isinstance(param, str) else param)
-    if not isinstance(type_or_name, LayerType | str):
-        type_or_name = name_python_layer(layer, type_or_name)
-    type_or_name = type_or_name if isinstance(type_or_name, LayerType) else layer_type(type_or_name)
-    if layer.type not in ("", type_or_name.name):
-        raise LayerError(
-            f"param has the type '{layer.type}', but the layer to check has the type '{type_or_name.name}'; "
-            "omit the type in param"
-        )
-    layer.type = type_or_name.name
-    layer.name = layer.name or "layer"
-    layer.bottom[:] = [f"bottom{i}" for i in range(len(bottoms))]
-    layer.top[:] = layer.top or [f"top{i}" for i in range(_min_tops(type_or_name, len(bottoms)))]
-    layer.propagate_down[:] = layer.propagate_down or [True] * len(bottoms)
-    layer.loss_weight[:] = layer.loss_weight or [1.0] * len(layer.top)  # nets without a loss compute no gradients
-    message = NetParameter()
-    arrays = {}
-    for name, bottom in zip(layer.bottom, bottoms, strict=True):
-        shape = _parse_shape(bottom)
-        if shape is None:
-            arrays[name] = np.asarray(bottom)
-            shape = arrays[name].shape
-        source = message.layer.add(name=f"{name}_input", type="Input", top=[name])
-        source.input_param.shape.add(dim=shape)
-    message.layer.append(layer)
-    net = Net(message, phase)
+    definition = name_blobs(parse_layer(type_or_name, param), len(bottoms))
+    definition.propagate_down[:] = definition.propagate_down or [True] * len(bottoms)
+    definition.loss_weight[:] = definition.loss_weight or [1.0] * len(definition.top)  # else nets have no gradients
+    named = dict(zip(definition.bottom, bottoms, strict=True))
+    arrays = {name: np.asarray(bottom) for name, bottom in named.items() if not _is_shape(bottom)}
+    shapes = tuple(arrays[name].shape if name in arrays else tuple(bottom) for name, bottom in named.items())
+    net = make_layer_net(definition, shapes, phase)
     return net, arrays, _make_variables(net, blobs, random)
 
 
-def _min_tops(type: LayerType, n_bottoms: int) -> int:
-    if isinstance(type.signature.tops, str):
-        return n_bottoms
-    return type.signature.tops if isinstance(type.signature.tops, int) else max(type.signature.tops[0], 1)
-
-
-def _parse_shape(bottom: Any) -> tuple[int, ...] | None:
-    if isinstance(bottom, tuple | list) and all(isinstance(n, int) for n in bottom):
-        return tuple(bottom)
-    return None
+def _is_shape(bottom: Any) -> bool:
+    return isinstance(bottom, tuple | list) and all(isinstance(n, int) for n in bottom)
 
 
 def _make_variables(net: Net, blobs: Sequence[Any] | None, random: np.random.Generator) -> Variables:

@@ -17,6 +17,7 @@ import numpy as np
 from ...base.errors import LayerError
 from ..graph import Layer
 from ..layers import LayerTraits
+from ..layers.blob_checks import declared_params
 from ..layers.context import strip_net_fields
 from ..layers.dtype_policy import cast_inputs
 from ..layers.row_padding import rows_axis
@@ -279,6 +280,12 @@ def _check_weight_axes(case: Case) -> str | None:
     return None
 
 
+def _check_blob_names(case: Case) -> str | None:
+    names = [spec.name for spec in declared_params(case.context, case.bottoms) if spec.persistent]
+    declared = [name for name in case.context.type.traits.blob_names if name in names]
+    return None if names == declared else f"the layer's blobs are {', '.join(names)}"
+
+
 def _check_convert_stored(case: Case) -> str | None:
     convert = case.context.type.traits.convert_stored
     assert convert is not None
@@ -371,6 +378,7 @@ _TESTS: Mapping[str, Callable[[Case], str | None]] = MappingProxyType(
         "spatial_map": _check_spatial_map,
         "receptive_window": _check_receptive_window,
         "weight_axes": _check_weight_axes,
+        "blob_names": _check_blob_names,
         "convert_stored": _check_convert_stored,
         "top_is_param": _check_top_is_param,
         "marks_detections": _check_marks_detections,

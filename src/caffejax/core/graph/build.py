@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -115,8 +116,10 @@ def _find_defined_names(net: NetParameter, state: NetState) -> DefinedNames:
     other_state.CopyFrom(state)
     other_state.phase = caffe_pb2.TEST if state.phase == caffe_pb2.TRAIN else caffe_pb2.TRAIN
     other_phase: Any = caffe_pb2.Phase.Name(other_state.phase)
+    counts = Counter(layer.name for layer in net.layer)
     return DefinedNames(
-        layers=frozenset(layer.name for layer in net.layer),
+        layers=frozenset(counts),
+        repeated_layers=frozenset(name for name, count in counts.items() if count > 1),
         inputs=frozenset(top for layer in net.layer if not layer.bottom for top in layer.top),
         other_phase=other_phase,
         other_tops=frozenset(top for layer in net.layer if is_included(layer, other_state) for top in layer.top),
@@ -343,7 +346,7 @@ def _infer_tops(
     context: Context, blobs: tuple[Shape, ...], bottoms: tuple[jax.ShapeDtypeStruct, ...], x64: bool
 ) -> tuple[jax.ShapeDtypeStruct, ...]:
     kind = context.type
-    with wrap_layer_errors(bottoms):
+    with wrap_layer_errors(kind, bottoms):
         shapes = _shapes_by_rule(context, bottoms)
     if shapes is not None:
         return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in shapes)
@@ -352,8 +355,7 @@ def _infer_tops(
     def run_forward(key: jax.Array, *arguments: Any) -> Any:
         return forward(context.with_fold_in_args((key, 0)), *arguments)[0]
 
-    is_own_type = kind.instance is not None
-    with wrap_layer_errors(bottoms, keep_exceptions=is_own_type), jax.numpy_rank_promotion("allow"):
+    with wrap_layer_errors(kind, bottoms), jax.numpy_rank_promotion("allow"):
         tops: tuple[jax.ShapeDtypeStruct, ...] = jax.eval_shape(run_forward, _KEY, arrays, bottoms)
     return tops
 

@@ -230,12 +230,14 @@ class DefinedNames:
 
     Attributes:
         layers: the names of the layers.
+        repeated_layers: the names of several layers, as a layer that each phase defines for itself.
         inputs: the tops of layers without bottoms.
         other_phase: the phase for which the net was not built.
         other_tops: the tops in that phase.
     """
 
     layers: frozenset[str] = frozenset()
+    repeated_layers: frozenset[str] = frozenset()
     inputs: frozenset[str] = frozenset()
     other_phase: Phase = "TEST"
     other_tops: frozenset[str] = frozenset()
@@ -300,6 +302,11 @@ class Graph:
     def variables(self) -> tuple[Param, ...]:
         """All arrays of params and state, each once, by layer and in Caffe's order of a layer's blobs."""
         return tuple(p for layer in self.layers for p in layer.all_params if p.is_owner)
+
+    @cached_property
+    def blob_names(self) -> dict[str, tuple[str, ...]]:
+        """The names of each layer's params and state by its key, in Caffe's order, by which older files number them."""
+        return {layer.key: tuple(p.slot.name for p in layer.all_params) for layer in self.layers}
 
     def map_variables(self, value: Callable[[Param], T]) -> tuple[dict[str, dict[str, T]], dict[str, dict[str, T]]]:
         """Return `value(param)` for each array in `variables`, as two trees with the structures of params and state."""

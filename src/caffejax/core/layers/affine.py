@@ -118,6 +118,7 @@ SCALE = define_layer(
         dtype_policy="bottoms",
         spatial_map="same",
         channel_affine=ChannelAffine(spans_channels, scale_factor_and_bias),
+        blob_names=("weight", "bias"),
     ),
 )
 

@@ -180,6 +180,7 @@ BATCH_NORM = define_layer(
         dtype_policy="bottoms",
         spatial_map="same",
         channel_affine=ChannelAffine(is_batch_norm_affine, batch_norm_factor_and_bias),
+        blob_names=("mean", "variance", "scale_factor"),
         convert_stored=convert_stored_batch_norm,
     ),
     settings=read_batch_norm,

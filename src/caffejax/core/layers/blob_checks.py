@@ -8,15 +8,17 @@ from __future__ import annotations
 import functools
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 
-from ...base.errors import CaffejaxError, LayerError, require
+from ...base.errors import CaffejaxError, LayerError, describe_type, require
 from .context import Context, ParamSpec
+from .registry import is_builtin
+from .types import LayerType
 
 R = TypeVar("R")
 
@@ -28,13 +30,13 @@ _UNCHANGED_ERRORS = (CaffejaxError, FloatingPointError, jax.errors.JaxRuntimeErr
 def validate_params(run: Callable[..., R]) -> Callable[..., R]:
     """Decorate a function `run(ctx, blobs, bottoms, ...)` so that it first checks that the blobs match the bottoms.
 
-    Unexpected exceptions become LayerErrors. Python layers are not checked, because they declare their blobs only once,
-    when they are set up; their exceptions are raised unchanged.
+    Unexpected exceptions become LayerErrors; see `wrap_layer_errors`. Python layers are not checked, because they
+    declare their blobs only once, when they are set up.
     """
 
     @functools.wraps(run)
     def call(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any], *args: Any) -> R:
-        with wrap_layer_errors(bottoms, keep_exceptions=ctx.type.instance is not None):
+        with wrap_layer_errors(ctx.type, bottoms):
             if ctx.type.instance is None:
                 check_param_shapes(ctx, blobs, bottoms)
             return run(ctx, blobs, bottoms, *args)
@@ -48,7 +50,9 @@ def declared_params(ctx: Context, bottoms: Sequence[Any]) -> list[ParamSpec]:
     Raises:
         LayerError: if `params` of a user's type returns anything but ParamSpecs in a valid order.
     """
-    specs = list(ctx.type.params(ctx, *bottoms)) if ctx.type.params else []
+    specs = ctx.type.params(ctx, *bottoms) if ctx.type.params else []
+    require(isinstance(specs, Iterable), f"params must return a list of ParamSpecs, not {describe_type(specs)}")
+    specs = list(specs)
     for spec in specs:
         require(isinstance(spec, ParamSpec), f"params must list ParamSpecs, not {spec!r}")
     names = [spec.name or str(i) for i, spec in enumerate(specs)]
@@ -100,19 +104,26 @@ def check_dtypes(ctx: Context, names: Sequence[str], bottoms: Sequence[Any]) -> 
 
 
 @contextmanager
-def wrap_layer_errors(bottoms: Sequence[Any], *, keep_exceptions: bool = False) -> Iterator[None]:
+def wrap_layer_errors(layer_type: LayerType, bottoms: Sequence[Any]) -> Iterator[None]:
     """Return a context manager that turns unexpected exceptions of a layer into LayerErrors with the bottoms' shapes.
 
+    Exceptions in the code of others, such as Python layers and types that a program has registered, are raised
+    unchanged, with a note if the call does not fit their function.
+
     Args:
+        layer_type: the layer's type.
         bottoms: arrays, or values with their shapes and dtypes.
-        keep_exceptions: whether exceptions are raised unchanged instead, as for Python layers.
     """
     try:
         yield
     except _UNCHANGED_ERRORS:
         raise
     except Exception as error:
-        if keep_exceptions:
+        if layer_type.instance is not None:
+            raise
+        if not is_builtin(layer_type):
+            if isinstance(error, TypeError) and not format_user_frame(error):  # the call itself failed
+                error.add_note("a type's functions take (ctx, *bottoms), and (ctx, blobs, *bottoms) if it has params")
             raise
         explanation = _explain(error, bottoms)
         raise LayerError(f"cannot take {format_bottoms(bottoms)}: {explanation}{format_user_frame(error)}") from error
@@ -143,10 +154,8 @@ def _explain(error: Exception, bottoms: Sequence[Any]) -> str:
             cause = "a bottom has too few axes"
         case TypeError() if "same dtypes" in str(error):
             cause = 'params and inputs must be float32; to compute in bfloat16, use Net(..., precision="bfloat16")'
-        case TypeError() if "positional argument" in str(error):
-            cause = "its forward must take (ctx, blobs, *bottoms), without blobs if the type has no params"
         case _:
-            return str(error).partition("\n")[0]  # the other lines of JAX's messages concern programming
+            return str(error).partition("\n")[0]  # the other lines of JAX's messages concern the type's author
     return f"{cause} ({error})" if str(error) else cause
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from ...base.config import ComputeConfig, DataConfig
 from ...base.errors import LayerError, require
 from ...base.paths import find_file
+from ..schema.caffe_pb2 import FillerParameter
 from .bucketed_random import fold_in
 from .types import LayerType, PerLayer
 
@@ -46,7 +47,8 @@ class ParamSpec:
 
     Attributes:
         shape: the blob's shape, as in Caffe.
-        filler: the FillerParameter of the initial values, or None for zeros.
+        filler: the FillerParameter of the initial values, or a function `filler(key, shape)` that returns them, such as
+            `jax.nn.initializers.orthogonal()`, or None for zeros.
         learnable: False for running statistics, which are state, not parameters.
         persistent: False for state that is kept from one forward pass to the next and is not saved, such as the
             hidden state of an LSTM. Caffe does not count it as a blob. It is declared after all other blobs.
@@ -72,6 +74,11 @@ class ParamSpec:
         require(
             not set(self.name) & set("./"),
             f"the name of a ParamSpec must not contain '.' or '/', as '{self.name}' does",
+        )
+        require(
+            self.filler is None or callable(self.filler) or isinstance(self.filler, FillerParameter),
+            "the filler of a ParamSpec must be a FillerParameter, such as caffejax.caffe_pb2.FillerParameter("
+            f"type='xavier'), or a function of a key and a shape, not {self.filler!r}",
         )
         value_shape = None if self.value is None else tuple(np.shape(self.value))
         require(
@@ -125,12 +132,17 @@ class Context:
 
     @functools.cached_property
     def settings(self) -> Any:
-        """The value that `LayerType.settings` returns for this context, or None if the type has no such function.
+        """The layer's `LayerType.settings`, or None if the type has none.
 
         Raises:
-            LayerError: if settings are missing, out of range or contradictory.
+            LayerError: if settings are missing, unknown, out of range or contradictory.
         """
-        return None if self.type.settings is None else self.type.settings(self)
+        settings = self.type.settings
+        if isinstance(settings, type):  # a dataclass
+            from .param_str import parse_param_str  # YAML is rarely needed
+
+            return settings(**parse_param_str(self.layer.python_param.param_str, vars(settings())))
+        return None if settings is None else settings(self)
 
     @property
     def training(self) -> bool:

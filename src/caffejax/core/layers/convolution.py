@@ -363,6 +363,7 @@ CONVOLUTION_TRAITS = LayerTraits(
     row_wise=is_after_first_axis,
     dtype_policy="products",
     weight_axes=4,
+    blob_names=("weight", "bias"),
     spatial_map="windows",
     window=convolution_window,
     fold_scale_bias=fold_scale_bias,

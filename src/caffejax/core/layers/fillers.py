@@ -40,16 +40,20 @@ def fill(filler: Any, key: jax.Array | None, shape: Shape, dtype: Any = jnp.floa
     """Return the initial values of a blob.
 
     Args:
-        filler: a FillerParameter, or None for zeros.
+        filler: a FillerParameter, a function of a key and a shape, or None for zeros.
         key: the random key of the blob. It may be None if the filler is not random.
         shape: the shape of the blob.
         dtype: the dtype of the result; values are computed in float32 and then cast.
 
     Raises:
-        LayerError: for an unknown filler type or contradictory parameters.
+        LayerError: for an unknown filler type or contradictory parameters, or values of another shape.
     """
     if filler is None:
         return full(shape, 0, dtype)
+    if callable(filler):
+        values = jnp.asarray(filler(key, shape), dtype)
+        require(values.shape == shape, f"its filler returned values of shape {values.shape}, not {shape}")
+        return values
     filler_type = _find_filler(filler.type)
     require(
         filler.sparse == -1 or filler.type == "gaussian",
@@ -59,8 +63,8 @@ def fill(filler: Any, key: jax.Array | None, shape: Shape, dtype: Any = jnp.floa
 
 
 def check_filler(filler: Any) -> None:
-    """Raise `LayerError` if a filler has an unknown type. None, which fills with zeros, is valid."""
-    if filler is not None:
+    """Raise `LayerError` if a FillerParameter has an unknown type. None, which fills with zeros, is valid."""
+    if isinstance(filler, FillerParameter):
         _find_filler(filler.type)
 
 
@@ -85,7 +89,7 @@ def scale_filler(filler: Any, factor: float, shape: Shape) -> Any:
 
 def is_random(filler: Any) -> bool:
     """Return whether the values of a filler are random."""
-    return filler is not None and _find_filler(filler.type).is_random
+    return filler is not None and (callable(filler) or _find_filler(filler.type).is_random)
 
 
 def _fan(filler: Any, shape: Shape) -> float:

@@ -195,6 +195,7 @@ define_layer(
         embed_backward,
         indices=Indices((0,), num_classes=embed_num_indices, ignore_label=lambda ctx: -1, gathers=True),
     ),
+    LayerTraits(blob_names=("weight", "bias")),
 )
 
 

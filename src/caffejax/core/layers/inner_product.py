@@ -109,6 +109,12 @@ define_layer(
     Signature("InnerProduct", param="inner_product_param"),
     Traced(inner_product, params=inner_product_params, top_shapes=inner_product_top_shapes),
     Gradient(inner_product_backward),
-    LayerTraits(row_wise=is_after_first_axis, dtype_policy="products", weight_axes=2, fold_scale_bias=fold_scale_bias),
+    LayerTraits(
+        row_wise=is_after_first_axis,
+        dtype_policy="products",
+        weight_axes=2,
+        blob_names=("weight", "bias"),
+        fold_scale_bias=fold_scale_bias,
+    ),
     settings=read_inner_product,
 )

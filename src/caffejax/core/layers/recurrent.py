@@ -23,7 +23,7 @@ from ..ops.vma import vary_as
 from .context import Context, ParamSpec
 from .dtype_policy import promote
 from .registry import define_layer
-from .types import Gradient, Indices, LayerDocs, Signature, Traced, Transform
+from .types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced, Transform
 
 Arrays = tuple[jax.Array, ...]
 Pair = tuple[jax.Array, jax.Array]
@@ -286,6 +286,7 @@ RNN = define_layer(
     Signature("RNN", bottoms=(2, 4), tops=(1, 2), param="recurrent_param"),
     Traced(rnn, params=rnn_params, stateful=True),
     Gradient(rnn_backward, indices=Indices((1,)), exempt_from_force_backward=(1,), deviation=STATES_WITHOUT_GRADIENT),
+    LayerTraits(blob_names=("weight_x", "bias", "weight_static", "weight_h", "weight_out", "bias_out")),
     docs=LayerDocs(unsupported=UNSUPPORTED_TRANSFORMS),
 )
 
@@ -455,5 +456,6 @@ define_layer(
     Signature("LSTM", bottoms=(2, 5), tops=(1, 3), param="recurrent_param"),
     Traced(lstm, params=lstm_params, stateful=True),
     Gradient(lstm_backward, indices=Indices((1,)), exempt_from_force_backward=(1,), deviation=STATES_WITHOUT_GRADIENT),
+    LayerTraits(blob_names=("weight_x", "bias", "weight_static", "weight_h")),
     docs=LayerDocs(unsupported=UNSUPPORTED_TRANSFORMS),
 )

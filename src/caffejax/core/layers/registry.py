@@ -15,7 +15,7 @@ import json
 import pkgutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +41,15 @@ _INDEX_PATH = Path(__file__).with_name("index.json")
 _types: dict[str, LayerType] = {}
 _aliases: dict[str, str] = {}  # {alias: name of the type}
 _plain_types: dict[str, LayerType] = {}  # BVLC's forms of the types that got variants
-_main_types: set[str] = set()  # the names of the types that `__main__` registered
+_modules: dict[str, tuple[str, Any]] = {}  # name and spec of the module that registered a type, for types of others
 _builtin_types: list[LayerType] = []  # types of this package, including variants
 
 
 def register(layer_type: LayerType) -> LayerType:
     """Register a layer type by its name, and return the type.
 
-    A type that is registered in `__main__`, such as in a cell of a notebook, replaces a type with the same name that
-    was registered there before.
+    A type that is registered in `__main__`, such as in a cell of a notebook, or by a module that is reloaded, replaces
+    the type with the same name that the same module registered before.
 
     Raises:
         ValueError: if the name is already registered, or LayerParameter lacks the parameter message of the type.
@@ -57,21 +57,24 @@ def register(layer_type: LayerType) -> LayerType:
     """
     _validate(layer_type)
     module = sys._getframe(1).f_globals.get("__name__", "")
+    # a module that is reloaded has a new spec of the same name; `__main__` has none
+    module_spec = sys._getframe(1).f_globals.get("__spec__")
     names = (layer_type.name, *layer_type.signature.aliases)
     for name in () if _is_own_module(module) else names:  # this package's index has no name twice
         _import_indexed(name)
-    if module == "__main__" and layer_type.name in _main_types:
-        previous = _types.pop(layer_type.name)
+    previous_module, previous_spec = _modules.get(layer_type.name, (None, None))
+    if module == previous_module and (module == "__main__" or module_spec is not previous_spec):
+        previous = _types.pop(layer_type.name, layer_type)
         for alias in previous.signature.aliases:
-            del _aliases[alias]
+            _aliases.pop(alias, None)
     if taken_names := [name for name in names if name in _types or name in _aliases]:
         raise ValueError(f"layer type '{taken_names[0]}' is already registered; use a different name")
     _types[layer_type.name] = layer_type
     _aliases.update(dict.fromkeys(layer_type.signature.aliases, layer_type.name))
-    if module == "__main__":
-        _main_types.add(layer_type.name)
     if _is_own_module(module):
         _note_as_builtin(layer_type)
+    else:
+        _modules[layer_type.name] = module, module_spec
     return layer_type
 
 
@@ -178,6 +181,19 @@ def _validate(layer_type: Any) -> None:
                 )
             _validate(variant)
     signature = layer_type.signature
+    if isinstance(layer_type.settings, type):
+        if not is_dataclass(layer_type.settings) or any(
+            field.default is MISSING and field.default_factory is MISSING for field in fields(layer_type.settings)
+        ):
+            raise TypeError(
+                f"the settings of layer type '{layer_type.name}' must be a function, or a dataclass whose fields have "
+                "defaults"
+            )
+        if signature.param != "python_param":
+            raise ValueError(
+                f"layer type '{layer_type.name}' has a dataclass of settings, which layers set in param_str: write "
+                'Signature(..., param="python_param")'
+            )
     for param in filter(None, (signature.param, *signature.further_params)):
         if param not in LayerParameter.DESCRIPTOR.fields_by_name:
             raise ValueError(f"layer type '{layer_type.name}': LayerParameter has no field '{param}'")

@@ -302,6 +302,8 @@ class LayerTraits:
             Default: the same pixel if pixels keep their position or the layer only moves data, otherwise unknown.
         weight_axes: the number of axes of the first blob; for types with windows, with bottoms of four axes. Legacy
             weight files pad the shapes of all blobs to four axes, so this number is needed to restore the shape.
+        blob_names: the names of the blobs in the order in which Caffe's files store them; a layer may lack some. Types
+            with at most one blob need none. Weights are converted by it without the net's shapes.
         convert_stored: a function for types whose blobs files of older versions and forks store in another order or
             shape, or None for other types. `convert_stored(ctx, blobs)` takes the blobs of a file, of which some may be
             None, and returns them in the order and the shapes that the layer has, and a warning or None.
@@ -338,6 +340,7 @@ class LayerTraits:
     window: Function | None = None
     receptive_window: Function | None = None
     weight_axes: int = 1
+    blob_names: tuple[str, ...] = ()
     convert_stored: Callable[..., tuple[Sequence[Any], str | None]] | None = None
     top_is_param: bool = False
     pads_rows: bool = False
@@ -394,8 +397,9 @@ class LayerType:
         traits: properties that the compiler uses.
         docs: documentation of the type.
         settings: `settings(ctx)` reads and validates the layer's parameter message and returns a frozen value, which
-            `Context.settings` computes once for each layer. It is None if the type's functions read `Context.param`
-            directly.
+            `Context.settings` computes once for each layer. It may be a dataclass whose fields have defaults: layers
+            then set them in `python_param { param_str: "..." }`. It is None if the type's functions read
+            `Context.param` directly.
     """
 
     signature: Signature
@@ -403,7 +407,7 @@ class LayerType:
     gradient: Gradient = Gradient()
     traits: LayerTraits = LayerTraits()
     docs: LayerDocs = LayerDocs()
-    settings: Function | None = None
+    settings: Function | type | None = None
 
     @property
     def name(self) -> str:
@@ -442,6 +446,12 @@ class LayerType:
     def params(self) -> Function | None:
         """The function that declares the blobs of a layer, see `Traced`, or None if layers have no blobs."""
         return self.implementation.params if isinstance(self.implementation, Traced | HostFunction) else None
+
+    @property
+    def blob_orders(self) -> set[tuple[str, ...]]:
+        """The possible orders of a layer's blobs in Caffe's files: `LayerTraits.blob_names` of the type's variants."""
+        variants = self.implementation.types.values() if isinstance(self.implementation, Variants) else (self,)
+        return {variant.traits.blob_names for variant in variants}
 
     @property
     def fusion(self) -> Fusion | None:

@@ -1,5 +1,15 @@
 """Training on several devices and processes: the device mesh, sharded arrays and communication of processes."""
 
+from .coordination import (
+    barrier,
+    broadcast_from_first,
+    check_equal,
+    current_wait,
+    end_all,
+    exchange,
+    is_true_in_all_processes,
+    note,
+)
 from .data_parallel import data_parallel
 from .global_arrays import (
     all_gather,
@@ -14,26 +24,33 @@ from .global_arrays import (
     to_first_device,
     wait_on_cpu,
 )
-from .mesh import DATA, MODEL, is_first, local_shard, make_mesh, param_shardings, tpu_conv_layout
-from .multihost import (
-    Requests,
-    assert_equal,
-    barrier,
-    broadcast_from_first,
-    initialize_distributed,
-    is_true_in_all_processes,
+from .mesh import (
+    DATA,
+    MODEL,
+    first_local_device,
+    is_first,
+    local_shard,
+    make_mesh,
+    one_device_mesh,
+    param_shardings,
+    tpu_conv_layout,
 )
+from .multihost import Requests, initialize_distributed
 
 __all__ = [
     "DATA",
     "MODEL",
     "Requests",
     "all_gather",
-    "assert_equal",
     "barrier",
     "broadcast_from_first",
+    "check_equal",
     "check_shapes",
+    "current_wait",
     "data_parallel",
+    "end_all",
+    "exchange",
+    "first_local_device",
     "first_replica",
     "gather_to_first",
     "gather_to_host",
@@ -43,6 +60,8 @@ __all__ = [
     "join_batches",
     "local_shard",
     "make_mesh",
+    "note",
+    "one_device_mesh",
     "param_shardings",
     "put_global",
     "replicated_sharding",

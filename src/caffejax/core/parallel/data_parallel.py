@@ -21,8 +21,7 @@ def data_parallel(passes: Passes, mesh: Mesh, *, sum_in_bfloat16: bool = False) 
     """Convert a function of the batches of one device to a function of the batches of all devices.
 
     The loss is the same on all devices. The gradients are summed over the devices, which gives the gradient of the
-    concatenated batch. XLA partitions the work along other axes of the
-    mesh.
+    concatenated batch. XLA partitions the work along other axes of the mesh.
 
     Args:
         passes: a function `passes(params, state, batches, key)` that returns gradients, the new state, the loss and
@@ -33,19 +32,14 @@ def data_parallel(passes: Passes, mesh: Mesh, *, sum_in_bfloat16: bool = False) 
             has axes other than `DATA`.
 
     Returns:
-        A function like `passes`, with these differences. State arrays have a new first axis, the devices. Batches have
-        a new second axis, the devices; their first axis is the passes. Outputs are a pair of dictionaries: blobs that
-        differ between devices, with a new first axis, and blobs that are the same on all devices.
+        A function like `passes`, with these differences if the mesh has several rows. State arrays have a new first
+        axis, the rows. Batches have a new second axis, the rows; their first axis is the passes. Outputs are a pair of
+        dictionaries: blobs that differ between rows, with a new first axis, and blobs that are the same in all rows.
     """
+    if mesh.shape[DATA] == 1:  # one batch, which all devices compute together
+        return passes
     # on CPUs XLA aborts the process when bfloat16 is summed over only a part of a mesh's axes
     sum_in_bfloat16 = sum_in_bfloat16 and set(mesh.axis_names) == {DATA}
-    if mesh.shape[DATA] == 1:  # one batch, which all devices compute together
-
-        def run_single_batch(params: Any, state: Any, batches: Any, key: jax.Array) -> Any:
-            grads, state, loss, outputs = passes(params, _squeeze(state, 0), _squeeze(batches, 1), key)
-            return grads, jax.tree.map(lambda x: x[None], state), loss, ({}, outputs)
-
-        return run_single_batch
 
     def run_local_passes(params: Any, state: Any, batches: Any, key: jax.Array) -> Any:
         # params are marked as varying over devices, so that their gradients are summed once, after all passes

@@ -140,12 +140,16 @@ def check_shapes(batch: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int
 def join_batches(mesh: Mesh, batches: Sequence[Mapping[str, np.ndarray]], axis: int) -> dict[str, jax.Array]:
     """Join the batches of all processes into global arrays, sharded along a new axis over the rows of the mesh.
 
+    If the mesh has one row, there is no new axis, and the arrays are replicated.
+
     Args:
         mesh: the mesh.
         batches: for each row of the mesh in which this process has devices, arrays by blob name.
         axis: the index of the new axis: 1 after an axis of passes, or 2 after axes of steps and passes.
     """
     shard = local_shard(mesh)
+    if shard.total == 1:
+        return put_global(dict(batches[0]), replicated_sharding(mesh))
     sharding = NamedSharding(mesh, PartitionSpec(*(None,) * axis, DATA))
 
     def join(*arrays: np.ndarray) -> jax.Array:

@@ -53,6 +53,16 @@ def make_mesh(devices: Sequence[jax.Device], row_size: int = 1) -> Mesh:
     return Mesh(np.array(ordered_devices).reshape(shape), names, axis_types=(AxisType.Auto,) * len(names))
 
 
+def one_device_mesh(device: jax.Device) -> Mesh:
+    """Return a mesh of one device, whose axis is `DATA`. Other processes need none."""
+    return Mesh(np.array([device]), (DATA,), axis_types=(AxisType.Auto,))
+
+
+def first_local_device(mesh: Mesh) -> jax.Device:
+    """Return the first device of the mesh that belongs to this process."""
+    return next(d for d in mesh.devices.flat if d.process_index == jax.process_index())
+
+
 @functools.cache
 def local_shard(mesh: Mesh) -> DataShard:
     """Return the rows of the mesh whose batches this process reads: the rows in which it has devices."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import socket
-import zlib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -12,9 +12,11 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ...base.errors import CaffejaxError
+from .coordination import format_by_process, watch_processes
 from .mesh import DATA
 
 _HEARTBEAT_TIMEOUT = 30  # seconds without a heartbeat, after which a process counts as lost
+_JAX_EXTRA_TIMEOUT = 5  # seconds that JAX adds to the time in which all processes must start
 _SHUTDOWN_TIMEOUT = 300  # seconds to wait for the other processes at the end
 
 
@@ -27,7 +29,8 @@ def initialize_distributed(
 ) -> None:
     """Connect the processes that train together. Call it in each process before JAX is first used.
 
-    JAX's handler of SIGTERM is not installed, so SIGTERM ends the process if the program does not handle it.
+    JAX's handler of SIGTERM is not installed, so SIGTERM ends the process if the program does not handle it. If one
+    process does not catch an exception, all of them end within seconds, with exit code 1.
 
     Args:
         coordinator: the host and port of process 0, "host:port". By default `jax.distributed.initialize` detects
@@ -53,7 +56,7 @@ def initialize_distributed(
             gpus,
             # otherwise JAX would use one GPU under a scheduler, even with an explicit address
             cluster_detection_method=None if coordinator is None else "deactivate",
-            initialization_timeout=timeout,
+            initialization_timeout=max(1, timeout - _JAX_EXTRA_TIMEOUT),
             heartbeat_timeout_seconds=_HEARTBEAT_TIMEOUT,
             shutdown_timeout_seconds=_SHUTDOWN_TIMEOUT,
         )
@@ -62,7 +65,21 @@ def initialize_distributed(
         if coordinator is None and isinstance(error, ValueError):
             reason = f"no srun, mpirun or TPU pod was detected ({reason}); give the HOST:PORT of process 0"
         raise CaffejaxError(f"the processes cannot be connected: {reason}") from error
-    barrier()  # CPUs connect in their first collective operation, and wait at most half a minute for each other
+    watch_processes()
+    _check_device_counts()
+    # CPUs connect in their first collective operation, and wait at most half a minute for each other
+    multihost_utils.sync_global_devices("caffejax")
+
+
+def _check_device_counts() -> None:
+    """Raise `CaffejaxError` if the processes have different numbers of devices."""
+    counts = Counter(device.process_index for device in jax.devices())
+    if len(set(counts.values())) > 1:
+        listed = format_by_process([str(counts[i]) for i in range(jax.process_count())])
+        raise CaffejaxError(
+            f"the processes have different numbers of devices: {listed}; give all the same --devices, --gpu or "
+            "JAX_NUM_CPU_DEVICES"
+        )
 
 
 def _check_address(address: str, *, must_be_free: bool) -> None:
@@ -85,49 +102,6 @@ def _check_address(address: str, *, must_be_free: bool) -> None:
                 probe.bind(socket_address)
         except OSError as error:
             raise CaffejaxError(f"process 0 cannot listen at the address {address}: {error.strerror}") from error
-
-
-def barrier() -> None:
-    """Wait until all processes have called this function. If there is only one process, return at once."""
-    if jax.process_count() > 1:
-        multihost_utils.sync_global_devices("caffejax")
-
-
-def assert_equal(texts: Mapping[str, str]) -> None:
-    """Check that each text is the same in all processes; all processes must call it together.
-
-    Args:
-        texts: the texts by name, such as "the solver". The names appear in the error message.
-
-    Raises:
-        CaffejaxError: in all processes, if a text differs. The message names the texts that differ.
-    """
-    if jax.process_count() == 1:
-        return
-    checksums = np.array([zlib.crc32(text.encode()) for text in texts.values()], np.uint32)
-    gathered_checksums = multihost_utils.process_allgather(checksums)  # (processes, texts)
-    if differing_names := [
-        name for name, sums in zip(texts, gathered_checksums.T, strict=True) if len(set(sums.tolist())) > 1
-    ]:
-        raise CaffejaxError(f"the processes must run the same training, but differ in {', '.join(differing_names)}")
-
-
-def is_true_in_all_processes(condition: bool) -> bool:
-    """Return whether a condition is true in all processes; all processes must call it together."""
-    if jax.process_count() == 1:
-        return condition
-    return bool(multihost_utils.process_allgather(np.array(condition)).all())
-
-
-def broadcast_from_first(number: int) -> int:
-    """Return process 0's `number` in all processes; all processes must call it together.
-
-    Args:
-        number: an integer less than 2**31. Only its value in process 0 matters.
-    """
-    if jax.process_count() == 1:
-        return number
-    return int(multihost_utils.broadcast_one_to_all(np.int32(number)))
 
 
 class Requests:

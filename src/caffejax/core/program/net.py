@@ -582,6 +582,7 @@ class Net:
         *,
         blobs: Iterable[str] | None = None,
         perturbations: Mapping[str, jax.Array] | None = None,
+        required: bool = True,
     ) -> tuple[jax.Array, Outputs]:
         """Return the sum of all tops times their loss weights, for `jax.value_and_grad(..., has_aux=True)`.
 
@@ -590,30 +591,18 @@ class Net:
             perturbations: arrays of zeros by blob name, in the blobs' shapes, which are added to the blobs. The
                 gradient with respect to a perturbation is the blob's diff in Caffe. It exists even where Caffe would
                 not compute it.
+            required: whether a net without a loss is an error; otherwise its loss is 0, as that of a net for a test.
 
         Returns:
             The loss, a float32 scalar, and the blobs and new state as `Outputs`.
 
         Raises:
             CaffejaxError, LayerError: see `apply`.
-            GraphError: if the net has no loss, so that all gradients would be zero.
+            GraphError: if a loss is required and the net has none, so that all gradients would be zero.
             DataError: if a label is not a class of a loss or a metric. Labels are not checked in traced code.
         """
-        if not self.graph.loss_weights:
+        if required and not self.graph.loss_weights:
             raise GraphError(Problem(self._missing_loss(), file=self.graph.file))
-        return self.loss_or_zero(params, state, inputs, key, blobs=blobs, perturbations=perturbations)
-
-    def loss_or_zero(
-        self,
-        params: ParamsLike,
-        state: ParamsLike,
-        inputs: Mapping[str, jax.Array],
-        key: jax.Array | None = None,
-        *,
-        blobs: Iterable[str] | None = None,
-        perturbations: Mapping[str, jax.Array] | None = None,
-    ) -> tuple[jax.Array, Outputs]:
-        """Return the result of `loss`, or a loss of 0 if the net has no loss, such as a net for a test."""
         names = self.outputs if blobs is None else check_blob_names(self.graph, "blobs", blobs)
         result = self._run(PassInputs(params, state, inputs, key, perturbations or {}), names, training=True)
         return result.loss, Outputs(self._select(result.values, names), result.state)

@@ -26,6 +26,7 @@ from ...base.errors import (
 )
 from ...base.variables import Variables, as_params
 from ..graph import Graph, Layer
+from ..graph.graph import CARRIED
 from ..graph.index_ranges import find_index_ranges
 from ..layers.blob_checks import shape_remedy
 from ..layers.context import Phase, Shape
@@ -142,7 +143,7 @@ def check_inputs(graph: Graph, names: Sequence[str], inputs: Any, remedy: str = 
             valid_names = ", ".join(f"'{n}'" for n in names) or "none"
             hint = did_you_mean(str(name), missing or names)
             problems.append(f"the net has no input '{name}' in phase {graph.phase}; its inputs are {valid_names}{hint}")
-        elif name in names and not _is_numeric(value):
+        elif name in names and not is_numeric(value):
             dtype = getattr(value, "dtype", None)
             actual = describe_type(value) if dtype is None else f"of dtype {dtype}"
             problems.append(f"the input for blob '{name}' must be an array of numbers, not {actual}")
@@ -200,10 +201,9 @@ def as_variables(variables: Any) -> Variables:
 def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
     """Check params and state, and return them as `{layer: {name: array}}`.
 
-    The arrays of a layer may also be a sequence in Caffe's order.
-
     Raises:
-        WeightsError: if arrays are missing, have a wrong shape or type, or were donated. The message names them.
+        WeightsError: if arrays are missing or unknown, have a wrong shape or type, or were donated. The message names
+            them.
     """
     trees = {"params": params, "state": state}
     problems = []
@@ -230,8 +230,28 @@ def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
 
 
 def _find_array_problems(graph: Graph, trees: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
-    problems = [problem for layer in graph.layers for problem in _layer_problems(layer, trees)]
+    problems = [
+        problem
+        for layer in graph.layers
+        for problem in _list_array_problems(layer, trees) or _find_unknown_arrays(graph, layer, trees)
+    ]
     return [*problems, *_find_unknown_layers(graph, trees)]
+
+
+def _find_unknown_arrays(graph: Graph, layer: Layer, trees: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+    """Yield a problem for each array that a layer with this name has in no phase.
+
+    Caffe's phases have the same blobs, unless each defines the layer for itself, but may carry other state.
+    """
+    for tree, layers in trees.items():
+        blobs = layers.get(layer.key)
+        if not blobs or layer.name in graph.defined.repeated_layers:
+            continue
+        names = [p.slot.name for p in layer.all_params if p.spec.learnable == (tree == "params")]
+        for name in blobs:
+            if name not in names and not str(name).startswith(CARRIED):
+                hint = did_you_mean(str(name), names) or f"; the layer has {', '.join(map(repr, names)) or 'none'}"
+                yield layer.make_problem(f"'{name}' in {tree} is unknown{hint}; remove this array")
 
 
 def _find_unknown_layers(graph: Graph, trees: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
@@ -248,14 +268,16 @@ def _has_deleted_arrays(tree: Any) -> bool:
     return any(x.is_deleted() for x in arrays)
 
 
-def _layer_problems(layer: Layer, trees: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+def _list_array_problems(layer: Layer, trees: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
+    problems = []
     for param in layer.all_params:
         if not param.is_owner:
             continue
         tree = "params" if param.spec.learnable else "state"
         problem = _array_problem(trees[tree].get(layer.key, {}), param.slot.name, param.spec.shape)
         if problem is not None:
-            yield layer.make_problem(f"'{param.slot.name}' in {tree} {problem}")
+            problems.append(layer.make_problem(f"'{param.slot.name}' in {tree} {problem}"))
+    return problems
 
 
 def _array_problem(blobs: Mapping[str, Any], name: str, shape: Shape) -> str | None:
@@ -319,7 +341,8 @@ def _recurrent_remedy(graph: Graph, shape: Shape, old_shape: Shape) -> str:
     return f", or change the number of sequences by net.with_batch({shape[1]}, axis=1), and take the state of its init"
 
 
-def _is_numeric(value: Any) -> bool:
+def is_numeric(value: Any) -> bool:
+    """Return whether a value is an array of numbers or of truth values, or can be converted to one."""
     dtype = getattr(value, "dtype", None)
     if not isinstance(dtype, np.dtype):
         try:

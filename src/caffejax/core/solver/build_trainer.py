@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import os
 import secrets
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,7 +32,7 @@ from ..graph.element_counts import count_elements
 from ..graph.trained_layers import separate_params
 from ..layers.bucketed_random import make_key
 from ..layers.context import fold_in_name
-from ..parallel import DATA, assert_equal, broadcast_from_first, local_shard, make_mesh
+from ..parallel import DATA, broadcast_from_first, first_local_device, local_shard, make_mesh
 from ..program.callbacks import find_layers_outside_programs, find_writers
 from ..program.net import Net
 from ..schema import format_text, read_solver, source_file
@@ -41,10 +40,12 @@ from ..schema.caffe_pb2 import SolverParameter
 from . import lr_schedules, solver_param
 from .caffe_optimizer import make_optimizer
 from .evaluate import supports_parallel_eval
+from .fingerprint import check_same_job
 from .output_checks import check_layer_outputs, check_snapshot_files
 from .periodic_evaluation import PeriodicEvaluation
-from .placement import MeshPlacement, Placement, SingleDevice
+from .placement import Placement
 from .reporting import log
+from .shared_folder import check_shared_folder
 from .snapshots import Snapshots, snapshot_prefix
 from .solver_param import check_files, find_weights_files
 from .state_files import find_resumable
@@ -244,20 +245,17 @@ def build_trainer(
             f"model={parallel.model} and shard={parallel.shard!r} need several devices, but training uses one device; "
             "set devices to use more"
         )
-    is_distributed = len(devices) > 1 or jax.process_count() > 1
-    mesh = make_mesh(devices, parallel.model) if is_distributed else None
-    device = devices[0] if mesh is None else _first_local_device(mesh)
+    mesh = make_mesh(devices, parallel.model)
+    device = first_local_device(mesh)
     seed = _choose_seed(param, config.seed)
     key = make_key(seed)
 
-    data_config = replace(config.data_config, seed=seed)
-    if mesh is not None:
-        data_config = replace(data_config, shard=local_shard(mesh))
-        compute_config = config_for_mesh(mesh, compute_config)
+    data_config = replace(config.data_config, seed=seed, shard=local_shard(mesh))
+    compute_config = config_for_mesh(mesh, compute_config)
     with locate_errors(file=os.fspath(path) if path else None):
         train_settings = solver_param.read_train_net(param, folder)
         test_settings = solver_param.read_test_nets(param, folder)
-    num_splits = mesh.shape[DATA] if mesh is not None and parallel.batch == "global" else 1
+    num_splits = mesh.shape[DATA] if parallel.batch == "global" else 1
     if num_splits > 1:
         with locate_errors(file=train_settings.file):
             message = split_batch_sizes(train_settings.message, num_splits, train_settings.state)
@@ -266,18 +264,18 @@ def build_trainer(
     source = f"from net file: {train_settings.file}" if train_settings.file else "specified in the solver"
     log.info("Creating training net %s.", source)
     net = train_settings.build(_set_memory_limit(compute_config, device), data_config)
-    if mesh is not None and any(layer.type.traits.takes_one_image for layer in net.graph.layers):
+    if compute_config.axis_name is not None and any(x.type.traits.takes_one_image for x in net.graph.layers):
         compute_config = replace(compute_config, joins_batches=False)
         net = train_settings.build(_set_memory_limit(compute_config, device), data_config)
     log_creation(net.graph)
     if (param.snapshot or param.snapshot_after_train) and not config.checkpoint_only:
         check_snapshot_files(param, net.graph)
-    if mesh is not None:
+    if mesh.size > 1:
         _check_host_layers(net.graph, mesh)
-    elif checks_memory:
-        rebuild = functools.partial(train_settings.build, data_config=data_config)
-        check_memory(net, device, compute_config.memory_limit, rebuild)
-    if mesh is None:
+    else:
+        if checks_memory:
+            rebuild = functools.partial(train_settings.build, data_config=data_config)
+            check_memory(net, device, compute_config.memory_limit, rebuild)
         on_net_built(net, param)
     test_config = replace(compute_config, remat="none", axis_name=None, sync_bn=False)
     test_nets = []
@@ -290,11 +288,16 @@ def build_trainer(
     check_layer_outputs([(name, net.graph) for name, net in nets])
     open_loader = open_loader or make_loader_opener(net, test_nets, data, test_data, num_splits)
     loader = open_loader(net)
-    tests = PeriodicEvaluation(param, test_nets, net, key, device, open_loader, mesh)
+    tests = PeriodicEvaluation(param, test_nets, net, key, mesh, open_loader)
+    loaders = [loader, *(evaluator.loader for evaluator in tests.evaluators)]
+    named_nets = {name: (net, loader) for (name, net), loader in zip(nets, loaders, strict=True)}
+    check_same_job(param, config, seed, devices, named_nets, weights_paths, resume)
+    if param.snapshot or param.snapshot_after_train:
+        check_shared_folder(snapshot_prefix(param, path))
     log.info("Solver scaffolding done.")
 
     optimizer = make_optimizer(param, net) if config.optimizer is None else use_optax(config.optimizer, net)
-    placement: Placement = SingleDevice(device) if mesh is None else MeshPlacement(mesh, net.graph, parallel.shard)
+    placement = Placement(mesh, net.graph, parallel.shard)
     for weights_file in weights_paths:
         log.info("Finetuning from %s", weights_file)
     variables = load_weights(
@@ -324,25 +327,7 @@ def build_trainer(
             config.on_snapshot_error,
         ),
     )
-    if jax.process_count() > 1:
-        options = repr((replace(compute_config, memory_limit=None), parallel, seed))
-        assert_equal(
-            {
-                "the solver": format_text(param),
-                "the train net": format_text(train_settings.message),
-                "the options": options,
-                "the first weights": repr([_compute_crc32(weights_file) for weights_file in weights_paths]),
-            }
-        )
     return parts, placement.init_state(variables, optimizer, key)
-
-
-def _compute_crc32(path: str | os.PathLike[str]) -> int:
-    checksum = 0
-    with open(path, "rb") as file:
-        while chunk := file.read(2**20):
-            checksum = zlib.crc32(chunk, checksum)
-    return checksum
 
 
 def config_for_mesh(mesh: Mesh, compute_config: ComputeConfig) -> ComputeConfig:
@@ -416,14 +401,11 @@ def _select_devices(config: TrainConfig) -> list[jax.Device]:
     return available_devices[:devices]
 
 
-def _first_local_device(mesh: Mesh) -> jax.Device:
-    return next(d for d in mesh.devices.flat if d.process_index == jax.process_index())
-
-
 def _choose_seed(param: SolverParameter, default: int | None) -> int:
+    number = broadcast_from_first(secrets.randbits(31))  # all processes take part, even if their settings differ
     if param.random_seed >= 0:
         return int(param.random_seed)
-    return broadcast_from_first(secrets.randbits(31)) if default is None else default
+    return number if default is None else default
 
 
 def _set_memory_limit(compute_config: ComputeConfig, device: jax.Device) -> ComputeConfig:
@@ -489,7 +471,9 @@ def make_loader_opener(
 
     def open_loader(net: Net) -> Loader:
         argument, splits = arguments[net], num_splits if net is train_net else 1
-        user_data = None if argument.data is None else UserData(argument.name, argument.data, net.graph, splits)
+        user_data = (
+            None if argument.data is None else UserData(argument.name, argument.data, net.graph, splits, compares=True)
+        )
         return Loader(net.graph, user_data=user_data)
 
     return open_loader

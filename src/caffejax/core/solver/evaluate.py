@@ -48,11 +48,14 @@ class StoppedError(Exception):
 
 
 class Evaluator:
-    """Tests a net on one device. Each test reads the data from where the previous test ended.
+    """Tests a net on a mesh of devices. Each test reads the data from where the previous test ended.
+
+    Each row of the mesh processes a different batch. All processes must call it together.
 
     Args:
-        net: the test net.
-        device: the device to run on.
+        net: the test net. For a mesh of several rows, `supports_parallel_eval(net)` must be true, and
+            `net.data_config.shard` must be `local_shard(mesh)`.
+        mesh: the devices to run on.
         loader: an iterator that yields the net's batches. By default, it reads the net's data layers.
         ap_version: the version of average precision if the net's outputs are detections, otherwise None; see
             `average_precision`.
@@ -60,7 +63,7 @@ class Evaluator:
             as a few passes.
 
     Attributes:
-        net, device, loader, ap_version: the arguments.
+        net, mesh, loader, ap_version: the arguments.
 
     Raises:
         GraphError: if the outputs are not detections and `ap_version` is set, or are detections and it is None.
@@ -69,7 +72,7 @@ class Evaluator:
     def __init__(
         self,
         net: Net,
-        device: jax.Device,
+        mesh: Mesh,
         loader: Loader | None = None,
         ap_version: str | None = None,
         *,
@@ -79,11 +82,16 @@ class Evaluator:
         self.ap_version = ap_version
         self.net = net
         self.loader = Loader(net.graph) if loader is None else loader
-        self.device = device
+        self.mesh = mesh
+        self._rows = local_shard(mesh)
         self._freeze = freeze
         self._last_state: Params = {}
         self._index_check = IndexCheck(net)
-        self._forward = net.jit(make_score_function(net), stored_as="scores")
+        score = make_score_function(net)
+        if self._rows.total > 1:
+            self._forward = net.jit(_score_rows(score, mesh))
+        else:
+            self._forward = net.jit(score, stored_as="scores")
 
     def __call__(
         self,
@@ -121,15 +129,55 @@ class Evaluator:
 
     def _run_passes(self, variables: Variables, num_batches: int, key: jax.Array) -> Generator[Any, None, None]:
         """Yield `(loss, outputs)` of each batch, in the order of the data."""
-        state = self._add_recurrent_state(variables.state)
+        num_rows = self._rows.total
+        params, state = self._place(variables)
+        state = self._add_recurrent_state(state)
         forward = (self._freeze and self._compile_inference(variables)) or self._forward
-        for i in range(num_batches):
-            batch = jax.device_put(next(self.loader), self.device)
-            arguments = variables.params, state, batch, jax.random.fold_in(key, i)
+        for first in range(0, num_batches, num_rows):
+            rows, batch = self._read_batches(min(num_rows, num_batches - first))
+            keys = [jax.random.fold_in(key, first + i) for i in range(len(rows))]
+            arguments = params, state, batch, keys[0] if num_rows == 1 else self._put_keys(rows, keys)
             self._index_check(*arguments)
             result, state = forward(*arguments)
             self._last_state = state
-            yield result
+            if num_rows == 1:
+                yield result
+                continue
+            loss, outputs = jax.tree.map(np.asarray, all_gather(result))
+            for row in rows:
+                yield loss[row], {name: blob[row] for name, blob in outputs.items()}
+
+    def _place(self, variables: Variables) -> Variables:
+        """Return the variables, with arrays that only the test net has copied to all devices of the mesh."""
+
+        def replicate(array: Any) -> jax.Array:
+            is_placed = isinstance(array, jax.Array) and len(array.sharding.device_set) == self.mesh.size
+            result: jax.Array = array if is_placed else put_global(np.asarray(array), replicated_sharding(self.mesh))
+            return result
+
+        return variables if self.mesh.size == 1 else jax.tree.map(replicate, variables)
+
+    def _read_batches(self, n: int) -> tuple[list[int], dict[str, jax.Array]]:
+        """Read the next n batches; return the row of the mesh that takes each of them, and the joined batches."""
+        if self.mesh.size == 1:  # batches may differ in shape
+            return [0], jax.device_put(next(self.loader), self.mesh.devices.item())
+        # a batch's number in the data set determines the row of the mesh that takes it
+        rows = [(self.loader.next_index + i) % self._rows.total for i in range(n)]
+        batches = self.loader.take(n)
+        blobs = {name: self.net.graph.blobs[name] for name in self.net.input_names}
+        for batch in batches:
+            check_shapes(batch, {name: blob.shape for name, blob in blobs.items()})
+        batches_by_row = dict(zip((row for row in rows if self._rows.owns(row)), batches, strict=True))
+        # for rows without a batch, whose results are dropped
+        unused = batches[0] if batches else {name: np.zeros(blob.shape, blob.dtype) for name, blob in blobs.items()}
+        local_rows = range(self._rows.first, self._rows.first + self._rows.count)
+        return rows, join_batches(self.mesh, [batches_by_row.get(row, unused) for row in local_rows], 0)
+
+    def _put_keys(self, rows: list[int], keys: list[jax.Array]) -> jax.Array:
+        """Return the keys of rows as one array, with one key in each row of the mesh."""
+        key_of = dict(zip(rows, keys, strict=True))
+        data = np.stack([jax.random.key_data(key_of.get(row, keys[0])) for row in range(self._rows.total)])
+        return jax.random.wrap_key_data(put_global(data, jax.sharding.NamedSharding(self.mesh, _ROW_SPEC)))
 
     def get_state(self) -> dict[str, Any]:
         """Return the position in the data and the recurrent state after the last batch, as `{layer: JSON values}`.
@@ -216,7 +264,7 @@ def make_score_function(net: Net) -> Callable[..., Any]:
     """
 
     def compute_scores(params: Params, state: Params, batch: Any, key: jax.Array) -> Any:
-        total, outputs = net.loss_or_zero(params, state, batch, key)
+        total, outputs = net.loss(params, state, batch, key, required=False)
         return (total, outputs.blobs), outputs.state
 
     return compute_scores
@@ -386,78 +434,13 @@ def supports_parallel_eval(net: Net) -> bool:
     return not (net.graph.has_host_layers or has_recurrent_state or IndexCheck(net).is_needed)
 
 
-class MeshEvaluator(Evaluator):
-    """Tests a net on the devices of a mesh. Each row of the mesh processes a different batch.
+def _score_rows(score: Callable[..., Any], mesh: Mesh) -> Callable[..., Any]:
+    """Return `score` for batches and keys with a first axis, the rows of a mesh; its results have this axis, too."""
 
-    All processes must call it together.
+    def score_row(params: Params, state: Params, batch: Any, key: jax.Array) -> Any:
+        result, _ = score(params, state, {name: x[0] for name, x in batch.items()}, key[0])
+        return jax.tree.map(lambda x: x[None], result)
 
-    Args:
-        net: the test net. `supports_parallel_eval(net)` must be true, and `net.data_config.shard` must be
-            `local_shard(mesh)`.
-        mesh: the devices.
-        loader: an iterator that yields the net's batches.
-        ap_version: see `Evaluator`.
-    """
-
-    def __init__(self, net: Net, mesh: Mesh, loader: Loader, ap_version: str | None = None) -> None:
-        super().__init__(net, mesh.devices.flat[0], loader, ap_version)
-        self._mesh, self._shard = mesh, local_shard(mesh)
-        self._shapes = {name: net.graph.blobs[name].shape for name in net.input_names}
-        scores = make_score_function(net)
-
-        def score_local_batch(params: Params, state: Params, batch: Any, key: jax.Array) -> Any:
-            result, _ = scores(params, state, {name: x[0] for name, x in batch.items()}, key[0])
-            return jax.tree.map(lambda x: x[None], result)
-
-        specs = (_REPLICATED_SPEC, _REPLICATED_SPEC, _ROW_SPEC, _ROW_SPEC)
-        score_all_batches = jax.shard_map(
-            score_local_batch, mesh=mesh, in_specs=specs, out_specs=_ROW_SPEC, axis_names={DATA}, check_vma=False
-        )
-        self._forward = net.jit(score_all_batches)
-
-    def _run_passes(self, variables: Variables, num_batches: int, key: jax.Array) -> Generator[Any, None, None]:
-        params, state = self._replicate(variables)
-        num_rows, num_done = self._shard.total, 0
-        padding_batch: dict[str, np.ndarray] | None = None  # for rows of the mesh that take no batch
-        while num_done < num_batches:
-            num_batches_read = min(num_rows, num_batches - num_done)
-            # a batch's number in the data set determines the row of the mesh that takes it
-            rows = [(self.loader.next_index + i) % num_rows for i in range(num_batches_read)]
-            local_batches = self.loader.take(num_batches_read)
-            for batch in local_batches:
-                check_shapes(batch, self._shapes)
-            batches_by_row = dict(zip((row for row in rows if self._shard.owns(row)), local_batches, strict=True))
-            padding_batch = local_batches[0] if local_batches else padding_batch or self._make_zero_batch()
-            local_rows = range(self._shard.first, self._shard.first + self._shard.count)
-            global_batch = join_batches(self._mesh, [batches_by_row.get(row, padding_batch) for row in local_rows], 0)
-            keys = [
-                jax.random.fold_in(key, num_done + rows.index(row)) if row in rows else key for row in range(num_rows)
-            ]
-            results = all_gather(self._forward(params, state, global_batch, self._put_keys(keys)))
-            loss, outputs = jax.tree.map(np.asarray, results)
-            for row in rows:
-                yield loss[row], {name: blob[row] for name, blob in outputs.items()}
-            num_done += num_batches_read
-
-    def _put_keys(self, keys: list[jax.Array]) -> jax.Array:
-        """Return the keys as one array, with one key on each row of the mesh. Each process must pass all keys."""
-        data = np.stack([np.asarray(jax.random.key_data(key)) for key in keys])
-        sharding = jax.sharding.NamedSharding(self._mesh, _ROW_SPEC)
-        return jax.random.wrap_key_data(put_global(data, sharding))
-
-    def _make_zero_batch(self) -> dict[str, np.ndarray]:
-        blobs = self.net.graph.blobs
-        return {name: np.zeros(blobs[name].shape, blobs[name].dtype) for name in self.net.input_names}
-
-    def _replicate(self, variables: Variables) -> Variables:
-        """Return the variables, with the test net's own arrays copied to all devices of the mesh.
-
-        The arrays that it shares with the train net are on all devices already.
-        """
-
-        def replicate(array: Any) -> jax.Array:
-            is_placed = isinstance(array, jax.Array) and len(array.sharding.device_set) == self._mesh.size
-            result: jax.Array = array if is_placed else put_global(np.asarray(array), replicated_sharding(self._mesh))
-            return result
-
-        return jax.tree.map(replicate, variables)
+    specs = (_REPLICATED_SPEC, _REPLICATED_SPEC, _ROW_SPEC, _ROW_SPEC)
+    run = jax.shard_map(score_row, mesh=mesh, in_specs=specs, out_specs=_ROW_SPEC, axis_names={DATA}, check_vma=False)
+    return lambda params, state, batch, key: (run(params, state, batch, key), state)

@@ -15,13 +15,12 @@ from ..checkpoints.orbax import KeepRule
 from ..data.loader import Loader
 from ..graph import Param
 from ..layers.context import fold_in_name
-from ..parallel import all_gather, to_first_device
+from ..parallel import all_gather, first_local_device, one_device_mesh, to_first_device
 from ..program.memory_check import check_layers_fit
 from ..program.net import Net
 from ..schema.caffe_pb2 import SolverParameter
 from .evaluate import (
     Evaluator,
-    MeshEvaluator,
     Scores,
     StoppedError,
     copy_trained_params,
@@ -39,10 +38,9 @@ class PeriodicEvaluation:
         nets: the test nets.
         train: the train net.
         key: the random key of tests, and of the initial values of parameters that only a test net has.
-        device: the device to test on.
+        mesh: the devices that train. Nets for which `supports_parallel_eval` is true are tested on all of them, others
+            on the first.
         open_loader: a function that returns the loader of a net, which yields its batches.
-        mesh: the devices if several devices train, or None. Nets for which `supports_parallel_eval` is true are tested
-            on all of them.
 
     Attributes:
         evaluators: the evaluator of each net.
@@ -63,9 +61,8 @@ class PeriodicEvaluation:
         nets: Sequence[Net],
         train_net: Net,
         key: jax.Array,
-        device: jax.Device,
+        mesh: Mesh,
         open_loader: Callable[[Net], Loader],
-        mesh: Mesh | None = None,
     ) -> None:
         problems = [
             Problem(message, file=net.graph.file)
@@ -75,12 +72,11 @@ class PeriodicEvaluation:
         if problems:
             raise GraphError(problems)
         self._param, self._train_net, self._key = param, train_net, key
+        first_device = one_device_mesh(first_local_device(mesh))
         ap_version = param.ap_version if param.eval_type == "detection" else None
 
         def make_evaluator(net: Net) -> Evaluator:
-            if mesh is not None and supports_parallel_eval(net):
-                return MeshEvaluator(net, mesh, open_loader(net), ap_version)
-            return Evaluator(net, device, open_loader(net), ap_version)
+            return Evaluator(net, mesh if supports_parallel_eval(net) else first_device, open_loader(net), ap_version)
 
         self.evaluators = [make_evaluator(net) for net in nets]
         self.net_variables = [
@@ -167,7 +163,7 @@ class PeriodicEvaluation:
     def _run_net(self, i: int, iteration: int, variables: Variables, should_stop: Callable[[], bool]) -> Scores:
         evaluator, graph = self.evaluators[i], self.evaluators[i].net.graph
         log.info(f"Iteration {iteration}, Testing net (#{i})")
-        if not isinstance(evaluator, MeshEvaluator):
+        if evaluator.mesh.size == 1:
             variables = to_first_device(all_gather(variables))
         test_variables = copy_trained_params(graph, self.net_variables[i](), self._train_net.graph, variables)
         key = jax.random.fold_in(fold_in_name(self._key, f"test {i}"), iteration)

@@ -1,14 +1,4 @@
-"""Placement of a train state and its batches on one device or on a mesh of devices.
-
-One device is not treated as a mesh of one device, which would start and run more slowly. For a LeNet with BatchNorm and
-batch size 16 on a CPU, the results were bitwise equal, and the processor times (user and system) were:
-
-- first step, with programs that an earlier process stored: 0.92 s on one device, 1.38 s on a mesh of one device. The
-  stored step for one device is loaded without tracing.
-- each later step: 5.0 ms on one device, 5.7 to 6.8 ms on a mesh of one device.
-
-Training on one device also supports layers that run on the host and batches of changing shapes.
-"""
+"""Placement of a train state and its batches on a mesh of devices."""
 
 from __future__ import annotations
 
@@ -19,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from ...base.config import Shard
 from ...base.errors import SolverError, shorten_list
@@ -52,141 +42,12 @@ Batches = Mapping[str, Any]
 Pass = tuple[Params, Params, Batches, jax.Array]
 
 
-class SingleDevice:
-    """Placement of a train state and its batches on one device. It has the methods of `MeshPlacement`."""
-
-    mesh: Mesh | None = None
-
-    def __init__(self, device: jax.Device) -> None:
-        self._device = device
-        self._batch_sharding: jax.Device | NamedSharding = device
-
-    def shardings(self, state: TrainState) -> None:
-        """Return None, because a step leaves the state on its device."""
-        return None
-
-    def init_variables(self, net: Net, key: jax.Array) -> Initializer:
-        """Return a function that creates the initial values of the variables that no weights file contains."""
-        return net.initializer(key)
-
-    def init_state(
-        self, variables: Variables, optimizer: optax.GradientTransformationExtraArgs, key: Any
-    ) -> TrainState:
-        """Return the initial train state on the device."""
-        state: TrainState = jax.device_put(init_train_state(variables, optimizer, key), self._device)
-        return state
-
-    def place_state(self, state: TrainState) -> TrainState:
-        """Return a state that the user has set, after copying it to the device if necessary.
-
-        A state on one device, or a state that the user has sharded over several devices, is not copied. A state on the
-        host, or a state that is replicated on several devices, such as the state of a solver with several devices, is
-        copied.
-
-        Raises:
-            SolverError: if the state is sharded in a way that XLA cannot partition automatically.
-        """
-        leaves = jax.tree.leaves(state)
-        arrays = [x for x in leaves if isinstance(x, jax.Array)]
-        shardings = {x.sharding for x in arrays if not x.is_fully_replicated}
-        placed_state: TrainState
-        if shardings:
-            self._batch_sharding = replicated_sharding(_find_mesh(shardings))
-            placed_state = jax.tree.map(
-                lambda x: x if getattr(x, "sharding", 0) in shardings else put_global(x, self._batch_sharding), state
-            )
-            return placed_state
-        self._batch_sharding = self._device
-        if len(arrays) == len(leaves) and all(len(x.sharding.device_set) == 1 for x in arrays):
-            return state
-        placed_state = put_global(state, SingleDeviceSharding(self._device))
-        return placed_state
-
-    def abstract_state(self, state: TrainState) -> TrainState:
-        """Return a state's shapes and dtypes, with the shardings that arrays get when a checkpoint is restored."""
-        return abstract_state(state)
-
-    def place_restored(self, state: TrainState, device_statistics: Params | None) -> TrainState:
-        """Return a state from a checkpoint, with its NumPy arrays and uncommitted arrays committed to the device.
-
-        The initial state and the state after each step are committed as well, so the step is compiled only once. The
-        running statistics are in the state; `device_statistics` is ignored.
-        """
-        return jax.tree.map(
-            lambda x: x if isinstance(x, jax.Array) and x.committed else jax.device_put(x, self._device), state
-        )
-
-    def gather_state(self, state: TrainState) -> TrainState:
-        """Return the state unchanged."""
-        return state
-
-    def gather_variables(self, state: TrainState) -> Variables:
-        """Return the parameters and running statistics unchanged."""
-        return state.variables
-
-    def split_statistics(self, state: TrainState) -> tuple[TrainState, None]:
-        """Return the state unchanged, and None, because there are no separate running statistics of several devices."""
-        return state, None
-
-    def read_batches(self, loader: Loader, num_passes: int) -> list[dict[str, Any]]:
-        """Read the batches of an iteration; return a list with one item, the batches stacked by `stack_batches`."""
-        return [stack_batches([next(loader) for _ in range(num_passes)])]
-
-    def put_batches(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
-        """Return the batches as JAX arrays on the device, or on all devices of a sharded state."""
-        (stacked_batches,) = batches
-        device_batches: dict[str, jax.Array] = jax.device_put(dict(stacked_batches), self._batch_sharding)
-        return device_batches
-
-    def gather_outputs(self, blobs: Any) -> dict[str, np.ndarray]:
-        """Return a step's outputs as NumPy arrays."""
-        return {name: np.asarray(blob) for name, blob in blobs.items()}
-
-    def iterate_passes(self, state: TrainState, batches: Batches, num_passes: int) -> Iterator[Pass]:
-        """Yield `(params, state, batch, key)` of each pass of the next update."""
-        yield from make_pass_arguments(
-            state.params, state.state, batches, jax.random.fold_in(state.key, state.iteration), range(num_passes)
-        )
-
-
-def _find_mesh(shardings: Collection[jax.sharding.Sharding]) -> Mesh:
-    """Return the mesh of devices over which arrays with these shardings are sharded.
-
-    Raises:
-        SolverError: if there are several meshes, or axes that are not `AxisType.Auto`.
-    """
-    meshes = {s.mesh for s in shardings if isinstance(s, NamedSharding) and isinstance(s.mesh, Mesh)}
-    if len(meshes) == 1 == len({type(s) for s in shardings}):
-        (mesh,) = meshes
-        if all(axis_type == AxisType.Auto for axis_type in mesh.axis_types):
-            return mesh
-    shardings_text = ", ".join(shorten_list(sorted(str(getattr(s, "mesh", s)) for s in shardings)))
-    raise SolverError(
-        "the arrays of a sharded state must be on one mesh whose axes are all AxisType.Auto, or the solver must be "
-        f"created with devices=; the state is sharded over {shardings_text}"
-    )
-
-
-def make_pass_arguments(
-    params: Params, state: Params, batches: Batches, key: jax.Array, pass_numbers: Sequence[int]
-) -> Iterator[Pass]:
-    """Yield `(params, state, batch, key)`, the arguments of the net, for each pass of an update on one device.
-
-    Args:
-        params: the parameters.
-        state: the running statistics.
-        batches: the batches of all passes, stacked by `stack_batches` on axis 0.
-        key: the random key of the iteration.
-        pass_numbers: the numbers of the passes, counted over all devices.
-    """
-    for i, number in enumerate(pass_numbers):
-        yield params, state, {name: array[i] for name, array in batches.items()}, jax.random.fold_in(key, number)
-
-
-class MeshPlacement:
+class Placement:
     """Placement of a train state and its batches on a mesh of devices of one or several processes.
 
-    In each pass, each row of the mesh processes a separate batch.
+    In each pass, each row of the mesh processes a separate batch. With several rows, running statistics have a first
+    axis, the rows. On one device, arrays have neither the axis nor shardings of a mesh: with both, each step of a LeNet
+    took 0.7 to 1.8 ms longer on a CPU, and the first one 0.46 s.
 
     Args:
         mesh: the devices.
@@ -198,15 +59,30 @@ class MeshPlacement:
     def __init__(self, mesh: Mesh, graph: Graph, shard: Shard = "none") -> None:
         self.mesh = mesh
         self._shard = shard
-        self._data_shard = local_shard(mesh)
+        self._rows = local_shard(mesh)
         self._shapes = {name: graph.blobs[name].shape for name in graph.input_names}
+        self._user_sharding: NamedSharding | None = None  # of batches, if the user has sharded the state of one device
+
+    @property
+    def is_one_device(self) -> bool:
+        """True if the mesh has one device."""
+        return self.mesh.size == 1
+
+    @property
+    def has_rows(self) -> bool:
+        """True if the mesh has several rows, so that statistics and outputs of a step have an axis of rows."""
+        return self._rows.total > 1
 
     def shardings(self, state: TrainState) -> Any:
         """Return a state that contains the sharding of each array instead of the array.
 
-        For arrays for which JAX's default memory layout is slow, it contains the sharding and the layout.
+        For arrays for which JAX's default memory layout is slow, it contains the sharding and the layout. The result is
+        None on one device, which a step does not leave.
         """
-        replicated, row_sharding = replicated_sharding(self.mesh), NamedSharding(self.mesh, PartitionSpec(DATA))
+        if self.is_one_device:
+            return None
+        replicated = replicated_sharding(self.mesh)
+        statistics = NamedSharding(self.mesh, PartitionSpec(DATA)) if self.has_rows else replicated
         history_shardings = param_shardings(state.params, self.mesh, MODEL, *(DATA,) * (self._shard != "none"))
         params, history_shardings = (
             jax.tree.map(tpu_conv_layout, state.params, shardings)
@@ -227,7 +103,7 @@ class MeshPlacement:
         ]
         return state.replace(
             params=params,
-            state=jax.tree.map(lambda _: row_sharding, state.state),
+            state=jax.tree.map(lambda _: statistics, state.state),
             opt_state=tree.unflatten(opt_shardings),
             iteration=replicated,
             key=replicated,
@@ -236,14 +112,21 @@ class MeshPlacement:
     def _param_shardings(self, params: Params) -> Any:
         return param_shardings(params, self.mesh, MODEL, *(DATA,) * (self._shard == "params"))
 
-    def init_variables(self, net: Net, key: jax.Array) -> Variables:
-        """Return a net's initial parameters, sharded over the mesh, and its initial running statistics."""
+    def init_variables(self, net: Net, key: jax.Array) -> Variables | Initializer:
+        """Return a net's initial variables, with parameters that are sharded over the mesh.
+
+        On one device the result is a function that creates those that no weights file contains.
+        """
+        if self.is_one_device:
+            return net.initializer(key)
         return net.init(key, shardings=self._param_shardings(jax.eval_shape(net.init, key).params))
 
     def init_state(
         self, variables: Variables, optimizer: optax.GradientTransformationExtraArgs, key: Any
     ) -> TrainState:
-        """Return the initial train state with sharded arrays."""
+        """Return the initial train state on the devices."""
+        if self.is_one_device:
+            return self.place_restored(init_train_state(variables, optimizer, key), None)
         shapes = jax.eval_shape(lambda v: init_train_state(v, optimizer, jax.random.key(0)), variables)
         shardings = self.shardings(shapes)
         params = reshard(variables.params, shardings.params)
@@ -253,39 +136,71 @@ class MeshPlacement:
         return self.place_restored(state, None)
 
     def place_state(self, state: TrainState) -> TrainState:
-        """Return a state that the user has set, placed on the mesh, with the same running statistics on every device.
+        """Return a state that the user has set, with the same running statistics in each row of the mesh.
 
-        Every process must pass the same state.
+        Every process must pass the same state. It is copied to the devices, unless it is on the one device already, or
+        the user has sharded it over several devices for a solver of one device.
+
+        Raises:
+            SolverError: if the state of a solver of one device is sharded in a way that XLA cannot partition
+                automatically.
         """
-        sharded_state = put_global(*self._split_off_statistics(state))
-        return self.place_restored(sharded_state.replace(state=state.state), None)
+        if not self.is_one_device:
+            sharded_state = put_global(*self._split_off_statistics(state))
+            return self.place_restored(sharded_state.replace(state=state.state), None)
+        leaves = jax.tree.leaves(state)
+        arrays = [x for x in leaves if isinstance(x, jax.Array)]
+        shardings = {x.sharding for x in arrays if not x.is_fully_replicated}
+        placed_state: TrainState
+        if shardings:
+            self._user_sharding = batch_sharding = replicated_sharding(_find_mesh(shardings))
+            placed_state = jax.tree.map(
+                lambda x: x if getattr(x, "sharding", 0) in shardings else put_global(x, batch_sharding), state
+            )
+            return placed_state
+        self._user_sharding = None
+        if len(arrays) == len(leaves) and all(len(x.sharding.device_set) == 1 for x in arrays):
+            return state
+        placed_state = put_global(state, replicated_sharding(self.mesh))
+        return placed_state
 
     def abstract_state(self, state: TrainState) -> TrainState:
         """Return a state's shapes and dtypes, with the shardings that arrays get when a checkpoint is restored.
 
-        Running statistics have the shapes of one device, without the axis of devices. They have no shardings, because
-        they are small.
+        Running statistics have the shapes of one row, without the axis of rows. With several rows they have no
+        shardings, because they are small.
         """
-        statistics = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), state.state)
-        shapes: TrainState = abstract_state(state).replace(state=statistics)
-        return shapes
+        shapes = abstract_state(state)
+        if not self.has_rows:
+            return shapes
+        return shapes.replace(state=jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), state.state))
 
-    def place_restored(self, state: TrainState, device_statistics: Params | None) -> TrainState:
+    def place_restored(self, state: TrainState, row_statistics: Params | None) -> TrainState:
         """Return a restored state, which has the shapes of `abstract_state`, placed on the mesh.
+
+        All arrays are committed to their devices, as the initial state and the state after each step are, so the step
+        is compiled only once.
 
         Args:
             state: the state.
-            device_statistics: the running statistics of each device, or None if the snapshot does not contain them. If
-                it contains the statistics of fewer devices, they are repeated.
+            row_statistics: the running statistics of each row of the mesh, or None if the snapshot does not contain
+                them. If it contains the statistics of fewer rows, they are repeated.
         """
-        n, row_sharding = self._data_shard.total, NamedSharding(self.mesh, PartitionSpec(DATA))
+        if self.is_one_device:
+            device = self.mesh.devices.item()
+            return jax.tree.map(
+                lambda x: x if isinstance(x, jax.Array) and x.committed else jax.device_put(x, device), state
+            )
+        if not self.has_rows:
+            return reshard(state, self.shardings(state))
+        n, row_sharding = self._rows.total, NamedSharding(self.mesh, PartitionSpec(DATA))
 
         def place_rows(first: Any, saved_rows: Any = None) -> jax.Array:
             rows = np.asarray(first)[None] if saved_rows is None else np.asarray(saved_rows)
             global_rows: jax.Array = put_global(rows[np.arange(n) % len(rows)], row_sharding)
             return global_rows
 
-        statistics = jax.tree.map(place_rows, state.state, *(() if device_statistics is None else (device_statistics,)))
+        statistics = jax.tree.map(place_rows, state.state, *(() if row_statistics is None else (row_statistics,)))
         restored_state: TrainState = reshard(*self._split_off_statistics(state)).replace(state=statistics)
         return restored_state
 
@@ -297,24 +212,19 @@ class MeshPlacement:
         """Return the state with unsharded arrays. All processes must call this method together.
 
         Replicated arrays stay on the devices. Sharded arrays are gathered on the host, because they may not fit into
-        the memory of one device. The running statistics are the statistics of the first device.
+        the memory of one device. The running statistics are the statistics of the first row.
         """
-        gathered_state: TrainState = gather_to_host(self.split_statistics(state)[0])
+        gathered_state: TrainState = state if self.is_one_device else gather_to_host(self.split_statistics(state)[0])
         return gathered_state
 
-    def gather_variables(self, state: TrainState) -> Variables:
-        """Return the unsharded parameters and the first device's running statistics.
+    def split_statistics(self, state: TrainState) -> tuple[TrainState, Params | None]:
+        """Return the state with the first row's running statistics, and the running statistics of all rows.
 
-        All processes must call it together.
+        The arrays of the state stay sharded. The running statistics of all rows are stacked on axis 0. With one row
+        they are None.
         """
-        variables: Variables = gather_to_host(self.split_statistics(state)[0].variables)
-        return variables
-
-    def split_statistics(self, state: TrainState) -> tuple[TrainState, Params]:
-        """Return the state with the first device's running statistics, and the running statistics of all devices.
-
-        The arrays of the state stay sharded. The running statistics of all devices are stacked on axis 0.
-        """
+        if not self.has_rows:
+            return state, None
         return state.replace(state=first_replica(state.state, self.mesh)), state.state
 
     def read_batches(self, loader: Loader, num_passes: int) -> list[dict[str, Any]]:
@@ -324,29 +234,35 @@ class MeshPlacement:
             For each row of devices in this process, the batches of all passes, stacked by `stack_batches` on axis 0.
 
         Raises:
-            DataError: if a batch cannot be read, or its shape differs from the net's.
+            DataError: if a batch cannot be read or, with several devices, if its shape differs from the net's.
         """
-        batches = pad_alike([batch for _ in range(num_passes) for batch in loader.take(self._data_shard.total)])
-        for batch in batches:
+        batches = pad_alike([batch for _ in range(num_passes) for batch in loader.take(self._rows.total)])
+        for batch in batches if not self.is_one_device else ():
             check_shapes({name: x for name, x in batch.items() if not isinstance(x, PaddedRows)}, self._shapes)
-        count = self._data_shard.count
-        return [stack_batches(batches[row::count]) for row in range(count)]
+        return [stack_batches(batches[row :: self._rows.count]) for row in range(self._rows.count)]
 
     def put_batches(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
-        """Return batches from `read_batches` as JAX arrays that are sharded over the rows of the mesh.
+        """Return batches from `read_batches` as JAX arrays, which are sharded over the rows of the mesh.
 
         Args:
             batches: the batches of each row of devices in this process.
             axis: the number of axes before the axes of a batch: 1 (passes), or 2 (steps and passes).
         """
-        return join_batches(self.mesh, batches, axis)
+        if not self.is_one_device:
+            return join_batches(self.mesh, batches, axis)
+        device_batches: dict[str, jax.Array]
+        device_batches = jax.device_put(dict(batches[0]), self._user_sharding or self.mesh.devices.item())
+        return device_batches
 
     def gather_outputs(self, blobs: Any) -> dict[str, np.ndarray]:
-        """Return a step's outputs as NumPy arrays, with the examples of all devices concatenated on axis 0.
+        """Return a step's outputs as NumPy arrays, with the examples of all rows concatenated on axis 0.
 
         All processes must call it together.
         """
-        device_outputs, replicated_outputs = (jax.tree.map(np.asarray, all_gather(outputs)) for outputs in blobs)
+        device_outputs, replicated_outputs = blobs if self.has_rows else ({}, blobs)
+        device_outputs, replicated_outputs = (
+            jax.tree.map(np.asarray, all_gather(outputs)) for outputs in (device_outputs, replicated_outputs)
+        )
         return {
             **replicated_outputs,
             **{name: _join_rows(blob) for name, blob in device_outputs.items()},
@@ -354,8 +270,12 @@ class MeshPlacement:
 
     def iterate_passes(self, state: TrainState, batches: Batches, num_passes: int) -> Iterator[Pass]:
         """Yield `(params, state, batch, key)` of each pass of the next update, for each row of this process."""
+        if not self.has_rows:
+            key = jax.random.fold_in(state.key, state.iteration)
+            yield from _make_pass_arguments(state.params, state.state, batches, key, range(num_passes))
+            return
         params = all_gather(state.params)
-        for row in range(self._data_shard.first, self._data_shard.first + self._data_shard.count):
+        for row in range(self._rows.first, self._rows.first + self._rows.count):
             device = next(d for d in np.ravel(self.mesh.devices[row]) if d.process_index == jax.process_index())
 
             def local_data(array: jax.Array, axis: int | None = None, device: jax.Device = device) -> jax.Array:
@@ -366,8 +286,8 @@ class MeshPlacement:
             key = jax.random.wrap_key_data(local_data(jax.random.key_data(state.key)))
             key = jax.random.fold_in(key, local_data(state.iteration))
             row_batches = {name: local_data(x, 1) for name, x in batches.items()}
-            pass_numbers = range(row, row + num_passes * self._data_shard.total, self._data_shard.total)
-            yield from make_pass_arguments(*variables, row_batches, key, pass_numbers)
+            pass_numbers = range(row, row + num_passes * self._rows.total, self._rows.total)
+            yield from _make_pass_arguments(*variables, row_batches, key, pass_numbers)
 
 
 def _join_rows(blob: Any) -> np.ndarray:
@@ -378,4 +298,30 @@ def _join_rows(blob: Any) -> np.ndarray:
     return joined
 
 
-Placement = SingleDevice | MeshPlacement
+def _make_pass_arguments(
+    params: Params, state: Params, batches: Batches, key: jax.Array, pass_numbers: Sequence[int]
+) -> Iterator[Pass]:
+    """Yield the arguments of the net in each pass of an update: parameters, statistics, batch and key.
+
+    The passes of an iteration are numbered over all devices.
+    """
+    for i, number in enumerate(pass_numbers):
+        yield params, state, {name: array[i] for name, array in batches.items()}, jax.random.fold_in(key, number)
+
+
+def _find_mesh(shardings: Collection[jax.sharding.Sharding]) -> Mesh:
+    """Return the mesh of devices over which arrays with these shardings are sharded.
+
+    Raises:
+        SolverError: if there are several meshes, or axes that are not `AxisType.Auto`.
+    """
+    meshes = {s.mesh for s in shardings if isinstance(s, NamedSharding) and isinstance(s.mesh, Mesh)}
+    if len(meshes) == 1 == len({type(s) for s in shardings}):
+        (mesh,) = meshes
+        if all(axis_type == AxisType.Auto for axis_type in mesh.axis_types):
+            return mesh
+    shardings_text = ", ".join(shorten_list(sorted(str(getattr(s, "mesh", s)) for s in shardings)))
+    raise SolverError(
+        "the arrays of a sharded state must be on one mesh whose axes are all AxisType.Auto, or the solver must be "
+        f"created with devices=; the state is sharded over {shardings_text}"
+    )

@@ -1,7 +1,7 @@
 """Record of a snapshot: the part of the training state that Caffe does not store, as JSON.
 
 It contains the name of the update rule, the positions in the data, the seed, the random key, the scores of the last
-test, and the state of the learning-rate policy `plateau` or `stepearly`.
+test, the number of examples in each iteration, and the state of the learning-rate policy `plateau` or `stepearly`.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def validate_record(record: Any, file: str) -> dict[str, Any]:
     """Validate the types of a record's fields, and return the record. Any field may be missing.
 
     A record is `{"type": rule, "data": {"train": positions, "test": [positions, ...]}, "seed": int, "key": [int, ...],
-    "scores": {name: number}, "plateau": schedule}`. Positions are dicts keyed by layer name; the data sources validate
-    their values. The schedule is the state of an `AdaptiveSchedule`: `{"step": int, "minimum": number, "last_event":
-    int}` of the policy `plateau`, or `{"step": int, "maximum": number, "tests": int}` of `stepearly`.
+    "scores": {name: number}, "plateau": schedule, "examples": int}`. Positions are dicts keyed by layer name; the data
+    sources validate their values. The schedule is the state of an `AdaptiveSchedule`: `{"step": int, "minimum": number,
+    "last_event": int}` of the policy `plateau`, or `{"step": int, "maximum": number, "tests": int}` of `stepearly`.
 
     Raises:
         WeightsError: if a field is invalid. The message names the file and each such field.
@@ -102,6 +102,8 @@ def _invalid_fields(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     key = record.get("key", [0, 0])
     if not isinstance(key, list) or len(key) not in _KEY_LENGTHS or not all(_is_nonnegative_int(n, 2**32) for n in key):
         yield "'key'", f"{_abbreviate(key)}, not a list of two or four 32-bit integers"
+    if not _is_nonnegative_int(examples := record.get("examples", 0), _MAX_INTEGER):
+        yield "'examples'", f"{_abbreviate(examples)}, not a number of examples"
     if not isinstance(type_ := record.get("type", ""), str):
         yield "'type'", f"{_abbreviate(type_)}, not the name of an update rule"
     scores = record.get("scores") or {}

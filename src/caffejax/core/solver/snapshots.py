@@ -34,13 +34,15 @@ from ..schema import format_text
 from ..schema.caffe_pb2 import SolverParameter
 from .caffe_optimizer import CaffeState
 from .reporting import log
+from .shared_folder import check_shared_folder
 from .snapshot_record import validate_record
 from .solverstate_io import is_caffe_state, load_state, save_state
 from .state_compatibility import check_slot_count, check_stored_rule, stored_rule
 from .state_files import find_readable_state, has_prefix, move_states_aside
 from .train_state_io import StateRestorer, to_arrays, to_host
-from .train_step import TrainState, Updater
+from .train_step import TrainState
 from .update_rules import RULES
+from .updater import Updater
 
 # errors of network file systems that do not support locks
 _UNSUPPORTED_LOCK_ERRORS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
@@ -244,6 +246,7 @@ class Snapshots:
         is_multiprocess = jax.process_count() > 1
         last_iteration, self._last_iteration = min(self._last_iteration, iteration), iteration
         first_moved = min(last_iteration + 1, iteration)
+        check_shared_folder(self.prefix)
         if is_multiprocess:  # all processes must start the save together, because each process writes its shards
             arrays = to_arrays(state, device_statistics)
             self._folder.save(iteration, arrays, full_record, record.get("scores"), first_moved)
@@ -332,8 +335,7 @@ class Snapshots:
             return state, record, None
         folder, step = _split_step(Path(path))
         recurrent_state = ["/".join(p.slot) for layer in graph.layers for p in layer.recurrent_state]
-        numbered = {f"{p.slot.layer}/{p.index}": "/".join(p.slot) for p in graph.variables}
-        restorer = StateRestorer(updater.abstract_state, str(path), recurrent_state, numbered)
+        restorer = StateRestorer(updater.abstract_state, str(path), recurrent_state, graph.blob_names)
 
         def restore_target(record: dict[str, Any], shapes: Mapping[str, Any]) -> Mapping[str, Any]:
             _check_record(record, str(path))
@@ -349,8 +351,8 @@ class Snapshots:
         except DamagedStepError as error:
             if (other := find_readable_state(str(folder).removesuffix(".orbax"))) is None:
                 raise
-            hint = f"; {other} can be read: resume with --snapshot={other}"
-            raise WeightsError(replace(p, message=p.message + hint) for p in error.problems) from error
+            hint = f"{other} can be read: resume with --snapshot={other}"
+            raise WeightsError(replace(p, message=f"{hint}; {p.message}") for p in error.problems) from error
         finally:
             checkpoints.close()
         state, device_statistics = restorer.to_train_state(arrays)

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from ...base.errors import Problem, WeightsError
 from ..checkpoints.orbax import CheckpointFolder
-from ..parallel import assert_equal
 from .reporting import log
 from .solverstate_io import find_weights, is_caffe_state, weights_namesake
 
@@ -75,7 +74,7 @@ def find_newest_state(prefix: str) -> str | None:
             damage = damage or error
     if damage is not None:
         hint = f"the newest good one is {newest}: resume with --snapshot={newest}" if newest else "no other is good"
-        raise WeightsError(replace(p, message=f"{p.message}; it is the newest state, {hint}") for p in damage.problems)
+        raise WeightsError(replace(p, message=f"{hint}; this newest state: {p.message}") for p in damage.problems)
     if newest is None and without_weights:
         return str(without_weights[0])  # to restore it raises the error that names the weights
     for path in without_weights:
@@ -101,14 +100,12 @@ def _has_weights(path: Path) -> bool:
 
 
 def find_resumable(prefix: str) -> str | None:
-    """Return `find_newest_state(prefix)`, and log a line if there is none. All processes must call it together.
+    """Return `find_newest_state(prefix)`, and log a line if there is none.
 
     Raises:
         WeightsError: see `find_newest_state`.
-        CaffejaxError: if the processes see different states, because they do not share the folder.
     """
     newest = find_newest_state(prefix)
-    assert_equal({f"the newest state of {prefix}": str(newest)})
     if newest is None:
         log.info("No checkpoint in %s.orbax; training starts at iteration 0", prefix)
     return newest

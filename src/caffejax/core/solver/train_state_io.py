@@ -93,13 +93,13 @@ class StateRestorer:
         file: the name of the checkpoint in error messages.
         recurrent_state: the names "layer/name" of the arrays that recurrent layers carry from one batch to the next.
             They start at zero if the batch size has changed.
-        numbered: the names "layer/name" of arrays by "layer/number", which checkpoints of earlier versions contain.
+        blob_names: `Graph.blob_names`, for checkpoints of earlier versions, whose arrays have numbers.
     """
 
     expected: TrainState
     file: str
     recurrent_state: Collection[str] = ()
-    numbered: Mapping[str, str] = field(default_factory=dict)
+    blob_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def restore_target(self, shapes: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the target for each array of a checkpoint, which tells orbax the sharding with which it is restored.
@@ -185,11 +185,10 @@ class StateRestorer:
 
     def _find_name(self, stored: str) -> str:
         """Return the name of an array, such as "history/0/conv1/weight", whose stored name may end with a number."""
-        tree, _, name = stored.partition("/")
-        if tree == "history":
-            slot, _, name = name.partition("/")
-            tree = f"{tree}/{slot}"
-        return f"{tree}/{self.numbered[name]}" if name in self.numbered else stored
+        path, _, number = stored.rpartition("/")
+        tree, _, layer = path.partition("/")
+        names = self.blob_names.get(layer.partition("/")[2] if tree == "history" else layer, ())
+        return f"{path}/{names[int(number)]}" if number.isdecimal() and int(number) < len(names) else stored
 
     def _flatten_expected(self) -> dict[str, Any]:
         return _flatten(to_arrays(self.expected))

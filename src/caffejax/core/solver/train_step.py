@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -136,65 +137,6 @@ class StepResult(NamedTuple):
     update: Params | None = None
     requests: jax.Array | None = None
     gradient_norm: jax.Array | None = None
-
-
-class Updater(Protocol):
-    """Owns a train state and applies updates to it.
-
-    Attributes:
-        train_state: the state with unsharded arrays and the first device's running statistics.
-        last_update: the arrays that the last update subtracted from the parameters, or None if they are not stored.
-    """
-
-    train_state: TrainState
-    last_update: Params | None
-
-    @property
-    def wait_seconds(self) -> float:
-        """The total time for which devices have waited for data, in seconds, or 0 if it is not measured."""
-
-    @property
-    def variables(self) -> Variables:
-        """The parameters and running statistics of `train_state`."""
-
-    @property
-    def abstract_state(self) -> TrainState:
-        """The shapes and dtypes of `train_state`, with the shardings that arrays get when a checkpoint is restored."""
-
-    @property
-    def sharded_state(self) -> tuple[TrainState, Params | None]:
-        """`(state, statistics)`: the state with sharded arrays, and the running statistics of each device.
-
-        On one device, `statistics` is None.
-        """
-
-    def restore(self, state: TrainState, device_statistics: Params | None) -> None:
-        """Replace the state with a state that was read from a snapshot.
-
-        Args:
-            state: a state with the shapes of `abstract_state`.
-            device_statistics: the running statistics of each device, stacked on axis 0, or None to use the statistics
-                in `state`.
-        """
-
-    @property
-    def steps_per_dispatch(self) -> int:
-        """The number of updates in one call of `update` if no display, test or snapshot is due between them."""
-
-    def update(
-        self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool, requests: jax.Array | None
-    ) -> StepResult:
-        """Make one update for each rate.
-
-        Args:
-            iteration: the number of the first update.
-            rates: the learning rates, float32.
-            debug_info: whether to log Caffe's debug info (mean absolute values of blobs) before the update.
-            requests: the encoded requests of all processes, or None for one process. The result contains their sum.
-        """
-
-    def final_loss(self) -> jax.Array:
-        """Return the loss of a forward pass on the next batch, a float32 scalar."""
 
 
 def iteration_key(key: jax.Array, iteration: Any, pass_index: Any = 0) -> jax.Array:
@@ -348,7 +290,7 @@ def make_passes(net: Net, iter_size: int) -> Passes:
     the passes, a float32 scalar, and the outputs are the blobs of the last pass by name.
     """
 
-    grad = jax.value_and_grad(net.loss_or_zero, has_aux=True)
+    grad = jax.value_and_grad(partial(net.loss, required=False), has_aux=True)
 
     def passes(
         params: Params, state: Params, batches: Mapping[str, jax.Array], key: jax.Array
@@ -386,7 +328,8 @@ def make_forward(net: Net) -> Passes:
     ) -> tuple[Params, Params, jax.Array, Blobs]:
         if net.compute_config.axis_name is not None:
             key = fold_in_pass(net, key, 0)
-        loss, outputs = net.loss_or_zero(params, state, {name: array[0] for name, array in batches.items()}, key)
+        batch = {name: array[0] for name, array in batches.items()}
+        loss, outputs = net.loss(params, state, batch, key, required=False)
         return {}, outputs.state, loss, outputs.blobs
 
     return forward

@@ -11,14 +11,15 @@ import numpy as np
 
 from ...base.errors import CaffejaxError, is_integer, locate_errors
 from ...base.variables import Variables
-from ..parallel import Requests, assert_equal, barrier
+from ..parallel import Requests, barrier
 from .build_trainer import TrainerParts
 from .evaluate import Scores
+from .fingerprint import check_same_snapshot
 from .lr_schedules import AdaptiveSchedule, Plateau, StepEarly
 from .nan_check import FiniteCheck
 from .reporting import ClippingLog, Display, SmoothedLoss, Stopwatch, format_display_lines, log
 from .state_files import find_resumable
-from .train_step import Updater
+from .updater import Updater
 
 Request = Literal["snapshot", "stop"]
 # if there are several requests, the last in this order wins
@@ -53,8 +54,7 @@ class Trainer:
         self._clipping = ClippingLog(self.param.clip_gradients)
         self._request: Request | None = None
         self._is_stopped = False
-        mesh = parts.placement.mesh
-        self._request_codec = Requests(mesh) if mesh is not None and jax.process_count() > 1 else None
+        self._request_codec = Requests(parts.placement.mesh) if jax.process_count() > 1 else None
         self._initial_positions = self._positions()
         if parts.resume is not None:
             try:
@@ -194,8 +194,8 @@ class Trainer:
         Raises:
             WeightsError: if the snapshot cannot be read or belongs to a different net. The solver then stays unchanged.
         """
+        check_same_snapshot(snapshot)
         state, record, device_statistics = self.snapshots.restore(snapshot, self._updater, self.net.graph)
-        assert_equal({"the snapshot": str(int(state.iteration))})
         previous_positions = self._positions()
         try:
             with locate_errors(file=os.fspath(snapshot)):
@@ -210,6 +210,12 @@ class Trainer:
             self.rate_schedule.restore(record.get("plateau", {}))
         self._finite_check.restart(os.fspath(snapshot))
         log.info("Restored iteration %d from %s", self.iteration, snapshot)
+        if (examples := record.get("examples", self.batch_size)) != self.batch_size:
+            log.warning(
+                "%s was made with %d examples in each iteration, but this run has %d, at the same learning rate; "
+                "continue with the same devices, --batch and iter_size for the same result",
+                *(snapshot, examples, self.batch_size),
+            )
 
     def close(self) -> None:
         """Close the loaders, and end the thread that writes snapshots."""
@@ -239,7 +245,7 @@ class Trainer:
             log.info("Optimization stopped early.")
         else:
             self._finish()
-        barrier()  # the first process may still be writing
+        barrier("end training")  # the first process may still be writing
 
     def _stop(self) -> None:
         """Save a snapshot of the current state and stop training."""
@@ -279,7 +285,13 @@ class Trainer:
     def _save_snapshot(self) -> None:
         """Start to save a snapshot of the current state in the background."""
         self._clipping.write(wait=True)
-        record = {"type": self.param.type, "data": self._positions(), "seed": self.seed, "scores": self.tests.scores}
+        record = {
+            "type": self.param.type,
+            "data": self._positions(),
+            "seed": self.seed,
+            "scores": self.tests.scores,
+            "examples": self.batch_size,
+        }
         if isinstance(self.rate_schedule, AdaptiveSchedule):
             record["plateau"] = dict(self.rate_schedule.state)
         state, device_statistics = self._updater.sharded_state

@@ -165,7 +165,7 @@ define_layer(
     ),
     Traced(convolution3d, params=convolution3d_params),
     Gradient(convolution3d_backward, overwrites_diffs=True),
-    LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5),
+    LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5, blob_names=("weight", "bias")),
     docs=LayerDocs(origin="C3D", restrictions=_RESTRICTIONS),
 )
 define_layer(
@@ -177,7 +177,7 @@ define_layer(
     ),
     Traced(deconvolution3d, params=deconvolution3d_params),
     Gradient(deconvolution3d_backward, overwrites_diffs=True),
-    LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5),
+    LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5, blob_names=("weight", "bias")),
     docs=LayerDocs(origin="C3D", restrictions=_RESTRICTIONS),
 )
 

@@ -47,7 +47,7 @@ define_layer(
     Signature("NdConvolution", param="convolution_param", fork_settings=_SHAPE_FIELDS),
     Traced(nd_convolution, params=nd_convolution_params),
     Gradient(nd_convolution_backward),
-    LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5),
+    LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5, blob_names=("weight", "bias")),
     docs=LayerDocs(
         origin="video-caffe",
         restrictions="Axes of size 1 remain in the top; video-caffe drops them. No recorded case.",

@@ -286,6 +286,7 @@ SCALED_BATCH_NORM = LayerType(
         dtype_policy="bottoms",
         spatial_map="same",
         channel_affine=ChannelAffine(is_batch_norm_affine, scaled_batch_norm_factor_and_bias),
+        blob_names=("mean", "variance", "scale_factor", "weight", "bias"),
         convert_stored=convert_stored_scaled_batch_norm,
     ),
     docs=LayerDocs(origin="NVIDIA Caffe, Intel Caffe"),

@@ -154,7 +154,7 @@ INNER_PRODUCT_OF_BOTTOMS = LayerType(
     Signature("InnerProduct", bottoms=(1, 3), param="inner_product_param"),
     Traced(inner_product_of_bottoms, params=inner_product_of_bottoms_params),
     Gradient(inner_product_of_bottoms_backward),
-    LayerTraits(row_wise=False, dtype_policy="products", weight_axes=2),
+    LayerTraits(row_wise=False, dtype_policy="products", weight_axes=2, blob_names=("weight", "bias")),
     docs=LayerDocs(origin="caffe-windows"),
     settings=read_inner_product,
 )
@@ -166,7 +166,7 @@ INNER_PRODUCT_OF_UNIT_ROWS = LayerType(
         overrides_autodiff=True,
         deviation="The gradient treats the normalized rows of the weight as the parameters.",
     ),
-    LayerTraits(row_wise=is_after_first_axis, dtype_policy="products", weight_axes=2),
+    LayerTraits(row_wise=is_after_first_axis, dtype_policy="products", weight_axes=2, blob_names=("weight", "bias")),
     docs=LayerDocs(origin="caffe-windows"),
     settings=read_inner_product,
 )
@@ -174,7 +174,12 @@ NOISY_INNER_PRODUCT = LayerType(
     Signature("InnerProduct", param="inner_product_param", fork_settings=("enable_noise", "sigma_init")),
     Traced(noisy_inner_product, params=noisy_inner_product_params),
     Gradient(noisy_inner_product_backward),
-    LayerTraits(row_wise=is_after_first_axis, dtype_policy="products", weight_axes=2),
+    LayerTraits(
+        row_wise=is_after_first_axis,
+        dtype_policy="products",
+        weight_axes=2,
+        blob_names=("weight", "bias", "weight_deviation", "bias_deviation"),
+    ),
     docs=LayerDocs(origin="MyCaffe"),
     settings=read_inner_product,
 )

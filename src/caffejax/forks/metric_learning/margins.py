@@ -111,7 +111,7 @@ define_layer(
         exempt_from_force_backward=(1,),
         deviation="The gradient of the weight ignores the margin; the gradient of the bottom is normalized.",
     ),
-    LayerTraits(weight_axes=2),
+    LayerTraits(weight_axes=2, blob_names=("weight", "count")),
     docs=LayerDocs(origin="SphereFace"),
 )
 

@@ -14,7 +14,7 @@ from ...core.layers.context import Context, ParamSpec, Shape
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import no_gradient, reject_fields
 from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 from ...core.ops.vma import vary_as
 
 Arrays = tuple[jax.Array, ...]
@@ -144,6 +144,7 @@ define_layer(
     Signature("Decode", bottoms=(1, 2), tops=(1, 2), param="decode_param", in_place=False),
     Traced(decode, params=decode_params, stateful=True),
     Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True, indices=Indices((1,))),
+    LayerTraits(blob_names=("centroids", "is_complete", "counts", "encodings")),
     docs=LayerDocs(
         origin="MyCaffe",
         unsupported=dict.fromkeys(("shard", "joint_batch"), "items update the centroids one after the other"),
@@ -295,6 +296,7 @@ define_layer(
     Signature("Knn", bottoms=(1, 2), param="knn_param", in_place=False),
     Traced(knn, params=knn_params, stateful=True),
     Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True, indices=Indices((1,))),
+    LayerTraits(blob_names=("count", "encodings", "labels")),
     docs=LayerDocs(
         origin="MyCaffe",
         unsupported={

@@ -158,6 +158,7 @@ PSPNET = LayerType(
         spatial_map="same",
         channel_affine=ChannelAffine(_is_pspnet_bn_affine, pspnet_factor_and_bias),
         weight_axes=4,
+        blob_names=("weight", "bias", "mean", "variance"),
     ),
     docs=LayerDocs(origin="yjxiong/caffe, PSPNet"),
 )
@@ -264,6 +265,7 @@ SEGNET = LayerType(
         spatial_map="same",
         channel_affine=ChannelAffine(_is_segnet_bn_affine, segnet_factor_and_bias),
         weight_axes=4,
+        blob_names=("weight", "bias"),
     ),
     docs=LayerDocs(origin="SegNet, DeconvNet"),
 )

@@ -239,7 +239,7 @@ define_layer(
     Signature("MultiStageMeanfield", bottoms=3, param="multi_stage_meanfield_param", in_place=False),
     Traced(multi_stage_meanfield, params=multi_stage_meanfield_params),
     Gradient(indices=Indices((2,), ignores_gradient=True, sample=_sample_image)),
-    LayerTraits(row_wise=True, weight_axes=4),
+    LayerTraits(row_wise=True, weight_axes=4, blob_names=("spatial_weight", "bilateral_weight", "compatibility")),
     docs=LayerDocs(origin="CRF-RNN"),
 )
 

@@ -98,7 +98,7 @@ def _make_type(name: str, param: str, origin: str) -> LayerType:
             exempt_from_force_backward=(1,),
             deviation="The gradient of W_h uses the state of each sequence; clipping_threshold clips gradients.",
         ),
-        LayerTraits(weight_axes=2),
+        LayerTraits(weight_axes=2, blob_names=("weight_input", "weight_hidden", "bias")),
         docs=LayerDocs(origin=origin),
     )
 

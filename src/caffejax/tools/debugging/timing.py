@@ -82,13 +82,13 @@ class Timer:
         self._compiled_layers = {
             part: _CompiledLayer(part, not net.graph.loss_weights) for part in self._schedule.parts
         }
-        self._forward = net.jit(lambda v, x: net.loss_or_zero(v.params, v.state, x, key))
+        self._forward = net.jit(lambda v, x: net.loss(v.params, v.state, x, key, required=False))
         self._frozen = freeze_passes(net.graph, net.compute_config, variables, output_and_loss_names(net.graph))
         self._both = net.jit(lambda v, x: jax.value_and_grad(self._loss, has_aux=True)(v.params, v.state, x, key))
 
     def _loss(self, params: Any, state: Any, batch: Any, key: jax.Array) -> tuple[jax.Array, Any]:
         """Return the net's loss, or the sum of its outputs if it has no loss."""
-        loss, outputs = self._net.loss_or_zero(params, state, batch, key)
+        loss, outputs = self._net.loss(params, state, batch, key, required=False)
         if not self._net.graph.loss_weights:
             tops = jax.tree.leaves({top: outputs.blobs[top] for top in self._net.graph.outputs})
             loss = sum((top.sum() for top in tops), loss)

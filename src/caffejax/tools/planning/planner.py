@@ -20,8 +20,8 @@ from ...core.program.net import Net
 from ...core.schema.caffe_pb2 import SolverParameter
 from ...core.solver.build_trainer import config_for_mesh
 from ...core.solver.caffe_optimizer import make_optimizer
-from ...core.solver.placement import MeshPlacement
-from ...core.solver.train_step import TrainState, init_train_state, make_step
+from ...core.solver.placement import Placement
+from ...core.solver.train_step import init_train_state, make_step
 from ..summary import count_multiply_adds
 from .hardware import Chip, Target, get_devices, parse_target
 from .hlo import Collective, ProgramStats, get_compiled_stats
@@ -329,22 +329,24 @@ class CompileJob:
         optimizer, iter_size = make_optimizer(self.solver, net), self.solver.iter_size
         initial_state = jax.eval_shape(lambda key: init_train_state(net.init(key), optimizer, key), key)
         learning_rate = jax.ShapeDtypeStruct((), jnp.float32, sharding=self._replicated)
-        if self.target.devices == 1:
-            batch_inputs = self._make_inputs(net, (iter_size,), PartitionSpec())
-            step = make_step(net, optimizer, iter_size)
-            return (
-                step,
-                (_add_sharding(initial_state, self._replicated), batch_inputs, learning_rate),
-                {"donate_argnums": 0},
+        placement = Placement(self.mesh, net.graph, self.parallel.shard)
+        shardings = placement.shardings(initial_state)
+        sizes: tuple[int, ...] = (iter_size,)
+        spec = PartitionSpec()
+        if placement.has_rows:  # each row has batches and statistics of its own
+            rows = self.mesh.shape[DATA]
+            sizes, spec = (iter_size, rows), PartitionSpec(None, DATA)
+            initial_state = initial_state.replace(
+                state=jax.tree.map(lambda x: jax.ShapeDtypeStruct((rows, *x.shape), x.dtype), initial_state.state)
             )
-        train_state, shardings = _place_abstract_state(initial_state, net, self.mesh, self.parallel)
-        batch_inputs = self._make_inputs(net, (iter_size, self.mesh.shape[DATA]), PartitionSpec(None, DATA))
+        batch_inputs = self._make_inputs(net, sizes, spec)
         step = make_step(net, optimizer, iter_size, mesh=self.mesh, parallel=self.parallel)
-        return (
-            step,
-            (train_state, batch_inputs, learning_rate),
-            {"donate_argnums": 0, "out_shardings": (shardings, None)},
-        )
+        if shardings is None:
+            train_state, options = _add_sharding(initial_state, self._replicated), {}
+        else:
+            train_state = jax.tree.map(_make_abstract_array, initial_state, shardings)
+            options = {"out_shardings": (shardings, None)}
+        return step, (train_state, batch_inputs, learning_rate), {"donate_argnums": 0, **options}
 
     @property
     def _replicated(self) -> NamedSharding:
@@ -375,21 +377,6 @@ class CompileJob:
         shapes = {name: (*leading_shape, *net.graph.blobs[name].shape) for name in dtypes}
         sharding = NamedSharding(self.mesh, spec)
         return {name: jax.ShapeDtypeStruct(shapes[name], dtype, sharding=sharding) for name, dtype in dtypes.items()}
-
-
-def _place_abstract_state(
-    initial_state: TrainState, net: Net, mesh: Mesh, parallel: Parallel
-) -> tuple[TrainState, Any]:
-    """Return the abstract arrays of a train state on a mesh, and their shardings.
-
-    `initial_state` is the train state for a single device. On the mesh, each row has separate statistics.
-    """
-    shardings = MeshPlacement(mesh, net.graph, parallel.shard).shardings(initial_state)
-    row_statistics = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct((mesh.shape[DATA], *x.shape), x.dtype), initial_state.state
-    )
-    mesh_state = initial_state.replace(state=row_statistics)
-    return jax.tree.map(_make_abstract_array, mesh_state, shardings), shardings
 
 
 def _add_sharding(tree: Any, sharding: NamedSharding) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -124,7 +125,8 @@ def report_compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory
     graph = net.graph if batch is None else with_batch(net.graph, batch)
     variables = jax.eval_shape(net.init, KEY_SHAPE)
     inputs = {name: graph.blobs[name] for name in net.input_names}
-    loss_and_gradients = compilation.jit(jax.value_and_grad(net.loss_or_zero, has_aux=True), net.compute_config.kernels)
-    analysis: Any = loss_and_gradients.lower(*variables, inputs, KEY_SHAPE).compile().memory_analysis()
+    loss_and_gradients = jax.value_and_grad(partial(net.loss, required=False), has_aux=True)
+    program = compilation.jit(loss_and_gradients, net.compute_config.kernels)
+    analysis: Any = program.lower(*variables, inputs, KEY_SHAPE).compile().memory_analysis()
     sizes = (analysis.argument_size_in_bytes, analysis.output_size_in_bytes, analysis.temp_size_in_bytes)
     return CompiledMemory(*map(int, sizes))

@@ -81,7 +81,9 @@ def test_import_errors_of_a_module_are_raised_with_a_note(tmp_path: Path, monkey
     monkeypatch.setattr(sys, "path", list(sys.path))
     with pytest.raises(ModuleNotFoundError, match="a_module_that_is_not_installed") as exc_info:
         Net(format_layer("needs_more", "A"))
-    assert exc_info.value.__notes__ == ["while importing module 'needs_more' of a Python layer"]
+    module_note, layer_note = exc_info.value.__notes__
+    assert module_note == "while importing module 'needs_more' of a Python layer"
+    assert layer_note == "in layer 'needs_more.A' (Python)"
     with pytest.raises(SyntaxError):
         Net(format_layer("misspelt", "A"))
 

@@ -20,7 +20,8 @@ def compute_loss_and_grads(text: str, inputs: dict[str, Any], backward: Any = "a
     perturbations = {name: jnp.zeros_like(value) for name, value in inputs.items()}
 
     def loss(params: Any, perturbations: Any) -> Any:
-        return net.loss_or_zero(params, state, inputs, jax.random.key(1), perturbations=perturbations)[0]
+        key = jax.random.key(1)
+        return net.loss(params, state, inputs, key, perturbations=perturbations, required=False)[0]
 
     return params, *jax.value_and_grad(loss, argnums=(0, 1))(params, perturbations)
 

@@ -7,12 +7,11 @@ from pathlib import Path
 from ..harness import Files, Harness
 from .net import build, change_net
 
-_GOLDEN = Path(__file__).parents[3] / "forks" / "golden"
+_FORKS = Path(__file__).parents[3] / "forks"
 
 
 def _make_intact_sets() -> list[Files]:
-    folders = [folder for name in ("fork_layers", "fork_layers_more") for folder in sorted((_GOLDEN / name).iterdir())]
-    result = [sorted(folder.glob("*.prototxt"))[:2] for folder in folders if folder.is_dir()]
+    result = [sorted(folder.glob("*.prototxt"))[:2] for folder in sorted(_FORKS.glob("*/recorded/*"))]
     return [{"net.prototxt": path.read_bytes()} for paths in result for path in paths]
 
 
