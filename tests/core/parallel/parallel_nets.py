@@ -174,6 +174,7 @@ def train(
     import jax
 
     import caffejax
+    from caffejax.core.parallel import gather_to_host
 
     device_options: Any = {"device": jax.local_devices()[0]} if devices == 1 else {"devices": devices}
     solver = caffejax.Solver(text, parallel=caffejax.Parallel(**parallel), **device_options, **options)
@@ -200,8 +201,7 @@ def read_full_state(
     if resume:
         solver.restore(resume)
     solver.step(iterations)
-    state = solver.train_state
-    state = state.replace(key=jax.random.key_data(state.key))
+    state = gather_to_host(solver.train_state.replace(key=jax.random.key_data(solver.train_state.key)))
     result = {jax.tree_util.keystr(path): np.asarray(x) for path, x in jax.tree_util.tree_leaves_with_path(state)}
     result["the data"] = np.array([repr(solver.loader.get_state())])
     solver.close()

@@ -21,8 +21,7 @@ def data_parallel(passes: Passes, mesh: Mesh, *, sum_in_bfloat16: bool = False) 
     """Convert a function of the batches of one device to a function of the batches of all devices.
 
     The loss is the same on all devices. The gradients are summed over the devices, which gives the gradient of the
-    concatenated batch. XLA partitions the work along other axes of the
-    mesh.
+    concatenated batch. XLA partitions the work along other axes of the mesh.
 
     Args:
         passes: a function `passes(params, state, batches, key)` that returns gradients, the new state, the loss and

@@ -150,8 +150,7 @@ def join_batches(mesh: Mesh, batches: Sequence[Mapping[str, np.ndarray]], axis: 
     """
     shard = local_shard(mesh)
     if shard.total == 1:
-        replicated: dict[str, jax.Array] = put_global(dict(batches[0]), replicated_sharding(mesh))
-        return replicated
+        return put_global(dict(batches[0]), replicated_sharding(mesh))
     sharding = NamedSharding(mesh, PartitionSpec(*(None,) * axis, DATA))
 
     def join(*arrays: np.ndarray) -> jax.Array:

@@ -264,7 +264,7 @@ def build_trainer(
     source = f"from net file: {train_settings.file}" if train_settings.file else "specified in the solver"
     log.info("Creating training net %s.", source)
     net = train_settings.build(_set_memory_limit(compute_config, device), data_config)
-    if mesh.size > 1 and any(layer.type.traits.takes_one_image for layer in net.graph.layers):
+    if compute_config.axis_name is not None and any(x.type.traits.takes_one_image for x in net.graph.layers):
         compute_config = replace(compute_config, joins_batches=False)
         net = train_settings.build(_set_memory_limit(compute_config, device), data_config)
     log_creation(net.graph)

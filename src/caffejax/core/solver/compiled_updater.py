@@ -82,6 +82,10 @@ class CompiledUpdater(Updater):
                 f"debug_nans works only on one device, but the solver has {placement.mesh.size} devices; train on one "
                 "device, or omit debug_nans"
             )
+        if not (debug_nans or param.debug_info or self._index_check.is_needed) and jax.process_count() == 1:
+            shapes = {name: net.graph.blobs[name].shape for name in net.input_names}
+            # devices that work together read batches that may differ from the start
+            parts.loader.pad_rows = RowPadding(net.graph, None if placement.is_one_device else shapes)
         one_program = as_one_program(net)
         program_net = one_program or net
         make_step_of = functools.partial(

@@ -137,8 +137,8 @@ class Placement:
     def place_state(self, state: TrainState) -> TrainState:
         """Return a state that the user has set, with the same running statistics in each row of the mesh.
 
-        Every process must pass the same state. It is copied to the devices, unless it is on the one device already, or
-        the user has sharded it over several devices for a solver of one device.
+        Every process must pass the same state. It is copied, because steps donate the memory of their state, unless the
+        user has sharded it over several devices for a solver of one device.
 
         Raises:
             SolverError: if the state of a solver of one device is sharded in a way that XLA cannot partition
@@ -147,8 +147,7 @@ class Placement:
         if not self.is_one_device:
             sharded_state = put_global(*self._split_off_statistics(state))
             return self.place_restored(sharded_state.replace(state=state.state), None)
-        leaves = jax.tree.leaves(state)
-        arrays = [x for x in leaves if isinstance(x, jax.Array)]
+        arrays = [x for x in jax.tree.leaves(state) if isinstance(x, jax.Array)]
         shardings = {x.sharding for x in arrays if not x.is_fully_replicated}
         placed_state: TrainState
         if shardings:
@@ -158,8 +157,6 @@ class Placement:
             )
             return placed_state
         self._user_sharding = None
-        if len(arrays) == len(leaves) and all(len(x.sharding.device_set) == 1 for x in arrays):
-            return state
         placed_state = put_global(state, replicated_sharding(self.mesh))
         return placed_state
 
@@ -226,13 +223,10 @@ class Placement:
         Raises:
             DataError: if a batch cannot be read or, with several devices, if its shape differs from the net's.
         """
-        batches = [batch for _ in range(num_passes) for batch in loader.take(self._rows.total)]
-        if not self.is_one_device:
-            batches = pad_alike(batches)
-            for batch in batches:
-                check_shapes({name: x for name, x in batch.items() if not isinstance(x, PaddedRows)}, self._shapes)
-        count = self._rows.count
-        return [stack_batches(batches[row::count]) for row in range(count)]
+        batches = pad_alike([batch for _ in range(num_passes) for batch in loader.take(self._rows.total)])
+        for batch in batches if not self.is_one_device else ():
+            check_shapes({name: x for name, x in batch.items() if not isinstance(x, PaddedRows)}, self._shapes)
+        return [stack_batches(batches[row :: self._rows.count]) for row in range(self._rows.count)]
 
     def put_batches(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
         """Return batches from `read_batches` as JAX arrays, which are sharded over the rows of the mesh.
