@@ -174,7 +174,6 @@ def train(
     import jax
 
     import caffejax
-    from caffejax.core.parallel import gather_to_host
 
     device_options: Any = {"device": jax.local_devices()[0]} if devices == 1 else {"devices": devices}
     solver = caffejax.Solver(text, parallel=caffejax.Parallel(**parallel), **device_options, **options)
@@ -195,6 +194,7 @@ def read_full_state(
     import jax
 
     import caffejax
+    from caffejax.core.parallel import gather_to_host
 
     device_options: Any = {"device": jax.local_devices()[0]} if devices == 1 else {"devices": devices}
     solver = caffejax.Solver(text, parallel=caffejax.Parallel(**parallel), **device_options)
