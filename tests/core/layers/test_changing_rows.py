@@ -1,6 +1,7 @@
 """Blobs whose number of rows depends on values, in code that JAX traces: padded, with the number of valid rows."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,8 @@ import jax
 import numpy as np
 import pytest
 
-from caffejax import LayerError, Net, PaddedRows, Solver
+from caffejax import HostFunction, LayerError, Net, PaddedRows, Solver
+from caffejax.core.layers.registry import plain_type, register_temporarily
 from caffejax.core.program.interpreter import CompiledParts
 
 ROWS, CLASSES = 12, 4
@@ -93,6 +95,42 @@ def test_losses_and_gradients_equal_those_of_the_valid_rows(name: str, backward:
     (value, _), grads = jitted(params, state, draw_inputs(0))
     assert not value
     assert not any(np.any(g) for g in jax.tree.leaves(grads))
+
+
+SECOND_FILTER = """layer { name: "again" type: "Filter" bottom: "kept" bottom: "kept_values" bottom: "kept_label"
+  top: "kept2" top: "kept_values2" }
+layer { name: "ip3" type: "InnerProduct" bottom: "kept2" top: "ip3" inner_product_param { num_output: 4
+  weight_filler { type: "xavier" } } }""" + loss("EuclideanLoss", "kept_values2", bottom="ip3")
+
+
+def test_a_filter_is_traced_and_equals_its_callback() -> None:
+    """Also a Filter of rows that another one has selected; labels of 0 are not selected."""
+    filter_type = plain_type("Filter")
+    assert isinstance(filter_type.implementation, HostFunction)
+    as_callback = replace(filter_type, implementation=replace(filter_type.implementation, traced=None))
+    text = INPUTS + BODY + SECOND_FILTER
+
+    def make(net: Net) -> Any:
+        return jax.value_and_grad(net.loss, argnums=(0, 2), has_aux=True)
+
+    net = Net(text, "TRAIN")
+    with register_temporarily(as_callback):
+        net_of_callbacks = Net(text, "TRAIN")
+    assert (net.host_layers, net_of_callbacks.host_layers) == ((), ("filter", "again"))
+    params, state = net.init(jax.random.key(0))
+    traced, called_back = jax.jit(make(net)), jax.jit(make(net_of_callbacks))
+    for num_rows in (2, 7, ROWS):
+        inputs = draw_inputs(num_rows)
+        compare(traced(params, state, inputs), make(net)(params, state, inputs))
+        compare(called_back(params, state, inputs), make(net)(params, state, inputs))
+    programs = [str(jax.make_jaxpr(f)(params, state, inputs)) for f in (traced, called_back)]
+    assert ["host_call" in program for program in programs] == [False, True]
+    exported = jax.export.export(jax.jit(lambda x: net.loss(params, state, x)[0]))(inputs)
+    np.testing.assert_allclose(exported.call(inputs), traced(params, state, inputs)[0][0], rtol=1e-6)
+    tangents = jax.tree.map(np.ones_like, params)
+    _, slope = jax.jvp(jax.jit(lambda p: net.loss(p, state, inputs)[0]), (params,), (tangents,))
+    expected = sum(np.sum(g) for g in jax.tree.leaves(traced(params, state, inputs)[1][0]))
+    np.testing.assert_allclose(slope, expected, rtol=1e-4)
 
 
 def test_a_blob_with_padding_is_returned_with_its_number_of_rows() -> None:

@@ -239,11 +239,24 @@ def filter_backward(ctx: Context, *bottoms: np.ndarray, y: Any, dy: Any) -> tupl
     return (*diffs, None)
 
 
+def filter_traced(ctx: Context, *bottoms: jax.Array) -> tuple[tuple[jax.Array, ...], jax.Array]:
+    *data, selector = bottoms
+    is_selected = selector.reshape(selector.shape[0]) != 0
+    if ctx.num_rows is not None:
+        is_selected &= jnp.arange(selector.shape[0]) < ctx.num_rows
+    row_indices = jnp.argsort(~is_selected, stable=True)  # selected rows first, in their order
+    tops = (
+        jnp.where(is_selected[row_indices].reshape(-1, *(1,) * (x.ndim - 1)), promote(x)[row_indices], 0) for x in data
+    )
+    return tuple(tops), jnp.sum(is_selected, dtype=jnp.int32)
+
+
 define_layer(
     Signature("Filter", bottoms=(2, None), tops=(1, None), in_place=False),
-    HostFunction(filter_, filter_top_shapes, ragged_axis=0),
+    HostFunction(filter_, filter_top_shapes, ragged_axis=0, traced=filter_traced),
     Gradient(filter_backward, indices=Indices((-1,))),
     LayerTraits(accepts_integers=True),
+    LayerDocs(unsupported={"shard": "selected rows of all devices move to the front"}),
 )
 
 

@@ -421,6 +421,11 @@ class LayerType:
         return isinstance(impl, HostFunction) or (isinstance(impl, PerLayer) and impl.on_host)
 
     @property
+    def has_traced_form(self) -> bool:
+        """True if a function that JAX traces replaces the layer's callback; see `HostFunction.traced`."""
+        return isinstance(self.implementation, HostFunction) and self.implementation.traced is not None
+
+    @property
     def is_input(self) -> bool:
         """True if the tops come from a data source or from the caller."""
         if isinstance(self.implementation, Variants):
@@ -491,7 +496,8 @@ class LayerType:
     @property
     def unsupported(self) -> Mapping[Transform, str]:
         """The JAX transformations that the type does not support, with reasons."""
-        if not self.on_host or self.signature.tops == 0:  # layers that only write are left out of traced code
+        # layers that only write are left out of traced code
+        if not self.on_host or self.signature.tops == 0 or self.has_traced_form:
             return self.docs.unsupported
         bottoms = self.signature.bottoms
         num_bottoms = bottoms if isinstance(bottoms, int) else bottoms[0]

@@ -15,7 +15,7 @@ from jax.ad_checkpoint import checkpoint_name
 from ...base.config import Kernels
 from ...base.errors import LayerError
 from ..graph import Layer
-from ..layers import cross_replica
+from ..layers import HostFunction, cross_replica
 from ..layers.blob_checks import check_dtypes
 from ..layers.context import Epilogue
 from ..layers.dispatch import cached_call, cached_fused_call, call_on_host
@@ -244,6 +244,12 @@ def _call_on_host(
     params, bottoms = prepare_layer_inputs(layer, inputs.params, state, arrays)
     if part.calls and not layer.need_backward:  # otherwise the order would ask for its backward pass
         params, bottoms = jax.lax.stop_gradient((params, bottoms))
+    counts = {blob.origin: blob.num_rows for blob in padded.values()}
+    implementation = layer.type.implementation
+    traced = implementation.traced if isinstance(implementation, HostFunction) else None
+    if traced is not None and part.tracks_rows and len(counts) <= 1:
+        tops, num_rows = traced(layer.context.replace(num_rows=next(iter(counts.values()), None)), *bottoms)
+        return tops, order, _find_rows(layer, padded, num_rows)
     context = layer.context.replace(
         fold_in_args=layer.make_fold_in_args(inputs.key),
         propagate_down=layer.bottom_need_backward,

@@ -183,11 +183,11 @@ class Net:
 
     @property
     def host_layers(self) -> tuple[str, ...]:
-        """The names of the layers that run on the host, as Python layers with Caffe's interface and Filter do.
+        """The names of the layers that run on the host, as Python layers with Caffe's interface do.
 
-        In code that JAX traces, those whose top shapes do not depend on values are callbacks; others raise an error.
+        In code that JAX traces they are callbacks. A Filter, which is traced there, is not among them.
         """
-        return tuple(layer.name for layer in self.graph.layers if layer.type.on_host)
+        return tuple(x.name for x in self.graph.layers if x.type.on_host and not x.type.has_traced_form)
 
     @property
     def has_host_layers(self) -> bool:
