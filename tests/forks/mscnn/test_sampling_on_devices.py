@@ -10,7 +10,7 @@ import pytest
 
 from caffejax import Solver
 
-DEVICES, ROIS, TRUTH, CLASSES = 4, 10, 2, 3
+DEVICES, ROIS, TRUTH, CLASSES = 8, 10, 2, 3
 
 
 def make_net(images: int) -> str:
@@ -69,8 +69,8 @@ def join_images(images: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
 
 
 def train(folder: Path, devices: int, **options: Any) -> Any:
-    images = [draw_image(i) for i in range(12)]
-    batches = images if devices > 1 else [join_images(images[i : i + DEVICES]) for i in range(0, 12, DEVICES)]
+    images = [draw_image(i) for i in range(3 * DEVICES)]
+    batches = images if devices > 1 else [join_images(images[i : i + DEVICES]) for i in range(0, 3 * DEVICES, DEVICES)]
     solver = Solver(
         f'net_param {{ {make_net(1 if devices > 1 else DEVICES)} }} base_lr: 0.05 lr_policy: "fixed" momentum: 0.9 '
         f'random_seed: 3 max_iter: 9 average_loss: 9 snapshot_prefix: "{folder}/x"',

@@ -13,7 +13,7 @@ from test_traced_samplings import HARD_LOSSES, PLAIN_LOSSES, RFCN, draw_inputs
 from caffejax import Solver, read_solver
 from caffejax.core.solver.changing_rows import RowPadding
 
-DEVICES = 4
+DEVICES = 8
 TOY = Path(__file__).parents[3] / "configs" / "faster_rcnn_toy" / "solver.prototxt"
 
 
