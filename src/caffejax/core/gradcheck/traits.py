@@ -137,7 +137,8 @@ def _check_row_tops(case: Case) -> str | None:
 
 
 def _check_takes_one_image(case: Case) -> str | None:
-    for bottom in (jnp.concatenate([case.bottoms[0]] * 2), case.bottoms[0] + 1):  # two images, or rows of another one
+    first = case.bottoms[0]
+    for bottom in (jnp.concatenate([first] * 2), jnp.abs(first) + 1):  # two images, or rows of another one
         try:
             case.compute_tops(bottoms=(bottom, *case.bottoms[1:]))
         except LayerError:
