@@ -501,7 +501,7 @@ class LayerType:
             return self.docs.unsupported
         bottoms = self.signature.bottoms
         num_bottoms = bottoms if isinstance(bottoms, int) else bottoms[0]
-        all_are_indices = len(self.gradient.indices.positions(num_bottoms)) == num_bottoms
+        all_are_indices = len(self.gradient.indices.positions(num_bottoms)) == num_bottoms > 0
         has_diffs = self.has_backward and not self.stops_gradients and not all_are_indices
         transforms = (*(NO_DERIVATIVES_OF_CALLBACKS if has_diffs else ()), *NOT_IN_CALLBACKS)
         return MappingProxyType({**self.docs.unsupported, **dict.fromkeys(transforms, IS_CALLBACK)})
