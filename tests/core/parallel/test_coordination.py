@@ -1,5 +1,7 @@
 """Waits of one process for another, with a store of texts instead of JAX's coordinator."""
 
+import json
+import time
 from typing import Any
 
 import jax
@@ -15,7 +17,8 @@ class Store:
     def __init__(self, texts: dict[str, str]) -> None:
         self.texts, self.waits = texts, []
 
-    def key_value_set(self, key: str, text: str) -> None:
+    def key_value_set(self, key: str, text: str, allow_overwrite: bool = False) -> None:
+        assert allow_overwrite or key not in self.texts
         self.texts[key] = text
 
     def key_value_dir_get(self, key: str) -> list[tuple[str, str]]:
@@ -66,3 +69,17 @@ def test_processes_that_do_different_things_are_refused(use_store: Any) -> None:
     message = "the processes do different things: compare in process 0, end training in process 1; run the same program"
     with pytest.raises(CaffejaxError, match=message):
         exchange("compare")
+
+
+def test_a_process_that_waits_in_compiled_code_says_what_the_other_one_does(use_store: Any) -> None:
+    store = use_store()
+    coordination.note_progress("reads the data of iteration 4")
+    coordination.note_progress("runs iteration 4")
+    assert coordination._find_late_process() is None
+    number, action = json.loads(store.texts["caffejax/progress/0"])
+    assert action == "runs iteration 4"
+    time.sleep(0.06)
+    message = "waited 0.05 s for process 1, which reads the data of iteration 4; see its log"
+    for other, expected in ((number - 1, message), (number, None), (number + 1, None)):
+        store.texts["caffejax/progress/1"] = json.dumps([other, "reads the data of iteration 4"])
+        assert coordination._find_late_process() == expected

@@ -44,6 +44,20 @@ MISTAKES = {
         "solver.snapshot(wait=False)\nraise KeyError('mine')",
         ["KeyError: 'mine'", "KeyError: 'mine'"],
     ),
+    "one process reads without end": (
+        "solver.step(10)",
+        """import time
+from caffejax.core.parallel import coordination
+coordination.WAIT_LIMIT = 3
+solver.step(2)
+if process_id == 1:
+    solver.loader.take = lambda n: time.sleep(1000)
+solver.step(10)""",
+        [
+            "caffejax: [process 0] waited 3 s for process 1, which reads the data of iteration 2; see its log",
+            "caffejax: [process 1] process 0 has ended: waited 3 s for process 1",
+        ],
+    ),
     "different orders": (
         "solver.snapshot()",
         "solver.snapshot() if process_id else solver.restore('snapshots/lenet.orbax')",

@@ -9,6 +9,7 @@ from .coordination import (
     exchange,
     is_true_in_all_processes,
     note,
+    note_progress,
 )
 from .data_parallel import data_parallel
 from .global_arrays import (
@@ -61,6 +62,7 @@ __all__ = [
     "local_shard",
     "make_mesh",
     "note",
+    "note_progress",
     "one_device_mesh",
     "param_shardings",
     "put_global",

@@ -33,6 +33,7 @@ _exchange_numbers, _note_numbers = itertools.count(), itertools.count()
 _notes: dict[int, tuple[str, str]] = {}  # by number: of this process, not yet compared with process 0
 _notes_lock = threading.Lock()
 _wait: tuple[str, float] | None = None  # the subject of the present wait, and its start
+_progress = 0, "starts", time.monotonic()  # the number of calls of `note_progress`, the last action, and its start
 _ending = threading.Event()
 
 
@@ -191,6 +192,31 @@ def _find_differing_note(is_complete: bool) -> str | None:
     return None
 
 
+def note_progress(action: str) -> None:
+    """Say what this process does next, such as "runs iteration 7"; all processes must call it in the same order.
+
+    A process can wait for another in compiled code, such as a sum over devices, where nothing else is noticed. After
+    ten minutes it then ends all processes, with what the other one does as the reason.
+    """
+    global _progress
+    if jax.process_count() > 1:
+        _progress = _progress[0] + 1, action, time.monotonic()
+
+
+def _find_late_process() -> str | None:
+    """Publish the progress of this process, and return a message if it has waited too long for one that is behind."""
+    number, action, start = _progress
+    client = _get_client()
+    client.key_value_set(f"caffejax/progress/{jax.process_index()}", json.dumps([number, action]), True)
+    if time.monotonic() - start < WAIT_LIMIT:
+        return None
+    for key, text in client.key_value_dir_get("caffejax/progress/"):
+        other_number, other_action = json.loads(text)
+        if other_number < number:
+            return f"waited {WAIT_LIMIT} s for process {key.rpartition('/')[2]}, which {other_action}; see its log"
+    return None
+
+
 def end_all(*problems: str, is_lost: bool = False) -> NoReturn:
     """Print problems, and end all processes at once with exit code 1 and the last problem as the reason.
 
@@ -257,7 +283,7 @@ def _watch(stopped: threading.Event) -> None:
     while not stopped.wait(_WATCH_SECONDS):
         try:
             ended = _get_client().key_value_dir_get("caffejax/end/")
-            problem = _find_differing_note(is_complete=False)
+            problem = _find_differing_note(is_complete=False) or _find_late_process()
         except (CaffejaxError, jax.errors.JaxRuntimeError):
             return  # JAX reports a lost connection
         if ended and not _ending.is_set():

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...base.errors import SolverError
 from ..ops.compilation import Jitted
-from ..parallel import data_parallel, wait_on_cpu
+from ..parallel import data_parallel, note_progress, wait_on_cpu
 from ..program.net import Net
 from ..schema.caffe_pb2 import SolverParameter
 from .build_trainer import TrainerParts
@@ -145,8 +145,10 @@ class CompiledUpdater(Updater):
             LayerError: if an index, such as a label, is out of range.
             SolverError: if `finite_check` checks every step and a number is not finite.
         """
+        note_progress(f"reads the data of iteration {iteration}")
         with self._data_wait.measure_read():
             batches = [self._placement.read_batches(self._loader, self._iter_size) for _ in rates]
+        note_progress(f"runs iteration {iteration}")
         result = self._dispatch_updates(iteration, rates, batches, requests, debug_info)
         self._data_wait.record_result(result.loss)
         return result

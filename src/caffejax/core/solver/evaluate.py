@@ -19,7 +19,16 @@ from ..graph import Graph, Param
 from ..graph.inference_graph import output_and_loss_names
 from ..graph.trained_layers import find_source_params, match_layers
 from ..layers.position_values import decode_array, encode_array
-from ..parallel import DATA, all_gather, check_shapes, join_batches, local_shard, put_global, replicated_sharding
+from ..parallel import (
+    DATA,
+    all_gather,
+    check_shapes,
+    join_batches,
+    local_shard,
+    note_progress,
+    put_global,
+    replicated_sharding,
+)
 from ..program.frozen import freeze_passes
 from ..program.net import Net
 from .average_precision import average_precision
@@ -161,10 +170,12 @@ class Evaluator:
         """Read the next n batches; return the row of the mesh that takes each of them, and the joined batches."""
         if self.mesh.size == 1:  # batches may differ in shape
             return [0], jax.device_put(next(self.loader), self.mesh.devices.item())
+        note_progress("reads the data of a test")
         # a batch's number in the data set determines the row of the mesh that takes it
         rows = [(self.loader.next_index + i) % self._rows.total for i in range(n)]
         batches = self.loader.take(n)
         blobs = {name: self.net.graph.blobs[name] for name in self.net.input_names}
+        note_progress("runs a test")
         for batch in batches:
             check_shapes(batch, {name: blob.shape for name, blob in blobs.items()})
         batches_by_row = dict(zip((row for row in rows if self._rows.owns(row)), batches, strict=True))
