@@ -193,10 +193,10 @@ def _find_differing_note(is_complete: bool) -> str | None:
 
 
 def note_progress(action: str) -> None:
-    """Say what this process does next, such as "runs iteration 7"; all processes must call it in the same order.
+    """Announce an action of this process, such as "runs iteration 7"; all must call it in the same order.
 
-    A process can wait for another in compiled code, such as a sum over devices, where nothing else is noticed. After
-    ten minutes it then ends all processes, with what the other one does as the reason.
+    A process that waits in compiled code, such as a sum over devices, for a process that is behind ends all processes
+    after ten minutes, and names the other one's action.
     """
     global _progress
     if jax.process_count() > 1:
