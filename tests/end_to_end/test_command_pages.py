@@ -18,6 +18,8 @@ PAGES_TESTED_ELSEWHERE = {  # pages with tests of their own: in test_digits.py, 
     *("index", "adding_a_layer", "comparing", "exporting_flax", "inference", "jax", "own_data", "python"),
     *("python_layers", "solvers", "weights"),
     "coming_from_opencv",
+    "layers_caffe",
+    "layers_forks",
 }
 PAGES_FOR_SEVERAL_DEVICES = {"accelerators", "scaling"}  # below
 # of blocks that neither `run_page` nor a page's own test runs; of all others the tables above say who runs them

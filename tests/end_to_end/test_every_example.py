@@ -224,6 +224,8 @@ def test_examples_of_docstrings_run(
             if module.startswith("core.solver."):
                 solver = SimpleNamespace(train_state=SimpleNamespace(key=jax.random.key(0)))
                 example_names |= {"grads": names["params"], "solver": solver, "iteration": 0}
+            if module == "core.program.layer_function":
+                example_names |= {"x": np.ones((2, 3, 8, 8), np.float32)}
             try:
                 exec(compile(block, f"{module}{name}", "exec"), example_names)
             except Exception as error:

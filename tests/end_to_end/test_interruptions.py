@@ -106,7 +106,8 @@ def test_signals_write_a_snapshot_and_stop_or_continue(tmp_path: Path, name: str
     assert process.returncode == 0, log
     assert f"{name}: a snapshot" in log  # after the snapshot's line if the signal came after the iteration's callbacks
     assert re.search(
-        r"Optimization stopped early\.\n.*Resume with: caffejax train --solver=solver\.prototxt --snapshot=x\.orbax\n",
+        r"Optimization stopped early\.\n.*Resume with: caffejax train --solver=solver\.prototxt --keep_last=2 "
+        r"--snapshot=x\.orbax\n",
         log,
     )
     saved_iterations = [int(p.name) for p in (folder / "x.orbax").iterdir() if p.name.isdigit()]

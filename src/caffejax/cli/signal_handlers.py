@@ -94,7 +94,7 @@ def end_if_stuck(solver: Solver, first_times: Mapping[int, float]) -> Iterator[N
         solver: the solver that trains.
         first_times: the times at which signals were handled first, by number. The handler of SIGTERM adds to it.
     """
-    from ..core.parallel import current_wait, end_all
+    from ..core.parallel import current_progress, current_wait, end_all
 
     longest_step, last_step = 0.0, math.inf  # the first step, which is compiled, does not count
 
@@ -108,11 +108,19 @@ def end_if_stuck(solver: Solver, first_times: Mapping[int, float]) -> Iterator[N
             if number[0] != signal.SIGTERM:
                 continue
             limit = max(_STUCK_SECONDS, 3 * longest_step)
-            if select.select([read_fd], [], [], limit)[0]:
-                continue  # the end of training, or another signal
+            end_if_stuck_for(limit)
+
+    def end_if_stuck_for(limit: float) -> None:
+        """Look every second until training ends or another signal comes."""
+        begin = time.monotonic()
+        while not select.select([read_fd], [], [], 1.0)[0]:
+            if time.monotonic() - begin < limit:
+                continue
             wait = current_wait()
             is_waiting = wait is not None and wait[1] >= limit
-            if signal.SIGTERM not in first_times or is_waiting:
+            action, seconds = current_progress()
+            is_stuck = action.startswith("runs ") and seconds >= limit  # the handler ran before the wait began
+            if signal.SIGTERM not in first_times or is_waiting or is_stuck:
                 subject = f"for {wait[0]}" if is_waiting and wait else "for other processes, in one operation"
                 end_all(f"SIGTERM: waited {limit:.0f} s {subject}, so it ends without a snapshot")
 

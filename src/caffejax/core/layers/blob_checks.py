@@ -17,7 +17,6 @@ import jax.numpy as jnp
 
 from ...base.errors import CaffejaxError, LayerError, describe_type, require
 from .context import Context, ParamSpec
-from .registry import is_builtin
 from .types import LayerType
 
 R = TypeVar("R")
@@ -121,12 +120,20 @@ def wrap_layer_errors(layer_type: LayerType, bottoms: Sequence[Any]) -> Iterator
     except Exception as error:
         if layer_type.instance is not None:
             raise
-        if not is_builtin(layer_type):
+        if not _is_of_this_package(layer_type):
             if isinstance(error, TypeError) and not format_user_frame(error):  # the call itself failed
                 error.add_note("a type's functions take (ctx, *bottoms), and (ctx, blobs, *bottoms) if it has params")
             raise
         explanation = _explain(error, bottoms)
         raise LayerError(f"cannot take {format_bottoms(bottoms)}: {explanation}{format_user_frame(error)}") from error
+
+
+def _is_of_this_package(layer_type: LayerType) -> bool:
+    """Return whether this package has a type's forward function, also if the type is made for one layer."""
+    forward = getattr(layer_type.implementation, "forward", None)
+    while isinstance(forward, functools.partial):
+        forward = forward.func
+    return forward is None or str(forward.__module__).partition(".")[0] == __name__.partition(".")[0]
 
 
 def format_user_frame(error: Exception) -> str:

@@ -203,6 +203,12 @@ def note_progress(action: str) -> None:
         _progress = _progress[0] + 1, action, time.monotonic()
 
 
+def current_progress() -> tuple[str, float]:
+    """Return the action of the last call of `note_progress`, and the seconds since then."""
+    _, action, start = _progress
+    return action, time.monotonic() - start
+
+
 def _find_late_process() -> str | None:
     """Publish the progress of this process, and return a message if it has waited too long for one that is behind."""
     number, action, start = _progress

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...base.errors import CaffejaxError, is_integer, locate_errors
 from ...base.variables import Variables
-from ..parallel import Requests, barrier
+from ..parallel import Requests, barrier, note_progress
 from .build_trainer import TrainerParts
 from .evaluate import Scores
 from .fingerprint import check_same_snapshot
@@ -175,6 +175,7 @@ class Trainer:
             WeightsError: if this snapshot or the previous snapshot could not be written.
             SolverError: if the parameters are not finite.
         """
+        note_progress("saves a snapshot")
         self._finite_check.check(self._updater.sharded_state[0].variables)
         if self._keep_best and self.tests.is_due(self.iteration):
             self._test(is_early=True)  # run the test now, because its score decides whether the checkpoint is kept
