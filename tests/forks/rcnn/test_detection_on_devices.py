@@ -67,6 +67,7 @@ def draw_toy_batches() -> list[dict[str, np.ndarray]]:
 def train_toy(folder: Path, devices: int, iter_size: int) -> Any:
     param = read_solver(TOY)
     param.iter_size, param.snapshot_prefix = iter_size, str(folder / "toy")
+    param.clip_gradients = -1  # Caffe clips the sum over passes, but the mean over devices
     solver = Solver(param, file=TOY, data=draw_toy_batches(), devices=devices)
     solver.step(4)
     result = jax.tree.map(np.array, (solver.variables.params, solver.smoothed_loss))
