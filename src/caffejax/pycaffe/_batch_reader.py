@@ -107,7 +107,7 @@ class BatchReader:
 
     def _fill(self, layer: Layer, filler: TopFiller, key: Key | None) -> None:
         """Fill the tops that are filled in each pass, with its key, or without a key the tops that are filled once."""
-        refills = filler.is_refilled(layer.context)
+        refills = layer.context.call(filler.is_refilled)
         indices = [i for i, is_refilled in enumerate(refills) if is_refilled == (key is not None)]
         names = [layer.tops[i] for i in indices]
         if not names:
@@ -117,7 +117,7 @@ class BatchReader:
         def fill(key: Key | None) -> list[jax.Array]:
             folded_key = None if key is None else layer.make_fold_in_args(fold_numbers(key))
             pass_context = layer.context.with_fold_in_args(folded_key)
-            return [filler.fill(pass_context, i, shape) for i, shape in zip(indices, shapes, strict=True)]
+            return [pass_context.call(filler.fill, i, shape) for i, shape in zip(indices, shapes, strict=True)]
 
         if key is not None and (layer.key, shapes) not in self._fillers:
             self._fillers[layer.key, shapes] = jax.jit(fill)

@@ -24,6 +24,7 @@ from ..layers.helpers import no_gradient
 from ..layers.position_values import decode_count
 from ..layers.registry import define_layer
 from ..layers.types import Gradient, HostFunction, LayerTraits, LayerType, OutputFiles, PerLayer, Signature
+from ..schema.caffe_pb2 import HDF5OutputParameter
 from .data_identity import checksum_arrays
 from .data_layer import DataLayer, float32_top
 from .image_list import truncate_problems
@@ -268,7 +269,7 @@ define_layer(Signature("HDF5Data", bottoms=0, tops=(1, None), param="hdf5_data_p
 _OUTPUT_NAMES = ("data", "label")
 
 
-def make_hdf5_output(ctx: Context, definition: LayerDefinition) -> LayerType:
+def make_hdf5_output(p: HDF5OutputParameter, definition: LayerDefinition, *, ctx: Context) -> LayerType:
     """Write the layer's two bottoms to the data sets `data` and `label` of an HDF5 file.
 
     The first forward pass of a net replaces the file. Each further pass appends its rows; Caffe would stop with an
@@ -276,14 +277,14 @@ def make_hdf5_output(ctx: Context, definition: LayerDefinition) -> LayerType:
     after the rows that it had at the snapshot. Two nets cannot write to one file: if both phases have the
     layer, `include` must restrict it to one phase.
     """
-    require(ctx.param.file_name, "hdf5_output_param has no file_name; name the file to write")
-    file, path = _OutputFile(ctx.param.file_name), Path(ctx.param.file_name).expanduser().absolute()
+    require(p.file_name, "hdf5_output_param has no file_name; name the file to write")
+    file, path = _OutputFile(p.file_name), Path(p.file_name).expanduser().absolute()
     output = OutputFiles(str(path), path.parent)
     implementation = HostFunction(file.write_rows, _output_top_shapes, position=file, output=output)
     return replace(ctx.type, implementation=implementation)
 
 
-def _output_top_shapes(ctx: Context, data: Any, label: Any) -> list[Shape]:
+def _output_top_shapes(data: Any, label: Any) -> list[Shape]:
     require(
         data.shape and data.shape[:1] == label.shape[:1],
         f"its bottoms must have equal numbers of rows, not {format_shape(data.shape) or 'a number'} and "
@@ -317,7 +318,7 @@ class _OutputFile:
         """Continue after a number of rows that `get_state` returned. Rows behind them are removed by the next pass."""
         self._num_rows, self._is_restored = decode_count(state, "rows"), True
 
-    def write_rows(self, ctx: Context, data: np.ndarray, label: np.ndarray) -> tuple[()]:
+    def write_rows(self, data: np.ndarray, label: np.ndarray) -> tuple[()]:
         rows = {name: np.asarray(array, np.float32) for name, array in zip(_OUTPUT_NAMES, (data, label), strict=True)}
         self._path = self._path or Path(self._path_text).expanduser().absolute()
         try:

@@ -44,7 +44,7 @@ def complete_inputs(graph: Graph, arrays: Mapping[str, Any], rng: np.random.Gene
 def _sample_labels(graph: Graph, layer: Layer, rng: np.random.Generator) -> Any:
     sample = layer.type.gradient.indices.sample
     assert sample is not None
-    return sample(layer.context, rng, *(graph.blobs[name] for name in layer.bottoms))
+    return layer.context.call(sample, rng, *(graph.blobs[name] for name in layer.bottoms))
 
 
 def _check_arrays(graph: Graph, arrays: Mapping[str, Any]) -> None:

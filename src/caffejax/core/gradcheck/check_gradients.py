@@ -219,9 +219,9 @@ def _draw_index_bottoms(layer: Layer, case: Case, random: np.random.Generator) -
         shape = bottoms[i].shape
         is_last, is_first = i == positions[-1], i == indices.bottoms[0] % len(bottoms)
         if indices.sample is not None and is_last:
-            drawn = indices.sample(case.context, random, *case.bottoms)
+            drawn = case.context.call(indices.sample, random, *case.bottoms)
         elif indices.num_classes is not None and is_first:
-            limit = indices.num_classes(case.context, *case.bottoms)
+            limit = case.context.call(indices.num_classes, *case.bottoms)
             drawn = random.integers(2 if limit is None else max(limit, 1), size=shape)
         elif indices.ignores_gradient:
             drawn = random.uniform(0.5, 1.5, shape)

@@ -82,8 +82,7 @@ def _moved_axes(array: Any) -> tuple[int, int]:
 
 
 def _check_row_wise(case: Case) -> str | None:
-    row_wise = case.context.type.traits.row_wise
-    is_row_wise = row_wise(case.context) if callable(row_wise) else row_wise
+    is_row_wise = case.context.evaluate(case.context.type.traits.row_wise)
     return _check_rows(case) if is_row_wise and case.bottoms else None
 
 
@@ -119,7 +118,7 @@ def _check_row_bottoms(case: Case) -> str | None:
 
 def _check_counts_rows(case: Case) -> str | None:
     traits = case.context.type.traits
-    counts_rows = traits.counts_rows(case.context) if callable(traits.counts_rows) else traits.counts_rows
+    counts_rows = case.context.call(traits.counts_rows) if callable(traits.counts_rows) else traits.counts_rows
     if not counts_rows:
         return None
     positions = range(len(case.bottoms)) if traits.row_bottoms is None else traits.row_bottoms
@@ -147,8 +146,7 @@ def _check_takes_one_image(case: Case) -> str | None:
 
 
 def _check_is_relu(case: Case) -> str | None:
-    is_relu = case.context.type.traits.is_relu
-    if is_relu is None or not is_relu(case.context):
+    if not case.context.evaluate(case.context.type.traits.is_relu):
         return None
     return _compare(case.tops, [jnp.maximum(b, 0) for b in case.bottoms], "max(x, 0)")
 
@@ -159,9 +157,9 @@ def _check_channel_affine(case: Case) -> str | None:
         return None
     x, shapes = case.bottoms[0], [tuple(blob.shape) for blob in case.blobs]
     for axis in range(x.ndim):
-        if affine.applies(case.context, shapes, axis, x.shape[axis]):
+        if case.context.call(affine.applies, shapes, axis, x.shape[axis]):
             shape = [-1 if i == axis else 1 for i in range(x.ndim)]
-            factor, bias = (jnp.reshape(a, shape) for a in affine.factor_and_bias(case.context, case.blobs))
+            factor, bias = (jnp.reshape(a, shape) for a in case.context.call(affine.factor_and_bias, case.blobs))
             return _compare(case.tops, [factor * x + bias], f"factor * x + bias for the channels of axis {axis}")
     return None
 
@@ -176,7 +174,7 @@ def _check_fold_scale_bias(case: Case) -> str | None:
         return None
     channels = case.tops[0].shape[1]
     factor, bias = np.linspace(0.5, 2, channels), np.linspace(-1, 1, channels)
-    folded = fold(case.context, [np.asarray(blob) for blob in case.blobs], factor, bias)
+    folded = case.context.call(fold, [np.asarray(blob) for blob in case.blobs], factor, bias)
     if folded is None:
         return None
     context = replace(case.context, layer=strip_net_fields(folded[0]))
@@ -186,8 +184,7 @@ def _check_fold_scale_bias(case: Case) -> str | None:
 
 
 def _check_is_identity(case: Case) -> str | None:
-    is_identity = case.context.type.traits.is_identity
-    if is_identity is None or not is_identity(case.context):
+    if not case.context.evaluate(case.context.type.traits.is_identity):
         return None
     return _compare(case.tops, [case.bottoms[0]] * len(case.tops), "the bottom")
 
@@ -235,7 +232,7 @@ def _check_spatial_map(case: Case) -> str | None:
         return f"the bottoms' pixels are {bottom_sizes}, and the tops' {sizes}"
     if traits.window is None:
         return None
-    window = traits.window(case.context, x)
+    window = case.context.call(traits.window, x)
     for size in sizes:
         small, large = (size, x.shape[2:]) if is_transposed else (x.shape[2:], size)
         if any(abs(a - b) > 1 for a, b in zip(window.output_size(small), large, strict=True)):  # Pooling rounds up
@@ -248,7 +245,7 @@ def _check_receptive_window(case: Case) -> str | None:
     if receptive_window is None or not case.bottoms or not case.tops:
         return None
     x = case.bottoms[0]
-    window = receptive_window(case.context, x) if case.tops[0].shape[2:] == x.shape[2:] else None
+    window = case.context.call(receptive_window, x) if case.tops[0].shape[2:] == x.shape[2:] else None
     return None if window is None or x.ndim < 3 else _check_window(case, window)
 
 
@@ -290,7 +287,7 @@ def _check_blob_names(case: Case) -> str | None:
 def _check_convert_stored(case: Case) -> str | None:
     convert = case.context.type.traits.convert_stored
     assert convert is not None
-    converted, _ = convert(case.context, tuple(map(np.asarray, case.blobs)))
+    converted, _ = case.context.call(convert, tuple(map(np.asarray, case.blobs)))
     return _compare(converted, case.blobs, "as it is stored, though it has the order and the shape of the layer")
 
 
@@ -309,8 +306,7 @@ def _check_takes_logits(case: Case) -> str | None:
 
 
 def _check_label_axis(case: Case) -> str | None:
-    label_axis = case.context.type.traits.label_axis
-    axis = label_axis(case.context) if label_axis is not None else None
+    axis = case.context.evaluate(case.context.type.traits.label_axis)
     if axis is None:
         return None
     labels, num_labels = np.asarray(case.tops[0]), case.bottoms[0].shape[axis]

@@ -322,9 +322,11 @@ def infer_top_shapes(
     if source_spec is not None:
         return source_spec.tops
     if isinstance(kind.implementation, CallerInput):
-        return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.implementation.shapes(context))
+        return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in context.call(kind.implementation.shapes))
     if isinstance(kind.implementation, HostFunction):
-        return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.implementation.top_shapes(context, *bottoms))
+        return tuple(
+            jax.ShapeDtypeStruct(s, jnp.float32) for s in context.call(kind.implementation.top_shapes, *bottoms)
+        )
     infer_tops = _infer_tops if is_cacheable(context, bottoms) else _infer_tops.__wrapped__
     blobs = tuple(p.spec.shape for p in params)
     tops: tuple[jax.ShapeDtypeStruct, ...] = infer_tops(context, blobs, tuple(bottoms), jax.enable_x64.value)
@@ -367,9 +369,8 @@ def _shapes_by_rule(context: Context, bottoms: Sequence[jax.ShapeDtypeStruct]) -
         return None
     if any(b.dtype != jnp.float32 for b in bottoms):
         return None
-    shapes: Sequence[Shape] | None = kind.implementation.top_shapes and kind.implementation.top_shapes(
-        context, *bottoms
-    )
+    rule = kind.implementation.top_shapes
+    shapes: Sequence[Shape] | None = context.call(rule, *bottoms) if rule else None
     return shapes
 
 

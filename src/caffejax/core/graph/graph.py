@@ -175,13 +175,12 @@ class Layer:
     def is_row_wise(self) -> bool:
         """True if each row (index of axis 0) of the tops depends only on the same row of the bottoms."""
         traits = self.type.traits
-        return traits.elementwise or (traits.row_wise(self.context) if callable(traits.row_wise) else traits.row_wise)
+        return traits.elementwise or bool(self.context.evaluate(traits.row_wise))
 
     @property
     def counts_rows(self) -> bool:
         """True if the bottoms may have rows of padding that the layer leaves out; see `LayerTraits.counts_rows`."""
-        counts_rows = self.type.traits.counts_rows
-        return counts_rows(self.context) if callable(counts_rows) else counts_rows
+        return bool(self.context.evaluate(self.type.traits.counts_rows))
 
     @property
     def row_bottoms(self) -> tuple[str, ...]:

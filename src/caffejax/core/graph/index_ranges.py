@@ -41,7 +41,7 @@ def find_index_ranges(graph: Graph, *, with_parts: bool = False) -> dict[str, li
         indices = layer.type.gradient.indices
         num_classes = _count_classes(layer, [graph.blobs[name] for name in layer.bottoms])
         if num_classes is not None:
-            ignore_label = None if indices.ignore_label is None else indices.ignore_label(layer.context)
+            ignore_label = None if indices.ignore_label is None else layer.context.call(indices.ignore_label)
             ranges.setdefault(find_index_blob(layer), []).append(IndexRange(layer, num_classes, ignore_label))
     return {name: _add_labels_ignored_elsewhere(blob_ranges) for name, blob_ranges in ranges.items()}
 
@@ -84,7 +84,7 @@ def _count_classes(layer: Layer, bottoms: Sequence[Any]) -> int | None:
     indices = layer.type.gradient.indices
     if indices.num_classes is None or not indices.positions(len(bottoms)):  # an optional bottom may be left out
         return None
-    count: int | None = indices.num_classes(layer.context, *bottoms)
+    count: int | None = layer.context.call(indices.num_classes, *bottoms)
     return count
 
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from ...base.errors import require
+from ..schema.caffe_pb2 import AccuracyParameter
 from . import cross_replica
 from .context import Context
 from .helpers import canonical_axis, is_after_first_axis
@@ -20,7 +21,7 @@ from .registry import define_layer
 from .types import Gradient, Indices, LayerTraits, Signature, Traced
 
 
-def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
+def accuracy(p: AccuracyParameter, scores: jax.Array, labels: jax.Array, *, ctx: Context) -> object:
     """Return the fraction of labels whose score is among the `top_k` largest, as a scalar.
 
     Bottoms: scores with the classes along `axis`, and labels: a class number for each position along the other axes. A
@@ -28,7 +29,6 @@ def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     A label that is not a class number counts as incorrect; data layers pass such a label only if a loss ignores it. The
     optional second top, (classes,), holds the accuracy of each class, which is 0 for a class without labels.
     """
-    p = ctx.param
     axis = canonical_axis(p.axis, scores.shape)
     problem = label_shape_problem(scores.shape, labels.shape, axis)
     require(problem is None, problem or "")
@@ -43,7 +43,7 @@ def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     n_better = jnp.sum(score_rows >= label_scores, axis=1) - 1  # without the class itself
     is_correct = (is_in_range & (n_better < p.top_k)).astype(jnp.float32)
     overall = _fraction(ctx, is_correct, is_valid)
-    if ctx.n_tops < 2:
+    if ctx.num_tops < 2:
         return overall
     one_hot = (class_ids[:, None] == jnp.arange(num_classes)) & is_in_range[:, None]
     return overall, _fraction(ctx, is_correct[:, None] * one_hot, one_hot)

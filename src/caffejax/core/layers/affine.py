@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from ...base.errors import require
 from ..ops.channel_affine import channel_affine
-from ..schema.caffe_pb2 import FillerParameter
+from ..schema.caffe_pb2 import BiasParameter, FillerParameter, ScaleParameter
 from .context import Context, ParamSpec, Shape
 from .dtype_policy import promote
 from .helpers import array_namespace, canonical_axis, is_after_first_axis
@@ -24,7 +24,7 @@ from .types import ChannelAffine, Gradient, LayerTraits, Signature, Traced
 Arrays = tuple[jax.Array, ...]
 
 
-def bias(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
+def bias(blobs: Arrays, *bottoms: jax.Array, ctx: Context) -> jax.Array:
     """Add a bias to x. The bias is broadcast: its axes correspond to the axes of x that begin at `axis`.
 
     The bias is bottom 1 or, with one bottom, a learnable blob that spans `num_axes` axes of x. If num_axes is -1, the
@@ -34,33 +34,33 @@ def bias(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
     return _apply_steps(ctx, x, [(operator.add, addend)])
 
 
-def spans_channels(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
+def spans_channels(p: Any, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
     """Return whether the blobs of a Bias or Scale layer span exactly the channels; see `ChannelAffine.applies`."""
-    return bool(ctx.param.axis == axis and set(shapes) == {(channels,)})
+    return bool(p.axis == axis and set(shapes) == {(channels,)})
 
 
-def bias_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+def bias_factor_and_bias(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     return array_namespace(blobs[0]).ones_like(blobs[0]), blobs[0]
 
 
-def bias_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
+def bias_params(p: BiasParameter, *bottoms: Any) -> list[ParamSpec]:
     if len(bottoms) == 2:
         return []
-    return [ParamSpec(_spanned_shape(ctx.param, bottoms[0].shape), ctx.param.filler, name="bias")]
+    return [ParamSpec(_spanned_shape(p, bottoms[0].shape), p.filler, name="bias")]
 
 
-def affine_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape] | None:
+def affine_top_shapes(*bottoms: Any) -> list[Shape] | None:
     return [bottoms[0].shape] if len(bottoms) == 1 else None
 
 
-def bias_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
+def bias_backward(p: BiasParameter, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
     x, addend = *bottoms, *blobs
-    d_addend = _sum_to_blob(dy, addend, x, ctx.param.axis)
+    d_addend = _sum_to_blob(dy, addend, x, p.axis)
     return ((d_addend,), dy) if blobs else ((), dy, d_addend)
 
 
-def _is_blob_after_first_axis(ctx: Context) -> bool:
-    return len(ctx.layer.bottom) == 1 and is_after_first_axis(ctx)
+def _is_blob_after_first_axis(p: Any, *, ctx: Context) -> bool:
+    return len(ctx.layer.bottom) == 1 and is_after_first_axis(p)
 
 
 define_layer(
@@ -76,7 +76,7 @@ define_layer(
 )
 
 
-def scale(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
+def scale(blobs: Arrays, *bottoms: jax.Array, ctx: Context) -> jax.Array:
     """Multiply x by a factor. The factor is broadcast: its axes correspond to the axes of x that begin at `axis`.
 
     The factor is bottom 1 or, with one bottom, a learnable blob that spans `num_axes` axes, as in Bias. With
@@ -87,21 +87,22 @@ def scale(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
     return _apply_steps(ctx, x, [(operator.mul, factor), *((operator.add, b) for b in biases)])
 
 
-def scale_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+def scale_factor_and_bias(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     factor, *biases = blobs
     return factor, biases[0] if biases else array_namespace(factor).zeros_like(factor)
 
 
-def scale_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
-    p = ctx.param
+def scale_params(p: ScaleParameter, *bottoms: Any) -> list[ParamSpec]:
     shape = bottoms[1].shape if len(bottoms) == 2 else _spanned_shape(p, bottoms[0].shape)
     filler = p.filler if p.HasField("filler") else FillerParameter(type="constant", value=1)
     factor = [ParamSpec(shape, filler, name="weight")] if len(bottoms) == 1 else []
     return [*factor, ParamSpec(shape, p.bias_filler, name="bias")] if p.bias_term else factor
 
 
-def scale_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
-    axis = ctx.param.axis
+def scale_backward(
+    p: ScaleParameter, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array
+) -> tuple[Any, ...]:
+    axis = p.axis
     x, factor, *biases = *bottoms, *blobs
     dx = dy * _broadcast_blob(factor, x, axis)
     d_factor = _sum_to_blob(promote(dy) * x, factor, x, axis)

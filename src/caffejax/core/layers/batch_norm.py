@@ -14,7 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...base.errors import require
+from ..layers.context import Phase
 from ..ops.normalization_op import normalize_channels
+from ..schema.caffe_pb2 import BatchNormParameter, MVNParameter
 from . import cross_replica
 from .context import Context, Epilogue, ParamSpec, Shape
 from .dtype_policy import promote
@@ -47,17 +49,16 @@ class BatchNormSettings:
         return means * inverse, variances * inverse
 
 
-def read_batch_norm(ctx: Context) -> BatchNormSettings:
+def read_batch_norm(p: BatchNormParameter, *, phase: Phase) -> BatchNormSettings:
     """Return the settings of the layer's BatchNormParameter.
 
     `use_global_stats` is true in TEST and false in TRAIN by default.
     """
-    p = ctx.param
-    uses_running_stats = bool(p.use_global_stats) if p.HasField("use_global_stats") else not ctx.training
+    uses_running_stats = bool(p.use_global_stats) if p.HasField("use_global_stats") else phase == "TEST"
     return BatchNormSettings(p.eps, p.moving_average_fraction, uses_running_stats)
 
 
-def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
+def batch_norm(p: BatchNormSettings, blobs: Arrays, x: jax.Array, *, ctx: Context) -> tuple[jax.Array, Arrays]:
     """Return (x - mean) / sqrt(variance + eps) for each channel, without learnable scale and bias.
 
     Bottom and top: (N, C, ...). Blobs: sums of means (C,), of variances (C,) and of weights (1,), which get no
@@ -66,68 +67,68 @@ def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Ar
     by `moving_average_fraction` and adds the mean, the variance times m / (m - 1) for m values per channel, and 1.
     Caffe's rule: batch_norm_layer.cpp.
     """
-    if ctx.settings.uses_running_stats:
-        mean, variance = running_statistics(ctx, blobs)
-        return ((promote(x) - broadcast_channels(mean, x)) / _broadcast_deviation(ctx, variance, x)).astype(
+    if p.uses_running_stats:
+        mean, variance = running_statistics(p, blobs)
+        return ((promote(x) - broadcast_channels(mean, x)) / _broadcast_deviation(p, variance, x)).astype(
             x.dtype
         ), blobs
     if ctx.fast:
-        return batch_norm_fused(ctx, blobs, x, ())
+        return batch_norm_fused(p, blobs, x, (), ctx=ctx)
     mean, variance = batch_statistics(ctx, x)
-    top = (promote(x) - broadcast_channels(mean, x)) / _broadcast_deviation(ctx, variance, x)
+    top = (promote(x) - broadcast_channels(mean, x)) / _broadcast_deviation(p, variance, x)
     return top.astype(x.dtype), update_sums(ctx, blobs, mean, variance, x)
 
 
-def batch_norm_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
+def batch_norm_params(x: jax.Array) -> list[ParamSpec]:
     require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
     channels = (x.shape[1],)
     shapes = {"mean": channels, "variance": channels, "scale_factor": (1,)}
     return [ParamSpec(shape, learnable=False, name=name) for name, shape in shapes.items()]
 
 
-def batch_norm_top_shapes(ctx: Context, x: Any) -> list[Shape] | None:
+def batch_norm_top_shapes(x: Any) -> list[Shape] | None:
     return [x.shape] if len(x.shape) > 1 and 0 not in x.shape else None
 
 
 def batch_norm_backward(
-    ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
+    p: BatchNormSettings, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[tuple[None, None, None], jax.Array]:
     no_diffs = (None, None, None)
-    if ctx.settings.uses_running_stats:
-        return no_diffs, promote(dy) / _broadcast_deviation(ctx, running_statistics(ctx, blobs)[1], x)
+    if p.uses_running_stats:
+        return no_diffs, promote(dy) / _broadcast_deviation(p, running_statistics(p, blobs)[1], x)
     # y has mean 0 and variance 1 (apart from eps), so the gradient has no component along 1 or along y
     _, variance = batch_statistics(ctx, x)
-    return no_diffs, project_out(ctx, promote(dy), promote(y)) / _broadcast_deviation(ctx, variance, x)
+    return no_diffs, project_out(ctx, promote(dy), promote(y)) / _broadcast_deviation(p, variance, x)
 
 
-def is_batch_norm_affine(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
-    return ctx.settings.uses_running_stats and axis == 1 and shapes[0] == (channels,)
+def is_batch_norm_affine(p: Any, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
+    return p.uses_running_stats and axis == 1 and shapes[0] == (channels,)
 
 
-def batch_norm_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    mean, variance = running_statistics(ctx, blobs)
-    factor = rsqrt(variance + ctx.settings.eps)
+def batch_norm_factor_and_bias(p: BatchNormSettings, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+    mean, variance = running_statistics(p, blobs)
+    factor = rsqrt(variance + p.eps)
     return factor, -mean * factor
 
 
-def count_fusible_batch_norm(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
+def count_fusible_batch_norm(p: BatchNormSettings, x: Any, epilogues: Sequence[Epilogue]) -> int:
     """Return how many epilogues can be fused: a Scale, then a ReLU, if the layer uses batch statistics."""
-    if ctx.settings.uses_running_stats:
+    if p.uses_running_stats:
         return 0
     n_scales = int(epilogues[0].is_channel_affine(1, x.shape[1]))
     return n_scales + any(f.is_relu for f in epilogues[n_scales : n_scales + 1])
 
 
 def batch_norm_fused(
-    ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
+    p: BatchNormSettings, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue], *, ctx: Context
 ) -> tuple[jax.Array, Arrays]:
     """Apply BatchNorm by batch statistics, fused with `epilogues`; return the last top and the updated blobs.
 
     `count_fusible_batch_norm` returned the number of epilogues.
     """
-    mean_estimate = running_statistics(ctx, blobs)[0]
+    mean_estimate = running_statistics(p, blobs)[0]
     factor, bias, relu = fused_affine(epilogues, mean_estimate)
-    top, mean, variance = normalize_batch(ctx, x, factor, bias, mean_estimate, ctx.settings.eps, relu=relu)
+    top, mean, variance = normalize_batch(ctx, x, factor, bias, mean_estimate, p.eps, relu=relu)
     return top, update_sums(ctx, blobs, mean, variance, x)
 
 
@@ -144,7 +145,7 @@ def fused_affine(epilogues: Sequence[Epilogue], mean: jax.Array) -> tuple[jax.Ar
     return factor, bias, relu
 
 
-def convert_stored_batch_norm(ctx: Context, blobs: Sequence[Any]) -> tuple[Sequence[Any], str | None]:
+def convert_stored_batch_norm(blobs: Sequence[Any]) -> tuple[Sequence[Any], str | None]:
     """Return the blobs that a file stores, in the shapes of the layer's, and a warning or None.
 
     Blobs may have the shape 1 x channels x 1 x 1, as NVIDIA Caffe accepts.
@@ -176,7 +177,7 @@ BATCH_NORM = define_layer(
     ),
     Gradient(batch_norm_backward),
     LayerTraits(
-        row_wise=lambda ctx: ctx.settings.uses_running_stats,
+        row_wise=lambda p: p.uses_running_stats,
         dtype_policy="bottoms",
         spatial_map="same",
         channel_affine=ChannelAffine(is_batch_norm_affine, batch_norm_factor_and_bias),
@@ -187,9 +188,9 @@ BATCH_NORM = define_layer(
 )
 
 
-def running_statistics(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+def running_statistics(p: Any, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     """Return mean and variance, (channels,) each, from the first three blobs. Both are 0 before the first update."""
-    mean, variance = ctx.settings.running_statistics(blobs)
+    mean, variance = p.running_statistics(blobs)
     return mean, variance
 
 
@@ -255,8 +256,8 @@ def project_out(ctx: Context, dy: jax.Array, y: jax.Array) -> jax.Array:
     return dy - broadcast_channels(mean, y) - y * broadcast_channels(projection, y)
 
 
-def _broadcast_deviation(ctx: Context, variance: jax.Array, x: jax.Array) -> jax.Array:
-    return broadcast_channels(jnp.sqrt(variance + ctx.settings.eps), x)
+def _broadcast_deviation(p: BatchNormSettings, variance: jax.Array, x: jax.Array) -> jax.Array:
+    return broadcast_channels(jnp.sqrt(variance + p.eps), x)
 
 
 def reduction_axes(x: jax.Array) -> tuple[int, ...]:
@@ -269,7 +270,7 @@ def broadcast_channels(statistic: jax.Array, x: jax.Array) -> jax.Array:
     return statistic.reshape(-1, *(1,) * (x.ndim - 2))
 
 
-def mvn(ctx: Context, x: jax.Array) -> jax.Array:
+def mvn(p: MVNParameter, x: jax.Array) -> jax.Array:
     """Subtract the mean and divide by the standard deviation plus eps, for each channel of each image (N, C, H, W).
 
     With `across_channels` the statistics are computed over each image. With `normalize_variance: false` only the mean
@@ -277,15 +278,15 @@ def mvn(ctx: Context, x: jax.Array) -> jax.Array:
     deviation. Caffe's rule: mvn_layer.cpp.
     """
     images = promote(x).reshape(as_nchw(x.shape))
-    centered = images - jnp.mean(images, axis=_mvn_axes(ctx), keepdims=True)
-    return (centered / _mvn_divisor(ctx, x)).astype(x.dtype)
+    centered = images - jnp.mean(images, axis=_mvn_axes(p), keepdims=True)
+    return (centered / _mvn_divisor(p, x)).astype(x.dtype)
 
 
-def mvn_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    axes, d_top = _mvn_axes(ctx), promote(dy)
-    if ctx.param.normalize_variance:
+def mvn_backward(p: MVNParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    axes, d_top = _mvn_axes(p), promote(dy)
+    if p.normalize_variance:
         projection = jnp.mean(d_top * y, axis=axes, keepdims=True)
-        dx = (d_top - jnp.mean(d_top, axis=axes, keepdims=True) - y * projection) / _mvn_divisor(ctx, x)
+        dx = (d_top - jnp.mean(d_top, axis=axes, keepdims=True) - y * projection) / _mvn_divisor(p, x)
     else:
         dx = d_top - jnp.mean(d_top, axis=axes, keepdims=True)
     return dx.reshape(x.shape)
@@ -299,15 +300,15 @@ define_layer(
 )
 
 
-def _mvn_axes(ctx: Context) -> tuple[int, ...]:
-    return (1, 2, 3) if ctx.param.across_channels else (2, 3)
+def _mvn_axes(p: MVNParameter) -> tuple[int, ...]:
+    return (1, 2, 3) if p.across_channels else (2, 3)
 
 
-def _mvn_divisor(ctx: Context, x: jax.Array) -> jax.Array | float:
-    if not ctx.param.normalize_variance:
+def _mvn_divisor(p: MVNParameter, x: jax.Array) -> jax.Array | float:
+    if not p.normalize_variance:
         return 1.0
     images = promote(x).reshape(as_nchw(x.shape))
-    variance = jnp.var(images, axis=_mvn_axes(ctx), keepdims=True)
+    variance = jnp.var(images, axis=_mvn_axes(p), keepdims=True)
     # the derivative of the root is infinite at 0, where the centered numbers that it multiplies are 0
     is_zero = variance == 0
-    return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, variance))) + ctx.param.eps
+    return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, variance))) + p.eps

@@ -49,7 +49,7 @@ def declared_params(ctx: Context, bottoms: Sequence[Any]) -> list[ParamSpec]:
     Raises:
         LayerError: if `params` of a user's type returns anything but ParamSpecs in a valid order.
     """
-    specs = ctx.type.params(ctx, *bottoms) if ctx.type.params else []
+    specs = ctx.call(ctx.type.params, *bottoms) if ctx.type.params else []
     require(isinstance(specs, Iterable), f"params must return a list of ParamSpecs, not {describe_type(specs)}")
     specs = list(specs)
     for spec in specs:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral
 from pathlib import Path
@@ -132,17 +133,31 @@ class Context:
 
     @functools.cached_property
     def settings(self) -> Any:
-        """The layer's `LayerType.settings`, or None if the type has none.
+        """What the type's functions get as `p`: the value of `LayerType.settings`, or `param` if the type has none.
 
         Raises:
             LayerError: if settings are missing, unknown, out of range or contradictory.
         """
         settings = self.type.settings
+        if settings is None:
+            return self.param
         if isinstance(settings, type):  # a dataclass
             from .param_str import parse_param_str  # YAML is rarely needed
 
             return settings(**parse_param_str(self.layer.python_param.param_str, vars(settings())))
-        return None if settings is None else settings(self)
+        return call_with(settings, self.param, self)
+
+    def call(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+        """Call a function of the layer's type with the layer's settings and what else it names.
+
+        If its first parameter is `p`, it gets the settings. Its keyword-only parameters that are attributes of this
+        context, such as `phase` and `key`, get their values; `ctx` is the context itself.
+        """
+        return call_with(function, self.settings, self, *arguments, **keywords)
+
+    def evaluate(self, trait: Any) -> Any:
+        """Return what a trait is for this layer: the result of its function, or the trait itself if it is none."""
+        return self.call(trait) if callable(trait) else trait
 
     @property
     def training(self) -> bool:
@@ -155,7 +170,7 @@ class Context:
         return self.compute_config.kernels == "fast"
 
     @property
-    def n_tops(self) -> int:
+    def num_tops(self) -> int:
         """The number of tops."""
         return len(self.layer.top)
 
@@ -189,12 +204,6 @@ class Context:
         )
         return new_context
 
-    def with_settings(self, settings: Any) -> Context:
-        """Return a copy with different settings, for calling the functions of a related layer type."""
-        new_context = replace(self)
-        new_context.__dict__["settings"] = settings
-        return new_context
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Context) and self._comparison_key == other._comparison_key
 
@@ -209,6 +218,29 @@ class Context:
     def _serialized_layer(self) -> bytes:
         definition: bytes = self.layer.SerializeToString(deterministic=True)
         return definition
+
+
+def call_with(function: Callable[..., Any], settings: Any, ctx: Context, *arguments: Any, **keywords: Any) -> Any:
+    """Call a function with settings, and with the attributes of a context that it names; see `Context.call`."""
+    takes_settings, names = _read_parameters(function)
+    for name in names:
+        if name not in keywords:
+            keywords[name] = ctx if name == "ctx" else getattr(ctx, name)
+    return function(*((settings,) if takes_settings else ()), *arguments, **keywords)
+
+
+def _read_parameters(function: Callable[..., Any]) -> tuple[bool, Sequence[str]]:
+    """Return whether a function's first parameter is `p`, and the names of its keyword-only parameters."""
+    code = getattr(function, "__code__", None)
+    if code is None or hasattr(function, "__wrapped__") or hasattr(function, "__self__"):
+        parameters = list(inspect.signature(function).parameters.values())
+        names = [x.name for x in parameters if x.kind is x.KEYWORD_ONLY and x.default is x.empty]
+        return bool(parameters) and parameters[0].name == "p", names
+    num_positional, num_keywords = code.co_argcount, code.co_kwonlyargcount
+    return (
+        num_positional > 0 and code.co_varnames[0] == "p",
+        code.co_varnames[num_positional : num_positional + num_keywords],
+    )
 
 
 @dataclass(frozen=True)
@@ -273,7 +305,7 @@ def resolve_type(context: Context, definition: LayerDefinition) -> Context:
     impl = context.type.implementation
     if not isinstance(impl, PerLayer):
         return context
-    layer_type = impl.make(context, definition)
+    layer_type = context.call(impl.make, definition)
     require(isinstance(layer_type, LayerType), f"PerLayer.make must return a LayerType, not {layer_type!r}")
     return replace(context, type=layer_type, has_own_type=True)
 
@@ -306,17 +338,19 @@ class Epilogue:
         The channels are along `axis` of x; their number is `channels`.
         """
         affine = self.ctx.type.traits.channel_affine
-        return affine is not None and affine.applies(self.ctx, [tuple(b.shape) for b in self.blobs], axis, channels)
+        return affine is not None and self.ctx.call(
+            affine.applies, [tuple(b.shape) for b in self.blobs], axis, channels
+        )
 
     def factor_and_bias(self) -> tuple[Any, Any]:
         """Return the factor and the bias, (channels,) each, of a layer for which `is_channel_affine` is true."""
         affine = self.ctx.type.traits.channel_affine
         assert affine is not None
-        factor_and_bias: tuple[Any, Any] = affine.factor_and_bias(self.ctx, self.blobs)
+        factor_and_bias: tuple[Any, Any] = self.ctx.call(affine.factor_and_bias, self.blobs)
         return factor_and_bias
 
     @property
     def is_relu(self) -> bool:
         """True if the layer is exactly max(x, 0)."""
         is_relu = self.ctx.type.traits.is_relu
-        return is_relu is not None and is_relu(self.ctx)
+        return bool(self.ctx.evaluate(is_relu))

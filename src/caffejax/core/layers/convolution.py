@@ -22,7 +22,8 @@ from ..ops.convolution_op import correlate
 from ..ops.custom_gradient import make_differentiable
 from ..ops.platform_dispatch import PlatformOp
 from ..ops.window import Window
-from .context import Context, Epilogue, ParamSpec, Shape
+from ..schema.caffe_pb2 import ConvolutionParameter
+from .context import Epilogue, ParamSpec, Shape
 from .dtype_policy import promote
 from .helpers import as_tuple, canonical_axis, is_after_first_axis
 from .registry import define_layer
@@ -119,9 +120,8 @@ def _window(n_axes: int, *sizes: AxisSizes) -> Window:
     return Window.symmetric(kernel=kernel, stride=stride, pad=pad, dilation=dilation)
 
 
-def read_convolution(ctx: Context) -> ConvolutionSettings:
+def read_convolution(p: ConvolutionParameter) -> ConvolutionSettings:
     """Return the settings of the layer's ConvolutionParameter."""
-    p = ctx.param
     return ConvolutionSettings(
         num_output=p.num_output,
         bias_term=p.bias_term,
@@ -267,23 +267,23 @@ class ConvolutionOp:
         return x.reshape(-1, *x.shape[self.axis :])
 
 
-def make_convolution_op(ctx: Context, xs: tuple[Any, ...]) -> ConvolutionOp:
-    """Return the operation that a layer's `ConvolutionSettings` define for the bottoms `xs`, which have `.shape`.
+def make_convolution_op(p: ConvolutionSettings, xs: tuple[Any, ...], *, fast: bool = False) -> ConvolutionOp:
+    """Return the operation that settings define for the bottoms `xs`, which have `.shape`; see `ConvolutionOp.fast`.
 
     Raises:
         LayerError: if the settings contradict each other or do not fit the shapes, or if the shapes of bottoms differ.
     """
-    s, shape = ctx.settings, xs[0].shape
-    axis = canonical_axis(s.axis, shape)
+    shape = xs[0].shape
+    axis = canonical_axis(p.axis, shape)
     for i, x in enumerate(xs):
         require(x.shape == shape, f"bottom {i} must have the shape of bottom 0, {shape}, but has {x.shape}")
-    require(s.num_output > 0, f"num_output must be positive, not {s.num_output}")
-    require(s.group > 0, f"group must be positive, not {s.group}")
+    require(p.num_output > 0, f"num_output must be positive, not {p.num_output}")
+    require(p.group > 0, f"group must be positive, not {p.group}")
     require(
-        shape[axis] % s.group == 0 and s.num_output % s.group == 0,
-        f"the {shape[axis]} channels and num_output {s.num_output} must be multiples of group {s.group}",
+        shape[axis] % p.group == 0 and p.num_output % p.group == 0,
+        f"the {shape[axis]} channels and num_output {p.num_output} must be multiples of group {p.group}",
     )
-    return ConvolutionOp(s.window(len(shape) - axis - 1), axis, s.group, ctx.fast)
+    return ConvolutionOp(p.window(len(shape) - axis - 1), axis, p.group, fast)
 
 
 def sum_diffs(diffs: Iterable[tuple[jax.Array, ...]]) -> tuple[Any, ...]:
@@ -295,7 +295,7 @@ def sum_diffs(diffs: Iterable[tuple[jax.Array, ...]]) -> tuple[Any, ...]:
     return tuple(sum(d[1:], d[0]) for d in blob_diffs), *dxs
 
 
-def convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
+def convolution(p: ConvolutionSettings, blobs: Arrays, *xs: jax.Array, fast: bool) -> Arrays:
     """Cross-correlate each bottom with one weight, and add a bias.
 
     Bottoms: (N, C, *size), all of one shape. Tops: (N, num_output, *output size). Blobs: weight (num_output, C / group,
@@ -304,21 +304,23 @@ def convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
     extent of the kernel is (kernel - 1) * dilation + 1. A kernel that is larger than the padded input by less than a
     stride reads zeros beyond the padding.
     """
-    c = make_convolution_op(ctx, xs)
+    c = make_convolution_op(p, xs, fast=fast)
     return tuple(c(x, *blobs) for x in xs)
 
 
-def count_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
+def count_fusible(p: ConvolutionSettings, x: Any, epilogues: Sequence[Epilogue]) -> int:
     """Return how many of the epilogues can be fused: layers with a factor and bias for each channel, then a ReLU.
 
     Layers with a factor and bias are Scale, Bias, and BatchNorm with running statistics.
     """
-    axis = canonical_axis(ctx.settings.axis, x.shape)
-    num_affine = len(list(takewhile(lambda f: f.is_channel_affine(axis, ctx.settings.num_output), epilogues)))
+    axis = canonical_axis(p.axis, x.shape)
+    num_affine = len(list(takewhile(lambda f: f.is_channel_affine(axis, p.num_output), epilogues)))
     return num_affine + any(f.is_relu for f in epilogues[num_affine : num_affine + 1])
 
 
-def convolution_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]) -> jax.Array:
+def convolution_fused(
+    p: ConvolutionSettings, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue], *, fast: bool
+) -> jax.Array:
     """Apply a convolution fused with `epilogues`, whose number `count_fusible` returned; return the last top."""
     weight, bias = blobs if len(blobs) > 1 else (blobs[0], None)
     *affine, last = epilogues
@@ -327,36 +329,34 @@ def convolution_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequ
         scale, shift = epilogue.factor_and_bias()
         factor = scale if factor is None else factor * scale
         bias = shift if bias is None else bias * scale + shift
-    return make_convolution_op(ctx, (x,))(x, weight, bias, factor=factor, relu=relu)
+    return make_convolution_op(p, (x,), fast=fast)(x, weight, bias, factor=factor, relu=relu)
 
 
-def convolution_params(ctx: Context, *xs: Any) -> list[ParamSpec]:
-    c = make_convolution_op(ctx, xs)
-    return weight_and_bias_specs(
-        ctx.settings, (ctx.settings.num_output, xs[0].shape[c.axis] // c.group, *c.window.kernel)
-    )
+def convolution_params(p: ConvolutionSettings, *xs: Any) -> list[ParamSpec]:
+    c = make_convolution_op(p, xs)
+    return weight_and_bias_specs(p, (p.num_output, xs[0].shape[c.axis] // c.group, *c.window.kernel))
 
 
-def convolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
+def convolution_backward(p: ConvolutionSettings, blobs: Arrays, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
     weight, *bias = blobs
-    c = make_convolution_op(ctx, xs)
+    c = make_convolution_op(p, xs)
     return sum_diffs(
         (c.transpose(d, weight, c.spatial_shape(x)), c.weight_diff(x, d), *(c.bias_diff(d) for _ in bias))
         for x, d in zip(xs, as_tuple(dy), strict=True)
     )
 
 
-def convolution_top_shapes(ctx: Context, *xs: Any) -> list[Shape] | None:
+def convolution_top_shapes(p: ConvolutionSettings, *xs: Any) -> list[Shape] | None:
     if any(x.shape != xs[0].shape or 0 in x.shape for x in xs):
         return None
-    c = make_convolution_op(ctx, xs)
+    c = make_convolution_op(p, xs)
     size = convolution_output_size(c.spatial_shape(xs[0]), c.window)
-    return [(*xs[0].shape[: c.axis], ctx.settings.num_output, *size)] * len(xs)
+    return [(*xs[0].shape[: c.axis], p.num_output, *size)] * len(xs)
 
 
-def convolution_window(ctx: Context, x: Any) -> Window:
+def convolution_window(p: ConvolutionSettings, x: Any) -> Window:
     """Return the kernel's window over the spatial axes of the bottom `x`."""
-    return make_convolution_op(ctx, (x,)).window
+    return make_convolution_op(p, (x,)).window
 
 
 CONVOLUTION_TRAITS = LayerTraits(
@@ -388,7 +388,7 @@ def _caffe_dimension_numbers(n: int) -> lax.ConvDimensionNumbers:
     return lax.ConvDimensionNumbers(*((tuple(range(n + 2)),) * 3))
 
 
-def deconvolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
+def deconvolution(p: ConvolutionSettings, blobs: Arrays, *xs: jax.Array, fast: bool) -> Arrays:
     """Apply the transpose of Convolution: multiply each value by the kernel, sum where kernels overlap, and add a bias.
 
     Bottoms: (N, C, *size), all of one shape. Tops: (N, num_output, *output size), where a size n becomes stride * (n -
@@ -396,20 +396,18 @@ def deconvolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
     group, *kernel), bias (num_output,).
     """
     weight, *bias = blobs
-    c = make_convolution_op(ctx, xs)
+    c = make_convolution_op(p, xs, fast=fast)
     return tuple(c.add_bias(c.transpose(x, weight, _deconvolution_output_size(c, x)), *bias) for x in xs)
 
 
-def deconvolution_params(ctx: Context, *xs: Any) -> list[ParamSpec]:
-    c = make_convolution_op(ctx, xs)
-    return weight_and_bias_specs(
-        ctx.settings, (xs[0].shape[c.axis], ctx.settings.num_output // c.group, *c.window.kernel)
-    )
+def deconvolution_params(p: ConvolutionSettings, *xs: Any) -> list[ParamSpec]:
+    c = make_convolution_op(p, xs)
+    return weight_and_bias_specs(p, (xs[0].shape[c.axis], p.num_output // c.group, *c.window.kernel))
 
 
-def deconvolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
+def deconvolution_backward(p: ConvolutionSettings, blobs: Arrays, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
     weight, *bias = blobs
-    c = make_convolution_op(ctx, xs)
+    c = make_convolution_op(p, xs)
     return sum_diffs(
         (c(d, weight), c.weight_diff(d, x), *(c.bias_diff(d) for _ in bias))
         for x, d in zip(xs, as_tuple(dy), strict=True)
@@ -439,12 +437,7 @@ def _deconvolution_output_size(c: ConvolutionOp, x: jax.Array) -> Shape:
     return size
 
 
-def depthwise_context(ctx: Context, x: Any) -> Context:
-    """Return the context of a Convolution that has a group with one output for each channel.
-
-    Args:
-        ctx: the context of a layer with `ConvolutionSettings`.
-        x: the bottom, (num, channels, height, width).
-    """
+def depthwise_settings(p: ConvolutionSettings, x: Any) -> ConvolutionSettings:
+    """Return the settings of a Convolution that has a group with one output for each channel of the bottom `x`."""
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not shape {x.shape}")
-    return ctx.with_settings(replace(ctx.settings, num_output=x.shape[1], group=x.shape[1], axis=1))
+    return replace(p, num_output=x.shape[1], group=x.shape[1], axis=1)

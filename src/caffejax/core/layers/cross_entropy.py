@@ -12,6 +12,7 @@ import numpy as np
 
 from ...base.errors import require
 from ..schema.blob_proto import read_blob_proto
+from ..schema.caffe_pb2 import InfogainLossParameter
 from .context import Context, LayerDefinition
 from .dtype_policy import promote
 from .helpers import as_nchw, canonical_axis, first_top, outer_and_inner_num
@@ -36,7 +37,7 @@ from .types import Gradient, Indices, LayerTraits, LayerType, PerLayer, Signatur
 _MIN_PROBABILITY = 1e-20  # smaller probabilities are clamped to it
 
 
-def multinomial_logistic_loss(ctx: Context, prob: jax.Array, labels: jax.Array) -> jax.Array:
+def multinomial_logistic_loss(prob: jax.Array, labels: jax.Array, *, ctx: Context) -> jax.Array:
     """Return the mean of -log(probability of the label) over the batch, a scalar (multinomial_logistic_loss_layer.cpp).
 
     Bottoms: probabilities (N, classes) and labels (N,). Probabilities are clamped to at least 1e-20. The gradient is -1
@@ -49,7 +50,7 @@ def multinomial_logistic_loss(ctx: Context, prob: jax.Array, labels: jax.Array) 
 
 
 def multinomial_logistic_loss_backward(
-    ctx: Context, prob: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
+    prob: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array, None]:
     is_label, clamped_prob = _mask_labels_and_clamp(prob, labels)
     return jnp.where(is_label, -dy / num_items(ctx, prob.shape[:1]) / clamped_prob, 0).reshape(prob.shape), None
@@ -80,7 +81,7 @@ def _mask_labels_and_clamp(prob: jax.Array, labels: jax.Array) -> tuple[jax.Arra
     return one_hot_mask(labels, rows.shape), jnp.maximum(rows, _MIN_PROBABILITY)
 
 
-def sigmoid_cross_entropy_loss(ctx: Context, scores: jax.Array, targets: jax.Array) -> jax.Array:
+def sigmoid_cross_entropy_loss(scores: jax.Array, targets: jax.Array, *, ctx: Context) -> jax.Array:
     """Return the sum of -t * log p - (1 - t) * log(1 - p), divided by the batch size, where p = sigmoid(scores).
 
     The top is a scalar. `normalization` in the loss_param can select a different divisor. Bottoms: scores (N, ...) and
@@ -99,7 +100,7 @@ def sigmoid_terms(x: jax.Array, t: jax.Array) -> jax.Array:
 
 
 def sigmoid_cross_entropy_loss_backward(
-    ctx: Context, scores: jax.Array, targets: jax.Array, *, y: jax.Array, dy: jax.Array
+    scores: jax.Array, targets: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array, None]:
     x, t, valid, divisor = _prepare_operands(ctx, scores, targets)
     return (dy / divisor * jnp.where(valid, jax.nn.sigmoid(x) - t, 0)).reshape(scores.shape), None
@@ -131,29 +132,29 @@ def _prepare_operands(
 _MIN_LOG_PROBABILITY = math.log(1e-20)  # smaller logarithms are clamped to it
 
 
-def infogain_loss(ctx: Context, scores: jax.Array, labels: jax.Array, *matrix: Any) -> object:
+def infogain_loss(p: Any, scores: jax.Array, labels: jax.Array, *matrix: Any, ctx: Context) -> object:
     """Return the loss, and the softmax if the layer has a second top."""
-    axis = canonical_axis(ctx.param.axis, scores.shape)
+    axis = canonical_axis(p.axis, scores.shape)
     _, weights, divisor = _select_infogain_rows(ctx, axis, scores, labels, matrix[0])
     log_prob = jax.nn.log_softmax(promote(scores), axis)
     clamped_log_prob = straight_through(log_prob, jnp.maximum(log_prob, _MIN_LOG_PROBABILITY))
     loss = -jnp.sum(weights * clamped_log_prob) / divisor
-    if ctx.n_tops < 2:
+    if ctx.num_tops < 2:
         return loss
     return loss, jax.lax.stop_gradient(jnp.exp(log_prob)).astype(scores.dtype)
 
 
 def infogain_loss_backward(
-    ctx: Context, scores: jax.Array, labels: jax.Array, *matrix: Any, y: Any, dy: Any
+    p: InfogainLossParameter, scores: jax.Array, labels: jax.Array, *matrix: Any, y: Any, dy: Any, ctx: Context
 ) -> tuple[jax.Array | None, ...]:
     d_loss = first_top(dy)
-    axis = canonical_axis(ctx.param.axis, scores.shape)
+    axis = canonical_axis(p.axis, scores.shape)
     row_sums, weights, divisor = _select_infogain_rows(ctx, axis, scores, labels, matrix[0])
     diff = jax.nn.softmax(promote(scores), axis) * row_sums - weights
     return d_loss * diff / divisor, None, *(None for _ in matrix)
 
 
-def make_infogain_loss(ctx: Context, definition: LayerDefinition) -> LayerType:
+def make_infogain_loss(p: InfogainLossParameter, definition: LayerDefinition, *, ctx: Context) -> LayerType:
     """Return a layer that computes the mean over labels k of -sum_l H[k, l] * log softmax(scores)[l], a scalar.
 
     Bottoms: scores with the classes along `axis`, labels (a class number for each position along the other axes), and H
@@ -163,16 +164,14 @@ def make_infogain_loss(ctx: Context, definition: LayerDefinition) -> LayerType:
     """
     if len(definition.layer.bottom) > 2:
         return replace(ctx.type, implementation=Traced(infogain_loss))
-    require(
-        ctx.param.source, "the infogain matrix is missing: set source in infogain_loss_param, or add a third bottom"
-    )
-    stored_matrix = np.asarray(read_blob_proto(definition.path(ctx.param.source)))
+    require(p.source, "the infogain matrix is missing: set source in infogain_loss_param, or add a third bottom")
+    stored_matrix = np.asarray(read_blob_proto(definition.path(p.source)))
 
-    def forward(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
-        return infogain_loss(ctx, scores, labels, stored_matrix)
+    def forward(p: InfogainLossParameter, scores: jax.Array, labels: jax.Array, *, ctx: Context) -> object:
+        return infogain_loss(p, scores, labels, stored_matrix, ctx=ctx)
 
-    def backward(ctx: Context, scores: jax.Array, labels: jax.Array, **tops: Any) -> Any:
-        return infogain_loss_backward(ctx, scores, labels, stored_matrix, **tops)[:2]
+    def backward(p: InfogainLossParameter, scores: jax.Array, labels: jax.Array, *, ctx: Context, **tops: Any) -> Any:
+        return infogain_loss_backward(p, scores, labels, stored_matrix, **tops, ctx=ctx)[:2]
 
     gradient = replace(ctx.type.gradient, backward=backward)
     return replace(ctx.type, implementation=Traced(forward), gradient=gradient)

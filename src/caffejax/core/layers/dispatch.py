@@ -34,7 +34,7 @@ def forward(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple
     """
     impl = ctx.type.implementation
     assert isinstance(impl, Traced | HostFunction), f"{ctx.type.name} does not compute"
-    return _split_result(ctx, impl.forward(ctx, *_pack_blobs(ctx, blobs), *bottoms))
+    return _split_result(ctx, ctx.call(impl.forward, *_pack_blobs(ctx, blobs), *bottoms))
 
 
 def run_fused(
@@ -42,7 +42,7 @@ def run_fused(
 ) -> tuple[Arrays, Arrays]:
     """Run a layer fused with `epilogues`, the layers after it; return the last top and the first layer's new state."""
     assert ctx.type.fusion is not None
-    return _split_result(ctx, ctx.type.fusion.run(ctx, tuple(blobs), *bottoms, epilogues))
+    return _split_result(ctx, ctx.call(ctx.type.fusion.run, tuple(blobs), *bottoms, epilogues))
 
 
 def backward(
@@ -60,7 +60,7 @@ def backward(
     assert rule is not None, f"{ctx.type.name} has no backward rule"
     # a single top is passed as an array, as forward returned it
     y, dy = (s[0] if len(s) == 1 else tuple(s) for s in (tops, top_diffs))
-    diffs = _as_tuple(rule(ctx, *_pack_blobs(ctx, blobs), *bottoms, y=y, dy=dy))
+    diffs = _as_tuple(ctx.call(rule, *_pack_blobs(ctx, blobs), *bottoms, y=y, dy=dy))
     has_blobs = ctx.type.params is not None
     require(
         len(diffs) == has_blobs + len(bottoms),
@@ -213,7 +213,7 @@ def call_on_host(
                 "call the net outside of JAX's transformations; only jax.grad is possible"
             )
         *_, bottoms = tree.unflatten(types)
-        tops = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in impl.top_shapes(ctx, *bottoms))
+        tops = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ctx.call(impl.top_shapes, *bottoms))
         return [*tops, *count_type, *types[: len(order)]]
 
     def compute_tops(*arrays: np.ndarray) -> Sequence[Any]:
@@ -223,7 +223,7 @@ def call_on_host(
         return *tops, *(() if axis is None else (np.float32(tops[0].shape[axis]),)), *order
 
     def run(*arguments: Any) -> Any:
-        call_tops = HostCall(compute_tops, infer_tops, locate_errors, calls, (axis,) * ctx.n_tops)
+        call_tops = HostCall(compute_tops, infer_tops, locate_errors, calls, (axis,) * ctx.num_tops)
         results = call_tops(*jax.tree.leaves(arguments))
         num_tops = len(results) - len(count_type) - len(order)
         tops, count = tuple(results[:num_tops]), tuple(results[num_tops:])[: len(count_type)]

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ...base.errors import require
+from ..schema.caffe_pb2 import ContrastiveLossParameter, HingeLossParameter
 from .context import Context
 from .dtype_policy import promote
 from .helpers import as_nchw
@@ -26,7 +27,7 @@ from .types import Gradient, Indices, LayerTraits, Signature, Traced
 _DISTANCE_EPS = 1e-4  # Caffe divides by the distance plus this number
 
 
-def euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
+def euclidean_loss(a: jax.Array, b: jax.Array, *, ctx: Context) -> jax.Array:
     """Return the sum of squared differences, divided by twice the batch size, a scalar (euclidean_loss_layer.cpp).
 
     Bottoms: two arrays (N, ...) with the same number of elements. Bottoms with at most 4 axes may have different shapes
@@ -36,7 +37,7 @@ def euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def euclidean_loss_backward(
-    ctx: Context, a: jax.Array, b: jax.Array, *, y: jax.Array, dy: jax.Array
+    a: jax.Array, b: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array, jax.Array]:
     diff = dy / num_items(ctx, a.shape[:1]) * _subtract(a, b)
     return diff.reshape(a.shape), -diff.reshape(b.shape)
@@ -64,20 +65,20 @@ def _subtract(a: jax.Array, b: jax.Array) -> jax.Array:
     return (promote(a) - promote(b.reshape(a.shape))).reshape(a.shape[0], -1)
 
 
-def contrastive_loss(ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array) -> jax.Array:
+def contrastive_loss(p: ContrastiveLossParameter, a: jax.Array, b: jax.Array, similar: jax.Array) -> jax.Array:
     """Return half the mean over pairs of d**2 (similar pairs) or max(margin - d, 0)**2 (other pairs), a scalar.
 
     d is the Euclidean distance of a pair. Bottoms: features a and b, (N, C), and `similar`, (N,), nonzero for similar
     pairs. With `legacy_version`, max(margin - d**2, 0) replaces max(margin - d, 0)**2. The gradient divides by d + 1e-4
     instead of d. Caffe's rule: contrastive_loss_layer.cpp.
     """
-    return sum_pair_losses(_compare_pairs(ctx, a, b, similar))
+    return sum_pair_losses(_compare_pairs(p, a, b, similar))
 
 
 def contrastive_loss_backward(
-    ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array, *, y: jax.Array, dy: jax.Array
+    p: ContrastiveLossParameter, a: jax.Array, b: jax.Array, similar: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array | None, ...]:
-    da = pair_gradient(_compare_pairs(ctx, a, b, similar), dy)
+    da = pair_gradient(_compare_pairs(p, a, b, similar), dy)
     return da.reshape(a.shape), -da.reshape(b.shape), None
 
 
@@ -143,8 +144,7 @@ def read_pairs(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
     return promote(a).reshape(a.shape[0], -1), promote(b).reshape(b.shape[0], -1)
 
 
-def _compare_pairs(ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array) -> Pairs:
-    p = ctx.param
+def _compare_pairs(p: ContrastiveLossParameter, a: jax.Array, b: jax.Array, similar: jax.Array) -> Pairs:
     rows_a, rows_b = read_pairs(a, b)
     require(
         as_nchw(similar.shape, "bottom 2") == (a.shape[0], 1, 1, 1),
@@ -156,7 +156,7 @@ def _compare_pairs(ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array)
     return Pairs(diff, is_similar, jnp.sum(jnp.square(diff), axis=1), p.margin, p.legacy_version)
 
 
-def hinge_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
+def hinge_loss(p: HingeLossParameter, scores: jax.Array, labels: jax.Array, *, ctx: Context) -> jax.Array:
     """Return the mean over examples of the sum over classes of max(0, 1 - t * score), a scalar.
 
     t is 1 for the label and -1 for other classes. Bottoms: scores (N, classes) and labels (N,). With `norm: L2` the
@@ -165,15 +165,15 @@ def hinge_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
     """
     sign, violation = _compute_violations(scores, labels)
     terms = jnp.where(in_valid_rows(ctx, violation > 0), violation, 0)
-    total = jnp.sum(jnp.square(terms) if _is_squared(ctx) else terms)
+    total = jnp.sum(jnp.square(terms) if _is_squared(p) else terms)
     return nan_if_unlabelled(sign < 0, total / num_items(ctx, scores.shape[:1]))
 
 
 def hinge_loss_backward(
-    ctx: Context, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
+    p: HingeLossParameter, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array, None]:
     sign, violation = _compute_violations(scores, labels)
-    slope = 2 * jnp.maximum(violation, 0) if _is_squared(ctx) else (violation > 0).astype(violation.dtype)
+    slope = 2 * jnp.maximum(violation, 0) if _is_squared(p) else (violation > 0).astype(violation.dtype)
     return (dy / num_items(ctx, scores.shape[:1]) * sign * slope).reshape(scores.shape), None
 
 
@@ -185,8 +185,8 @@ define_layer(
 )
 
 
-def _is_squared(ctx: Context) -> bool:
-    return bool(ctx.param.norm == ctx.param.L2)
+def _is_squared(p: HingeLossParameter) -> bool:
+    return bool(p.norm == p.L2)
 
 
 def _compute_violations(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -5,43 +5,46 @@ from __future__ import annotations
 import jax
 
 from ...base.errors import require
+from ..schema.caffe_pb2 import DropoutParameter
 from .context import Context
 from .registry import define_layer
 from .types import Gradient, LayerTraits, Signature, Traced
 
 
-def dropout(ctx: Context, x: jax.Array) -> jax.Array:
+def dropout(p: DropoutParameter, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Set elements to 0 with probability dropout_ratio in TRAIN, and divide the others by 1 - dropout_ratio.
 
     In TEST the top equals the bottom. The top has the shape of the bottom. Caffe's rule: dropout_layer.cpp.
     """
-    ratio = dropout_ratio(ctx)
+    ratio = dropout_ratio(p)
     return x * (sample_mask(ctx, x) / (1 - ratio)) if ctx.training else x
 
 
-def dropout_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return dy * (sample_mask(ctx, x) / (1 - dropout_ratio(ctx))) if ctx.training else dy
+def dropout_backward(p: DropoutParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context) -> jax.Array:
+    return dy * (sample_mask(ctx, x) / (1 - dropout_ratio(p))) if ctx.training else dy
 
 
 DROPOUT = define_layer(
     Signature("Dropout", param="dropout_param"),
-    Traced(dropout, top_shapes=lambda ctx, x: None if ctx.training else [x.shape]),
+    Traced(dropout, top_shapes=lambda x, *, phase: None if phase == "TRAIN" else [x.shape]),
     Gradient(dropout_backward),
-    LayerTraits(row_wise=True, is_identity=lambda ctx: not ctx.training, dtype_policy="bottoms", spatial_map="same"),
+    LayerTraits(
+        row_wise=True, is_identity=lambda *, phase: phase == "TEST", dtype_policy="bottoms", spatial_map="same"
+    ),
 )
 
 
-def dropout_ratio(ctx: Context) -> float:
+def dropout_ratio(p: DropoutParameter) -> float:
     """Return the probability with which elements are dropped.
 
     Raises:
         LayerError: if it is not at least 0 and less than 1.
     """
-    ratio: float = ctx.param.dropout_ratio
+    ratio: float = p.dropout_ratio
     require(0 <= ratio < 1, f"dropout_ratio must be at least 0 and less than 1, not {ratio:g}")
     return ratio
 
 
 def sample_mask(ctx: Context, x: jax.Array) -> jax.Array:
     """Return an array like `x` of random elements: 0 with probability dropout_ratio, otherwise 1."""
-    return jax.random.bernoulli(ctx.key, 1 - dropout_ratio(ctx), x.shape).astype(x.dtype)
+    return jax.random.bernoulli(ctx.key, 1 - dropout_ratio(ctx.param), x.shape).astype(x.dtype)

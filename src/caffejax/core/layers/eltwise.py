@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from ...base.errors import require
+from ..schema.caffe_pb2 import EltwiseParameter, ReductionParameter
 from . import cross_replica
 from .context import Context, Shape
 from .dtype_policy import promote
@@ -41,14 +42,14 @@ class EltwiseSettings:
     has_coefficients: bool
 
 
-def read_eltwise(ctx: Context) -> EltwiseSettings:
+def read_eltwise(p: EltwiseParameter, *, ctx: Context) -> EltwiseSettings:
     """Return the settings of the layer's EltwiseParameter.
 
     Raises:
         LayerError: if the operation exists only in forks, if the number of coefficients is neither 0 nor the number of
             bottoms, or if PROD has coefficients.
     """
-    p, num_bottoms = ctx.param, len(ctx.layer.bottom)
+    num_bottoms = len(ctx.layer.bottom)
     operation, coefficients = str(p.EltwiseOp.Name(p.operation)), tuple(p.coeff)
     require(operation in ("PROD", "SUM", "MAX"), f"operation {operation} is not supported; use PROD, SUM or MAX")
     n = len(coefficients)
@@ -59,7 +60,7 @@ def read_eltwise(ctx: Context) -> EltwiseSettings:
     return EltwiseSettings(operation, coefficients or (1.0,) * num_bottoms, bool(coefficients))
 
 
-def eltwise(ctx: Context, *xs: jax.Array) -> jax.Array:
+def eltwise(p: EltwiseSettings, *xs: jax.Array) -> jax.Array:
     """Combine bottoms of one shape element by element: product (PROD), sum weighted by `coeff` (SUM) or maximum (MAX).
 
     The top has the shape of the bottoms. The gradient of MAX goes to a single bottom: among equal maxima, bottom 1
@@ -68,26 +69,26 @@ def eltwise(ctx: Context, *xs: jax.Array) -> jax.Array:
     """
     for i, x in enumerate(xs):
         require(x.shape == xs[0].shape, f"bottom {i} must have the shape of bottom 0, {xs[0].shape}, but has {x.shape}")
-    match ctx.settings.operation:
+    match p.operation:
         case "PROD":
             return math.prod(xs[1:], start=xs[0])
         case "SUM":
-            return functools.reduce(operator.add, (c * x for c, x in zip(ctx.settings.coefficients, xs, strict=True)))
+            return functools.reduce(operator.add, (c * x for c, x in zip(p.coefficients, xs, strict=True)))
         case _:
             top = jnp.where(xs[0] > xs[1], xs[0], xs[1])
             return functools.reduce(lambda best, x: jnp.where(x > best, x, best), xs[2:], top)
 
 
-def eltwise_top_shapes(ctx: Context, *xs: Any) -> list[Shape] | None:
-    return None if ctx.settings.has_coefficients or any(x.shape != xs[0].shape for x in xs) else [xs[0].shape]
+def eltwise_top_shapes(p: EltwiseSettings, *xs: Any) -> list[Shape] | None:
+    return None if p.has_coefficients or any(x.shape != xs[0].shape for x in xs) else [xs[0].shape]
 
 
-def eltwise_backward(ctx: Context, *xs: jax.Array, y: jax.Array, dy: jax.Array) -> Arrays:
-    match ctx.settings.operation:
+def eltwise_backward(p: EltwiseSettings, *xs: jax.Array, y: jax.Array, dy: jax.Array) -> Arrays:
+    match p.operation:
         case "PROD":
             return tuple(math.prod(xs[:i] + xs[i + 1 :], start=dy) for i in range(len(xs)))
         case "SUM":
-            return tuple(c * dy for c in ctx.settings.coefficients)
+            return tuple(c * dy for c in p.coefficients)
         case _:
             reordered_xs = jnp.stack((xs[1], xs[0], *xs[2:]))
             max_index = jnp.argmax(reordered_xs == y, axis=0)
@@ -104,14 +105,14 @@ define_layer(
 )
 
 
-def reduction(ctx: Context, x: jax.Array) -> jax.Array:
+def reduction(p: ReductionParameter, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Return `coeff` times the sum, the sum of |x|, the sum of squares or the mean over `axis` and all later axes.
 
     `operation` selects one of these: SUM, ASUM, SUMSQ or MEAN. The top has the axes of the bottom before `axis`. The
     gradient of |x| at 0 is 0.
     """
-    rows = _flatten_reduced_axes(ctx, x)
-    match _reduction_operation(ctx):
+    rows = _flatten_reduced_axes(p, x)
+    match _reduction_operation(p):
         case "SUM":
             y = rows.sum(-1)
         case "ASUM":
@@ -123,14 +124,14 @@ def reduction(ctx: Context, x: jax.Array) -> jax.Array:
     return (_sum_coefficient(ctx, x.shape) * y).astype(x.dtype)
 
 
-def reduction_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    rows = _flatten_reduced_axes(ctx, x)
+def reduction_backward(p: ReductionParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context) -> jax.Array:
+    rows = _flatten_reduced_axes(p, x)
     slope = {
         "SUM": jnp.ones_like,
         "ASUM": jnp.sign,
         "SUMSQ": lambda r: 2 * r,
         "MEAN": lambda r: jnp.full_like(r, 1 / (r.shape[-1] if ctx.num_rows is None else num_items(ctx, x.shape))),
-    }[_reduction_operation(ctx)](rows)
+    }[_reduction_operation(p)](rows)
     return (_sum_coefficient(ctx, x.shape) * promote(dy)[..., None] * slope).reshape(x.shape)
 
 
@@ -138,12 +139,12 @@ define_layer(
     Signature("Reduction", param="reduction_param"),
     Traced(reduction),
     Gradient(reduction_backward),
-    LayerTraits(row_wise=is_after_first_axis, counts_rows=lambda ctx: ctx.param.axis == 0),
+    LayerTraits(row_wise=is_after_first_axis, counts_rows=lambda p: p.axis == 0),
 )
 
 
-def _reduction_operation(ctx: Context) -> str:
-    operation = str(ctx.param.ReductionOp.Name(ctx.param.operation))
+def _reduction_operation(p: ReductionParameter) -> str:
+    operation = str(p.ReductionOp.Name(p.operation))
     require(
         operation in ("SUM", "ASUM", "SUMSQ", "MEAN"),
         f"operation {operation} is not supported; use SUM, ASUM, SUMSQ or MEAN",
@@ -153,10 +154,10 @@ def _reduction_operation(ctx: Context) -> str:
 
 def _sum_coefficient(ctx: Context, shape: Shape) -> float:
     """Return the factor by which the sum over the elements on this device is multiplied."""
-    sums_over_batch = canonical_axis(ctx.param.axis, shape) == 0 and _reduction_operation(ctx) != "MEAN"
+    sums_over_batch = canonical_axis(ctx.param.axis, shape) == 0 and _reduction_operation(ctx.param) != "MEAN"
     return float(ctx.param.coeff) * (cross_replica.axis_size(ctx) if sums_over_batch else 1)
 
 
-def _flatten_reduced_axes(ctx: Context, x: jax.Array) -> jax.Array:
-    axis = canonical_axis(ctx.param.axis, x.shape)
+def _flatten_reduced_axes(p: ReductionParameter, x: jax.Array) -> jax.Array:
+    axis = canonical_axis(p.axis, x.shape)
     return promote(x).reshape(*x.shape[:axis], math.prod(x.shape[axis:]))

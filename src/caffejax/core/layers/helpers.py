@@ -13,6 +13,7 @@ import numpy as np
 
 from ...base.errors import require
 from ..ops.window import Window
+from ..schema.caffe_pb2 import PermuteParameter
 from .context import Context, Shape
 
 _MAX_ELEMENTS = 2**31 - 1  # elements of a blob: Caffe counts them with an int
@@ -42,9 +43,9 @@ def reject_fields(p: Any, names: Container[str], hint: str) -> None:
         )
 
 
-def is_after_first_axis(ctx: Context) -> bool:
+def is_after_first_axis(p: Any) -> bool:
     """Return whether the layer's `axis` is not axis 0, so that each row is computed independently."""
-    return bool(ctx.param.axis > 0)
+    return bool(p.axis > 0)
 
 
 def outer_and_inner_num(shape: Shape, axis: int) -> tuple[int, int]:
@@ -99,9 +100,9 @@ def check_side_length(size: Shape) -> None:
     )
 
 
-def permuted_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
+def permuted_axes(p: PermuteParameter, shape: Shape) -> tuple[int, ...]:
     """Return the permutation of axes that a layer's `order` lists: entry k is the bottom's axis that becomes axis k."""
-    order = list(ctx.param.order)
+    order = list(p.order)
     require(
         len(set(order)) == len(order) and all(axis < len(shape) for axis in order),
         f"order must list axes of the bottom, shape {shape}, each at most once, not {order}",
@@ -119,12 +120,12 @@ def first_top(tops: Any) -> Any:
     return as_tuple(tops)[0]
 
 
-def same_shape(ctx: Any, x: Any) -> list[tuple[int, ...]]:
+def same_shape(x: Any) -> list[tuple[int, ...]]:
     """Return a list with the bottom's shape; used as `Traced.top_shapes` if the only top has this shape."""
     return [x.shape]
 
 
-def no_gradient(ctx: Context, *bottoms: Any, y: Any, dy: Any) -> tuple[None, ...]:
+def no_gradient(*bottoms: Any, y: Any, dy: Any) -> tuple[None, ...]:
     """Return None (a zero gradient) for each bottom; used as `Gradient.backward`."""
     return (None,) * len(bottoms)
 
@@ -157,24 +158,24 @@ def numpy_rng(ctx: Context) -> np.random.Generator:
 _CHANNELS = 1
 
 
-def pointwise_window(ctx: Context, bottom: Any) -> Window:
+def pointwise_window(bottom: Any) -> Window:
     """Return the window of one pixel at the same position; used as `LayerTraits.receptive_window`."""
     n = len(bottom.shape) - _CHANNELS - 1
     return Window.symmetric((1,) * n, (1,) * n, (0,) * n)
 
 
-def global_window(ctx: Context, bottom: Any) -> None:
+def global_window(bottom: Any) -> None:
     """Return None, which stands for the whole plane; used as `LayerTraits.receptive_window`."""
 
 
-def pointwise_window_along(axis: Callable[[Context], int]) -> Callable[[Context, Any], Window | None]:
-    """Return a `LayerTraits.receptive_window` for layers that compute along the axis `axis(ctx)`.
+def pointwise_window_along(axis: Callable[[Any], int]) -> Callable[[Any, Any], Window | None]:
+    """Return a `LayerTraits.receptive_window` for layers that compute along the axis `axis(p)`.
 
     If this is the batch or channel axis, the window is one pixel at the same position. Otherwise it is None, which
     stands for the whole plane.
     """
 
-    def window(ctx: Context, bottom: Any) -> Window | None:
-        return pointwise_window(ctx, bottom) if canonical_axis(axis(ctx), bottom.shape) <= _CHANNELS else None
+    def window(p: Any, bottom: Any) -> Window | None:
+        return pointwise_window(bottom) if canonical_axis(axis(p), bottom.shape) <= _CHANNELS else None
 
     return window

@@ -8,33 +8,35 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from caffejax.core.layers.convolution import ConvolutionSettings
+
 from ...base.errors import require
 from ..ops.window import Window
-from .context import Context, Shape
+from .context import Shape
 from .convolution import convolution_output_size, read_convolution
 from .helpers import canonical_axis, is_after_first_axis
 from .registry import define_layer
 from .types import Gradient, LayerTraits, Signature, Traced
 
 
-def im2col(ctx: Context, x: jax.Array) -> jax.Array:
+def im2col(p: ConvolutionSettings, x: jax.Array) -> jax.Array:
     """Return the cells under the windows of a convolution: (N, C, *size) to (N, C * kernel cells, *output size).
 
     The kernel cells of a channel are in row-major order. Padding cells are 0. Sizes are computed as in Convolution.
     """
-    window, axis, output_size = _resolve_window(ctx, x)
+    window, axis, output_size = _resolve_window(p, x)
     cells = gather_windows(x, window, output_size)
     return cells.reshape(*x.shape[:axis], x.shape[axis] * math.prod(window.kernel), *output_size)
 
 
-def im2col_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    window, axis, output_size = _resolve_window(ctx, x)
+def im2col_backward(p: ConvolutionSettings, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    window, axis, output_size = _resolve_window(p, x)
     return scatter_windows(dy.reshape(*x.shape[: axis + 1], *window.kernel, *output_size), x.shape[axis + 1 :], window)
 
 
-def im2col_window(ctx: Context, x: jax.Array) -> Window:
+def im2col_window(p: ConvolutionSettings, x: jax.Array) -> Window:
     """Return the window of the convolution over the spatial axes of a bottom."""
-    return _resolve_window(ctx, x)[0]
+    return _resolve_window(p, x)[0]
 
 
 define_layer(
@@ -52,11 +54,11 @@ define_layer(
 )
 
 
-def _resolve_window(ctx: Context, x: jax.Array) -> tuple[Window, int, Shape]:
-    axis = canonical_axis(ctx.settings.axis, x.shape)
+def _resolve_window(p: ConvolutionSettings, x: jax.Array) -> tuple[Window, int, Shape]:
+    axis = canonical_axis(p.axis, x.shape)
     n = x.ndim - axis - 1
     require(n > 0, f"needs spatial axes after the channel axis {axis}, but the bottom has shape {x.shape}")
-    window = ctx.settings.window(n)
+    window = p.window(n)
     return window, axis, convolution_output_size(x.shape[axis + 1 :], window)
 
 

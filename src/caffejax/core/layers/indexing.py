@@ -12,6 +12,7 @@ from jax import lax
 
 from ...base.errors import require
 from ..ops.window import Window
+from ..schema.caffe_pb2 import ArgMaxParameter, CropParameter, EmbedParameter
 from .context import Context, ParamSpec, Shape
 from .dtype_policy import promote
 from .helpers import as_tuple, canonical_axis, pointwise_window
@@ -20,7 +21,7 @@ from .types import Gradient, HostFunction, Indices, LayerDocs, LayerTraits, Sign
 from .weight_and_bias import weight_and_bias_specs
 
 
-def argmax(ctx: Context, x: jax.Array) -> jax.Array:
+def argmax(p: ArgMaxParameter, x: jax.Array) -> jax.Array:
     """Return the indices of the `top_k` largest values, largest first. Among equal values, the last comes first.
 
     Without `axis` the top holds indices into each flattened item, (N, 1, top_k), or with `out_max_val` the indices and
@@ -28,7 +29,7 @@ def argmax(ctx: Context, x: jax.Array) -> jax.Array:
     has the bottom's shape with top_k along that axis, and `out_max_val` returns the values instead of the indices.
     Caffe's rule: argmax_layer.cpp.
     """
-    p, has_axis = ctx.param, ctx.param.HasField("axis")
+    has_axis = p.HasField("axis")
     axis = canonical_axis(p.axis, x.shape) if has_axis else 1
     rows = jnp.moveaxis(x, axis, -1) if has_axis else x.reshape(x.shape[0], math.prod(x.shape[1:]))
     size = rows.shape[-1]
@@ -44,13 +45,13 @@ def argmax(ctx: Context, x: jax.Array) -> jax.Array:
     return lax.stop_gradient(top.reshape(*top.shape, *(1,) * (x.ndim - 3)))
 
 
-def _argmax_window(ctx: Context, bottom: Any) -> Window | None:
-    axis = ctx.param.axis if ctx.param.HasField("axis") else -1  # without `axis`: over the whole row
-    return pointwise_window(ctx, bottom) if canonical_axis(axis, bottom.shape) == 1 else None
+def _argmax_window(p: ArgMaxParameter, bottom: Any) -> Window | None:
+    axis = p.axis if p.HasField("axis") else -1  # without `axis`: over the whole row
+    return pointwise_window(bottom) if canonical_axis(axis, bottom.shape) == 1 else None
 
 
-def _argmax_label_axis(ctx: Context) -> int | None:
-    return ctx.param.axis if ctx.param.HasField("axis") and not ctx.param.out_max_val else None
+def _argmax_label_axis(p: ArgMaxParameter) -> int | None:
+    return p.axis if p.HasField("axis") and not p.out_max_val else None
 
 
 define_layer(
@@ -61,7 +62,7 @@ define_layer(
 )
 
 
-def batch_reindex(ctx: Context, x: jax.Array, index: jax.Array) -> jax.Array:
+def batch_reindex(x: jax.Array, index: jax.Array) -> jax.Array:
     """Select items of bottom 0 along axis 0 by the indices in bottom 1: (N, ...) and (M,) to (M, ...).
 
     An index outside 0 .. N - 1 gives an item of NaN. Caffe's rule: batch_reindex_layer.cpp.
@@ -73,13 +74,11 @@ def batch_reindex(ctx: Context, x: jax.Array, index: jax.Array) -> jax.Array:
     return items.astype(x.dtype)
 
 
-def batch_reindex_num_indices(ctx: Context, x: Any, index: Any) -> int:
+def batch_reindex_num_indices(x: Any, index: Any) -> int:
     return int(x.shape[0])
 
 
-def batch_reindex_backward(
-    ctx: Context, x: jax.Array, index: jax.Array, *, y: jax.Array, dy: jax.Array
-) -> tuple[jax.Array, None]:
+def batch_reindex_backward(x: jax.Array, index: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
     return jax.ops.segment_sum(promote(dy), _truncate_indices(index, x.shape[0]), num_segments=x.shape[0]), None
 
 
@@ -98,20 +97,20 @@ def _truncate_indices(index: jax.Array, n: int) -> jax.Array:
     return jnp.where(truncated_index < 0, n, truncated_index)
 
 
-def crop(ctx: Context, x: jax.Array, reference: jax.Array) -> jax.Array:
+def crop(p: CropParameter, x: jax.Array, reference: jax.Array) -> jax.Array:
     """Crop bottom 0 to the size of bottom 1 in `axis` and all later axes (crop_layer.cpp).
 
     The crop starts at `offset`, which has one value for all cropped axes or one for each. The values of bottom 1 are
     not used. The top has the sizes of bottom 0 before `axis`, and the sizes of bottom 1 from `axis` on.
     """
-    starts, sizes = crop_box(ctx, x.shape, reference.shape)
+    starts, sizes = crop_box(p, x.shape, reference.shape)
     return lax.slice(x, starts, [a + n for a, n in zip(starts, sizes, strict=True)])
 
 
 def crop_backward(
-    ctx: Context, x: jax.Array, reference: jax.Array, *, y: jax.Array, dy: jax.Array
+    p: CropParameter, x: jax.Array, reference: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    starts, sizes = crop_box(ctx, x.shape, reference.shape)
+    starts, sizes = crop_box(p, x.shape, reference.shape)
     padding = [(a, n - a - size, 0) for a, n, size in zip(starts, x.shape, sizes, strict=True)]
     return lax.pad(dy, jnp.zeros((), dy.dtype), padding), None
 
@@ -124,9 +123,9 @@ define_layer(
 )
 
 
-def crop_box(ctx: Context, shape: Shape, reference_shape: Shape) -> tuple[list[int], list[int]]:
+def crop_box(p: CropParameter, shape: Shape, reference_shape: Shape) -> tuple[list[int], list[int]]:
     """Return the starts and the sizes of the crop, a number for each axis of bottom 0."""
-    axis, offsets = canonical_axis(ctx.param.axis, shape), list(ctx.param.offset)
+    axis, offsets = canonical_axis(p.axis, shape), list(p.offset)
     n_cropped = len(shape) - axis
     require(
         len(offsets) in (0, 1, n_cropped),
@@ -150,7 +149,7 @@ def crop_box(ctx: Context, shape: Shape, reference_shape: Shape) -> tuple[list[i
 Arrays = tuple[jax.Array, ...]
 
 
-def embed(ctx: Context, blobs: Arrays, index: jax.Array) -> jax.Array:
+def embed(blobs: Arrays, index: jax.Array) -> jax.Array:
     """Return the rows of the weight that the bottom's indices select, plus a bias: (...) to (..., num_output).
 
     Blobs: weight (input_dim, num_output), bias (num_output,). Indices are truncated to integers. The index -1, with
@@ -168,20 +167,17 @@ def _is_padding(index: jax.Array) -> jax.Array:
     return index.astype(jnp.int32) == -1
 
 
-def embed_num_indices(ctx: Context, index: Any) -> int:
-    return int(ctx.param.input_dim)
+def embed_num_indices(p: EmbedParameter, index: Any) -> int:
+    return int(p.input_dim)
 
 
-def embed_params(ctx: Context, index: Any) -> list[ParamSpec]:
-    p = ctx.param
+def embed_params(p: EmbedParameter, index: Any) -> list[ParamSpec]:
     require(p.num_output > 0, f"num_output must be positive, not {p.num_output}")
     require(p.input_dim > 0, f"input_dim must be positive, not {p.input_dim}")
     return weight_and_bias_specs(p, (p.input_dim, p.num_output))
 
 
-def embed_backward(
-    ctx: Context, blobs: Arrays, index: jax.Array, *, y: jax.Array, dy: jax.Array
-) -> tuple[Arrays, None]:
+def embed_backward(blobs: Arrays, index: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[Arrays, None]:
     weight, *bias = blobs
     rows = jnp.where(_is_padding(index)[..., None], 0, dy).reshape(-1, weight.shape[1])
     d_weight = jax.ops.segment_sum(rows, _truncate_indices(index, weight.shape[0]).ravel(), weight.shape[0])
@@ -193,7 +189,7 @@ define_layer(
     Traced(embed, params=embed_params),
     Gradient(
         embed_backward,
-        indices=Indices((0,), num_classes=embed_num_indices, ignore_label=lambda ctx: -1, gathers=True),
+        indices=Indices((0,), num_classes=embed_num_indices, ignore_label=lambda: -1, gathers=True),
     ),
     LayerTraits(blob_names=("weight", "bias")),
 )
@@ -202,7 +198,7 @@ define_layer(
 HostArrays = tuple[np.ndarray, ...]
 
 
-def filter_(ctx: Context, *bottoms: np.ndarray) -> HostArrays:
+def filter_(*bottoms: np.ndarray) -> HostArrays:
     """Select, from each bottom before the last, the rows for which the last bottom, the selector, is not zero.
 
     Bottoms: (N, ...) each, and the selector (N,). Tops: (M, ...), where M depends on the data. Caffe's rule:
@@ -213,11 +209,11 @@ def filter_(ctx: Context, *bottoms: np.ndarray) -> HostArrays:
     return tuple(x[row_indices] for x in data)
 
 
-def filter_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
+def filter_top_shapes(*bottoms: Any, num_tops: int) -> list[Shape]:
     *data, selector = (b.shape for b in bottoms)
     require(
-        ctx.n_tops == len(data),
-        f"needs one top for each of the {len(data)} bottoms before the selector, but has {ctx.n_tops} tops",
+        num_tops == len(data),
+        f"needs one top for each of the {len(data)} bottoms before the selector, but has {num_tops} tops",
     )
     require(
         selector and all(n == 1 for n in selector[1:]),
@@ -230,7 +226,7 @@ def filter_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
     return data  # the largest shapes: every row is selected
 
 
-def filter_backward(ctx: Context, *bottoms: np.ndarray, y: Any, dy: Any) -> tuple[np.ndarray | None, ...]:
+def filter_backward(*bottoms: np.ndarray, y: Any, dy: Any) -> tuple[np.ndarray | None, ...]:
     *data, selector = bottoms
     row_indices = _find_selected_rows(selector)
     diffs = [np.zeros_like(x) for x in data]
@@ -239,7 +235,7 @@ def filter_backward(ctx: Context, *bottoms: np.ndarray, y: Any, dy: Any) -> tupl
     return (*diffs, None)
 
 
-def filter_traced(ctx: Context, *bottoms: jax.Array) -> tuple[tuple[jax.Array, ...], jax.Array]:
+def filter_traced(*bottoms: jax.Array, ctx: Context) -> tuple[tuple[jax.Array, ...], jax.Array]:
     *data, selector = bottoms
     is_selected = selector.reshape(selector.shape[0]) != 0
     if ctx.num_rows is not None:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from ...base.errors import require
 from ..ops.channel_affine import add_bias_to_rows
 from ..ops.matmul import matmul_rows
+from ..schema.caffe_pb2 import InnerProductParameter
 from .context import Context, ParamSpec, Shape
 from .dtype_policy import promote
 from .helpers import canonical_axis, is_after_first_axis
@@ -50,13 +51,12 @@ class InnerProductSettings:
         return shape[:axis], math.prod(shape[axis:])
 
 
-def read_inner_product(ctx: Context) -> InnerProductSettings:
+def read_inner_product(p: InnerProductParameter) -> InnerProductSettings:
     """Return the settings of the layer's InnerProductParameter."""
-    p = ctx.param
     return InnerProductSettings(p.num_output, p.bias_term, p.weight_filler, p.bias_filler, p.axis, p.transpose)
 
 
-def inner_product(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
+def inner_product(blobs: Arrays, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Multiply x, flattened from `axis` on to K inputs, by the weight, and add a bias: (N, ...) to (N, num_output).
 
     Blobs: weight (num_output, K), or (K, num_output) with `transpose`, and bias (num_output,). Axes before `axis`
@@ -74,30 +74,29 @@ def multiply_by_weight(ctx: Context, x: jax.Array, weight: jax.Array, *bias: jax
     return y.reshape(*row_shape, weight.shape[1 if transpose else 0])
 
 
-def inner_product_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
-    s = ctx.settings
-    require(s.num_output > 0, f"num_output must be positive, not {s.num_output}")
-    _, num_inputs = s.split_shape(x.shape)
-    return weight_and_bias_specs(s, (num_inputs, s.num_output) if s.transpose else (s.num_output, num_inputs))
+def inner_product_params(p: InnerProductSettings, x: jax.Array) -> list[ParamSpec]:
+    require(p.num_output > 0, f"num_output must be positive, not {p.num_output}")
+    _, num_inputs = p.split_shape(x.shape)
+    return weight_and_bias_specs(p, (num_inputs, p.num_output) if p.transpose else (p.num_output, num_inputs))
 
 
-def inner_product_top_shapes(ctx: Context, x: Any) -> list[Shape] | None:
-    return [(*ctx.settings.split_shape(x.shape)[0], ctx.settings.num_output)]
+def inner_product_top_shapes(p: InnerProductSettings, x: Any) -> list[Shape] | None:
+    return [(*p.split_shape(x.shape)[0], p.num_output)]
 
 
 def inner_product_backward(
-    ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
+    p: InnerProductSettings, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[Arrays, jax.Array]:
     weight, *bias = blobs
-    d_weight, dx, dy_rows = product_gradients(ctx, x, weight, dy)
+    d_weight, dx, dy_rows = product_gradients(p, x, weight, dy)
     return (d_weight, *(promote(dy_rows).sum(0) for _ in bias)), dx
 
 
 def product_gradients(
-    ctx: Context, x: jax.Array, weight: jax.Array, dy: jax.Array
+    p: InnerProductSettings, x: jax.Array, weight: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the gradients of the weight and of x, and dy as (rows, outputs)."""
-    (row_shape, num_inputs), transpose = ctx.settings.split_shape(x.shape), ctx.settings.transpose
+    (row_shape, num_inputs), transpose = p.split_shape(x.shape), p.transpose
     rows = x.reshape(math.prod(row_shape), num_inputs)
     dy_rows = dy.reshape(rows.shape[0], weight.shape[1 if transpose else 0])
     d_weight = jnp.einsum("mn,mk->kn" if transpose else "mn,mk->nk", dy_rows, rows)

@@ -5,29 +5,29 @@ from __future__ import annotations
 import jax
 
 from ...base.errors import require
-from ..schema.caffe_pb2 import FillerParameter
+from ..schema.caffe_pb2 import FillerParameter, InputParameter, MemoryDataParameter, ParameterParameter
 from .context import Context, ParamSpec, Shape
 from .fillers import fill, is_random
 from .registry import define_layer
 from .types import CallerInput, Gradient, LayerTraits, Signature, TopFiller, Traced
 
 
-def input_shapes(ctx: Context) -> list[Shape]:
+def input_shapes(p: InputParameter, *, num_tops: int) -> list[Shape]:
     """Declare the tops as inputs of the net, which the caller passes; return their shapes.
 
     `input_param` has one shape for all tops, or a shape for each top.
     """
-    shapes = [tuple(int(d) for d in shape.dim) for shape in ctx.param.shape]
+    shapes = [tuple(int(d) for d in shape.dim) for shape in p.shape]
     require(
-        len(shapes) in (1, ctx.n_tops),
-        f"input_param needs one shape, or one for each of the {ctx.n_tops} tops, but has {len(shapes)}; {_ANY_SIZE}",
+        len(shapes) in (1, num_tops),
+        f"input_param needs one shape, or one for each of the {num_tops} tops, but has {len(shapes)}; {_ANY_SIZE}",
     )
     for shape in shapes:
         require(
             all(n >= 0 for n in shape),
             f"dimensions in input_param must not be negative, but a shape is {shape}; {_ANY_SIZE}",
         )
-    return shapes * ctx.n_tops if len(shapes) == 1 else shapes
+    return shapes * num_tops if len(shapes) == 1 else shapes
 
 
 _ANY_SIZE = (
@@ -39,15 +39,14 @@ _ANY_SIZE = (
 define_layer(Signature("Input", bottoms=0, tops=(1, None), param="input_param"), CallerInput(input_shapes))
 
 
-def memory_data_shapes(ctx: Context) -> list[Shape]:
+def memory_data_shapes(p: MemoryDataParameter, *, num_tops: int) -> list[Shape]:
     """Declare images and labels, which the caller sets as arrays; return their shapes.
 
     The shapes are (batch_size, channels, height, width) and (batch_size,). With one top (MyCaffe) there are no labels.
     """
-    p = ctx.param
     shape = (p.batch_size, p.channels, p.height, p.width)
     require(all(n > 0 for n in shape), f"batch_size, channels, height and width must be positive, but are {shape}")
-    return [shape, shape[:1]][: ctx.n_tops]
+    return [shape, shape[:1]][:num_tops]
 
 
 define_layer(
@@ -56,33 +55,33 @@ define_layer(
 )
 
 
-def dummy_data(ctx: Context) -> tuple[jax.Array, ...]:
+def dummy_data(*, ctx: Context) -> tuple[jax.Array, ...]:
     """Return tops filled by `data_filler`. Random fillers sample new values in every forward pass.
 
     `dummy_data_param` has one shape for all tops, or a shape for each top; the same holds for fillers. Without a
     filler, tops are zeros. In Caffe's Python interface, tops with a constant filler keep what scripts write to them.
     Caffe's rule: dummy_data_layer.cpp.
     """
-    return tuple(_fill_dummy_top(ctx, i, shape) for i, shape in enumerate(_dummy_shapes(ctx)))
+    return tuple(_fill_dummy_top(i, shape, ctx=ctx) for i, shape in enumerate(_dummy_shapes(ctx)))
 
 
 def _dummy_fillers(ctx: Context) -> list[FillerParameter]:
     """Return the filler of each top."""
     fillers = list(ctx.param.data_filler) or [FillerParameter()]  # constant, 0
     require(
-        len(fillers) in (1, ctx.n_tops),
-        f"dummy_data_param must have no data_filler, one for all tops, or one for each of the {ctx.n_tops} tops, but "
+        len(fillers) in (1, ctx.num_tops),
+        f"dummy_data_param must have no data_filler, one for all tops, or one for each of the {ctx.num_tops} tops, but "
         f"has {len(fillers)}",
     )
-    return fillers * ctx.n_tops if len(fillers) == 1 else fillers
+    return fillers * ctx.num_tops if len(fillers) == 1 else fillers
 
 
-def _fill_dummy_top(ctx: Context, i: int, shape: Shape) -> jax.Array:
+def _fill_dummy_top(i: int, shape: Shape, *, ctx: Context) -> jax.Array:
     filler = _dummy_fillers(ctx)[i]
     return fill(filler, jax.random.fold_in(ctx.key, i) if is_random(filler) else None, shape)
 
 
-def _is_dummy_top_refilled(ctx: Context) -> list[bool]:
+def _is_dummy_top_refilled(*, ctx: Context) -> list[bool]:
     """Return, for each top, whether each pass fills it: Caffe's refill_, which is false for constant fillers only."""
     return [filler.type != "constant" for filler in _dummy_fillers(ctx)]
 
@@ -101,28 +100,28 @@ def _dummy_shapes(ctx: Context) -> list[Shape]:
         shapes = [tuple(int(d) for d in shape.dim) for shape in p.shape]
     else:
         require(
-            all(len(dims) in (1, ctx.n_tops) for dims in legacy_sizes),
+            all(len(dims) in (1, ctx.num_tops) for dims in legacy_sizes),
             "each of num, channels, height and width must be set once, or once per top, but they are set "
-            f"{', '.join(str(len(dims)) for dims in legacy_sizes)} times for {ctx.n_tops} tops",
+            f"{', '.join(str(len(dims)) for dims in legacy_sizes)} times for {ctx.num_tops} tops",
         )
-        shapes = list(zip(*(dims * ctx.n_tops if len(dims) == 1 else dims for dims in legacy_sizes), strict=True))
+        shapes = list(zip(*(dims * ctx.num_tops if len(dims) == 1 else dims for dims in legacy_sizes), strict=True))
     require(
-        len(shapes) in (1, ctx.n_tops),
-        f"dummy_data_param needs one shape, or one for each of the {ctx.n_tops} tops, but has {len(shapes)}",
+        len(shapes) in (1, ctx.num_tops),
+        f"dummy_data_param needs one shape, or one for each of the {ctx.num_tops} tops, but has {len(shapes)}",
     )
-    return shapes * ctx.n_tops if len(shapes) == 1 else shapes
+    return shapes * ctx.num_tops if len(shapes) == 1 else shapes
 
 
-def parameter(ctx: Context, blobs: tuple[jax.Array]) -> jax.Array:
+def parameter(blobs: tuple[jax.Array]) -> jax.Array:
     """Return a learnable blob as a top, with the `shape` of parameter_param. The blob is initially zero."""
     return blobs[0]
 
 
-def parameter_params(ctx: Context) -> list[ParamSpec]:
-    return [ParamSpec(tuple(int(d) for d in ctx.param.shape.dim), name="weight")]
+def parameter_params(p: ParameterParameter) -> list[ParamSpec]:
+    return [ParamSpec(tuple(int(d) for d in p.shape.dim), name="weight")]
 
 
-def parameter_backward(ctx: Context, blobs: tuple[jax.Array], *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array]:
+def parameter_backward(blobs: tuple[jax.Array], *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array]:
     return (dy,)
 
 

@@ -136,27 +136,27 @@ def label_shape_problem(scores: Shape, labels: Shape, axis: int) -> str | None:
     )
 
 
-def num_classes_along_axis(ctx: Context, scores: Any, labels: Any, *_bottoms: Any) -> int | None:
+def num_classes_along_axis(p: Any, scores: Any, labels: Any, *_bottoms: Any) -> int | None:
     """Return the number of classes along the scores' `axis`, or None if there is not one label per position."""
-    axis, shape = ctx.param.axis, scores.shape
+    axis, shape = p.axis, scores.shape
     if not -len(shape) <= axis < len(shape):
         return None
     return int(shape[axis]) if shape[axis] * math.prod(labels.shape) == math.prod(shape) else None
 
 
-def num_classes_of_rows(ctx: Context, scores: Any, labels: Any, *bottoms: Any) -> int:
+def num_classes_of_rows(scores: Any, labels: Any, *bottoms: Any) -> int:
     """Return the number of classes, which is the number of scores in each row."""
     return math.prod(scores.shape[1:])
 
 
-def ignored_label(ctx: Context) -> int | None:
+def ignored_label(*, ctx: Context) -> int | None:
     """Return the `ignore_label` of the loss_param, or None if it is not set."""
     return _ignored_label(ctx.layer.loss_param)
 
 
-def ignored_label_of_metric(ctx: Context) -> int | None:
+def ignored_label_of_metric(p: Any) -> int | None:
     """Return the `ignore_label` of the layer's parameter message, as in accuracy layers, or None if it is not set."""
-    return _ignored_label(ctx.param)
+    return _ignored_label(p)
 
 
 def _ignored_label(settings: Any) -> int | None:

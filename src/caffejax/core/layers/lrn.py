@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from ...base.errors import require
 from ..ops.normalization_op import normalize_response
 from ..ops.window import Window, half_width
-from .context import Context, Shape
+from ..schema.caffe_pb2 import LRNParameter
+from .context import Shape
 from .dtype_policy import promote
 from .helpers import pointwise_window
 from .pooling import average_windows
@@ -37,40 +38,38 @@ class LrnSettings:
     within_channel: bool
 
 
-def read_lrn(ctx: Context) -> LrnSettings:
+def read_lrn(p: LRNParameter) -> LrnSettings:
     """Return the settings of the layer's LRNParameter.
 
     Raises:
         LayerError: for an even `local_size`.
     """
-    p = ctx.param
     require(p.local_size % 2 == 1, f"local_size must be odd, not {p.local_size}")
     return LrnSettings(p.local_size, p.alpha, p.beta, p.k, p.norm_region == p.WITHIN_CHANNEL)
 
 
-def lrn(ctx: Context, x: jax.Array) -> jax.Array:
+def lrn(p: LrnSettings, x: jax.Array, *, fast: bool) -> jax.Array:
     """Return x * scale**-beta, where scale = k + alpha / n * (sum of squares over n = local_size neighboring channels).
 
     Bottom and top: (N, C, H, W). WITHIN_CHANNEL sums over an n x n window of the plane instead, with k = 1, and divides
     by the number of cells of the window in the padded plane, like average pooling. Caffe's rule: lrn_layer.cpp.
     """
-    p = ctx.settings
     _check_axes(x)
-    if ctx.fast and p.within_channel:
+    if fast and p.within_channel:
         return normalize_response(x, p.local_size, 1, p.alpha / p.local_size**2, p.beta, within_channel=True)
-    if ctx.fast:
+    if fast:
         return normalize_response(x, p.local_size, p.k, p.alpha / p.local_size, p.beta)
     return (x * _compute_scale(p, x) ** -p.beta).astype(x.dtype)
 
 
-def lrn_top_shapes(ctx: Context, x: jax.ShapeDtypeStruct) -> list[Shape] | None:
+def lrn_top_shapes(p: LrnSettings, x: jax.ShapeDtypeStruct) -> list[Shape] | None:
     """Return the shape of the top, or None for WITHIN_CHANNEL and an empty bottom, where forward may raise."""
     _check_axes(x)
-    return None if ctx.settings.within_channel and 0 in x.shape else [x.shape]
+    return None if p.within_channel and 0 in x.shape else [x.shape]
 
 
-def lrn_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    p, scale = ctx.settings, _compute_scale(ctx.settings, x)
+def lrn_backward(p: LrnSettings, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    scale = _compute_scale(p, x)
     ratio = dy * y / scale
     if p.within_channel:
         # the window sum is linear, and its transpose adds each ratio to the cells of the ratio's window
@@ -80,12 +79,8 @@ def lrn_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> 
     return (dy * scale**-p.beta - 2 * p.alpha * p.beta / p.local_size * x * ratio_sums).astype(x.dtype)
 
 
-def _receptive_window(ctx: Context, bottom: Any) -> Window:
-    return (
-        _squares_window(ctx.settings, bottom.shape[2:])
-        if ctx.settings.within_channel
-        else pointwise_window(ctx, bottom)
-    )
+def _receptive_window(p: LrnSettings, bottom: Any) -> Window:
+    return _squares_window(p, bottom.shape[2:]) if p.within_channel else pointwise_window(bottom)
 
 
 LRN = define_layer(

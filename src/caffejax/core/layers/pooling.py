@@ -17,6 +17,7 @@ from ...base.errors import require
 from ..ops.host_constant import host_constant
 from ..ops.pooling_op import average_pool, max_pool
 from ..ops.window import Window
+from ..schema.caffe_pb2 import PoolingParameter, SPPParameter
 from .context import Context, Shape
 from .dtype_policy import promote
 from .helpers import first_top
@@ -46,13 +47,12 @@ class PoolingSettings:
     rounding: Callable[[float], int]
 
 
-def read_pooling(ctx: Context) -> PoolingSettings:
+def read_pooling(p: PoolingParameter) -> PoolingSettings:
     """Return the settings of the layer's PoolingParameter.
 
     Raises:
         LayerError: if settings are missing, out of range or contradictory.
     """
-    p = ctx.param
     kernel = None
     if p.global_pooling:
         require(
@@ -72,7 +72,7 @@ def read_pooling(ctx: Context) -> PoolingSettings:
     return PoolingSettings(pool_method(p), kernel, stride, pad, rounding)
 
 
-def pooling(ctx: Context, x: jax.Array) -> object:
+def pooling(p: PoolingSettings, x: jax.Array, *, ctx: Context) -> object:
     """Pool windows by MAX, AVE or STOCHASTIC: (N, C, H, W) to (N, C, *output size). Caffe's rule: pooling_layer.cpp.
 
     Output sizes are (size + 2 * pad - kernel) / stride + 1, rounded up, or down with `round_mode: FLOOR`. A last
@@ -83,29 +83,29 @@ def pooling(ctx: Context, x: jax.Array) -> object:
     STOCHASTIC samples a cell of each window with a probability proportional to its value in TRAIN, and computes the
     expectation in TEST.
     """
-    window, output_size = window_and_output_size(ctx, x)
-    if ctx.n_tops == 1:
-        return pool(ctx.settings.method, x, window, output_size, _stochastic_key(ctx), fast=ctx.fast)
-    require(ctx.settings.method == "MAX", f"only MAX pooling has a second top, but pool is {ctx.settings.method}")
+    window, output_size = window_and_output_size(p, x)
+    if ctx.num_tops == 1:
+        return pool(p.method, x, window, output_size, _stochastic_key(ctx), fast=ctx.fast)
+    require(p.method == "MAX", f"only MAX pooling has a second top, but pool is {p.method}")
     top, row, column = max_windows(x, window, output_size)
     index = jnp.where(column < 0, -1, row * x.shape[3] + column)
     return top, lax.stop_gradient(index.astype(promote(x).dtype))  # bfloat16 cannot represent 257
 
 
-def pooling_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
+def pooling_backward(p: PoolingSettings, x: jax.Array, *, y: Any, dy: Any, ctx: Context) -> jax.Array:
     d_top = first_top(dy)
-    return pool_diff(ctx.settings.method, x, d_top, *window_and_output_size(ctx, x), _stochastic_key(ctx))
+    return pool_diff(p.method, x, d_top, *window_and_output_size(p, x), _stochastic_key(ctx))
 
 
-def pooling_top_shapes(ctx: Context, x: Any) -> list[Shape] | None:
-    if ctx.n_tops != 1 or ctx.settings.method == "STOCHASTIC" or 0 in x.shape:
+def pooling_top_shapes(p: PoolingSettings, x: Any, *, num_tops: int) -> list[Shape] | None:
+    if num_tops != 1 or p.method == "STOCHASTIC" or 0 in x.shape:
         return None
-    return [(*x.shape[:2], *window_and_output_size(ctx, x)[1])]
+    return [(*x.shape[:2], *window_and_output_size(p, x)[1])]
 
 
-def pooling_window(ctx: Context, x: Any) -> Window:
+def pooling_window(p: PoolingSettings, x: Any) -> Window:
     """Return the pooling window of a bottom (N, C, H, W)."""
-    return window_and_output_size(ctx, x)[0]
+    return window_and_output_size(p, x)[0]
 
 
 define_layer(
@@ -172,26 +172,25 @@ def _stochastic_key(ctx: Context) -> jax.Array | None:
     return ctx.key if ctx.training and ctx.settings.method == "STOCHASTIC" else None
 
 
-def window_and_output_size(ctx: Context, x: Any) -> tuple[Window, Shape]:
+def window_and_output_size(p: PoolingSettings, x: Any) -> tuple[Window, Shape]:
     """Return the window over the plane and the size of the output.
 
     Raises:
         LayerError: if settings are missing, contradict each other, or do not fit the bottom.
     """
-    s = ctx.settings
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not shape {x.shape}")
     size = tuple(x.shape[2:])
-    kernel = size if s.kernel is None else s.kernel
+    kernel = size if p.kernel is None else p.kernel
     require(all(k > 0 for k in kernel), f"kernel must be positive, not {kernel}")
-    window = Window.symmetric(kernel, s.stride, s.pad)
-    check_window(s.method, window)
+    window = Window.symmetric(kernel, p.stride, p.pad)
+    check_window(p.method, window)
     require(
         max(kernel) <= max(_MAX_KERNEL, *size),
         f"the kernel {kernel} is larger than both the plane {size} and {_MAX_KERNEL}; use global_pooling or a smaller "
         "kernel",
     )
-    output_size = pooled_size(size, window, s.rounding)
-    check_steps(s.method, window, output_size)
+    output_size = pooled_size(size, window, p.rounding)
+    check_steps(p.method, window, output_size)
     return window, output_size
 
 
@@ -415,36 +414,36 @@ class SppSettings:
     height: int
 
 
-def read_spp(ctx: Context) -> SppSettings:
+def read_spp(p: SPPParameter) -> SppSettings:
     """Return the settings of the layer's SPPParameter.
 
     Raises:
         LayerError: if the method is not supported, or pyramid_height is not positive.
     """
-    require(ctx.param.pyramid_height > 0, f"pyramid_height must be set and positive, not {ctx.param.pyramid_height}")
-    return SppSettings(pool_method(ctx.param), ctx.param.pyramid_height)
+    require(p.pyramid_height > 0, f"pyramid_height must be set and positive, not {p.pyramid_height}")
+    return SppSettings(pool_method(p), p.pyramid_height)
 
 
-def spp(ctx: Context, x: jax.Array) -> jax.Array:
+def spp(p: SppSettings, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Pool into `pyramid_height` levels of 1 x 1, 2 x 2, 4 x 4, ... bins; concatenate the levels: (N, C * bins).
 
     Planes that cannot be divided into the bins are padded on both sides. With one level the top is (N, C, 1, 1).
     Caffe's rule: spp_layer.cpp.
     """
     tops = [
-        pool(ctx.settings.method, x, window, output_size, _spp_key(ctx, level))
-        for level, (window, output_size) in enumerate(_spp_levels(ctx, x))
+        pool(p.method, x, window, output_size, _spp_key(ctx, level))
+        for level, (window, output_size) in enumerate(_spp_levels(p, x))
     ]
     return tops[0] if len(tops) == 1 else jnp.concatenate([t.reshape(x.shape[0], -1) for t in tops], axis=1)
 
 
-def spp_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def spp_backward(p: SppSettings, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context) -> jax.Array:
     dx, start = jnp.zeros_like(x), 0
     d_rows = dy.reshape(x.shape[0], -1)
-    for level, (window, output_size) in enumerate(_spp_levels(ctx, x)):
+    for level, (window, output_size) in enumerate(_spp_levels(p, x)):
         end = start + x.shape[1] * math.prod(output_size)
         d_top = d_rows[:, start:end].reshape(*x.shape[:2], *output_size)
-        dx += pool_diff(ctx.settings.method, x, d_top, window, output_size, _spp_key(ctx, level))
+        dx += pool_diff(p.method, x, d_top, window, output_size, _spp_key(ctx, level))
         start = end
     return dx
 
@@ -464,16 +463,16 @@ def _spp_key(ctx: Context, level: int) -> jax.Array | None:
     return jax.random.fold_in(ctx.key, level) if is_random else None
 
 
-def _spp_levels(ctx: Context, x: Any) -> list[tuple[Window, Shape]]:
+def _spp_levels(p: SppSettings, x: Any) -> list[tuple[Window, Shape]]:
     """Return a pair (window, output size) for each level."""
-    height = ctx.settings.height
+    height = p.height
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not shape {x.shape}")
     size = tuple(x.shape[2:])
     max_levels = max(size).bit_length()
     require(
         height <= max_levels, f"a plane of size {size} has at most {max_levels} levels, but pyramid_height is {height}"
     )
-    return [_spp_window(ctx.settings.method, size, 2**level) for level in range(height)]
+    return [_spp_window(p.method, size, 2**level) for level in range(height)]
 
 
 def _spp_window(method: str, size: Shape, num_bins: int) -> tuple[Window, Shape]:

@@ -20,6 +20,7 @@ from jax import lax
 from ...base.errors import require
 from ...base.human_readable import format_count
 from ..ops.vma import vary_as
+from ..schema.caffe_pb2 import RecurrentParameter
 from .context import Context, ParamSpec
 from .dtype_policy import promote
 from .registry import define_layer
@@ -111,7 +112,7 @@ def read_operands(ctx: Context, n_states: int, blobs: Arrays, bottoms: Arrays) -
     _check_bottoms(ctx, n_states, bottoms)
     x, cont, *other_bottoms = bottoms
     exposes_states = ctx.param.expose_hidden
-    static = other_bottoms.pop(0) if _has_static(ctx, n_states, bottoms) else None
+    static = other_bottoms.pop(0) if _has_static(ctx.param, n_states, bottoms) else None
     if exposes_states:
         initial_state = tuple(other_bottoms)
     else:
@@ -151,7 +152,7 @@ def declare_params(
         ParamSpec((width, math.prod(x.shape[2:])), p.weight_filler, name="weight_x"),
         ParamSpec((width,), p.bias_filler, name="bias"),
     ]
-    if _has_static(ctx, n_states, bottoms):
+    if _has_static(ctx.param, n_states, bottoms):
         width_and_size = (width, math.prod(bottoms[2].shape[1:]))
         input_specs.append(ParamSpec(width_and_size, p.weight_filler, name="weight_static"))
     state_shape = (1, x.shape[1], p.num_output)
@@ -161,23 +162,23 @@ def declare_params(
     return [*input_specs, *state_specs, *([] if p.expose_hidden else carried_specs)]
 
 
-def _has_static(ctx: Context, n_states: int, bottoms: Any) -> bool:
-    return len(bottoms) == 3 + _num_exposed_states(ctx, n_states)
+def _has_static(p: Any, n_states: int, bottoms: Any) -> bool:
+    return len(bottoms) == 3 + _num_exposed_states(p, n_states)
 
 
-def _num_exposed_states(ctx: Context, n_states: int) -> int:
-    return n_states if ctx.param.expose_hidden else 0
+def _num_exposed_states(p: Any, n_states: int) -> int:
+    return n_states if p.expose_hidden else 0
 
 
 def _check_bottoms(ctx: Context, n_states: int, bottoms: Any) -> None:
-    p, n = ctx.param, _num_exposed_states(ctx, n_states)
+    p, n = ctx.param, _num_exposed_states(ctx.param, n_states)
     require(p.num_output > 0, f"num_output must be positive, not {p.num_output}")
     setting = f"expose_hidden is {'true' if p.expose_hidden else 'false'}"
     require(
         len(bottoms) in (2 + n, 3 + n),
         f"needs {2 + n} bottoms, or {3 + n} with x_static, not {len(bottoms)}, because {setting}",
     )
-    require(ctx.n_tops == 1 + n, f"needs {format_count(1 + n, 'top')}, not {ctx.n_tops}, because {setting}")
+    require(ctx.num_tops == 1 + n, f"needs {format_count(1 + n, 'top')}, not {ctx.num_tops}, because {setting}")
     x, cont, *other_shapes = (tuple(b.shape) for b in bottoms)
     require(len(x) >= 3, f"bottom 0 must have at least 3 axes (time steps, streams, features), not shape {x}")
     require(cont == x[:2], f"bottom 1 must have shape {x[:2]} (time steps, streams), not {cont}")
@@ -202,7 +203,7 @@ class Nonlinearity(NamedTuple):
 TANH = Nonlinearity(jnp.tanh, lambda y: 1 - y * y)
 
 
-def rnn(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Arrays]:
+def rnn(blobs: Arrays, *bottoms: jax.Array, ctx: Context) -> tuple[Arrays, Arrays]:
     """Return o_t = tanh(W_ho h_t + b_o) for every step, where h_t = tanh(W_hh cont_t h_{t-1} + W_xh x_t + b_h).
 
     Bottoms: x (T, N, ...), cont (T, N), [x_static (N, ...)], [h_0 (1, N, num_output)]. Tops: o (T, N, num_output), [h_T
@@ -222,8 +223,7 @@ def run_rnn(
     return s.make_tops(top, (h[-1],))
 
 
-def rnn_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
-    p = ctx.param
+def rnn_params(p: RecurrentParameter, *bottoms: Any, ctx: Context) -> list[ParamSpec]:
     n = p.num_output
     state_specs = [
         ParamSpec((n, n), p.weight_filler, name="weight_h"),
@@ -245,7 +245,7 @@ def _compute_hidden_states(s: RecurrentOperands, nonlinearity: Nonlinearity) -> 
     return lax.scan(step, s.initial_state[0].astype(s.x.dtype), (s.input_projection, s.cont))[1]
 
 
-def rnn_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
+def rnn_backward(blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any, ctx: Context) -> tuple[Any, ...]:
     return rnn_diffs(ctx, blobs, bottoms, TANH, TANH, y=y, dy=dy)
 
 
@@ -314,7 +314,7 @@ def collect_diffs(
     return blob_diffs, *bottom_diffs, *(None for _ in bottoms[len(bottom_diffs) :])
 
 
-def lstm_unit(ctx: Context, c: jax.Array, gates: jax.Array, cont: jax.Array) -> Arrays:
+def lstm_unit(c: jax.Array, gates: jax.Array, cont: jax.Array) -> Arrays:
     """Compute one LSTM step: c' = cont * f * c + i * g and h = o * tanh(c'). The tops are c' and h, (1, N, D) each.
 
     Bottoms: cell c (1, N, D), gates i, f, o, g before their nonlinearities (1, N, 4D), and cont (1, N). As in Caffe
@@ -327,7 +327,7 @@ def lstm_unit(ctx: Context, c: jax.Array, gates: jax.Array, cont: jax.Array) -> 
 
 
 def lstm_unit_backward(
-    ctx: Context, c: jax.Array, gates: jax.Array, cont: jax.Array, *, y: Arrays, dy: Arrays
+    c: jax.Array, gates: jax.Array, cont: jax.Array, *, y: Arrays, dy: Arrays
 ) -> tuple[jax.Array, jax.Array, None]:
     dc, dh = (promote(d) for d in dy)
     dc_prev, d_gates = _lstm_unit_diffs(_activate_gates(promote(gates), promote(cont)[..., None]), promote(c), dc, dh)
@@ -379,7 +379,7 @@ def _lstm_unit_diffs(gates: Arrays, c_prev: jax.Array, dc: jax.Array, dh: jax.Ar
     return dc * f, jnp.concatenate(d_gates, axis=-1)
 
 
-def lstm(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Arrays]:
+def lstm(blobs: Arrays, *bottoms: jax.Array, ctx: Context) -> tuple[Arrays, Arrays]:
     """Apply an LSTMUnit in each step. The first top is h, (T, N, num_output).
 
     The gates are W_hc cont_t h_{t-1} + W_xc x_t + b_c. Bottoms: x (T, N, ...), cont (T, N), [x_static (N, ...)], [h_0,
@@ -406,13 +406,12 @@ def run_lstm(s: RecurrentOperands) -> tuple[Arrays, Arrays]:
     return s.make_tops(top, last_state)
 
 
-def lstm_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
-    p = ctx.param
+def lstm_params(p: RecurrentParameter, *bottoms: Any, ctx: Context) -> list[ParamSpec]:
     weight_spec = ParamSpec((4 * p.num_output, p.num_output), p.weight_filler, name="weight_h")
     return declare_params(ctx, 2, 4 * p.num_output, bottoms, [weight_spec])
 
 
-def lstm_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
+def lstm_backward(blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any, ctx: Context) -> tuple[Any, ...]:
     s = read_operands(ctx, 2, blobs, bottoms)
     top, d_top = (v[0] if s.exposes_states else v for v in (y, dy))
     d = gate_diffs(s, top, d_top)

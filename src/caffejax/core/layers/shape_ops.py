@@ -13,6 +13,7 @@ import numpy as np
 from ...base.errors import require
 from ...base.human_readable import format_count
 from ..ops.elementwise import concatenate_channels
+from ..schema.caffe_pb2 import ConcatParameter, FlattenParameter, ReshapeParameter, TileParameter
 from .context import Context, Shape
 from .dtype_policy import promote
 from .helpers import as_tuple, canonical_axis, is_after_first_axis, no_gradient, pointwise_window
@@ -22,12 +23,12 @@ from .types import Gradient, LayerTraits, Signature, Traced
 Arrays = tuple[jax.Array, ...]
 
 
-def concat(ctx: Context, *xs: jax.Array) -> jax.Array:
+def concat(p: ConcatParameter, *xs: jax.Array, fast: bool) -> jax.Array:
     """Concatenate the bottoms along `axis` (old name: `concat_dim`). Their other axes must be equal.
 
     Caffe's rule: concat_layer.cpp.
     """
-    axis = concat_axis(ctx, xs)
+    axis = concat_axis(p, xs)
     first_shape = xs[0].shape
     for i, x in enumerate(xs):
         has_equal_axes = x.ndim == len(first_shape) and all(
@@ -37,13 +38,13 @@ def concat(ctx: Context, *xs: jax.Array) -> jax.Array:
             has_equal_axes,
             f"bottom {i} has shape {x.shape}, but bottom 0 has {first_shape}: they may differ only along axis {axis}",
         )
-    if ctx.fast and axis == 1 < len(first_shape) - 1:
+    if fast and axis == 1 < len(first_shape) - 1:
         return concatenate_channels(xs)
     return jnp.concatenate(xs, axis)
 
 
-def concat_top_shapes(ctx: Context, *xs: Any) -> list[Shape] | None:
-    axis, first_shape = concat_axis(ctx, xs), xs[0].shape
+def concat_top_shapes(p: ConcatParameter, *xs: Any) -> list[Shape] | None:
+    axis, first_shape = concat_axis(p, xs), xs[0].shape
     if len({(*x.shape[:axis], *x.shape[axis + 1 :]) for x in xs}) > 1 or any(
         len(x.shape) != len(first_shape) for x in xs
     ):
@@ -51,8 +52,8 @@ def concat_top_shapes(ctx: Context, *xs: Any) -> list[Shape] | None:
     return [(*first_shape[:axis], sum(x.shape[axis] for x in xs), *first_shape[axis + 1 :])]
 
 
-def concat_backward(ctx: Context, *xs: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, ...]:
-    axis = concat_axis(ctx, xs)
+def concat_backward(p: ConcatParameter, *xs: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, ...]:
+    axis = concat_axis(p, xs)
     ends = np.cumsum([x.shape[axis] for x in xs])
     return tuple(jax.lax.slice_in_dim(dy, end - x.shape[axis], end, axis=axis) for x, end in zip(xs, ends, strict=True))
 
@@ -62,7 +63,7 @@ define_layer(
     Traced(concat, top_shapes=concat_top_shapes),
     Gradient(concat_backward),
     LayerTraits(
-        row_wise=lambda ctx: (ctx.param.concat_dim if ctx.param.HasField("concat_dim") else ctx.param.axis) > 0,
+        row_wise=lambda p: (p.concat_dim if p.HasField("concat_dim") else p.axis) > 0,
         data_movement="all",
         dtype_policy="bottoms",
         accepts_integers=True,
@@ -70,31 +71,30 @@ define_layer(
 )
 
 
-def concat_axis(ctx: Context, xs: Sequence[Any]) -> int:
+def concat_axis(p: ConcatParameter, xs: Sequence[Any]) -> int:
     """Return the axis along which the bottoms, which have `.shape`, are concatenated."""
-    p = ctx.param
     require(not (p.HasField("axis") and p.HasField("concat_dim")), "give either axis or concat_dim, not both")
     return canonical_axis(p.concat_dim if p.HasField("concat_dim") else p.axis, xs[0].shape)
 
 
-def split(ctx: Context, x: jax.Array) -> tuple[jax.Array, ...]:
+def split(x: jax.Array, *, num_tops: int) -> tuple[jax.Array, ...]:
     """Return a copy of the bottom for each top. Split layers are inserted where several layers read a blob."""
-    return (x,) * ctx.n_tops
+    return (x,) * num_tops
 
 
-def split_backward(ctx: Context, x: jax.Array, *, y: object, dy: object) -> jax.Array:
+def split_backward(x: jax.Array, *, y: object, dy: object) -> jax.Array:
     return jnp.sum(jnp.stack(as_tuple(dy)), axis=0)
 
 
 define_layer(
     Signature("Split", tops=(1, None), in_place=False),
-    Traced(split, top_shapes=lambda ctx, x: [x.shape] * ctx.n_tops),
+    Traced(split, top_shapes=lambda x, *, num_tops: [x.shape] * num_tops),
     Gradient(split_backward),
     LayerTraits(data_movement="all", elementwise=True, dtype_policy="bottoms", accepts_integers=True),
 )
 
 
-def slice_(ctx: Context, x: jax.Array) -> Arrays:
+def slice_(x: jax.Array, *, ctx: Context) -> Arrays:
     """Split the bottom along `axis` (old name: `slice_dim`) at each slice_point, by default into equal parts.
 
     Caffe's rule: slice_layer.cpp.
@@ -103,7 +103,7 @@ def slice_(ctx: Context, x: jax.Array) -> Arrays:
     return tuple(jnp.split(x, points, axis))
 
 
-def slice_backward(ctx: Context, x: jax.Array, *, y: object, dy: jax.Array | Arrays) -> jax.Array:
+def slice_backward(x: jax.Array, *, y: object, dy: jax.Array | Arrays, ctx: Context) -> jax.Array:
     axis, points = slice_points(ctx, x.shape)
     dx = jnp.zeros_like(x)
     for start, diff in zip([0, *points], as_tuple(dy), strict=True):
@@ -116,7 +116,7 @@ define_layer(
     Traced(slice_),
     Gradient(slice_backward),
     LayerTraits(
-        row_wise=lambda ctx: (ctx.param.slice_dim if ctx.param.HasField("slice_dim") else ctx.param.axis) > 0,
+        row_wise=lambda p: (p.slice_dim if p.HasField("slice_dim") else p.axis) > 0,
         data_movement="some",
         dtype_policy="bottoms",
         accepts_integers=True,
@@ -126,7 +126,7 @@ define_layer(
 
 def slice_points(ctx: Context, shape: Shape) -> tuple[int, list[int]]:
     """Return the axis along which Slice splits, and the index at which each top except the first starts."""
-    p, n_tops = ctx.param, ctx.n_tops
+    p, n_tops = ctx.param, ctx.num_tops
     # MyCaffe writes both fields, with equal values
     has_conflict = p.HasField("axis") and p.HasField("slice_dim") and p.axis != p.slice_dim
     require(not has_conflict, "give either axis or slice_dim, not both")
@@ -149,58 +149,57 @@ def slice_points(ctx: Context, shape: Shape) -> tuple[int, list[int]]:
     return axis, points
 
 
-def flatten(ctx: Context, x: jax.Array) -> jax.Array:
+def flatten(p: FlattenParameter, x: jax.Array) -> jax.Array:
     """Merge the axes from `axis` to `end_axis` into one: (N, C, H, W) to (N, C * H * W) by default.
 
     If end_axis is the axis before `axis`, an axis of size 1 is inserted. Caffe's rule: flatten_layer.cpp.
     """
-    return x.reshape(_flattened_shape(ctx, x.shape))
+    return x.reshape(_flattened_shape(p, x.shape))
 
 
-def _flattened_shape(ctx: Context, shape: Shape) -> Shape:
-    start = canonical_axis(ctx.param.axis, shape)
-    end = canonical_axis(ctx.param.end_axis, shape, name="end_axis") + 1
-    require(start <= end, f"axis {ctx.param.axis} must not be after end_axis {ctx.param.end_axis} in shape {shape}")
+def _flattened_shape(p: FlattenParameter, shape: Shape) -> Shape:
+    start = canonical_axis(p.axis, shape)
+    end = canonical_axis(p.end_axis, shape, name="end_axis") + 1
+    require(start <= end, f"axis {p.axis} must not be after end_axis {p.end_axis} in shape {shape}")
     return (*shape[:start], math.prod(shape[start:end]), *shape[end:])
 
 
-def flatten_or_reshape_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def flatten_or_reshape_backward(x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     """Return the top's gradient in the shape of the bottom. Caffe shares one array of gradients between both."""
     return dy.reshape(x.shape)
 
 
 define_layer(
     Signature("Flatten", param="flatten_param", in_place=False),
-    Traced(flatten, top_shapes=lambda ctx, x: [_flattened_shape(ctx, x.shape)]),
+    Traced(flatten, top_shapes=lambda p, x: [_flattened_shape(p, x.shape)]),
     Gradient(flatten_or_reshape_backward),
     LayerTraits(row_wise=is_after_first_axis, data_movement="all", dtype_policy="bottoms", accepts_integers=True),
 )
 
 
-def reshape(ctx: Context, x: jax.Array) -> jax.Array:
+def reshape(p: ReshapeParameter, x: jax.Array) -> jax.Array:
     """Replace `num_axes` axes of the bottom from `axis` on with `shape`, where 0 copies a size and one -1 is inferred.
 
     With num_axes 0, the new axes are inserted; a negative `axis` then counts from the position after the last axis.
     Caffe's rule: reshape_layer.cpp.
     """
-    return x.reshape(_resolve_shape(ctx, x.shape))
+    return x.reshape(_resolve_shape(p, x.shape))
 
 
-def _keeps_first_axis(ctx: Context) -> bool:
-    p = ctx.param
+def _keeps_first_axis(p: ReshapeParameter) -> bool:
     return bool(p.axis > 0 or (p.axis == 0 and p.num_axes != 0 and p.shape.dim and p.shape.dim[0] == 0))
 
 
 define_layer(
     Signature("Reshape", param="reshape_param", in_place=False),
-    Traced(reshape, top_shapes=lambda ctx, x: [_resolve_shape(ctx, x.shape)]),
+    Traced(reshape, top_shapes=lambda p, x: [_resolve_shape(p, x.shape)]),
     Gradient(flatten_or_reshape_backward),
     LayerTraits(row_wise=_keeps_first_axis, data_movement="all", dtype_policy="bottoms", accepts_integers=True),
 )
 
 
-def _resolve_shape(ctx: Context, shape: Shape) -> Shape:
-    p, n = ctx.param, len(shape)
+def _resolve_shape(p: ReshapeParameter, shape: Shape) -> Shape:
+    n = len(shape)
     start = p.axis if p.axis >= 0 else n + p.axis + 1
     require(0 <= start <= n, f"axis {p.axis} is out of range for a blob with {n} axes, shape {shape}")
     require(p.num_axes >= -1, f"num_axes must be 0 or more, or -1 for all, not {p.num_axes}")
@@ -226,17 +225,17 @@ def _resolve_shape(ctx: Context, shape: Shape) -> Shape:
     return tuple(new_shape)
 
 
-def tile(ctx: Context, x: jax.Array) -> jax.Array:
+def tile(p: TileParameter, x: jax.Array) -> jax.Array:
     """Repeat the bottom `tiles` times along `axis`, whose size is multiplied by `tiles` (tile_layer.cpp)."""
-    axis = canonical_axis(ctx.param.axis, x.shape)
-    require(ctx.param.tiles > 0, f"tiles must be set and positive, not {ctx.param.tiles}")
-    repeated_x = jnp.broadcast_to(jnp.expand_dims(x, axis), (*x.shape[:axis], ctx.param.tiles, *x.shape[axis:]))
-    return repeated_x.reshape(*x.shape[:axis], ctx.param.tiles * x.shape[axis], *x.shape[axis + 1 :])
+    axis = canonical_axis(p.axis, x.shape)
+    require(p.tiles > 0, f"tiles must be set and positive, not {p.tiles}")
+    repeated_x = jnp.broadcast_to(jnp.expand_dims(x, axis), (*x.shape[:axis], p.tiles, *x.shape[axis:]))
+    return repeated_x.reshape(*x.shape[:axis], p.tiles * x.shape[axis], *x.shape[axis + 1 :])
 
 
-def tile_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    axis = canonical_axis(ctx.param.axis, x.shape)
-    diffs = dy.reshape(*x.shape[:axis], ctx.param.tiles, *x.shape[axis:])
+def tile_backward(p: TileParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    axis = canonical_axis(p.axis, x.shape)
+    diffs = dy.reshape(*x.shape[:axis], p.tiles, *x.shape[axis:])
     return jnp.sum(promote(diffs), axis=axis)
 
 
@@ -250,7 +249,7 @@ define_layer(
 )
 
 
-def silence(ctx: Context, *xs: jax.Array) -> Arrays:
+def silence(*xs: jax.Array) -> Arrays:
     """Mark the bottoms as read, so that they are not outputs of the net (silence_layer.cpp).
 
     The layer has no tops.

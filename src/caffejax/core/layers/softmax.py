@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...base.errors import require
+from ..schema.caffe_pb2 import SoftmaxParameter
 from .context import Context, Shape
 from .dtype_policy import promote
 from .helpers import canonical_axis, is_after_first_axis, pointwise_window_along
@@ -33,28 +34,28 @@ from .types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 LOG_FLT_MIN = float(np.log(np.finfo(np.float32).tiny))  # smaller log-probabilities are clamped to it
 
 
-def softmax(ctx: Context, x: jax.Array) -> jax.Array:
+def softmax(p: SoftmaxParameter, x: jax.Array) -> jax.Array:
     """Return exp(x) divided by its sum along `axis`. The top has the shape of the bottom (softmax_layer.cpp)."""
-    return jax.nn.softmax(promote(x), canonical_axis(ctx.param.axis, x.shape)).astype(x.dtype)
+    return jax.nn.softmax(promote(x), canonical_axis(p.axis, x.shape)).astype(x.dtype)
 
 
-def softmax_top_shapes(ctx: Context, x: Any) -> list[Shape] | None:
-    return [x.shape] if 0 <= ctx.param.axis < len(x.shape) else None
+def softmax_top_shapes(p: SoftmaxParameter, x: Any) -> list[Shape] | None:
+    return [x.shape] if 0 <= p.axis < len(x.shape) else None
 
 
-def softmax_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return y * (dy - jnp.sum(dy * y, axis=ctx.param.axis, keepdims=True))
+def softmax_backward(p: SoftmaxParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return y * (dy - jnp.sum(dy * y, axis=p.axis, keepdims=True))
 
 
 SOFTMAX = define_layer(
     Signature("Softmax", param="softmax_param"),
     Traced(softmax, top_shapes=softmax_top_shapes),
     Gradient(softmax_backward),
-    LayerTraits(row_wise=is_after_first_axis, receptive_window=pointwise_window_along(lambda ctx: ctx.param.axis)),
+    LayerTraits(row_wise=is_after_first_axis, receptive_window=pointwise_window_along(lambda p: p.axis)),
 )
 
 
-def softmax_with_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
+def softmax_with_loss(scores: jax.Array, labels: jax.Array, *, ctx: Context) -> jax.Array:
     """Return the mean of -log softmax(scores)[label], a scalar (softmax_loss_layer.cpp).
 
     Bottoms: scores with the classes along `axis`, and labels: a class number for each position along the other axes.
@@ -77,7 +78,7 @@ def select_label_log_probs(log_prob: jax.Array, is_label: jax.Array, axis: int) 
 
 
 def softmax_with_loss_backward(
-    ctx: Context, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
+    scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array, None]:
     axis, log_prob, is_label, valid, divisor = softmax_loss_parts(ctx, scores, labels)
     diff = jnp.where(jnp.expand_dims(valid, axis), jnp.exp(log_prob) - is_label, 0)

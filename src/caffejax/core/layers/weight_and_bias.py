@@ -58,11 +58,10 @@ class ScaledWeight:
         )
 
 
-def fold_scale_bias(ctx: Context, blobs: Any, factor: Any, bias: Any) -> tuple[Any, tuple[Any, np.ndarray]] | None:
+def fold_scale_bias(blobs: Any, factor: Any, bias: Any, *, ctx: Context) -> tuple[Any, tuple[Any, np.ndarray]] | None:
     """Fold a factor and a bias for each output into the weight and the bias of a layer.
 
     Args:
-        ctx: the context of the layer.
         blobs: the weight (outputs, ...), and the bias if the layer has one.
         factor, bias: (outputs,) or ().
 

@@ -334,7 +334,7 @@ def _num_fused(graph: Graph, layer: Layer, later_layers: Sequence[Layer]) -> int
     ]
     if not epilogues:
         return 0
-    return layer.type.fusion.count_fusible(layer.context, graph.blobs[layer.bottoms[0]], epilogues)
+    return layer.context.call(layer.type.fusion.count_fusible, graph.blobs[layer.bottoms[0]], epilogues)
 
 
 def _is_epilogue(layer: Layer, later_layer: Layer) -> bool:

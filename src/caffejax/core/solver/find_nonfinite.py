@@ -120,13 +120,13 @@ def _describe_invalid_label(layer: Layer, bottoms: Arrays) -> str:
     """Describe the first label that is not a class of a loss, or return "" if all labels are valid."""
     indices = layer.type.gradient.indices
     num_classes = (
-        None if indices.num_classes is None or indices.gathers else indices.num_classes(layer.context, *bottoms)
+        None if indices.num_classes is None or indices.gathers else layer.context.call(indices.num_classes, *bottoms)
     )
     if num_classes is None:
         return ""
     labels = np.trunc(np.asarray(bottoms[indices.bottoms[0]]))
     invalid = find_out_of_range(
-        labels, num_classes, indices.ignore_label(layer.context) if indices.ignore_label else None
+        labels, num_classes, layer.context.call(indices.ignore_label) if indices.ignore_label else None
     )
     if not invalid.any():
         return ""

@@ -36,8 +36,7 @@ def check_indices(layer: Layer, bottoms: Sequence[Any]) -> None:
 
 
 def _check_range(layer: Layer, indices: Any, count: int) -> None:
-    values, ignore_label = np.asarray(indices), layer.type.gradient.indices.ignore_label
-    padding = None if ignore_label is None else ignore_label(layer.context)
+    values, padding = np.asarray(indices), layer.context.evaluate(layer.type.gradient.indices.ignore_label)
     invalid = find_out_of_range(values, count, padding)
     if invalid.any():
         position = [int(i) for i in np.argwhere(invalid)[0]]

@@ -12,11 +12,11 @@ import numpy as np
 
 from ...core.graph import Graph, Layer, Param, Slot
 from ...core.layers import ParamSpec, Traced
-from ...core.layers.context import Context
 from ...core.layers.shape_ops import concat, concat_axis
 from ...core.ops.implementations import find_form, register
 from ...core.program import PassInputs, VariableTrees, compute_part
 from ...core.program.schedule import make_part
+from ...core.schema.caffe_pb2 import ConcatParameter
 from ..kernels.packed_weights import StoredWeight
 
 Arrays = tuple[Any, ...]
@@ -69,7 +69,7 @@ def _remove_identities(graph: Graph) -> Graph:
 
 def _is_identity(layer: Layer) -> bool:
     traits = layer.type.traits
-    return traits.is_copy or (traits.is_identity is not None and traits.is_identity(layer.context))
+    return traits.is_copy or bool(layer.context.evaluate(traits.is_identity))
 
 
 class _FoldedGraphBuilder:
@@ -127,12 +127,12 @@ class _FoldedGraphBuilder:
         ):
             return False
         shape = self._graph.blobs[bottom].shape
-        if not channel_affine.applies(
-            layer.context, [tuple(a.shape) for a in arrays], 1, shape[1] if len(shape) > 1 else 0
+        if not layer.context.call(
+            channel_affine.applies, [tuple(a.shape) for a in arrays], 1, shape[1] if len(shape) > 1 else 0
         ):
             return False
-        factors = channel_affine.factor_and_bias(layer.context, tuple(map(np.asarray, arrays)))
-        folded_layer = producer.type.traits.fold_scale_bias(producer.context, self._arrays[producer.key], *factors)
+        factors = layer.context.call(channel_affine.factor_and_bias, tuple(map(np.asarray, arrays)))
+        folded_layer = producer.context.call(producer.type.traits.fold_scale_bias, self._arrays[producer.key], *factors)
         if folded_layer is None:
             return False
         message, blobs = folded_layer
@@ -199,14 +199,14 @@ def host_function(layer: Layer) -> Callable[[Sequence[Any]], Constants] | None:
 
     def compute_tops(bottoms: Sequence[Any]) -> Constants:
         with layer.locate_errors(), np.errstate(all="ignore"):  # no warnings about infinity and NaN, as in XLA
-            tops = forward(layer.context, *(np.asarray(b, np.float32) for b in bottoms))
+            tops = layer.context.call(forward, *(np.asarray(b, np.float32) for b in bottoms))
         return dict(zip(layer.tops, tops if isinstance(tops, tuple) else (tops,), strict=True))
 
     return compute_tops
 
 
-def _concat_on_host(ctx: Context, *xs: np.ndarray) -> np.ndarray:
-    return np.concatenate(xs, concat_axis(ctx, xs))
+def _concat_on_host(p: ConcatParameter, *xs: np.ndarray) -> np.ndarray:
+    return np.concatenate(xs, concat_axis(p, xs))
 
 
 register("host", {concat: _concat_on_host})

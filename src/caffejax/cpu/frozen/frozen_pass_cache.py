@@ -194,7 +194,7 @@ def _changes_state(layer: Layer, bottoms: tuple[jax.ShapeDtypeStruct, ...]) -> b
     if (
         channel_affine
         and len(bottoms) == 1 < len(bottoms[0].shape)
-        and channel_affine.applies(layer.context, shapes, 1, bottoms[0].shape[1])
+        and layer.context.call(channel_affine.applies, shapes, 1, bottoms[0].shape[1])
     ):
         return False  # the layer normalizes by its statistics
     blobs = tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in layer.all_params)

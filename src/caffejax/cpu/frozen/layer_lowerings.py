@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from ...core.layers import Context
-from ...core.layers.convolution import ConvolutionOp, convolution_output_size, depthwise_context, make_convolution_op
+from ...core.layers.convolution import ConvolutionOp, convolution_output_size, depthwise_settings, make_convolution_op
 from ...core.layers.helpers import canonical_axis, permuted_axes
 from ...core.layers.indexing import crop_box
 from ...core.layers.neuron import ln_base
@@ -88,14 +88,14 @@ def register_lowering(*types: str) -> Callable[[Lowering], Lowering]:
 @register_lowering("Convolution", "DepthwiseConvolution")
 def convolution(ctx: LoweringContext) -> Value | None:
     """Lower a convolution, whose padding at the ends of the axes is adjusted to Caffe's output size."""
-    return _lower_convolution(ctx, make_convolution_op(ctx.context, (ctx.bottom_spec,)))
+    return _lower_convolution(ctx, make_convolution_op(ctx.context.settings, (ctx.bottom_spec,)))
 
 
 @register_lowering("ConvolutionDepthwise")
 def depthwise(ctx: LoweringContext) -> Value | None:
     """Lower the convolution of each channel with a separate kernel."""
     return _lower_convolution(
-        ctx, make_convolution_op(depthwise_context(ctx.context, ctx.bottom_spec), (ctx.bottom_spec,))
+        ctx, make_convolution_op(depthwise_settings(ctx.context.settings, ctx.bottom_spec), (ctx.bottom_spec,))
     )
 
 
@@ -108,7 +108,7 @@ def _lower_convolution(ctx: LoweringContext, c: ConvolutionOp) -> Value | None:
 @register_lowering("Deconvolution")
 def deconvolution(ctx: LoweringContext) -> Value | None:
     """Lower a transposed convolution."""
-    c = make_convolution_op(ctx.context, (ctx.bottom_spec,))
+    c = make_convolution_op(ctx.context.settings, (ctx.bottom_spec,))
     return _add_convolution("deconvolution", ctx, c, c.window)
 
 
@@ -158,7 +158,7 @@ def pooling(ctx: LoweringContext) -> Value | None:
     method = pool_method(ctx.param)
     if method == "STOCHASTIC":
         return None
-    window, output_size = window_and_output_size(ctx.context, ctx.bottom_spec)
+    window, output_size = window_and_output_size(ctx.context.settings, ctx.bottom_spec)
     covering_window = pad_to_cover(ctx.bottom_spec, window, output_size)
     low, high = zip(*covering_window.padding, strict=True)
     if any(not 0 <= pad < kernel for pads in (low, high) for pad, kernel in zip(pads, window.kernel, strict=True)):
@@ -334,11 +334,11 @@ def lower_channel_affine(ctx: LoweringContext) -> Value | None:
     blob_shapes = [np.shape(b) for b in ctx.blobs]
     if channel_affine is None or len(ctx.bottoms) != 1 or len(ctx.x.shape) < 2:
         return None
-    if not ctx.blobs or not channel_affine.applies(ctx.context, blob_shapes, 1, ctx.x.shape[1]):
+    if not ctx.blobs or not ctx.context.call(channel_affine.applies, blob_shapes, 1, ctx.x.shape[1]):
         return None
     factor, bias = (
         np.asarray(a, np.float32)
-        for a in channel_affine.factor_and_bias(ctx.context, tuple(map(np.asarray, ctx.blobs)))
+        for a in ctx.context.call(channel_affine.factor_and_bias, tuple(map(np.asarray, ctx.blobs)))
     )
     x = ctx.x
     if np.any(factor != 1):
@@ -349,7 +349,7 @@ def lower_channel_affine(ctx: LoweringContext) -> Value | None:
 @register_lowering("Concat")
 def concat(ctx: LoweringContext) -> Value | None:
     """Lower a concatenation along an axis."""
-    axis = concat_axis(ctx.context, ctx.bottoms)
+    axis = concat_axis(ctx.context.param, ctx.bottoms)
     return ctx.builder.add("concat", ctx.bottoms, ctx.top_shape, axis=axis)
 
 
@@ -373,14 +373,14 @@ def slice_(ctx: LoweringContext) -> list[Value]:
 @register_lowering("Crop")
 def crop(ctx: LoweringContext) -> Value:
     """Lower a crop of the first bottom to the size of the second bottom."""
-    begin, _ = crop_box(ctx.context, ctx.x.shape, ctx.bottoms[1].shape)
+    begin, _ = crop_box(ctx.context.param, ctx.x.shape, ctx.bottoms[1].shape)
     return ctx.builder.add("slice", [ctx.x], ctx.top_shape, **{"from": begin})
 
 
 @register_lowering("Permute")
 def permute(ctx: LoweringContext) -> Value:
     """Lower a permutation of the axes."""
-    return ctx.builder.add("permute", [ctx.x], ctx.top_shape, order=permuted_axes(ctx.context, ctx.x.shape))
+    return ctx.builder.add("permute", [ctx.x], ctx.top_shape, order=permuted_axes(ctx.context.param, ctx.x.shape))
 
 
 @register_lowering("ShuffleChannel")

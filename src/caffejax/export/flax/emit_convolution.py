@@ -7,8 +7,13 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import require
-from ...core.layers import Context
-from ...core.layers.convolution import ConvolutionOp, convolution_output_size, depthwise_context, make_convolution_op
+from ...core.layers.convolution import (
+    ConvolutionOp,
+    ConvolutionSettings,
+    convolution_output_size,
+    depthwise_settings,
+    make_convolution_op,
+)
 from ...forks.c3d.c3d_layers import volume_convolution_op
 from ...forks.c3d.nd_layers import nd_convolution_op
 from .emit_context import EmitContext, collapse_equal, register_emitter
@@ -18,13 +23,13 @@ from .ir import ModuleSpec, Shape, Value
 @register_emitter("Convolution", "DepthwiseConvolution")
 def convolution(e: EmitContext) -> tuple[Value, ...]:
     """Emit nnx.Conv over height and width."""
-    return _emit_convolution(e, _planar_convolution_op(e, e.layer.context))
+    return _emit_convolution(e, _planar_convolution_op(e, e.layer.context.settings))
 
 
 @register_emitter("ConvolutionDepthwise")
 def depthwise(e: EmitContext) -> tuple[Value, ...]:
     """Emit nnx.Conv over height and width, which convolves each channel separately."""
-    return _emit_convolution(e, _planar_convolution_op(e, depthwise_context(e.layer.context, e.bottoms[0])))
+    return _emit_convolution(e, _planar_convolution_op(e, depthwise_settings(e.layer.context.settings, e.bottoms[0])))
 
 
 @register_emitter("Convolution3D")
@@ -68,7 +73,7 @@ def _emit_convolution(e: EmitContext, c: ConvolutionOp) -> tuple[Value, ...]:
 @register_emitter("Deconvolution")
 def deconvolution(e: EmitContext) -> tuple[Value, ...]:
     """Emit nnx.ConvTranspose over height and width, or a helper function if the layer has groups."""
-    return _emit_deconvolution(e, _planar_convolution_op(e, e.layer.context))
+    return _emit_deconvolution(e, _planar_convolution_op(e, e.layer.context.settings))
 
 
 @register_emitter("Deconvolution3D")
@@ -112,8 +117,8 @@ def _emit_deconvolution(e: EmitContext, c: ConvolutionOp) -> tuple[Value, ...]:
     return _apply_to_bottoms(e, module)
 
 
-def _planar_convolution_op(e: EmitContext, context: Context) -> ConvolutionOp:
-    c = make_convolution_op(context, e.bottoms)
+def _planar_convolution_op(e: EmitContext, settings: ConvolutionSettings) -> ConvolutionOp:
+    c = make_convolution_op(settings, e.bottoms)
     require(c.axis == 1, f"has its channels along axis {c.axis}; only axis 1 is supported")
     require(len(c.window.kernel) > 0, "has no spatial axes; use InnerProduct")
     return c

@@ -53,7 +53,7 @@ def pooling3d(e: EmitContext) -> Value:
 @register_emitter("NdPooling")
 def nd_pooling(e: EmitContext) -> Value:
     """Emit pooling over any number of spatial axes."""
-    return _emit_symmetric_pooling(e, *read_nd_pooling(e.layer.context, e.bottoms[0]))
+    return _emit_symmetric_pooling(e, *read_nd_pooling(e.param, e.bottoms[0]))
 
 
 def _emit_symmetric_pooling(e: EmitContext, method: str, end_padded: Window, _: Shape) -> Value:

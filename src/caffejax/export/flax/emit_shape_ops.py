@@ -83,13 +83,13 @@ def _size_expressions(e: EmitContext, x: Value) -> list[int | str]:
 @register_emitter("Permute")
 def permute(e: EmitContext) -> Value:
     """Return the bottom with its axes permuted, without emitting a step."""
-    return _permute_axes(e, permuted_axes(e.layer.context, e.bottoms[0].shape))
+    return _permute_axes(e, permuted_axes(e.param, e.bottoms[0].shape))
 
 
 @register_emitter("Transpose")
 def transpose(e: EmitContext) -> Value:
     """Return the bottom with all axes permuted, without emitting a step."""
-    return _permute_axes(e, transposed_axes(e.layer.context, e.bottoms[0].shape))
+    return _permute_axes(e, transposed_axes(e.param, e.bottoms[0].shape))
 
 
 def _permute_axes(e: EmitContext, axes: Sequence[int]) -> Value:
@@ -179,13 +179,13 @@ def tile(e: EmitContext) -> Value:
 @register_emitter("Flip")
 def flip(e: EmitContext) -> Value:
     """Emit a reversal of height, width or both."""
-    return _flip_axes(e, flipped_axes(e.layer.context, e.bottoms[0].shape))
+    return _flip_axes(e, flipped_axes(e.param, e.bottoms[0].shape))
 
 
 @register_emitter("Reverse")
 def reverse(e: EmitContext) -> Value:
     """Emit a reversal of axes."""
-    return _flip_axes(e, reversed_axes(e.layer.context, e.bottoms[0].shape))
+    return _flip_axes(e, reversed_axes(e.param, e.bottoms[0].shape))
 
 
 def _flip_axes(e: EmitContext, axes: Sequence[int]) -> Value:
@@ -203,7 +203,7 @@ def crop(e: EmitContext) -> Value:
     """Emit a crop to the size of the second bottom."""
     x, size_blob = e.bottoms
     x = e.reorder(x, x.order)
-    starts, sizes = crop_box(e.layer.context, x.shape, size_blob.shape)
+    starts, sizes = crop_box(e.param, x.shape, size_blob.shape)
     slices = [
         f"{a}:{a + n}" if (a, n) != (0, extent) else ":" for a, n, extent in zip(starts, sizes, x.shape, strict=True)
     ]

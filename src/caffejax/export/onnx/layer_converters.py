@@ -12,7 +12,7 @@ import numpy as np
 
 from ...core.layers import Context
 from ...core.layers.batch_norm import running_statistics
-from ...core.layers.convolution import ConvolutionOp, convolution_output_size, depthwise_context, make_convolution_op
+from ...core.layers.convolution import ConvolutionOp, convolution_output_size, depthwise_settings, make_convolution_op
 from ...core.layers.helpers import canonical_axis
 from ...core.layers.pooling import pad_to_cover, pool_method, window_and_output_size, window_areas
 from ...core.ops.window import Window
@@ -139,14 +139,14 @@ _UNSUPPORTED_CONVOLUTION = "more than 3 spatial axes, or an `axis` other than 1"
 @register_conversion("Convolution", "DepthwiseConvolution", operators="Conv", exceptions=_UNSUPPORTED_CONVOLUTION)
 def convolution(ctx: ConversionContext) -> Tops | None:
     """Convert a convolution to one Conv node for each bottom."""
-    return _emit_convolution(ctx, make_convolution_op(ctx.context, (ctx.bottom_spec,)))
+    return _emit_convolution(ctx, make_convolution_op(ctx.context.settings, (ctx.bottom_spec,)))
 
 
 @register_conversion("ConvolutionDepthwise", operators="Conv", exceptions=_UNSUPPORTED_CONVOLUTION)
 def depthwise(ctx: ConversionContext) -> Tops | None:
     """Convert to Conv with as many groups as channels, which convolves each channel separately."""
-    context = depthwise_context(ctx.context, ctx.bottom_spec)
-    return _emit_convolution(ctx, make_convolution_op(context, (ctx.bottom_spec,)))
+    settings = depthwise_settings(ctx.context.settings, ctx.bottom_spec)
+    return _emit_convolution(ctx, make_convolution_op(settings, (ctx.bottom_spec,)))
 
 
 def _emit_convolution(ctx: ConversionContext, c: ConvolutionOp) -> Tops | None:
@@ -163,7 +163,7 @@ def _emit_convolution(ctx: ConversionContext, c: ConvolutionOp) -> Tops | None:
 @register_conversion("Deconvolution", operators="ConvTranspose", exceptions=_UNSUPPORTED_CONVOLUTION)
 def deconvolution(ctx: ConversionContext) -> Tops | None:
     """Convert a deconvolution to one ConvTranspose node for each bottom."""
-    c = make_convolution_op(ctx.context, (ctx.bottom_spec,))
+    c = make_convolution_op(ctx.context.settings, (ctx.bottom_spec,))
     if not _is_supported(c):
         return None
     weight_names = [ctx.add_blob(i) for i in range(len(ctx.blobs))]
@@ -207,7 +207,7 @@ def pooling(ctx: ConversionContext) -> Tops | None:
     method = pool_method(ctx.param)
     if len(ctx.top_shapes) != 1 or method == "STOCHASTIC":
         return None
-    window, output_size = window_and_output_size(ctx.context, ctx.bottom_spec)
+    window, output_size = window_and_output_size(ctx.context.settings, ctx.bottom_spec)
     size = ctx.x.shape[2:]
     if output_size == (1, 1) and window.kernel == size and not any(window.low):
         return ctx.emit("GlobalMaxPool" if method == "MAX" else "GlobalAveragePool")
@@ -379,8 +379,7 @@ def hard_swish(ctx: ConversionContext) -> Tops:
 @register_conversion("Dropout", operators="Dropout", exceptions="it scales or drops in TEST")
 def dropout(ctx: ConversionContext) -> Tops | None:
     """Convert to Dropout, which is the identity in inference."""
-    is_identity = ctx.context.type.traits.is_identity
-    return ctx.emit("Dropout") if is_identity is not None and is_identity(ctx.context) else None
+    return ctx.emit("Dropout") if ctx.context.evaluate(ctx.context.type.traits.is_identity) else None
 
 
 @register_conversion("Split", operators="Identity")

@@ -101,7 +101,7 @@ def _read_number(p: Any, name: str, default: int | None = None) -> int:
 Arrays = tuple[jax.Array, ...]
 
 
-def convolution3d(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
+def convolution3d(blobs: Arrays, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Cross-correlate (N, C, length, height, width) with a kernel over length, height and width.
 
     The top is (N, num_output, length', height', width'). A size n becomes (n + 2 * pad - kernel) / stride + 1, rounded
@@ -113,13 +113,13 @@ def convolution3d(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
     return volume_convolution_op(ctx, x)(x, weight, *(b.reshape(-1) for b in bias))
 
 
-def convolution3d_params(ctx: Context, x: Any) -> list[ParamSpec]:
+def convolution3d_params(x: Any, *, ctx: Context) -> list[ParamSpec]:
     p, c = _read_param(ctx), volume_convolution_op(ctx, x)
     return _weight_and_bias_specs(p, (p.num_output, x.shape[1], *c.window.kernel), p.bias_term)
 
 
 def convolution3d_backward(
-    ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
+    blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[Arrays, jax.Array]:
     weight, *bias = blobs
     c = volume_convolution_op(ctx, x)
@@ -127,7 +127,7 @@ def convolution3d_backward(
     return (c.weight_diff(x, dy), *d_bias), c.transpose(dy, weight, c.spatial_shape(x))
 
 
-def deconvolution3d(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
+def deconvolution3d(blobs: Arrays, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Apply the transpose of Convolution3D: multiply the kernel by each value, and add products where windows overlap.
 
     The bottom has shape (N, C, length, height, width), and the top (N, num_output, length', height', width'). A size n
@@ -140,13 +140,13 @@ def deconvolution3d(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
     return c.add_bias(c.transpose(x, weight, _transposed_size(c, x)), *(b.reshape(-1) for b in bias))
 
 
-def deconvolution3d_params(ctx: Context, x: Any) -> list[ParamSpec]:
+def deconvolution3d_params(x: Any, *, ctx: Context) -> list[ParamSpec]:
     p, c = _read_param(ctx), volume_convolution_op(ctx, x)
-    return _weight_and_bias_specs(p, (x.shape[1], p.num_output, *c.window.kernel), ctx.param.bias_term)
+    return _weight_and_bias_specs(p, (x.shape[1], p.num_output, *c.window.kernel), p.bias_term)
 
 
 def deconvolution3d_backward(
-    ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
+    blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[Arrays, jax.Array]:
     weight, *bias = blobs
     c = volume_convolution_op(ctx, x)
@@ -218,7 +218,7 @@ def _transposed_size(c: ConvolutionOp, x: jax.Array) -> Shape:
     return size
 
 
-def pooling3d(ctx: Context, x: jax.Array) -> jax.Array:
+def pooling3d(x: jax.Array, *, ctx: Context) -> jax.Array:
     """Compute the maxima (MAX) or averages (AVE) over windows of length, height and width.
 
     The bottom has shape (N, C, length, height, width), and the top (N, C, length', height', width'). The sizes of the
@@ -230,7 +230,7 @@ def pooling3d(ctx: Context, x: jax.Array) -> jax.Array:
     return pool_windows(x, *volume_windows(ctx, x))
 
 
-def pooling3d_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def pooling3d_backward(x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context) -> jax.Array:
     return pool_windows_diff(x, y, dy, *volume_windows(ctx, x))
 
 
@@ -367,13 +367,13 @@ def _count_cells(size: Shape, window: Window, output_size: Shape) -> np.ndarray:
     return reduce(np.multiply.outer, lengths).astype(np.float32)
 
 
-def voxel_softmax(ctx: Context, x: jax.Array) -> jax.Array:
+def voxel_softmax(x: jax.Array) -> jax.Array:
     """Compute the softmax over the C channels at each voxel of (N, C, length, height, width)."""
     volume_size(x)
     return jax.nn.softmax(promote(x), 1).astype(x.dtype)
 
 
-def voxel_softmax_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def voxel_softmax_backward(x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return y * (dy - jnp.sum(dy * y, axis=1, keepdims=True))
 
 
@@ -386,7 +386,7 @@ define_layer(
 )
 
 
-def voxel_softmax_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
+def voxel_softmax_loss(scores: jax.Array, labels: jax.Array) -> jax.Array:
     """Compute the mean over all voxels of -log(softmax probability of the voxel's label) as a scalar.
 
     Bottoms: scores (N, C, length, height, width) and labels (N, 1, length, height, width). A voxel with a label of C or
@@ -399,7 +399,7 @@ def voxel_softmax_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> ja
 
 
 def voxel_softmax_loss_backward(
-    ctx: Context, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
+    scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
     is_label, _, num_voxels = _read_voxels(scores, labels)
     return dy / num_voxels * (jax.nn.softmax(promote(scores), 1) - is_label), None

@@ -15,6 +15,7 @@ from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 from ...core.layers.weight_and_bias import weight_and_bias_specs
 from ...core.ops.window import Window
+from ...core.schema.caffe_pb2 import ConvolutionParameter, PoolingParameter
 from .c3d_layers import UNREAD_FIELDS, pool_windows, pool_windows_diff
 
 Arrays = tuple[jax.Array, ...]
@@ -22,7 +23,7 @@ Arrays = tuple[jax.Array, ...]
 _SHAPE_FIELDS = ("kernel_shape", "stride_shape", "pad_shape")
 
 
-def nd_convolution(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
+def nd_convolution(blobs: Arrays, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Cross-correlate (N, C, *spatial) with a kernel over all spatial axes. The top is (N, num_output, *spatial').
 
     kernel_shape, stride_shape and pad_shape have one value for each spatial axis. The weight has shape (num_output, C /
@@ -31,13 +32,13 @@ def nd_convolution(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
     return nd_convolution_op(ctx, x)(x, *blobs)
 
 
-def nd_convolution_params(ctx: Context, x: Any) -> list[ParamSpec]:
-    p, c = ctx.param, nd_convolution_op(ctx, x)
+def nd_convolution_params(p: ConvolutionParameter, x: Any, *, ctx: Context) -> list[ParamSpec]:
+    c = nd_convolution_op(ctx, x)
     return weight_and_bias_specs(p, (p.num_output, x.shape[1] // p.group, *c.window.kernel))
 
 
 def nd_convolution_backward(
-    ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
+    blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[Arrays, jax.Array]:
     c, (weight, *bias) = nd_convolution_op(ctx, x), blobs
     return (c.weight_diff(x, dy), *(c.bias_diff(dy) for _ in bias)), c.transpose(dy, weight, c.spatial_shape(x))
@@ -55,7 +56,7 @@ define_layer(
 )
 
 
-def nd_pooling(ctx: Context, x: jax.Array) -> jax.Array:
+def nd_pooling(p: PoolingParameter, x: jax.Array) -> jax.Array:
     """Compute the maxima (MAX) or averages (AVE) over windows of all spatial axes.
 
     The bottom has shape (N, C, *spatial), and the top (N, C, *spatial'). kernel_shape, stride_shape and pad_shape have
@@ -63,11 +64,11 @@ def nd_pooling(ctx: Context, x: jax.Array) -> jax.Array:
     bottom. AVE divides by the number of cells of the window inside the padded volume, including the padding. With MAX,
     every position equal to the maximum of a window gets the full gradient of that window.
     """
-    return pool_windows(x, *read_nd_pooling(ctx, x))
+    return pool_windows(x, *read_nd_pooling(p, x))
 
 
-def nd_pooling_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return pool_windows_diff(x, y, dy, *read_nd_pooling(ctx, x))
+def nd_pooling_backward(p: PoolingParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return pool_windows_diff(x, y, dy, *read_nd_pooling(p, x))
 
 
 define_layer(
@@ -95,7 +96,7 @@ def nd_convolution_op(ctx: Context, x: Any) -> ConvolutionOp:
     return ConvolutionOp(window, axis=1, group=p.group, fast=ctx.fast)
 
 
-def read_nd_pooling(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
+def read_nd_pooling(p: PoolingParameter, x: Any) -> tuple[str, Window, Shape]:
     """Return the method ("MAX" or "AVE"), the window, and the spatial shape of the top.
 
     The window's padding at the end of each axis is large enough for the last window.
@@ -103,7 +104,7 @@ def read_nd_pooling(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
     Raises:
         LayerError: if settings are invalid, or do not match the axes of the bottom.
     """
-    p, size = ctx.param, _spatial_size(x)
+    size = _spatial_size(x)
     method = str(p.PoolMethod.Name(p.pool))
     require(method in ("MAX", "AVE"), f"pool: {method} is not supported; use MAX or AVE")
     window = _read_window(p, size, size if p.global_pooling else None)

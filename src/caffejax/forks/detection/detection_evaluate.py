@@ -24,6 +24,7 @@ from ...core.layers.types import (
     Signature,
     Variants,
 )
+from ...core.schema.caffe_pb2 import DetectionEvaluateParameter
 from .boxes import areas, overlaps
 from .result_files import ImageInfo, is_in_units, read_image_infos, read_resize_param, scale_to_pixels
 
@@ -32,7 +33,7 @@ _CASCADE_COLUMNS = [0, 5, 6, 1, 2, 3, 4]  # the columns of FrcnnOutput's rows in
 _TRUTH_COLUMNS = [0, 5, 5, 1, 2, 3, 4, 6]
 
 
-def make_detection_evaluate(ctx: Context, definition: LayerDefinition) -> LayerType:
+def make_detection_evaluate(p: DetectionEvaluateParameter, definition: LayerDefinition, *, ctx: Context) -> LayerType:
     """Count the ground-truth boxes of each class, and mark each detection as a true or false positive.
 
     Bottoms: the top of DetectionOutput, (1, 1, N, 7), and ground truth (1, 1, M, 8), as for MultiBoxLoss. The top
@@ -44,7 +45,7 @@ def make_detection_evaluate(ctx: Context, definition: LayerDefinition) -> LayerT
     detection that matches a difficult box is neither a true nor a false positive, unless evaluate_difficult_gt is true.
     With name_size_file, boxes are compared in pixels of the images as they were before resize_param.
     """
-    evaluation = _Evaluation(ctx.param, definition)
+    evaluation = _Evaluation(p, definition)
     return replace(
         ctx.type,
         implementation=HostFunction(
@@ -57,7 +58,7 @@ def make_detection_evaluate(ctx: Context, definition: LayerDefinition) -> LayerT
     )
 
 
-def make_cascade_evaluate(ctx: Context, definition: LayerDefinition) -> LayerType:
+def make_cascade_evaluate(p: DetectionEvaluateParameter, definition: LayerDefinition, *, ctx: Context) -> LayerType:
     """Count the ground-truth boxes of each class, and mark FrcnnOutput's detections as true or false positives.
 
     The top, (1, 1, rows, 5), has the rows of SSD's DetectionEvaluate. Bottoms: detections (N, 7) with rows [image, x1,
@@ -65,11 +66,11 @@ def make_cascade_evaluate(ctx: Context, definition: LayerDefinition) -> LayerTyp
     the sizes of the images, which are not used. Boxes are in pixels, and a side is x2 - x1 + 1. Ignored ground truth
     counts as difficult.
     """
-    evaluation = _Evaluation(ctx.param, definition, in_pixels=True)
+    evaluation = _Evaluation(p, definition, in_pixels=True)
 
-    def make_rows(ctx: Context, detections: np.ndarray, truth: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    def make_rows(detections: np.ndarray, truth: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         detections, truth = detections.reshape(len(detections), -1), truth.reshape(len(truth), -1)
-        return evaluation.make_rows(ctx, detections[:, _CASCADE_COLUMNS], truth[:, _TRUTH_COLUMNS])
+        return evaluation.make_rows(detections[:, _CASCADE_COLUMNS], truth[:, _TRUTH_COLUMNS])
 
     return replace(
         ctx.type,
@@ -77,22 +78,22 @@ def make_cascade_evaluate(ctx: Context, definition: LayerDefinition) -> LayerTyp
     )
 
 
-def cascade_evaluate_top_shapes(ctx: Context, detections: Any, truth: Any, sizes: Any) -> list[Shape]:
+def cascade_evaluate_top_shapes(p: Any, detections: Any, truth: Any, sizes: Any) -> list[Shape]:
     for i, (shape, columns) in enumerate(((detections.shape, 7), (truth.shape, 7))):
         require(
             len(shape) >= 2 and math.prod(shape[1:]) >= columns,
             f"bottom {i} must have rows of {columns} values or more, but has shape {shape}",
         )
-    return [(1, 1, len(_list_labels(ctx.param)) + int(detections.shape[0]), 5)]
+    return [(1, 1, len(_list_labels(p)) + int(detections.shape[0]), 5)]
 
 
-def detection_evaluate_top_shapes(ctx: Context, detections: Any, truth: Any) -> list[Shape]:
+def detection_evaluate_top_shapes(p: Any, detections: Any, truth: Any) -> list[Shape]:
     for i, (shape, columns) in enumerate(((detections.shape, 7), (truth.shape, 8))):
         require(
             len(shape) >= 2 and shape[-1] == columns,
             f"bottom {i} must have rows of {columns} values, (1, 1, boxes, {columns}), but has shape {shape}",
         )
-    return [(1, 1, len(_list_labels(ctx.param)) + int(np.prod(detections.shape[:-1])), 5)]
+    return [(1, 1, len(_list_labels(p)) + int(np.prod(detections.shape[:-1])), 5)]
 
 
 def _make_variant(origin: str, make: Any, bottoms: int) -> LayerType:
@@ -154,7 +155,7 @@ class _Evaluation:
     """
 
     def __init__(self, p: Any, definition: LayerDefinition, in_pixels: bool = False) -> None:
-        self._resize = read_resize_param(p)
+        self._p, self._resize = p, read_resize_param(p)
         require(p.overlap_threshold > 0, f"overlap_threshold must be positive: {p.overlap_threshold}")
         self._definition, self._file = definition, "" if in_pixels else p.name_size_file
         self._in_pixels = in_pixels
@@ -169,8 +170,8 @@ class _Evaluation:
         """Continue with the next size after a number of images that `get_state` returned."""
         self._num_images = decode_count(state, "images")
 
-    def make_rows(self, ctx: Context, detections: np.ndarray, truth: np.ndarray) -> np.ndarray:
-        p = ctx.param
+    def make_rows(self, detections: np.ndarray, truth: np.ndarray) -> np.ndarray:
+        p = self._p
         detections = np.asarray(detections, np.float32).reshape(-1, 7)
         truth = np.asarray(truth, np.float32).reshape(-1, 8)
         end_rows = np.flatnonzero(truth[:, 0] == -1)

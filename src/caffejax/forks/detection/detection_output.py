@@ -29,13 +29,13 @@ from ...core.layers.types import (
     Traced,
 )
 from ...core.ops.implementations import find_form, register
-from ...core.schema.caffe_pb2 import PriorBoxParameter
+from ...core.schema.caffe_pb2 import DetectionOutputParameter, PriorBoxParameter
 from .boxes import decode_offsets, non_max_suppression
 from .prior_box import read_predictions
 from .result_files import ResultFiles, writes_files
 
 
-def make_detection_output(ctx: Context, definition: LayerDefinition) -> LayerType:
+def make_detection_output(p: DetectionOutputParameter, definition: LayerDefinition, *, ctx: Context) -> LayerType:
     """Select detections by non-maximum suppression, as rows (image, label, score, x1, y1, x2, y2).
 
     Bottoms: locations, confidences and priors, as for MultiBoxLoss. A fourth bottom is ignored. The top has
@@ -48,34 +48,34 @@ def make_detection_output(ctx: Context, definition: LayerDefinition) -> LayerTyp
     writes files. OpenCV's setting clip limits boxes to the image before suppression. With OpenVINO's `normalized:
     false`, the priors are rows of ROIs (image, x1, y1, x2, y2), in pixels of an image of input_width x input_height.
     """
-    if not writes_files(ctx.param.save_output_param):
+    if not writes_files(p.save_output_param):
         return replace(
             ctx.type,
             implementation=Traced(detection_output, top_shapes=detection_output_top_shapes),
         )
-    files = ResultFiles(ctx.param, definition)
+    files = ResultFiles(p, definition)
 
     @cache
     def choose_detect() -> Callable[..., Any]:  # when the layer runs, because the question starts JAX
         suppress = find_form("non_max_suppression", "host")
         is_available = suppress is not None and suppress(np.zeros((0, 4), np.float32), 0.5, 1.0) is not None
-        return detect_on_host if is_available else jax.jit(detection_output, static_argnums=0)
+        return partial(detect_on_host, p) if is_available else jax.jit(partial(detection_output, p))
 
-    def detect_and_save(ctx: Context, *bottoms: Any) -> np.ndarray:
-        top = strip_padding(np.asarray(choose_detect()(ctx, *bottoms)))
+    def detect_and_save(*bottoms: Any) -> np.ndarray:
+        top = strip_padding(np.asarray(choose_detect()(*bottoms)))
         files.add(top[0, 0], len(bottoms[0]))
         return top
 
-    def top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
-        return [jax.eval_shape(partial(detection_output, ctx), *bottoms).shape]
+    def top_shapes(*bottoms: Any) -> list[Shape]:
+        return [jax.eval_shape(partial(detection_output, p), *bottoms).shape]
 
     implementation = HostFunction(detect_and_save, top_shapes, ragged_axis=2, position=files, output=files.output)
     return replace(ctx.type, implementation=implementation)
 
 
-def detection_output(ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, *_image: jax.Array) -> jax.Array:
+def detection_output(p: Any, loc: jax.Array, conf: jax.Array, prior: jax.Array, *_image: jax.Array) -> jax.Array:
     """Return the detections as rows (image, label, score, x1, y1, x2, y2), (1, 1, rows, 7), then padding rows of -1."""
-    p, (locations, scores, priors) = ctx.param, _read_bottoms(ctx, loc, conf, prior)
+    (locations, scores, priors) = _read_bottoms(p, loc, conf, prior)
     labels = np.asarray([label for label in range(p.num_classes) if label != p.background_label_id], np.int32)
     min_score = p.confidence_threshold if p.HasField("confidence_threshold") else np.finfo(np.float32).min
     top_k = _read_top_k(p, priors.shape[1])
@@ -91,8 +91,8 @@ def detection_output(ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.A
     return _join_rows(*_keep_top_k(rows, selected.reshape(rows.shape[:2]), p.keep_top_k))[None, None].astype(loc.dtype)
 
 
-def detection_output_top_shapes(ctx: Context, loc: Any, conf: Any, prior: Any, *_image: Any) -> list[Shape] | None:
-    p, sizes = ctx.param, [math.prod(x.shape) for x in (loc, conf, prior)]
+def detection_output_top_shapes(p: Any, loc: Any, conf: Any, prior: Any, *_image: Any) -> list[Shape] | None:
+    sizes = [math.prod(x.shape) for x in (loc, conf, prior)]
     _check_settings(p)
     if not p.normalized:
         return None
@@ -115,9 +115,9 @@ def _read_top_k(p: Any, num_priors: int) -> int:
     return p.nms_param.top_k if p.nms_param.HasField("top_k") and p.nms_param.top_k >= 0 else num_priors
 
 
-def detect_on_host(ctx: Context, loc: np.ndarray, conf: np.ndarray, prior: np.ndarray, *_image: Any) -> np.ndarray:
+def detect_on_host(p: Any, loc: np.ndarray, conf: np.ndarray, prior: np.ndarray, *_image: Any) -> np.ndarray:
     """Compute `detection_output` on the host with NumPy, without compilation."""
-    p, (locations, scores, priors) = ctx.param, _read_bottoms(ctx, loc, conf, prior)
+    (locations, scores, priors) = _read_bottoms(p, loc, conf, prior)
     suppress = find_form("non_max_suppression", "host")
     assert suppress is not None
     labels = [label for label in range(p.num_classes) if label != p.background_label_id]
@@ -215,14 +215,13 @@ def _join_rows(rows: jax.Array, selected: jax.Array) -> jax.Array:
     return jnp.where(jnp.any(selected[None], axis=1), sorted_rows, empty_rows)  # OpenCV 5 fails on arrays without axes
 
 
-def _read_bottoms(ctx: Context, loc: Any, conf: Any, prior: Any) -> tuple[Any, Any, Any]:
+def _read_bottoms(p: Any, loc: Any, conf: Any, prior: Any) -> tuple[Any, Any, Any]:
     """Return the bottoms as arrays of locations, scores and priors.
 
     Returns:
         locations (images, priors, 1 or classes, 4), scores (images, priors, classes), and priors with their variances
         (2, priors, 4).
     """
-    p = ctx.param
     _check_settings(p)
     if not p.normalized:
         conf, prior = _read_rois(p, conf, prior)

@@ -16,14 +16,14 @@ from ...core.layers.layer_kinds import LayerContext
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 from ...core.ops.window import Window
-from ...core.schema.caffe_pb2 import FillerParameter
+from ...core.schema.caffe_pb2 import FillerParameter, NormalizeParameter
 
 # settings of norm_param
 _SSD_SETTINGS = ("across_spatial", "scale_filler", "channel_shared", "eps", "add_eps_before_sqrt")
 _NORMFACE_EPS = 1e-6
 
 
-def normalize(ctx: Context, blobs: tuple[jax.Array], x: jax.Array) -> jax.Array:
+def normalize(blobs: tuple[jax.Array], x: jax.Array, *, ctx: Context) -> jax.Array:
     """Divide each image, or each position if `across_spatial` is false, by its length; then multiply by a scale.
 
     The length is sqrt(sum of squares + eps). Bottom and top: (N, C, H, W). Blob: scale () or, if `channel_shared` is
@@ -33,7 +33,7 @@ def normalize(ctx: Context, blobs: tuple[jax.Array], x: jax.Array) -> jax.Array:
     return y.astype(x.dtype)
 
 
-def normalize_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
+def normalize_params(x: jax.Array, *, ctx: Context) -> list[ParamSpec]:
     p = ctx.layer.norm_param
     _, channels, _, _ = as_nchw(x.shape)
     filler = p.scale_filler if p.HasField("scale_filler") else FillerParameter(value=1)
@@ -41,7 +41,7 @@ def normalize_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
 
 
 def normalize_backward(
-    ctx: Context, blobs: tuple[jax.Array], x: jax.Array, *, y: jax.Array, dy: jax.Array
+    blobs: tuple[jax.Array], x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[tuple[jax.Array], jax.Array]:
     _, length = _normalize_with_length(ctx, blobs, x)
     (scale,) = blobs
@@ -51,8 +51,8 @@ def normalize_backward(
     return (d_scale,), dx.astype(x.dtype)
 
 
-def _receptive_window(ctx: Context, bottom: Any) -> Window | None:
-    return None if ctx.layer.norm_param.across_spatial else pointwise_window(ctx, bottom)
+def _receptive_window(bottom: Any, *, ctx: Context) -> Window | None:
+    return None if ctx.layer.norm_param.across_spatial else pointwise_window(bottom)
 
 
 NORMALIZE_SSD = LayerType(
@@ -88,24 +88,24 @@ def _scale_reduction_axes(scale: jax.Array, x: jax.Array) -> tuple[int, ...]:
     return tuple(axis for axis in range(x.ndim) if axis != 1 or not scale.ndim)
 
 
-def normalize_positions(ctx: Context, x: jax.Array) -> object:
+def normalize_positions(p: NormalizeParameter, x: jax.Array, *, num_tops: int) -> object:
     """Divide the vector of channels at each position of (N, C, H, W) by its length.
 
     The length is sqrt(sum of squares + 1e-6), or with normalize_type "L1" the sum of absolute values + 1e-6. The
     optional second top holds the lengths, (N, 1, H, W). The gradient of this top is ignored if bp_norm is false.
     """
-    y, length = _normalize_positions_with_length(ctx, x)
-    if ctx.n_tops == 1:
+    y, length = _normalize_positions_with_length(p, x)
+    if num_tops == 1:
         return y.astype(x.dtype)
-    return y.astype(x.dtype), (length if ctx.param.bp_norm else jax.lax.stop_gradient(length)).astype(x.dtype)
+    return y.astype(x.dtype), (length if p.bp_norm else jax.lax.stop_gradient(length)).astype(x.dtype)
 
 
-def normalize_positions_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
-    top, length = _normalize_positions_with_length(ctx, x)
+def normalize_positions_backward(p: NormalizeParameter, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
+    top, length = _normalize_positions_with_length(p, x)
     d_top, *d_length = map(promote, as_tuple(dy))
-    slope = jnp.sign(top) if ctx.param.normalize_type == "L1" else top  # the derivative of the length
+    slope = jnp.sign(top) if p.normalize_type == "L1" else top  # the derivative of the length
     dx = (d_top - jnp.sum(d_top * top, axis=1, keepdims=True) * slope) / length
-    if ctx.param.bp_norm:
+    if p.bp_norm:
         dx += sum(d_length) * slope
     return dx.reshape(x.shape).astype(x.dtype)
 
@@ -119,10 +119,10 @@ NORMALIZE_NORMFACE = LayerType(
 )
 
 
-def _normalize_positions_with_length(ctx: Context, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _normalize_positions_with_length(p: NormalizeParameter, x: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the normalized positions (N, C, H, W) and their lengths (N, 1, H, W), in float32 at least."""
-    reject_fields(ctx.param, _SSD_SETTINGS, "it belongs to SSD's norm_param")
-    norm_type, images = ctx.param.normalize_type, promote(x).reshape(as_nchw(x.shape))
+    reject_fields(p, _SSD_SETTINGS, "it belongs to SSD's norm_param")
+    norm_type, images = p.normalize_type, promote(x).reshape(as_nchw(x.shape))
     require(norm_type in ("L1", "L2"), f'normalize_type must be "L1" or "L2", not "{norm_type}"')
     if norm_type == "L1":
         # the gradient of jnp.abs is 1 at 0, where the fork has 0

@@ -16,6 +16,7 @@ from ...core.layers.context import Context, LayerDefinition
 from ...core.layers.dtype_policy import promote
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, Indices, LayerDocs, LayerType, PerLayer, Signature, Traced
+from ...core.schema.caffe_pb2 import MultiBoxLossParameter
 from .multibox_targets import (
     Predictions,
     Targets,
@@ -32,7 +33,7 @@ from .prior_box import read_predictions
 IncludedLosses = tuple[bool, bool]  # whether to include the losses of (locations, classes)
 
 
-def make_multibox_loss(ctx: Context, definition: LayerDefinition) -> LayerType:
+def make_multibox_loss(p: MultiBoxLossParameter, definition: LayerDefinition, *, ctx: Context) -> LayerType:
     """Compute the loss of the boxes and classes predicted for priors, with hard negative mining, as a scalar.
 
     Bottoms: locations (images, priors * 4), or (images, priors * classes * 4) if share_location is false; confidences
@@ -47,25 +48,35 @@ def make_multibox_loss(ctx: Context, definition: LayerDefinition) -> LayerType:
     included_losses = (propagate_flags[:1] != [False], propagate_flags[1:] != [False])
     gradient = replace(
         ctx.type.gradient,
-        backward=partial(multibox_loss_backward, included_losses),
-        overrides_autodiff=ctx.param.encode_variance_in_target,  # as in the fork, the gradient ignores variances
+        backward=partial(multibox_loss_backward, included_losses=included_losses),
+        overrides_autodiff=p.encode_variance_in_target,  # as in the fork, the gradient ignores variances
     )
-    return replace(ctx.type, implementation=Traced(partial(multibox_loss, included_losses)), gradient=gradient)
+    return replace(
+        ctx.type, implementation=Traced(partial(multibox_loss, included_losses=included_losses)), gradient=gradient
+    )
 
 
 def multibox_loss(
-    included_losses: IncludedLosses, ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, label: jax.Array
+    p: MultiBoxLossParameter,
+    loc: jax.Array,
+    conf: jax.Array,
+    prior: jax.Array,
+    label: jax.Array,
+    *,
+    included_losses: IncludedLosses,
+    ctx: Context,
 ) -> jax.Array:
     """Return (loc_weight * loss of the locations + loss of the classes) / divisor, as a scalar.
 
     Args:
+        p: the settings.
+        loc, conf, prior, label: the bottoms.
         included_losses: two bools: whether to include the loss of the locations, and whether to include the loss of the
             classes.
         ctx: the layer.
-        loc, conf, prior, label: the bottoms.
     """
     (locations, scores), targets = _read_predictions_and_targets(ctx, loc, conf, prior, label)
-    p, loss = ctx.param, jnp.zeros((), scores.dtype)
+    loss = jnp.zeros((), scores.dtype)
     if included_losses[0]:
         terms = location_losses(p, offset_differences(locations, targets))
         loss += p.loc_weight * jnp.sum(jnp.where(targets.is_matched, terms, 0))
@@ -75,8 +86,7 @@ def multibox_loss(
 
 
 def multibox_loss_backward(
-    included_losses: IncludedLosses,
-    ctx: Context,
+    p: MultiBoxLossParameter,
     loc: jax.Array,
     conf: jax.Array,
     prior: jax.Array,
@@ -84,9 +94,11 @@ def multibox_loss_backward(
     *,
     y: jax.Array,
     dy: jax.Array,
+    included_losses: IncludedLosses,
+    ctx: Context,
 ) -> tuple[jax.Array | None, ...]:
     (locations, scores), targets = _read_predictions_and_targets(ctx, loc, conf, prior, label)
-    p, factor = ctx.param, dy / targets.divisor
+    factor = dy / targets.divisor
     d_loc = d_conf = None
     if included_losses[0]:
         has_loss = targets.is_matched[..., None] & ~targets.ignored_offsets
@@ -99,13 +111,13 @@ def multibox_loss_backward(
     return d_loc, d_conf, None, None
 
 
-def sample_truth(ctx: Context, random: Any, loc: Any, conf: Any, prior: Any, label: Any) -> np.ndarray:
+def sample_truth(p: MultiBoxLossParameter, random: Any, loc: Any, conf: Any, prior: Any, label: Any) -> np.ndarray:
     """Return random ground truth with the shape of `label`, for checks of gradients.
 
     The boxes are inside the images, are not difficult, and have any label except background.
     """
     num_boxes = math.prod(label.shape) // 8
-    p, rows = ctx.param, np.zeros((num_boxes, 8))
+    rows = np.zeros((num_boxes, 8))
     classes = np.array([c for c in range(p.num_classes) if c != p.background_label_id] or [0])
     rows[:, 0] = np.arange(num_boxes) % max(conf.shape[0], 1)
     rows[:, 1] = classes[random.integers(len(classes), size=(num_boxes,))]
@@ -130,7 +142,7 @@ define_layer(
 def _read_predictions_and_targets(
     ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, label: jax.Array
 ) -> tuple[Predictions, Targets]:
-    mining_type = _check_settings(ctx)
+    mining_type = _check_settings(ctx.param)
     p = ctx.param
     require(
         len(label.shape) >= 2 and label.shape[-1] == 8,
@@ -148,9 +160,9 @@ def _read_predictions_and_targets(
     )
 
 
-def _check_settings(ctx: Context) -> int:
+def _check_settings(p: Any) -> int:
     """Return mining_type, or NONE if do_neg_mining is false, after checking that the settings are valid."""
-    p, background = ctx.param, ctx.param.background_label_id
+    background = p.background_label_id
     require(p.num_classes > 0, f"multibox_loss_param needs num_classes above 0, not {p.num_classes}")
     require(
         not p.HasField("ignore_difficult_gt"), "multibox_loss_param.ignore_difficult_gt is not supported; remove it"

@@ -2,59 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ...base.errors import require
-from ...core.layers.context import Context, Shape
+from ...core.layers.context import Shape
 from ...core.layers.helpers import canonical_axis, permuted_axes, pointwise_window
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 from ...core.ops.window import Window
+from ...core.schema.caffe_pb2 import (
+    FlipParameter,
+    PermuteParameter,
+    ReverseParameter,
+    ShuffleChannelParameter,
+    TransposeParameter,
+)
 
 
-def permute(ctx: Context, x: jax.Array) -> jax.Array:
+def permute(p: PermuteParameter, x: jax.Array) -> jax.Array:
     """Permute the axes of the bottom to the order in `order`. Axes that are not listed follow in their old order."""
-    return jnp.transpose(x, permuted_axes(ctx, x.shape))
+    return jnp.transpose(x, permuted_axes(p, x.shape))
 
 
-def permute_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return _invert_transpose(dy, permuted_axes(ctx, x.shape))
+def permute_backward(p: PermuteParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return _invert_transpose(dy, permuted_axes(p, x.shape))
 
 
-def permutes_within_rows(ctx: Context) -> bool:
-    return not ctx.param.order or ctx.param.order[0] == 0
+def permutes_within_rows(p: PermuteParameter) -> bool:
+    return not p.order or p.order[0] == 0
 
 
 define_layer(
     Signature("Permute", param="permute_param", in_place=False),
-    Traced(permute, top_shapes=lambda ctx, x: [tuple(x.shape[i] for i in permuted_axes(ctx, x.shape))]),
+    Traced(permute, top_shapes=lambda p, x: [tuple(x.shape[i] for i in permuted_axes(p, x.shape))]),
     Gradient(permute_backward),
     LayerTraits(
         row_wise=permutes_within_rows,
         data_movement="all",
         dtype_policy="bottoms",
         accepts_integers=True,
-        receptive_window=lambda ctx, bottom: _make_permuted_window(ctx, bottom, permuted_axes),
+        receptive_window=lambda p, bottom: _make_permuted_window(bottom, permuted_axes(p, bottom.shape)),
     ),
     docs=LayerDocs(origin="SSD"),
 )
 
 
-def transpose(ctx: Context, x: jax.Array) -> jax.Array:
+def transpose(p: TransposeParameter, x: jax.Array) -> jax.Array:
     """Permute the axes of the bottom to the order in `dim`, which lists all axes. Negative axes count from the end."""
-    return jnp.transpose(x, transposed_axes(ctx, x.shape))
+    return jnp.transpose(x, transposed_axes(p, x.shape))
 
 
-def transpose_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return _invert_transpose(dy, transposed_axes(ctx, x.shape))
+def transpose_backward(p: TransposeParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return _invert_transpose(dy, transposed_axes(p, x.shape))
 
 
-def transposes_within_rows(ctx: Context) -> bool:
-    return bool(ctx.param.dim) and ctx.param.dim[0] == 0
+def transposes_within_rows(p: TransposeParameter) -> bool:
+    return bool(p.dim) and p.dim[0] == 0
 
 
 define_layer(
@@ -66,45 +72,42 @@ define_layer(
         data_movement="all",
         dtype_policy="bottoms",
         accepts_integers=True,
-        receptive_window=lambda ctx, bottom: _make_permuted_window(ctx, bottom, transposed_axes),
+        receptive_window=lambda p, bottom: _make_permuted_window(bottom, transposed_axes(p, bottom.shape)),
     ),
     docs=LayerDocs(origin="CTPN"),
 )
 
 
-def transposed_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
+def transposed_axes(p: TransposeParameter, shape: Shape) -> tuple[int, ...]:
     """Return the order in which a Transpose layer takes the axes of its bottom, in the form of `permuted_axes`."""
-    axes = tuple(canonical_axis(axis, shape, name="dim") for axis in ctx.param.dim)
+    axes = tuple(canonical_axis(axis, shape, name="dim") for axis in p.dim)
     require(
         sorted(axes) == list(range(len(shape))),
-        f"transpose_param's dim must list each axis of the bottom, shape {shape}, once, not {list(ctx.param.dim)}",
+        f"transpose_param's dim must list each axis of the bottom, shape {shape}, once, not {list(p.dim)}",
     )
     return axes
 
 
-def _make_permuted_window(
-    ctx: Context, bottom: Any, permutation: Callable[[Context, Shape], tuple[int, ...]]
-) -> Window | None:
+def _make_permuted_window(bottom: Any, axes: Shape) -> Window | None:
     """Return the window of one pixel if height and width keep their positions among the axes, else None."""
-    axes = permutation(ctx, bottom.shape)
-    return pointwise_window(ctx, bottom) if axes[2:] == tuple(range(2, len(axes))) else None
+    return pointwise_window(bottom) if axes[2:] == tuple(range(2, len(axes))) else None
 
 
 def _invert_transpose(dy: jax.Array, order: tuple[int, ...]) -> jax.Array:
     return jnp.transpose(dy, [order.index(axis) for axis in range(len(order))])
 
 
-def reverse(ctx: Context, x: jax.Array) -> jax.Array:
+def reverse(p: ReverseParameter, x: jax.Array) -> jax.Array:
     """Reverse the bottom along each axis that `axis` lists. Default: axis 0, which is time in CTPN."""
-    return jnp.flip(x, reversed_axes(ctx, x.shape))
+    return jnp.flip(x, reversed_axes(p, x.shape))
 
 
-def reverse_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return jnp.flip(dy, reversed_axes(ctx, x.shape))
+def reverse_backward(p: ReverseParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return jnp.flip(dy, reversed_axes(p, x.shape))
 
 
-def reverses_within_rows(ctx: Context) -> bool:
-    return bool(ctx.param.axis) and all(axis > 0 for axis in ctx.param.axis)
+def reverses_within_rows(p: ReverseParameter) -> bool:
+    return bool(p.axis) and all(axis > 0 for axis in p.axis)
 
 
 define_layer(
@@ -116,20 +119,20 @@ define_layer(
 )
 
 
-def reversed_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
+def reversed_axes(p: ReverseParameter, shape: Shape) -> tuple[int, ...]:
     """Return the axes along which Reverse reverses the elements."""
-    axes = tuple(canonical_axis(axis, shape) for axis in ctx.param.axis) or (canonical_axis(0, shape),)
-    require(len(set(axes)) == len(axes), f"reverse_param must list each axis at most once, not {list(ctx.param.axis)}")
+    axes = tuple(canonical_axis(axis, shape) for axis in p.axis) or (canonical_axis(0, shape),)
+    require(len(set(axes)) == len(axes), f"reverse_param must list each axis at most once, not {list(p.axis)}")
     return axes
 
 
-def flip(ctx: Context, x: jax.Array) -> jax.Array:
+def flip(p: FlipParameter, x: jax.Array) -> jax.Array:
     """Flip images (N, C, H, W) left to right, if flip_width is not false, and upside down, if flip_height is true."""
-    return jnp.flip(x, flipped_axes(ctx, x.shape))
+    return jnp.flip(x, flipped_axes(p, x.shape))
 
 
-def flip_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return jnp.flip(dy, flipped_axes(ctx, x.shape))
+def flip_backward(p: FlipParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return jnp.flip(dy, flipped_axes(p, x.shape))
 
 
 define_layer(
@@ -141,19 +144,19 @@ define_layer(
 )
 
 
-def flipped_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
+def flipped_axes(p: FlipParameter, shape: Shape) -> tuple[int, ...]:
     """Return the axes along which Flip reverses the elements."""
     require(len(shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not shape {shape}")
-    return tuple(axis for axis, is_flipped in ((2, ctx.param.flip_height), (3, ctx.param.flip_width)) if is_flipped)
+    return tuple(axis for axis, is_flipped in ((2, p.flip_height), (3, p.flip_width)) if is_flipped)
 
 
-def shuffle_channel(ctx: Context, x: jax.Array) -> jax.Array:
+def shuffle_channel(p: ShuffleChannelParameter, x: jax.Array) -> jax.Array:
     """View the channels of (N, C, ...) as (group, C / group) and transpose them to (C / group, group)."""
-    return _swap_groups(x, *_group_sizes(ctx, x))
+    return _swap_groups(x, *_group_sizes(p, x))
 
 
-def shuffle_channel_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    groups, channels = _group_sizes(ctx, x)
+def shuffle_channel_backward(p: ShuffleChannelParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    groups, channels = _group_sizes(p, x)
     return _swap_groups(dy, channels, groups)
 
 
@@ -166,9 +169,9 @@ define_layer(
 )
 
 
-def _group_sizes(ctx: Context, x: jax.Array) -> tuple[int, int]:
+def _group_sizes(p: ShuffleChannelParameter, x: jax.Array) -> tuple[int, int]:
     require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
-    group, channels = ctx.param.group, x.shape[1]
+    group, channels = p.group, x.shape[1]
     require(group > 0, f"group must be positive, not {group}")
     require(channels % group == 0, f"the number of channels, {channels}, must be a multiple of group {group}")
     return group, channels // group

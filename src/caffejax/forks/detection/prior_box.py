@@ -11,20 +11,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...base.errors import require
-from ...core.layers.context import Context, Shape
+from ...core.layers.context import Shape
 from ...core.layers.dtype_policy import promote
 from ...core.layers.layer_kinds import LayerContext
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 from ...core.ops.host_constant import host_constant
 from ...core.ops.implementations import register
+from ...core.schema.caffe_pb2 import PriorBoxParameter
 
 _UNSUPPORTED_SETTINGS = ("box_width", "box_height", "tf", "yx_order", "keras")  # settings of other forks
 _FLOAT = np.float32
 _DENSE_SQUARES = {32: (4, 8.0), 64: (2, 16.0)}  # FaceBoxes: {min_size: (squares per row, distance in pixels)}
 
 
-def prior_box(ctx: Context, x: jax.Array, image: jax.Array) -> jax.Array:
+def prior_box(p: PriorBoxParameter, x: jax.Array, image: jax.Array) -> jax.Array:
     """Compute default boxes around each cell of a feature map, and their variances.
 
     Bottoms: the map and the image, both (N, C, H, W). Only their shapes are read. The top, (1, 2, boxes * 4), contains
@@ -37,11 +38,11 @@ def prior_box(ctx: Context, x: jax.Array, image: jax.Array) -> jax.Array:
     squares of size 32, at offsets of -16, -8, 0 and 8 pixels from the center of the cell, and 2 x 2 squares of size 64,
     at offsets of -16 and 0 pixels. Its squares are 1 pixel smaller.
     """
-    return make_priors(ctx.param, lambda: cell_boxes(ctx.param), x, image)
+    return make_priors(p, lambda: cell_boxes(p), x, image)
 
 
-def prior_box_top_shapes(ctx: Context, x: Any, image: Any) -> list[Shape] | None:
-    return [_PriorGrid(ctx.param, cell_boxes(ctx.param), x, image).shape]
+def prior_box_top_shapes(p: PriorBoxParameter, x: Any, image: Any) -> list[Shape] | None:
+    return [_PriorGrid(p, cell_boxes(p), x, image).shape]
 
 
 def select_prior_box(layer: Any) -> str:
@@ -254,14 +255,14 @@ def _read_height_and_width(p: Any, name: str, names: tuple[str, str], default: t
     return pair
 
 
-def prior_box_clustered(ctx: Context, x: jax.Array, image: jax.Array) -> jax.Array:
+def prior_box_clustered(p: PriorBoxParameter, x: jax.Array, image: jax.Array) -> jax.Array:
     """Compute boxes of explicit sizes around each cell of a feature map, and their variances.
 
     Bottoms: the map and the image, both (N, C, H, W). Only their shapes are read. The top, (1, 2, boxes * 4), contains
     the boxes, then the variances. Boxes are x1, y1, x2, y2 as fractions of the image, cell by cell in row-major order.
     A cell has a box for each pair of `width` and `height`, in pixels.
     """
-    return make_priors(ctx.param, lambda: clustered_boxes(ctx.param), x, image)
+    return make_priors(p, lambda: clustered_boxes(p), x, image)
 
 
 define_layer(

@@ -14,6 +14,7 @@ from ...core.layers import cross_replica
 from ...core.layers.context import Context, Shape
 from ...core.layers.helpers import no_gradient
 from ...core.layers.types import Gradient, HostFunction, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ...core.schema.caffe_pb2 import PythonParameter
 from ..detection.boxes import overlaps
 
 
@@ -84,7 +85,7 @@ class ClusterSettings(NamedTuple):
     max_boxes: int = 50
 
 
-def cluster_detections(ctx: Context, coverage: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, ...]:
+def cluster_detections(p: Any, coverage: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, ...]:
     """Decode boxes from a coverage grid, and group similar boxes into detections.
 
     There is a top (N, max_boxes, 5) for each class, with rows x1, y1, x2, y2, confidence, padded with zeros. Bottoms:
@@ -96,11 +97,11 @@ def cluster_detections(ctx: Context, coverage: np.ndarray, boxes: np.ndarray) ->
     minus 1, eps (the relative tolerance of the grouping), minimum height in pixels, and optionally the number of
     classes (1 by default) and max_boxes (50 by default).
     """
-    s = _read_detection_settings(ctx)
+    s = _read_detection_settings(p)
     return tuple(_list_boxes(coverage[:, c], boxes, s, _cluster_boxes) for c in range(s.num_classes))
 
 
-def cluster_groundtruth(ctx: Context, coverage: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, ...]:
+def cluster_groundtruth(p: Any, coverage: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, ...]:
     """List the distinct ground-truth boxes of a label grid.
 
     There is a top (N, max_boxes, 5) for each class, with rows x1, y1, x2, y2, 0, padded with zeros. Bottoms: coverage
@@ -110,16 +111,16 @@ def cluster_groundtruth(ctx: Context, coverage: np.ndarray, boxes: np.ndarray) -
     param_str contains, separated by commas: image width and height, stride, and optionally the number of classes (1 by
     default) and max_boxes (50 by default).
     """
-    s = _read_truth_settings(ctx)
+    s = _read_truth_settings(p)
     return tuple(_list_boxes(coverage[:, c], boxes, s, _find_distinct_boxes) for c in range(s.num_classes))
 
 
-def detection_top_shapes(ctx: Context, coverage: Any, boxes: Any) -> list[Shape]:
-    return _make_top_shapes(ctx, _read_detection_settings(ctx), coverage, boxes)
+def detection_top_shapes(p: Any, coverage: Any, boxes: Any, *, ctx: Context) -> list[Shape]:
+    return _make_top_shapes(ctx, _read_detection_settings(p), coverage, boxes)
 
 
-def truth_top_shapes(ctx: Context, coverage: Any, boxes: Any) -> list[Shape]:
-    return _make_top_shapes(ctx, _read_truth_settings(ctx), coverage, boxes)
+def truth_top_shapes(p: Any, coverage: Any, boxes: Any, *, ctx: Context) -> list[Shape]:
+    return _make_top_shapes(ctx, _read_truth_settings(p), coverage, boxes)
 
 
 _SIGNATURE = Signature("Python", bottoms=2, tops=(1, None), param="python_param", in_place=False)
@@ -142,8 +143,8 @@ CLUSTER_GROUNDTRUTH = LayerType(
 )
 
 
-def _parse_numbers(ctx: Context, min_count: int, max_count: int) -> list[float]:
-    text = ctx.param.param_str
+def _parse_numbers(p: Any, min_count: int, max_count: int) -> list[float]:
+    text = p.param_str
     try:
         numbers = [float(part) for part in text.split(",")]
     except ValueError:
@@ -153,9 +154,9 @@ def _parse_numbers(ctx: Context, min_count: int, max_count: int) -> list[float]:
     return numbers
 
 
-def _read_detection_settings(ctx: Context) -> ClusterSettings:
+def _read_detection_settings(p: Any) -> ClusterSettings:
     width, height, stride, coverage_threshold, rectangle_threshold, eps, min_height, *optional_values = _parse_numbers(
-        ctx, 7, 9
+        p, 7, 9
     )
     return _check_settings(
         ClusterSettings(
@@ -171,8 +172,8 @@ def _read_detection_settings(ctx: Context) -> ClusterSettings:
     )
 
 
-def _read_truth_settings(ctx: Context) -> ClusterSettings:
-    width, height, stride, *optional_values = _parse_numbers(ctx, 3, 5)
+def _read_truth_settings(p: Any) -> ClusterSettings:
+    width, height, stride, *optional_values = _parse_numbers(p, 3, 5)
     return _check_settings(
         ClusterSettings(int(width), int(height), int(stride), 0, 0, 0, 0, *map(int, optional_values))
     )
@@ -196,11 +197,11 @@ def _make_top_shapes(ctx: Context, s: ClusterSettings, coverage: Any, boxes: Any
     )
     require(shapes[1][1] == 4, f"bottom 1 must have 4 channels, x1, y1, x2, y2, not {shapes[1][1]}")
     require(
-        shapes[0][1] == s.num_classes == ctx.n_tops,
+        shapes[0][1] == s.num_classes == ctx.num_tops,
         f"the numbers of classes and tops must be equal: coverage has {shapes[0][1]} classes, param_str has "
-        f"{s.num_classes}, and there are {ctx.n_tops} tops",
+        f"{s.num_classes}, and there are {ctx.num_tops} tops",
     )
-    return [(shapes[0][0], s.max_boxes, 5)] * ctx.n_tops
+    return [(shapes[0][0], s.max_boxes, 5)] * ctx.num_tops
 
 
 def _list_boxes(coverage: np.ndarray, boxes: np.ndarray, s: ClusterSettings, find_boxes: Any) -> np.ndarray:
@@ -257,7 +258,7 @@ def _cluster_boxes(s: ClusterSettings, coverage: np.ndarray, corners: np.ndarray
 _TRUE_POSITIVE, _FALSE_POSITIVE, _MISSED = 1, 2, 3
 
 
-def score_detections(ctx: Context, truth: jax.Array, detections: jax.Array) -> jax.Array:
+def score_detections(p: PythonParameter, truth: jax.Array, detections: jax.Array) -> jax.Array:
     """Mark detections as true or false positives, and add the ground-truth boxes that were missed.
 
     Bottoms: lists of ground-truth boxes (N, T, 5) and detections (N, D, 5), padded with zeros. The top is one list (N,
@@ -265,7 +266,7 @@ def score_detections(ctx: Context, truth: jax.Array, detections: jax.Array) -> j
     missed ground-truth box. Rows are sorted by kind; padding rows of zeros come last. Each ground-truth box in turn is
     matched to the first unmatched detection whose overlap is at least the threshold in param_str (0.7 by default).
     """
-    threshold = _read_threshold(ctx)
+    threshold = _read_threshold(p)
     for i, x in enumerate((truth, detections)):
         require(
             len(x.shape) == 3 and x.shape[2] == 5, f"bottom {i} must be a list of boxes, N x boxes x 5, not {x.shape}"
@@ -280,7 +281,7 @@ def score_detections(ctx: Context, truth: jax.Array, detections: jax.Array) -> j
     )(truth.astype(dtype), detections.astype(dtype))
 
 
-def mean_ap(ctx: Context, scored_boxes: jax.Array) -> tuple[jax.Array, ...]:
+def mean_ap(scored_boxes: jax.Array, *, ctx: Context) -> tuple[jax.Array, ...]:
     """Compute precision times recall (DetectNet's mAP), precision, and recall, in percent.
 
     The bottom is the top of ScoreDetections, (N, boxes, 5). There are three tops, (1,) each.
@@ -320,8 +321,8 @@ MEAN_AP = LayerType(
 )
 
 
-def _read_threshold(ctx: Context) -> float:
-    text = ctx.param.param_str.strip()
+def _read_threshold(p: PythonParameter) -> float:
+    text = p.param_str.strip()
     try:
         threshold = float(text or 0.7)
     except ValueError:

@@ -387,7 +387,7 @@ def _cubic_inner(x: jax.Array) -> jax.Array:
 _LABEL_VALUES = 16  # values in a row of a label
 
 
-def detectnet_transformation(ctx: Context, images: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+def detectnet_transformation(images: jax.Array, labels: jax.Array, *, ctx: Context) -> tuple[jax.Array, jax.Array]:
     """Resize images to one size, augment them in TRAIN, and compute a label grid for each image.
 
     Bottoms: images (N, 3, H, W), and labels (N, 1, 1 + M, 16). The tops are the images, (N, 3, image_size_y,

@@ -95,7 +95,7 @@ class CorrelationGeometry:
         return tuple((n - 1) * self.stride + self.kernel for n in self.out_size)
 
 
-def correlation(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
+def correlation(a: jax.Array, b: jax.Array, *, ctx: Context) -> jax.Array:
     """Compare two feature maps (N, C, H, W) for each displacement d of the second map. The top is (N, shifts, H', W').
 
     Each channel of the top belongs to one displacement d. Its values are the means of a(x) * b(x + d) over the channels
@@ -118,7 +118,7 @@ def correlation(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def correlation_backward(
-    ctx: Context, a: jax.Array, b: jax.Array, *, y: jax.Array, dy: jax.Array
+    a: jax.Array, b: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array, jax.Array]:
     geometry = _read_geometry(ctx, a, b)
     padded_b = geometry.pad_map(b)

@@ -14,9 +14,10 @@ from ...core.layers.context import Context
 from ...core.layers.dtype_policy import promote
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, LayerDocs, LayerType, Signature, Traced, Variants
+from ...core.schema.caffe_pb2 import L1LossParameter, LpqLossParameter
 
 
-def l1_loss(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
+def l1_loss(a: jax.Array, b: jax.Array) -> jax.Array:
     """Compute the sum of the absolute differences of two bottoms (N, ...), divided by N, as a scalar.
 
     The gradient is 0 where the bottoms are equal.
@@ -24,14 +25,12 @@ def l1_loss(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.sum(jnp.abs(_subtract(a, b))) / max(a.shape[0], 1)
 
 
-def l1_loss_backward(
-    ctx: Context, a: jax.Array, b: jax.Array, *, y: jax.Array, dy: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def l1_loss_backward(a: jax.Array, b: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, jax.Array]:
     diff = dy / max(a.shape[0], 1) * jnp.sign(_subtract(a, b))
     return diff, -diff
 
 
-def flow_l1_loss(ctx: Context, a: jax.Array, *b: jax.Array) -> jax.Array:
+def flow_l1_loss(p: L1LossParameter, a: jax.Array, *b: jax.Array, ctx: Context) -> jax.Array:
     """Compute the sum of |d|, divided by N, as a scalar. d is the difference of two bottoms, or the only bottom.
 
     Bottoms are (N, C, H, W). NaNs are ignored. Values of |d| below plateau count as 0. With l2_per_location, the loss
@@ -39,19 +38,19 @@ def flow_l1_loss(ctx: Context, a: jax.Array, *b: jax.Array) -> jax.Array:
     as 0 if its root is below plateau. l2_prescale_by_channels divides sums over channels by C. With
     normalize_by_num_entries, the divisor is the number of entries that are not NaN, divided by C.
     """
-    p = ctx.param
     d, valid, divisor = prepare_differences(ctx, a, *b)
     if p.l2_per_location:
-        return jnp.sum(jnp.sqrt(_sum_squares(ctx, d) + p.epsilon)) / divisor
+        return jnp.sum(jnp.sqrt(_sum_squares(p, d) + p.epsilon)) / divisor
     return jnp.sum(jnp.where(valid & (jnp.abs(d) >= p.plateau), jnp.abs(d), 0)) / divisor
 
 
-def flow_l1_loss_backward(ctx: Context, a: jax.Array, *b: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
-    p = ctx.param
+def flow_l1_loss_backward(
+    p: L1LossParameter, a: jax.Array, *b: jax.Array, y: jax.Array, dy: jax.Array, ctx: Context
+) -> tuple[Any, ...]:
     d, valid, divisor = prepare_differences(ctx, a, *b)
     if p.l2_per_location:
-        squares = _sum_squares(ctx, d)
-        slope = jnp.where(squares > 0, d / jnp.sqrt(squares + p.epsilon), 0) * channel_prescale(ctx, d)
+        squares = _sum_squares(p, d)
+        slope = jnp.where(squares > 0, d / jnp.sqrt(squares + p.epsilon), 0) * channel_prescale(p, d)
     else:
         slope = jnp.where(valid & (jnp.abs(d) >= p.plateau), jnp.where(d > 0, 1, -1), 0)
     diff = dy / divisor * slope
@@ -103,38 +102,40 @@ def prepare_differences(ctx: Context, a: jax.Array, *b: jax.Array) -> tuple[jax.
     return jnp.where(valid, difference, 0), valid, divisor
 
 
-def channel_prescale(ctx: Context, d: jax.Array) -> float:
+def channel_prescale(p: Any, d: jax.Array) -> float:
     """Return the factor that multiplies sums over channels: 1 / C with l2_prescale_by_channels, otherwise 1."""
-    return 1 / d.shape[1] if ctx.param.l2_prescale_by_channels else 1.0
+    return 1 / d.shape[1] if p.l2_prescale_by_channels else 1.0
 
 
-def _sum_squares(ctx: Context, d: jax.Array) -> jax.Array:
+def _sum_squares(p: L1LossParameter, d: jax.Array) -> jax.Array:
     """Return the sum of the squares of d over the channels, (N, 1, H, W), or 0 where its root is below plateau."""
-    squares = jnp.sum(jnp.square(d), axis=1, keepdims=True) * channel_prescale(ctx, d)
-    return jnp.where(squares < math.pow(ctx.param.plateau, 2), 0, squares)
+    squares = jnp.sum(jnp.square(d), axis=1, keepdims=True) * channel_prescale(p, d)
+    return jnp.where(squares < math.pow(p.plateau, 2), 0, squares)
 
 
-def lpq_loss(ctx: Context, a: jax.Array, *b: jax.Array) -> jax.Array:
+def lpq_loss(p: LpqLossParameter, a: jax.Array, *b: jax.Array, ctx: Context) -> jax.Array:
     """Compute the sum over positions of (sum over channels of (|d| + p_epsilon)^p + q_epsilon)^q, divided by N.
 
     The top is a scalar. d is the difference of two bottoms (N, C, H, W), or the only bottom, with NaNs replaced by 0.
     l2_prescale_by_channels divides sums over channels by C. With normalize_by_num_entries, the divisor is the number of
     entries that are not NaN, divided by C.
     """
-    p, q = _read_powers(ctx.param)
+    power, q = _read_powers(p)
     d, _, divisor = prepare_differences(ctx, a, *b)
-    sums = jnp.sum(jnp.power(jnp.abs(d) + ctx.param.p_epsilon, p), axis=1) * channel_prescale(ctx, d)
-    return jnp.sum(jnp.power(sums + ctx.param.q_epsilon, q)) / divisor
+    sums = jnp.sum(jnp.power(jnp.abs(d) + p.p_epsilon, power), axis=1) * channel_prescale(p, d)
+    return jnp.sum(jnp.power(sums + p.q_epsilon, q)) / divisor
 
 
-def lpq_loss_backward(ctx: Context, a: jax.Array, *b: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
-    p, q = _read_powers(ctx.param)
+def lpq_loss_backward(
+    p: LpqLossParameter, a: jax.Array, *b: jax.Array, y: jax.Array, dy: jax.Array, ctx: Context
+) -> tuple[Any, ...]:
+    power, q = _read_powers(p)
     d, valid, divisor = prepare_differences(ctx, a, *b)
     is_nonzero = valid & (d != 0)
-    magnitude = jnp.where(is_nonzero, jnp.abs(d), 1) + ctx.param.p_epsilon
-    sums = jnp.sum(jnp.power(jnp.abs(d) + ctx.param.p_epsilon, p), axis=1, keepdims=True) * channel_prescale(ctx, d)
-    outer_slope = q * jnp.power(sums + ctx.param.q_epsilon, q - 1) * channel_prescale(ctx, d)
-    diff = dy / divisor * jnp.where(is_nonzero, outer_slope * p * jnp.power(magnitude, p - 1) * jnp.sign(d), 0)
+    magnitude = jnp.where(is_nonzero, jnp.abs(d), 1) + p.p_epsilon
+    sums = jnp.sum(jnp.power(jnp.abs(d) + p.p_epsilon, power), axis=1, keepdims=True) * channel_prescale(p, d)
+    outer_slope = q * jnp.power(sums + p.q_epsilon, q - 1) * channel_prescale(p, d)
+    diff = dy / divisor * jnp.where(is_nonzero, outer_slope * power * jnp.power(magnitude, power - 1) * jnp.sign(d), 0)
     return diff, *(-diff for _ in b)
 
 

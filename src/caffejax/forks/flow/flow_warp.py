@@ -9,15 +9,15 @@ import jax
 import jax.numpy as jnp
 
 from ...base.errors import require
-from ...core.layers.context import Context
 from ...core.layers.dtype_policy import promote
 from ...core.layers.registry import define_layer
 from ...core.layers.types import SAME_AS_BOTTOMS, Gradient, LayerDocs, LayerTraits, Signature, Traced
+from ...core.schema.caffe_pb2 import FlowWarpParameter, MeanParameter
 
 Arrays = tuple[jax.Array, ...]
 
 
-def flow_warp(ctx: Context, image: jax.Array, flow: jax.Array) -> jax.Array:
+def flow_warp(p: FlowWarpParameter, image: jax.Array, flow: jax.Array) -> jax.Array:
     """Sample an image bilinearly at the position of each pixel plus the flow. The top is (N, C, H, W).
 
     Bottoms: the image (N, C, H, W), and the flow (N, 2, H, W), which contains displacements to the right and down, in
@@ -25,12 +25,12 @@ def flow_warp(ctx: Context, image: jax.Array, flow: jax.Array) -> jax.Array:
     """
     is_inside, corners, (x_fraction, y_fraction) = _read_corners(image, flow)
     top = _interpolate(corners, x_fraction, y_fraction)
-    fill = 0.0 if ctx.param.fill_value == ctx.param.ZERO else math.nan
+    fill = 0.0 if p.fill_value == p.ZERO else math.nan
     return jnp.where(is_inside, top, fill).reshape(image.shape).astype(image.dtype)
 
 
 def flow_warp_backward(
-    ctx: Context, image: jax.Array, flow: jax.Array, *, y: jax.Array, dy: jax.Array
+    image: jax.Array, flow: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     is_inside, corners, (x_fraction, y_fraction) = _read_corners(image, flow)
     d_top = jnp.where(is_inside, promote(dy).reshape(*dy.shape[:2], -1), 0)
@@ -111,7 +111,7 @@ def _read_corners(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays,
 _NORM_EPSILON = 1e-9
 
 
-def channel_norm(ctx: Context, x: jax.Array) -> jax.Array:
+def channel_norm(x: jax.Array) -> jax.Array:
     """Compute the L2 norm over the channels: (N, C, H, W) becomes (N, 1, H, W).
 
     The derivative is x / (norm + 1e-9), and is 0 where all channels are 0.
@@ -120,7 +120,7 @@ def channel_norm(ctx: Context, x: jax.Array) -> jax.Array:
     return jnp.sqrt(jnp.sum(jnp.square(promote(x)), axis=1, keepdims=True)).astype(x.dtype)
 
 
-def channel_norm_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def channel_norm_backward(x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     squares = jnp.sum(jnp.square(promote(x)), axis=1, keepdims=True)
     is_nonzero = squares > 0  # at 0 the derivative of the root is infinite, and second derivatives would be NaN
     return jnp.where(is_nonzero, dy * x / (jnp.sqrt(jnp.where(is_nonzero, squares, 1)) + _NORM_EPSILON), 0)
@@ -135,13 +135,13 @@ define_layer(
 )
 
 
-def mean(ctx: Context, *xs: jax.Array) -> tuple[jax.Array, ...]:
+def mean(p: MeanParameter, *xs: jax.Array) -> tuple[jax.Array, ...]:
     """Compute output_scale * (input_scale * x + mean_scale * value) for each bottom x (N, C, H, W).
 
     There is a top for each bottom. If `operation` is SUBTRACT, the value is subtracted instead of added. If there are n
     values, channel c uses value c modulo n; n must divide C.
     """
-    return tuple(_scale_and_shift(ctx.param, x) for x in xs)
+    return tuple(_scale_and_shift(p, x) for x in xs)
 
 
 define_layer(

@@ -12,12 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...base.errors import require
-from ...core.layers.context import Context, Shape
+from ...core.layers.context import Shape
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import check_plane_size
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 from ...core.ops.host_constant import host_constant
+from ...core.schema.caffe_pb2 import AccumParameter, DownsampleParameter, ResampleParameter
 
 Coefficients = Callable[[np.ndarray], np.ndarray]
 
@@ -126,20 +127,20 @@ def _make_array(matrix: ResizeMatrix, x: jax.Array) -> jax.Array:
 _FILTERS = {"LINEAR": (triangle, 2), "CUBIC": (cubic, 4)}
 
 
-def resample(ctx: Context, x: jax.Array, *reference: jax.Array) -> jax.Array:
+def resample(p: ResampleParameter, x: jax.Array, *reference: jax.Array) -> jax.Array:
     """Resize (N, C, H, W) to height x width, or to the size of a second bottom, by a NEAREST, LINEAR or CUBIC filter.
 
     If the map shrinks, the filter is stretched by the ratio of the sizes, unless antialias is false. As in FlowNet 2,
     the offset of the columns is computed from the ratio of the heights, and the offset of the rows from the ratio of
     the widths.
     """
-    return apply_matrices(x, *_make_matrices(ctx, x, *reference)).astype(x.dtype)
+    return apply_matrices(x, *_make_matrices(p, x, *reference)).astype(x.dtype)
 
 
 def resample_backward(
-    ctx: Context, x: jax.Array, *reference: jax.Array, y: jax.Array, dy: jax.Array
+    p: ResampleParameter, x: jax.Array, *reference: jax.Array, y: jax.Array, dy: jax.Array
 ) -> tuple[Any, ...]:
-    return apply_transposed_matrices(x, dy, *_make_matrices(ctx, x, *reference)), *(None for _ in reference)
+    return apply_transposed_matrices(x, dy, *_make_matrices(p, x, *reference)), *(None for _ in reference)
 
 
 define_layer(
@@ -151,13 +152,13 @@ define_layer(
 )
 
 
-def downsample(ctx: Context, x: jax.Array, *reference: jax.Array) -> jax.Array:
+def downsample(p: DownsampleParameter, x: jax.Array, *reference: jax.Array) -> jax.Array:
     """Resize (N, C, H, W) to top_height x top_width, or to the size of a second bottom, by averages that ignore NaNs.
 
     Weights are triangular, and corners are aligned. A position is NaN if the total weight of its NaNs is more than half
     the total weight of its other values.
     """
-    size = _output_size(ctx.param, ("top_height", "top_width"), x, *reference)
+    size = _output_size(p, ("top_height", "top_width"), x, *reference)
     if size == tuple(x.shape[2:]):
         return x
     require(all(n > 1 for n in size), f"the new size must be 2 or more in both directions, not {size}")
@@ -182,7 +183,7 @@ define_layer(
 )
 
 
-def accum(ctx: Context, *bottoms: jax.Array) -> jax.Array:
+def accum(p: AccumParameter, *bottoms: jax.Array) -> jax.Array:
     """Resize all bottoms (N, C, H, W) to one size with aligned corners, and concatenate them along the channels.
 
     With have_reference, the last bottom determines the size and is not concatenated. Otherwise the size is the largest
@@ -190,14 +191,14 @@ def accum(ctx: Context, *bottoms: jax.Array) -> jax.Array:
     size_divisible_by, top_height and top_width are replaced by the largest height and the largest width, each rounded
     up to a multiple of size_divisible_by.
     """
-    inputs, size = _read_inputs_and_size(ctx, bottoms)
+    inputs, size = _read_inputs_and_size(p, bottoms)
     matrices = [_make_aligned_matrices(x, size) for x in inputs]
     resized = [apply_matrices(x, *m).astype(bottoms[0].dtype) for x, m in zip(inputs, matrices, strict=True)]
     return jnp.concatenate(resized, axis=1)
 
 
-def accum_backward(ctx: Context, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
-    inputs, size = _read_inputs_and_size(ctx, bottoms)
+def accum_backward(p: AccumParameter, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
+    inputs, size = _read_inputs_and_size(p, bottoms)
     ends = np.cumsum([x.shape[1] for x in inputs])
     top_diffs = jnp.split(promote(dy), ends[:-1], axis=1)
     diffs = (
@@ -228,8 +229,7 @@ def _output_size(p: Any, names: tuple[str, str], x: Any, *reference: Any) -> Sha
     return size
 
 
-def _make_matrices(ctx: Context, x: Any, *reference: Any) -> tuple[ResizeMatrix, ResizeMatrix]:
-    p = ctx.param
+def _make_matrices(p: ResampleParameter, x: Any, *reference: Any) -> tuple[ResizeMatrix, ResizeMatrix]:
     method = str(p.ResampleType.Name(p.type))
     require(method in ("NEAREST", *_FILTERS), f"type: {method} is not supported; use NEAREST, LINEAR or CUBIC")
     size, in_size = _output_size(p, ("height", "width"), x, *reference), x.shape[2:]
@@ -253,9 +253,8 @@ def _make_aligned_matrices(x: Any, size: Shape) -> tuple[ResizeMatrix, ResizeMat
     )
 
 
-def _read_inputs_and_size(ctx: Context, bottoms: tuple[Any, ...]) -> tuple[tuple[Any, ...], Shape]:
+def _read_inputs_and_size(p: AccumParameter, bottoms: tuple[Any, ...]) -> tuple[tuple[Any, ...], Shape]:
     """Return the bottoms that are resized, and (height, width) of the top."""
-    p = ctx.param
     for i, shape in enumerate(b.shape for b in bottoms):
         require(len(shape) == 4, f"bottom {i} needs 4 axes (number, channels, height, width), not shape {shape}")
         require(

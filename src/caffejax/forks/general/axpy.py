@@ -6,13 +6,12 @@ import jax
 import jax.numpy as jnp
 
 from ...base.errors import require
-from ...core.layers.context import Context
 from ...core.layers.dtype_policy import promote
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 
 
-def axpy(ctx: Context, a: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+def axpy(a: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
     """Return a * x + y, where `a` is a factor for each channel of each item (SENet's axpy_layer.cpp).
 
     Bottoms: `a` (N, C) or (N, C, 1, 1), x (N, C, ...) and y with the shape of x. The top has the shape of x.
@@ -21,7 +20,7 @@ def axpy(ctx: Context, a: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def axpy_backward(
-    ctx: Context, a: jax.Array, x: jax.Array, addend: jax.Array, *, y: jax.Array, dy: jax.Array
+    a: jax.Array, x: jax.Array, addend: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     da = jnp.sum(promote(dy) * x, axis=tuple(range(2, x.ndim)))
     return da.reshape(a.shape), _broadcast_factors(a, x, addend) * dy, dy

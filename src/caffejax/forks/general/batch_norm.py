@@ -34,7 +34,7 @@ from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import rsqrt, stop_gradient
 from ...core.layers.registry import register_variants
 from ...core.layers.types import ChannelAffine, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
-from ...core.schema.caffe_pb2 import FillerParameter
+from ...core.schema.caffe_pb2 import BatchNormParameter, FillerParameter
 
 Arrays = tuple[jax.Array, ...]
 
@@ -64,60 +64,62 @@ class ForkBatchNormSettings(BatchNormSettings):
 
 def read_batch_norm_of_parts(ctx: Context) -> ForkBatchNormSettings:
     """Return the settings of a BatchNorm layer of Intel Caffe."""
-    return ForkBatchNormSettings(**asdict(read_batch_norm(ctx)), stats_batch_size=ctx.param.stats_batch_size)
+    return ForkBatchNormSettings(
+        **asdict(read_batch_norm(ctx.param, phase=ctx.phase)), stats_batch_size=ctx.param.stats_batch_size
+    )
 
 
-def read_scaled_batch_norm(ctx: Context) -> ForkBatchNormSettings:
+def read_scaled_batch_norm(p: BatchNormParameter, *, ctx: Context) -> ForkBatchNormSettings:
     """Return the settings of a BatchNorm layer with scale and bias.
 
     They are read as in Intel Caffe if a field of this fork is set, otherwise as in NVIDIA Caffe.
     """
     settings = read_batch_norm_of_parts(ctx)
-    if any(ctx.param.HasField(field) for field in INTEL_SETTINGS):
+    if any(p.HasField(field) for field in INTEL_SETTINGS):
         return settings
     uses_running_stats = settings.uses_running_stats or not ctx.training
     return replace(settings, eps=max(settings.eps, _MIN_EPS), uses_running_stats=uses_running_stats, stores_sums=False)
 
 
-def batch_norm_of_parts(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
+def batch_norm_of_parts(p: Any, blobs: Arrays, x: jax.Array, *, ctx: Context) -> tuple[jax.Array, Arrays]:
     """Apply BatchNorm, where statistics are computed for each part of `stats_batch_size` images.
 
     The parts update the blobs in order. Intel's fork has no blobs for scale and bias with `use_weight_bias: false`.
     """
-    if ctx.settings.uses_running_stats:
-        return batch_norm(ctx, blobs, x)
-    return batch_norm_of_parts_fused(ctx, blobs, x, ())
+    if p.uses_running_stats:
+        return batch_norm(p, blobs, x, ctx=ctx)
+    return batch_norm_of_parts_fused(p, blobs, x, (), ctx=ctx)
 
 
-def batch_norm_of_parts_params(ctx: Context, x: Any) -> list[ParamSpec]:
-    specs = batch_norm_params(ctx, x)
-    size, n = ctx.settings.stats_batch_size, x.shape[0]
+def batch_norm_of_parts_params(p: Any, x: Any) -> list[ParamSpec]:
+    specs = batch_norm_params(x)
+    size, n = p.stats_batch_size, x.shape[0]
     require(
-        size == 0 or n <= size or n % size == 0 or ctx.settings.uses_running_stats,
+        size == 0 or n <= size or n % size == 0 or p.uses_running_stats,
         f"the batch size {n} must be a multiple of stats_batch_size {size} (Intel Caffe)",
     )
     return specs
 
 
 def batch_norm_of_parts_backward(
-    ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
+    p: Any, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[tuple[None, None, None], jax.Array]:
-    if ctx.settings.uses_running_stats:
-        return batch_norm_backward(ctx, blobs, x, y=y, dy=dy)
-    parts, y_parts, dy_parts = (split_batch(ctx, a) for a in (x, y, dy))
-    no_diffs, d_parts = batch_norm_backward(ctx, blobs, parts, y=y_parts, dy=dy_parts)
+    if p.uses_running_stats:
+        return batch_norm_backward(p, blobs, x, y=y, dy=dy, ctx=ctx)
+    parts, y_parts, dy_parts = (split_batch(p, a) for a in (x, y, dy))
+    no_diffs, d_parts = batch_norm_backward(p, blobs, parts, y=y_parts, dy=dy_parts, ctx=ctx)
     return no_diffs, join_batch(d_parts, x)
 
 
 def batch_norm_of_parts_fused(
-    ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
+    p: Any, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue], *, ctx: Context
 ) -> tuple[jax.Array, Arrays]:
     """Apply `batch_norm_of_parts` by batch statistics, fused with `epilogues`; return the last top and the blobs."""
-    mean_estimate = running_statistics(ctx, blobs)[0]
+    mean_estimate = running_statistics(p, blobs)[0]
     *affine, relu = fused_affine(epilogues, mean_estimate)
-    parts = split_batch(ctx, x)
+    parts = split_batch(p, x)
     factor, bias, estimate = (repeat_channels(c, x, parts) for c in (*affine, mean_estimate))
-    top, mean, variance = normalize_batch(ctx, parts, factor, bias, estimate, ctx.settings.eps, relu=relu)
+    top, mean, variance = normalize_batch(ctx, parts, factor, bias, estimate, p.eps, relu=relu)
     return join_batch(top, x), _update_sums_by_parts(ctx, blobs, mean, variance, parts)
 
 
@@ -136,12 +138,12 @@ BATCH_NORM_OF_PARTS = replace(
 )
 
 
-def split_batch(ctx: Context, x: jax.Array) -> jax.Array:
+def split_batch(p: ForkBatchNormSettings, x: jax.Array) -> jax.Array:
     """Split a batch into parts of `stats_batch_size` images, and stack the parts as channels.
 
     The shape (N, C, ...) becomes (size, N / size * C, ...), where size is `stats_batch_size`.
     """
-    size = ctx.settings.stats_batch_size
+    size = p.stats_batch_size
     if not 0 < size < x.shape[0]:
         return x
     return x.reshape(-1, size, *x.shape[1:]).swapaxes(0, 1).reshape(size, -1, *x.shape[2:])
@@ -172,39 +174,41 @@ def _update_sums_by_parts(
     return blobs
 
 
-def scaled_batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
+def scaled_batch_norm(
+    p: ForkBatchNormSettings, blobs: Arrays, x: jax.Array, *, ctx: Context
+) -> tuple[jax.Array, Arrays]:
     """Apply BatchNorm, then multiply by a factor and add a bias for each channel, blobs 3 and 4, (C,) each.
 
     In NVIDIA Caffe, blobs 0 and 1 are moving averages, which TEST always uses, and the variance is not multiplied by
     m/(m-1). Blob 2 is 1 after the first update, and no factor; eps is at least 1e-5. In Intel Caffe, blobs are sums,
     as in BVLC Caffe, and with `bias_term: false` there is no blob 4.
     """
-    if not ctx.settings.uses_running_stats:
-        return scaled_batch_norm_fused(ctx, blobs, x, ())
-    factor, bias = scaled_batch_norm_factor_and_bias(ctx, blobs)
+    if not p.uses_running_stats:
+        return scaled_batch_norm_fused(p, blobs, x, (), ctx=ctx)
+    factor, bias = scaled_batch_norm_factor_and_bias(p, blobs)
     return (promote(x) * broadcast_channels(factor, x) + broadcast_channels(bias, x)).astype(x.dtype), blobs[:3]
 
 
-def scaled_batch_norm_params(ctx: Context, x: Any) -> list[ParamSpec]:
-    p = ctx.param
-    factor = next((getattr(p, f) for f in ("scale_filler", "filler") if p.HasField(f)), None)
+def scaled_batch_norm_params(p: ForkBatchNormSettings, x: Any, *, ctx: Context) -> list[ParamSpec]:
+    fields = ctx.param
+    factor = next((getattr(fields, f) for f in ("scale_filler", "filler") if fields.HasField(f)), None)
     shape = (x.shape[1],) if len(x.shape) > 1 else ()
     return [
-        *batch_norm_of_parts_params(ctx, x),
+        *batch_norm_of_parts_params(p, x),
         ParamSpec(shape, factor or FillerParameter(type="constant", value=1), name="weight"),
-        *([ParamSpec(shape, p.bias_filler, name="bias")] if p.bias_term else []),
+        *([ParamSpec(shape, fields.bias_filler, name="bias")] if fields.bias_term else []),
     ]
 
 
 def scaled_batch_norm_backward(
-    ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
+    p: ForkBatchNormSettings, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[tuple[Any, ...], jax.Array]:
-    d_top, uses_running_stats = promote(dy), ctx.settings.uses_running_stats
+    d_top, uses_running_stats = promote(dy), p.uses_running_stats
     parts, d_normalized = (
-        a if uses_running_stats else split_batch(ctx, a) for a in (x, d_top * broadcast_channels(promote(blobs[3]), x))
+        a if uses_running_stats else split_batch(p, a) for a in (x, d_top * broadcast_channels(promote(blobs[3]), x))
     )
-    mean, variance = running_statistics(ctx, blobs) if uses_running_stats else batch_statistics(ctx, parts)
-    deviation = broadcast_channels(jnp.sqrt(variance + ctx.settings.eps), parts)
+    mean, variance = running_statistics(p, blobs) if uses_running_stats else batch_statistics(ctx, parts)
+    deviation = broadcast_channels(jnp.sqrt(variance + p.eps), parts)
     normalized = (promote(parts) - broadcast_channels(mean, parts)) / deviation
     if not uses_running_stats:
         d_normalized = project_out(ctx, d_normalized, normalized)
@@ -212,39 +216,37 @@ def scaled_batch_norm_backward(
     return (None, None, None, d_factor, d_bias)[: len(blobs)], join_batch(d_normalized / deviation, x)
 
 
-def scaled_batch_norm_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    mean, variance = running_statistics(ctx, blobs)
-    factor = promote(blobs[3]) * rsqrt(variance + ctx.settings.eps)
+def scaled_batch_norm_factor_and_bias(p: ForkBatchNormSettings, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+    mean, variance = running_statistics(p, blobs)
+    factor = promote(blobs[3]) * rsqrt(variance + p.eps)
     return factor, (promote(blobs[4]) if len(blobs) > 4 else 0) - mean * factor
 
 
-def count_fusible_scaled_batch_norm(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
+def count_fusible_scaled_batch_norm(p: ForkBatchNormSettings, x: Any, epilogues: Sequence[Epilogue]) -> int:
     """Return 1 if a ReLU follows and the layer uses batch statistics, else 0."""
-    return 0 if ctx.settings.uses_running_stats else int(any(f.is_relu for f in epilogues[:1]))
+    return 0 if p.uses_running_stats else int(any(f.is_relu for f in epilogues[:1]))
 
 
 def scaled_batch_norm_fused(
-    ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
+    p: ForkBatchNormSettings, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue], *, ctx: Context
 ) -> tuple[jax.Array, Arrays]:
     """Apply `scaled_batch_norm` by batch statistics, fused with `epilogues`; return the last top and the updated blobs.
 
     `count_fusible_scaled_batch_norm` returned the number of epilogues.
     """
-    parts = split_batch(ctx, x)
-    mean_estimate = running_statistics(ctx, blobs)[0]
+    parts = split_batch(p, x)
+    mean_estimate = running_statistics(p, blobs)[0]
     affine = (*map(promote, blobs[3:]), jnp.zeros_like(mean_estimate))[:2]
     factor, bias, repeated_estimate = (repeat_channels(c, x, parts) for c in (*affine, mean_estimate))
-    top, mean, variance = normalize_batch(
-        ctx, parts, factor, bias, repeated_estimate, ctx.settings.eps, relu=bool(epilogues)
-    )
-    if ctx.settings.stores_sums:
+    top, mean, variance = normalize_batch(ctx, parts, factor, bias, repeated_estimate, p.eps, relu=bool(epilogues))
+    if p.stores_sums:
         return join_batch(top, x), _update_sums_by_parts(ctx, blobs[:3], mean, variance, parts)
-    return top, _update_averages(ctx, blobs[:3], mean, variance)
+    return top, _update_averages(p, blobs[:3], mean, variance)
 
 
-def _update_averages(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array) -> Arrays:
+def _update_averages(p: ForkBatchNormSettings, blobs: Arrays, mean: jax.Array, variance: jax.Array) -> Arrays:
     """Return the moving averages, updated with the statistics of the batch. The first update replaces them."""
-    fraction = ctx.settings.fraction
+    fraction = p.fraction
     means, variances, is_updated = blobs
     averages = (
         jnp.where(is_updated == 0, batch_value, fraction * promote(average) + (1 - fraction) * batch_value)
@@ -256,7 +258,9 @@ def _update_averages(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax
     )
 
 
-def convert_stored_scaled_batch_norm(ctx: Context, blobs: Sequence[Any]) -> tuple[Sequence[Any], str | None]:
+def convert_stored_scaled_batch_norm(
+    p: ForkBatchNormSettings, blobs: Sequence[Any]
+) -> tuple[Sequence[Any], str | None]:
     """Return the blobs that a file stores, in the order and the shapes of the layer's, and a warning or None.
 
     DIGITS' older NVIDIA Caffe (0.15) stored scale, bias, mean, variance and a reserved number, whose size of 1 tells
@@ -265,8 +269,8 @@ def convert_stored_scaled_batch_norm(ctx: Context, blobs: Sequence[Any]) -> tupl
     if len(blobs) == 5 and all(b is not None for b in blobs) and blobs[4].size == 1 < blobs[0].size:
         scale, bias, mean, variance, reserved = blobs
         blobs = [mean, variance, reserved, scale, bias]
-    vectors, warning = convert_stored_batch_norm(ctx, blobs)
-    return vectors, warning if ctx.settings.stores_sums else None
+    vectors, warning = convert_stored_batch_norm(blobs)
+    return vectors, warning if p.stores_sums else None
 
 
 SCALED_BATCH_NORM = LayerType(

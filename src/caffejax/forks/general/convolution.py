@@ -7,9 +7,10 @@ from typing import Any
 
 import jax
 
-from ...core.layers.context import Context
+from ...core.layers.context import Context, call_with
 from ...core.layers.convolution import (
     CONVOLUTION_TRAITS,
+    ConvolutionSettings,
     convolution,
     convolution_backward,
     convolution_fused,
@@ -17,7 +18,7 @@ from ...core.layers.convolution import (
     convolution_top_shapes,
     convolution_window,
     count_fusible,
-    depthwise_context,
+    depthwise_settings,
     read_convolution,
 )
 from ...core.layers.layer_kinds import Function
@@ -27,9 +28,9 @@ from ...core.layers.types import SAME_AS_BOTTOMS, Fusion, Gradient, LayerDocs, S
 Arrays = tuple[jax.Array, ...]
 
 
-def depthwise_convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
+def depthwise_convolution(p: ConvolutionSettings, blobs: Arrays, *xs: jax.Array, fast: bool) -> Arrays:
     """Compute a Convolution. It is depthwise only if `group` is set to the number of channels."""
-    return convolution(ctx, blobs, *xs)
+    return convolution(p, blobs, *xs, fast=fast)
 
 
 define_layer(
@@ -51,22 +52,22 @@ define_layer(
 )
 
 
-def convolution_depthwise(ctx: Context, blobs: Arrays, x: jax.Array) -> Arrays:
+def convolution_depthwise(p: ConvolutionSettings, blobs: Arrays, x: jax.Array, *, fast: bool) -> Arrays:
     """Cross-correlate each channel with a separate kernel: (N, C, H, W) to (N, C, *output size).
 
     Blobs: weight (C, 1, *kernel), bias (C,). `num_output` and `group` are ignored. Sizes are rounded as in Convolution.
     """
-    return convolution(depthwise_context(ctx, x), blobs, x)
+    return convolution(depthwise_settings(p, x), blobs, x, fast=fast)
 
 
 def _adapt_to_depthwise(function: Function, bottom: int = 0) -> Function:
     """Adapt a function of Convolution to ConvolutionDepthwise.
 
-    `bottom` is the index of the bottom among the arguments after the context.
+    `bottom` is the index of the bottom among the arguments after the settings.
     """
 
-    def depthwise_function(ctx: Context, *arguments: Any, **tops: Any) -> Any:
-        return function(depthwise_context(ctx, arguments[bottom]), *arguments, **tops)
+    def depthwise_function(p: ConvolutionSettings, *arguments: Any, ctx: Context, **tops: Any) -> Any:
+        return call_with(function, depthwise_settings(p, arguments[bottom]), ctx, *arguments, **tops)
 
     return depthwise_function
 

@@ -15,9 +15,10 @@ from ...core.layers.dropout import DROPOUT, dropout_ratio, sample_mask
 from ...core.layers.param_str import parse_param_str
 from ...core.layers.registry import define_layer, register_variants
 from ...core.layers.types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ...core.schema.caffe_pb2 import SeLUDropoutParameter, SeLUParameter, SpatialDropoutParameter
 
 
-def dropout_of_forks(ctx: Context, x: jax.Array) -> jax.Array:
+def dropout_of_forks(x: jax.Array, *, ctx: Context) -> jax.Array:
     """Set elements to 0 with probability dropout_ratio in TRAIN; with `sample_weights_test: true` in TEST, too.
 
     The others are divided by 1 - dropout_ratio. With `scale_train: false` they are not, and if TEST drops no elements,
@@ -26,12 +27,12 @@ def dropout_of_forks(ctx: Context, x: jax.Array) -> jax.Array:
     return x * _dropout_factor(ctx, x)
 
 
-def dropout_of_forks_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def dropout_of_forks_backward(x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context) -> jax.Array:
     return dy * _dropout_factor(ctx, x)
 
 
 def _dropout_factor(ctx: Context, x: jax.Array) -> Any:
-    p, keep_rate = ctx.param, 1 - dropout_ratio(ctx)
+    p, keep_rate = ctx.param, 1 - dropout_ratio(ctx.param)
     factor = sample_mask(ctx, x) if ctx.training or p.sample_weights_test else keep_rate
     return factor / keep_rate if p.scale_train else factor
 
@@ -59,16 +60,15 @@ register_variants(
 )
 
 
-def selu(ctx: Context, x: jax.Array) -> jax.Array:
+def selu(p: SeLUParameter, x: jax.Array) -> jax.Array:
     """Return lambda * x where x > 0, else lambda * alpha * (exp(x) - 1). The top has the shape of the bottom."""
-    p = ctx.param
     negative_part = jnp.where(x > 0, 0, x)  # the gradient would be NaN if the branch that is not selected overflowed
     return getattr(p, "lambda") * jnp.where(x > 0, x, p.alpha * jnp.expm1(negative_part))
 
 
-def selu_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    scale = getattr(ctx.param, "lambda")
-    return dy * jnp.where(x > 0, scale, y + scale * ctx.param.alpha)
+def selu_backward(p: SeLUParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    scale = getattr(p, "lambda")
+    return dy * jnp.where(x > 0, scale, y + scale * p.alpha)
 
 
 define_layer(
@@ -80,21 +80,23 @@ define_layer(
 )
 
 
-def selu_dropout(ctx: Context, x: jax.Array) -> jax.Array:
+def selu_dropout(p: SeLUDropoutParameter, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Set elements to `alpha` with probability dropout_ratio in TRAIN, then scale and shift to keep mean and variance.
 
     In TEST the top equals the bottom. The top has the shape of the bottom.
     """
     if not ctx.training:
         return x
-    p, factor, bias = ctx.param, *_compute_factor_and_bias(ctx)
+    p, factor, bias = p, *_compute_factor_and_bias(p)
     return (factor * jnp.where(_sample_mask(ctx, x), x, p.alpha) + bias).astype(x.dtype)
 
 
-def selu_dropout_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def selu_dropout_backward(
+    p: SeLUDropoutParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
+) -> jax.Array:
     if not ctx.training:
         return dy
-    return jnp.where(_sample_mask(ctx, x), dy * _compute_factor_and_bias(ctx)[0], 0)
+    return jnp.where(_sample_mask(ctx, x), dy * _compute_factor_and_bias(p)[0], 0)
 
 
 define_layer(
@@ -106,23 +108,25 @@ define_layer(
 )
 
 
-def _compute_factor_and_bias(ctx: Context) -> tuple[float, float]:
-    ratio, alpha = ctx.param.dropout_ratio, ctx.param.alpha
+def _compute_factor_and_bias(p: SeLUDropoutParameter) -> tuple[float, float]:
+    ratio, alpha = p.dropout_ratio, p.alpha
     keep_rate = 1 - ratio
     factor = 1 / math.sqrt(keep_rate * (1 + ratio * alpha**2))
     return factor, -factor * ratio * alpha
 
 
-def spatial_dropout(ctx: Context, x: jax.Array) -> jax.Array:
+def spatial_dropout(p: SpatialDropoutParameter, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Set whole channels to 0 with probability dropout_ratio in TRAIN, and divide the others by 1 - dropout_ratio.
 
     Bottom and top: (N, C, ...). In TEST the top equals the bottom.
     """
-    return jnp.where(_sample_channel_mask(ctx, x), x / (1 - ctx.param.dropout_ratio), 0) if ctx.training else x
+    return jnp.where(_sample_channel_mask(ctx, x), x / (1 - p.dropout_ratio), 0) if ctx.training else x
 
 
-def spatial_dropout_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return jnp.where(_sample_channel_mask(ctx, x), dy / (1 - ctx.param.dropout_ratio), 0) if ctx.training else dy
+def spatial_dropout_backward(
+    p: SpatialDropoutParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
+) -> jax.Array:
+    return jnp.where(_sample_channel_mask(ctx, x), dy / (1 - p.dropout_ratio), 0) if ctx.training else dy
 
 
 define_layer(
@@ -145,7 +149,7 @@ def _sample_mask(ctx: Context, x: jax.Array) -> jax.Array:
     return jax.random.bernoulli(ctx.key, 1 - ratio, x.shape)
 
 
-def spatial_dropout_layer(ctx: Context, x: jax.Array) -> jax.Array:
+def spatial_dropout_layer(x: jax.Array, *, ctx: Context) -> jax.Array:
     """Set each channel of each item (N, C, ...) to 0 with probability `p`, and divide the others by 1 - p.
 
     The `phase` in the param_str applies, not the phase of the net. In TEST every channel is divided by 1 - p, as in
@@ -154,7 +158,7 @@ def spatial_dropout_layer(ctx: Context, x: jax.Array) -> jax.Array:
     return (x * _spatial_dropout_factor(ctx, x)).astype(x.dtype)
 
 
-def spatial_dropout_layer_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def spatial_dropout_layer_backward(x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context) -> jax.Array:
     return dy * _spatial_dropout_factor(ctx, x)
 
 

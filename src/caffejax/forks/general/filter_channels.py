@@ -8,26 +8,24 @@ import jax
 import jax.numpy as jnp
 
 from ...base.errors import require
-from ...core.layers.context import Context, ParamSpec
+from ...core.layers.context import ParamSpec
 from ...core.layers.helpers import canonical_axis
 from ...core.layers.registry import register_variants
 from ...core.layers.types import LayerDocs, LayerType, Signature, Traced
-from ...core.schema.caffe_pb2 import FillerParameter
+from ...core.schema.caffe_pb2 import FillerParameter, FilterParameter
 
 
-def filter_channels(ctx: Context, blobs: tuple[jax.Array, ...], *bottoms: jax.Array) -> tuple[jax.Array, ...]:
+def filter_channels(p: FilterParameter, blobs: tuple[jax.Array, ...], *bottoms: jax.Array) -> tuple[jax.Array, ...]:
     """Select the first `num_output` entries of each bottom along `axis` for which the blob, the selector, is not zero.
 
     Bottoms: (N, C, ...) each. Tops: (N, num_output, ...). Blob: selector (C,), which is not trained.
     """
-    p = ctx.param
     channel_indices = jnp.flatnonzero(blobs[0], size=p.num_output, fill_value=0)
     return tuple(jnp.take(x, channel_indices, axis=canonical_axis(p.axis, x.shape)) for x in bottoms)
 
 
-def filter_channels_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
-    p = ctx.param
-    require(ctx.n_tops == len(bottoms), f"needs one top for each of the {len(bottoms)} bottoms, but has {ctx.n_tops}")
+def filter_channels_params(p: FilterParameter, *bottoms: Any, num_tops: int) -> list[ParamSpec]:
+    require(num_tops == len(bottoms), f"needs one top for each of the {len(bottoms)} bottoms, but has {num_tops}")
     sizes = {b.shape[canonical_axis(p.axis, b.shape)] for b in bottoms}
     require(len(sizes) == 1, f"all bottoms must have the same size along axis {p.axis}, not {sorted(sizes)}")
     (size,) = sizes

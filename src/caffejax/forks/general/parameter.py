@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import jax
 
-from ...core.layers.context import Context, ParamSpec
+from ...core.layers.context import ParamSpec
 from ...core.layers.inputs import PARAMETER, parameter, parameter_params
 from ...core.layers.registry import register_variants
 from ...core.layers.types import LayerDocs, Traced
 
 
-def filled_parameter(ctx: Context, blobs: tuple[jax.Array]) -> jax.Array:
+def filled_parameter(blobs: tuple[jax.Array]) -> jax.Array:
     """Return a learnable blob as a top, with the `shape` of parameter_param, initially filled by `blob_filler`."""
-    return parameter(ctx, blobs)
+    return parameter(blobs)
 
 
-def filled_parameter_params(ctx: Context) -> list[ParamSpec]:
-    return [replace(spec, filler=ctx.param.blob_filler) for spec in parameter_params(ctx)]
+def filled_parameter_params(p: Any) -> list[ParamSpec]:
+    return [replace(spec, filler=p.blob_filler) for spec in parameter_params(p)]
 
 
 FILLED_PARAMETER = replace(

@@ -9,10 +9,11 @@ import jax.numpy as jnp
 
 from ...base.errors import require
 from ...base.glog import warn_once
-from ...core.layers.context import Context, ParamSpec
+from ...core.layers.context import Context, ParamSpec, Phase
 from ...core.layers.helpers import as_tuple, no_gradient
 from ...core.layers.registry import define_layer
 from ...core.layers.types import SAME_AS_BOTTOMS, Gradient, LayerDocs, LayerTraits, Signature, Traced
+from ...core.schema.caffe_pb2 import GradientScalerParameter
 from ..metric_learning.margins import increment_pass_count, make_pass_count_spec
 
 Arrays = tuple[jax.Array, ...]
@@ -29,11 +30,11 @@ def gather(ctx: Context, *xs: jax.Array) -> Arrays:
 
 def debug(ctx: Context, *xs: jax.Array) -> Arrays:
     """Return the bottoms unchanged, for MyCaffe's debugger. The last bottoms, such as labels, may have no tops."""
-    require(ctx.n_tops <= len(xs), f"must not have more tops than bottoms: {ctx.n_tops} tops, {len(xs)} bottoms")
-    return xs[: ctx.n_tops]
+    require(ctx.num_tops <= len(xs), f"must not have more tops than bottoms: {ctx.num_tops} tops, {len(xs)} bottoms")
+    return xs[: ctx.num_tops]
 
 
-def memory_loss(ctx: Context, *xs: jax.Array) -> jax.Array:
+def memory_loss(*xs: jax.Array) -> jax.Array:
     """Return 0, a scalar, instead of the loss that MyCaffe's reinforcement learning trainer computes."""
     warn_once("MemoryLoss is 0, because MyCaffe's trainer computes it; replace it with the loss that you train with")
     return jnp.zeros((), jnp.float32)
@@ -47,7 +48,7 @@ define_layer(
 )
 
 
-def pass_through_backward(ctx: Context, *xs: jax.Array, y: Any, dy: Any) -> tuple[jax.Array | None, ...]:
+def pass_through_backward(*xs: jax.Array, y: Any, dy: Any) -> tuple[jax.Array | None, ...]:
     diffs = as_tuple(dy)
     return (*diffs, *(None for _ in xs[len(diffs) :]))
 
@@ -65,20 +66,21 @@ for _name, _forward, _origin, _tops in (
     )
 
 
-def gradient_scaler(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
+def gradient_scaler(
+    p: GradientScalerParameter, blobs: Arrays, x: jax.Array, *, phase: Phase
+) -> tuple[jax.Array, Arrays]:
     """Return the bottom unchanged; multiply the gradient by a negative factor that depends on the number of passes.
 
     The factor after t forward passes in TRAIN is -(lower_bound + (upper_bound - lower_bound) * (2 / (1 + exp(-alpha *
     progress)) - 1)), where progress is min(t / max_iter, 1). The blob, (1,), counts the passes.
     """
     (num_passes,) = blobs
-    return _with_negative_gradient(x, _gradient_factor(ctx, num_passes)), (
-        increment_pass_count(num_passes) if ctx.training else num_passes,
+    return _with_negative_gradient(x, _gradient_factor(p, num_passes)), (
+        increment_pass_count(num_passes) if phase == "TRAIN" else num_passes,
     )
 
 
-def gradient_scaler_params(ctx: Context, x: Any) -> list[ParamSpec]:
-    p = ctx.param
+def gradient_scaler_params(p: GradientScalerParameter, x: Any) -> list[ParamSpec]:
     require(p.max_iter >= 1, f"max_iter must be 1 or more, not {p.max_iter:g}")
     require(p.alpha >= 0, f"alpha must not be negative: {p.alpha:g}")
     require(
@@ -87,8 +89,10 @@ def gradient_scaler_params(ctx: Context, x: Any) -> list[ParamSpec]:
     return [make_pass_count_spec(0)]
 
 
-def gradient_scaler_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: Any, dy: jax.Array) -> tuple[Any, ...]:
-    return (None,), (-_gradient_factor(ctx, blobs[0]) * dy).astype(x.dtype)
+def gradient_scaler_backward(
+    p: GradientScalerParameter, blobs: Arrays, x: jax.Array, *, y: Any, dy: jax.Array
+) -> tuple[Any, ...]:
+    return (None,), (-_gradient_factor(p, blobs[0]) * dy).astype(x.dtype)
 
 
 define_layer(
@@ -109,8 +113,7 @@ define_layer(
 )
 
 
-def _gradient_factor(ctx: Context, num_passes: jax.Array) -> jax.Array:
-    p = ctx.param
+def _gradient_factor(p: GradientScalerParameter, num_passes: jax.Array) -> jax.Array:
     progress = jnp.minimum(num_passes[0] / p.max_iter, 1)
     return p.lower_bound + (p.upper_bound - p.lower_bound) * (2 / (1 + jnp.exp(-p.alpha * progress)) - 1)
 

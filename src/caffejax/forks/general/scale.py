@@ -27,39 +27,37 @@ from ...core.layers.types import ChannelAffine, Gradient, LayerDocs, Traced
 Arrays = tuple[jax.Array, ...]
 
 
-def adapted_scale(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
+def adapted_scale(p: Any, blobs: Arrays, *bottoms: jax.Array, ctx: Context) -> jax.Array:
     """Apply Scale with the factor clamped to [`min_value`, `max_value`]; the gradient ignores the clamp.
 
     With `match_by_count` the factor spans the axes of the bottom from `axis` on that have its number of elements, such
     as (N, C, 1, 1) with axis 0.
     """
-    adapted_blobs, adapted_bottoms = _adapt_factor(ctx, blobs, bottoms)
-    return scale(ctx, adapted_blobs, *adapted_bottoms)
+    adapted_blobs, adapted_bottoms = _adapt_factor(p, blobs, bottoms)
+    return scale(adapted_blobs, *adapted_bottoms, ctx=ctx)
 
 
-def adapted_scale_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
+def adapted_scale_params(p: Any, *bottoms: Any) -> list[ParamSpec]:
     x, *factors = bottoms
-    return scale_params(ctx, x, *(jax.ShapeDtypeStruct(_factor_shape(ctx.param, x, f), f.dtype) for f in factors))
+    return scale_params(p, x, *(jax.ShapeDtypeStruct(_factor_shape(p, x, f), f.dtype) for f in factors))
 
 
-def adapted_scale_backward(
-    ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array
-) -> tuple[Any, ...]:
-    adapted_blobs, adapted_bottoms = _adapt_factor(ctx, blobs, bottoms)
-    blob_diffs, dx, *factor_diff = scale_backward(ctx, adapted_blobs, *adapted_bottoms, y=y, dy=dy)
+def adapted_scale_backward(p: Any, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
+    adapted_blobs, adapted_bottoms = _adapt_factor(p, blobs, bottoms)
+    blob_diffs, dx, *factor_diff = scale_backward(p, adapted_blobs, *adapted_bottoms, y=y, dy=dy)
     if factor_diff:
         return blob_diffs, dx, factor_diff[0].reshape(bottoms[1].shape)
     return (blob_diffs[0].reshape(blobs[0].shape), *blob_diffs[1:]), dx
 
 
-def limited_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    return scale_factor_and_bias(ctx, (_limit(ctx.param, blobs[0]), *blobs[1:]))
+def limited_factor_and_bias(p: Any, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+    return scale_factor_and_bias((_limit(p, blobs[0]), *blobs[1:]))
 
 
-def _adapt_factor(ctx: Context, blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
+def _adapt_factor(p: Any, blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
     """Return blobs and bottoms with the factor, which is bottom 1 or the first blob, reshaped and limited."""
     x, factor, *biases = *bottoms, *blobs
-    adapted_factor = _limit(ctx.param, factor.reshape(_factor_shape(ctx.param, x, factor)))
+    adapted_factor = _limit(p, factor.reshape(_factor_shape(p, x, factor)))
     return (tuple(biases), (x, adapted_factor)) if len(bottoms) == 2 else ((adapted_factor, *biases), bottoms)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import jax
 
@@ -12,12 +13,12 @@ from ...core.layers.registry import register_variants
 from ...core.layers.types import LayerDocs, Traced
 
 
-def accuracy_of_distances(ctx: Context, distances: jax.Array, labels: jax.Array) -> object:
+def accuracy_of_distances(p: Any, distances: jax.Array, labels: jax.Array, *, ctx: Context) -> object:
     """Return the fraction of labels whose distance is among the `top_k` smallest, as a scalar.
 
     Bottoms and tops are those of Accuracy, with distances instead of scores.
     """
-    return accuracy(ctx, -distances, labels)
+    return accuracy(p, -distances, labels, ctx=ctx)
 
 
 ACCURACY_OF_DISTANCES = replace(

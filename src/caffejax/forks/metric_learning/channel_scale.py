@@ -18,20 +18,20 @@ from ...core.layers.registry import register
 from ...core.layers.types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 
-def channel_scale(ctx: Context, x: jax.Array, scale: jax.Array) -> jax.Array:
+def channel_scale(x: jax.Array, scale: jax.Array, *, num_tops: int) -> jax.Array:
     """Multiply each channel of x (N, C, H, W) by bottom 1, (N, 1, H, W). The top has the shape of x."""
-    require(ctx.n_tops == 1, "must not have a second top without global_scale: true")
+    require(num_tops == 1, "must not have a second top without global_scale: true")
     return (x * _broadcast_scale(x, scale)).astype(x.dtype)
 
 
 def channel_scale_backward(
-    ctx: Context, x: jax.Array, scale: jax.Array, *, y: jax.Array, dy: jax.Array
+    x: jax.Array, scale: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     return dy * _broadcast_scale(x, scale), _sum_scale_diff(x, scale, dy)
 
 
 def configurable_channel_scale(
-    ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array, scale: jax.Array
+    p: Any, blobs: tuple[jax.Array, ...], x: jax.Array, scale: jax.Array, *, ctx: Context
 ) -> tuple[Any, tuple[jax.Array, ...]]:
     """Apply ChannelScale with `global_scale`, or with the product omitted in the forward or the backward pass.
 
@@ -41,18 +41,17 @@ def configurable_channel_scale(
     gradients are the gradients of the product with bottom 1, with two exceptions: without `do_backward_feature` the
     gradient of x is the gradient of the top, and without `do_backward_scale` the gradient of bottom 1 is 0.
     """
-    p, factors = ctx.param, _broadcast_scale(x, scale)
-    require(ctx.n_tops == 1 or p.global_scale, "must not have a second top without global_scale: true")
+    factors = _broadcast_scale(x, scale)
+    require(ctx.num_tops == 1 or p.global_scale, "must not have a second top without global_scale: true")
     if blobs and ctx.training and p.do_forward:
         mean_magnitude = cross_replica.pmean(ctx, jnp.mean(jnp.abs(promote(scale))))
         new_scale = jnp.where(blobs[0] < 0, mean_magnitude, 0.99 * blobs[0] + 0.01 * mean_magnitude)
         blobs = (jax.lax.stop_gradient(jnp.clip(new_scale, p.min_global_scale, p.max_global_scale)),)
     top = (x * (blobs[0][0] if blobs else factors) if p.do_forward else x).astype(x.dtype)
-    return (top if ctx.n_tops == 1 else (top, *blobs)), blobs
+    return (top if ctx.num_tops == 1 else (top, *blobs)), blobs
 
 
-def configurable_channel_scale_params(ctx: Context, x: Any, scale: Any) -> list[ParamSpec]:
-    p = ctx.param
+def configurable_channel_scale_params(p: Any, x: Any, scale: Any) -> list[ParamSpec]:
     require(
         p.min_global_scale <= p.max_global_scale,
         f"min_global_scale {p.min_global_scale:g} must be at most max_global_scale {p.max_global_scale:g}",
@@ -61,9 +60,9 @@ def configurable_channel_scale_params(ctx: Context, x: Any, scale: Any) -> list[
 
 
 def configurable_channel_scale_backward(
-    ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array, scale: jax.Array, *, y: Any, dy: Any
+    p: Any, blobs: tuple[jax.Array, ...], x: jax.Array, scale: jax.Array, *, y: Any, dy: Any
 ) -> tuple[Any, ...]:
-    p, d_top = ctx.param, first_top(dy)
+    d_top = first_top(dy)
     dx = d_top * _broadcast_scale(x, scale) if p.do_backward_feature else d_top
     d_scale = _sum_scale_diff(x, scale, d_top) if p.do_backward_scale else jnp.zeros_like(scale)
     return tuple(None for _ in blobs), dx, d_scale

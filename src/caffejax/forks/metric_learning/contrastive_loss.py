@@ -21,7 +21,7 @@ _SETTINGS = ("output_matches", "centroid_learning", "distance_calculation", "mat
 
 
 def contrastive_loss_of_labels(
-    ctx: Context, a: jax.Array, b: jax.Array, labels: jax.Array, *centroids: jax.Array
+    p: Any, a: jax.Array, b: jax.Array, labels: jax.Array, *centroids: jax.Array, ctx: Context
 ) -> jax.Array | tuple[jax.Array, jax.Array]:
     """Return half the mean over pairs of d**2 (similar pairs) or max(margin - d, 0)**2 (other pairs), a scalar.
 
@@ -35,17 +35,17 @@ def contrastive_loss_of_labels(
       similar pairs (`centroid_learning: MATCHING`) or in dissimilar pairs (NONMATCHING).
     """
     pairs = _compare_pairs(ctx, a, b, labels, *centroids)
-    scale = jnp.where(pairs.is_similar, ctx.param.matching_distance_scale, 1)
+    scale = jnp.where(pairs.is_similar, p.matching_distance_scale, 1)
     scaled_pairs = pairs._replace(squared_distance=scale * pairs.squared_distance)
     loss = sum_pair_losses(scaled_pairs)
-    if ctx.n_tops == 1:
+    if ctx.num_tops == 1:
         return loss
     is_correct = (scaled_pairs.gap >= 0) == pairs.is_similar
     return loss, lax.stop_gradient(is_correct.astype(a.dtype)).reshape(-1, 1, 1, 1)
 
 
 def contrastive_loss_of_labels_backward(
-    ctx: Context, a: jax.Array, b: jax.Array, labels: jax.Array, *centroids: jax.Array, y: Any, dy: Any
+    a: jax.Array, b: jax.Array, labels: jax.Array, *centroids: jax.Array, y: Any, dy: Any, ctx: Context
 ) -> tuple[jax.Array | None, ...]:
     da = pair_gradient(_compare_pairs(ctx, a, b, labels, *centroids), first_top(dy))
     return da.reshape(a.shape), -da.reshape(b.shape), None, *(None for _ in centroids)
@@ -63,7 +63,7 @@ def _compare_pairs(ctx: Context, a: jax.Array, b: jax.Array, pair_labels: jax.Ar
         f"bottom 2 must hold one number, or two or three labels, for each of the {a.shape[0]} pairs, but has shape "
         f"{pair_labels.shape}",
     )
-    require(ctx.n_tops == 1 or p.output_matches, "has two tops: set output_matches, or remove the second top")
+    require(ctx.num_tops == 1 or p.output_matches, "has two tops: set output_matches, or remove the second top")
     for name, choices in (
         ("distance_calculation", _DISTANCE_CALCULATIONS),
         ("centroid_learning", _CENTROID_LEARNING_MODES),

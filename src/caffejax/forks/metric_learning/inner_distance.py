@@ -17,13 +17,14 @@ from ...core.layers.loss_helpers import label_indices, one_hot_mask
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 from ...core.layers.weight_and_bias import normalize_rows
+from ...core.schema.caffe_pb2 import InnerDistanceParameter
 
 Arrays = tuple[jax.Array, ...]
 
 _normalize_rows = partial(normalize_rows, eps=1e-6)
 
 
-def inner_distance(ctx: Context, blobs: Arrays, x: jax.Array, *bottoms: jax.Array) -> jax.Array:
+def inner_distance(p: InnerDistanceParameter, blobs: Arrays, x: jax.Array, *bottoms: jax.Array) -> jax.Array:
     """Compute the squared L2 distance or the L1 distance of x to each row of a weight or of a second bottom.
 
     x (..., features) is flattened from `axis` on; the top has shape (..., rows). The weight has shape (num_output,
@@ -33,18 +34,17 @@ def inner_distance(ctx: Context, blobs: Arrays, x: jax.Array, *bottoms: jax.Arra
     the distance to the item's class contributes to the gradient of the rows. A bias is never added, and bias_term is
     ignored.
     """
-    rows, centers, leading_shape = _read_rows_and_centers(ctx, blobs, x, bottoms)
+    rows, centers, leading_shape = _read_rows_and_centers(p, blobs, x, bottoms)
     difference = rows[:, None] - centers
-    distances = jnp.abs(difference) if ctx.param.distance_type == "L1" else jnp.square(difference)
+    distances = jnp.abs(difference) if p.distance_type == "L1" else jnp.square(difference)
     return jnp.sum(distances, axis=2).reshape(*leading_shape, centers.shape[0]).astype(x.dtype)
 
 
-def inner_distance_params(ctx: Context, x: Any, *bottoms: Any) -> list[ParamSpec]:
-    p = ctx.param
+def inner_distance_params(p: InnerDistanceParameter, x: Any, *bottoms: Any) -> list[ParamSpec]:
     require(p.distance_type in ("L1", "L2"), f'distance_type must be "L1" or "L2", not "{p.distance_type}"')
     axis = canonical_axis(p.axis, x.shape)
     num_features = math.prod(x.shape[axis:])
-    centers, labels = _split_centers_and_labels(ctx, bottoms)
+    centers, labels = _split_centers_and_labels(p, bottoms)
     for label in labels:
         require(
             math.prod(label.shape) == math.prod(x.shape[:axis]),
@@ -69,16 +69,16 @@ def inner_distance_params(ctx: Context, x: Any, *bottoms: Any) -> list[ParamSpec
 
 
 def inner_distance_backward(
-    ctx: Context, blobs: Arrays, x: jax.Array, *bottoms: jax.Array, y: jax.Array, dy: jax.Array
+    p: InnerDistanceParameter, blobs: Arrays, x: jax.Array, *bottoms: jax.Array, y: jax.Array, dy: jax.Array
 ) -> tuple[Any, ...]:
-    rows, centers, _ = _read_rows_and_centers(ctx, blobs, x, bottoms)
+    rows, centers, _ = _read_rows_and_centers(p, blobs, x, bottoms)
     d_top = d_pairs = promote(dy).reshape(rows.shape[0], centers.shape[0])
-    center_bottoms, labels = _split_centers_and_labels(ctx, bottoms)
+    center_bottoms, labels = _split_centers_and_labels(p, bottoms)
     for label_bottom in labels:
         d_pairs = jnp.where(
             one_hot_mask(label_indices(label_bottom, centers.shape[0]).reshape(-1), d_top.shape), d_top, 0
         )
-    if ctx.param.distance_type == "L1":
+    if p.distance_type == "L1":
         sign = jnp.sign(rows[:, None] - centers)
         d_rows, d_center_rows = jnp.sum(d_top[:, :, None] * sign, axis=1), -jnp.sum(d_pairs[:, :, None] * sign, axis=0)
     else:
@@ -89,16 +89,18 @@ def inner_distance_backward(
     return (() if center_bottoms else (d_centers,)), d_rows.reshape(x.shape), *other_diffs
 
 
-def _is_row_wise(ctx: Context) -> bool:
-    return ctx.param.axis > 0 and len(ctx.layer.bottom) == 1
+def _is_row_wise(p: InnerDistanceParameter, *, ctx: Context) -> bool:
+    return p.axis > 0 and len(ctx.layer.bottom) == 1
 
 
-def _split_centers_and_labels(ctx: Context, bottoms: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _split_centers_and_labels(
+    p: InnerDistanceParameter, bottoms: tuple[Any, ...]
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Split the bottoms after x into (centers,) and (labels,); a tuple is empty if the layer has no such bottom.
 
     Only layers with `update_center_only` have labels.
     """
-    return (bottoms[:-1], bottoms[-1:]) if ctx.param.update_center_only else (bottoms, ())
+    return (bottoms[:-1], bottoms[-1:]) if p.update_center_only else (bottoms, ())
 
 
 define_layer(
@@ -115,16 +117,16 @@ define_layer(
 
 
 def _read_rows_and_centers(
-    ctx: Context, blobs: Arrays, x: jax.Array, bottoms: Arrays
+    p: InnerDistanceParameter, blobs: Arrays, x: jax.Array, bottoms: Arrays
 ) -> tuple[jax.Array, jax.Array, tuple[int, ...]]:
     """Return x as (items, features), the centers as (centers, features), and the shape of x before `axis`.
 
     The centers, to which distances are computed, are the rows of the weight or of the second bottom.
     """
-    axis = canonical_axis(ctx.param.axis, x.shape)
+    axis = canonical_axis(p.axis, x.shape)
     rows = promote(x).reshape(math.prod(x.shape[:axis]), -1)
-    bottoms, _ = _split_centers_and_labels(ctx, bottoms)
-    centers = bottoms[0].reshape(bottoms[0].shape[0], -1) if bottoms else blobs[0].reshape(ctx.param.num_output, -1)
-    if ctx.param.normalize and not bottoms:
+    bottoms, _ = _split_centers_and_labels(p, bottoms)
+    centers = bottoms[0].reshape(bottoms[0].shape[0], -1) if bottoms else blobs[0].reshape(p.num_output, -1)
+    if p.normalize and not bottoms:
         centers = _normalize_rows(centers)
     return rows, promote(centers), x.shape[:axis]

@@ -9,6 +9,8 @@ from typing import Any
 
 import jax
 
+from caffejax.core.layers.inner_product import InnerProductSettings
+
 from ...base.errors import require
 from ...core.layers.context import Context, ParamSpec
 from ...core.layers.dtype_policy import promote
@@ -31,30 +33,32 @@ Arrays = tuple[jax.Array, ...]
 
 
 def inner_product_of_bottoms(
-    ctx: Context, blobs: Arrays, x: jax.Array, weight: jax.Array, *bias: jax.Array
+    p: InnerProductSettings, blobs: Arrays, x: jax.Array, weight: jax.Array, *bias: jax.Array, ctx: Context
 ) -> jax.Array:
     """Apply InnerProduct with the weight (num_output, K) from bottom 1, and the bias from bottom 2 or from a blob.
 
     The weight determines the number of outputs; `num_output` and `weight_filler` are ignored.
     """
-    _check_bottoms(ctx, x, weight, *bias)
+    _check_bottoms(p, x, weight, *bias)
     return multiply_by_weight(ctx, x, weight.reshape(_matrix_shape(weight)), *(bias or blobs))
 
 
-def inner_product_of_bottoms_params(ctx: Context, x: Any, weight: Any, *bias: Any) -> list[ParamSpec]:
-    _check_bottoms(ctx, x, weight, *bias)
-    num_outputs = _matrix_shape(weight)[1 if ctx.settings.transpose else 0]
-    return (
-        [ParamSpec((num_outputs,), ctx.settings.bias_filler, name="bias")]
-        if ctx.settings.bias_term and not bias
-        else []
-    )
+def inner_product_of_bottoms_params(p: InnerProductSettings, x: Any, weight: Any, *bias: Any) -> list[ParamSpec]:
+    _check_bottoms(p, x, weight, *bias)
+    num_outputs = _matrix_shape(weight)[1 if p.transpose else 0]
+    return [ParamSpec((num_outputs,), p.bias_filler, name="bias")] if p.bias_term and not bias else []
 
 
 def inner_product_of_bottoms_backward(
-    ctx: Context, blobs: Arrays, x: jax.Array, weight: jax.Array, *bias: jax.Array, y: jax.Array, dy: jax.Array
+    p: InnerProductSettings,
+    blobs: Arrays,
+    x: jax.Array,
+    weight: jax.Array,
+    *bias: jax.Array,
+    y: jax.Array,
+    dy: jax.Array,
 ) -> tuple[Any, ...]:
-    d_flat, dx, dy_rows = product_gradients(ctx, x, weight.reshape(_matrix_shape(weight)), dy)
+    d_flat, dx, dy_rows = product_gradients(p, x, weight.reshape(_matrix_shape(weight)), dy)
     d_weight = d_flat.reshape(weight.shape)
     d_bias = tuple(promote(dy_rows).sum(0) for _ in (bias or blobs))
     return ((), dx, d_weight, *d_bias) if bias or not blobs else (d_bias, dx, d_weight)
@@ -64,10 +68,10 @@ def _matrix_shape(weight: Any) -> tuple[int, int]:
     return weight.shape[0], math.prod(weight.shape[1:])
 
 
-def _check_bottoms(ctx: Context, x: Any, weight: Any, *bias: Any) -> None:
+def _check_bottoms(p: InnerProductSettings, x: Any, weight: Any, *bias: Any) -> None:
     require(weight.shape, "bottom 1, the weight, must have at least one axis")
-    _, num_inputs = ctx.settings.split_shape(x.shape)
-    num_outputs, num_columns = _matrix_shape(weight)[:: -1 if ctx.settings.transpose else 1]
+    _, num_inputs = p.split_shape(x.shape)
+    num_outputs, num_columns = _matrix_shape(weight)[:: -1 if p.transpose else 1]
     require(
         num_columns == num_inputs,
         f"bottom 1, the weight, must have {num_inputs} inputs to match bottom 0, {x.shape}, but has shape "
@@ -75,49 +79,47 @@ def _check_bottoms(ctx: Context, x: Any, weight: Any, *bias: Any) -> None:
     )
     if bias:
         shape = tuple(bias[0].shape)
-        require(ctx.settings.bias_term, "bottom 2, the bias, requires bias_term: true")
+        require(p.bias_term, "bottom 2, the bias, requires bias_term: true")
         require(shape == (num_outputs,), f"bottom 2, the bias, must have shape {(num_outputs,)}, not {shape}")
 
 
-def inner_product_of_unit_rows(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
+def inner_product_of_unit_rows(p: InnerProductSettings, blobs: Arrays, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Apply InnerProduct with `normalize`: each row of the weight is divided by its length, also in the stored blob.
 
     As in the fork, a transposed weight (K, num_output) is read as if it were (num_output, K), and divided row by row.
     """
-    return inner_product(ctx, (_normalize_weight_rows(ctx.settings.num_output, blobs[0]), *blobs[1:]), x)
+    return inner_product((_normalize_weight_rows(p.num_output, blobs[0]), *blobs[1:]), x, ctx=ctx)
 
 
-def inner_product_of_unit_rows_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
-    weight, *bias = inner_product_params(ctx, x)
-    return [replace(weight, rewrite=partial(_normalize_weight_rows, ctx.settings.num_output)), *bias]
+def inner_product_of_unit_rows_params(p: InnerProductSettings, x: jax.Array) -> list[ParamSpec]:
+    weight, *bias = inner_product_params(p, x)
+    return [replace(weight, rewrite=partial(_normalize_weight_rows, p.num_output)), *bias]
 
 
 def inner_product_of_unit_rows_backward(
-    ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
+    p: InnerProductSettings, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[Any, ...]:
-    return inner_product_backward(
-        ctx, (_normalize_weight_rows(ctx.settings.num_output, blobs[0]), *blobs[1:]), x, y=y, dy=dy
-    )
+    return inner_product_backward(p, (_normalize_weight_rows(p.num_output, blobs[0]), *blobs[1:]), x, y=y, dy=dy)
 
 
 def _normalize_weight_rows(num_outputs: int, weight: jax.Array) -> jax.Array:
     return normalize_rows(weight.reshape(num_outputs, -1), eps=1e-6).reshape(weight.shape)
 
 
-def noisy_inner_product(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
+def noisy_inner_product(blobs: Arrays, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Apply InnerProduct with `enable_noise`: in TRAIN, weight and bias are mean + deviation * noise.
 
     Blobs: the means of weight and bias, which have the shapes of InnerProduct's blobs, then their deviations, with the
     same shapes. The noise is uniform in -1 .. 1 and is sampled in each pass, while MyCaffe samples it when its trainer
     requests new noise. TEST computes with the means.
     """
-    return inner_product(ctx, _add_noise(blobs, _sample_noise(ctx, blobs)), x)
+    return inner_product(_add_noise(blobs, _sample_noise(ctx, blobs)), x, ctx=ctx)
 
 
-def noisy_inner_product_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
-    means, p = inner_product_params(ctx, x), ctx.param
+def noisy_inner_product_params(p: InnerProductSettings, x: jax.Array, *, ctx: Context) -> list[ParamSpec]:
+    means = inner_product_params(p, x)
     fan_in = means[0].shape[1]
-    deviations = [p.sigma_init / math.sqrt(n) for n in (fan_in, p.num_output)]
+    deviations = [ctx.param.sigma_init / math.sqrt(n) for n in (fan_in, p.num_output)]
     return [
         *(replace(spec, filler=scale_filler(spec.filler, 1 / math.sqrt(fan_in), spec.shape)) for spec in means),
         *(
@@ -128,10 +130,10 @@ def noisy_inner_product_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
 
 
 def noisy_inner_product_backward(
-    ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
+    p: InnerProductSettings, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[Any, jax.Array]:
     noise = _sample_noise(ctx, blobs)
-    diffs, dx = inner_product_backward(ctx, _add_noise(blobs, noise), x, y=y, dy=dy)
+    diffs, dx = inner_product_backward(p, _add_noise(blobs, noise), x, y=y, dy=dy)
     deviation_diffs = [d * n for d, n in zip(diffs, noise, strict=True)] if noise else [None] * len(diffs)
     return (*diffs, *deviation_diffs), dx
 

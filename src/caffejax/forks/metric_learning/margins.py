@@ -10,13 +10,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...base.errors import require
-from ...core.layers.context import Context, ParamSpec
+from ...core.layers.context import Context, ParamSpec, Phase
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import canonical_axis, first_top
 from ...core.layers.loss_helpers import label_indices, num_classes_of_rows, one_hot_mask
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 from ...core.layers.weight_and_bias import normalize_rows
+from ...core.schema.caffe_pb2 import (
+    CosinAddmParameter,
+    LabelSpecificAddParameter,
+    LabelSpecificRescaleParameter,
+    MarginInnerProductParameter,
+)
 
 
 def make_pass_count_spec(start: int) -> ParamSpec:
@@ -38,7 +44,9 @@ def anneal(base: float, gamma: float, power: float, count: jax.Array) -> jax.Arr
 Arrays = tuple[jax.Array, ...]
 
 
-def margin_inner_product(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) -> tuple[Any, Arrays]:
+def margin_inner_product(
+    p: MarginInnerProductParameter, blobs: Arrays, x: jax.Array, labels: jax.Array, *, num_tops: int
+) -> tuple[Any, Arrays]:
     """Multiply x by the normalized rows of a weight, with an angular margin for the item's class.
 
     Bottoms: features x (N, ...) and labels (N,). The top is (N, num_output). The layer scales the rows w of the weight
@@ -51,17 +59,16 @@ def margin_inner_product(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.
     """
     weight, count = blobs
     count = increment_pass_count(count)
-    lambda_ = _compute_lambda(ctx, count)
-    product, cosine, norm = _compute_products(ctx, weight, x)
-    is_label, psi, _ = _compute_margin(ctx, labels, cosine)
+    lambda_ = _compute_lambda(p, count)
+    product, cosine, norm = _compute_products(weight, x)
+    is_label, psi, _ = _compute_margin(p, labels, cosine)
     top = jnp.where(is_label, (norm * psi + lambda_ * product) / (1 + lambda_), product)
     top = jnp.where(jnp.any(is_label, axis=1, keepdims=True), top, jnp.nan).astype(x.dtype)
-    tops = (top, lambda_.astype(x.dtype)) if ctx.n_tops == 2 else top
+    tops = (top, lambda_.astype(x.dtype)) if num_tops == 2 else top
     return tops, (count,)
 
 
-def margin_inner_product_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:
-    p = ctx.param
+def margin_inner_product_params(p: MarginInnerProductParameter, x: Any, labels: Any) -> list[ParamSpec]:
     axis = canonical_axis(p.axis, x.shape)
     require(axis == 1, f"has a label for each item along axis 0; axis must be 1, not {p.axis}")
     require(p.num_output > 0, f"num_output must be positive, not {p.num_output}")
@@ -77,15 +84,15 @@ def margin_inner_product_params(ctx: Context, x: Any, labels: Any) -> list[Param
 
 
 def margin_inner_product_backward(
-    ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array, *, y: Any, dy: Any
+    p: MarginInnerProductParameter, blobs: Arrays, x: jax.Array, labels: jax.Array, *, y: Any, dy: Any
 ) -> tuple[Any, ...]:
     weight, count = blobs
     d_top = promote(first_top(dy))
-    lambda_ = _compute_lambda(ctx, increment_pass_count(count))
-    _, cosine, norm = _compute_products(ctx, weight, x)
-    is_label, psi, slope = _compute_margin(ctx, labels, cosine)
+    lambda_ = _compute_lambda(p, increment_pass_count(count))
+    _, cosine, norm = _compute_products(weight, x)
+    is_label, psi, slope = _compute_margin(p, labels, cosine)
     rows, unit_weight = _flatten_rows(x), promote(normalize_rows(weight))
-    if _angle_factor(ctx) == 1:
+    if _angle_factor(p) == 1:
         w_coefficient, x_coefficient = jnp.ones_like(cosine), jnp.zeros_like(cosine)
     else:  # coefficients of w and x in the derivative of |x| psi with respect to x, normalized together as in the fork
         w_coefficient, x_coefficient = slope, (psi - slope * cosine) / norm
@@ -97,8 +104,8 @@ def margin_inner_product_backward(
     return (d_top.T @ rows, None), dx.reshape(x.shape), None
 
 
-def _class_count(ctx: Context, x: Any, labels: Any) -> int:
-    return int(ctx.param.num_output)
+def _class_count(p: MarginInnerProductParameter, x: Any, labels: Any) -> int:
+    return int(p.num_output)
 
 
 define_layer(
@@ -116,12 +123,11 @@ define_layer(
 )
 
 
-def _angle_factor(ctx: Context) -> int:
-    return int(ctx.param.type) + 1
+def _angle_factor(p: MarginInnerProductParameter) -> int:
+    return int(p.type) + 1
 
 
-def _compute_lambda(ctx: Context, count: jax.Array) -> jax.Array:
-    p = ctx.param
+def _compute_lambda(p: MarginInnerProductParameter, count: jax.Array) -> jax.Array:
     return jnp.maximum(anneal(p.base, p.gamma, p.power, count), p.lambda_min)
 
 
@@ -129,7 +135,7 @@ def _flatten_rows(x: jax.Array) -> jax.Array:
     return promote(x).reshape(x.shape[0], -1)
 
 
-def _compute_products(ctx: Context, weight: jax.Array, x: jax.Array) -> Arrays:
+def _compute_products(weight: jax.Array, x: jax.Array) -> Arrays:
     """Return the products x'w, the cosines of the angles between x and w, and the lengths of x.
 
     The products and cosines have shape (N, num_output), and the lengths have shape (N, 1).
@@ -140,12 +146,12 @@ def _compute_products(ctx: Context, weight: jax.Array, x: jax.Array) -> Arrays:
     return product, product / norm, norm
 
 
-def _compute_margin(ctx: Context, labels: jax.Array, cosine: jax.Array) -> Arrays:
+def _compute_margin(p: MarginInnerProductParameter, labels: jax.Array, cosine: jax.Array) -> Arrays:
     """Return a mask that is True at the class of each item, psi, and the derivative of psi with respect to the cosine.
 
     All have shape (N, num_output), like `cosine`. See `margin_inner_product` for psi.
     """
-    m, c = _angle_factor(ctx), cosine
+    m, c = _angle_factor(p), cosine
     chebyshev, slope = _CHEBYSHEV[m](c)
     # k is the number of bounds cos(pi j / m) above the cosine, so the angle is from k pi / m to (k + 1) pi / m
     k = sum(jnp.asarray(c < math.cos(math.pi * j / m), c.dtype) for j in range(1, m)) + jnp.zeros_like(c)
@@ -162,15 +168,15 @@ _CHEBYSHEV: dict[int, Any] = {  # cos(m angle) and its derivative with respect t
 }
 
 
-def cosin_addm(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
+def cosin_addm(p: CosinAddmParameter, x: jax.Array, labels: jax.Array) -> jax.Array:
     """Change the cosine of the angle to the item's class to cos(angle + m), in TRAIN and TEST.
 
     Bottoms: cosines (N, classes) and labels (N,). The top has the shape of the cosines. A cosine x of the item's class
     that is at most cos(pi - m) becomes x - m sin(m) instead. A cosine above 1 counts as 1. Where the cosine is 1 or
     more, the gradient passes unchanged.
     """
-    is_label, cosines, has_margin = _read_cosines(ctx, x, labels)
-    m = ctx.param.m
+    is_label, cosines, has_margin = _read_cosines(p, x, labels)
+    m = p.m
     clipped_cosines = jnp.minimum(cosines, 1)
     sine = _compute_sine(clipped_cosines)
     label_cosine = jnp.where(has_margin, clipped_cosines * math.cos(m) - sine * math.sin(m), cosines - m * math.sin(m))
@@ -178,10 +184,10 @@ def cosin_addm(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def cosin_addm_backward(
-    ctx: Context, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
+    p: CosinAddmParameter, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    is_label, cosines, has_margin = _read_cosines(ctx, x, labels)
-    m, sine = ctx.param.m, _compute_sine(jnp.minimum(cosines, 1))
+    is_label, cosines, has_margin = _read_cosines(p, x, labels)
+    m, sine = p.m, _compute_sine(jnp.minimum(cosines, 1))
     slope = math.cos(m) + math.sin(m) * cosines / jnp.where(sine > 0, sine, 1)
     factor = jnp.where(is_label & has_margin & (sine > 0), slope, 1)
     return (factor * promote(dy).reshape(cosines.shape)).reshape(x.shape).astype(x.dtype), None
@@ -203,7 +209,7 @@ define_layer(
 )
 
 
-def _read_cosines(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _read_cosines(p: CosinAddmParameter, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return a mask that is True at the class of each item, the cosines, and the mask of angle + m < pi.
 
     All have shape (N, classes).
@@ -213,10 +219,10 @@ def _read_cosines(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[jax.Ar
         labels.shape[:1] == x.shape[:1] and labels.size == x.shape[0],
         f"bottom 1 must have a label for each of the {x.shape[0]} examples, not shape {labels.shape}",
     )
-    require(0 <= ctx.param.m <= math.pi, f"m must be an angle from 0 to pi, not {ctx.param.m:g}")
+    require(0 <= p.m <= math.pi, f"m must be an angle from 0 to pi, not {p.m:g}")
     cosines = promote(x).reshape(x.shape[0], math.prod(x.shape[1:]))
     is_label = one_hot_mask(label_indices(labels, cosines.shape[1]), cosines.shape)
-    return is_label, cosines, cosines > math.cos(math.pi - ctx.param.m)
+    return is_label, cosines, cosines > math.cos(math.pi - p.m)
 
 
 def _compute_sine(cosine: jax.Array) -> jax.Array:
@@ -225,7 +231,9 @@ def _compute_sine(cosine: jax.Array) -> jax.Array:
     return jnp.where(squared_sine > 0, jnp.sqrt(jnp.where(squared_sine > 0, squared_sine, 1)), 0)
 
 
-def label_specific_rescale(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) -> tuple[Any, Arrays]:
+def label_specific_rescale(
+    p: LabelSpecificRescaleParameter, blobs: Arrays, x: jax.Array, labels: jax.Array, *, ctx: Context
+) -> tuple[Any, Arrays]:
     """Multiply scores (N, classes) by positive_weight for the item's class, and by negative_weight for other classes.
 
     Bottoms: scores (N, classes) and labels (N,). In TEST, scores do not change unless rescale_test is true. With
@@ -236,27 +244,29 @@ def label_specific_rescale(ctx: Context, blobs: Arrays, x: jax.Array, labels: ja
     second top (1,) contains the weight of the item's class.
     """
     weight, state = _anneal_positive_weight(ctx, blobs)
-    is_label, factor = _read_factors(ctx, weight, x, labels)
+    is_label, factor = _read_factors(p, weight, x, labels)
     rows = promote(x).reshape(is_label.shape)
-    has_power = is_label & ctx.param.power_on_positive
-    shift = jnp.where(is_label & ~has_power & (factor != 1), 1 - weight, 0) if ctx.param.bias_fix else 0.0
+    has_power = is_label & p.power_on_positive
+    shift = jnp.where(is_label & ~has_power & (factor != 1), 1 - weight, 0) if p.bias_fix else 0.0
     rescaled_scores = jnp.where(has_power, jnp.sign(rows) * _power(jnp.abs(rows), factor), rows * factor + shift)
     top = (rescaled_scores if _needs_rescaling(ctx) else rows).reshape(x.shape).astype(x.dtype)
-    return (top, weight.reshape(1).astype(x.dtype)) if ctx.n_tops == 2 else top, state
+    return (top, weight.reshape(1).astype(x.dtype)) if ctx.num_tops == 2 else top, state
 
 
-def label_specific_rescale_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:
+def label_specific_rescale_params(
+    p: LabelSpecificRescaleParameter, x: Any, labels: Any, *, ctx: Context
+) -> list[ParamSpec]:
     _check_shapes(x, labels)
-    return [make_pass_count_spec(ctx.param.iteration)] if _needs_annealing(ctx) else []
+    return [make_pass_count_spec(p.iteration)] if _needs_annealing(ctx) else []
 
 
 def label_specific_rescale_backward(
-    ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array, *, y: Any, dy: Any
+    p: LabelSpecificRescaleParameter, blobs: Arrays, x: jax.Array, labels: jax.Array, *, y: Any, dy: Any, ctx: Context
 ) -> tuple[Any, ...]:
     d_top = first_top(dy)
     weight, _ = _anneal_positive_weight(ctx, blobs)
-    is_label, factor = _read_factors(ctx, weight, x, labels)
-    if ctx.param.power_on_positive:
+    is_label, factor = _read_factors(p, weight, x, labels)
+    if p.power_on_positive:
         slope = factor * _power(jnp.abs(promote(x).reshape(is_label.shape)), factor - 1)
         factor = jnp.where(is_label & (factor != 1), slope, factor)
     diff = (d_top.reshape(is_label.shape) * factor).reshape(x.shape) if _needs_rescaling(ctx) else d_top
@@ -268,33 +278,32 @@ def _power(x: jax.Array, exponent: jax.Array) -> jax.Array:
     return jnp.where(x > 0, jnp.power(jnp.where(x > 0, x, 1), exponent), jnp.where(exponent == 0, 1, 0))
 
 
-def label_specific_add(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) -> tuple[Any, Arrays]:
+def label_specific_add(
+    p: LabelSpecificAddParameter, blobs: Arrays, x: jax.Array, labels: jax.Array, *, num_tops: int, phase: Phase
+) -> tuple[Any, Arrays]:
     """Add `bias` to the score of each item's class, if the score is above -bias.
 
     Bottoms: scores (N, classes) and labels (N,). In TEST, scores do not change. With bias_base, the bias in TRAIN is
     bias_base + (1 + bias_gamma t)^bias_power - 1 in pass t, where t starts at `iteration`. It is clamped to [bias_min,
     bias_max], which are 0 by default. A second top (1,) contains the bias.
     """
-    p = ctx.param
     bias = jnp.full((1,), p.bias, jnp.float32)
     if blobs:
         annealed_bias = p.bias_base + jnp.power(1 + p.bias_gamma * jax.lax.stop_gradient(blobs[0]), p.bias_power) - 1
         bias, blobs = jnp.minimum(jnp.maximum(annealed_bias, p.bias_min), p.bias_max), (increment_pass_count(blobs[0]),)
     rows = promote(x).reshape(x.shape[0], -1)
     is_label = one_hot_mask(label_indices(labels, rows.shape[1]), rows.shape)
-    shifted_scores = jnp.where(is_label & (rows > -bias), rows + bias, rows) if ctx.training else rows
+    shifted_scores = jnp.where(is_label & (rows > -bias), rows + bias, rows) if phase == "TRAIN" else rows
     top = shifted_scores.reshape(x.shape).astype(x.dtype)
-    return ((top, bias.astype(x.dtype)) if ctx.n_tops == 2 else top), blobs
+    return ((top, bias.astype(x.dtype)) if num_tops == 2 else top), blobs
 
 
-def label_specific_add_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:
+def label_specific_add_params(p: LabelSpecificAddParameter, x: Any, labels: Any, *, phase: Phase) -> list[ParamSpec]:
     _check_shapes(x, labels)
-    return [make_pass_count_spec(ctx.param.iteration)] if ctx.training and ctx.param.HasField("bias_base") else []
+    return [make_pass_count_spec(p.iteration)] if phase == "TRAIN" and p.HasField("bias_base") else []
 
 
-def label_specific_add_backward(
-    ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array, *, y: Any, dy: Any
-) -> tuple[Any, ...]:
+def label_specific_add_backward(blobs: Arrays, x: jax.Array, labels: jax.Array, *, y: Any, dy: Any) -> tuple[Any, ...]:
     return tuple(None for _ in blobs), first_top(dy), None
 
 
@@ -345,9 +354,10 @@ def _anneal_positive_weight(ctx: Context, blobs: Arrays) -> tuple[jax.Array, Arr
     return jnp.minimum(weight, p.positive_weight_max) if p.HasField("positive_weight_max") else weight, (count,)
 
 
-def _read_factors(ctx: Context, weight: jax.Array, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _read_factors(
+    p: LabelSpecificRescaleParameter, weight: jax.Array, x: jax.Array, labels: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """Return a mask that is True at the class of each item, and the factor of each score, (items, classes) each."""
-    p = ctx.param
     rows = x.reshape(x.shape[0], -1)
     is_label = one_hot_mask(label_indices(labels, rows.shape[1]), rows.shape)
     is_scaled = rows > 0 if p.for_ip else True

@@ -10,12 +10,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...base.errors import require
-from ...core.layers.context import Context, ParamSpec, Shape
+from ...core.layers.context import Context, ParamSpec, Phase, Shape
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import no_gradient, reject_fields
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 from ...core.ops.vma import vary_as
+from ...core.schema.caffe_pb2 import AccuracyParameter, DataSequenceParameter, DecodeParameter, KnnParameter
 
 Arrays = tuple[jax.Array, ...]
 
@@ -23,7 +24,9 @@ _DEFAULT_NUM_LABELS = 10
 _LABELS_DOC = f"MyCaffe's tables grow with the number of labels; here labels are 0 to {_DEFAULT_NUM_LABELS - 1}"
 
 
-def decode(ctx: Context, blobs: Arrays, x: jax.Array, *labels: jax.Array) -> tuple[Any, Arrays]:
+def decode(
+    p: DecodeParameter, blobs: Arrays, x: jax.Array, *labels: jax.Array, num_tops: int, phase: Phase
+) -> tuple[Any, Arrays]:
     """Compute the squared distance of each encoding to the centroid of each label.
 
     Bottoms: encodings (N, ...) and, in training, labels (N, ...), where only the first label of an item is used. The
@@ -36,7 +39,6 @@ def decode(ctx: Context, blobs: Arrays, x: jax.Array, *labels: jax.Array) -> tup
     Blobs: centroids (labels, D, 1, 1); whether each centroid is complete, and the number of encodings of each label,
     (labels, 1, 1, 1) each; and with KNN the encodings (labels, N * cache_size, D, 1).
     """
-    p = ctx.param
     x = lax.stop_gradient(promote(x).reshape(x.shape[0], -1))
     capacity = x.shape[0] * p.cache_size
     stored_blobs = tuple(
@@ -45,7 +47,7 @@ def decode(ctx: Context, blobs: Arrays, x: jax.Array, *labels: jax.Array) -> tup
     is_ignored = jnp.isin(
         jnp.arange(stored_blobs[0].shape[0]), jnp.asarray([*p.ignore_label, *p.ignore_labels], jnp.int32)
     )
-    updates_centroids = ctx.training and bool(labels) and p.enable_centroid_update
+    updates_centroids = phase == "TRAIN" and bool(labels) and p.enable_centroid_update
 
     def update(stored_blobs: Arrays, example: tuple[jax.Array, jax.Array]) -> Arrays:
         centroids, is_complete, counts, *cache = stored_blobs
@@ -65,7 +67,7 @@ def decode(ctx: Context, blobs: Arrays, x: jax.Array, *labels: jax.Array) -> tup
     flat_blobs, distances = lax.scan(step, tuple(vary_as(f, x, item_labels) for f in flat_blobs), (x, item_labels))
     top = jnp.where(is_ignored, jnp.finfo(jnp.float32).max, distances)[:, :, None, None]
     new_blobs = tuple(f.reshape(b.shape).astype(b.dtype) for f, b in zip(flat_blobs, blobs, strict=True))
-    if ctx.n_tops == 1:
+    if num_tops == 1:
         return top, new_blobs
     is_all_complete = jnp.all((new_blobs[1].ravel() > 0) | is_ignored)
     return (top, jnp.where(is_all_complete, new_blobs[0], 0)), new_blobs
@@ -122,8 +124,7 @@ def _label_count(param: Any) -> int:
     return int(param.pregen_label_count) if param.pregen_label_count > 0 else _DEFAULT_NUM_LABELS
 
 
-def decode_params(ctx: Context, x: Any, *labels: Any) -> list[ParamSpec]:
-    p = ctx.param
+def decode_params(p: DecodeParameter, x: Any, *labels: Any) -> list[ParamSpec]:
     _require_items(x)
     require(p.target != p.PREGEN, "target PREGEN, which samples random targets, is not supported")
     require(p.cache_size > 0, f"cache_size must be positive, not {p.cache_size}")
@@ -154,13 +155,13 @@ define_layer(
 )
 
 
-def accuracy_decode(ctx: Context, distances: jax.Array, labels: jax.Array) -> jax.Array:
+def accuracy_decode(p: AccuracyParameter, distances: jax.Array, labels: jax.Array) -> jax.Array:
     """Compute the fraction of items whose label has the smallest distance, as a scalar.
 
     Bottoms: distances (N, labels) and labels (N, ...), where only the first label of an item is used. Items with a
     label in `ignore_label` or `ignore_labels` are not counted.
     """
-    p, n = ctx.param, distances.shape[0]
+    n = distances.shape[0]
     reject_fields(p, ("top_k", "axis"), "only the nearest label counts; remove it")
     require(labels.shape[:1] == (n,), f"bottom 1 must have a label for each of the {n} items, not shape {labels.shape}")
     label = labels.reshape(n, -1)[:, 0].astype(jnp.int32)
@@ -178,7 +179,7 @@ define_layer(
 )
 
 
-def accuracy_encoding(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, Arrays]:
+def accuracy_encoding(blobs: Arrays, x: jax.Array, labels: jax.Array, *, ctx: Context) -> tuple[jax.Array, Arrays]:
     """Compute the fraction of encodings that are nearest to the centroid of their label, as a scalar.
 
     Bottoms: encodings (N, D) and labels of pairs (N, 2), where only the first label of an item is used. Items are
@@ -203,21 +204,19 @@ def accuracy_encoding(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Arr
     return jnp.mean(is_nearest, dtype=jnp.float32), stored_blobs
 
 
-def accuracy_encoding_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:
+def accuracy_encoding_params(p: AccuracyParameter, x: Any, labels: Any, *, ctx: Context) -> list[ParamSpec]:
     _require_items(x)
-    p, n = ctx.layer.decode_param, x.shape[0]
-    reject_fields(
-        ctx.param, ("top_k", "axis", "ignore_label"), "only the nearest label counts, and all labels; remove it"
-    )
+    decode, n = ctx.layer.decode_param, x.shape[0]
+    reject_fields(p, ("top_k", "axis", "ignore_label"), "only the nearest label counts, and all labels; remove it")
     unused_fields = ("target", "k", "enable_centroid_update", "ignore_label", "ignore_labels")
-    reject_fields(p, unused_fields, "of decode_param, it uses cache_size and pregen_label_count; remove it")
+    reject_fields(decode, unused_fields, "of decode_param, it uses cache_size and pregen_label_count; remove it")
     require(
         n > 0 and labels.shape[:1] == (n,) and math.prod(labels.shape) == 2 * n,
         f"bottom 1 must have two labels for each of the {n} items, as Data with images_per_blob: 2 and "
         f"output_all_labels: true has, not shape {labels.shape}",
     )
-    require(p.cache_size > 0, f"decode_param.cache_size must be positive, not {p.cache_size}")
-    num_labels = _label_count(p)
+    require(decode.cache_size > 0, f"decode_param.cache_size must be positive, not {decode.cache_size}")
+    num_labels = _label_count(decode)
     shapes: dict[str, Shape] = {"centroids": (num_labels, math.prod(x.shape[1:])), "counts": (num_labels,)}
     return [ParamSpec(shape, learnable=False, persistent=False, name=name) for name, shape in shapes.items()]
 
@@ -236,7 +235,7 @@ define_layer(
 )
 
 
-def knn(ctx: Context, blobs: Arrays, x: jax.Array, *labels: jax.Array) -> tuple[jax.Array, Arrays]:
+def knn(p: KnnParameter, blobs: Arrays, x: jax.Array, *labels: jax.Array, phase: Phase) -> tuple[jax.Array, Arrays]:
     """Score each label by the distance of its nearest examples in the last batches. The top is (N, num_output, 1, 1).
 
     Bottoms: encodings (N, ...) and labels (N, ...). In TRAIN, the batch is stored and replaces the oldest of
@@ -244,11 +243,11 @@ def knn(ctx: Context, blobs: Arrays, x: jax.Array, *labels: jax.Array) -> tuple[
     distances to its stored examples. The score falls from 1 for the nearest label to 0 for the farthest label, and is 0
     for labels without examples. No gradient passes.
     """
-    p, (count, stored_batches, stored_labels) = ctx.param, blobs
+    (count, stored_batches, stored_labels) = blobs
     n = x.shape[0]
     x = lax.stop_gradient(promote(x).reshape(n, -1))
     top = jnp.zeros((n, p.num_output, 1, 1), x.dtype)
-    if ctx.training:
+    if phase == "TRAIN":
         slot = count.astype(jnp.int32)[0] % stored_batches.shape[0]
         batch_labels = labels[0].reshape(n, -1)[:, 0].astype(stored_labels.dtype)
         return top, (
@@ -276,14 +275,14 @@ def knn(ctx: Context, blobs: Arrays, x: jax.Array, *labels: jax.Array) -> tuple[
     return lax.map(score_labels, x)[:, :, None, None].astype(top.dtype), blobs
 
 
-def knn_params(ctx: Context, x: Any, *labels: Any) -> list[ParamSpec]:
+def knn_params(p: KnnParameter, x: Any, *labels: Any, phase: Phase) -> list[ParamSpec]:
     _require_items(x)
-    p, n = ctx.param, x.shape[0]
+    n = x.shape[0]
     require(
         p.num_output > 0 and p.max_stored_batches > 0,
         f"num_output {p.num_output} and max_stored_batches {p.max_stored_batches} must be positive",
     )
-    require(bool(labels) or not ctx.training, "training needs the labels as bottom 1")
+    require(bool(labels) or phase == "TEST", "training needs the labels as bottom 1")
     shapes: dict[str, Shape] = {
         "count": (1,),
         "encodings": (p.max_stored_batches, n, math.prod(x.shape[1:])),
@@ -309,7 +308,9 @@ define_layer(
 )
 
 
-def data_sequence(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) -> tuple[Arrays, Arrays]:
+def data_sequence(
+    p: DataSequenceParameter, blobs: Arrays, x: jax.Array, labels: jax.Array, *, key: jax.Array
+) -> tuple[Arrays, Arrays]:
     """Form tuples of examples: each example, a stored one with the same label, and `k` stored ones with other labels.
 
     Bottoms: examples (N, ...) and labels (N,). Tops: 2 + k tops like bottom 0 and, with `output_labels`, the labels of
@@ -318,7 +319,7 @@ def data_sequence(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) 
     item's label for items of even index, and a different label for items of odd index. Stored examples are sampled at
     random. No gradient passes.
     """
-    p, n = ctx.param, x.shape[0]
+    n = x.shape[0]
     cache, counts = blobs
     rows, label_index = x.reshape(n, -1), labels.reshape(n).astype(jnp.int32) - p.label_start
 
@@ -335,7 +336,7 @@ def data_sequence(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) 
     num_stored = jnp.minimum(counts, cache.shape[1])
     tops, tuple_labels = [x], [label_index]
     for i in range(1 + p.k):
-        label_key, slot_key = jax.random.split(jax.random.fold_in(ctx.key, i))
+        label_key, slot_key = jax.random.split(jax.random.fold_in(key, i))
         needs_same_label = (jnp.arange(n) % 2 == 0 if p.balance_matches and p.k == 0 else jnp.ones(n, bool)) & (i == 0)
         is_allowed = jnp.where(needs_same_label[:, None], is_same_label, ~is_same_label) & (num_stored > 0)
         is_allowed = jnp.where(jnp.any(is_allowed, axis=1, keepdims=True), is_allowed, is_same_label)
@@ -348,17 +349,17 @@ def data_sequence(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) 
     return tuple(lax.stop_gradient(t) for t in tops), (cache, counts)
 
 
-def data_sequence_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:
+def data_sequence_params(p: DataSequenceParameter, x: Any, labels: Any, *, num_tops: int) -> list[ParamSpec]:
     _require_items(x)
-    p, n = ctx.param, x.shape[0]
+    n = x.shape[0]
     require(
         p.cache_size > 0 and p.k >= 0, f"cache_size {p.cache_size} must be positive, and k {p.k} must not be negative"
     )
     require(math.prod(labels.shape) == n, f"bottom 1 must have one label for each of {n} items, not {labels.shape}")
     num_tops = 2 + p.k + p.output_labels
     require(
-        ctx.n_tops == num_tops,
-        f"with k: {p.k} and output_labels: {p.output_labels} the layer has {num_tops} tops, not {ctx.n_tops}",
+        num_tops == num_tops,
+        f"with k: {p.k} and output_labels: {p.output_labels} the layer has {num_tops} tops, not {num_tops}",
     )
     num_labels = p.label_count if p.label_count > 0 else _DEFAULT_NUM_LABELS
     shapes: dict[str, Shape] = {"rows": (num_labels, p.cache_size, math.prod(x.shape[1:])), "counts": (num_labels,)}

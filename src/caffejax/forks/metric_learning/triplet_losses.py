@@ -22,6 +22,12 @@ from ...core.layers.loss_helpers import (
 )
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced, Transform
+from ...core.schema.caffe_pb2 import (
+    CenterLossParameter,
+    GeneralContrastiveParameter,
+    GeneralTripletParameter,
+    TripletLossParameter,
+)
 
 
 def read_class_distances(distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -41,36 +47,34 @@ def mask_first_largest(values: jax.Array) -> jax.Array:
     return jnp.arange(values.shape[1]) == jnp.argmax(values, axis=1)[:, None]
 
 
-def has_no_negatives(ctx: Context, distance: jax.Array) -> jax.Array:
+def has_no_negatives(p: GeneralTripletParameter, distance: jax.Array) -> jax.Array:
     """Return the mask (N,) of the items for which the loss ignores all classes except the item's class.
 
     With positive_first, these are the items whose distance to their own class exceeds positive_upper_bound. Without it,
     there are none.
 
     Args:
-        ctx: the layer.
+        p: the settings.
         distance: (N,), the distance of each item to its own class.
     """
-    p: Any = ctx.param
     return (distance > p.positive_upper_bound) & p.positive_first
 
 
 Arrays = tuple[jax.Array, ...]
 
 
-def center_loss(ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array) -> jax.Array:
+def center_loss(blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array) -> jax.Array:
     """Compute half the mean over items of the squared distance to the center of the item's class, as a scalar.
 
     Bottoms: features (N, ...) and labels (N,). The blob contains the centers of the classes, (num_output, features).
     The default loss_weight is 0. The gradient with respect to a center c does not depend on the size of the
     loss_weight, unless that is 0: it is the sum of c - x over the n items x of the class, divided by n + 1.
     """
-    difference, is_label = _subtract_centers(ctx, blobs, x, labels)
+    difference, is_label = _subtract_centers(blobs, x, labels)
     return nan_if_unlabelled(is_label, jnp.sum(jnp.square(difference)) / (2 * x.shape[0])).astype(x.dtype)
 
 
-def center_loss_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:
-    p = ctx.param
+def center_loss_params(p: CenterLossParameter, x: Any, labels: Any) -> list[ParamSpec]:
     axis = canonical_axis(p.axis, x.shape)
     require(axis == 1, f"has a label for each item along axis 0; axis must be 1, not {p.axis}")
     require(p.num_output > 0, f"num_output must be positive, not {p.num_output}")
@@ -83,17 +87,17 @@ def center_loss_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:
 
 
 def center_loss_backward(
-    ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
+    blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[Any, ...]:
-    difference, is_label = _subtract_centers(ctx, blobs, x, labels)
+    difference, is_label = _subtract_centers(blobs, x, labels)
     members = is_label.astype(difference.dtype)
     d_centers = -(members.T @ difference) / (1 + cross_replica.psum(ctx, jnp.sum(members, axis=0))[:, None])
     dx = dy / x.shape[0] * difference
     return (jnp.where(dy == 0, 0, d_centers),), dx.reshape(x.shape), None
 
 
-def _class_count(ctx: Context, x: Any, labels: Any) -> int:
-    return int(ctx.param.num_output)
+def _class_count(p: CenterLossParameter, x: Any, labels: Any) -> int:
+    return int(p.num_output)
 
 
 _UNSUPPORTED: dict[Transform, str] = {
@@ -116,9 +120,7 @@ define_layer(
 )
 
 
-def _subtract_centers(
-    ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def _subtract_centers(blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the items minus the centers of their classes, and a mask that is True at the class of each item.
 
     The differences have shape (items, features), and the mask has shape (items, classes).
@@ -131,7 +133,12 @@ def _subtract_centers(
 
 
 def general_contrastive_loss(
-    ctx: Context, blobs: Arrays, distances: jax.Array, labels: jax.Array, *read_distances: jax.Array
+    p: GeneralContrastiveParameter,
+    blobs: Arrays,
+    distances: jax.Array,
+    labels: jax.Array,
+    *read_distances: jax.Array,
+    ctx: Context,
 ) -> tuple[Any, Arrays]:
     """Compute a contrastive loss of distances to classes as a scalar.
 
@@ -151,11 +158,10 @@ def general_contrastive_loss(
     add_intra_mae, a running mean of the first of these values is added to negative_margin. The running mean starts at
     0, gives each new mean a weight of 0.01, is at most max_negative_margin, and is the third value of the second top.
     """
-    p = ctx.param
     d, is_label, _, positive_mask, negative_mask = _read_contrastive_masks(
         ctx, blobs, read_distances[0] if read_distances else distances, labels
     )
-    positive_terms, negative_gaps, negative_terms = _compute_contrastive_terms(ctx, blobs, d)
+    positive_terms, negative_gaps, negative_terms = _compute_contrastive_terms(p, blobs, d)
     weighted_terms = abs(p.positive_weight) * jnp.where(positive_mask, positive_terms, 0) + abs(
         p.negative_weight
     ) * jnp.where(negative_mask, negative_terms, 0)
@@ -168,22 +174,30 @@ def general_contrastive_loss(
     if p.add_intra_mae:
         blobs = (jax.lax.stop_gradient(jnp.minimum(0.99 * blobs[0] + 0.01 * mean_terms[:1], p.max_negative_margin)),)
         mean_terms = jnp.concatenate([mean_terms, *blobs])
-    return (loss if ctx.n_tops == 1 else (loss, mean_terms)), blobs
+    return (loss if ctx.num_tops == 1 else (loss, mean_terms)), blobs
 
 
-def general_contrastive_loss_params(ctx: Context, distances: Any, labels: Any, *read_distances: Any) -> list[ParamSpec]:
+def general_contrastive_loss_params(
+    p: GeneralContrastiveParameter, distances: Any, labels: Any, *read_distances: Any
+) -> list[ParamSpec]:
     for bottom in read_distances:
         require(
             bottom.shape == distances.shape,
             f"bottom 2 must have the shape of bottom 0, {distances.shape}, not {bottom.shape}",
         )
-    return [ParamSpec((1,), learnable=False, persistent=False, name="mean_error")] if ctx.param.add_intra_mae else []
+    return [ParamSpec((1,), learnable=False, persistent=False, name="mean_error")] if p.add_intra_mae else []
 
 
 def general_contrastive_loss_backward(
-    ctx: Context, blobs: Arrays, distances: jax.Array, labels: jax.Array, *read_distances: jax.Array, y: Any, dy: Any
+    p: GeneralContrastiveParameter,
+    blobs: Arrays,
+    distances: jax.Array,
+    labels: jax.Array,
+    *read_distances: jax.Array,
+    y: Any,
+    dy: Any,
+    ctx: Context,
 ) -> tuple[Any, ...]:
-    p = ctx.param
     d_top = first_top(dy)
     d, is_label, is_positive_only, positive_mask, negative_mask = _read_contrastive_masks(
         ctx, blobs, read_distances[0] if read_distances else distances, labels
@@ -192,7 +206,7 @@ def general_contrastive_loss_backward(
         positive_mask & (d > p.positive_margin) & (d < p.positive_outlier_thresh) | is_positive_only[:, None]
     )
     negative_slope = p.negative_weight * (jnp.exp(-d) if p.exp_negative_weight else jnp.ones_like(d))
-    negative_slope = jnp.where(negative_mask & (d < _negative_margin(ctx, blobs)), negative_slope, 0)
+    negative_slope = jnp.where(negative_mask & (d < _negative_margin(p, blobs)), negative_slope, 0)
     if p.HasField("normalize_negative"):
         total = jnp.abs(cross_replica.pmean(ctx, jnp.sum(negative_slope))) / (p.normalize_negative * d.shape[0])
         negative_slope = jnp.where(
@@ -227,9 +241,9 @@ def _read_contrastive_masks(ctx: Context, blobs: Arrays, distances: jax.Array, l
     """
     p = ctx.param
     d, is_label = read_class_distances(distances, labels)
-    is_positive_only = has_no_negatives(ctx, jnp.sum(jnp.where(is_label, d, 0), axis=1))
+    is_positive_only = has_no_negatives(ctx.param, jnp.sum(jnp.where(is_label, d, 0), axis=1))
     positive_mask, negative_mask = is_label, ~is_label & ~is_positive_only[:, None]
-    positive_terms, _, negative_terms = _compute_contrastive_terms(ctx, blobs, d)
+    positive_terms, _, negative_terms = _compute_contrastive_terms(ctx.param, blobs, d)
     if p.max_positive_only:
         positive_mask &= _mask_first_smallest(
             ctx, p.positive_weight * jnp.sum(jnp.where(is_label, positive_terms, 0), axis=1)
@@ -253,24 +267,26 @@ def _mask_first_smallest(ctx: Context, x: jax.Array) -> jax.Array:
     return jnp.arange(x.shape[0]) + device_index * x.shape[0] == jnp.argmin(all_values)
 
 
-def _negative_margin(ctx: Context, blobs: Arrays) -> Any:
-    return ctx.param.negative_margin + (jax.lax.stop_gradient(blobs[0]) if blobs else 0.0)
+def _negative_margin(p: GeneralContrastiveParameter, blobs: Arrays) -> Any:
+    return p.negative_margin + (jax.lax.stop_gradient(blobs[0]) if blobs else 0.0)
 
 
-def _compute_contrastive_terms(ctx: Context, blobs: Arrays, d: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _compute_contrastive_terms(
+    p: GeneralContrastiveParameter, blobs: Arrays, d: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the terms of the loss before weighting, for all distances d (items, classes).
 
     Returns:
         Three arrays (items, classes): the term if the class is the item's class, max(d - positive_margin, 0), at most
         positive_outlier_thresh; max(negative_margin - d, 0); and the term if the class is another class.
     """
-    p, margin = ctx.param, _negative_margin(ctx, blobs)
+    margin = _negative_margin(p, blobs)
     positive_terms = jnp.clip(d - p.positive_margin, 0, p.positive_outlier_thresh)
     negative_gaps = jnp.maximum(margin - d, 0)
     return positive_terms, negative_gaps, jnp.exp(-d) * (d < margin) if p.exp_negative_weight else negative_gaps
 
 
-def general_triplet_loss(ctx: Context, distances: jax.Array, labels: jax.Array) -> Any:
+def general_triplet_loss(p: GeneralTripletParameter, distances: jax.Array, labels: jax.Array, *, ctx: Context) -> Any:
     """Compute a triplet loss of distances to classes as a scalar.
 
     The loss is the mean over items of negative_weight times the sum of max(d_label + margin - d, 0) over the other
@@ -283,22 +299,21 @@ def general_triplet_loss(ctx: Context, distances: jax.Array, labels: jax.Array) 
     positive_first excludes the other classes. With add_center_loss, it is always positive_weight. A second top (2,)
     contains the means of the distances to the item's class and to other classes.
     """
-    d, is_label, is_positive_only, _, is_within_margin = _read_triplet_masks(ctx, distances, labels)
+    d, is_label, is_positive_only, _, is_within_margin = _read_triplet_masks(p, distances, labels)
     label_distance = jnp.sum(jnp.where(is_label, d, 0), axis=1)
-    gap = jnp.where(is_within_margin & ~is_positive_only[:, None], label_distance[:, None] + ctx.param.margin - d, 0)
-    loss = nan_if_unlabelled(is_label, abs(ctx.param.negative_weight) * jnp.sum(gap) / d.shape[0])
-    if ctx.n_tops == 1:
+    gap = jnp.where(is_within_margin & ~is_positive_only[:, None], label_distance[:, None] + p.margin - d, 0)
+    loss = nan_if_unlabelled(is_label, abs(p.negative_weight) * jnp.sum(gap) / d.shape[0])
+    if ctx.num_tops == 1:
         return loss
     distance_sums = [jnp.sum(label_distance), jnp.sum(jnp.where(is_label, 0, d)) / (d.shape[1] - 1)]
     return loss, cross_replica.pmean(ctx, jnp.stack(distance_sums) / d.shape[0])
 
 
 def general_triplet_loss_backward(
-    ctx: Context, distances: jax.Array, labels: jax.Array, *, y: Any, dy: Any
+    p: GeneralTripletParameter, distances: jax.Array, labels: jax.Array, *, y: Any, dy: Any
 ) -> tuple[jax.Array, None]:
-    p = ctx.param
     d_top = first_top(dy)
-    d, is_label, is_positive_only, negative_mask, is_within_margin = _read_triplet_masks(ctx, distances, labels)
+    d, is_label, is_positive_only, negative_mask, is_within_margin = _read_triplet_masks(p, distances, labels)
     has_negative_slope = is_within_margin & negative_mask
     has_positive_slope = jnp.any(has_negative_slope, axis=1) | is_positive_only | p.add_center_loss
     slope = jnp.where(is_label & has_positive_slope[:, None], p.positive_weight, 0) - jnp.where(
@@ -324,7 +339,7 @@ define_layer(
 )
 
 
-def _read_triplet_masks(ctx: Context, distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, ...]:
+def _read_triplet_masks(p: GeneralTripletParameter, distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, ...]:
     """Return the distances, and masks of the classes and items that contribute to the loss.
 
     Returns:
@@ -334,30 +349,36 @@ def _read_triplet_masks(ctx: Context, distances: jax.Array, labels: jax.Array) -
     """
     d, is_label = read_class_distances(distances, labels)
     label_distance = jnp.sum(jnp.where(is_label, d, 0), axis=1)
-    is_positive_only = has_no_negatives(ctx, label_distance)
+    is_positive_only = has_no_negatives(p, label_distance)
     negative_mask = ~is_label & ~is_positive_only[:, None]
-    is_within_margin = ~is_label & (label_distance[:, None] + ctx.param.margin > d)
-    if ctx.param.hardest_only:
+    is_within_margin = ~is_label & (label_distance[:, None] + p.margin > d)
+    if p.hardest_only:
         is_within_margin &= mask_first_largest(jnp.where(is_label, -jnp.inf, -d))
     return d, is_label, is_positive_only, negative_mask, is_within_margin
 
 
 def triplet_loss(
-    ctx: Context, anchor: jax.Array, positive: jax.Array, negative: jax.Array, *labels: jax.Array
+    p: TripletLossParameter, anchor: jax.Array, positive: jax.Array, negative: jax.Array, *labels: jax.Array
 ) -> jax.Array:
     """Compute half the mean over rows of max(margin + |anchor - positive|**2 - |anchor - negative|**2, 0) as a scalar.
 
     Bottoms: anchors, positive examples and negative examples, (N, ...) each. MyCaffe's layer has the labels as a fourth
     bottom. They are ignored, but the margin is then `alpha`.
     """
-    _, _, gap = _compute_triplet_gaps(ctx, anchor, positive, negative, *labels)
+    _, _, gap = _compute_triplet_gaps(p, anchor, positive, negative, *labels)
     return jnp.sum(jnp.where(gap > 0, gap, 0)) / (2 * max(anchor.shape[0], 1))
 
 
 def triplet_loss_backward(
-    ctx: Context, anchor: jax.Array, positive: jax.Array, negative: jax.Array, *labels: jax.Array, y: Any, dy: Any
+    p: TripletLossParameter,
+    anchor: jax.Array,
+    positive: jax.Array,
+    negative: jax.Array,
+    *labels: jax.Array,
+    y: Any,
+    dy: Any,
 ) -> tuple[Any, ...]:
-    positive_difference, negative_difference, gap = _compute_triplet_gaps(ctx, anchor, positive, negative, *labels)
+    positive_difference, negative_difference, gap = _compute_triplet_gaps(p, anchor, positive, negative, *labels)
     factor = dy / max(anchor.shape[0], 1) * (gap > 0)[:, None]
     diffs = (factor * d for d in (positive_difference - negative_difference, -positive_difference, negative_difference))
     shaped_diffs = (
@@ -385,13 +406,13 @@ define_layer(
 
 
 def _compute_triplet_gaps(
-    ctx: Context, anchor: jax.Array, positive: jax.Array, negative: jax.Array, *labels: jax.Array
+    p: TripletLossParameter, anchor: jax.Array, positive: jax.Array, negative: jax.Array, *labels: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return p = anchor - positive, n = anchor - negative, and margin + |p|**2 - |n|**2.
 
     p and n have shape (rows, features), and the last array has shape (rows,).
     """
-    p, margin_field = ctx.param, "alpha" if labels else "margin"
+    margin_field = "alpha" if labels else "margin"
     ignored_field = "margin" if labels else "alpha"
     require(
         not p.HasField(ignored_field),

@@ -17,6 +17,7 @@ from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import as_nchw
 from ...core.layers.registry import define_layer
 from ...core.layers.types import IMAGE_INDICES_PER_DEVICE, Gradient, LayerDocs, LayerTraits, Signature, Traced
+from ...core.schema.caffe_pb2 import BoxGroupOutputParameter, BoxOutputParameter, FrcnnOutputParameter
 from ..detection.boxes import Divisor, non_max_suppression, overlaps, select_best
 from .anchors_and_deltas import (
     AnchorGrid,
@@ -132,7 +133,7 @@ def make_proposals(
     return tuple(tops[:n_tops])
 
 
-def box_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
+def box_output(p: BoxOutputParameter, *maps: jax.Array, ctx: Context) -> tuple[jax.Array, ...]:
     """Propose regions of interest (ROIs) from maps of scores and deltas, as rows [image, x1, y1, x2, y2].
 
     Bottoms: maps (N, classes + 4, H, W), one for each anchor. The top has shape (R, 5, 1, 1), and an optional second
@@ -141,7 +142,6 @@ def box_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
     suppression, which treats all maps of an image together. A side is x2 - x1. If no box is selected, there is one row
     0, 1, 1, 10, 10. Padding rows of -1 come last.
     """
-    p = ctx.param
     counts = {name: len(getattr(p, name)) for name in ("field_w", "field_h", "downsample_rate")}
     require(
         set(counts.values()) == {len(maps)},
@@ -158,7 +158,7 @@ def box_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
         candidates.append(_read_candidates(ctx, lax.stop_gradient(promote(x)), grid))
     # reversed, so that the last comes first if scores are equal
     boxes, scores, valid = (jnp.flip(jnp.concatenate(arrays, axis=1), 1) for arrays in zip(*candidates, strict=True))
-    return make_proposals(read_selection_settings(p, 0.0), boxes, scores, valid, ctx.n_tops, maps[0].dtype)
+    return make_proposals(read_selection_settings(p, 0.0), boxes, scores, valid, ctx.num_tops, maps[0].dtype)
 
 
 define_layer(
@@ -205,7 +205,7 @@ def _read_candidates(ctx: Context, x: jax.Array, grid: AnchorGrid) -> tuple[jax.
     return jnp.moveaxis(boxes, 1, 2), scores.reshape(n, -1), valid.reshape(n, -1)
 
 
-def box_group_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
+def box_group_output(p: BoxGroupOutputParameter, *maps: jax.Array, ctx: Context) -> tuple[jax.Array, ...]:
     """Propose regions of interest (ROIs) from pairs of probability and delta maps, as rows [image, x1, y1, x2, y2].
 
     Bottoms: pairs of probabilities (images * anchors, classes, H, W) and deltas (images * anchors, 4, H, W). Each pair
@@ -215,7 +215,6 @@ def box_group_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
     pairs of an image together. A side is x2 - x1 + 1. If no box is selected, there is one row 0, 1, 1, 10, 10. Padding
     rows of -1 come last.
     """
-    p = ctx.param
     require(
         len(maps) == 2 * len(p.box_group_param),
         f"needs two bottoms, probabilities and deltas, for each box_group_param: {len(maps)} bottoms for "
@@ -229,7 +228,7 @@ def box_group_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
     )
     candidates = [_read_group_candidates(ctx, probabilities, deltas, group) for probabilities, deltas, group in pairs]
     boxes, scores, valid = (jnp.concatenate(arrays, axis=1) for arrays in zip(*candidates, strict=True))
-    return make_proposals(read_selection_settings(p, 1.0), boxes, scores, valid, ctx.n_tops, maps[0].dtype)
+    return make_proposals(read_selection_settings(p, 1.0), boxes, scores, valid, ctx.num_tops, maps[0].dtype)
 
 
 define_layer(
@@ -286,7 +285,13 @@ def _read_group_candidates(
 
 
 def frcnn_output(
-    ctx: Context, probabilities: jax.Array, deltas: jax.Array, rois: jax.Array, size: jax.Array
+    p: FrcnnOutputParameter,
+    probabilities: jax.Array,
+    deltas: jax.Array,
+    rois: jax.Array,
+    size: jax.Array,
+    *,
+    ctx: Context,
 ) -> jax.Array:
     """Select the detections of one image, as rows [image, x1, y1, x2, y2, class, score].
 
@@ -296,7 +301,7 @@ def frcnn_output(
     go through non-maximum suppression, and at most `max_det_num` boxes are selected. The first row is always 0 followed
     by -1. Padding rows of -1 come last. ROIs that begin with a negative number are padding.
     """
-    p, dtype = ctx.param, probabilities.dtype
+    dtype = probabilities.dtype
     prob, boxes, valid, max_corner = _read_inputs(ctx, probabilities, deltas, rois, size)
     n, num_classes = prob.shape
     boxes = jnp.concatenate([jnp.maximum(boxes[..., :2], 0), jnp.minimum(boxes[..., 2:], max_corner)], axis=-1)

@@ -13,6 +13,7 @@ from ...core.layers.context import Context
 from ...core.layers.dtype_policy import promote
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...core.schema.caffe_pb2 import DetectionAccuracyParameter, DetectionGroupAccuracyParameter
 from ..detection.boxes import overlaps
 from .anchors_and_deltas import (
     apply_deltas,
@@ -71,14 +72,13 @@ def _masked_mean(ctx: Context, values: Any, mask: jax.Array) -> jax.Array:
     return jnp.where(count > 0, total / jnp.maximum(count, 1), -1)
 
 
-def detection_accuracy(ctx: Context, x: jax.Array, truth: jax.Array) -> object:
+def detection_accuracy(p: DetectionAccuracyParameter, x: jax.Array, truth: jax.Array, *, ctx: Context) -> object:
     """Compute the top_k accuracy of the classes, both over all cells and over the cells with an object.
 
     The bottoms are those of DetectionLoss. The top (1, 1, 1, 2) contains both accuracies. An optional second top (1, 1,
     1, 1) is the mean overlap of the predicted boxes with the objects, where a side is x2 - x1. Cells with label 0 and
     an overlap of at least `bg_threshold` are ignored. A mean over no cells is -1.
     """
-    p = ctx.param
     grid = make_anchor_grid([p.field_w], [p.field_h], p.downsample_rate, "downsample_rate")
     require_joint_map(p, x.shape)
     require(1 <= p.top_k <= p.cls_num, f"top_k must be between 1 and cls_num {p.cls_num}, not {p.top_k}")
@@ -93,7 +93,7 @@ def detection_accuracy(ctx: Context, x: jax.Array, truth: jax.Array) -> object:
     )  # if scores are equal, the highest class comes first
     is_correct = (jnp.sum(ranks_higher, axis=1) < p.top_k) & (classes >= 0) & (classes < p.cls_num)
     accuracies = compute_class_accuracies(ctx, is_correct, labels, classes)
-    if ctx.n_tops < 2:
+    if ctx.num_tops < 2:
         return accuracies
     boxes = grid.decode(x[:, p.cls_num :], read_normalization(ctx), read_bounds(p))
     return accuracies, compute_mean_overlap(ctx, boxes, labels, 0.0)
@@ -114,14 +114,15 @@ define_layer(
 )
 
 
-def detection_group_accuracy(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array) -> object:
+def detection_group_accuracy(
+    p: DetectionGroupAccuracyParameter, scores: jax.Array, deltas: jax.Array, truth: jax.Array, *, ctx: Context
+) -> object:
     """Compute the top-1 accuracy of the classes, both over all cells and over the cells with an object.
 
     The bottoms are those of DetectionGroupLoss. The top (1, 1, 1, 2) contains both accuracies. An optional second top
     (1, 1, 1, 1) is the mean overlap of the predicted boxes with the objects, where a side is x2 - x1 + 1. Cells with
     label 0 and an overlap of at least `bg_threshold` are ignored. A mean over no cells is -1.
     """
-    p = ctx.param
     grid = make_anchor_grid(p.field_w, p.field_h, p.stride)
     require_score_and_delta_maps(scores.shape, deltas.shape)
     count_images(scores.shape[0], len(grid.widths))
@@ -131,7 +132,7 @@ def detection_group_accuracy(ctx: Context, scores: jax.Array, deltas: jax.Array,
     classes = jnp.minimum(labels.classes, 1) if p.objectness else labels.classes
     is_correct = jnp.argmax(promote(scores), axis=1) == classes
     accuracies = compute_class_accuracies(ctx, is_correct, labels, classes)
-    if ctx.n_tops < 2:
+    if ctx.num_tops < 2:
         return accuracies
     boxes = grid.decode(promote(deltas), read_normalization(ctx), read_bounds(p))
     return accuracies, compute_mean_overlap(ctx, boxes, labels, 1.0)
@@ -155,7 +156,7 @@ define_layer(
 _MAX_OVERLAP = 0.975  # an ROI with a larger overlap is a ground-truth box itself, and is ignored
 
 
-def bbox_accuracy(ctx: Context, deltas: jax.Array, rois: jax.Array, matched_truth: jax.Array) -> object:
+def bbox_accuracy(deltas: jax.Array, rois: jax.Array, matched_truth: jax.Array, *, ctx: Context) -> object:
     """Compute the mean overlap of ROIs, moved by their deltas, with their matched ground truth.
 
     Bottoms: deltas (N, 4 * classes), or (N, 8) if not `cls_aware`; ROIs (N, 5); matched ground truth (N, 6) with rows
@@ -183,7 +184,7 @@ def bbox_accuracy(ctx: Context, deltas: jax.Array, rois: jax.Array, matched_trut
     ]
     sums = [cross_replica.psum(ctx, jnp.sum(overlap)) for overlap in box_overlaps]
     means = [jnp.where(num_boxes > 0, s / jnp.maximum(num_boxes, 1), -1).reshape(1, 1, 1, 1) for s in sums]
-    return tuple(means[: ctx.n_tops])
+    return tuple(means[: ctx.num_tops])
 
 
 define_layer(

@@ -15,6 +15,7 @@ from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import as_nchw
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...core.schema.caffe_pb2 import DetectionGroupLossParameter, DetectionLossParameter
 from .anchors_and_deltas import (
     count_images,
     group_by_image,
@@ -182,7 +183,7 @@ _MIN_BACKGROUND_CELLS = 4  # the minimum number of background cells selected for
 Losses = tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 
 
-def detection_loss(ctx: Context, x: jax.Array, truth: jax.Array) -> jax.Array:
+def detection_loss(p: DetectionLossParameter, x: jax.Array, truth: jax.Array, *, ctx: Context) -> jax.Array:
     """Compute the softmax loss of classes plus `lambda` times the loss of deltas, over objects and some background.
 
     Bottoms: a map (N, cls_num + 4, H, W) of scores and deltas, and ground truth (N, 6, H, W) with label, box (4) and
@@ -194,14 +195,14 @@ def detection_loss(ctx: Context, x: jax.Array, truth: jax.Array) -> jax.Array:
     the clipping.
     """
     (class_value, _), (box_value, _) = _compute_map_losses(ctx, x, truth)
-    return stack_losses(ctx, class_value, getattr(ctx.param, "lambda") * box_value)
+    return stack_losses(ctx, class_value, getattr(p, "lambda") * box_value)
 
 
 def detection_loss_backward(
-    ctx: Context, x: jax.Array, truth: jax.Array, *, y: jax.Array, dy: jax.Array
+    p: DetectionLossParameter, x: jax.Array, truth: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array, None]:
     (_, d_scores), (_, d_deltas) = _compute_map_losses(ctx, x, truth)
-    dx = jnp.concatenate([d_scores, getattr(ctx.param, "lambda") * d_deltas], axis=1)
+    dx = jnp.concatenate([d_scores, getattr(p, "lambda") * d_deltas], axis=1)
     return compute_gradient_scale(ctx, dy) * dx, None
 
 
@@ -291,7 +292,9 @@ def _sample_with_repetition(key: jax.Array, eligible: jax.Array, count: jax.Arra
     )
 
 
-def detection_group_loss(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array) -> jax.Array:
+def detection_group_loss(
+    p: DetectionGroupLossParameter, scores: jax.Array, deltas: jax.Array, truth: jax.Array, *, ctx: Context
+) -> jax.Array:
     """Compute the softmax loss of classes plus `lambda` times the loss of deltas, over a sample of the cells.
 
     Bottoms: scores (images * anchors, cls_num, H, W), deltas (images * anchors, 4, H, W), and ground truth (images *
@@ -303,15 +306,22 @@ def detection_group_loss(ctx: Context, scores: jax.Array, deltas: jax.Array, tru
     field_xyr and field_whr, deltas are clipped to their bounds in the loss, and the gradient ignores the clipping.
     """
     (class_value, _), (box_value, _) = _compute_group_losses(ctx, scores, deltas, truth)
-    return stack_losses(ctx, class_value, getattr(ctx.param, "lambda") * box_value)
+    return stack_losses(ctx, class_value, getattr(p, "lambda") * box_value)
 
 
 def detection_group_loss_backward(
-    ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array, *, y: jax.Array, dy: jax.Array
+    p: DetectionGroupLossParameter,
+    scores: jax.Array,
+    deltas: jax.Array,
+    truth: jax.Array,
+    *,
+    y: jax.Array,
+    dy: jax.Array,
+    ctx: Context,
 ) -> tuple[jax.Array, jax.Array, None]:
     (_, d_scores), (_, d_deltas) = _compute_group_losses(ctx, scores, deltas, truth)
     weight = compute_gradient_scale(ctx, dy)
-    return weight * d_scores, weight * getattr(ctx.param, "lambda") * d_deltas, None
+    return weight * d_scores, weight * getattr(p, "lambda") * d_deltas, None
 
 
 define_layer(

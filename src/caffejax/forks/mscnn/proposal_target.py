@@ -13,6 +13,7 @@ from ...core.layers.context import Context, Shape
 from ...core.layers.helpers import no_gradient, numpy_rng, promote_numpy
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, HostFunction, LayerDocs, Signature
+from ...core.schema.caffe_pb2 import ProposalTargetParameter
 from ..detection.boxes import overlaps
 from .anchors_and_deltas import expand_to_four_axes, read_normalization, read_rows, require_columns
 
@@ -126,7 +127,9 @@ def _sample_random_box(p: Any, truth: GroundTruth, rng: np.random.Generator) -> 
     )
 
 
-def proposal_target(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, ...]:
+def proposal_target(
+    p: ProposalTargetParameter, rois: np.ndarray, truth: np.ndarray, *, ctx: Context
+) -> tuple[np.ndarray, ...]:
     """Sample ROIs for training, and compute their labels, box targets and weights.
 
     Bottoms: ROIs (N, 5) with rows [image, x1, y1, x2, y2], and ground truth (M, 7) with rows [image, x1, y1, x2, y2,
@@ -141,7 +144,7 @@ def proposal_target(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> tuple[
     the losses. A seventh top (n, 1) contains a weight for each ROI; objects together have the fraction `fg_fraction` of
     the total weight.
     """
-    p, ground_truth = ctx.param, _read_truth(ctx, promote_numpy(truth))
+    ground_truth = _read_truth(p, promote_numpy(truth))
     rows = read_rows(promote_numpy(rois), "bottom 0 (ROIs)", 5)
     rows = rows[rows[:, 0] >= 0]
     for name, image_indices in ("ROIs", rows[:, 0]), ("ground truth", ground_truth.rows[:, 0]):
@@ -161,12 +164,11 @@ def proposal_target(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> tuple[
         *_make_targets(ctx, sample, labels, ground_truth),
         _matched_rows(sample, labels, ground_truth),
     )
-    weights = [_make_weights(p, sample, labels)] if ctx.n_tops > 6 else []
+    weights = [_make_weights(p, sample, labels)] if ctx.num_tops > 6 else []
     return tuple(expand_to_four_axes(top.astype(rois.dtype)) for top in (*tops, *weights))
 
 
-def proposal_target_top_shapes(ctx: Context, rois: Any, truth: Any) -> list[Shape]:
-    p = ctx.param
+def proposal_target_top_shapes(p: ProposalTargetParameter, rois: Any, truth: Any, *, ctx: Context) -> list[Shape]:
     require(p.batch_size == -1 or p.batch_size > 0, f"batch_size must be above 0, or -1 for all, not {p.batch_size}")
     require(p.fg_thr >= p.bg_thr_hg, f"fg_thr {p.fg_thr} must not be below bg_thr_hg {p.bg_thr_hg}")
     require(0 <= p.fg_fraction <= 1, f"fg_fraction must be between 0 and 1, not {p.fg_fraction}")
@@ -180,7 +182,7 @@ def proposal_target_top_shapes(ctx: Context, rois: Any, truth: Any) -> list[Shap
     read_normalization(ctx)
     num_all_rows = rois.shape[0] + (truth.shape[0] if p.append_gtbox else 0)
     num_rows = p.batch_size if p.batch_size > 0 else max(num_all_rows, 1)
-    return [(num_rows, n, 1, 1) for n in (5, 1, *[_count_columns(ctx)] * 3, 6, 1)[: ctx.n_tops]]
+    return [(num_rows, n, 1, 1) for n in (5, 1, *[_count_columns(ctx)] * 3, 6, 1)[: ctx.num_tops]]
 
 
 define_layer(
@@ -205,10 +207,10 @@ def _count_columns(ctx: Context) -> int:
     return 4 * int(ctx.param.cls_num if ctx.layer.bbox_reg_param.cls_aware else 2)
 
 
-def _read_truth(ctx: Context, truth: np.ndarray) -> GroundTruth:
+def _read_truth(p: ProposalTargetParameter, truth: np.ndarray) -> GroundTruth:
     rows = read_rows(truth, "bottom 1 (ground truth)")
     rows = rows[rows[:, 0].astype(int) >= 0]
-    labels, max_label = rows[:, 5].astype(int), ctx.param.cls_num - 1
+    labels, max_label = rows[:, 5].astype(int), p.cls_num - 1
     require(np.all(labels <= max_label), f"labels must not be above {max_label} (cls_num {max_label + 1}): {labels}")
     return GroundTruth(rows[:, :5], labels, rows[:, 6] != 0)
 

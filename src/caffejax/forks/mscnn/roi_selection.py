@@ -28,6 +28,7 @@ from ...core.layers.types import (
     Signature,
     Traced,
 )
+from ...core.schema.caffe_pb2 import HardMiningParameter
 from .anchors_and_deltas import (
     apply_deltas,
     expand_to_four_axes,
@@ -38,7 +39,7 @@ from .anchors_and_deltas import (
 )
 
 
-def make_decode_bbox(ctx: Context, definition: LayerDefinition) -> LayerType:
+def make_decode_bbox(definition: LayerDefinition, *, ctx: Context) -> LayerType:
     """Move each ROI by the last four of its deltas. The top has rows [image, x1, y1, x2, y2], (N, 5, 1, 1).
 
     Bottoms: deltas (N, 8), ROIs (N, 5) and, in TRAIN, optionally the matched ground truth, whose last column is the
@@ -50,7 +51,7 @@ def make_decode_bbox(ctx: Context, definition: LayerDefinition) -> LayerType:
     return replace(ctx.type, implementation=HostFunction(decode_bbox_on_host, decode_bbox_top_shapes, ragged_axis=0))
 
 
-def decode_bbox(ctx: Context, deltas: jax.Array, rois: jax.Array, *matched_truth: jax.Array) -> jax.Array:
+def decode_bbox(deltas: jax.Array, rois: jax.Array, *matched_truth: jax.Array, ctx: Context) -> jax.Array:
     """Return the moved ROIs as rows [image, x1, y1, x2, y2], (N, 5, 1, 1).
 
     Padding rows keep their negative image index.
@@ -61,7 +62,7 @@ def decode_bbox(ctx: Context, deltas: jax.Array, rois: jax.Array, *matched_truth
     return expand_to_four_axes(jnp.concatenate([rows[:, :1], boxes.astype(rows.dtype)], axis=1))
 
 
-def decode_bbox_on_host(ctx: Context, deltas: np.ndarray, rois: np.ndarray, *matched_truth: np.ndarray) -> np.ndarray:
+def decode_bbox_on_host(deltas: np.ndarray, rois: np.ndarray, *matched_truth: np.ndarray, ctx: Context) -> np.ndarray:
     delta_rows, rows = map(promote_numpy, _read_deltas_and_rois(deltas, rois, *matched_truth))
     boxes = apply_deltas(rows[:, 1:], read_normalization(ctx).denormalize(delta_rows[:, 4:], xp=np), xp=np)
     mask = np.all(boxes[:, 2:] >= boxes[:, :2], axis=1) & (rows[:, 0] >= 0)
@@ -72,7 +73,7 @@ def decode_bbox_on_host(ctx: Context, deltas: np.ndarray, rois: np.ndarray, *mat
     return np.asarray(expand_to_four_axes(np.concatenate([rows[:, :1], boxes], axis=1)[mask].astype(rois.dtype)))
 
 
-def decode_bbox_top_shapes(ctx: Context, deltas: Any, rois: Any, *matched_truth: Any) -> list[Shape]:
+def decode_bbox_top_shapes(deltas: Any, rois: Any, *matched_truth: Any, ctx: Context) -> list[Shape]:
     read_normalization(ctx)
     _require_rows(deltas, rois, *matched_truth)
     return [(rois.shape[0], 5, 1, 1)]
@@ -84,7 +85,7 @@ define_layer(
     ),
     PerLayer(make_decode_bbox),
     Gradient(no_gradient, overrides_autodiff=True),
-    LayerTraits(row_wise=lambda ctx: not ctx.training),
+    LayerTraits(row_wise=lambda *, phase: phase == "TEST"),
     docs=LayerDocs(origin="Cascade R-CNN", restrictions="In TRAIN it runs on the host."),
 )
 
@@ -103,7 +104,7 @@ def _require_rows(deltas: Any, rois: Any, *matched_truth: Any) -> None:
 _DEFAULT_SCALE = 256.0  # pixels; replaces the geometric mean if no bound is set
 
 
-def make_scale_route(ctx: Context, definition: LayerDefinition) -> LayerType:
+def make_scale_route(definition: LayerDefinition, *, ctx: Context) -> LayerType:
     """Select the ROIs (N, 5) whose scale is in [`low_scale`, `high_scale`). The scale is the square root of the area.
 
     A side is x2 - x1 + 1. If no ROI is in this range, the ROI nearest to the geometric mean of the bounds is selected.
@@ -116,21 +117,21 @@ def make_scale_route(ctx: Context, definition: LayerDefinition) -> LayerType:
     return replace(ctx.type, implementation=Traced(scale_route))
 
 
-def scale_route(ctx: Context, rois: jax.Array) -> jax.Array:
+def scale_route(p: Any, rois: jax.Array) -> jax.Array:
     """Return the selected ROIs, rows [image, x1, y1, x2, y2], (N, 5, 1, 1), followed by padding rows of -1."""
     rows = read_rows(lax.stop_gradient(rois), "bottom 0 (ROIs)", 5)
-    selected = _select_in_range(ctx, promote(rows), jnp)
+    selected = _select_in_range(p, promote(rows), jnp)
     order = jnp.argsort(~selected, stable=True)
     return expand_to_four_axes(jnp.where(selected[order][:, None], rows[order], -1))
 
 
-def scale_route_on_host(ctx: Context, rois: np.ndarray, *further_bottoms: np.ndarray) -> tuple[np.ndarray, ...]:
-    selected = np.flatnonzero(_select_in_range(ctx, read_rows(promote_numpy(rois), "bottom 0 (ROIs)", 5), np))
+def scale_route_on_host(p: Any, rois: np.ndarray, *further_bottoms: np.ndarray) -> tuple[np.ndarray, ...]:
+    selected = np.flatnonzero(_select_in_range(p, read_rows(promote_numpy(rois), "bottom 0 (ROIs)", 5), np))
     return tuple(expand_to_four_axes(x)[selected] for x in (rois, *further_bottoms))
 
 
-def scale_route_top_shapes(ctx: Context, rois: Any, *further_bottoms: Any) -> list[Shape]:
-    _read_scale_bounds(ctx)
+def scale_route_top_shapes(p: Any, rois: Any, *further_bottoms: Any) -> list[Shape]:
+    _read_scale_bounds(p)
     require_columns(rois.shape, "bottom 0 (ROIs)", 5)
     for i, x in enumerate(further_bottoms, 1):
         require(x.shape[:1] == rois.shape[:1], f"bottom {i} must have one row per ROI, not shape {x.shape}")
@@ -153,9 +154,8 @@ define_layer(
 )
 
 
-def _read_scale_bounds(ctx: Context) -> tuple[float, float, float]:
+def _read_scale_bounds(p: Any) -> tuple[float, float, float]:
     """Return the lower and the upper bound of the scale, and their geometric mean, in pixels."""
-    p = ctx.param
     bounds = [getattr(p, name) for name in ("low_scale", "high_scale") if p.HasField(name)]
     require(all(bound > 0 for bound in bounds), f"low_scale and high_scale must be above 0: {bounds}")
     low = p.low_scale if p.HasField("low_scale") else 0.0
@@ -164,13 +164,13 @@ def _read_scale_bounds(ctx: Context) -> tuple[float, float, float]:
     return low, high, math.prod(bounds) ** (1 / len(bounds)) if bounds else _DEFAULT_SCALE
 
 
-def _select_in_range(ctx: Context, rows: Any, xp: Any) -> Any:
+def _select_in_range(p: Any, rows: Any, xp: Any) -> Any:
     """Return the mask (N,) of ROIs with a scale in the range or, if there are none, of the nearest ROI.
 
     Padding rows are never selected.
     """
     require(rows.shape[0] != 0, "needs one ROI or more, but bottom 0 has no rows")
-    low, high, mean_scale = _read_scale_bounds(ctx)
+    low, high, mean_scale = _read_scale_bounds(p)
     valid = rows[:, 0] >= 0
     sides = rows[:, 3:] - rows[:, 1:3]
     scale = xp.sqrt(xp.where(xp.all(sides >= 0, axis=1), (sides[:, 0] + 1) * (sides[:, 1] + 1), 0))
@@ -182,7 +182,7 @@ def _select_in_range(ctx: Context, rows: Any, xp: Any) -> Any:
 
 
 def hard_mining(
-    ctx: Context, scores: np.ndarray, rois: np.ndarray, *further_bottoms: np.ndarray
+    p: HardMiningParameter, scores: np.ndarray, rois: np.ndarray, *further_bottoms: np.ndarray
 ) -> tuple[np.ndarray, ...]:
     """Select the `num_roi_per_image` rows of each image with the largest scores.
 
@@ -191,7 +191,6 @@ def hard_mining(
     order, or all rows if there are fewer. If an image has fewer rows than num_roi_per_image, the best remaining rows of
     other images are added. No gradient passes.
     """
-    p = ctx.param
     image_indices = read_rows(rois, "bottom 1 (ROIs)", 5)[:, 0].astype(int)
     valid = image_indices >= 0
     require(
@@ -206,27 +205,28 @@ def hard_mining(
     remaining_indices = order[rank >= p.num_roi_per_image]
     selected_indices = order[rank < p.num_roi_per_image]
     added_indices = remaining_indices[np.lexsort((-remaining_indices, -flat_scores[remaining_indices]))][
-        : _limit_rows(ctx, int(valid.sum())) - len(selected_indices)
+        : _limit_rows(p, int(valid.sum())) - len(selected_indices)
     ]
     row_indices = np.sort(np.concatenate([selected_indices, added_indices]))
     return tuple(expand_to_four_axes(x)[row_indices] for x in (rois, *further_bottoms))
 
 
-def hard_mining_top_shapes(ctx: Context, scores: Any, rois: Any, *further_bottoms: Any) -> list[Shape]:
-    p = ctx.param
+def hard_mining_top_shapes(
+    p: HardMiningParameter, scores: Any, rois: Any, *further_bottoms: Any, num_tops: int
+) -> list[Shape]:
     require(
         p.num_image > 0 and p.num_roi_per_image > 0,
         f"num_image {p.num_image} and num_roi_per_image {p.num_roi_per_image} must be above 0",
     )
     require(
-        ctx.n_tops == 1 + len(further_bottoms),
-        f"needs {1 + len(further_bottoms)} tops, one for each bottom except the scores, not {ctx.n_tops}",
+        num_tops == 1 + len(further_bottoms),
+        f"needs {1 + len(further_bottoms)} tops, one for each bottom except the scores, not {num_tops}",
     )
     for i, x in enumerate((rois, *further_bottoms), 1):
         require(x.shape[:1] == scores.shape[:1], f"bottom {i} must have one row per score, not shape {x.shape}")
     require(all(n == 1 for n in scores.shape[1:]), f"bottom 0 must have one score per row, not shape {scores.shape}")
     require_columns(rois.shape, "bottom 1 (ROIs)", 5)
-    num_rows = _limit_rows(ctx, rois.shape[0])
+    num_rows = _limit_rows(p, rois.shape[0])
     return [(num_rows, *pad_to_four_axes(x.shape)[1:]) for x in (rois, *further_bottoms)]
 
 
@@ -238,5 +238,5 @@ define_layer(
 )
 
 
-def _limit_rows(ctx: Context, num_rows: int) -> int:
-    return int(min(ctx.param.num_image * ctx.param.num_roi_per_image, num_rows))
+def _limit_rows(p: HardMiningParameter, num_rows: int) -> int:
+    return int(min(p.num_image * p.num_roi_per_image, num_rows))

@@ -10,17 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...base.errors import require
-from ...core.layers.context import Context
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import check_plane_size, no_gradient
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from ...core.ops.host_constant import host_constant
+from ...core.schema.caffe_pb2 import MaskResizeParameter
 from .roi_utils import has_rows_of_five
 from .rpn_proposals import clip_boxes, decode_boxes, require_one_image
 
 
-def mask_layer(ctx: Context, masks: jax.Array) -> jax.Array:
+def mask_layer(masks: jax.Array) -> jax.Array:
     """Reshape each row of size * size values to a mask: (N, size * size) becomes (N, 1, size, size).
 
     This is MNC's MaskLayer in TEST.
@@ -33,7 +33,7 @@ def mask_layer(ctx: Context, masks: jax.Array) -> jax.Array:
     return masks.reshape(masks.shape[0], 1, side, side)
 
 
-def mask_layer_backward(ctx: Context, masks: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def mask_layer_backward(masks: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy.reshape(masks.shape)
 
 
@@ -46,7 +46,7 @@ MASK_LAYER = LayerType(
 )
 
 
-def mask_pooling(ctx: Context, data: jax.Array, mask: jax.Array) -> jax.Array:
+def mask_pooling(data: jax.Array, mask: jax.Array) -> jax.Array:
     """Multiply each channel of features (N, C, H, W) by masks (N, 1, H, W)."""
     expected = (*data.shape[:1], 1, *data.shape[2:])
     require(len(data.shape) == 4, f"bottom 0 must be N x C x H x W, not {data.shape}")
@@ -55,7 +55,7 @@ def mask_pooling(ctx: Context, data: jax.Array, mask: jax.Array) -> jax.Array:
 
 
 def mask_pooling_backward(
-    ctx: Context, data: jax.Array, mask: jax.Array, *, y: jax.Array, dy: jax.Array
+    data: jax.Array, mask: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     return dy * mask, jnp.sum(promote(dy) * promote(data), axis=1, keepdims=True)
 
@@ -69,18 +69,18 @@ define_layer(
 )
 
 
-def mask_resize(ctx: Context, x: jax.Array) -> jax.Array:
+def mask_resize(p: MaskResizeParameter, x: jax.Array) -> jax.Array:
     """Resize (N, C, H, W) to (N, C, output_height, output_width) by bilinear samples at index * size / output size.
 
     A sample more than half a cell beyond the last cell is 0. As in MNC, the gradient of a cell is the sum over only two
     samples along each axis. If the mask is enlarged, this gradient is not the derivative.
     """
-    rows, columns = _make_resize_matrices(ctx, x, is_backward=False)
+    rows, columns = _make_resize_matrices(p, x, is_backward=False)
     return jnp.einsum("ih,nchw,jw->ncij", rows, promote(x), columns).astype(x.dtype)
 
 
-def mask_resize_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    rows, columns = _make_resize_matrices(ctx, x, is_backward=True)
+def mask_resize_backward(p: MaskResizeParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    rows, columns = _make_resize_matrices(p, x, is_backward=True)
     return jnp.einsum("ih,ncij,jw->nchw", rows, promote(dy), columns).astype(x.dtype)
 
 
@@ -93,9 +93,9 @@ define_layer(
 )
 
 
-def _make_resize_matrices(ctx: Context, x: jax.Array, is_backward: bool) -> tuple[jax.Array, jax.Array]:
+def _make_resize_matrices(p: MaskResizeParameter, x: jax.Array, is_backward: bool) -> tuple[jax.Array, jax.Array]:
     require(len(x.shape) == 4, f"the bottom must be N x C x H x W, not {x.shape}")
-    sizes = ctx.param.output_height, ctx.param.output_width
+    sizes = p.output_height, p.output_width
     require(min(sizes) > 0, f"output_height and output_width must be > 0, not {sizes}")
     check_plane_size(sizes, x.shape)
     dtype = jnp.promote_types(x.dtype, jnp.float32)
@@ -118,9 +118,7 @@ def _make_resize_matrix(length: int, size: int, is_backward: bool) -> np.ndarray
     return weights * ((sample == first_sample) | (sample == first_sample + 1)) if is_backward else weights
 
 
-def stage_bridge_layer(
-    ctx: Context, rois: jax.Array, deltas: jax.Array, scores: jax.Array, im_info: jax.Array
-) -> jax.Array:
+def stage_bridge_layer(rois: jax.Array, deltas: jax.Array, scores: jax.Array, im_info: jax.Array) -> jax.Array:
     """Move each ROI of one image by the deltas of its best class, and clip it to the image.
 
     Bottoms: regions of interest (ROIs), (N, 5), with rows 0, x1, y1, x2, y2; deltas (N, 4 * classes); scores (N,

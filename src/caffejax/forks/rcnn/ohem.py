@@ -23,6 +23,7 @@ from ...core.layers.loss_helpers import (
 )
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
+from ...core.schema.caffe_pb2 import BoxAnnotatorOHEMParameter
 from ..segmentation.softmax_loss import softmax_with_losses, softmax_with_losses_backward
 from .roi_utils import round_nearest
 from .smooth_l1 import huber, huber_slope
@@ -47,7 +48,7 @@ define_layer(
 )
 
 
-def smooth_l1_loss_ohem(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array) -> jax.Array | Arrays:
+def smooth_l1_loss_ohem(a: jax.Array, b: jax.Array, *weights: jax.Array, ctx: Context) -> jax.Array | Arrays:
     """Compute the sum of smooth L1 of d, divided by the number of positions, as a scalar.
 
     Bottoms: a and b (N, C, H, W), and optionally weights of that shape. d is a - b, times the weights. Smooth L1 is
@@ -58,11 +59,11 @@ def smooth_l1_loss_ohem(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.
     d, divisor = _difference_and_divisor(ctx, a, b, *weights)
     losses = huber(d)
     loss = jnp.sum(losses) / divisor
-    return (loss, lax.stop_gradient(jnp.sum(losses, axis=1, keepdims=True))) if ctx.n_tops > 1 else loss
+    return (loss, lax.stop_gradient(jnp.sum(losses, axis=1, keepdims=True))) if ctx.num_tops > 1 else loss
 
 
 def smooth_l1_loss_ohem_backward(
-    ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array, y: Any, dy: Any
+    a: jax.Array, b: jax.Array, *weights: jax.Array, y: Any, dy: Any, ctx: Context
 ) -> tuple[jax.Array | None, ...]:
     d, divisor = _difference_and_divisor(ctx, a, b, *weights)
     diff = first_top(dy) * huber_slope(d) / divisor
@@ -84,7 +85,13 @@ define_layer(
 
 
 def box_annotator_ohem(
-    ctx: Context, rois: jax.Array, loss: jax.Array, labels: jax.Array, weights: jax.Array
+    p: BoxAnnotatorOHEMParameter,
+    rois: jax.Array,
+    loss: jax.Array,
+    labels: jax.Array,
+    weights: jax.Array,
+    *,
+    ctx: Context,
 ) -> tuple[jax.Array, jax.Array]:
     """Select the `roi_per_img` ROIs of each image with the largest loss, and mask the labels and weights of other ROIs.
 
@@ -105,12 +112,12 @@ def box_annotator_ohem(
     index = jnp.arange(n)
     ranks_higher = (losses[:, None] > losses) | ((losses[:, None] == losses) & (index[:, None] < index))
     rank = jnp.sum(ranks_higher & (image[:, None] == image), axis=0)
-    is_hard = rank < ctx.param.roi_per_img
+    is_hard = rank < p.roi_per_img
 
     def select(x: jax.Array, masked_value: float) -> jax.Array:
         return lax.stop_gradient(jnp.where(is_hard.reshape(n, *(1,) * (x.ndim - 1)), x, masked_value))
 
-    return select(labels, ctx.param.ignore_label), select(weights, 0)
+    return select(labels, p.ignore_label), select(weights, 0)
 
 
 define_layer(

@@ -15,6 +15,7 @@ from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import no_gradient, numpy_rng
 from ...core.layers.param_str import parse_param_str
 from ...core.layers.types import Gradient, HostFunction, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ...core.schema.caffe_pb2 import PythonParameter
 from ..detection.boxes import overlaps
 from .roi_utils import has_rows_of_five
 from .rpn_proposals import (
@@ -39,7 +40,7 @@ _ANCHOR_DEFAULTS: dict[str, Any] = {
 
 
 def anchor_target_layer(
-    ctx: Context, scores: jax.Array, truth: jax.Array, im_info: jax.Array, *_image: jax.Array
+    p: PythonParameter, scores: jax.Array, truth: jax.Array, im_info: jax.Array, *_image: jax.Array, key: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Label anchors, and compute their box targets, to train a region proposal network (RPN).
 
@@ -52,7 +53,7 @@ def anchor_target_layer(
 
     param_str contains pvanet's `ratios`, SSH's `base_size`, and settings of py-faster-rcnn's cfg in lower case.
     """
-    s = parse_param_str(ctx.param.param_str, _ANCHOR_DEFAULTS)
+    s = parse_param_str(p.param_str, _ANCHOR_DEFAULTS)
     base_anchors = make_base_anchors_from_settings(s)
     require(
         len(s["rpn_bbox_inside_weights"]) == 4,
@@ -69,7 +70,7 @@ def anchor_target_layer(
     boxes = shifted_anchors.reshape(-1, 4)
     truth, image_size = (lax.stop_gradient(promote(x)) for x in (truth.reshape(truth.shape[0], 5), im_info[0]))
     labels, matched_boxes = _label_anchors(s, boxes, truth, image_size)
-    sampled_labels = _sample_labels(labels, s["rpn_batchsize"], s["rpn_fg_fraction"], ctx.key)
+    sampled_labels = _sample_labels(labels, s["rpn_batchsize"], s["rpn_fg_fraction"], key)
     inside_weights = jnp.where(
         (sampled_labels == 1)[:, None], jnp.asarray(s["rpn_bbox_inside_weights"], jnp.float32), 0.0
     )
@@ -193,7 +194,7 @@ _PROPOSAL_DEFAULTS: dict[str, Any] = {
 
 
 def proposal_target_layer(
-    ctx: Context, rois: np.ndarray, truth: np.ndarray, *_image: np.ndarray
+    p: PythonParameter, rois: np.ndarray, truth: np.ndarray, *_image: np.ndarray, ctx: Context
 ) -> tuple[np.ndarray, ...]:
     """Sample regions of interest (ROIs), and return them with their classes, box targets and weights.
 
@@ -203,7 +204,7 @@ def proposal_target_layer(
     x1, y1, x2, y2, class, where rows with class 0 are padding. A third bottom is ignored; in MNC it is the size of the
     image. param_str contains settings of py-faster-rcnn's cfg in lower case.
     """
-    s = _read_proposal_settings(ctx)
+    s = _read_proposal_settings(p)
     rois, truth = (np.asarray(x.reshape(len(x), 5), np.float32) for x in (rois, truth))
     image_index = np.rint(rois[:, 0])  # negative in padding rows
     require(
@@ -234,10 +235,10 @@ def proposal_target_layer(
     )
 
 
-def proposal_target_layer_top_shapes(ctx: Context, rois: Any, truth: Any, *_image: Any) -> list[Shape]:
+def proposal_target_layer_top_shapes(p: PythonParameter, rois: Any, truth: Any, *_image: Any) -> list[Shape]:
     require(has_rows_of_five(rois), f"ROIs must be rows image, x1, y1, x2, y2, not shape {rois.shape}")
     require_truth(truth)
-    s = _read_proposal_settings(ctx)
+    s = _read_proposal_settings(p)
     num_rois, num_columns = s["batch_size"], 4 * s["num_classes"]
     return [(num_rois, 5), (num_rois,), (num_rois, num_columns), (num_rois, num_columns), (num_rois, num_columns)]
 
@@ -251,10 +252,8 @@ PROPOSAL_TARGET_LAYER = LayerType(
 )
 
 
-def _read_proposal_settings(ctx: Context) -> dict[str, Any]:
-    s = parse_param_str(
-        ctx.param.param_str, _PROPOSAL_DEFAULTS | {"bp_all": 0}
-    )  # MNC's setting, which only affects masks
+def _read_proposal_settings(p: PythonParameter) -> dict[str, Any]:
+    s = parse_param_str(p.param_str, _PROPOSAL_DEFAULTS | {"bp_all": 0})  # MNC's setting, which only affects masks
     require(s["num_classes"] > 1, f"num_classes, background included, must be at least 2, not {s['num_classes']}")
     require(s["batch_size"] > 0, f"batch_size must be > 0, not {s['batch_size']}")
     require(0 <= s["fg_fraction"] <= 1, f"fg_fraction must be between 0 and 1, not {s['fg_fraction']}")

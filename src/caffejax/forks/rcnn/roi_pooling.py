@@ -7,10 +7,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...base.errors import require
-from ...core.layers.context import Context
 from ...core.layers.dtype_policy import promote
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
+from ...core.schema.caffe_pb2 import PSROIPoolingParameter, ROIPoolingParameter
 from .rectangle_op import Rectangles, rectangle_maxima, scatter_maxima_diff
 from .roi_utils import (
     divide_into_bins,
@@ -23,7 +23,7 @@ from .roi_utils import (
 )
 
 
-def roi_pooling(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
+def roi_pooling(p: ROIPoolingParameter, data: jax.Array, rois: jax.Array) -> jax.Array:
     """Compute the maxima over pooled_h x pooled_w bins of each region of a feature map.
 
     Bottoms: maps (N, C, H, W), and ROIs (R, 5) with rows image, x1, y1, x2, y2. The top has shape (R, C, pooled_h,
@@ -31,14 +31,14 @@ def roi_pooling(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
     rounded to cells. Neighbouring bins may share cells. Empty bins are 0. Values of an image that does not exist are
     NaN.
     """
-    rectangles, nan_offset = _read_roi_bins(ctx, data, rois)
+    rectangles, nan_offset = _read_roi_bins(p, data, rois)
     return rectangle_maxima(data, rectangles) + nan_offset.astype(data.dtype)
 
 
 def roi_pooling_backward(
-    ctx: Context, data: jax.Array, rois: jax.Array, *, y: jax.Array, dy: jax.Array
+    p: ROIPoolingParameter, data: jax.Array, rois: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    return scatter_maxima_diff(dy, data, _read_roi_bins(ctx, data, rois)[0]), None
+    return scatter_maxima_diff(dy, data, _read_roi_bins(p, data, rois)[0]), None
 
 
 define_layer(
@@ -53,15 +53,15 @@ define_layer(
 )
 
 
-def _read_roi_bins(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[Rectangles, jax.Array]:
+def _read_roi_bins(p: ROIPoolingParameter, data: jax.Array, rois: jax.Array) -> tuple[Rectangles, jax.Array]:
     """Return the bins of the regions, and an offset that is added to the values of each region, (R, 1, 1, 1).
 
     The offset is 0, or NaN if the region's image does not exist.
     """
     require_maps_and_rois(data, rois)
-    pooled_h, pooled_w = read_pooled_size(ctx.param)
+    pooled_h, pooled_w = read_pooled_size(p)
     image_index, boxes = split_rois(rois)
-    corners = round_nearest(widen_boxes(boxes, ctx.param.pad_ratio) * ctx.param.spatial_scale)
+    corners = round_nearest(widen_boxes(boxes, p.pad_ratio) * p.spatial_scale)
     sizes = jnp.maximum(corners[:, 2:] - corners[:, :2] + 1, 1)
     first_row, end_row = divide_into_bins(corners[:, 1], sizes[:, 1], pooled_h, data.shape[2])
     first_column, end_column = divide_into_bins(corners[:, 0], sizes[:, 0], pooled_w, data.shape[3])
@@ -72,7 +72,7 @@ def _read_roi_bins(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[Rect
 _MIN_SIDE = 0.1  # cells; the shortest side of a region
 
 
-def psroi_pooling(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
+def psroi_pooling(p: PSROIPoolingParameter, data: jax.Array, rois: jax.Array) -> jax.Array:
     """Compute averages over group_size x group_size bins of each region, with separate channels for each bin.
 
     Bottoms: maps (N, output_dim * group_size**2, H, W), and ROIs (R, 5) with rows image, x1, y1, x2, y2. The top has
@@ -80,8 +80,8 @@ def psroi_pooling(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
     group_size + j of the map. Corners are rounded before they are scaled. Empty bins are 0. Values of an image that
     does not exist are NaN.
     """
-    row_mask, column_mask, area, nan_offset = _read_psroi_bins(ctx, data, rois)
-    group_size = ctx.param.group_size
+    row_mask, column_mask, area, nan_offset = _read_psroi_bins(p, data, rois)
+    group_size = p.group_size
     maps = promote(data).reshape(data.shape[0], -1, group_size, group_size, *data.shape[2:])
 
     def pool_row(row: tuple[jax.Array, jax.Array]) -> jax.Array:
@@ -93,9 +93,9 @@ def psroi_pooling(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
 
 
 def psroi_pooling_backward(
-    ctx: Context, data: jax.Array, rois: jax.Array, *, y: jax.Array, dy: jax.Array
+    p: PSROIPoolingParameter, data: jax.Array, rois: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    row_mask, column_mask, area, _ = _read_psroi_bins(ctx, data, rois)
+    row_mask, column_mask, area, _ = _read_psroi_bins(p, data, rois)
 
     def spread_row(row: tuple[jax.Array, jax.Array]) -> jax.Array:
         dy, row_mask = row
@@ -119,7 +119,7 @@ define_layer(
 
 
 def _read_psroi_bins(
-    ctx: Context, data: jax.Array, rois: jax.Array
+    p: PSROIPoolingParameter, data: jax.Array, rois: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Return masks of the rows and columns of cells in each bin, the areas of the bins, and offsets of the values.
 
@@ -127,7 +127,6 @@ def _read_psroi_bins(
     offsets, (R, 1, 1, 1), are 0, or NaN if the region's image does not exist.
     """
     require_maps_and_rois(data, rois)
-    p = ctx.param
     require(
         p.group_size > 0 and p.output_dim > 0,
         f"group_size and output_dim must be > 0, not {p.group_size} and {p.output_dim}",

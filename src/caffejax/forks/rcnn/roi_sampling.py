@@ -8,11 +8,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ...core.layers.context import Context
 from ...core.layers.dtype_policy import promote
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 from ...core.ops.vma import vary_as
+from ...core.schema.caffe_pb2 import ROIPoolingParameter, ROIWarpingParameter
 from .roi_utils import (
     read_pooled_size,
     replace_missing_images,
@@ -83,7 +83,7 @@ def scatter_grad(
     return dx.astype(x.dtype)
 
 
-def roi_align(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
+def roi_align(p: ROIPoolingParameter, data: jax.Array, rois: jax.Array) -> jax.Array:
     """Sample a map bilinearly at the corners of the bins of each region.
 
     Bottoms: maps (N, C, H, W), and ROIs (R, 5) with rows image, x1, y1, x2, y2. The top has shape (R, C, pooled_h + 1,
@@ -92,14 +92,14 @@ def roi_align(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
     samples of boxes without width or height. Values of an image that does not exist are NaN. No gradient reaches the
     boxes.
     """
-    image_index, rows, columns, nan_offset = _read_align_weights(ctx, data, rois)
+    image_index, rows, columns, nan_offset = _read_align_weights(p, data, rois)
     return (sample_bilinear(promote(data), image_index, rows, columns) + nan_offset).astype(data.dtype)
 
 
 def roi_align_backward(
-    ctx: Context, data: jax.Array, rois: jax.Array, *, y: jax.Array, dy: jax.Array
+    p: ROIPoolingParameter, data: jax.Array, rois: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    image_index, rows, columns, _ = _read_align_weights(ctx, data, rois)
+    image_index, rows, columns, _ = _read_align_weights(p, data, rois)
     return scatter_grad(dy, data, image_index, rows, columns), None
 
 
@@ -115,17 +115,17 @@ define_layer(
 
 
 def _read_align_weights(
-    ctx: Context, data: jax.Array, rois: jax.Array
+    p: ROIPoolingParameter, data: jax.Array, rois: jax.Array
 ) -> tuple[jax.Array, AxisWeights, AxisWeights, jax.Array]:
     """Return each region's image index, the weights of its samples along height and width, and an offset of its values.
 
     The image indices have shape (R,). The offset, (R, 1, 1, 1), is 0, or NaN if the region's image does not exist.
     """
     require_maps_and_rois(data, rois)
-    pooled_h, pooled_w = read_pooled_size(ctx.param)
+    pooled_h, pooled_w = read_pooled_size(p)
     image_index, boxes = split_rois(rois)
     image_index, nan_offset = replace_missing_images(image_index, data.shape)
-    x1, y1, x2, y2 = jnp.moveaxis(widen_boxes(boxes, ctx.param.pad_ratio) * ctx.param.spatial_scale, 1, 0)
+    x1, y1, x2, y2 = jnp.moveaxis(widen_boxes(boxes, p.pad_ratio) * p.spatial_scale, 1, 0)
     is_nonempty = (x2 > x1) & (y2 > y1)
     rows = _make_align_weights(y1, y2, pooled_h, data.shape[2], is_nonempty)
     columns = _make_align_weights(x1, x2, pooled_w, data.shape[3], is_nonempty)
@@ -161,7 +161,7 @@ def _masked_weights(position: jax.Array, mask: jax.Array, length: int) -> AxisWe
     return AxisWeights(cells, (jnp.where(mask, weights[0], 0), jnp.where(mask, weights[1], 0)))
 
 
-def roi_warping(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
+def roi_warping(p: ROIWarpingParameter, data: jax.Array, rois: jax.Array) -> jax.Array:
     """Sample a map bilinearly at the start of each bin of a region.
 
     Bottoms: maps (N, C, H, W), and ROIs (R, 5) with rows image, x1, y1, x2, y2. The top has shape (R, C, pooled_h,
@@ -172,20 +172,20 @@ def roi_warping(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
     the last row or column. For the gradient, the sides of a region are one cell longer than in the forward pass, and a
     cell gets gradient only from bins of this longer region that are near the cell.
     """
-    image_index, corners = _round_corners(ctx, data, rois)
+    image_index, corners = _round_corners(p, data, rois)
     image_index, nan_offset = replace_missing_images(image_index, data.shape)
-    rows, columns = _make_warp_weights(_bin_starts(ctx, corners), data)
+    rows, columns = _make_warp_weights(_bin_starts(p, corners), data)
     return (sample_bilinear(promote(data), image_index, rows, columns) + nan_offset[:, None, None, None]).astype(
         data.dtype
     )
 
 
 def roi_warping_backward(
-    ctx: Context, data: jax.Array, rois: jax.Array, *, y: jax.Array, dy: jax.Array
+    p: ROIWarpingParameter, data: jax.Array, rois: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    image_index, corners = _round_corners(ctx, data, rois)
+    image_index, corners = _round_corners(p, data, rois)
     image_index, _ = replace_missing_images(image_index, data.shape)
-    positions = _bin_starts(ctx, corners)
+    positions = _bin_starts(p, corners)
     rows, columns = _make_warp_weights(positions, data)
     near_weights = [_limit_to_near_bins(a, corners[:, 1 - k], corners[:, 3 - k]) for k, a in enumerate((rows, columns))]
     dx = scatter_grad(dy, data, image_index, near_weights[0], near_weights[1])
@@ -199,7 +199,7 @@ def roi_warping_backward(
     d_x1, d_x2 = _corner_diffs(
         jnp.sum(dy * column_slopes, axis=(1, 2)), positions[1], width, corners[:, 0], corners[:, 2]
     )
-    diffs = jnp.stack([jnp.zeros_like(d_x1), d_x1, d_y1, d_x2, d_y2], axis=1) * ctx.param.spatial_scale
+    diffs = jnp.stack([jnp.zeros_like(d_x1), d_x1, d_y1, d_x2, d_y2], axis=1) * p.spatial_scale
     return dx, diffs.reshape(rois.shape)
 
 
@@ -212,17 +212,17 @@ define_layer(
 )
 
 
-def _round_corners(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _round_corners(p: ROIWarpingParameter, data: jax.Array, rois: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the image index of each region, (R,), and its rounded corners x1, y1, x2, y2 in cells, (R, 4)."""
     require_maps_and_rois(data, rois)
     image_index, boxes = split_rois(rois)
-    return image_index, round_nearest(boxes * ctx.param.spatial_scale)
+    return image_index, round_nearest(boxes * p.spatial_scale)
 
 
-def _bin_starts(ctx: Context, corners: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _bin_starts(p: ROIWarpingParameter, corners: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the rows and the columns at which bins start, (R, pooled_h) and (R, pooled_w), in cells."""
     x1, y1, x2, y2 = (corners[:, i] for i in range(4))
-    pooled_h, pooled_w = read_pooled_size(ctx.param)
+    pooled_h, pooled_w = read_pooled_size(p)
     height, width = jnp.maximum(y2 - y1, 0), jnp.maximum(x2 - x1, 0)
     return _sample_positions(y1, height, pooled_h, pooled_h), _sample_positions(x1, width, pooled_w, pooled_w)
 

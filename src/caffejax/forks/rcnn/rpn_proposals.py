@@ -20,6 +20,7 @@ from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from ...core.ops.host_constant import host_constant
 from ...core.ops.vma import vary_as
+from ...core.schema.caffe_pb2 import ProposalParameter
 from ..detection.boxes import select_best
 
 Rounding = Callable[[float], float]
@@ -316,7 +317,7 @@ def propose(
 
 
 def proposal(
-    ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array
+    p: ProposalParameter, scores: jax.Array, deltas: jax.Array, im_info: jax.Array, *, num_tops: int
 ) -> jax.Array | tuple[jax.Array, jax.Array]:
     """Select the best boxes of a region proposal network, as rows image, x1, y1, x2, y2.
 
@@ -327,7 +328,6 @@ def proposal(
     go through non-maximum suppression. Equal scores are ordered as by the fork's quicksort. Padding rows come last and
     are -1, 0, 0, 0, 0, with score -1. No gradient passes.
     """
-    p = ctx.param
     for name in ("anchor_base_size", "anchor_scale", "anchor_ratio", "max_rois", "rpn_min_size", "rpn_nms_thresh"):
         require(
             not p.HasField(name),
@@ -354,7 +354,7 @@ def proposal(
         return propose(boxes, score, jnp.ones_like(is_large), limits, quicksort_order(score))
 
     rois, roi_scores = propose_for_images(find_proposals, scores, deltas, im_info)
-    return rois if ctx.n_tops == 1 else (rois, roi_scores)
+    return rois if num_tops == 1 else (rois, roi_scores)
 
 
 def _decode_anchors(base_anchors: np.ndarray, stride: int, deltas: jax.Array, info_row: jax.Array) -> jax.Array:
@@ -483,4 +483,4 @@ def _propose_from_maps(
         return propose(boxes, split_anchors(scores[None, len(base_anchors) :], 1).ravel(), is_large, limits)
 
     rois, roi_scores = propose_for_images(find_proposals, scores, deltas, im_info)
-    return rois if ctx.n_tops == 1 else (rois, roi_scores[:, None])
+    return rois if ctx.num_tops == 1 else (rois, roi_scores[:, None])

@@ -18,7 +18,7 @@ from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Laye
 Tops = jax.Array | tuple[jax.Array, jax.Array]
 
 
-def smooth_l1_loss(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array) -> Tops:
+def smooth_l1_loss(a: jax.Array, b: jax.Array, *weights: jax.Array, ctx: Context) -> Tops:
     """Return the sum of a smooth L1 loss of the differences d = a - b, divided by N, a scalar.
 
     The loss is (sigma d)**2 / 2 where |d| < 1 / sigma**2, else |d| - 1 / (2 sigma**2). All bottoms have the same shape,
@@ -30,14 +30,14 @@ def smooth_l1_loss(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array
     difference, loss_weights, squared_sigma, divisor = _loss_terms(ctx, a, b, weights)
     losses = loss_weights * huber(difference, squared_sigma)
     loss = jnp.sum(losses) / divisor
-    if ctx.n_tops < 2:
+    if ctx.num_tops < 2:
         return loss
     require(a.ndim > 1, f"a second top needs bottoms with a channel axis (axis 1), not shape {a.shape}")
     return loss, jax.lax.stop_gradient(jnp.sum(losses, axis=1, keepdims=True))
 
 
 def smooth_l1_loss_backward(
-    ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array, y: Any, dy: Any
+    a: jax.Array, b: jax.Array, *weights: jax.Array, y: Any, dy: Any, ctx: Context
 ) -> tuple[jax.Array | None, ...]:
     difference, loss_weights, squared_sigma, divisor = _loss_terms(ctx, a, b, weights)
     difference_weights = promote(weights[0]).reshape(a.shape) if len(weights) == 2 else 1.0

@@ -18,7 +18,7 @@ from ...core.layers.registry import register_variants
 from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 
-def weighted_sigmoid_loss(ctx: Context, scores: jax.Array, targets: jax.Array, weights: jax.Array) -> jax.Array:
+def weighted_sigmoid_loss(scores: jax.Array, targets: jax.Array, weights: jax.Array, *, ctx: Context) -> jax.Array:
     """Return the scalar SigmoidCrossEntropyLoss with a weight for each element, divided by the sum of the weights.
 
     Bottoms: scores (N, ...), targets and weights with the same number of elements. The loss is 0 if the sum of the
@@ -29,7 +29,7 @@ def weighted_sigmoid_loss(ctx: Context, scores: jax.Array, targets: jax.Array, w
 
 
 def weighted_sigmoid_loss_backward(
-    ctx: Context, scores: jax.Array, targets: jax.Array, weights: jax.Array, *, y: jax.Array, dy: jax.Array
+    scores: jax.Array, targets: jax.Array, weights: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array, None, None]:
     x, t, w = _flatten_operands(scores, targets, weights)
     return (dy * w * (jax.nn.sigmoid(x) - t) / _sum_weights(ctx, w)).reshape(scores.shape), None, None

@@ -16,7 +16,7 @@ from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, LayerDocs, Signature, Traced
 
 
-def euclidean_distance(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
+def euclidean_distance(a: jax.Array, b: jax.Array, *, ctx: Context) -> jax.Array:
     """Return the mean distance between the 3D points of two bottoms (N, 3 * points), as (1, 1, 1, 1)."""
     difference = _subtract_rows(a, b)
     num_columns = difference.shape[1]
@@ -34,7 +34,7 @@ define_layer(
 )
 
 
-def weighted_euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array, weights: jax.Array) -> jax.Array:
+def weighted_euclidean_loss(a: jax.Array, b: jax.Array, weights: jax.Array) -> jax.Array:
     """Return the sum of d' P d, divided by twice the batch size, a scalar, where d is the difference of two rows.
 
     Bottoms: a and b, (N, K), and a matrix P for each row, (N, K, K) or (N, K * K). The gradient of a is P d, divided
@@ -45,7 +45,7 @@ def weighted_euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array, weights: j
 
 
 def weighted_euclidean_loss_backward(
-    ctx: Context, a: jax.Array, b: jax.Array, weights: jax.Array, *, y: jax.Array, dy: jax.Array
+    a: jax.Array, b: jax.Array, weights: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     difference, d_loss = _subtract_rows(a, b), dy / max(a.shape[0], 1)
     diff = d_loss * _apply_weights(difference, weights)

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ...base.errors import require
-from ...core.layers.context import Context
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import global_window
 from ...core.layers.registry import define_layer, register_variants
 from ...core.layers.softmax import SOFTMAX, softmax, softmax_backward
 from ...core.layers.types import Gradient, LayerDocs, LayerTraits, Signature, Traced
+from ...core.schema.caffe_pb2 import SpatialSoftmaxParameter
 
 
-def spatial_softmax(ctx: Context, x: jax.Array) -> jax.Array:
+def spatial_softmax(p: SpatialSoftmaxParameter, x: jax.Array) -> jax.Array:
     """Return the softmax of x / temperature, (N, C, H, W), over height and width."""
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not shape {x.shape}")
-    require(ctx.param.dimension == "spatial", f'dimension "{ctx.param.dimension}" is not supported; use "spatial"')
-    require(ctx.param.temperature > 0, f"temperature must be positive, not {ctx.param.temperature:g}")
-    return jax.nn.softmax(promote(x) / ctx.param.temperature, axis=(2, 3)).astype(x.dtype)
+    require(p.dimension == "spatial", f'dimension "{p.dimension}" is not supported; use "spatial"')
+    require(p.temperature > 0, f"temperature must be positive, not {p.temperature:g}")
+    return jax.nn.softmax(promote(x) / p.temperature, axis=(2, 3)).astype(x.dtype)
 
 
-def spatial_softmax_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def spatial_softmax_backward(p: SpatialSoftmaxParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     y, dy = promote(y), promote(dy)
-    return y * (dy - jnp.sum(dy * y, axis=(2, 3), keepdims=True)) / ctx.param.temperature
+    return y * (dy - jnp.sum(dy * y, axis=(2, 3), keepdims=True)) / p.temperature
 
 
 define_layer(
@@ -38,14 +39,14 @@ define_layer(
 )
 
 
-def softmax_with_temperature(ctx: Context, x: jax.Array) -> jax.Array:
+def softmax_with_temperature(p: Any, x: jax.Array) -> jax.Array:
     """Return the softmax of x / temperature along `axis`. The top has the shape of the bottom."""
-    require(ctx.param.temperature > 0, f"temperature must be positive, not {ctx.param.temperature:g}")
-    return softmax(ctx, promote(x) / ctx.param.temperature).astype(x.dtype)
+    require(p.temperature > 0, f"temperature must be positive, not {p.temperature:g}")
+    return softmax(p, promote(x) / p.temperature).astype(x.dtype)
 
 
-def softmax_with_temperature_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return softmax_backward(ctx, x, y=y, dy=dy) / ctx.param.temperature
+def softmax_with_temperature_backward(p: Any, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return softmax_backward(p, x, y=y, dy=dy) / p.temperature
 
 
 SOFTMAX_WITH_TEMPERATURE = replace(

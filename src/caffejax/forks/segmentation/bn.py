@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from ...base.errors import require
 from ...core.layers.batch_norm import batch_statistics, normalize_batch, project_out
-from ...core.layers.context import Context, Epilogue, ParamSpec, Shape
+from ...core.layers.context import Context, Epilogue, ParamSpec, Phase, Shape
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import first_top, reject_fields, rsqrt, stop_gradient
 from ...core.layers.registry import define_layer
@@ -28,7 +28,7 @@ from ...core.layers.types import (
 )
 from ...core.ops.channel_affine import channel_affine
 from ...core.ops.channel_reductions import CHANNELS_FIRST
-from ...core.schema.caffe_pb2 import FillerParameter
+from ...core.schema.caffe_pb2 import BNParameter, FillerParameter
 
 Arrays = tuple[jax.Array, ...]
 
@@ -69,7 +69,7 @@ def normalize_batch_backward(
     return (d_factor.reshape(factor.shape), d_bias.reshape(factor.shape)), dx
 
 
-def pspnet_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
+def pspnet_bn(p: BNParameter, blobs: Arrays, x: jax.Array, *, ctx: Context) -> tuple[jax.Array, Arrays]:
     """Compute slope * (x - mean) / sqrt(variance + eps) + bias for each channel of (N, channels, ...).
 
     The blobs are slope, bias, mean and variance, (1, channels, 1, 1) each. In TRAIN, mean and variance are computed
@@ -77,12 +77,12 @@ def pspnet_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arr
     the stored mean and variance are used. If `frozen`, slope and bias get no gradient.
     """
     if not _uses_batch_statistics(ctx):
-        return scale_and_shift(ctx, x, *pspnet_factor_and_bias(ctx, blobs)), blobs[2:]
-    return pspnet_bn_fused(ctx, blobs, x, ())
+        return scale_and_shift(ctx, x, *pspnet_factor_and_bias(p, blobs)), blobs[2:]
+    return pspnet_bn_fused(p, blobs, x, (), ctx=ctx)
 
 
-def pspnet_bn_params(ctx: Context, x: Any) -> list[ParamSpec]:
-    p, shape = ctx.param, blob_shape(x)
+def pspnet_bn_params(p: BNParameter, x: Any) -> list[ParamSpec]:
+    shape = blob_shape(x)
     reject_fields(p, _SEGNET_SETTINGS, "it is a setting of SegNet's layer, but this is PSPNet's")
     require(0 <= p.momentum <= 1, f"momentum must be between 0 and 1, not {p.momentum:g}")
     variance = FillerParameter(type="constant", value=float(p.frozen))
@@ -95,33 +95,33 @@ def pspnet_bn_params(ctx: Context, x: Any) -> list[ParamSpec]:
 
 
 def pspnet_bn_backward(
-    ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
+    p: BNParameter, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[Any, jax.Array]:
     slope, _, mean, variance = blobs
     if _uses_batch_statistics(ctx):
-        (d_slope, d_bias), dx = normalize_batch_backward(ctx, slope, x, dy, ctx.param.eps)
+        (d_slope, d_bias), dx = normalize_batch_backward(ctx, slope, x, dy, p.eps)
         return (d_slope, d_bias, None, None), dx
-    deviation = jnp.sqrt(promote(flatten_blob(variance)) + ctx.param.eps)
+    deviation = jnp.sqrt(promote(flatten_blob(variance)) + p.eps)
     dx = promote(dy) * CHANNELS_FIRST.broadcast(flatten_blob(slope) / deviation, x)
-    if ctx.param.frozen:
+    if p.frozen:
         return (None, None, None, None), dx
     normalized = (promote(x) - CHANNELS_FIRST.broadcast(flatten_blob(mean), x)) / CHANNELS_FIRST.broadcast(deviation, x)
     d_slope, d_bias = CHANNELS_FIRST.sums(promote(dy) * normalized), CHANNELS_FIRST.sums(promote(dy))
     return (d_slope.reshape(slope.shape), d_bias.reshape(slope.shape), None, None), dx
 
 
-def _is_pspnet_bn_affine(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
+def _is_pspnet_bn_affine(shapes: Sequence[Shape], axis: int, channels: int, *, ctx: Context) -> bool:
     return not _uses_batch_statistics(ctx) and axis == 1 and shapes[0] == (1, channels, 1, 1)
 
 
-def pspnet_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+def pspnet_factor_and_bias(p: BNParameter, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     slope, bias, mean, variance = (promote(flatten_blob(b)) for b in blobs)
-    factor = slope * rsqrt(variance + ctx.param.eps)
+    factor = slope * rsqrt(variance + p.eps)
     bias = bias - mean * factor
-    return (stop_gradient(factor), stop_gradient(bias)) if ctx.param.frozen else (factor, bias)
+    return (stop_gradient(factor), stop_gradient(bias)) if p.frozen else (factor, bias)
 
 
-def pspnet_count_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
+def pspnet_count_fusible(x: Any, epilogues: Sequence[Epilogue], *, ctx: Context) -> int:
     """Return how many of the next layers (`epilogues`) `pspnet_bn_fused` can compute together with this layer.
 
     It is 1 in TRAIN if the next layer is a ReLU and this layer is not `frozen`, otherwise 0.
@@ -130,15 +130,15 @@ def pspnet_count_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) ->
 
 
 def pspnet_bn_fused(
-    ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
+    p: BNParameter, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue], *, ctx: Context
 ) -> tuple[jax.Array, Arrays]:
     """Compute this layer and the next layers, `epilogues`, as one operation.
 
     `pspnet_count_fusible` determines how many of the next layers are included.
     """
     slope, bias, mean, variance = map(flatten_blob, blobs)
-    top, *statistics = normalize_batch(ctx, x, slope, bias, mean, ctx.param.eps, relu=bool(epilogues))
-    momentum = ctx.param.momentum
+    top, *statistics = normalize_batch(ctx, x, slope, bias, mean, p.eps, relu=bool(epilogues))
+    momentum = p.momentum
     new_statistics = (
         momentum * stored + (1 - momentum) * computed
         for stored, computed in zip((mean, variance), statistics, strict=True)
@@ -178,30 +178,32 @@ def _uses_batch_statistics(ctx: Context) -> bool:
 SEGNET_EPS = 1e-9
 
 
-def segnet_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> object:
+def segnet_bn(p: BNParameter, blobs: Arrays, x: jax.Array, *, ctx: Context) -> object:
     """Compute scale * (x - mean) / sqrt(variance + 1e-9) + shift for each channel.
 
     Mean and variance are computed from the batch, also in TEST. The bottom is (N, channels, ...). With bn_mode
     INFERENCE, the layer computes scale * x + shift. The blobs are scale and shift, (1, channels, 1, 1) each. Two
     further tops, also (1, channels, 1, 1), contain mean and variance.
     """
-    if _is_learn_mode(ctx) or ctx.n_tops > 1:
-        return segnet_bn_fused(ctx, blobs, x, ())
-    return scale_and_shift(ctx, x, *segnet_factor_and_bias(ctx, blobs))
+    if _is_learn_mode(p) or ctx.num_tops > 1:
+        return segnet_bn_fused(blobs, x, (), ctx=ctx)
+    return scale_and_shift(ctx, x, *segnet_factor_and_bias(blobs))
 
 
-def segnet_bn_params(ctx: Context, x: Any) -> list[ParamSpec]:
-    reject_fields(ctx.param, _PSPNET_SETTINGS, "it is a setting of PSPNet's layer, but this is SegNet's")
-    require(_is_learn_mode(ctx) or ctx.n_tops == 1, "with bn_mode: INFERENCE there are no tops for mean and variance")
+def segnet_bn_params(p: BNParameter, x: Any, *, num_tops: int) -> list[ParamSpec]:
+    reject_fields(p, _PSPNET_SETTINGS, "it is a setting of PSPNet's layer, but this is SegNet's")
+    require(_is_learn_mode(p) or num_tops == 1, "with bn_mode: INFERENCE there are no tops for mean and variance")
     return [
-        ParamSpec(blob_shape(x), ctx.param.scale_filler, name="weight"),
-        ParamSpec(blob_shape(x), ctx.param.shift_filler, name="bias"),
+        ParamSpec(blob_shape(x), p.scale_filler, name="weight"),
+        ParamSpec(blob_shape(x), p.shift_filler, name="bias"),
     ]
 
 
-def segnet_bn_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: Any, dy: Any) -> tuple[Any, jax.Array]:
+def segnet_bn_backward(
+    p: BNParameter, blobs: Arrays, x: jax.Array, *, y: Any, dy: Any, ctx: Context
+) -> tuple[Any, jax.Array]:
     d_top, scale = first_top(dy), blobs[0]
-    if _is_learn_mode(ctx):
+    if _is_learn_mode(p):
         return normalize_batch_backward(ctx, scale, x, d_top, SEGNET_EPS)
     d_scale, d_shift = CHANNELS_FIRST.sums(promote(d_top) * x), CHANNELS_FIRST.sums(promote(d_top))
     return (d_scale.reshape(scale.shape), d_shift.reshape(scale.shape)), d_top * CHANNELS_FIRST.broadcast(
@@ -209,40 +211,42 @@ def segnet_bn_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: Any, dy:
     )
 
 
-def segnet_bn_in_place(ctx: Context, blobs: Arrays, x: jax.Array) -> object:
+def segnet_bn_in_place(p: Any, blobs: Arrays, x: jax.Array, *, ctx: Context) -> object:
     """Compute scale * x + shift for each channel in-place (bn_mode INFERENCE): the top has the name of the bottom.
 
     As in the fork, where the top overwrites the bottom, the gradient of the scale is computed from the top.
     """
-    return segnet_bn(ctx, blobs, x)
+    return segnet_bn(p, blobs, x, ctx=ctx)
 
 
-def segnet_bn_in_place_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: Any, dy: Any) -> tuple[Any, jax.Array]:
-    (_, d_shift), dx = segnet_bn_backward(ctx, blobs, x, y=y, dy=dy)
+def segnet_bn_in_place_backward(
+    p: Any, blobs: Arrays, x: jax.Array, *, y: Any, dy: Any, ctx: Context
+) -> tuple[Any, jax.Array]:
+    (_, d_shift), dx = segnet_bn_backward(p, blobs, x, y=y, dy=dy, ctx=ctx)
     return (CHANNELS_FIRST.sums(promote(dy) * y).reshape(d_shift.shape), d_shift), dx
 
 
-def _is_segnet_bn_affine(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
-    return not _is_learn_mode(ctx) and axis == 1 and shapes[0] == (1, channels, 1, 1)
+def _is_segnet_bn_affine(p: BNParameter, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
+    return not _is_learn_mode(p) and axis == 1 and shapes[0] == (1, channels, 1, 1)
 
 
-def _is_segnet_bn_in_place_affine(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
-    return not ctx.training and _is_segnet_bn_affine(ctx, shapes, axis, channels)
+def _is_segnet_bn_in_place_affine(p: Any, shapes: Sequence[Shape], axis: int, channels: int, *, phase: Phase) -> bool:
+    return phase == "TEST" and _is_segnet_bn_affine(p, shapes, axis, channels)
 
 
-def segnet_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+def segnet_factor_and_bias(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     return flatten_blob(blobs[0]), flatten_blob(blobs[1])
 
 
-def segnet_count_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
+def segnet_count_fusible(p: BNParameter, x: Any, epilogues: Sequence[Epilogue]) -> int:
     """Return how many of the next layers (`epilogues`) `segnet_bn_fused` can compute together with this layer.
 
     It is 1 with bn_mode LEARN if the next layer is a ReLU, otherwise 0.
     """
-    return int(_is_learn_mode(ctx) and epilogues[0].is_relu)
+    return int(_is_learn_mode(p) and epilogues[0].is_relu)
 
 
-def segnet_bn_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]) -> object:
+def segnet_bn_fused(blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue], *, ctx: Context) -> object:
     """Compute this layer and the next layers, `epilogues`, as one operation.
 
     `segnet_count_fusible` determines how many of the next layers are included.
@@ -251,8 +255,8 @@ def segnet_bn_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequen
     top, *statistics = normalize_batch(ctx, x, scale, shift, jnp.zeros_like(shift), SEGNET_EPS, relu=bool(epilogues))
     return (
         top
-        if ctx.n_tops == 1
-        else (top, *(b.reshape(blob_shape(x)).astype(x.dtype) for b in statistics[: ctx.n_tops - 1]))
+        if ctx.num_tops == 1
+        else (top, *(b.reshape(blob_shape(x)).astype(x.dtype) for b in statistics[: ctx.num_tops - 1]))
     )
 
 
@@ -287,8 +291,8 @@ SEGNET_IN_PLACE = replace(
 )
 
 
-def _is_learn_mode(ctx: Context) -> bool:
-    return bool(ctx.param.bn_mode == ctx.param.LEARN)
+def _is_learn_mode(p: BNParameter) -> bool:
+    return bool(p.bn_mode == p.LEARN)
 
 
 def select_bn(layer: Any) -> str:

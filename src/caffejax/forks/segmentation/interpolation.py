@@ -12,14 +12,14 @@ import numpy as np
 from jax import lax
 
 from ...base.errors import require
-from ...core.layers.context import Context, Shape
+from ...core.layers.context import Shape
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import check_plane_size
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, LayerDocs, LayerTraits, SecondReading, Signature, Traced
 from ...core.ops.custom_gradient import make_differentiable
 from ...core.ops.host_constant import host_constant
-from ...core.schema.caffe_pb2 import LayerParameter
+from ...core.schema.caffe_pb2 import InterpParameter, LayerParameter, PaddingParameter, ResizeBilinearParameter
 
 
 class SamplePositions(NamedTuple):
@@ -112,7 +112,7 @@ def _weight_matrix(positions: SamplePositions, n: int) -> np.ndarray:
     return matrix
 
 
-def interp(ctx: Context, x: jax.Array) -> jax.Array:
+def interp(p: InterpParameter, x: jax.Array, *, fast: bool) -> jax.Array:
     """Resize (N, C, H, W) by bilinear interpolation with aligned corners.
 
     The size of the top is `height` x `width` if both are set, and neither or both of shrink_factor and a zoom factor
@@ -121,14 +121,14 @@ def interp(ctx: Context, x: jax.Array) -> jax.Array:
     zoom_factor is read as a full_zoom_factor if the shapes of the net's blobs fit only that. Negative pad_beg and
     pad_end first crop the bottom.
     """
-    (begin, end), size = _interp_crop(ctx, x), _interp_size(ctx, x)
+    (begin, end), size = _interp_crop(p, x), _interp_size(p, x)
     cropped = lax.slice(x, (0, 0, begin, begin), (*x.shape[:2], *end))
-    return interpolate(cropped, _interp_positions(ctx, x, size), fast=ctx.fast)
+    return interpolate(cropped, _interp_positions(p, x, size), fast=fast)
 
 
-def interp_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    (begin, end), size = _interp_crop(ctx, x), _interp_size(ctx, x)
-    d_cropped = interpolate_diff(dy, _interp_positions(ctx, x, size), (end[0] - begin, end[1] - begin))
+def interp_backward(p: InterpParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    (begin, end), size = _interp_crop(p, x), _interp_size(p, x)
+    d_cropped = interpolate_diff(dy, _interp_positions(p, x, size), (end[0] - begin, end[1] - begin))
     borders = [(0, 0), (0, 0), *((begin, n - stop) for n, stop in zip(x.shape[2:], end, strict=True))]
     return jnp.pad(d_cropped, borders).astype(x.dtype)
 
@@ -171,9 +171,8 @@ define_layer(
 )
 
 
-def _interp_crop(ctx: Context, x: Any) -> tuple[int, Shape]:
+def _interp_crop(p: InterpParameter, x: Any) -> tuple[int, Shape]:
     """Return the first row and column (one index) that remain after cropping, and the (row, column) after the last."""
-    p = ctx.param
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
     require(
         p.pad_beg <= 0 and p.pad_end <= 0,
@@ -184,10 +183,9 @@ def _interp_crop(ctx: Context, x: Any) -> tuple[int, Shape]:
     return -p.pad_beg, end
 
 
-def _interp_size(ctx: Context, x: Any) -> Shape:
+def _interp_size(p: InterpParameter, x: Any) -> Shape:
     """Return (height, width) of the top."""
-    p = ctx.param
-    begin, end = _interp_crop(ctx, x)
+    begin, end = _interp_crop(p, x)
     cropped_size = tuple(n - begin for n in end)
     for name in ("shrink_factor", "zoom_factor", "full_zoom_factor"):
         require(getattr(p, name) >= 1, f"{name} must be at least 1, not {getattr(p, name)}")
@@ -200,9 +198,9 @@ def _interp_size(ctx: Context, x: Any) -> Shape:
     return tuple((n + (n - 1) * (p.zoom_factor - 1)) * p.full_zoom_factor for n in shrunk_size)
 
 
-def _interp_positions(ctx: Context, x: Any, size: Shape) -> tuple[SamplePositions, SamplePositions]:
+def _interp_positions(p: InterpParameter, x: Any, size: Shape) -> tuple[SamplePositions, SamplePositions]:
     check_plane_size(size, x.shape)
-    begin, end = _interp_crop(ctx, x)
+    begin, end = _interp_crop(p, x)
     rows, columns = (_align_corners_positions(stop - begin, n) for stop, n in zip(end, size, strict=True))
     return rows, columns
 
@@ -217,7 +215,7 @@ _QUANTIZATION_FIELDS = ("input_scale", "output_scale", "input_zero_point", "outp
 _HEIGHT_AXES = {"NHWC": 1, "NCHW": 2}  # the axis of the height, by data_format
 
 
-def resize_bilinear(ctx: Context, x: jax.Array) -> jax.Array:
+def resize_bilinear(p: ResizeBilinearParameter, x: jax.Array, *, fast: bool) -> jax.Array:
     """Resize images bilinearly to output_height x output_width, or by the factors scale_height and scale_width.
 
     The bottom is (N, H, W, C) with data_format NHWC, or (N, C, H, W) with NCHW. Row or column i of the top is sampled
@@ -225,16 +223,16 @@ def resize_bilinear(ctx: Context, x: jax.Array) -> jax.Array:
     - 1). With half_pixel_centers or pytorch_half_pixel, it is (i + 0.5) * size / output size - 0.5. Positions outside
     the map get the first or last pixel.
     """
-    is_channels_last = _HEIGHT_AXES[_read_format(ctx, x)] == 1
+    is_channels_last = _HEIGHT_AXES[_read_format(p, x)] == 1
     planes = x.transpose(0, 3, 1, 2) if is_channels_last else x
-    top = interpolate(planes, _resize_positions(ctx, x), fast=ctx.fast)
+    top = interpolate(planes, _resize_positions(p, x), fast=fast)
     return top.transpose(0, 2, 3, 1) if is_channels_last else top
 
 
-def resize_bilinear_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    height_axis = _HEIGHT_AXES[_read_format(ctx, x)]
+def resize_bilinear_backward(p: ResizeBilinearParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    height_axis = _HEIGHT_AXES[_read_format(p, x)]
     planes = dy.transpose(0, 3, 1, 2) if height_axis == 1 else dy
-    diff = interpolate_diff(planes, _resize_positions(ctx, x), x.shape[height_axis : height_axis + 2])
+    diff = interpolate_diff(planes, _resize_positions(p, x), x.shape[height_axis : height_axis + 2])
     return (diff.transpose(0, 2, 3, 1) if height_axis == 1 else diff).astype(x.dtype)
 
 
@@ -249,8 +247,7 @@ define_layer(
 )
 
 
-def _read_format(ctx: Context, x: Any) -> str:
-    p = ctx.param
+def _read_format(p: ResizeBilinearParameter, x: Any) -> str:
     require(p.data_format in _HEIGHT_AXES, f"data_format '{p.data_format}' is not supported; use NHWC or NCHW")
     require(len(x.shape) == 4, f"needs a bottom with 4 axes, {p.data_format}, not shape {x.shape}")
     quantization_fields = [
@@ -262,8 +259,8 @@ def _read_format(ctx: Context, x: Any) -> str:
     return str(p.data_format)
 
 
-def _resize_positions(ctx: Context, x: Any) -> tuple[SamplePositions, SamplePositions]:
-    p, height_axis = ctx.param, _HEIGHT_AXES[_read_format(ctx, x)]
+def _resize_positions(p: ResizeBilinearParameter, x: Any) -> tuple[SamplePositions, SamplePositions]:
+    height_axis = _HEIGHT_AXES[_read_format(p, x)]
     input_size, channels = x.shape[height_axis : height_axis + 2], x.shape[3 if height_axis == 1 else 1]
     output_size = _output_side(p, "height", input_size[0]), _output_side(p, "width", input_size[1])
     check_plane_size(output_size, (x.shape[0], channels))
@@ -301,13 +298,13 @@ def _resize_axis_positions(p: Any, n: int, output_length: int) -> SamplePosition
     return SamplePositions(np.clip(low, 0, n - 1).astype(int), np.where(position < 0, 0, position - low))
 
 
-def padding(ctx: Context, x: jax.Array) -> jax.Array:
+def padding(p: PaddingParameter, x: jax.Array) -> jax.Array:
     """Pad (N, C, H, W) with zeros: pad_beg rows and columns at the start, pad_end at the end. Negative values crop."""
-    return _pad(x, *_read_padding(ctx, x))
+    return _pad(x, *_read_padding(p, x))
 
 
-def padding_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    pad_begin, pad_end = _read_padding(ctx, x)
+def padding_backward(p: PaddingParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    pad_begin, pad_end = _read_padding(p, x)
     return _pad(dy, -pad_begin, -pad_end)
 
 
@@ -320,8 +317,8 @@ define_layer(
 )
 
 
-def _read_padding(ctx: Context, x: jax.Array) -> tuple[int, int]:
-    pad_begin, pad_end = ctx.param.pad_beg, ctx.param.pad_end
+def _read_padding(p: PaddingParameter, x: jax.Array) -> tuple[int, int]:
+    pad_begin, pad_end = p.pad_beg, p.pad_end
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
     cropped_size = [n + min(pad_begin, 0) + min(pad_end, 0) for n in x.shape[2:]]
     require(min(cropped_size) > 0, f"pad_beg {pad_begin} and pad_end {pad_end} crop all of the plane {x.shape[2:]}")

@@ -25,16 +25,16 @@ from ...core.layers.types import (
     PerLayer,
     Signature,
 )
+from ...core.schema.caffe_pb2 import MatWriteParameter
 
 
-def make_mat_write(ctx: Context, definition: LayerDefinition) -> LayerType:
+def make_mat_write(p: MatWriteParameter, definition: LayerDefinition, *, ctx: Context) -> LayerType:
     """Write each bottom to a MATLAB file, as the variable `data` with shape (width, height, channels, num).
 
     The file is `<prefix><name>_blob_<index>.mat`, where the index of the first bottom is 0. Each line of the file
     `source` begins with the name for one pass; the last `strip` characters of the name are removed. If `source` is not
     set, the name is `iter_<pass>`. Only the first of every `period` passes is written.
     """
-    p = ctx.param
     require(p.period >= 1, f"period must be at least 1, not {p.period}")
     require(p.strip >= 0, f"strip must not be negative: {p.strip}")
     writer, names = _MatWriter(p, definition), f"<a name in {p.source}>" if p.HasField("source") else "iter_*"
@@ -44,7 +44,7 @@ def make_mat_write(ctx: Context, definition: LayerDefinition) -> LayerType:
     return replace(ctx.type, implementation=implementation)
 
 
-def mat_write_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
+def mat_write_top_shapes(*bottoms: Any) -> list[Shape]:
     for i, bottom in enumerate(bottoms):
         as_nchw(bottom.shape, f"bottom {i}")
     return []
@@ -85,7 +85,7 @@ class _MatWriter:
         require(all(len(n) > self._p.strip for n in names), f"strip: {self._p.strip} removes all characters of a name")
         return [n[: len(n) - self._p.strip] for n in names]
 
-    def write(self, ctx: Context, *bottoms: np.ndarray) -> tuple[()]:
+    def write(self, *bottoms: np.ndarray) -> tuple[()]:
         pass_index = self._num_passes
         self._num_passes += 1
         if pass_index % self._p.period == 0:

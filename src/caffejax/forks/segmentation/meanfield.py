@@ -17,11 +17,12 @@ import numpy as np
 from jax import lax
 
 from ...base.errors import require
-from ...core.layers.context import Context, ParamSpec
+from ...core.layers.context import ParamSpec
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 from ...core.ops.custom_gradient import make_differentiable
 from ...core.ops.vma import vary_as
+from ...core.schema.caffe_pb2 import MultiStageMeanfieldParameter
 
 # Vertices are compared by two linear 32-bit hashes of their coordinates, since the hash of a neighbor then differs by a
 # constant. Each base defines one of the hashes.
@@ -172,7 +173,7 @@ Arrays = tuple[jax.Array, ...]
 
 
 def multi_stage_meanfield(
-    ctx: Context, blobs: Arrays, unary: jax.Array, start: jax.Array, image: jax.Array
+    p: MultiStageMeanfieldParameter, blobs: Arrays, unary: jax.Array, start: jax.Array, image: jax.Array
 ) -> jax.Array:
     """Compute `num_iterations` mean-field iterations of a dense conditional random field.
 
@@ -184,8 +185,8 @@ def multi_stage_meanfield(
     their weights, and multiplied by a matrix over the classes. Blobs: the matrices of both filters, and the
     compatibility, (1, 1, classes, classes) each. The image gets no gradient.
     """
-    _check(ctx, unary, start, image)
-    p, num_classes = ctx.param, unary.shape[1]
+    _check(p, unary, start, image)
+    num_classes = unary.shape[1]
     spatial_weights, bilateral_weights, compatibility = (b.reshape(num_classes, num_classes) for b in blobs)
     height, width = image.shape[2:]
     rows, columns = jnp.indices((height, width), unary.dtype).reshape(2, -1)
@@ -219,9 +220,11 @@ def _make_filter(lattice: Lattice) -> Callable[[jax.Array], jax.Array]:
     return lambda x: filter_by_lattice(lattice, x) / weight_sums
 
 
-def multi_stage_meanfield_params(ctx: Context, unary: Any, start: Any, image: Any) -> list[ParamSpec]:
-    _check(ctx, unary, start, image)
-    p, num_classes = ctx.param, unary.shape[1]
+def multi_stage_meanfield_params(
+    p: MultiStageMeanfieldParameter, unary: Any, start: Any, image: Any
+) -> list[ParamSpec]:
+    _check(p, unary, start, image)
+    num_classes = unary.shape[1]
     identity = np.eye(num_classes, dtype=np.float32).reshape(1, 1, num_classes, num_classes)
     weights = {
         "spatial_weight": p.spatial_filter_weight * identity,
@@ -231,7 +234,7 @@ def multi_stage_meanfield_params(ctx: Context, unary: Any, start: Any, image: An
     return [ParamSpec(identity.shape, value=w, name=name) for name, w in weights.items()]
 
 
-def _sample_image(ctx: Context, random: np.random.Generator, unary: Any, start: Any, image: Any) -> np.ndarray:
+def _sample_image(random: np.random.Generator, unary: Any, start: Any, image: Any) -> np.ndarray:
     return random.normal(size=image.shape)
 
 
@@ -244,8 +247,7 @@ define_layer(
 )
 
 
-def _check(ctx: Context, unary: Any, start: Any, image: Any) -> None:
-    p = ctx.param
+def _check(p: MultiStageMeanfieldParameter, unary: Any, start: Any, image: Any) -> None:
     require(len(unary.shape) == 4, f"needs scores with 4 axes (num, classes, height, width), not {unary.shape}")
     require(unary.shape == start.shape, f"bottoms 0 and 1 must have equal shapes, not {unary.shape} and {start.shape}")
     require(

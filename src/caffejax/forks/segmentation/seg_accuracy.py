@@ -13,11 +13,14 @@ from ...core.layers.context import Context, ParamSpec
 from ...core.layers.loss_helpers import ignored_label_of_metric
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...core.schema.caffe_pb2 import EltwiseAccuracyParameter, SegAccuracyParameter
 
 Arrays = tuple[jax.Array, ...]
 
 
-def seg_accuracy(ctx: Context, blobs: Arrays, scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, Arrays]:
+def seg_accuracy(
+    p: SegAccuracyParameter, blobs: Arrays, scores: jax.Array, labels: jax.Array, *, ctx: Context
+) -> tuple[jax.Array, Arrays]:
     """Compute pixel accuracy, mean recall and mean intersection over union. The top is (1, 1, 1, 3).
 
     Bottoms: scores (N, C, H, W), and labels (N, H, W) or (N, 1, H, W). Pixels with a label in `ignore_label` are
@@ -30,7 +33,7 @@ def seg_accuracy(ctx: Context, blobs: Arrays, scores: jax.Array, labels: jax.Arr
     label_index = labels.astype(jnp.int32).reshape(scores.shape[0], -1)
     predictions = jnp.argmax(scores, axis=1).reshape(scores.shape[0], -1)
     valid = jnp.ones(label_index.shape, bool)
-    for ignored_label in ctx.param.ignore_label:
+    for ignored_label in p.ignore_label:
         valid &= label_index != ignored_label
     has_unknown_labels = (
         cross_replica.psum(ctx, jnp.sum(valid & ((label_index < 0) | (label_index >= num_classes)))) > 0
@@ -43,22 +46,18 @@ def seg_accuracy(ctx: Context, blobs: Arrays, scores: jax.Array, labels: jax.Arr
     return accuracies.reshape(1, 1, 1, 3), tuple(confusion.astype(b.dtype) for b in blobs)
 
 
-def seg_accuracy_params(ctx: Context, scores: Any, labels: Any) -> list[ParamSpec]:
+def seg_accuracy_params(p: SegAccuracyParameter, scores: Any, labels: Any) -> list[ParamSpec]:
     require_label_map(scores, labels)
     num_classes = scores.shape[1]
-    return (
-        []
-        if ctx.param.reset
-        else [ParamSpec((num_classes, num_classes), learnable=False, persistent=False, name="counts")]
-    )
+    return [] if p.reset else [ParamSpec((num_classes, num_classes), learnable=False, persistent=False, name="counts")]
 
 
-def _checkable_class_count(ctx: Context, scores: Any, labels: Any) -> int | None:
-    return int(scores.shape[1]) if len(scores.shape) > 1 and len(ctx.param.ignore_label) <= 1 else None
+def _checkable_class_count(p: SegAccuracyParameter, scores: Any, labels: Any) -> int | None:
+    return int(scores.shape[1]) if len(scores.shape) > 1 and len(p.ignore_label) <= 1 else None
 
 
-def _single_ignored_label(ctx: Context) -> int | None:
-    return int(ctx.param.ignore_label[0]) if len(ctx.param.ignore_label) == 1 else None
+def _single_ignored_label(p: SegAccuracyParameter) -> int | None:
+    return int(p.ignore_label[0]) if len(p.ignore_label) == 1 else None
 
 
 define_layer(
@@ -95,13 +94,13 @@ def _compute_accuracies(confusion: jax.Array) -> jax.Array:
     return jnp.stack([jnp.sum(correct_counts) / jnp.maximum(jnp.sum(confusion), 1), recall, jnp.mean(iou)])
 
 
-def eltwise_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
+def eltwise_accuracy(p: EltwiseAccuracyParameter, scores: jax.Array, labels: jax.Array, *, ctx: Context) -> jax.Array:
     """Compute the fraction of pixels whose label is among the `top_k` classes with the largest scores.
 
     Bottoms: scores (N, C, H, W), and labels (N, H, W) or (N, 1, H, W). The top is (1, 1, 1, 1). Among equal scores, the
     higher class comes first. A label out of range counts as an error. Pixels with `ignore_label` are ignored.
     """
-    p, num_classes = ctx.param, scores.shape[1]
+    num_classes = scores.shape[1]
     require_label_map(scores, labels)
     require(
         1 <= p.top_k <= num_classes, f"top_k must be between 1 and the number of classes {num_classes}, not {p.top_k}"
@@ -119,7 +118,7 @@ def eltwise_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.
     return accuracy.astype(jnp.float32).reshape(1, 1, 1, 1)
 
 
-def _class_count(ctx: Context, scores: Any, labels: Any) -> int | None:
+def _class_count(scores: Any, labels: Any) -> int | None:
     return int(scores.shape[1]) if len(scores.shape) > 1 else None
 
 

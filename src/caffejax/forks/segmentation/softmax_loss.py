@@ -26,28 +26,28 @@ from ...core.layers.softmax import (
 from ...core.layers.types import Gradient, LayerDocs, LayerType, Traced
 
 
-def softmax_with_losses(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array | tuple[jax.Array, ...]:
+def softmax_with_losses(scores: jax.Array, labels: jax.Array, *, ctx: Context) -> jax.Array | tuple[jax.Array, ...]:
     """Return the loss of SoftmaxWithLoss, the probabilities, and the loss of each label.
 
     The probabilities and the losses of the labels pass no gradient. The losses of the labels have the shape of the
     labels, and are 0 where a label is ignored.
     """
-    loss = softmax_with_loss(ctx, scores, labels)
-    if ctx.n_tops < 2:
+    loss = softmax_with_loss(scores, labels, ctx=ctx)
+    if ctx.num_tops < 2:
         return loss
     axis, log_prob, is_label, valid, _ = softmax_loss_parts(ctx, scores, labels)
     label_log_prob = select_label_log_probs(log_prob, is_label, axis)
     label_losses = -jnp.where(valid, jnp.maximum(label_log_prob, LOG_FLT_MIN), 0).reshape(labels.shape)
-    return loss, *map(lax.stop_gradient, (jnp.exp(log_prob), label_losses)[: ctx.n_tops - 1])
+    return loss, *map(lax.stop_gradient, (jnp.exp(log_prob), label_losses)[: ctx.num_tops - 1])
 
 
 def softmax_with_losses_backward(
-    ctx: Context, scores: jax.Array, labels: jax.Array, *, y: Any, dy: Any
+    scores: jax.Array, labels: jax.Array, *, y: Any, dy: Any, ctx: Context
 ) -> tuple[jax.Array, None]:
-    return softmax_with_loss_backward(ctx, scores, labels, y=first_top(y), dy=first_top(dy))
+    return softmax_with_loss_backward(scores, labels, y=first_top(y), dy=first_top(dy), ctx=ctx)
 
 
-def weighted_softmax_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
+def weighted_softmax_loss(scores: jax.Array, labels: jax.Array, *, ctx: Context) -> jax.Array:
     """Return the loss of SoftmaxWithLoss, where each label's loss is multiplied by the `class_weighting` of its class.
 
     This variant is used with `weight_by_label_freqs`. Without `class_weighting` each loss is divided by the number of
@@ -61,7 +61,7 @@ def weighted_softmax_loss(ctx: Context, scores: jax.Array, labels: jax.Array) ->
 
 
 def weighted_softmax_loss_backward(
-    ctx: Context, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
+    scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array, None]:
     axis, log_prob, is_label, valid, divisor = softmax_loss_parts(ctx, scores, labels)
     weights = jnp.where(valid, _label_weights(ctx, is_label, axis), 0)

@@ -14,6 +14,7 @@ from ...core.layers.pooling import average_windows, constant_window_areas, pool_
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 from ...core.ops.window import Window
+from ...core.schema.caffe_pb2 import UnpoolingParameter, UpsampleParameter
 
 
 def scatter_by_mask(x: jax.Array, mask: jax.Array, size: Shape) -> jax.Array:
@@ -63,7 +64,7 @@ def _flatten_plane(x: jax.Array) -> jax.Array:
 Arrays = tuple[jax.Array, ...]
 
 
-def max_unpooling(ctx: Context, x: jax.Array, *mask: jax.Array) -> jax.Array:
+def max_unpooling(p: UnpoolingParameter, x: jax.Array, *mask: jax.Array, ctx: Context) -> jax.Array:
     """Write each value to its position in the mask, and 0 elsewhere. (N, C, H, W) becomes (N, C, *unpool_size).
 
     A second bottom (N, C, H, W) is the mask, such as Pooling's second top, with flat positions row * width + column.
@@ -74,43 +75,43 @@ def max_unpooling(ctx: Context, x: jax.Array, *mask: jax.Array) -> jax.Array:
     The type UnPooling, MyCaffe's name, does not require unpool_size. By default, a side of its top is the larger of (n
     - 1) * stride + kernel - 2 * pad and n * stride - pad + 1.
     """
-    return scatter_by_mask(x, _unpool_mask(ctx, x, mask), _unpool_size(ctx, x))
+    return scatter_by_mask(x, _unpool_mask(ctx, x, mask), _unpool_size(p, x, ctx=ctx))
 
 
 def max_unpooling_backward(
-    ctx: Context, x: jax.Array, *mask: jax.Array, y: jax.Array, dy: jax.Array
+    x: jax.Array, *mask: jax.Array, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array | None, ...]:
     return gather_by_mask(dy, _unpool_mask(ctx, x, mask)), *(None for _ in mask)
 
 
-def window_unpooling(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
+def window_unpooling(p: UnpoolingParameter, blobs: Arrays, x: jax.Array, *, ctx: Context) -> tuple[jax.Array, Arrays]:
     """Add each value to all cells of its window. (N, C, H, W) becomes (N, C, *unpool_size).
 
     The method AVE divides the value by the number of cells of the window; TILE does not. As in the fork, the gradient
     of a value is the average over its window for both methods. Also as in the fork, the top is not cleared: each pass
     adds to the top of the previous pass.
     """
-    window, size = _unpool_window(ctx, x), _unpool_size(ctx, x)
+    window, size = _unpool_window(ctx, x), _unpool_size(p, x, ctx=ctx)
     window_sums = x
-    if ctx.param.unpool == ctx.param.TILE:
+    if p.unpool == p.TILE:
         window_sums = x * constant_window_areas(size, window, tuple(x.shape[2:]), x.dtype)
     top_spec: Any = jax.ShapeDtypeStruct((*x.shape[:2], *size), x.dtype)
     top = (blobs[0] + pool_diff("AVE", top_spec, window_sums, window, tuple(x.shape[2:]))).astype(x.dtype)
     return top, (jax.lax.stop_gradient(top).astype(blobs[0].dtype),)
 
 
-def window_unpooling_params(ctx: Context, x: Any) -> list[ParamSpec]:
-    window, size = _unpool_window(ctx, x), _unpool_size(ctx, x)
+def window_unpooling_params(p: UnpoolingParameter, x: Any, *, ctx: Context) -> list[ParamSpec]:
+    window, size = _unpool_window(ctx, x), _unpool_size(p, x, ctx=ctx)
     last_starts = [(n - 1) * s - a for n, s, a in zip(x.shape[2:], window.stride, window.low, strict=True)]
     require(
         all(start < n for start, n in zip(last_starts, size, strict=True)),
         f"the last window would start at {tuple(last_starts)}, outside the top of {size}: set a larger unpool_size",
     )
-    return [ParamSpec((*x.shape[:2], *_unpool_size(ctx, x)), learnable=False, persistent=False, name="values")]
+    return [ParamSpec((*x.shape[:2], *_unpool_size(p, x, ctx=ctx)), learnable=False, persistent=False, name="values")]
 
 
 def window_unpooling_backward(
-    ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
+    blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[tuple[None], jax.Array]:
     return (None,), average_windows(dy, _unpool_window(ctx, x), tuple(x.shape[2:]))
 
@@ -123,7 +124,7 @@ _MAX_UNPOOLING = LayerType(
         overrides_autodiff=True,
         indices=Indices(
             (1,),
-            lambda ctx, x, *mask: _unpool_size(ctx, x)[0] * _unpool_size(ctx, x)[1],
+            lambda p, x, *mask, ctx: _unpool_size(p, x, ctx=ctx)[0] * _unpool_size(p, x, ctx=ctx)[1],
             gathers=True,
             ignores_gradient=True,
         ),
@@ -152,12 +153,11 @@ define_layer(
 )
 
 
-def _unpool_size(ctx: Context, x: Any) -> Shape:
+def _unpool_size(p: UnpoolingParameter, x: Any, *, ctx: Context) -> Shape:
     """Return (height, width) of the top.
 
     It is unpool_size or, for the type UnPooling without this setting, the size that the windows determine.
     """
-    p = ctx.param
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
     if ctx.layer.type != "UnPooling" or any(map(p.HasField, ("unpool_size", "unpool_h", "unpool_w"))):
         size = read_height_width(p, "unpool_size", "unpool_h", "unpool_w")
@@ -175,7 +175,7 @@ def _read_kernel_stride_pad(p: Any) -> tuple[Shape, Shape, Shape]:
 
 
 def _unpool_window(ctx: Context, x: Any) -> Window:
-    (kernel, stride, pad), size = _read_kernel_stride_pad(ctx.param), _unpool_size(ctx, x)
+    (kernel, stride, pad), size = _read_kernel_stride_pad(ctx.param), _unpool_size(ctx.param, x, ctx=ctx)
     require(min(kernel) > 0 and min(stride) > 0, f"kernel and stride must be positive: {kernel} and {stride}")
     require(all(a < k for a, k in zip(pad, kernel, strict=True)), f"pad {pad} must be less than kernel {kernel}")
     clipped_kernel = tuple(
@@ -187,39 +187,37 @@ def _unpool_window(ctx: Context, x: Any) -> Window:
 def _unpool_mask(ctx: Context, x: jax.Array, mask: tuple[jax.Array, ...]) -> jax.Array:
     if mask:
         return mask[0]
-    window, size = _unpool_window(ctx, x), _unpool_size(ctx, x)
+    window, size = _unpool_window(ctx, x), _unpool_size(ctx.param, x, ctx=ctx)
     axes = zip(x.shape[2:], window.stride, window.low, size, strict=True)
     rows, columns = (jnp.clip(jnp.arange(n) * s - a, 0, to - 1) for n, s, a, to in axes)
     return jnp.broadcast_to(rows[:, None] * size[1] + columns, x.shape)
 
 
-def upsample_by_mask(ctx: Context, x: jax.Array, mask: jax.Array) -> jax.Array:
+def upsample_by_mask(p: UpsampleParameter, x: jax.Array, mask: jax.Array) -> jax.Array:
     """Write each value to its position in the mask, and 0 elsewhere. (N, C, H, W) becomes (N, C, height, width).
 
     The second bottom (N, C, H, W) is the mask, such as Pooling's second top, with flat positions row * width + column.
     If several values have one position, the last value is used, but each of them gets the gradient there. If a position
     is outside the plane, the entire plane is NaN.
     """
-    return scatter_by_mask(x, mask, _upsample_size(ctx, x))
+    return scatter_by_mask(x, mask, _upsample_size(p, x))
 
 
-def upsample_by_mask_backward(
-    ctx: Context, x: jax.Array, mask: jax.Array, *, y: jax.Array, dy: jax.Array
-) -> tuple[jax.Array, None]:
+def upsample_by_mask_backward(x: jax.Array, mask: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
     return gather_by_mask(dy, mask), None
 
 
-def upsample_by_repetition(ctx: Context, x: jax.Array) -> jax.Array:
+def upsample_by_repetition(p: UpsampleParameter, x: jax.Array) -> jax.Array:
     """Repeat each value `scale` times along height and width. (N, C, H, W) becomes (N, C, scale * H, scale * W).
 
     The default of `scale` is 1.
     """
-    n = _repeat_factor(ctx, x)
+    n = _repeat_factor(p, x)
     return jnp.repeat(jnp.repeat(x, n, axis=2), n, axis=3) if n > 1 else x
 
 
-def upsample_by_repetition_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    n, (height, width) = _repeat_factor(ctx, x), x.shape[2:]
+def upsample_by_repetition_backward(p: UpsampleParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    n, (height, width) = _repeat_factor(p, x), x.shape[2:]
     return jnp.sum(dy.reshape(*x.shape[:2], height, n, width, n), axis=(3, 5))
 
 
@@ -230,7 +228,7 @@ _SEGNET = LayerType(
         upsample_by_mask_backward,
         overrides_autodiff=True,
         indices=Indices(
-            (1,), lambda ctx, x, mask: _count_cells(_upsample_size(ctx, x)), gathers=True, ignores_gradient=True
+            (1,), lambda p, x, mask: _count_cells(_upsample_size(p, x)), gathers=True, ignores_gradient=True
         ),
         exempt_from_force_backward=(1,),
     ),
@@ -258,8 +256,7 @@ define_layer(
 _MASK_SETTINGS = ("scale_h", "scale_w", "pad_out_h", "pad_out_w", "upsample_h", "upsample_w")
 
 
-def _upsample_size(ctx: Context, x: Any) -> Shape:
-    p = ctx.param
+def _upsample_size(p: UpsampleParameter, x: Any) -> Shape:
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
     if p.HasField("upsample_h") and p.HasField("upsample_w"):
         size = (p.upsample_h, p.upsample_w)
@@ -284,9 +281,9 @@ def _count_cells(size: Shape) -> int:
     return size[0] * size[1]
 
 
-def _repeat_factor(ctx: Context, x: Any) -> int:
+def _repeat_factor(p: UpsampleParameter, x: Any) -> int:
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
-    reject_fields(ctx.param, _MASK_SETTINGS, "set scale, or add the mask as the second bottom")
-    scale = ctx.param.scale if ctx.param.HasField("scale") else 1
+    reject_fields(p, _MASK_SETTINGS, "set scale, or add the mask as the second bottom")
+    scale = p.scale if p.HasField("scale") else 1
     require(scale > 0, f"scale must be positive, not {scale}")
     return int(scale)

@@ -16,9 +16,10 @@ from ...core.layers.recurrent import Arrays, RecurrentOperands, gate_diffs, run_
 from ...core.layers.registry import define_layer, layer_type, register
 from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 from ...core.ops.vma import vary_as
+from ...core.schema.caffe_pb2 import ContinuationIndicatorParameter
 
 
-def lstm(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> tuple[jax.Array, Arrays]:
+def lstm(p: Any, blobs: Arrays, x: jax.Array, *clip: jax.Array, ctx: Context) -> tuple[jax.Array, Arrays]:
     """Apply an LSTM to rows ordered by time, then by sequence: (rows, ...) to (rows, num_output).
 
     There are time * batch_size rows. An optional second bottom (time, batch_size) is 0 where a sequence starts and 1
@@ -34,11 +35,10 @@ def lstm(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> tuple[j
     """
     s = _read_operands(ctx, blobs, x, *clip)
     (top,), new_state = run_lstm(s)
-    return top if _has_sequence_axis(ctx.param, x) else top.reshape(x.shape[0], -1), new_state if clip else ()
+    return top if _has_sequence_axis(p, x) else top.reshape(x.shape[0], -1), new_state if clip else ()
 
 
-def lstm_params(ctx: Context, x: Any, *clip: Any) -> list[ParamSpec]:
-    p = ctx.param
+def lstm_params(p: Any, x: Any, *clip: Any) -> list[ParamSpec]:
     _check_bottoms(p, x, *clip)
     num_steps, num_sequences = _count_steps_and_sequences(p, x)
     num_features = math.prod(x.shape) // max(num_steps * num_sequences, 1)
@@ -52,13 +52,15 @@ def lstm_params(ctx: Context, x: Any, *clip: Any) -> list[ParamSpec]:
     ]
 
 
-def lstm_backward(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
+def lstm_backward(
+    p: Any, blobs: Arrays, x: jax.Array, *clip: jax.Array, y: Any, dy: Any, ctx: Context
+) -> tuple[Any, ...]:
     s = _read_operands(ctx, blobs, x, *clip)
     step_shape = (*s.x.shape[:2], -1)
-    clip_limit = ctx.param.clipping_threshold or math.inf
+    clip_limit = p.clipping_threshold or math.inf
     h = promote(y.reshape(step_shape))
     d = gate_diffs(s, h, dy.reshape(step_shape), clip_limit)
-    initial_h = promote(s.initial_state[0])[: None if _has_sequence_axis(ctx.param, x) else 1]
+    initial_h = promote(s.initial_state[0])[: None if _has_sequence_axis(p, x) else 1]
     d_recurrent_weight = jnp.einsum("tng,tnd->gd", d[1:], h[:-1]) + d[0, : len(initial_h)].T @ initial_h
     (d_weight, d_bias), dx, _ = s.input_diffs(d)
     return (
@@ -182,13 +184,12 @@ def _read_operands(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) 
     )
 
 
-def continuation_indicator(ctx: Context) -> jax.Array:
+def continuation_indicator(p: ContinuationIndicatorParameter) -> jax.Array:
     """Return an array (time_step, batch_size) that is 0 in the first row and 1 in all other rows.
 
     The layer has no bottoms. Recurrent layers read the top as continuation indicators, so that new sequences start in
     each pass.
     """
-    p = ctx.param
     require(
         p.time_step > 0 and p.batch_size > 0,
         f"time_step and batch_size must be positive, not {p.time_step} and {p.batch_size}",

@@ -17,6 +17,7 @@ from ...core.layers.dtype_policy import promote
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
 from ...core.ops.vma import vary_as
+from ...core.schema.caffe_pb2 import CTCDecoderParameter, CtcLossParameter, LabelsequenceAccuracyParameter
 
 PADDING = -1
 
@@ -85,22 +86,22 @@ class Alignment:
         return jax.nn.logsumexp(jnp.where(self.is_final, forward[-1], _LOG_ZERO), axis=1)
 
 
-def ctc_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
+def ctc_loss(p: CtcLossParameter, scores: jax.Array, labels: jax.Array) -> jax.Array:
     """Compute the mean over items of -log(probability of the item's label sequence) as a scalar.
 
     Bottoms: scores (time, items, labels), which go through a softmax, and label sequences (items, positions), where
     positions with the blank label are ignored. The loss of an item with more labels than steps is 0. As in the fork,
     the gradient is the gradient of the sum over items, not of the mean.
     """
-    alignment, _ = _align(ctx, scores, labels)
+    alignment, _ = _align(p, scores, labels)
     log_likelihood = alignment.log_likelihood(alignment.forward())
     return -jnp.sum(jnp.where(log_likelihood > _LOG_ZERO / 2, log_likelihood, 0)) / scores.shape[1]
 
 
 def ctc_loss_backward(
-    ctx: Context, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
+    p: CtcLossParameter, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array, None]:
-    alignment, num_steps = _align(ctx, scores, labels)
+    alignment, num_steps = _align(p, scores, labels)
     forward = alignment.forward()
     log_likelihood = alignment.log_likelihood(forward)
     is_possible = log_likelihood > _LOG_ZERO / 2
@@ -111,7 +112,7 @@ def ctc_loss_backward(
     return dy * cross_replica.axis_size(ctx) * jnp.pad(diff, ((0, scores.shape[0] - num_steps), (0, 0), (0, 0))), None
 
 
-def ctc_loss_num_classes(ctx: Context, scores: Any, labels: Any) -> int:
+def ctc_loss_num_classes(scores: Any, labels: Any) -> int:
     return int(scores.shape[2])
 
 
@@ -129,9 +130,8 @@ define_layer(
 )
 
 
-def _align(ctx: Context, scores: jax.Array, labels: jax.Array) -> tuple[Alignment, int]:
+def _align(p: CtcLossParameter, scores: jax.Array, labels: jax.Array) -> tuple[Alignment, int]:
     """Return the alignments of all items, and the number of time steps to use (`time_step`)."""
-    p = ctx.param
     require(len(scores.shape) == 3, f"needs scores with 3 axes (time steps, items, labels), not shape {scores.shape}")
     require(
         len(labels.shape) >= 2 and labels.shape[0] == scores.shape[1],
@@ -180,7 +180,9 @@ def _log_sum_exp(*logs: jax.Array) -> jax.Array:
     return jax.nn.logsumexp(jnp.stack(logs), axis=0)
 
 
-def ctc_greedy_decoder(ctx: Context, scores: jax.Array, indicators: jax.Array, *targets: jax.Array) -> Any:
+def ctc_greedy_decoder(
+    p: CTCDecoderParameter, scores: jax.Array, indicators: jax.Array, *targets: jax.Array, ctx: Context
+) -> Any:
     """Decode the best label of each step, without blanks and repetitions: (time, items, labels) to (items, time, 1, 1).
 
     Rows are padded with -1. Bottoms: scores (time, items, labels); indicators (time, items), which are 0 at the step
@@ -194,13 +196,13 @@ def ctc_greedy_decoder(ctx: Context, scores: jax.Array, indicators: jax.Array, *
     best_labels = jnp.argmax(x, axis=2).astype(jnp.int32)
     is_valid = _mask_before_end(_to_item_rows(indicators, scores) != 0, keep_first=True)
     keeps_label = is_valid & (best_labels != blank)
-    if ctx.param.ctc_merge_repeated:
+    if p.ctc_merge_repeated:
         keeps_label &= best_labels != jnp.pad(best_labels, ((0, 0), (1, 0)), constant_values=PADDING)[:, :-1]
     decoded_labels = drop_blanks(best_labels, keeps_label)
     tops = [decoded_labels.astype(x.dtype)[:, :, None, None]]
-    if ctx.n_tops == 3 or (ctx.n_tops == 2 and not targets):
+    if ctx.num_tops == 3 or (ctx.num_tops == 2 and not targets):
         tops.append(-jnp.sum(jnp.where(is_valid, jnp.max(x, axis=2), 0), axis=1).reshape(-1, 1, 1, 1))
-    for target in targets if ctx.n_tops > 1 else ():
+    for target in targets if ctx.num_tops > 1 else ():
         labels = _to_item_rows(target, scores)
         expected_labels = jnp.where(_mask_before_end(labels >= 0), jnp.floor(labels + 0.5).astype(jnp.int32), PADDING)
         accuracy = pmean(ctx, jnp.sum(jnp.all(decoded_labels == expected_labels, axis=1)) / max(scores.shape[1], 1))
@@ -226,7 +228,7 @@ def _blank_index(ctx: Context, scores: Any, *bottoms: Any) -> int:
         f"needs scores with 3 axes (time, items, labels), none of size 0, not shape {scores.shape}",
     )
     require(
-        ctx.n_tops <= len(bottoms) + 1,
+        ctx.num_tops <= len(bottoms) + 1,
         "has 3 tops, but the accuracy, the third top, needs a third bottom of labels; add it, or use 2 tops",
     )
     for i, bottom in enumerate(bottoms, start=1):
@@ -251,7 +253,7 @@ def _mask_before_end(is_continued: jax.Array, keep_first: bool = False) -> jax.A
     return jnp.cumsum(~is_continued, axis=1) == 0
 
 
-def labelsequence_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
+def labelsequence_accuracy(p: LabelsequenceAccuracyParameter, scores: jax.Array, labels: jax.Array) -> jax.Array:
     """Compute the fraction of items whose best labels equal the label sequence, as a scalar.
 
     Repetitions and blanks are removed from the best labels. Bottoms: scores (items, time, labels), and label sequences
@@ -262,7 +264,7 @@ def labelsequence_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -
         len(labels.shape) >= 2 and labels.shape[0] == scores.shape[0],
         f"needs labels (items, positions) for {scores.shape[0]} items, not labels of shape {labels.shape}",
     )
-    blank = ctx.param.blank_label
+    blank = p.blank_label
     best_labels = jnp.argmax(scores, axis=2).astype(jnp.int32)
     previous_labels = jnp.pad(best_labels, ((0, 0), (1, 0)), constant_values=blank)[:, :-1]
     decoded_labels = drop_blanks(best_labels, (best_labels != previous_labels) & (best_labels != blank))

@@ -22,18 +22,18 @@ _NONLINEARITIES = {
 }
 
 
-def rnn_of_nonlinearities(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Arrays]:
+def rnn_of_nonlinearities(blobs: Arrays, *bottoms: jax.Array, ctx: Context) -> tuple[Arrays, Arrays]:
     """Apply RNN with rnn_param's `recurrent_nonlinearity` for h and `output_nonlinearity` for o, instead of tanh."""
     return run_rnn(ctx, blobs, bottoms, *_select_nonlinearities(ctx))
 
 
-def rnn_of_nonlinearities_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
-    n, num_hidden = ctx.param.num_output, ctx.layer.rnn_param.num_hidden
+def rnn_of_nonlinearities_params(p: Any, *bottoms: Any, ctx: Context) -> list[ParamSpec]:
+    n, num_hidden = p.num_output, ctx.layer.rnn_param.num_hidden
     require(
         num_hidden in (0, n), f"rnn_param.num_hidden must equal num_output, {n}, not {num_hidden}; remove num_hidden"
     )
     _select_nonlinearities(ctx)
-    return rnn_params(ctx, *bottoms)
+    return rnn_params(p, *bottoms, ctx=ctx)
 
 
 def rnn_of_nonlinearities_backward(

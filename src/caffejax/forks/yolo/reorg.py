@@ -8,24 +8,24 @@ import numpy as np
 from jax import lax
 
 from ...base.errors import require
-from ...core.layers.context import Context
 from ...core.layers.dtype_policy import promote
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
+from ...core.schema.caffe_pb2 import ReorgParameter
 from .prediction_map import read_ground_truth
 
 
-def reorg(ctx: Context, x: jax.Array) -> jax.Array:
+def reorg(p: ReorgParameter, x: jax.Array) -> jax.Array:
     """Reorder (N, C, H, W) to (N, C s^2, H/s, W/s) like darknet, where s = `stride`. `reverse` inverts the operation.
 
     Darknet reads the values of an image as C/s^2 planes of sH x sW, splits the planes into blocks of s x s, and writes
     each position of a block as C/s^2 planes. This differs from the usual space-to-depth operation.
     """
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (images, channels, height, width), not shape {x.shape}")
-    s, (n, channels, height, width) = ctx.param.stride, x.shape
+    s, (n, channels, height, width) = p.stride, x.shape
     require(s > 0, f"reorg_param.stride must be 1 or more, not {s}")
     require(channels % (s * s) == 0, f"needs a number of channels divisible by stride^2 = {s * s}, not shape {x.shape}")
-    if ctx.param.reverse:
+    if p.reverse:
         return _reorder(x, s, inverts=True).reshape(n, channels // (s * s), height * s, width * s)
     require(
         height % s == 0 and width % s == 0, f"needs height and width divisible by stride = {s}, not shape {x.shape}"
@@ -33,8 +33,8 @@ def reorg(ctx: Context, x: jax.Array) -> jax.Array:
     return _reorder(x, s, inverts=False).reshape(n, channels * s * s, height // s, width // s)
 
 
-def reorg_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return _reorder(dy.reshape(x.shape), ctx.param.stride, inverts=not ctx.param.reverse)
+def reorg_backward(p: ReorgParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return _reorder(dy.reshape(x.shape), p.stride, inverts=not p.reverse)
 
 
 define_layer(
@@ -55,7 +55,7 @@ def _reorder(x: jax.Array, s: int, inverts: bool) -> jax.Array:
     return x.reshape(n, num_planes, height, s, width, s).transpose(0, 3, 5, 1, 2, 4).reshape(x.shape)
 
 
-def assisted_excitation(ctx: Context, x: jax.Array, labels: jax.Array, mean: jax.Array) -> jax.Array:
+def assisted_excitation(x: jax.Array, labels: jax.Array, mean: jax.Array) -> jax.Array:
     """Add a map to the cells of labelled boxes in each channel of x.
 
     Bottoms: x (N, C, H, W), labels, and the map (N, 1, H, W) or (N, H, W), which usually is the mean of x. Labels are
@@ -73,7 +73,7 @@ def assisted_excitation(ctx: Context, x: jax.Array, labels: jax.Array, mean: jax
 
 
 def assisted_excitation_backward(
-    ctx: Context, x: jax.Array, labels: jax.Array, mean: jax.Array, *, y: jax.Array, dy: jax.Array
+    x: jax.Array, labels: jax.Array, mean: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None, None]:
     return dy, None, None
 

@@ -17,6 +17,7 @@ from ...core.layers import cross_replica
 from ...core.layers.context import Context
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...core.schema.caffe_pb2 import RegionLossParameter, Yolov3Parameter
 from .prediction_map import (
     GroundTruth,
     PredictionMap,
@@ -149,7 +150,7 @@ def _overlap_areas(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array, ja
     return intersection, union, jnp.maximum(a_high, b_high) - jnp.minimum(a_low, b_low)
 
 
-def region_loss(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
+def region_loss(p: RegionLossParameter, x: jax.Array, labels: jax.Array) -> jax.Array:
     """Compute YOLOv2's loss of a prediction map: the sum of squared differences from targets, divided by N.
 
     Bottoms: a map (N, num * (5 + num_class), H, W), and labels (N, 1, boxes, 5) with rows class, x, y, width, height,
@@ -159,16 +160,16 @@ def region_loss(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
     have no loss if the prediction overlaps a box by more than `thresh`. Class scores go through a softmax. The gradient
     is the differences themselves, divided by N.
     """
-    predictions, objects = _read_region_bottoms(ctx, x, labels)
-    loss = jnp.sum(jnp.square(_region_differences(ctx, predictions, objects))) / max(x.shape[0], 1)
-    return nan_for_unknown_labels(loss, objects, ctx.param.num_class)
+    predictions, objects = _read_region_bottoms(p, x, labels)
+    loss = jnp.sum(jnp.square(_region_differences(p, predictions, objects))) / max(x.shape[0], 1)
+    return nan_for_unknown_labels(loss, objects, p.num_class)
 
 
 def region_loss_backward(
-    ctx: Context, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
+    p: RegionLossParameter, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    predictions, objects = _read_region_bottoms(ctx, x, labels)
-    return to_map(dy / max(x.shape[0], 1) * _region_differences(ctx, predictions, objects), x, ctx.param.num).astype(
+    predictions, objects = _read_region_bottoms(p, x, labels)
+    return to_map(dy / max(x.shape[0], 1) * _region_differences(p, predictions, objects), x, p.num).astype(
         x.dtype
     ), None
 
@@ -185,8 +186,7 @@ define_layer(
 )
 
 
-def _read_region_bottoms(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[PredictionMap, GroundTruth]:
-    p = ctx.param
+def _read_region_bottoms(p: RegionLossParameter, x: jax.Array, labels: jax.Array) -> tuple[PredictionMap, GroundTruth]:
     anchors = read_anchor_sizes(p.biases, "region_loss_param")
     require(p.coords == 4, f"region_loss_param.coords must be 4, not {p.coords}")
     require(len(anchors) == p.num, f"region_loss_param.biases must have num = {p.num} anchors, not {len(anchors)}")
@@ -194,14 +194,12 @@ def _read_region_bottoms(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple
     return predictions, read_ground_truth(x.shape, labels, predictions.grid_size)
 
 
-def _region_differences(ctx: Context, predictions: PredictionMap, objects: GroundTruth) -> jax.Array:
+def _region_differences(p: RegionLossParameter, predictions: PredictionMap, objects: GroundTruth) -> jax.Array:
     """Return predictions minus targets, (N, cells, 5 + classes).
 
     The differences are multiplied by the scales in the settings and, where the prediction is a sigmoid, by its slope.
     """
-    map_images = jax.vmap(
-        lambda raw, boxes: _region_differences_of_image(ctx.param, predictions._replace(raw=raw), boxes)
-    )
+    map_images = jax.vmap(lambda raw, boxes: _region_differences_of_image(p, predictions._replace(raw=raw), boxes))
     differences: jax.Array = map_images(predictions.raw, objects)
     return differences
 
@@ -281,7 +279,7 @@ def _find_last_boxes(p: Any, predictions: PredictionMap, objects: GroundTruth) -
     )
 
 
-def yolov3(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
+def yolov3(p: Yolov3Parameter, x: jax.Array, labels: jax.Array, *, ctx: Context) -> jax.Array:
     """Compute YOLOv3's loss of a prediction map: the sum of squared differences from targets, divided by N.
 
     Bottoms: a map (N, num * (5 + num_class), H, W), and labels (N, 1, boxes, 5) with rows class, x, y, width, height,
@@ -296,9 +294,8 @@ def yolov3(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
     `iou_normalizer` times the mean of 1 minus the measure over all assignments (with IOU, the measure in this loss is
     DIOU). Its gradient is computed as in the fork, see `iou_gradients`.
     """
-    predictions, objects = _read_yolov3_bottoms(ctx, x, labels)
-    p = ctx.param
-    differences, box_losses, assignment_counts = _yolov3_differences(ctx, predictions, objects)
+    predictions, objects = _read_yolov3_bottoms(p, x, labels)
+    differences, box_losses, assignment_counts = _yolov3_differences(p, predictions, objects)
     squares = jnp.sum(jnp.square(differences if p.iou_loss == p.MSE else differences[..., 4:]))
     num_assignments = jnp.maximum(cross_replica.psum(ctx, jnp.sum(assignment_counts)), 1)
     loss = (squares + p.iou_normalizer * jnp.sum(box_losses) / num_assignments) / max(x.shape[0], 1)
@@ -306,11 +303,10 @@ def yolov3(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def yolov3_backward(
-    ctx: Context, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
+    p: Yolov3Parameter, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    predictions, objects = _read_yolov3_bottoms(ctx, x, labels)
-    p = ctx.param
-    differences, _, _ = _yolov3_differences(ctx, predictions, objects)
+    predictions, objects = _read_yolov3_bottoms(p, x, labels)
+    differences, _, _ = _yolov3_differences(p, predictions, objects)
     if p.use_logic_gradient:
         s = jax.nn.sigmoid(predictions.raw)
         if p.iou_loss != p.MSE:  # as in the fork, which then uses the raw coordinates as if they were sigmoids
@@ -331,8 +327,7 @@ define_layer(
 )
 
 
-def _read_yolov3_bottoms(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[PredictionMap, GroundTruth]:
-    p = ctx.param
+def _read_yolov3_bottoms(p: Yolov3Parameter, x: jax.Array, labels: jax.Array) -> tuple[PredictionMap, GroundTruth]:
     anchors = read_anchor_sizes(p.biases, "yolov3_param")
     require(
         p.num > 0 and len(set(p.mask)) == len(p.mask) == p.num,
@@ -367,7 +362,7 @@ def _select_measure(p: Any) -> IouMeasure:
 
 
 def _yolov3_differences(
-    ctx: Context, predictions: PredictionMap, objects: GroundTruth
+    p: Yolov3Parameter, predictions: PredictionMap, objects: GroundTruth
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Compare predictions with their targets.
 
@@ -376,7 +371,6 @@ def _yolov3_differences(
         `_box_differences`; the sum of the `iou_loss` losses of each image's boxes, (N,); and the number of assignments
         of boxes to anchors in each image, (N,).
     """
-    p = ctx.param
     image_size = predictions.grid_size * p.anchors_scale
     assignment_counts = _count_assignments(p, objects, read_anchor_sizes(p.biases, "yolov3_param") / image_size)
     differences, box_losses = jax.vmap(

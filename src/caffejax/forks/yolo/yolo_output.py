@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...base.errors import require
-from ...core.layers.context import Context
 from ...core.layers.dtype_policy import promote
 from ...core.layers.registry import define_layer
 from ...core.layers.types import (
@@ -21,6 +20,11 @@ from ...core.layers.types import (
     Signature,
     Traced,
     Transform,
+)
+from ...core.schema.caffe_pb2 import (
+    EvalDetectionParameter,
+    YoloDetectionOutputParameter,
+    Yolov3DetectionOutputParameter,
 )
 from ..detection.boxes import non_max_suppression, select_best
 from .prediction_map import (
@@ -69,7 +73,7 @@ def make_detection_rows(
     return jnp.concatenate([image_index[:, None].astype(rows.dtype), rows], axis=1)[None, None]
 
 
-def yolo_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
+def yolo_detection_output(p: YoloDetectionOutputParameter, *bottoms: jax.Array) -> jax.Array:
     """Select YOLOv2's detections, as rows (image, class + 1, score, x1, y1, x2, y2), best first.
 
     Bottoms: one or two maps (N, num_box * (5 + num_classes), H, W). The top has shape (1, 1, rows, 7). Each cell and
@@ -78,7 +82,6 @@ def yolo_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
     a better box of any class overlaps it by at least `nms_threshold`. As in the fork, boxes of all images suppress each
     other, and every row has image 0. Padding rows of -1 come last.
     """
-    p = ctx.param
     require(p.num_classes > 0, f"yolo_detection_output_param.num_classes must be above 0, not {p.num_classes}")
     require(p.coords == 4, f"yolo_detection_output_param.coords must be 4, not {p.coords}")
     anchors = read_anchor_sizes(p.biases, "yolo_detection_output_param")[: p.num_box]
@@ -120,7 +123,7 @@ define_layer(
 Candidates = tuple[jax.Array, jax.Array, jax.Array]
 
 
-def yolov3_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
+def yolov3_detection_output(p: Yolov3DetectionOutputParameter, *bottoms: jax.Array) -> jax.Array:
     """Select YOLOv3's detections, as rows (image, class + 1, score, x1, y1, x2, y2), best first.
 
     Bottoms: maps (N, num_box * (5 + num_classes), H, W). The top has shape (1, 1, rows, 7). The score of a class is
@@ -132,10 +135,9 @@ def yolov3_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
     With `gaussian_box`, bottoms are the maps (N, num_box * (9 + num_classes), H, W) of Gaussian YOLOv3. Each coordinate
     is followed by its deviation. Scores are multiplied by 1 minus the mean of the four deviations (by sigmoid).
     """
-    p = ctx.param
     keeps_all_classes = p.nms_threshold >= 1  # boxes of several classes may then remain in one cell
     candidates = [
-        _read_candidates(*map_and_factor, keeps_all_classes) for map_and_factor in _read_prediction_maps(ctx, bottoms)
+        _read_candidates(*map_and_factor, keeps_all_classes) for map_and_factor in _read_prediction_maps(p, bottoms)
     ]
     boxes, scores, classes = (jnp.concatenate(parts) for parts in zip(*candidates, strict=True))
     top = make_detection_rows(
@@ -159,14 +161,14 @@ define_layer(
 
 
 def _read_prediction_maps(
-    ctx: Context, bottoms: tuple[jax.Array, ...]
+    p: Yolov3DetectionOutputParameter, bottoms: tuple[jax.Array, ...]
 ) -> list[tuple[PredictionMap, jax.Array | float]]:
     """Return each map, and the factors of its scores, (N, cells, 1), which are 1.0 without `gaussian_box`.
 
     Raises:
         LayerError: if a setting or the shape of a bottom is wrong.
     """
-    p, field, num_bottoms = ctx.param, "yolov3_detection_output_param", len(bottoms)
+    field, num_bottoms = "yolov3_detection_output_param", len(bottoms)
     require(p.num_classes > 0, f"{field}.num_classes must be above 0, not {p.num_classes}")
     require(
         p.mask_group_num == num_bottoms,
@@ -252,7 +254,7 @@ class EvaluatedBoxes(NamedTuple):
     valid: jax.Array
 
 
-def eval_detection(ctx: Context, x: jax.Array, labels: jax.Array, *_images: jax.Array) -> jax.Array:
+def eval_detection(p: EvalDetectionParameter, x: jax.Array, labels: jax.Array, *_images: jax.Array) -> jax.Array:
     """Count the labels of each class, and mark each prediction as a true or false positive.
 
     The top has shape (N, num_class + boxes * 4). The first num_class values of a row are the counts of labels. The
@@ -270,7 +272,6 @@ def eval_detection(ctx: Context, x: jax.Array, labels: jax.Array, *_images: jax.
     overlap is at least `threshold` and no better prediction is matched to this label. If the label is difficult, it is
     neither a true nor a false positive. A third bottom, Intel's images, is ignored.
     """
-    p = ctx.param
     _check_settings(p, x)
     predictions, truth = (_read_anchor_map if len(p.biases) else _read_cell_map)(p, x, labels)
     return jax.vmap(lambda a, b: _evaluate_image(p, a, b))(predictions, truth).astype(x.dtype)

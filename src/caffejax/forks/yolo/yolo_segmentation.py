@@ -15,9 +15,10 @@ from ...core.layers.helpers import check_side_length
 from ...core.layers.loss_helpers import require_same_batch_size
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...core.schema.caffe_pb2 import SegmentationEvaluateParameter
 
 
-def yolo_seg(ctx: Context, x: jax.Array, labels: jax.Array, *pixel_counts: jax.Array) -> jax.Array:
+def yolo_seg(x: jax.Array, labels: jax.Array, *pixel_counts: jax.Array, ctx: Context) -> jax.Array:
     """Compute the sum of squares of d = `object_scale` * (sigmoid(x) - label), divided by N, as a scalar.
 
     Bottoms: x and labels of one shape (N, C, ...), and optionally the number of pixels of each class, (N, C). With
@@ -28,7 +29,7 @@ def yolo_seg(ctx: Context, x: jax.Array, labels: jax.Array, *pixel_counts: jax.A
 
 
 def yolo_seg_backward(
-    ctx: Context, x: jax.Array, labels: jax.Array, *pixel_counts: jax.Array, y: jax.Array, dy: jax.Array
+    x: jax.Array, labels: jax.Array, *pixel_counts: jax.Array, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array | None, ...]:
     diff = dy / max(x.shape[0], 1) * _subtract_labels(ctx, x, labels, *pixel_counts)
     return diff.astype(x.dtype), None, *(None for _ in pixel_counts)
@@ -70,14 +71,16 @@ def _subtract_labels(ctx: Context, x: jax.Array, labels: jax.Array, *pixel_count
     return difference
 
 
-def segmentation_evaluate(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
+def segmentation_evaluate(
+    p: SegmentationEvaluateParameter, x: jax.Array, labels: jax.Array, *, ctx: Context
+) -> jax.Array:
     """Compute the intersection over union of each class, for probabilities and labels above `threshold`.
 
     Bottoms: probabilities (N, C, H, W), and labels (N, C, H', W'). The top has shape (1, 1, 1, C). A class without
     pixels gets 0. If the sizes differ, probabilities are truncated to multiples of 1/255 and resized bilinearly to H' x
     W'.
     """
-    shape, label_shape, threshold = x.shape, labels.shape, ctx.param.threshold
+    shape, label_shape, threshold = x.shape, labels.shape, p.threshold
     require(
         len(shape) == 4 and len(label_shape) == 4 and label_shape[:2] == shape[:2],
         f"needs probabilities and labels (images, classes, height, width), not {shape} and {label_shape}",

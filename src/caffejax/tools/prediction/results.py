@@ -223,7 +223,7 @@ def _detect_kind(graph: Graph, name: str, shape: tuple[int, ...]) -> str:
         return "boxes"
     label_axis = producer.type.traits.label_axis
     if label_axis is not None:  # its numbers are no scores
-        is_map = len(shape) == 4 and shape[1] == 1 and label_axis(producer.context) in (1, -3)
+        is_map = len(shape) == 4 and shape[1] == 1 and producer.context.call(label_axis) in (1, -3)
         return "labels" if is_map else ""
     if len(shape) < 2 or shape[1] < 2:
         return ""

@@ -120,7 +120,7 @@ def _find_receptive_field(
         return ReceptiveField((1,) * num_axes, (Fraction(1),) * num_axes) if num_axes else None
     first_bottom = graph.blobs[layer.bottoms[0]]
     if traits.window is not None:
-        window, field = traits.window(layer.context, first_bottom), bottoms[0]
+        window, field = layer.context.call(traits.window, first_bottom), bottoms[0]
         if field is None or len(field.size) != len(window.kernel):
             return None
         return (
@@ -133,7 +133,7 @@ def _find_receptive_field(
     window = None
     if traits.receptive_window is not None:
         window = (
-            traits.receptive_window(layer.context, first_bottom)
+            layer.context.call(traits.receptive_window, first_bottom)
             if _get_spatial_shape(tops[0]) == _get_spatial_shape(first_bottom)
             else None
         )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ....base.errors import LayerError, did_you_mean
+from ...schema.caffe_pb2 import PythonParameter
 from ..context import Context, LayerDefinition
 from ..packages import find_builtin_type
 from ..registry import define_layer
@@ -18,7 +19,7 @@ from .user_code import get_dotted, import_user_module
 log = logging.getLogger("caffejax.net")
 
 
-def make_python(ctx: Context, definition: LayerDefinition) -> LayerType:
+def make_python(p: PythonParameter, definition: LayerDefinition, *, ctx: Context) -> LayerType:
     """Return a layer that is computed by the user's Python class or function that `python_param` names.
 
     A class with pycaffe's methods (setup, reshape, forward, backward) runs on the host, between compiled parts or as a
@@ -29,17 +30,16 @@ def make_python(ctx: Context, definition: LayerDefinition) -> LayerType:
     available under their usual names, since they are built in.
     See [python_layers.md](python_layers.md).
     """
-    p = ctx.param
     if not (p.module and p.layer):
         raise LayerError("python_param must set `module`, a Python module, and `layer`, a class or function in it")
     full_name = f"{p.module}.{p.layer}"
     if definition.data_config.no_python_layers:
         refusal = f"would run {full_name}, which is Python code, but no_python_layers (--no_python_layers) forbids it"
-        return _builtin_or_raise(ctx, definition, LayerError(refusal))
+        return _builtin_or_raise(p, definition, LayerError(refusal))
     try:
         module = import_user_module(p.module, definition.folder)
     except LayerError as error:  # the module is missing
-        return _builtin_or_raise(ctx, definition, error)
+        return _builtin_or_raise(p, definition, error)
     user_code = find_callable(module, p.layer)
     stops_gradient = bool(getattr(user_code, "stops_gradient", False))
     python_type = replace(ctx.type, gradient=replace(ctx.type.gradient, stops_gradient=stops_gradient))
@@ -63,15 +63,15 @@ PYTHON = define_layer(
 )
 
 
-def _builtin_or_raise(ctx: Context, definition: LayerDefinition, error: LayerError) -> LayerType:
+def _builtin_or_raise(p: PythonParameter, definition: LayerDefinition, error: LayerError) -> LayerType:
     """Return the built-in type for the layer's module and class, or raise `error` if the class is not built in."""
-    layer_type: LayerType | None = find_builtin_type(ctx.param.module, ctx.param.layer)
+    layer_type: LayerType | None = find_builtin_type(p.module, p.layer)
     if layer_type is None:
         raise error
     for problem in layer_type.signature.iterate_count_problems(len(definition.layer.bottom), len(definition.layer.top)):
-        raise LayerError(f"{ctx.param.layer}, which is built in, {problem}")
+        raise LayerError(f"{p.layer}, which is built in, {problem}")
     is_forbidden = definition.data_config.no_python_layers
-    reason = "Python layers are forbidden" if is_forbidden else f"there is no module '{ctx.param.module}'"
+    reason = "Python layers are forbidden" if is_forbidden else f"there is no module '{p.module}'"
     log.info("Layer '%s': %s; using the built-in layer", definition.layer.name, reason)
     return layer_type
 

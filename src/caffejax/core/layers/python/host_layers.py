@@ -56,17 +56,17 @@ def make_class_type(python_type: LayerType, definition: LayerDefinition, cls: An
         )
         return replace(python_type, implementation=source_input)
 
-    def forward(ctx: Context, blobs: Arrays, *bottoms: np.ndarray) -> Arrays:
+    def forward(blobs: Arrays, *bottoms: np.ndarray, ctx: Context) -> Arrays:
         return layers.of_device(ctx.device_index, bottoms).forward(blobs, bottoms)
 
-    def backward_rule(ctx: Context, blobs: Arrays, *bottoms: np.ndarray, y: Any, dy: Any) -> tuple[Any, ...]:
+    def backward_rule(blobs: Arrays, *bottoms: np.ndarray, y: Any, dy: Any, ctx: Context) -> tuple[Any, ...]:
         device_layer = layers.of_device(ctx.device_index, bottoms)
         return device_layer.backward(blobs, bottoms, as_tuple(dy), ctx.propagate_down, ctx.blob_diffs)
 
-    def params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
+    def params(*bottoms: Any) -> list[ParamSpec]:
         return layer.params([b.shape for b in bottoms])
 
-    def top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
+    def top_shapes(*bottoms: Any) -> list[Shape]:
         return layer.top_shapes([b.shape for b in bottoms])
 
     has_rule = callable(getattr(cls, "backward", None))

@@ -26,7 +26,7 @@ def make_function_type(
     call = with_error_note(function, definition, full_name)
     takes_key = _takes_key(function)
 
-    def forward(ctx: Context, *bottoms: Any) -> Any:
+    def forward(*bottoms: Any, ctx: Context) -> Any:
         return _check_tops(call(*bottoms, **_key_argument(ctx, takes_key)), full_name)
 
     return replace(python_type, implementation=Traced(forward, instance=function))
@@ -41,14 +41,14 @@ def make_class_type(
 
     If the class has a method `blobs(*bottoms)`, which returns a list of `caffejax.ParamSpec`, the layer has these
     learnable blobs, and the instance takes them as a tuple before the bottoms. If it has a method `backward`, a
-    backward rule as in `layers.types` but without `ctx`, the layer has a hand-written gradient.
+    backward rule as in `layers.types`, the layer has a hand-written gradient.
     """
     instance = with_error_note(cls, definition, full_name)()
     set_layer_attributes(instance, definition)
     call = with_error_note(instance, definition, f"{full_name}.__call__")
     takes_key = _takes_key(instance.__call__)
 
-    def forward(ctx: Context, *arrays: Any) -> Any:
+    def forward(*arrays: Any, ctx: Context) -> Any:
         return _check_tops(call(*arrays, **_key_argument(ctx, takes_key)), full_name)
 
     params = _make_params(instance, definition, full_name) if hasattr(instance, "blobs") else None
@@ -60,7 +60,7 @@ def make_class_type(
 def _make_params(instance: Any, definition: LayerDefinition, full_name: str) -> Callable[..., list[ParamSpec]]:
     declare = with_error_note(instance.blobs, definition, f"{full_name}.blobs")
 
-    def params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
+    def params(*bottoms: Any) -> list[ParamSpec]:
         return list(declare(*bottoms))
 
     return params
@@ -69,7 +69,7 @@ def _make_params(instance: Any, definition: LayerDefinition, full_name: str) -> 
 def _make_backward_rule(instance: Any, definition: LayerDefinition, full_name: str) -> Callable[..., Sequence[Any]]:
     backward = with_error_note(instance.backward, definition, f"{full_name}.backward")
 
-    def rule(ctx: Context, *arrays: Any, y: Any, dy: Any) -> Sequence[Any]:
+    def rule(*arrays: Any, y: Any, dy: Any) -> Sequence[Any]:
         return backward(*arrays, y=y, dy=dy)
 
     return rule
