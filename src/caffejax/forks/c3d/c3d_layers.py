@@ -140,9 +140,9 @@ def deconvolution3d(blobs: Arrays, x: jax.Array, *, ctx: Context) -> jax.Array:
     return c.add_bias(c.transpose(x, weight, _transposed_size(c, x)), *(b.reshape(-1) for b in bias))
 
 
-def deconvolution3d_params(x: Any, *, ctx: Context) -> list[ParamSpec]:
-    p, c = _read_param(ctx), volume_convolution_op(ctx, x)
-    return _weight_and_bias_specs(p, (x.shape[1], p.num_output, *c.window.kernel), p.bias_term)
+def deconvolution3d_params(p: ConvolutionParameter, x: Any, *, ctx: Context) -> list[ParamSpec]:
+    volume, c = _read_param(ctx), volume_convolution_op(ctx, x)
+    return _weight_and_bias_specs(volume, (x.shape[1], volume.num_output, *c.window.kernel), p.bias_term)
 
 
 def deconvolution3d_backward(

@@ -87,7 +87,7 @@ def selu_dropout(p: SeLUDropoutParameter, x: jax.Array, *, ctx: Context) -> jax.
     """
     if not ctx.training:
         return x
-    p, factor, bias = p, *_compute_factor_and_bias(p)
+    factor, bias = _compute_factor_and_bias(p)
     return (factor * jnp.where(_sample_mask(ctx, x), x, p.alpha) + bias).astype(x.dtype)
 
 

@@ -356,10 +356,10 @@ def data_sequence_params(p: DataSequenceParameter, x: Any, labels: Any, *, num_t
         p.cache_size > 0 and p.k >= 0, f"cache_size {p.cache_size} must be positive, and k {p.k} must not be negative"
     )
     require(math.prod(labels.shape) == n, f"bottom 1 must have one label for each of {n} items, not {labels.shape}")
-    num_tops = 2 + p.k + p.output_labels
+    expected = 2 + p.k + p.output_labels
     require(
-        num_tops == num_tops,
-        f"with k: {p.k} and output_labels: {p.output_labels} the layer has {num_tops} tops, not {num_tops}",
+        num_tops == expected,
+        f"with k: {p.k} and output_labels: {p.output_labels} the layer has {expected} tops, not {num_tops}",
     )
     num_labels = p.label_count if p.label_count > 0 else _DEFAULT_NUM_LABELS
     shapes: dict[str, Shape] = {"rows": (num_labels, p.cache_size, math.prod(x.shape[1:])), "counts": (num_labels,)}
